@@ -37,7 +37,7 @@ class Recorded(Local):
         self._folder.cleanup()
 
     @property
-    def python(self) -> str | None:  # type: ignore[override]
+    def python(self) -> str | None:
         """The interpreter that was diagnosed when the record was made."""
         return self._record.python
 
@@ -59,10 +59,10 @@ class Recorded(Local):
         self,
         argv: Sequence[str],
         timeout: float = 5.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str = "",
+        env: Mapping[str, str] | None = None,  # noqa: ARG002 - a record knows one answer
+        stdin: str = "",  # noqa: ARG002
         limit: int = 1 << 20,
-        silence: float | None = None,
+        silence: float | None = None,  # noqa: ARG002
     ) -> Answer:
         said = transcript(self._record, argv)
         if said is None:
