@@ -3,7 +3,8 @@
 A profile is a record (see `gpudoctor.target.record`) whose host may be told in words, ``machine``. A scenario names its
 ``profile`` and gives, under the same keys, what is different: objects are laid over the profile's, ``null`` takes
 away, a list is replaced unless it is patched by index (``"gpus": {"3": {...}}``); ``host.without`` takes paths away.
-What CUDA and torch answer follows from NVML's answers where nobody says otherwise.
+GPUs that the driver no longer lists are still on the bus, as the profile has them. What CUDA and torch answer follows
+from NVML's answers where nobody says otherwise.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def load(path: Path) -> Record:
 def expanded(raw: Mapping[str, Any]) -> Record:
     """A whole machine: the profile under it, the host rendered from words, CUDA's and torch's answers."""
     told = dict(raw)
+    profile: dict[str, Any] = {}
     if "profile" in told:
         profile = json.loads((PROFILES / f"{told.pop('profile')}.json").read_text("utf-8"))
         told = merged({key: value for key, value in profile.items() if key != "expect"}, told)
@@ -42,7 +44,7 @@ def expanded(raw: Mapping[str, Any]) -> Record:
     nvml = told.get("nvml")
     own = told.pop("host", {})
     without = own.pop("without", [])
-    rendered = machine.render(words, nvml)
+    rendered = machine.render(words, nvml if nvml and nvml.get("gpus") else profile.get("nvml"))
     for path in without:
         for kind in ("files", "bytes", "links", "devices"):
             for key in [key for key in rendered[kind] if key == path or key.startswith(f"{path}/")]:
@@ -132,7 +134,7 @@ def torch_of(torch: Mapping[str, Any], cuda: Mapping[str, Any] | None) -> Iterat
         "value": ["sm_70", "sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"] if gpus else [],
     }
     if not gpus:
-        yield {"name": "cuda_error", "error": "RuntimeError: No CUDA GPUs are available"}
+        yield from _words_of(cuda)
     yield from ({"step": "cudnn"}, {"name": "cudnn", "value": 91002})
     yield from ({"step": "nccl"}, {"name": "nccl", "value": [2, 27, 5]})
     for index, gpu in enumerate(gpus):
@@ -142,3 +144,32 @@ def torch_of(torch: Mapping[str, Any], cuda: Mapping[str, Any] | None) -> Iterat
         yield {"gpu": index, "compute_capability": f"{major}.{minor}"}
         yield {"gpu": index, "kernel": "ok"}
     yield {"step": "done"}
+
+
+_UNEXPECTED = (
+    "UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before"
+    " calling NumCudaDevices() that might have already set an error? Error {}"
+)
+_UNKNOWN = (
+    "UserWarning: CUDA initialization: CUDA unknown error - this may be due to an incorrectly set up environment, e.g."
+    " changing env variable CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero."
+)
+_TEXTS = {
+    802: "802: system not yet initialized",
+    803: "803: system has unsupported display driver / cuda driver combination",
+    804: "804: forward compatibility was attempted on non supported HW",
+}
+
+
+def _words_of(cuda: Mapping[str, Any] | None) -> Iterator[dict[str, Any]]:
+    """torch's own words where it finds no device: c10/cuda/CUDAFunctions.cpp and torch/csrc/cuda/Module.cpp."""
+    code = cuda["system"].get("cuInit", 0) if cuda else None
+    if code is None:
+        words = "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver"
+        yield {"name": "cuda_error", "error": f"RuntimeError: {words} from http://www.nvidia.com/Download/index.aspx"}
+        return
+    if code == 999:
+        yield {"name": "cuda_warning", "value": _UNKNOWN}
+    elif code in _TEXTS:
+        yield {"name": "cuda_warning", "value": _UNEXPECTED.format(_TEXTS[code])}
+    yield {"name": "cuda_error", "error": "RuntimeError: No CUDA GPUs are available"}
