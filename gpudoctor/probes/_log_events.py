@@ -24,7 +24,7 @@ _AER = re.compile(
     r"PCIe Bus Error: severity=\w+(?: \([\w-]+\))?, type=[A-Za-z ]+"
 )
 _AER_PARTS = re.compile(r"(\S+) (\S+): (?:AER: )?PCIe Bus Error: severity=(\w+)(?: \(([\w-]+)\))?, type=([A-Za-z ]+)")
-_OOM = re.compile(r"(?:Memory cgroup out|Out) of memory: Kill(?:ed)? process \d{1,10} \([^)\n]{0,80}\)")
+_OOM = re.compile(r"(?:Memory cgroup out|Out) of memory: Kill(?:ed)? process \d{1,10} \([^\n]{0,16}\)")
 _OOM_PARTS = re.compile(r"(Memory cgroup out|Out) .* process (\d+) \((.*)\)")
 _MCE = re.compile(
     r"EDAC MC\d+: \d+ [CU]E (?:memory \w+ error )?on \S+"
