@@ -16,8 +16,8 @@ from gpudoctor.probes._marks import container
 from gpudoctor.probes._reading import line, number, refusal, text, there
 from gpudoctor.target import Target
 
-MOST = 8 << 20
-"""Bytes of log that are read."""
+MOST = 4 << 20
+"""Bytes of log that are searched: of a longer one the first and the last half, for it is one message over and over."""
 
 _KMSG = "/dev/kmsg"
 _FILE = "/var/log/kern.log"
@@ -50,6 +50,11 @@ class Log:
         """The lines that hold one of these."""
         wanted = [needle for needle in needles if needle in self.text]
         return [line for line in self.lines if any(needle in line for needle in wanted)] if wanted else []
+
+    @cached_property
+    def without_xids(self) -> Log:
+        """All but the Xids, which there may be a great many of."""
+        return replace(self, text="\n".join([line for line in self.lines if " Xid (" not in line]))
 
     def at(self, position: int) -> float:
         """Seconds since boot at which the message at `position` of the text was logged."""
@@ -138,7 +143,7 @@ def _ring(target: Target) -> str:
     handle = os.open(target.path(_KMSG), os.O_RDONLY | os.O_NONBLOCK)
     heard = bytearray()
     try:
-        while len(heard) < MOST:
+        for _ in range(1 << 19):
             try:
                 part = os.read(handle, 1 << 14)
             except BlockingIOError:
@@ -148,6 +153,8 @@ def _ring(target: Target) -> str:
             if not part:
                 break
             heard += part
+            if len(heard) > MOST:
+                del heard[MOST >> 1 : (MOST >> 1) + (1 << 20)]
     finally:
         os.close(handle)
     records = heard.decode("utf-8", "replace").split("\n")
@@ -155,7 +162,7 @@ def _ring(target: Target) -> str:
 
 
 def _file(target: Target) -> str:
-    """This boot's part of the file, where it holds the boot's first line and the kernel's own times; else empty."""
+    """This boot's part of the file's end, where that holds the boot's first line and the kernel's own times."""
     try:
         with target.path(_FILE).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - MOST))

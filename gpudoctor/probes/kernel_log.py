@@ -8,10 +8,10 @@ not become the group ``text``: that would let rules about programs' messages pas
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gpudoctor.model.catalog import FactSpec, column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread, Value
 from gpudoctor.probes import _log_events as events
 from gpudoctor.probes._log_lines import Log, read_log
 from gpudoctor.probes._marks import container, host_hidden
@@ -22,7 +22,9 @@ from gpudoctor.target import Target
 def _times(group: str) -> tuple[FactSpec, ...]:
     """What every group of events has."""
     return (
-        column(f"{group}.count", "int", "how often since the driver was loaded, in the last day"),
+        column(
+            f"{group}.count", "int", "how often in the last day, at least; Xids and SXids: since the driver was loaded"
+        ),
         column(f"{group}.time", "text", "when it was logged first, by the clock, in UTC: 2026-11-21T13:05:11Z"),
         column(f"{group}.age_s", "int", "time since this machine's kernel logged it first", "s"),
         column(f"{group}.last_time", "text", "when it was logged last"),
@@ -94,33 +96,44 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
         yield from ((group, log) for group in _GROUPS)
         yield from ((f"kernel_log.{name}", log) for name in _SCALARS)
         return
-    loaded = log.after_last("NVRM: loading NVIDIA UNIX")
-    today = log.since(log.now - _DAY)
-    driver = loaded if len(loaded.text) < len(today.text) else today
     own = _own_gpus(target)
-    yield "xid", events.xids(driver, own)
+    xids = events.xids(_of_driver_today(log), own)
+    yield "xid", xids
+    yield from _others(target, log.without_xids, own, xids)
+
+
+def _of_driver_today(log: Log) -> Log:
+    return _of_driver(log).since(log.now - _DAY)
+
+
+def _of_driver(log: Log) -> Log:
+    return log.after_last("NVRM: loading NVIDIA UNIX")
+
+
+def _others(target: Target, log: Log, own: set[str] | None, xids: tuple[Row, ...]) -> Iterator[tuple[str, Fact | Rows]]:
+    """What else the log tells of, in a log without Xids: there may be so many that looking through them costs."""
+    driver, today = _of_driver_today(log), log.since(log.now - _DAY)
     switches = events.sxids(driver)
     yield "sxid", switches
-    yield "kernel_log.sxid", Known(_codes(switches), log.source)
+    yield "kernel_log.sxid", Known(tuple(dict.fromkeys(_column(switches, "code"))), log.source)
     yield "aer", events.bus_errors(today, _Ports(target).gpu_of)
     hidden = host_hidden(target)
     yield "oom", Unread(f"the log is the whole host's: {hidden}") if hidden else events.killed(today)
     yield "mce", events.machine_checks(today)
-    fallen = tuple(dict.fromkeys(one for one in events.fallen_off(driver) if own is None or one in own))
-    yield "kernel_log.fallen_off", Known(fallen, log.source)
-    yield "kernel_log.init_failures", Known(_failures(loaded), log.source)
+    lost = [row for row in xids if row["code"] == Known(79, log.source)]
+    fallen = [one for one in (*_column(lost, "address"), *events.fallen_off(driver)) if own is None or one in own]
+    yield "kernel_log.fallen_off", Known(tuple(dict.fromkeys(fallen)), log.source)
+    yield "kernel_log.init_failures", Known(_failures(_of_driver(log)), log.source)
     yield "kernel_log.module_refused", _refused(log)
 
 
-def _codes(rows: Rows) -> tuple[int, ...]:
-    found = [row["code"] for row in rows] if isinstance(rows, tuple) else []
-    return tuple(dict.fromkeys(code.value for code in found if isinstance(code, Known) and isinstance(code.value, int)))
+def _column(rows: Sequence[Row], name: str) -> list[Value]:
+    return [state.value for row in rows if isinstance(state := row[name], Known)]
 
 
 def _failures(log: Log) -> tuple[str, ...]:
-    """An Xid is no failed start, and there may be a great many of them."""
-    said = [log.bare(line) for line in log.having("NVRM", "nvrm") if " Xid (" not in line]
-    return tuple(line for line in dict.fromkeys(said) if _FAILED.search(line))
+    said = dict.fromkeys(log.bare(line) for line in log.having("NVRM", "nvrm"))
+    return tuple(line for line in said if _FAILED.search(line))
 
 
 def _refused(log: Log) -> Fact:
