@@ -234,22 +234,31 @@ def _row(source: str, index: int, said: Mapping[str, Entry], why: str) -> Row:
     lost = next((entry for call, entry in said.items() if call == "cuDeviceGet" and "code" in entry), None)
     row: dict[str, Fact] = {
         "index": Known(index, source),
-        "error": Known(_failure(lost), source) if lost else silent if why and not said else Absent("it answers"),
+        "error": Known(_failure(lost), source) if lost else Absent("it answers") if said or not why else silent,
     }
     row.update(dict.fromkeys(_COLUMNS, Unread(_failure(lost)) if lost else silent))
     for call, entry in said.items():
         column, meaning = _CALLS.get(call, ("", int))
         if column:
-            row[column] = Known(meaning(entry["is"]), source) if "is" in entry else Unread(_failure(entry))
+            row[column] = _meant(entry, meaning, source)
     major, minor = (said.get(call, {}) for call in _CAPABILITY)
     if "is" in major and "is" in minor:
         row["compute_capability"] = Known(f"{major['is']}.{minor['is']}", source)
     identity = said.get("cuDeviceGetUuid")
     if identity is not None:
         name = str(said.get("cuDeviceGetName", {}).get("is", ""))
-        row["uuid"] = Known(_uuid(identity["is"], name), source) if "is" in identity else Unread(_failure(identity))
+        row["uuid"] = _meant(identity, lambda raw: _uuid(raw, name), source)
     row["peers"] = _peers(source, said, silent)
     return row
+
+
+def _meant(entry: Entry, meaning: Callable[[Any], Any], source: str) -> Fact:
+    if "is" not in entry:
+        return Unread(_failure(entry))
+    try:
+        return Known(meaning(entry["is"]), source)
+    except (TypeError, ValueError):
+        return Unread(f"the driver said {printable(entry['is'], 60)!r}")
 
 
 def _peers(source: str, said: Mapping[str, Entry], silent: Absent | Unread) -> Fact:
