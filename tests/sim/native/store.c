@@ -166,32 +166,33 @@ __attribute__((format(printf, 1, 2))) static Answer entry_of(const char *format,
     return length > 0 && (size_t)length < sizeof path ? entry_at(path) : NULL;
 }
 
-/* "f(a,*)" with a star for every argument whose bit is set in `stars`; all of them, or none to show: "f". */
-static void signature(char *to, size_t size, const Question *question, unsigned stars) {
+/* "f(a,*)": the first `shown` arguments, with a star for each whose bit is set in `stars`; "f" where none are shown. */
+static void signature(char *to, size_t size, const Question *question, int shown, unsigned stars) {
     size_t at = (size_t)snprintf(to, size, "%s", question->function);
-    if (stars + 1 == 1u << question->count)
-        return;
-    for (int i = 0; i < question->count && at < size; i++) {
+    for (int i = 0; i < shown && at < size; i++) {
         const char *before = i ? "," : "(";
         if (stars >> i & 1)
             at += (size_t)snprintf(to + at, size - at, "%s*", before);
         else
             at += (size_t)snprintf(to + at, size - at, "%s%lld", before, question->arguments[i]);
     }
-    if (at < size)
+    if (shown && at < size)
         snprintf(to + at, size - at, ")");
 }
 
-/* The entry for the question in one object of the section, the most exact key first. */
+/* The entry for the question in one object of the section, the most exact key first; "f(a,*)" may be written "f(a)". */
 static Answer entry_in(const char *object, const Question *question) {
-    unsigned all = (1u << question->count) - 1;
+    char key[LONGEST_PATH];
+    Answer found = NULL;
     for (int wanted = 0; wanted <= question->count; wanted++)
-        for (unsigned stars = 0; stars <= all; stars++) {
-            char key[LONGEST_PATH];
+        for (unsigned stars = 0; stars < 1u << question->count; stars++) {
             if (__builtin_popcount(stars) != wanted)
                 continue;
-            signature(key, sizeof key, question, stars);
-            Answer found = entry_of("%s.%s.%s", STORE_SECTION, object, key);
+            int shown = question->count;
+            do {
+                signature(key, sizeof key, question, shown, stars);
+                found = entry_of("%s.%s.%s", STORE_SECTION, object, key);
+            } while (!found && shown-- && stars >> shown & 1);
             if (found)
                 return found;
         }
@@ -254,7 +255,7 @@ static void nap(const char *milliseconds) {
 static void write_trace(const Question *question) {
     char key[LONGEST_PATH], line[LONGEST_PATH + 64];
     Place where = question->where;
-    signature(key, sizeof key, question, 0);
+    signature(key, sizeof key, question, question->count, 0);
     if (where.mig >= 0)
         snprintf(line, sizeof line, "%s\t%d.%d\n", key, where.gpu, where.mig);
     else if (where.gpu >= 0)
@@ -296,19 +297,24 @@ int store_obey(const Question *question) {
     return 0;
 }
 
-int store_ask(const Question *question, Answer *answer) {
-    int code = store_obey(question);
-    Answer found = code ? NULL : entry_for(question);
-    if (is(found, CODE))
-        code = store_code(found);
-    *answer = code || is(found, NOTHING) ? NULL : found;
+int store_look_up(const Question *question, Answer *answer) {
+    store_ready();
+    Answer found = entry_for(question);
+    int code = store_code(found);
+    *answer = is(found, CODE) || is(found, NOTHING) ? NULL : found;
     return code ? code : *answer ? 0 : STORE_NO_ANSWER;
 }
 
+int store_ask(const Question *question, Answer *answer) {
+    int code = store_obey(question);
+    *answer = NULL;
+    return code ? code : store_look_up(question, answer);
+}
+
 Answer store_find(const Question *question) {
-    store_ready();
-    Answer found = entry_for(question);
-    return is(found, CODE) || is(found, NOTHING) ? NULL : found;
+    Answer answer;
+    store_look_up(question, &answer);
+    return answer;
 }
 
 Answer store_member(const char *name) {

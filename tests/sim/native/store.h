@@ -51,13 +51,16 @@ bool store_ready(void);
  * 0: go on; else the return code that a fault names. */
 int store_obey(const Question *question);
 
-/* store_obey, then the answer. 0: `answer` is set; STORE_NO_ANSWER: the scenario has none; else the return code that a
- * fault or the scenario ({"code": 15}) names. */
+/* The answer, neither traced nor counted, faults left aside. 0: `answer` is set; else it is NULL, and the return code
+ * tells which one the scenario has in its place ({"code": 15}), or that it has none. Looked up for the GPU, then for
+ * every GPU, as f(a,b), f(*,b), f(a,*) or f(a), f. A MIG device answers only what it holds itself. */
 #define STORE_NO_ANSWER (-1)
+int store_look_up(const Question *question, Answer *answer);
+
+/* store_obey, then store_look_up: what most calls are. */
 int store_ask(const Question *question, Answer *answer);
 
-/* The answer alone: neither traced nor counted, faults left aside. Looked up for the GPU, then for every GPU, as
- * f(a,b), f(*,b), f(a,*), f. A MIG device answers only what it holds itself. NULL also where it is a return code. */
+/* store_look_up where the code is of no interest: the answer or NULL. */
 Answer store_find(const Question *question);
 
 /* A member of the section that is no call: "init", "gpus". */
