@@ -14,28 +14,26 @@ from gpudoctor.target import Answer
 
 STUB, NO_DEVICE = 34, 100
 
-_NAMES = {
-    1: "CUDA_ERROR_INVALID_VALUE",
-    2: "CUDA_ERROR_OUT_OF_MEMORY",
-    3: "CUDA_ERROR_NOT_INITIALIZED",
-    STUB: "CUDA_ERROR_STUB_LIBRARY",
-    46: "CUDA_ERROR_DEVICE_UNAVAILABLE",
-    NO_DEVICE: "CUDA_ERROR_NO_DEVICE",
-    101: "CUDA_ERROR_INVALID_DEVICE",
-    102: "CUDA_ERROR_DEVICE_NOT_LICENSED",
-    214: "CUDA_ERROR_ECC_UNCORRECTABLE",
-    304: "CUDA_ERROR_OPERATING_SYSTEM",
-    800: "CUDA_ERROR_NOT_PERMITTED",
-    802: "CUDA_ERROR_SYSTEM_NOT_READY",
-    803: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
-    804: "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
-    805: "CUDA_ERROR_MPS_CONNECTION_FAILED",
-    807: "CUDA_ERROR_MPS_SERVER_NOT_READY",
-    999: "CUDA_ERROR_UNKNOWN",
+_ERRORS = {
+    1: ("CUDA_ERROR_INVALID_VALUE", "invalid argument"),
+    2: ("CUDA_ERROR_OUT_OF_MEMORY", "out of memory"),
+    3: ("CUDA_ERROR_NOT_INITIALIZED", "initialization error"),
+    STUB: ("CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library"),
+    46: ("CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable"),
+    NO_DEVICE: ("CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"),
+    101: ("CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"),
+    102: ("CUDA_ERROR_DEVICE_NOT_LICENSED", "device doesn't have valid Grid license"),
+    214: ("CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"),
+    304: ("CUDA_ERROR_OPERATING_SYSTEM", "OS call failed or operation not supported on this OS"),
+    800: ("CUDA_ERROR_NOT_PERMITTED", "operation not permitted"),
+    802: ("CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"),
+    803: ("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"),
+    804: ("CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", "forward compatibility was attempted on non supported HW"),
+    805: ("CUDA_ERROR_MPS_CONNECTION_FAILED", ""),
+    807: ("CUDA_ERROR_MPS_SERVER_NOT_READY", ""),
+    999: ("CUDA_ERROR_UNKNOWN", "unknown error"),
 }
-"""Names of cuda.h for codes that cuInit gives, where the library itself does not say them: a stub has no words."""
-
-_SENTENCES = {STUB: "CUDA driver is a stub library"}
+"""What cuInit answers, in the driver's own names and words: a stub and a record of numbers have none."""
 
 
 def _yes(raw: int) -> bool:
@@ -64,7 +62,7 @@ _ATTRIBUTES: Mapping[int, tuple[str, Callable[[int], Any]]] = {
     132: ("multicast", _yes),
     133: ("mps", _yes),
 }
-"""Column and meaning of each number of CUdevice_attribute (cuda.h of CUDA 13.0, read 2026-11); 75 and 76 go together."""
+"""Column and meaning of each number of CUdevice_attribute (cuda.h of CUDA 13.0); 75 and 76 go together."""
 
 _CALLS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "cuDeviceGetName": ("name", printable),
@@ -146,7 +144,7 @@ def _init(told: Told, entry: Entry | None, why: str, depth: str) -> dict[str, Fa
     if entry is None:
         reason = why or ("cuInit is asked from level standard on" if depth == "version" else "cuInit was not reached")
         return {f"cuda_driver.{name}": Unread(reason) for name in names}
-    code = entry.get("code", 0)
+    code = _code(entry)
     if not code:
         good = Absent("cuInit succeeds")
         return {
@@ -156,7 +154,7 @@ def _init(told: Told, entry: Entry | None, why: str, depth: str) -> dict[str, Fa
         }
     name, sentence = _name(entry), _sentence(entry)
     if code != NO_DEVICE:  # without a GPU that is no failure; where there is one, the facts tell
-        told.words = f"cuInit: {name} ({code}): {sentence}" if sentence else f"cuInit: {name} ({code})"
+        told.words = f"cuInit: {_failure(entry)}"
     return {
         "cuda_driver.init_code": Known(code, told.source),
         "cuda_driver.init_name": Known(name, told.source),
@@ -202,7 +200,7 @@ def _count(told: Told, entry: Entry | None, why: str) -> Fact:
     if isinstance(code, Known) and code.value == NO_DEVICE:
         return Known(0, told.source)
     if isinstance(code, Known) and code.value:
-        return Unread(f"cuInit fails: {told.words.partition(': ')[2]}")
+        return Unread(told.words)
     if isinstance(code, Unread):
         return code
     if entry is None:
@@ -276,15 +274,23 @@ def _uuid(raw: object, name: str) -> str:
     return f"{'MIG' if ' MIG ' in name else 'GPU'}-{'-'.join(parts)}"
 
 
+def _code(entry: Entry) -> int:
+    """A record may hold cuInit's code as its answer."""
+    told = entry.get("code", entry.get("is"))
+    return told if isinstance(told, int) else 0
+
+
 def _name(entry: Entry) -> str:
-    return printable(entry.get("name") or _NAMES.get(entry["code"], f"CUDA error {entry['code']}"))
+    known, _ = _ERRORS.get(_code(entry), ("", ""))
+    return printable(entry.get("name") or known or f"CUDA error {_code(entry)}")
 
 
 def _sentence(entry: Entry) -> str:
-    return printable(entry.get("text") or _SENTENCES.get(entry["code"], ""))
+    _, known = _ERRORS.get(_code(entry), ("", ""))
+    return known or printable(entry.get("text") or "")
 
 
 def _failure(entry: Entry) -> str:
     """A failed call in words."""
     sentence = _sentence(entry)
-    return f"{_name(entry)} ({entry['code']})" + (f": {sentence}" if sentence else "")
+    return f"{_name(entry)} ({_code(entry)})" + (f": {sentence}" if sentence else "")

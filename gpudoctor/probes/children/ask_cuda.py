@@ -1,11 +1,11 @@
 """Ask the CUDA driver library what it is and what it lists, saying each call before it is made; no context is made.
 
 Run as ``python -I -S ask_cuda.py version`` (the library and its CUDA version: nothing is initialised), ``... devices``
-(then also ``cuInit`` and every device) or ``... unmasked`` (``cuInit`` and the count, without CUDA_VISIBLE_DEVICES). Each line is ``@gpudoctor`` and a JSON object: ``{"ask": key, "gpu": index or
-null}`` before a call, then ``{"gpu": ..., "call": key, "is": answer}``, or ``"code"``, ``"name"`` and ``"text"`` where
-it failed; a call that this driver does not know says nothing. ``{"done": true}`` is the last line. The key is the
-function's name without its ABI version, what follows the device in parentheses: ``cuDeviceGetAttribute(75)``. Standard
-library only; Python 3.8.
+(then also ``cuInit`` and every device) or ``... unmasked`` (then ``cuInit`` and the count, CUDA_VISIBLE_DEVICES taken
+away). Each line is ``@gpudoctor`` and a JSON object: ``{"ask": key, "gpu": index or null}`` before a call, then
+``{"gpu": ..., "call": key, "is": answer}``, or ``"code"``, ``"name"`` and ``"text"`` where it failed; a call that this
+driver does not know says nothing. ``{"done": true}`` is the last line. The key is the function's name without its ABI
+version, what follows the device in parentheses: ``cuDeviceGetAttribute(75)``. Standard library only; Python 3.8.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def say(**entry: Any) -> None:
 
 
 class _LinkMap(ctypes.Structure):
-    _fields_ = [("address", ctypes.c_void_p), ("name", ctypes.c_char_p)]  # noqa: RUF012 - what ctypes asks for
+    _fields_ = [("address", ctypes.c_void_p), ("name", ctypes.c_char_p)]
 
 
 def file_of(library: Any) -> str:
@@ -39,7 +39,7 @@ def file_of(library: Any) -> str:
     try:
         entry = ctypes.POINTER(_LinkMap)()
         linkmap = 2  # RTLD_DI_LINKMAP
-        handle = ctypes.c_void_p(library._handle)
+        handle = ctypes.c_void_p(library._handle)  # noqa: SLF001 - documented nowhere, and the only way
         if ctypes.CDLL(None).dlinfo(handle, linkmap, ctypes.byref(entry)) == 0 and entry.contents.name:
             return os.path.abspath(os.fsdecode(entry.contents.name))
     except (AttributeError, OSError):
