@@ -10,6 +10,7 @@ from gpudoctor.collect import Progress, collect
 from gpudoctor.judge import judge
 from gpudoctor.knowledge import complete
 from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.target import Target
 
@@ -35,10 +36,28 @@ def check(
 
 
 def read(text: str, name: str = "report", rules: Sequence[Path] = ()) -> Diagnosis:
-    """Diagnose a pasted report, a log, or a saved snapshot; raises `DoctorError` where `text` is none of these."""
-    from gpudoctor.readers import read_text
+    """Diagnose a pasted report, a log, a saved snapshot or a record; raises `DoctorError` for what is none of these."""
+    return diagnose(snapshot_of(text, name), rulebook.load(rules))
 
-    return diagnose(read_text(text, name), rulebook.load(rules))
+
+def snapshot_of(text: str, name: str = "report") -> Snapshot:
+    """The facts in a pasted report or a saved file; those of a recorded machine are asked anew."""
+    from gpudoctor.target import record
+
+    if not record.is_record(text):
+        from gpudoctor.readers import read_text
+
+        return read_text(text, name)
+    from gpudoctor import probes
+    from gpudoctor.discovery import modules_of
+    from gpudoctor.target.recorded import Recorded
+
+    try:
+        kept = record.parse(text)
+    except DocumentError as error:
+        raise DocumentError(f"{name}: {error}") from error
+    with Recorded(kept) as target:
+        return collect(target, list(modules_of(probes)))
 
 
 def diagnose(snapshot: Snapshot, book: rulebook.Rulebook) -> Diagnosis:
