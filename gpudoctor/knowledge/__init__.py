@@ -51,6 +51,7 @@ _CALLABLE = (
     error_codes.xid_name,
     error_codes.xid_class,
     error_codes.xid_action,
+    error_codes.xid_fatal,
     error_codes.sxid_name,
     error_codes.sxid_fatal,
     error_codes.nvml_name,
