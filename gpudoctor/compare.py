@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from gpudoctor.model.diagnosis import Diagnosis, Finding
 from gpudoctor.model.difference import Change, Difference, OneSided, Side
@@ -78,17 +78,24 @@ def compare(a: Diagnosis, b: Diagnosis) -> Difference:
     findings = tuple(_one_sided(a, b, labels, changes))
     proof = {(change.fact, change.row) for item in findings for change in item.changes}
     rest = [change for place, change in changes.items() if place not in proof and not _counts_rows(change)]
-    read = [change for change in rest if not change.unread or _TEXT.fullmatch(change.fact)]
+    read, unread = _split(rest, lambda change: not change.unread or bool(_TEXT.fullmatch(change.fact)))
+    moving, telling = _split(read, _moves)
     here, there = ({finding.id for finding in side.findings} for side in (a, b))
     return Difference(
         a,
         b,
         findings,
-        layers=_by_layer(change for change in read if not _moves(change)),
-        unread=tuple(change for change in rest if change not in read),
-        moving=tuple(change for change in read if _moves(change)),
+        layers=_by_layer(telling),
+        unread=unread,
+        moving=moving,
         both=tuple(dict.fromkeys(finding.id for finding in b.findings if finding.id in here & there)),
     )
+
+
+def _split(changes: Iterable[Change], keep: Callable[[Change], bool]) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
+    """Those for which it holds, and the others."""
+    listed = [(change, keep(change)) for change in changes]
+    return tuple(change for change, kept in listed if kept), tuple(change for change, kept in listed if not kept)
 
 
 def _one_sided(
@@ -223,9 +230,13 @@ def _moves(change: Change) -> bool:
 
 
 def _by_layer(changes: Iterable[Change]) -> dict[str, tuple[Change, ...]]:
-    """Values that differ before things that one side has not, within each layer."""
+    """Within each layer: two values that differ, then values that one side has not, then rows that it has not."""
     places = {prefix: layer for layer, prefixes in _LAYERS.items() for prefix in prefixes}
     found: dict[str, list[Change]] = {layer: [] for layer in (*_LAYERS, _OTHER)}
-    for change in sorted(changes, key=lambda change: change.a is None or change.b is None):
+    for change in sorted(changes, key=_telling):
         found[places.get(change.fact.partition(".")[0], _OTHER)].append(change)
     return {layer: tuple(changes) for layer, changes in found.items() if changes}
+
+
+def _telling(change: Change) -> tuple[bool, bool]:
+    return change.a is None or change.b is None, type(change.a) is not type(change.b)

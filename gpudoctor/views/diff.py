@@ -113,13 +113,10 @@ def _proof(change: Change) -> str:
     """Both values, and where they were read."""
     a, b = change.a, change.b
     if a is None or b is None or (isinstance(a, Known) and isinstance(b, Known)):
-        sources = list(dict.fromkeys(state.source for state in (a, b) if isinstance(state, Known) and state.source))
-        where = (
-            sources[0]
-            if len(sources) == 1
-            else "; ".join(f"{side}: {it}" for side, it in zip("AB", sources, strict=False))
-        )
-        return f"{_brief(change)}  ({where})" if where else _brief(change)
+        where = [(side, state.source) for side, state in (("A", a), ("B", b)) if isinstance(state, Known)]
+        alike = len({source for _, source in where}) == 1
+        told = where[0][1] if alike else "; ".join(f"{side}: {source}" for side, source in where)
+        return f"{_brief(change)}  ({told})"
     return f"{_state(a, 'A')} -> {_state(b, 'B')}"
 
 
