@@ -160,7 +160,7 @@ def _snapshots_in(names: Sequence[str]) -> list[Snapshot]:
     if names.count("-") > 1:
         raise UsageError("-: standard input can be read only once")
     texts = [(name, read_file(name)) for name in names]
-    return [doctor.facts_in(text, name) for name, text in texts]
+    return [doctor.snapshot_of(text, name) for name, text in texts]
 
 
 def _snapshot(options: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gpudoctor import rulebook
@@ -45,12 +46,16 @@ def look(
 
 
 def read(text: str, name: str = "report", rules: Sequence[Path] = ()) -> Diagnosis:
-    """Diagnose a pasted report, a log, or a saved snapshot; raises `DoctorError` where `text` is none of these."""
-    return diagnose(facts_in(text, name), rulebook.load(rules))
+    """Diagnose a pasted report, a log, a saved snapshot or a record; raises `DoctorError` for what is none of these."""
+    return diagnose(snapshot_of(text, name), rulebook.load(rules))
 
 
-def facts_in(text: str, name: str = "report") -> Snapshot:
-    """The facts in a pasted report, a log, or a saved snapshot; raises `DoctorError` where `text` is none of these."""
+def snapshot_of(text: str, name: str = "report") -> Snapshot:
+    """The facts in a pasted report or a saved file; those of a recorded machine are asked anew."""
+    from gpudoctor.target import record
+
+    if record.is_record(text):
+        return _replayed(text, name)
     from gpudoctor.catalog import catalog
     from gpudoctor.readers import read_text
 
@@ -59,6 +64,21 @@ def facts_in(text: str, name: str = "report") -> Snapshot:
         for misfit in catalog().misfits(snapshot):
             raise DocumentError(f"{name}: {misfit}; save it again with gpudoctor snapshot")
     return snapshot
+
+
+def _replayed(text: str, name: str) -> Snapshot:
+    from gpudoctor import probes
+    from gpudoctor.discovery import modules_of
+    from gpudoctor.target import record
+    from gpudoctor.target.recorded import Recorded
+
+    try:
+        kept = record.parse(text)
+    except DocumentError as error:
+        raise DocumentError(f"{name}: {error}") from error
+    with Recorded(kept) as target:
+        snapshot = collect(target, list(modules_of(probes)))
+    return replace(snapshot, target=replace(snapshot.target, kind="snapshot"))
 
 
 def diagnose(snapshot: Snapshot, book: rulebook.Rulebook) -> Diagnosis:
