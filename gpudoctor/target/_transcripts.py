@@ -49,8 +49,8 @@ def _library(section: Mapping[str, Any] | None, argv: Sequence[str], init: str, 
         answer = told if fault is None else {"code": fault}
         if isinstance(answer, Mapping) and set(answer) <= {"code", "text"}:
             if answer["code"] != _NOT_SUPPORTED:
-                text = answer.get("text", f"code {answer['code']}")
-                lines.append(_line({"gpu": gpu, "call": call, "code": answer["code"], "text": text}))
+                words = answer.get("text", f"code {answer['code']}")
+                lines.append(_line({"gpu": gpu, "call": call, "code": answer["code"], "text": words}))
             if call == init and answer["code"]:
                 return Command(tuple(argv), out="".join(lines))
         else:
