@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpudoctor.model.errors import DocumentError
+from gpudoctor.model.parsing import parsed
 
 SCHEMA = "gpudoctor-record/1"
 MOST_FILES = 50_000
@@ -70,11 +70,7 @@ def is_record(text: str) -> bool:
 
 def parse(text: str) -> Record:
     """The record in `text`; raises `DocumentError` naming the place for what is cut short or no record."""
-    try:
-        raw = json.loads(text.lstrip("\ufeff"))
-    except (ValueError, RecursionError) as error:
-        raise DocumentError(f"broken JSON: {error}; record the machine again") from error
-    return from_json(raw)
+    return from_json(parsed(text))
 
 
 def from_json(raw: object) -> Record:
