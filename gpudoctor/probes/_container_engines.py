@@ -98,7 +98,7 @@ def _docker(target: Target, broken: list[str]) -> tuple[bool, Fact, Unread | Non
             continue
         try:
             settings = json.loads(said or "{}")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             broken.append(f"{path} is not JSON ({error}): Docker does not start with it")
             return False, Unread(f"{path} is not JSON"), None
         runtimes = settings.get("runtimes") if isinstance(settings, dict) else None

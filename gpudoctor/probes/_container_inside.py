@@ -36,7 +36,7 @@ def facts(target: Target, engine: str) -> Iterator[tuple[str, Fact]]:
     yield "container.driver_mounts", Known(tuple(mounts), _MOUNTS) if isinstance(table, str) else Unread(table.why)
     yield "container.driver_version", _version(mounts)
     versions, _, trouble = disk.libraries(target)
-    yield "container.driver_in_image", _in_image(mounts, versions, trouble)
+    yield "container.driver_in_image", _in_image(target, mounts, versions, trouble)
     devices = names(target, "/dev")
     present = devices if isinstance(devices, list) else []
     yield "container.handover", _handover(target, engine, points, asked, mounts, present)
@@ -48,10 +48,7 @@ def _requested(target: Target) -> Fact:
     """The device plugin's mounts count before the variable, which most CUDA images set to ``all`` by themselves."""
     mounted = names(target, _PLUGIN)
     if isinstance(mounted, list) and mounted:
-        asked = [
-            f"{name}={'+'.join(names(target, f'{_PLUGIN}/{name}'))}" if name == "cdi" else name for name in mounted
-        ]
-        return Known(tuple(asked), _PLUGIN)
+        return Known(tuple(mounted), _PLUGIN)
     name = "NVIDIA_VISIBLE_DEVICES"
     value = target.environ.get(name)
     if value is None:
@@ -75,7 +72,7 @@ def _version(mounts: list[str]) -> Fact:
     return Absent(f"{_MOUNTS}: no mounted libcuda names its version")
 
 
-def _in_image(mounts: list[str], versions: dict[str, str], trouble: Unread | None) -> Fact:
+def _in_image(target: Target, mounts: list[str], versions: dict[str, str], trouble: Unread | None) -> Fact:
     """Only where single libraries are mounted can it be told which are not."""
     if not any(".so" in mount for mount in mounts):
         return Absent("no single library of the driver is mounted into this container")
@@ -114,16 +111,15 @@ def _lacks(target: Target, devices: list[str] | Absent | Unread, libraries: bool
         if unread and True not in states:
             return unread
         if True not in states:
-            missing.append("the driver's libraries (libcuda.so.1, libnvidia-ml.so.1)")
+            missing.append("the driver's libraries")
     present = devices if isinstance(devices, list) else []
     if isinstance(_marks.wsl(target), Known):
         needed = {"/dev/dxg": "dxg"}
     elif isinstance(_marks.jetson(target), Known):
         needed = {}  # the chip's GPU has device files of other names, which differ by release
     else:
-        needed = {_CONTROL: "nvidiactl", "/dev/nvidia0 or that of another GPU": r"nvidia\d+"}
-    gone = [said for said, pattern in needed.items() if not any(re.fullmatch(pattern, name) for name in present)]
-    missing += [f"the device file {said}" for said in gone]
+        needed = {_CONTROL: "nvidiactl", "/dev/nvidia0 (or another GPU's)": r"nvidia\d+"}
+    missing += [said for said, pattern in needed.items() if not any(re.fullmatch(pattern, name) for name in present)]
     return Known(tuple(missing), "/dev and the loader's usual folders")
 
 

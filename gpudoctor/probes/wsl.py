@@ -67,7 +67,10 @@ def _loader(target: Target) -> Fact:
     except OSError as error:
         return refusal(_CACHE, error)
     listed = names(target, "/etc/ld.so.conf.d")
-    paths = ["/etc/ld.so.conf", *(f"/etc/ld.so.conf.d/{name}" for name in (listed if isinstance(listed, list) else ()))]
+    if isinstance(listed, Unread):
+        return listed
+    more = listed if isinstance(listed, list) else []
+    paths = ["/etc/ld.so.conf", *(f"/etc/ld.so.conf.d/{name}" for name in more)]
     for path in paths:
         said = text(target, path, 1 << 16)
         if isinstance(said, Unread):

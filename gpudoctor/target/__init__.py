@@ -92,5 +92,9 @@ class Target(Protocol):
         env: Mapping[str, str] | None = None,
         stdin: str = "",
         limit: int = 1 << 20,
+        silence: float | None = None,
     ) -> Answer:
-        """Run a program without a shell, in its own process group, and end the group after `timeout` seconds."""
+        """Run a program without a shell, in its own process group, and end the group after `timeout` seconds.
+
+        With `silence` it is ended that many seconds after its last output, once it has begun to print.
+        """

@@ -26,15 +26,21 @@ _births: set[object] = set()
 
 
 def run_child(
-    argv: Sequence[str], timeout: float, env: Mapping[str, str], stdin: str = "", limit: int = 1 << 20
+    argv: Sequence[str],
+    timeout: float,
+    env: Mapping[str, str],
+    stdin: str = "",
+    limit: int = 1 << 20,
+    silence: float | None = None,
 ) -> Answer:
     """Run `argv` in its own session; end the whole group after `timeout` seconds or `limit` bytes of a stream.
 
+    With `silence` it is ended that long after its last output, once it has begun to print.
     Raises `OSError` where the program cannot be started at all.
     """
     started = time.monotonic()
     child = _start(argv, env, bool(stdin))
-    talk = _Talk(child, stdin.encode(), limit)
+    talk = _Talk(child, stdin.encode(), limit, silence)
     try:
         closed = talk.until(started + timeout)
         ended = _wait(child, max(0.0, started + timeout - time.monotonic()) if closed else 0.0)
@@ -78,7 +84,7 @@ def _start(argv: Sequence[str], env: Mapping[str, str], talks: bool) -> subproce
 class _Talk:
     """What is said to a child and heard of it, neither of which may block."""
 
-    def __init__(self, child: subprocess.Popen[bytes], stdin: bytes, limit: int) -> None:
+    def __init__(self, child: subprocess.Popen[bytes], stdin: bytes, limit: int, silence: float | None) -> None:
         assert child.stdout
         assert child.stderr
         self.child = child
@@ -86,6 +92,8 @@ class _Talk:
         self.flooded = False
         self._rest = stdin
         self._limit = limit
+        self._silence = silence
+        self._quiet_until = float("inf")
         self._selector = selectors.DefaultSelector()
         self._selector.register(child.stdout, selectors.EVENT_READ, "out")
         self._selector.register(child.stderr, selectors.EVENT_READ, "err")
@@ -94,9 +102,9 @@ class _Talk:
             self._selector.register(child.stdin, selectors.EVENT_WRITE, "in")
 
     def until(self, deadline: float) -> bool:
-        """Whether both its streams were closed before the deadline, the limit, or its own end."""
+        """Whether both its streams were closed before the deadline, the limit, its falling silent, or its own end."""
         while self._listens():
-            left = deadline - time.monotonic()
+            left = min(deadline, self._quiet_until) - time.monotonic()
             if left <= 0 or self.flooded:
                 return False
             for key, _ in self._selector.select(min(left, _TICK)):
@@ -123,6 +131,8 @@ class _Talk:
         if not data:
             self._selector.unregister(key.fileobj)
         self.heard[key.data] += data
+        if self._silence is not None:
+            self._quiet_until = time.monotonic() + self._silence
         self.flooded = self.flooded or len(self.heard[key.data]) > self._limit
 
     def _write(self, key: selectors.SelectorKey) -> None:

@@ -100,8 +100,9 @@ class Local:
         env: Mapping[str, str] | None = None,
         stdin: str = "",
         limit: int = 1 << 20,
+        silence: float | None = None,
     ) -> Answer:
-        return run_child(argv, timeout, {**self._environ, **(env or {})}, stdin, limit)
+        return run_child(argv, timeout, {**self._environ, **(env or {})}, stdin, limit, silence)
 
     def _inside(self, path: str) -> Path:
         """Where `path` really is under the root, links followed as in a chroot."""

@@ -77,6 +77,13 @@ def test_a_child_that_ignores_sigterm_is_ended_in_time() -> None:
     assert answer.seconds < 3
 
 
+def test_a_child_that_falls_silent_is_ended_before_its_time() -> None:
+    source = "import time; time.sleep(0.6); [(print(n, flush=True), time.sleep(0.2)) for n in range(4)]; time.sleep(60)"
+    answer = run_child([sys.executable, "-I", "-S", "-c", source], 20, os.environ, silence=0.5)
+    assert (answer.status, answer.out) == (None, "0\n1\n2\n3\n")
+    assert answer.seconds < 5
+
+
 def test_a_flood_is_stopped_at_the_limit() -> None:
     answer = run_child(["yes"], 10, os.environ, limit=100_000)
     assert (len(answer.out), answer.status, answer.cut) == (100_000, None, True)

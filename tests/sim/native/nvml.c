@@ -112,6 +112,19 @@ const char *nvmlErrorString(nvmlReturn_t code) {
     return text ? text : "Unknown Error";
 }
 
+/* What no code here answers: NOT_SUPPORTED, unless a fault or the scenario has a return code for it. */
+int answer_of_stub(const char *function, void *first);
+int answer_of_stub(const char *function, void *first) {
+    char key[128];
+    Answer answer;
+    size_t length = strlen(function);
+    bool versioned = length > 3 && function[length - 3] == '_' && function[length - 2] == 'v';
+    snprintf(key, sizeof key, "%.*s", (int)(length - (versioned ? 3 : 0)), function);
+    Place where = strncmp(function, "nvmlDevice", 10) ? THE_MACHINE : place_of(first);
+    nvmlReturn_t code = ask(QUESTION(key, where), &answer);
+    return code == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : code;
+}
+
 /* ---- how many GPUs, and their handles ---- */
 
 /* The count that the scenario tells, which may be wrong, else the number of its GPUs. */
