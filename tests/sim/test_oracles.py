@@ -62,8 +62,19 @@ NOT_ON_H100: dict[str, Any] = {
     "nvmlDeviceGetGpuInstanceRemainingCapacity(19)": 64,
     "nvmlDeviceGetAttributes": {"multiprocessorCount": 16, "gpuInstanceSliceCount": 1, "memorySizeMB": 9856},
     "nvmlDeviceGetConfComputeProtectedMemoryUsage": {"total": 3, "free": 2, "used": 1},
-    "nvmlDeviceGetPlatformInfo": {"ibGuid": "00ff" * 8, "chassisSerialNumber": "3132" * 8, "slotNumber": 7, "moduleId": 3},
-    "nvmlDeviceGetGpuFabricInfoV": {"clusterUuid": "00a1" * 8, "status": 999, "cliqueId": 5, "state": 2, "healthMask": 9},
+    "nvmlDeviceGetPlatformInfo": {
+        "ibGuid": "00ff" * 8,
+        "chassisSerialNumber": "3132" * 8,
+        "slotNumber": 7,
+        "moduleId": 3,
+    },
+    "nvmlDeviceGetGpuFabricInfoV": {
+        "clusterUuid": "00a1" * 8,
+        "status": 999,
+        "cliqueId": 5,
+        "state": 2,
+        "healthMask": 9,
+    },
     "nvmlDeviceGetComputeRunningProcesses": [
         {"pid": 101, "usedGpuMemory": 1 << 34, "gpuInstanceId": 3, "computeInstanceId": 0},
         {"pid": 102, "usedGpuMemory": None, "gpuInstanceId": 0xFFFFFFFF, "computeInstanceId": 0xFFFFFFFF},
@@ -112,7 +123,7 @@ def questions(nvml: dict[str, Any]) -> Iterator[clients.Question]:
         for key in {**nvml["every"], **own}:
             function, _, arguments = key.rstrip(")").partition("(")
             if arguments:
-                choices = [LINKS if at == "*" else (int(at),) for at in arguments.split(",")]
+                choices: list[tuple[int, ...]] = [LINKS if at == "*" else (int(at),) for at in arguments.split(",")]
                 if "P2P" in function or "Topology" in function:  # these GPUs, not links or any GPU
                     choices[0] = (0, 1)
                 yield from ((gpu, function, each) for each in itertools.product(*choices))
