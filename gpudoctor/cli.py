@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpudoctor.model.errors import DoctorError
+from gpudoctor.model.errors import DoctorError, UsageError
 
 if TYPE_CHECKING:
     from gpudoctor.model.diagnosis import Diagnosis
+    from gpudoctor.model.snapshot import Snapshot
 
 SOUND, BROKEN, MISUSE, UNKNOWN = 0, 1, 2, 3
-COMMANDS = ("check", "read", "explain", "rules", "schema")
+DIFFERENT = 1
+COMMANDS = ("check", "read", "snapshot", "diff", "explain", "rules", "schema")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -34,7 +36,9 @@ def run(argv: Sequence[str]) -> int:
         sys.stdout.flush()
         return int(code)
     except DoctorError as error:
-        print(f"gpudoctor: {error}", file=sys.stderr)
+        from gpudoctor.views._terminal import one_line
+
+        print(f"gpudoctor: {one_line(str(error))}", file=sys.stderr)
         return MISUSE
     except KeyboardInterrupt:
         return 130
@@ -57,10 +61,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(metavar="COMMAND", required=True)
 
     check = commands.add_parser("check", help="diagnose this machine")
-    check.add_argument(
-        "--level", choices=("quick", "standard", "deep"), default="standard", help="how much to ask (default: standard)"
-    )
-    check.add_argument("--python", metavar="PATH", help="the interpreter whose torch is meant")
+    _add_target_options(check)
     _add_report_options(check)
     check.set_defaults(act=_check)
 
@@ -69,28 +70,61 @@ def parser() -> argparse.ArgumentParser:
     _add_report_options(read)
     read.set_defaults(act=_read)
 
+    snapshot = commands.add_parser("snapshot", help="save the facts of this machine, to be read or compared later")
+    snapshot.add_argument("-o", dest="out", metavar="FILE", help="where to (default: standard output)")
+    _add_target_options(snapshot)
+    snapshot.set_defaults(act=_snapshot)
+
+    diff = commands.add_parser(
+        "diff",
+        help="what differs between two machines or two moments",
+        description="Shows what differs between A, where it works, and B, where it does not: first the findings that"
+        " only one has, then the facts.",
+        epilog="Exit code: 0 nothing differs but what always does (temperatures, serial numbers, ...), 1 something"
+        " differs, 2 misuse.",
+    )
+    for side in ("A", "B"):
+        diff.add_argument(side.lower(), metavar=side, help="a snapshot, a document or a pasted report; - is stdin")
+    diff.add_argument("--json", action="store_true", help="the comparison as one JSON document")
+    _add_rules_option(diff)
+    diff.set_defaults(act=_diff)
+
     explain = commands.add_parser("explain", help="show the page of a rule, or what a fact means")
     explain.add_argument("id", metavar="ID", help="a rule such as driver.missing, or a fact such as driver.version")
-    explain.add_argument("--rules", metavar="DIR", type=Path, action="append", default=[], help="a site's own pages")
+    _add_rules_option(explain)
     explain.set_defaults(act=_explain)
 
     rules = commands.add_parser("rules", help="the rulebook").add_subparsers(metavar="WHAT", required=True)
     listing = rules.add_parser("list", help="every rule, one a line")
-    listing.add_argument("--rules", metavar="DIR", type=Path, action="append", default=[], help="a site's own pages")
+    _add_rules_option(listing)
     listing.set_defaults(act=_rules_list)
     test = rules.add_parser("test", help="run the cases on the pages")
     test.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="a site's own pages (default: ours)")
     test.set_defaults(act=_rules_test)
 
-    schema = commands.add_parser("schema", help="print the JSON Schema of the document")
+    schema = commands.add_parser("schema", help="print the JSON Schema of a document")
+    schema.add_argument(
+        "kind", nargs="?", choices=("diagnosis", "snapshot"), default="diagnosis", help="of which (default: diagnosis)"
+    )
     schema.set_defaults(act=_schema)
     return top
+
+
+def _add_target_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--level", choices=("quick", "standard", "deep"), default="standard", help="how much to ask (default: standard)"
+    )
+    command.add_argument("--python", metavar="PATH", help="the interpreter whose torch is meant")
+
+
+def _add_rules_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--rules", metavar="DIR", type=Path, action="append", default=[], help="a site's own pages")
 
 
 def _add_report_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
     command.add_argument("--format", choices=("text", "json"), default="text", help="the report's form (default: text)")
-    command.add_argument("--rules", metavar="DIR", type=Path, action="append", default=[], help="a site's own pages")
+    _add_rules_option(command)
     command.add_argument("--strict", action="store_true", help="exit 1 on warnings too")
 
 
@@ -106,11 +140,9 @@ def _check(options: argparse.Namespace) -> int:
 
 def _read(options: argparse.Namespace) -> int:
     from gpudoctor import doctor, rulebook
-    from gpudoctor.readers import read_file, read_text
 
     book = rulebook.load(options.rules)
-    texts = [(name, read_file(name)) for name in options.files]  # all of them, before anything is printed
-    snapshots = [read_text(text, name) for name, text in texts]
+    snapshots = _snapshots_in(options.files)  # all of them, before anything is printed
     codes = []
     for number, snapshot in enumerate(snapshots):
         diagnosis = doctor.diagnose(snapshot, book)
@@ -119,6 +151,45 @@ def _read(options: argparse.Namespace) -> int:
         _print(diagnosis, options.format)
         codes.append(exit_code(diagnosis, options.strict))
     return next(code for code in (BROKEN, UNKNOWN, SOUND) if code in codes)
+
+
+def _snapshots_in(names: Sequence[str]) -> list[Snapshot]:
+    from gpudoctor import doctor
+    from gpudoctor.readers import read_file
+
+    if names.count("-") > 1:
+        raise UsageError("-: standard input can be read only once")
+    texts = [(name, read_file(name)) for name in names]
+    return [doctor.snapshot_of(text, name) for name, text in texts]
+
+
+def _snapshot(options: argparse.Namespace) -> int:
+    from gpudoctor import doctor, output
+    from gpudoctor.version import __version__
+    from gpudoctor.views import document
+    from gpudoctor.views.progress import progress_on
+
+    output.check(options.out)  # before minutes are spent on what cannot be kept
+    with progress_on(sys.stderr) as progress:
+        snapshot = doctor.look(options.level, options.python, progress)
+    output.put(document.facts(snapshot, __version__), options.out)
+    return SOUND
+
+
+def _diff(options: argparse.Namespace) -> int:
+    from gpudoctor import doctor, rulebook
+    from gpudoctor.compare import compare
+    from gpudoctor.views import diff
+    from gpudoctor.views._terminal import style_of
+
+    book = rulebook.load(options.rules)
+    a, b = (doctor.diagnose(snapshot, book) for snapshot in _snapshots_in([options.a, options.b]))
+    difference = compare(a, b)
+    if options.json:
+        print(diff.document(difference))
+    else:
+        print(diff.render(difference, (options.a, options.b), style_of(sys.stdout)))
+    return SOUND if difference.equal else DIFFERENT
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -155,10 +226,10 @@ def _rules_test(options: argparse.Namespace) -> int:
     return BROKEN if failures.count else SOUND
 
 
-def _schema(_options: argparse.Namespace) -> int:
+def _schema(options: argparse.Namespace) -> int:
     from gpudoctor.views import schema
 
-    print(schema.text())
+    print(schema.text(options.kind))
     return SOUND
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gpudoctor import rulebook
@@ -10,6 +11,7 @@ from gpudoctor.collect import Progress, collect
 from gpudoctor.judge import judge
 from gpudoctor.knowledge import complete
 from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.target import Target
 
@@ -25,20 +27,58 @@ def check(
 
     Raises `DoctorError` for a broken page or an interpreter that is none; a sick machine raises nothing.
     """
+    book = rulebook.load(rules)
+    return diagnose(look(level, python, progress, target), book)
+
+
+def look(
+    level: str = "standard",
+    python: str | None = None,
+    progress: Progress = lambda _: None,
+    target: Target | None = None,
+) -> Snapshot:
+    """The facts of this machine, not judged yet; raises `DoctorError` for an interpreter that is none."""
     from gpudoctor import probes
     from gpudoctor.discovery import modules_of
     from gpudoctor.target.local import Local
 
-    book = rulebook.load(rules)
-    patient = target or Local(level, python)
-    return diagnose(collect(patient, list(modules_of(probes)), progress), book)
+    return collect(target or Local(level, python), list(modules_of(probes)), progress)
 
 
 def read(text: str, name: str = "report", rules: Sequence[Path] = ()) -> Diagnosis:
-    """Diagnose a pasted report, a log, or a saved snapshot; raises `DoctorError` where `text` is none of these."""
+    """Diagnose a pasted report, a log, a saved snapshot or a record; raises `DoctorError` for what is none of these."""
+    return diagnose(snapshot_of(text, name), rulebook.load(rules))
+
+
+def snapshot_of(text: str, name: str = "report") -> Snapshot:
+    """The facts in a pasted report or a saved file; those of a recorded machine are asked anew."""
+    from gpudoctor.target import record
+
+    if record.is_record(text):
+        return _replayed(text, name)
+    from gpudoctor.catalog import catalog
     from gpudoctor.readers import read_text
 
-    return diagnose(read_text(text, name), rulebook.load(rules))
+    snapshot = read_text(text, name)
+    if snapshot.target.kind == "snapshot":  # what a reader made of a paste is of its kind already
+        for misfit in catalog().misfits(snapshot):
+            raise DocumentError(f"{name}: {misfit}; save it again with gpudoctor snapshot")
+    return snapshot
+
+
+def _replayed(text: str, name: str) -> Snapshot:
+    from gpudoctor import probes
+    from gpudoctor.discovery import modules_of
+    from gpudoctor.target import record
+    from gpudoctor.target.recorded import Recorded
+
+    try:
+        kept = record.parse(text)
+    except DocumentError as error:
+        raise DocumentError(f"{name}: {error}") from error
+    with Recorded(kept) as target:
+        snapshot = collect(target, list(modules_of(probes)))
+    return replace(snapshot, target=replace(snapshot.target, kind="snapshot"))
 
 
 def diagnose(snapshot: Snapshot, book: rulebook.Rulebook) -> Diagnosis:

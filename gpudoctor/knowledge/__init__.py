@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gpudoctor.knowledge import archs, builds, drivers, error_codes, gpus, symbols, toolchain
+from gpudoctor.knowledge import archs, builds, drivers, error_codes, gpus, requirements, symbols, toolchain, visible
 from gpudoctor.knowledge.implied import complete
 
 _CALLABLE = (
@@ -48,9 +48,16 @@ _CALLABLE = (
     symbols.symbol_says,
     symbols.symbol_library,
     symbols.symbol_abi,
+    visible.visible_none,
+    visible.visible_by_number,
+    visible.visible_by_uuid,
+    visible.visible_asked,
+    requirements.requirement_met,
+    requirements.requirement_cuda,
     error_codes.xid_name,
     error_codes.xid_class,
     error_codes.xid_action,
+    error_codes.xid_fatal,
     error_codes.sxid_name,
     error_codes.sxid_fatal,
     error_codes.nvml_name,

@@ -55,6 +55,32 @@ def xid_action(code: object) -> str:
 
 
 @lookup
+def xid_fatal(code: object) -> bool:
+    """Whether the Xid is the GPU's own fault and needs more than a restart of the program, by NVIDIA's catalogue.
+
+    False for what a program does wrong (13, 31), for consequences (45, 154), for events that only inform (63, 92) and
+    contained errors (94). The catalogue names no action for its newest codes; there the table says it by itself.
+    """
+    row = _row(code)
+    if row["class"] in ("app", "consequence"):
+        return False
+    return bool(row.get("fatal", row.get("action") in _GPU_ACTIONS))
+
+
+_GPU_ACTIONS = (
+    "RESET_GPU",
+    "RESTART_BM",
+    "RESTART_VM",
+    "CONTACT_SUPPORT",
+    "CHECK_MECHANICALS",
+    "UPDATE_SWFW",
+    "WORKFLOW_XID_48",
+    "WORKFLOW_NVLINK_ERR",
+    "WORKFLOW_NVLINK5_ERR",
+)
+
+
+@lookup
 def sxid_name(code: object) -> str:
     """What the NVSwitch error is about: ``Minion Halt`` for 22003."""
     return str(_switch(code)["name"])

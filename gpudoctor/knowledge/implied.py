@@ -12,7 +12,7 @@ from gpudoctor.knowledge import error_codes, gpus
 from gpudoctor.knowledge._filling import Facts, Groups, is_open, known
 from gpudoctor.knowledge.drivers import driver_cuda
 from gpudoctor.knowledge.implied_torch import imply_torch
-from gpudoctor.model.fact import Absent, Known, Row, Unread
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.model.values import CannotJudge
 
@@ -115,5 +115,37 @@ def _first_xid(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
     facts["kernel_log.first_xid"] = first or Absent("every Xid in the log follows from another one")
 
 
-_IMPLIED = (_gpus, _no_gpus, _devices, _gpus_on_the_bus, _driver, imply_torch, _first_xid)
+def _first_of_each_gpu(_: Snapshot, __: Facts, groups: Groups) -> None:
+    """Marks, of the Xids of each GPU, the first that is its own fault: what comes after may follow from it."""
+    rows = groups.get("xid")
+    if not isinstance(rows, tuple):
+        return
+    seen: set[object] = set()
+    marked: list[Row] = []
+    for row in rows:
+        where, code = row.get("address"), row.get("code")
+        gpu = where.value if isinstance(where, Known) else None
+        first = _own_fault(row)
+        if isinstance(first, Known) and isinstance(code, Known):
+            first = Known(bool(first.value) and gpu not in seen, f"table xid: {code.value} ({code.source})")
+            if first.value:
+                seen.add(gpu)
+        marked.append(row if isinstance(row.get("first"), (Known, Absent)) else {**row, "first": first})
+    groups["xid"] = tuple(marked)
+
+
+def _own_fault(row: Row) -> Fact:
+    """Whether the Xid is the GPU's own fault. Those of NVLink 5 say by themselves that they are not fatal."""
+    code = row.get("code")
+    if not isinstance(code, Known):
+        return Unread("its number is not known")
+    if isinstance(fatal := row.get("fatal"), Known) and not fatal.value:
+        return Known(False, fatal.source)
+    try:
+        return Known(error_codes.xid_fatal(code.value), code.source)
+    except CannotJudge as unknown:
+        return Unread(str(unknown))
+
+
+_IMPLIED = (_gpus, _no_gpus, _devices, _gpus_on_the_bus, _driver, imply_torch, _first_xid, _first_of_each_gpu)
 """In this order: what one implies, the next may build on."""

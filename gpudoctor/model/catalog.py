@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Literal
 
 from gpudoctor.model.errors import RuleError
+from gpudoctor.model.fact import Known
+from gpudoctor.model.snapshot import Snapshot
 
 Kind = Literal["text", "version", "int", "float", "bool", "list", "map"]
+_TYPES: Mapping[Kind, tuple[type | tuple[type, ...], str]] = {
+    "text": (str, "text"),
+    "version": (str, "a version as text"),
+    "int": (int, "a whole number"),
+    "float": ((int, float), "a number"),
+    "bool": (bool, "true or false"),
+    "list": (tuple, "a list"),
+    "map": (Mapping, "an object"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +68,18 @@ class Catalog:
     def is_prefix(self, name: str) -> bool:
         """Whether some fact's dotted name starts with `name`."""
         return any(known.startswith(name + ".") for known in self.specs)
+
+    def misfits(self, snapshot: Snapshot) -> Iterator[str]:
+        """What is wrong with each fact whose value is not of its declared kind, in words; names nobody knows may be."""
+        facts = list(snapshot.facts.items())
+        for group, rows in snapshot.groups.items():
+            for row in rows if isinstance(rows, tuple) else ():
+                facts += [(f"{group}.{column}", state) for column, state in row.items()]
+        for name, state in facts:
+            spec = self.find(name)
+            if spec and isinstance(state, Known) and not _fits(state.value, spec.kind):
+                yield f"{name} is {str(state.value)[:40]!r}, not {_TYPES[spec.kind][1]}"
+
+
+def _fits(value: object, kind: Kind) -> bool:
+    return isinstance(value, _TYPES[kind][0]) and (kind == "bool" or not isinstance(value, bool))

@@ -54,14 +54,20 @@ def value_to_json(value: Value) -> Json:
     return value
 
 
-def value_from_json(raw: object) -> Value:
-    """The inverse of `value_to_json`; raises `DocumentError` for what JSON cannot hold."""
+_DEEPEST = 20
+"""Lists within lists that a value may hold; no fact of ours comes near."""
+
+
+def value_from_json(raw: object, depth: int = 0) -> Value:
+    """The inverse of `value_to_json`; raises `DocumentError` for what JSON cannot hold, or nests without end."""
     if raw is None or isinstance(raw, (bool, int, float, str)):
         return raw
+    if depth == _DEEPEST:
+        raise DocumentError(f"a fact nests more than {_DEEPEST} deep")
     if isinstance(raw, Mapping):
-        return {str(key): value_from_json(item) for key, item in raw.items()}
+        return {str(key): value_from_json(item, depth + 1) for key, item in raw.items()}
     if isinstance(raw, Sequence):
-        return tuple(value_from_json(item) for item in raw)
+        return tuple(value_from_json(item, depth + 1) for item in raw)
     raise DocumentError(f"a fact cannot hold a {type(raw).__name__}")
 
 

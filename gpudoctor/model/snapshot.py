@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast, get_args
 
 from gpudoctor.model.errors import DocumentError
-from gpudoctor.model.fact import Fact, Json, Row, Rows, Unread, fact_from_json, fact_to_json, rows_to_json
+from gpudoctor.model.fact import Fact, Json, Known, Row, Rows, Unread, fact_from_json, fact_to_json, rows_to_json
 
 SCHEMA = "gpudoctor/1"
 Level = Literal["quick", "standard", "deep"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,32 +88,46 @@ def from_json(raw: object) -> Snapshot:
     facts: dict[str, Fact] = {}
     groups: dict[str, Rows] = {}
     for name, entry in raw["facts"].items():
-        if isinstance(entry, list):
-            groups[str(name)] = tuple(_row(item) for item in entry)
+        if "." in name:
+            facts[str(name)] = _at(name, fact_from_json, entry)
         else:
-            facts[str(name)] = fact_from_json(entry)
-    for name in [name for name in facts if _is_group(name, raw["facts"])]:
-        groups[name] = cast(Rows, facts.pop(name))
+            groups[str(name)] = _at(name, _rows, entry)
+    timings = raw.get("timings_ms") or {}
+    if not isinstance(timings, Mapping):
+        raise DocumentError("not a gpudoctor snapshot: timings_ms is no object")
     return Snapshot(
-        target=Target(
-            "snapshot", str(target.get("name", "")), _text(target.get("python")), str(target.get("level", "quick"))
-        ),
+        target=_target(target),
         facts=facts,
         groups=groups,
-        timings_ms={str(k): float(v) for k, v in (raw.get("timings_ms") or {}).items() if isinstance(v, (int, float))},
+        timings_ms={str(k): float(v) for k, v in timings.items() if isinstance(v, (int, float))},
     )
 
 
-def _is_group(name: str, entries: Mapping[str, object]) -> bool:
-    """A group that has no rows is written as one absent or unread fact under a name without a dot."""
-    return "." not in name and "value" not in cast(Mapping[str, object], entries[name])
+def _target(raw: Mapping[str, object]) -> Target:
+    name, python, level = raw.get("name", ""), raw.get("python"), raw.get("level", "quick")
+    if not isinstance(name, str) or not isinstance(python, (str, type(None))) or level not in get_args(Level):
+        raise DocumentError("not a gpudoctor snapshot: its target's name, python or level is none")
+    return Target("snapshot", name, python, str(level))
+
+
+def _at(name: str, parse: Callable[[object], T], raw: object) -> T:
+    try:
+        return parse(raw)
+    except DocumentError as error:
+        raise DocumentError(f"{name[:60]!r}: {error}") from error
+
+
+def _rows(raw: object) -> Rows:
+    """A group: rows, or one absent or unread fact where it has none."""
+    if isinstance(raw, list):
+        return tuple(_row(item) for item in raw)
+    why = fact_from_json(raw)
+    if isinstance(why, Known):
+        raise DocumentError("a value where a list of rows belongs")
+    return why
 
 
 def _row(raw: object) -> Row:
     if not isinstance(raw, Mapping):
         raise DocumentError(f"not a row of facts: {str(raw)[:60]!r}")
     return {str(column): fact_from_json(entry) for column, entry in raw.items()}
-
-
-def _text(raw: object) -> str | None:
-    return raw if isinstance(raw, str) else None

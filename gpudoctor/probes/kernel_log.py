@@ -1,40 +1,81 @@
-"""What the running kernel logged of the NVIDIA driver: Xids, failed starts, refused modules.
+"""What the running kernel logged: Xids and SXids, PCIe errors, failed starts, refused modules, killed processes.
 
-Only what still says something of today counts: lines since the driver was last loaded, and Xids of the last day. A GPU
-that stays broken for longer shows it elsewhere (NVML, the PCI bus). The lines do not become the group ``text``: that
-would let rules about programs' messages pass, which nobody has read here.
+Only what still says something of today counts: of the NVIDIA driver's lines those since it was last loaded, and of
+events those of the last day. A GPU that stays broken for longer shows it elsewhere (NVML, the PCI bus). The lines do
+not become the group ``text``: that would let rules about programs' messages pass, which nobody has read here.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.probes._marks import container
-from gpudoctor.probes._reading import names, number, refusal, there
+from gpudoctor.model.catalog import FactSpec, column, fact
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread, Value
+from gpudoctor.probes import _log_events as events
+from gpudoctor.probes._log_lines import Log, read_log
+from gpudoctor.probes._marks import container, host_hidden
+from gpudoctor.probes._reading import names, real
 from gpudoctor.target import Target
+
+
+def _times(group: str) -> tuple[FactSpec, ...]:
+    """What every group of events has."""
+    return (
+        column(
+            f"{group}.count", "int", "how often in the last day, at least; Xids and SXids: since the driver was loaded"
+        ),
+        column(f"{group}.time", "text", "when it was logged first, by the clock, in UTC: 2026-11-21T13:05:11Z"),
+        column(f"{group}.age_s", "int", "time since this machine's kernel logged it first", "s"),
+        column(f"{group}.last_time", "text", "when it was logged last"),
+        column(f"{group}.last_age_s", "int", "time since it was logged last", "s"),
+    )
+
+
+_LINE = "the line as the kernel printed it"
 
 FACTS = (
     column("xid.code", "int", "Xid number"),
     column("xid.address", "text", "PCI address of the GPU it is about; absent where the line does not say"),
-    column("xid.line", "text", "the line as the kernel printed it"),
-    column("xid.age_s", "int", "time since this machine's kernel logged it", "s"),
+    column("xid.line", "text", _LINE),
+    column("xid.unit", "text", "part of NVLink 5 that an Xid of 144 to 150 names: NETIR_LINK_EVT; absent in others"),
+    column("xid.fatal", "bool", "whether an Xid of 144 to 150 calls itself fatal; absent where the line does not say"),
+    column("xid.link", "int", "NVLink that an Xid of 144 to 150 names"),
+    column("xid.first", "bool", "whether it is its GPU's first that NVIDIA's catalogue treats as the GPU's own fault"),
+    *_times("xid"),
+    column("sxid.code", "int", "SXid number: an error of an NVSwitch"),
+    column("sxid.address", "text", "PCI address of the NVSwitch"),
+    column("sxid.fatal", "bool", "whether the line calls it fatal"),
+    column("sxid.link", "int", "the switch's link that it is about; absent where the line names none"),
+    column("sxid.line", "text", _LINE),
+    *_times("sxid"),
+    column("aer.address", "text", "PCI address of the device that reported a PCIe error (Advanced Error Reporting)"),
+    column("aer.driver", "text", "its kernel driver: nvidia, pcieport for a bridge"),
+    column("aer.severity", "text", "corrected, non-fatal or fatal"),
+    column("aer.kind", "text", "layer of the error: Physical Layer, Data Link Layer, Transaction Layer"),
+    column("aer.gpu", "text", "PCI address of the NVIDIA GPU whose link it is: the device, or right below the port"),
+    column("aer.line", "text", _LINE),
+    *_times("aer"),
+    column("oom.process", "text", "name of a process that the kernel killed because memory ran out"),
+    column("oom.pid", "int", "its process id"),
+    column("oom.scope", "text", "whose memory ran out: machine or cgroup (a container, a job)"),
+    column("oom.memory_mib", "int", "memory of its own that it held", "MiB"),
+    column("oom.line", "text", _LINE),
+    *_times("oom"),
+    column("mce.kind", "text", "machine check (of a CPU) or memory (a DIMM, by EDAC)"),
+    column("mce.where", "text", "CPU and bank, or memory controller and DIMM"),
+    column("mce.corrected", "bool", "whether the hardware corrected it"),
+    column("mce.line", "text", _LINE),
+    *_times("mce"),
+    fact("kernel_log.sxid", "list", "SXid numbers, each once"),
+    fact("kernel_log.fallen_off", "list", "PCI addresses of GPUs that the driver says have fallen off the bus"),
     fact("kernel_log.init_failures", "list", "lines in which the loaded driver says that it cannot start a GPU"),
     fact("kernel_log.module_refused", "text", "last line in which the kernel refuses some module for its signature"),
 )
 
 _DAY = 86400.0
-_MOST = 8 << 20
-"""Bytes of log that are read."""
-
-_RECORD = re.compile(r"(\d{1,4}),\d+,(\d{1,18}),[^;]*;(.*)")
-_JOURNAL = re.compile(r"\[\s*(\d{1,12}\.\d{1,9})\] \S+ kernel: (.*)")
-_LOADED = re.compile(r"NVRM: loading NVIDIA UNIX")
-_XID = re.compile(r"NVRM: .*?\bXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d{1,4})\b")
+_GROUPS = ("xid", "sxid", "aer", "oom", "mce")
+_SCALARS = ("sxid", "fallen_off", "init_failures", "module_refused")
 _FAILED = re.compile(
     r"RmInitAdapter failed|rm_init_adapter failed|Cannot attach gpu|GPU does not have the necessary power cables"
     r"|This PCI I/O region assigned to your NVIDIA device is invalid|BAR\d is 0M|No NVIDIA GPU found"
@@ -48,115 +89,83 @@ _REFUSED = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """One message: seconds since boot, and its words."""
-
-    at: float
-    words: str
-
-
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """The kernel's ring buffer, or from level standard on the journal where only that may be read."""
-    lines, source = _lines(target)
-    if isinstance(lines, Unread):
-        yield "xid", lines
-        yield "kernel_log.init_failures", lines
-        yield "kernel_log.module_refused", lines
+    """The kernel's ring buffer, the file kept of it, or from level standard on the journal, whichever may be read."""
+    log = read_log(target)
+    if isinstance(log, Unread):
+        yield from ((group, log) for group in _GROUPS)
+        yield from ((f"kernel_log.{name}", log) for name in _SCALARS)
         return
-    since = max((at for at, line in enumerate(lines) if _LOADED.search(line.words)), default=0)
-    yield "xid", _xids(target, lines[since:], source)
-    failures = tuple(dict.fromkeys(line.words for line in lines[since:] if _is_failure(line)))
-    yield "kernel_log.init_failures", Known(failures, source)
-    refused = [line.words for line in lines if _REFUSED.search(line.words)]
-    yield "kernel_log.module_refused", Known(refused[-1], source) if refused else Absent(f"{source} has no such line")
-
-
-def _is_failure(line: _Line) -> bool:
-    return "nvrm" in line.words.lower() and bool(_FAILED.search(line.words))
-
-
-def _lines(target: Target) -> tuple[list[_Line] | Unread, str]:
-    path = "/dev/kmsg"
-    try:
-        return _ring(target, path), path
-    except OSError as error:
-        refused = refusal(path, error)
-    if there(target, path) is False:
-        refused = Unread(f"no {path}; {_advice(target)}")
-    if target.level == "quick" or not target.which("journalctl"):
-        return refused, path
-    try:
-        answer = target.run(("journalctl", "-k", "-b", "--no-pager", "-o", "short-monotonic"), timeout=4, limit=_MOST)
-    except OSError:
-        return refused, path
-    found = _JOURNAL.findall(answer.out)
-    if not found:  # without the right to read it the journal just looks empty
-        return Unread(f"{refused.why}; {_advice(target)}"), path
-    return [_Line(float(at), words.strip()) for at, words in found], "journalctl -k -b"
-
-
-def _advice(target: Target) -> str:
-    if isinstance(container(target), Known):
-        return "the kernel's log is the host's: read it there with dmesg"
-    return "root may read the kernel's log: sudo dmesg"
-
-
-def _ring(target: Target, path: str) -> list[_Line]:
-    """Records ``priority,number,microseconds,flags;words``; a read gives one, and the last one must not block.
-
-    Priorities of 8 and more are programs' messages, which anybody who may write to /dev/kmsg could have put there.
-    """
-    handle = os.open(target.path(path), os.O_RDONLY | os.O_NONBLOCK)
-    heard = bytearray()
-    try:
-        while len(heard) < _MOST:
-            try:
-                part = os.read(handle, 1 << 14)
-            except BlockingIOError:
-                break
-            except BrokenPipeError:  # the record was overwritten before we came to it; the next read goes on
-                continue
-            if not part:
-                break
-            heard += part
-    finally:
-        os.close(handle)
-    records = (_RECORD.match(line) for line in heard.decode("utf-8", "replace").splitlines())
-    return [_Line(int(m[2]) / 1e6, m[3].strip()) for m in records if m and int(m[1]) < 8]
-
-
-def _xids(target: Target, lines: list[_Line], source: str) -> Rows:
-    """Those of the last day; inside a container only those about its own GPUs, for the log is the whole host's."""
-    uptime = number(target, "/proc/uptime")
-    now = float(str(uptime.value)) if isinstance(uptime, Known) else max((line.at for line in lines), default=0.0)
     own = _own_gpus(target)
-    rows: list[Row] = []
-    for line in lines:
-        match = _XID.search(line.words)
-        if not match or now - line.at > _DAY:
-            continue
-        address = _address(match[1])
-        if own is None or address in own:
-            rows.append(
-                {
-                    "code": Known(int(match[2]), source),
-                    "address": Known(address, source),
-                    "line": Known(line.words[:500], source),
-                    "age_s": Known(max(0, int(now - line.at)), source),
-                }
-            )
-    return tuple(rows)
+    xids = events.xids(_of_driver_today(log), own)
+    yield "xid", xids
+    yield from _others(target, log.without_xids, own, xids)
+
+
+def _of_driver_today(log: Log) -> Log:
+    return _of_driver(log).since(log.now - _DAY)
+
+
+def _of_driver(log: Log) -> Log:
+    return log.after_last("NVRM: loading NVIDIA UNIX")
+
+
+def _others(target: Target, log: Log, own: set[str] | None, xids: tuple[Row, ...]) -> Iterator[tuple[str, Fact | Rows]]:
+    """What else the log tells of, in a log without Xids: there may be so many that looking through them costs."""
+    driver, today = _of_driver_today(log), log.since(log.now - _DAY)
+    switches = events.sxids(driver)
+    yield "sxid", switches
+    yield "kernel_log.sxid", Known(tuple(dict.fromkeys(_column(switches, "code"))), log.source)
+    yield "aer", events.bus_errors(today, _Ports(target).gpu_of)
+    hidden = host_hidden(target)
+    yield "oom", Unread(f"the log is the whole host's: {hidden}") if hidden else events.killed(today)
+    yield "mce", events.machine_checks(today)
+    lost = [row for row in xids if row["code"] == Known(79, log.source)]
+    fallen = [one for one in (*_column(lost, "address"), *events.fallen_off(driver)) if own is None or one in own]
+    yield "kernel_log.fallen_off", Known(tuple(dict.fromkeys(fallen)), log.source)
+    yield "kernel_log.init_failures", Known(_failures(_of_driver(log)), log.source)
+    yield "kernel_log.module_refused", _refused(log)
+
+
+def _column(rows: Sequence[Row], name: str) -> list[Value]:
+    return [state.value for row in rows if isinstance(state := row[name], Known)]
+
+
+def _failures(log: Log) -> tuple[str, ...]:
+    said = dict.fromkeys(log.bare(line) for line in log.having("NVRM", "nvrm"))
+    return tuple(line for line in said if _FAILED.search(line))
+
+
+def _refused(log: Log) -> Fact:
+    lines = [line for line in log.having("is rejected", "unsigned module loading") if _REFUSED.search(line)]
+    return Known(log.bare(lines[-1]), log.source) if lines else Absent(f"{log.source} has no such line")
 
 
 def _own_gpus(target: Target) -> set[str] | None:
+    """In a container, the GPUs that it was given: the log is the whole host's. None elsewhere: all are its own."""
     if not isinstance(container(target), Known):
         return None
     found = names(target, "/proc/driver/nvidia/gpus")
     return set(found) if isinstance(found, list) else set()
 
 
-def _address(said: str) -> str:
-    """``0000:2a:00`` and ``2a:00.0`` as ``0000:2a:00.0``, as sysfs has it."""
-    whole = said.lower() if said.count(":") == 2 else f"0000:{said.lower()}"
-    return whole if "." in whole else f"{whole}.0"
+class _Ports:
+    """Which NVIDIA GPU a device of the bus is, or has right below it."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._above: dict[str, str] | None = None
+
+    def gpu_of(self, address: str) -> Fact:
+        if self._above is None:
+            self._above = dict(self._pairs())
+        gpu = self._above.get(address)
+        return Known(gpu, "/sys/bus/pci/devices") if gpu else Absent(f"{address} is no link of an NVIDIA GPU")
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        found = names(self._target, "/proc/driver/nvidia/gpus")
+        for gpu in found if isinstance(found, list) else ():
+            yield gpu, gpu
+            port = real(self._target, f"/sys/bus/pci/devices/{gpu}").split("/")[-2:-1]
+            if port and ":" in port[0]:
+                yield port[0], gpu

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 
@@ -47,12 +46,12 @@ def _shared_memory(target: Target) -> Iterator[tuple[str, Fact]]:
     free: Fact
     if here is True:
         try:
-            space = os.statvfs(target.path(path))
+            total, left = target.space(path)
         except OSError as error:
             size = free = refusal(path, error)
         else:
-            size = Known(space.f_blocks * space.f_frsize >> 20, path)
-            free = Known(space.f_bavail * space.f_frsize >> 20, path)
+            size = Known(total >> 20, path)
+            free = Known(left >> 20, path)
     else:
         size = free = here if isinstance(here, Unread) else Absent(f"no {path}")
     yield "limits.shm_mib", size

@@ -1,11 +1,11 @@
-"""Network interfaces and RDMA ports of this machine, and which of them NCCL and Gloo were told to use."""
+"""Network interfaces of this machine, and which of them and of its RDMA devices NCCL and Gloo were told to use."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.model.catalog import fact
+from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.probes._reading import line, names
 from gpudoctor.target import Target
 
@@ -13,11 +13,11 @@ FACTS = (
     fact("net.interfaces", "list", "network interfaces by name, loopback included"),
     fact("net.unmatched", "list", "settings that name no interface there is: NCCL_SOCKET_IFNAME=eno1"),
     fact("net.hca_unmatched", "text", "NCCL_IB_HCA where it selects none of the RDMA devices; absent where it does"),
-    column("rdma.device", "text", "RDMA device by its kernel name: mlx5_0"),
-    column("rdma.port", "int", "its port, from 1"),
-    column("rdma.state", "text", "ACTIVE, INIT, ARMED or DOWN"),
-    column("rdma.link_layer", "text", "InfiniBand or Ethernet (RoCE)"),
-    column("rdma.rate", "text", "its rate as the kernel prints it: 400 Gb/sec (4X NDR)"),
+    fact(
+        "net.hca_inactive",
+        "text",
+        "NCCL_IB_HCA where it selects RDMA devices of which no port is active; absent where one is",
+    ),
 )
 
 _INTERFACES = "/sys/class/net"
@@ -32,8 +32,8 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     yield "net.interfaces", _listed(interfaces, _INTERFACES)
     yield "net.unmatched", _unmatched(target, interfaces)
     devices = names(target, _DEVICES)
-    yield "rdma", tuple(_ports(target, devices)) if isinstance(devices, list) else devices
     yield "net.hca_unmatched", _hca_unmatched(target, devices)
+    yield "net.hca_inactive", _hca_inactive(target, devices)
 
 
 def _listed(found: list[str] | Absent | Unread, source: str) -> Fact:
@@ -65,6 +65,25 @@ def _hca_unmatched(target: Target, devices: list[str] | Absent | Unread) -> Fact
     return Known(wanted, f"the environment against {_DEVICES}")
 
 
+def _hca_inactive(target: Target, devices: list[str] | Absent | Unread) -> Fact:
+    wanted = target.environ.get("NCCL_IB_HCA")
+    if not wanted:
+        return Absent("NCCL_IB_HCA is not set")
+    if not isinstance(devices, list):
+        return devices
+    states = [
+        line(target, f"{_DEVICES}/{device}/ports/{port}/state")
+        for device in selected(wanted, devices)
+        for port in target.listing(f"{_DEVICES}/{device}/ports")
+    ]
+    if any(isinstance(state, Known) and "ACTIVE" in str(state.value) for state in states):
+        return Absent(f"NCCL_IB_HCA={wanted} selects a device with an active port")
+    blind = next((state for state in states if not isinstance(state, Known)), None)
+    if blind or not states:
+        return Unread(blind.why) if blind else Absent(f"NCCL_IB_HCA={wanted} selects no port")
+    return Known(wanted, f"the environment against the ports in {_DEVICES}")
+
+
 def selected(wanted: str, there: Sequence[str]) -> list[str]:
     """The names of `there` that NCCL takes for `wanted`: a list of prefixes, ``=`` exact names, ``^`` all but these."""
     invert = wanted.startswith("^")
@@ -75,22 +94,3 @@ def selected(wanted: str, there: Sequence[str]) -> list[str]:
     return [
         name for name in there if any(name == part if exact else name.startswith(part) for part in parts) is not invert
     ]
-
-
-def _ports(target: Target, devices: Sequence[str]) -> Iterator[Row]:
-    for device in devices:
-        folder = f"{_DEVICES}/{device}/ports"
-        ports = names(target, folder)
-        for port in ports if isinstance(ports, list) else ():
-            yield {
-                "device": Known(device, _DEVICES),
-                "port": Known(int(port), folder) if port.isdigit() else Unread(f"{folder}/{port} is no port"),
-                "state": _state(line(target, f"{folder}/{port}/state")),
-                "link_layer": line(target, f"{folder}/{port}/link_layer"),
-                "rate": line(target, f"{folder}/{port}/rate"),
-            }
-
-
-def _state(raw: Fact) -> Fact:
-    """``ACTIVE`` of ``4: ACTIVE``."""
-    return Known(str(raw.value).rpartition(":")[2].strip(), raw.source) if isinstance(raw, Known) else raw

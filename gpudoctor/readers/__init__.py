@@ -9,14 +9,15 @@ from __future__ import annotations
 import sys
 import zlib
 from functools import lru_cache
-from pathlib import Path
 from types import ModuleType
 
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Fact, Known, Rows
-from gpudoctor.model.snapshot import Snapshot, Target, from_json
+from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.readers._merge import better, joined
 from gpudoctor.readers._paste import Paste, clean
+from gpudoctor.readers._saved import saved
+from gpudoctor.readers._stream import whole
 
 LIMIT = 32 << 20
 """Bytes of the largest file that is read; more is a log to be cut first."""
@@ -27,11 +28,7 @@ EXACT = 5
 def read_file(name: str) -> str:
     """The text of a file, or of standard input for ``-``; raises `DocumentError` saying what to do."""
     try:
-        if name == "-":
-            raw = sys.stdin.buffer.read(LIMIT + 1)
-        else:
-            with Path(name).open("rb") as file:
-                raw = file.read(LIMIT + 1)
+        raw = sys.stdin.buffer.read(LIMIT + 1) if name == "-" else whole(name, LIMIT + 1)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise DocumentError(
@@ -83,23 +80,8 @@ def _text(raw: bytes, name: str) -> str:
 def read_text(text: str, name: str = "report") -> Snapshot:
     """A saved snapshot or diagnosis as it was, or a pasted report as far as its formats are known."""
     if text.lstrip("\ufeff \t\r\n").startswith("{") and '"schema"' in text:
-        return _saved(text, clean(name))
+        return saved(text, clean(name))
     return _pasted(Paste(text), clean(name))
-
-
-def _saved(text: str, name: str) -> Snapshot:
-    import json
-
-    try:
-        raw = json.loads(text.lstrip("\ufeff"))
-    except (ValueError, RecursionError) as error:
-        raise DocumentError(f"{name}: broken JSON: {error}; save the snapshot again") from error
-    try:
-        return from_json(raw)
-    except DocumentError as error:
-        raise DocumentError(f"{name}: {error}") from error
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise DocumentError(f"{name}: not a whole snapshot ({error}); save it again with gpudoctor --json") from error
 
 
 def _pasted(paste: Paste, name: str) -> Snapshot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpudoctor.model.catalog import column, fact
@@ -15,6 +16,10 @@ FACTS = (
     column("xid.code", "int", "Xid number"),
     column("xid.address", "text", "PCI address of the GPU it is about; absent where the line does not say"),
     column("xid.line", "text", "the line as the kernel printed it"),
+    column("xid.fatal", "bool", "whether an Xid of 144 to 150 calls itself fatal; absent where the line does not say"),
+    column("sxid.code", "int", "SXid number: an error of an NVSwitch"),
+    column("sxid.fatal", "bool", "whether the line calls it fatal"),
+    column("sxid.line", "text", "the line as the kernel printed it"),
     fact("kernel_log.first_xid", "int", "the first Xid of the log that is not a mere consequence (45, 154)"),
     fact("kernel_log.sxid", "list", "SXid numbers, each once"),
 )
@@ -27,6 +32,8 @@ _XID = Pattern(
 )
 _CODES = Pattern(r"\d{1,3}(?:\s*(?:,|/|and)\s*\d{1,3})*")
 _SXID = Pattern(r"\bSXid\s*(?:\([^)]*\))?\s*:?\s*(\d{4,5})\b")
+_SEVERITY = Pattern(r"\bXid\b[^,\n]*: 1(?:4[4-9]|50), ?\w+\s+(Non-?)?fatal\b", 2)
+_SWITCH = Pattern(r"\bSXid\b[^,\n]*: \d{4,6}, (Non-)?fatal\b", 2)
 _CLIENT = Pattern(r"the client has (?:the )?version:?\s+v?(\d+(?:\.\d+)+)")
 _MODULE = Pattern(r"this kernel module has (?:the )?version:?\s+v?(\d+(?:\.\d+)+)")
 _LOADING = Pattern(r"NVIDIA UNIX (Open )?(?:\S+ )?Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
@@ -71,6 +78,7 @@ def _xids(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
                     "code": Known(int(match.group(2)), source),
                     "address": Known(where, source) if where else Absent(f"the line does not say ({source})"),
                     "line": Known(line.strip()[:500], source),
+                    "fatal": _fatal(_SEVERITY.search(line[:600]), source),
                 }
             )
     rows.extend(_labelled(paste))
@@ -87,6 +95,10 @@ def _xids(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         )
 
 
+def _fatal(severity: re.Match[str] | None, source: str) -> Fact:
+    return Known(not severity[1], source) if severity else Absent(f"the line does not say ({source})")
+
+
 def _labelled(paste: Paste) -> Iterator[Row]:
     """``xids: 13, 31``: the codes that no pattern of the kernel's own line sees."""
     for label in paste.labels:
@@ -99,14 +111,21 @@ def _labelled(paste: Paste) -> Iterator[Row]:
                     "code": Known(code, source),
                     "address": where,
                     "line": Known(paste.bare[label.index].strip(), source),
+                    "fatal": where,
                 }
 
 
-def _sxids(paste: Paste) -> Iterator[tuple[str, Fact]]:
+def _sxids(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     codes: dict[int, str] = {}
+    rows: list[Row] = []
     for index, line in paste.having("sxid"):
         for match in _SXID.finditer(line[:600]):
             codes.setdefault(int(match.group(1)), paste.use(index))
+            if severity := _SWITCH.search(line[:600]):
+                source = paste.use(index)
+                row = {"code": Known(int(match.group(1)), source), "line": Known(line.strip()[:500], source)}
+                rows.append({**row, "fatal": _fatal(severity, source)})
+    yield "sxid", tuple(rows)
     if codes:
         yield "kernel_log.sxid", Known(tuple(codes), next(iter(codes.values())))
 

@@ -79,6 +79,9 @@ class Target(Protocol):
     def link(self, path: str) -> str:
         """The full path that `path` really is."""
 
+    def space(self, path: str) -> tuple[int, int]:
+        """Size of the file system that holds `path`, and what this user may still write there, in bytes."""
+
     def which(self, program: str) -> str | None:
         """The program of that name that the session's PATH gives first."""
 

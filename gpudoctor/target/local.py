@@ -86,6 +86,10 @@ class Local:
             return os.path.realpath(path)
         return "/" + os.path.relpath(self._inside(path), self._root)
 
+    def space(self, path: str) -> tuple[int, int]:
+        found = os.statvfs(self.path(path))
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
     def which(self, program: str) -> str | None:
         return shutil.which(program, path=self._environ.get("PATH", os.defpath))
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
+from gpudoctor.model.fact import Known, value_to_json
+
 WIDTH = 80
 _CODES = {"bold": "1", "red": "31", "yellow": "33", "green": "32", "dim": "2"}
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
@@ -47,6 +49,18 @@ def style_of(stream: TextIO) -> Style:
 def safe(text: str) -> str:
     """The text with control characters spelt out, so that a GPU's name cannot drive the terminal."""
     return _UNSAFE.sub(lambda match: repr(match.group())[1:-1], text)
+
+
+def one_line(text: str) -> str:
+    """The text safe and on one line, so that a name cannot pass for a line of ours."""
+    return " ".join(safe(text).split())
+
+
+def value(known: Known) -> str:
+    """A fact's value as a person reads it, cut where it is long."""
+    raw = value_to_json(known.value)
+    text = ", ".join(map(str, raw)) if isinstance(raw, list) else str(raw)
+    return text if len(text) <= 300 else text[:297] + "..."
 
 
 def wrapped(text: str, indent: int = 0, hang: int | None = None) -> list[str]:

@@ -1,4 +1,4 @@
-"""The JSON Schema (draft 2020-12) of the document, printed by ``gpudoctor schema``."""
+"""The JSON Schemas (draft 2020-12) of our documents, printed by ``gpudoctor schema``."""
 
 from __future__ import annotations
 
@@ -88,7 +88,12 @@ _DOCUMENT = _object(
 )
 
 
-def text() -> str:
-    """The schema, indented."""
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "gpudoctor document"}
-    return json.dumps({**head, **_DOCUMENT}, indent=2)
+_SNAPSHOT = _object({key: _DOCUMENT["properties"][key] for key in ("schema", "tool", "target", "facts", "timings_ms")})
+_KINDS = {"diagnosis": _DOCUMENT, "snapshot": _SNAPSHOT}
+
+
+def text(kind: str = "diagnosis") -> str:
+    """The schema of a diagnosis or of a snapshot, indented."""
+    title = "gpudoctor document" if kind == "diagnosis" else f"gpudoctor {kind}"
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+    return json.dumps({**head, **_KINDS[kind]}, indent=2)

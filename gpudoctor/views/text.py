@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding, Verdict
-from gpudoctor.model.fact import Absent, Known, value_to_json
+from gpudoctor.model.fact import Absent, Known
 from gpudoctor.model.rule import Fix
-from gpudoctor.views._terminal import WIDTH, Style, command, marks, safe, style_of, wrapped
+from gpudoctor.views._terminal import WIDTH, Style, command, marks, one_line, style_of, value, wrapped
 
 _VERDICTS: dict[Verdict, tuple[str, str]] = {
     "sound": ("Sound", "green"),
@@ -42,7 +42,7 @@ def _head(diagnosis: Diagnosis, style: Style) -> str:
     if target.python:
         about.append(target.python)
     text, colour = _VERDICTS[diagnosis.verdict]
-    return f"gpudoctor {diagnosis.tool_version}: {safe(', '.join(about))}\n{style.paint(text, 'bold', colour)}"
+    return f"gpudoctor {diagnosis.tool_version}: {one_line(', '.join(about))}\n{style.paint(text, 'bold', colour)}"
 
 
 def _finding(same: list[Finding], style: Style) -> Iterator[str]:
@@ -87,9 +87,9 @@ def _plan(diagnosis: Diagnosis) -> list[str]:
 def _evidence(evidence: tuple[Evidence, ...]) -> Iterator[str]:
     for item in evidence[:_MOST_EVIDENCE]:
         if item.fact == "text.line" and isinstance(item.state, Known):
-            yield from wrapped(f"{item.state.source}: {_value(item.state)}", 4, 6)
+            yield from wrapped(f"{item.state.source}: {value(item.state)}", 4, 6)
         elif isinstance(item.state, Known):
-            yield from wrapped(f"{_name(item)} = {_value(item.state)}  ({item.state.source})", 4, 6)
+            yield from wrapped(f"{_name(item)} = {value(item.state)}  ({item.state.source})", 4, 6)
         elif isinstance(item.state, Absent):
             yield from wrapped(f"{_name(item)}: none ({item.state.why})", 4, 6)
     if len(evidence) > _MOST_EVIDENCE:
@@ -100,12 +100,6 @@ def _name(item: Evidence) -> str:
     """``gpu[0].name`` for a row's fact."""
     group, _, column = item.fact.rpartition(".")
     return item.fact if item.index is None else f"{group}[{item.index}].{column}"
-
-
-def _value(known: Known) -> str:
-    value = value_to_json(known.value)
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return text if len(text) <= 300 else text[:297] + "..."
 
 
 def _fix(fix: Fix) -> Iterator[str]:

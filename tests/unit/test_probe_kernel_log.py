@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from gpudoctor.model.fact import Absent, Known, Unread
+from gpudoctor.model.fact import Absent, Fact, Known, Unread
 from gpudoctor.probes import kernel_log
 from gpudoctor.target.local import Local
 from tests.unit.trees import Tree, refused, said, values
 
 UPTIME = 200_000
+BOOT = 1_795_064_200  # 2026-11-19 04:56:40 UTC: the log's "now" is 2026-11-21 12:30 UTC
 LOADING = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder@U22)"
 XID_79 = "NVRM: Xid (PCI:0000:1a:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 XID_31 = "NVRM: Xid (PCI:0000:2a:00): 31, pid=4711, name=python3, Ch 00000008, intr 00000000. MMU Fault"
@@ -25,7 +27,18 @@ def record(words: str, ago: float = 60, priority: int = 3) -> str:
 
 def tree_of(root: Path, *records: str) -> Tree:
     tree = Tree(root).linux().gpu("nvidia").gpu("nvidia").driver("580.95.05")
+    tree.file("/proc/stat", f"cpu  1 2 3\nintr 7\nctxt 9\nbtime {BOOT}\nprocesses 4\n")
     return tree.file("/proc/uptime", f"{UPTIME}.21 1.0\n").file("/dev/kmsg", "".join(records))
+
+
+def plain(row: Mapping[str, Fact]) -> dict[str, object]:
+    """The row's values, and the type of what is not known."""
+    return {name: state.value if isinstance(state, Known) else type(state) for name, state in row.items()}
+
+
+def rows(tree: Tree, group: str, *columns: str) -> list[tuple[object, ...]]:
+    """These columns of a group."""
+    return [tuple(plain(row)[name] for name in columns) for row in said(kernel_log, tree.target())[group]]
 
 
 def codes(tree: Tree) -> list[int]:
@@ -34,24 +47,36 @@ def codes(tree: Tree) -> list[int]:
 
 def test_this_machine_is_read_or_refuses() -> None:
     facts = said(kernel_log, Local("quick"))
-    assert set(facts) == {"xid", "kernel_log.init_failures", "kernel_log.module_refused"}
+    assert {"xid", "sxid", "aer", "oom", "mce"} <= set(facts)
     assert isinstance(facts["xid"], (tuple, Unread))
 
 
 def test_xids_have_a_code_an_address_and_an_age(tmp_path: Path) -> None:
     tree = tree_of(tmp_path, record(LOADING, 9000), record("usb 1-1: new device"), record(XID_79, 3600))
     (row,) = said(kernel_log, tree.target())["xid"]
-    assert row == {
-        "code": Known(79, "/dev/kmsg"),
-        "address": Known("0000:1a:00.0", "/dev/kmsg"),
-        "line": Known(XID_79, "/dev/kmsg"),
-        "age_s": Known(3600, "/dev/kmsg"),
+    assert plain(row) == {
+        "code": 79,
+        "address": "0000:1a:00.0",
+        "line": XID_79,
+        "count": 1,
+        "time": "2026-11-21T11:30:00Z",
+        "age_s": 3600,
+        "last_time": "2026-11-21T11:30:00Z",
+        "last_age_s": 3600,
+        "unit": Absent,
+        "fatal": Absent,
+        "link": Absent,
     }
+    assert {state.source for state in row.values() if isinstance(state, Known)} == {"/dev/kmsg"}
 
 
 def test_a_quiet_log_is_no_xid(tmp_path: Path) -> None:
     facts = values(kernel_log, tree_of(tmp_path, record(LOADING, 9000)).target())
-    assert facts == {"xid": (), "kernel_log.init_failures": (), "kernel_log.module_refused": Absent}
+    assert facts == {
+        **dict.fromkeys(("xid", "sxid", "aer", "oom", "mce"), ()),
+        **dict.fromkeys(("kernel_log.sxid", "kernel_log.fallen_off", "kernel_log.init_failures"), ()),
+        "kernel_log.module_refused": Absent,
+    }
 
 
 def test_what_came_before_the_driver_was_loaded_again_is_over(tmp_path: Path) -> None:
@@ -108,14 +133,18 @@ def test_a_log_that_refuses_is_not_a_quiet_one() -> None:
     with refused("/dev/kmsg") as tree:
         tree.linux().file("/dev/kmsg", record(XID_79))
         facts = said(kernel_log, tree.close())
-    assert facts["xid"] == facts["kernel_log.init_failures"] == Unread("/dev/kmsg: Permission denied")
+    assert set(map(type, facts.values())) == {Unread}
+    assert facts["xid"].why.startswith("/dev/kmsg: Permission denied; root may read the kernel's log: sudo dmesg;")
 
 
 def test_no_log_at_all_says_what_to_do(tmp_path: Path) -> None:
-    why = said(kernel_log, Tree(tmp_path).linux().target())["xid"].why
-    assert why == "no /dev/kmsg; root may read the kernel's log: sudo dmesg"
+    tree = Tree(tmp_path).linux().file("/proc/sys/kernel/dmesg_restrict", "1\n")
+    assert said(kernel_log, tree.target())["xid"].why == (
+        "no /dev/kmsg; root may read the kernel's log: sudo dmesg; sysctl kernel.dmesg_restrict=0 lets every user "
+        "read it; members of the groups adm and systemd-journal may read journalctl -k"
+    )
     inside = said(kernel_log, Tree(tmp_path / "inside").linux().container().target())["xid"].why
-    assert "read it there with dmesg" in inside
+    assert inside == "no /dev/kmsg; the kernel's log is the host's: read it there with sudo dmesg"
 
 
 def journal(tmp_path: Path, prints: str) -> Tree:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.model.fact import Absent
+from gpudoctor.model.fact import Absent, Unread
 from gpudoctor.probes import network
 from gpudoctor.target.local import Local
 from tests.unit.trees import Tree, values
@@ -66,19 +66,27 @@ def test_variables_that_name_what_is_there(tmp_path: Path) -> None:
     assert facts["net.hca_unmatched"] is Absent
 
 
-def test_ports(tmp_path: Path) -> None:
-    (row,) = values(network, machine(tmp_path).target())["rdma"]
-    assert {column: fact.value for column, fact in row.items()} == {
-        "device": "mlx5_0",
-        "port": 1,
-        "state": "ACTIVE",
-        "link_layer": "Ethernet",
-        "rate": "400 Gb/sec (4X NDR)",
-    }
+@pytest.mark.parametrize(
+    ("wanted", "state", "found"),
+    [
+        ("mlx5", "4: ACTIVE", Absent),
+        ("mlx5", "1: DOWN", "mlx5"),
+        ("=mlx5_0:1", "2: INIT", "=mlx5_0:1"),
+        ("mlx5_9", "1: DOWN", Absent),
+    ],
+)
+def test_cards_that_are_named_and_have_no_active_port(tmp_path: Path, wanted: str, state: str, found: object) -> None:
+    tree = machine(tmp_path).file("/sys/class/infiniband/mlx5_0/ports/1/state", f"{state}\n")
+    assert values(network, tree.target(NCCL_IB_HCA=wanted))["net.hca_inactive"] == found
+
+
+def test_a_port_that_does_not_say_its_state_proves_nothing(tmp_path: Path) -> None:
+    tree = machine(tmp_path).without("/sys/class/infiniband/mlx5_0/ports/1/state")
+    assert values(network, tree.target(NCCL_IB_HCA="mlx5"))["net.hca_inactive"] is Unread
 
 
 def test_a_machine_without_rdma(tmp_path: Path) -> None:
     facts = values(network, Tree(tmp_path).linux().target(NCCL_IB_HCA="mlx5"))
-    assert facts["rdma"] is Absent
+    assert facts["net.hca_inactive"] is Absent
     assert facts["net.hca_unmatched"] is Absent
     assert facts["net.interfaces"] is Absent

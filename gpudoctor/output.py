@@ -1,0 +1,78 @@
+"""Where a command's answer goes: standard output, or a file that is whole or not there."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpudoctor.model.errors import UsageError
+
+
+def put(text: str, name: str | None) -> None:
+    """Write `text` and a newline to the file of that name, or to standard output for None and ``-``.
+
+    A file appears in one step: whoever reads it sees the old text or the new one. Raises `UsageError`.
+    """
+    if name is None or name == "-":
+        sys.stdout.write(f"{text}\n")
+        return
+    with _refusing(name):
+        _put(f"{text}\n".encode(), Path(os.path.realpath(name)))  # a link's goal changes, the link stays
+
+
+def check(name: str | None) -> None:
+    """Raise `UsageError` where `put` would, as far as that can be told before."""
+    if name is None or name == "-":
+        return
+    with _refusing(name):
+        place = Path(os.path.realpath(name))
+        mode = _mode(place)
+        if not os.access(place if mode is None else place.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+@contextlib.contextmanager
+def _refusing(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"-o {name}: {why}; give a file in a folder that you can write to") from error
+
+
+def _put(data: bytes, place: Path) -> None:
+    mode = _mode(place)
+    if mode is None:  # a device or a pipe is written to, never replaced
+        place.write_bytes(data)
+        return
+    fresh = place.with_name(f".{place.name[:100]}.{secrets.token_hex(4)}")
+    try:
+        with fresh.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if mode:
+            fresh.chmod(mode)
+        fresh.replace(place)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise
+
+
+def _mode(place: Path) -> int | None:
+    """The permissions to keep; 0 for a new file, which gets the session's own; None where it is no plain file."""
+    try:
+        found = place.stat().st_mode
+    except FileNotFoundError:
+        place.parent.stat()
+        return 0
+    if stat.S_ISDIR(found):  # as it would be said of a file to be opened
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    return stat.S_IMODE(found) if stat.S_ISREG(found) else None

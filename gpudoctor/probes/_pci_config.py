@@ -1,0 +1,79 @@
+"""PCI configuration space beyond its header: ACS and ATS, which the kernel shows to root only.
+
+Reading all 4096 bytes costs a millisecond for each device, so only the words on the way are read.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+
+from gpudoctor.model.fact import Absent, Fact, Known, Unread
+from gpudoctor.probes._reading import line, refusal
+from gpudoctor.target import Target
+
+BUS = "/sys/bus/pci/devices"
+
+_ACS = 0x000D
+_ATS = 0x000F
+_REDIRECT = 0b1100
+"""P2P Request Redirect and P2P Completion Redirect of the ACS control register."""
+_MOST_CAPABILITIES = 64
+
+
+def acs_redirects(target: Target, address: str) -> Fact:
+    """Whether ACS sends what this bridge gets from one device for another up to the root first."""
+    found = _extended(target, address, _ACS)
+    return found if isinstance(found, (Absent, Unread)) else Known(bool(found & _REDIRECT), _source(address, "ACS"))
+
+
+def ats_enabled(target: Target, address: str) -> Fact:
+    """Whether the device asks the IOMMU for addresses itself (Address Translation Services)."""
+    found = _extended(target, address, _ATS)
+    return found if isinstance(found, (Absent, Unread)) else Known(bool(found & 0x8000), _source(address, "ATS"))
+
+
+def _source(address: str, name: str) -> str:
+    return f"{BUS}/{address}/config: {name} control"
+
+
+def _extended(target: Target, address: str, wanted: int) -> int | Absent | Unread:
+    """The control register, two bytes at offset 6, of an extended capability."""
+    folder = f"{BUS}/{address}"
+    asleep = line(target, f"{folder}/power_state")
+    if isinstance(asleep, Known) and str(asleep.value).startswith("D3"):
+        return Unread(f"{address} is asleep ({asleep.value}), and to read its configuration would wake it")
+    try:
+        handle = os.open(target.path(f"{folder}/config"), os.O_RDONLY)
+    except OSError as error:
+        return refusal(f"{folder}/config", error)
+    try:
+        return _walk(handle, f"{folder}/config", wanted)
+    except OSError as error:
+        return refusal(f"{folder}/config", error)
+    finally:
+        os.close(handle)
+
+
+def _walk(handle: int, path: str, wanted: int) -> int | Absent | Unread:
+    """Capabilities are a chain of words from 0x100 on: id 16 bits, version 4, offset of the next 12."""
+    offset = 0x100
+    for _ in range(_MOST_CAPABILITIES):
+        word = os.pread(handle, 8, offset)
+        if len(word) < 8:
+            return _cut_short(handle, path)
+        header, _, control = struct.unpack("<IHH", word)
+        if header == 0xFFFFFFFF:
+            return Unread(f"{path} reads as all ones: the device does not answer")
+        if header & 0xFFFF == wanted:
+            return int(control)
+        offset = header >> 20
+        if offset < 0x100:
+            return Absent(f"{path}: no extended capability {wanted:#06x}")
+    return Unread(f"{path}: its capabilities run in a circle")
+
+
+def _cut_short(handle: int, path: str) -> Unread:
+    if len(os.pread(handle, 256, 0)) <= 64:
+        return Unread(f"{path}: only root may read more than its first 64 bytes; run gpudoctor with sudo")
+    return Unread(f"{path}: this machine gives no access to extended configuration space")

@@ -1,0 +1,74 @@
+"""Containers from both sides: what this container was asked to get and got; what a host's engines know of NVIDIA.
+
+Inside a container the host's engines cannot be seen, and on a host there is no container to speak of: the facts of the
+one side are unread or absent on the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.model.catalog import fact
+from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.probes import _container_cdi as cdi
+from gpudoctor.probes import _container_engines as engines
+from gpudoctor.probes import _container_inside as inside
+from gpudoctor.probes import _marks
+from gpudoctor.target import Target
+
+_INSIDE = (
+    fact(
+        "container.requested",
+        "list",
+        "the GPUs that this container was to get, as they were named: all, 0, GPU-...; empty for none",
+    ),
+    fact(
+        "container.capabilities",
+        "list",
+        "parts of the driver that NVIDIA_DRIVER_CAPABILITIES asks for; unset means utility and compute",
+    ),
+    fact("container.handover", "text", "who gave it the GPUs: CDI, NVIDIA's runtime, a device plugin, apptainer --nv"),
+    fact("container.lacks", "list", "what of the driver is not in this container: libraries, device files"),
+    fact("container.driver_mounts", "list", "files and folders of the driver that are mounted into this container"),
+    fact("container.driver_version", "version", "the driver's version by the names of the mounted libraries"),
+    fact(
+        "container.driver_in_image",
+        "list",
+        "driver libraries that belong to the image, beside or in front of those mounted from the host",
+    ),
+    fact(
+        "container.device_access",
+        "bool",
+        "whether the container's device rules let /dev/nvidiactl be opened, whatever its permissions",
+    ),
+)
+_HOST = (
+    fact("container.engines", "list", "container engines on this host: docker, containerd, podman, cri-o"),
+    fact("container.toolkit", "bool", "whether the NVIDIA Container Toolkit is installed on this host"),
+    fact("container.toolkit_version", "version", "its version"),
+    fact("container.toolkit_mode", "text", "mode in config.toml of the toolkit: auto, legacy, cdi, csv"),
+    fact("container.no_cgroups", "bool", "whether the toolkit leaves device rules alone, as rootless engines need it"),
+    fact("container.runtimes", "list", "engines whose configuration names a runtime of NVIDIA's"),
+    fact("container.default_runtime", "text", "Docker's default runtime, as its configuration names it"),
+    fact(
+        "container.broken",
+        "list",
+        "what in the engines' configuration cannot work: a runtime's program that is not there, a file that is no JSON",
+    ),
+    fact("container.cdi_specs", "list", "CDI files that describe nvidia.com/gpu, the one that counts first"),
+    fact("container.cdi_driver", "version", "driver whose libraries the first of them hands over"),
+)
+FACTS = (*_INSIDE, *_HOST)
+
+
+def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
+    """Files only; inside a container one shell opens /dev/nvidiactl, which is how device rules are asked."""
+    found = _marks.container(target)
+    if isinstance(found, Known):
+        yield from inside.facts(target, str(found.value))
+        yield from ((spec.name, Unread(_marks.host_hidden(target))) for spec in _HOST)
+        return
+    outside = Absent("not in a container") if isinstance(found, Absent) else found
+    yield from ((spec.name, outside) for spec in _INSIDE)
+    yield from engines.facts(target)
+    yield from cdi.facts(target)

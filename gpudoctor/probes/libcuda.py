@@ -1,0 +1,129 @@
+"""The CUDA driver library, asked in a child process as a CUDA program of this session would load it.
+
+At level quick the child only loads it and asks its version. `cuInit` belongs to level standard: it may load kernel
+modules and make device files, and it takes seconds where GPUs sleep. No context is made at any level.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+
+from gpudoctor.model.catalog import column, fact
+from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.probes._child import answers, patience, printable, script
+from gpudoctor.probes._libcuda_told import Told, understood
+from gpudoctor.target import Answer, Target
+
+FACTS = (
+    fact(
+        "cuda_driver.state",
+        "text",
+        "ok, or how far CUDA's driver library comes: library not found, library unusable, loaded (not yet initialised),"
+        " failed, hung, crashed",
+    ),
+    fact("cuda_driver.message", "text", "the loader's or the driver's words for it; absent where it is ok or loaded"),
+    fact("cuda_driver.library", "text", "the file that a program asking for libcuda.so.1 really gets"),
+    fact("cuda_driver.kind", "text", "what that file is: driver, stub, compat or wsl"),
+    fact("cuda_driver.version", "version", "newest CUDA that this library serves, by its own word: 13.0"),
+    fact("cuda_driver.init_code", "int", "what cuInit answers; 0 is success"),
+    fact("cuda_driver.init_name", "text", "the name of that code: CUDA_ERROR_SYSTEM_NOT_READY; absent for success"),
+    fact("cuda_driver.init_error", "text", "the driver's sentence for it: system not yet initialized"),
+    fact("cuda_driver.count", "int", "devices that CUDA lists in this session, CUDA_VISIBLE_DEVICES obeyed"),
+    fact(
+        "cuda_driver.count_unmasked",
+        "int",
+        "devices that CUDA would list without CUDA_VISIBLE_DEVICES; asked where it lists none and the variable is set",
+    ),
+    column("cuda_device.index", "int", "CUDA's number of the device in this session"),
+    column("cuda_device.name", "text", "product name; of a MIG device with its profile"),
+    column("cuda_device.uuid", "text", "GPU-... or MIG-..."),
+    column("cuda_device.address", "text", "PCI address of its GPU, 0000:3b:00.0"),
+    column("cuda_device.compute_capability", "version", "12.0"),
+    column("cuda_device.memory_mib", "int", "total memory", "MiB"),
+    column("cuda_device.sms", "int", "streaming multiprocessors"),
+    column("cuda_device.clock_mhz", "int", "highest SM clock", "MHz"),
+    column("cuda_device.memory_clock_mhz", "int", "highest memory clock", "MHz"),
+    column("cuda_device.memory_bus_bits", "int", "width of the memory bus", "bit"),
+    column("cuda_device.l2_kib", "int", "size of the L2 cache", "KiB"),
+    column("cuda_device.shared_memory_kib", "int", "most shared memory that one block may ask for", "KiB"),
+    column("cuda_device.integrated", "bool", "whether it shares the machine's memory"),
+    column("cuda_device.ecc", "bool", "whether ECC is on"),
+    column("cuda_device.compute_mode", "text", "Default, Exclusive_Process, Exclusive_Thread or Prohibited"),
+    column("cuda_device.unified_addressing", "bool", "whether it shares one address space with the host"),
+    column("cuda_device.managed_memory", "bool", "whether it can use managed memory"),
+    column("cuda_device.concurrent_managed_access", "bool", "whether CPU and GPU may use managed memory at once"),
+    column("cuda_device.pageable_memory_access", "bool", "whether it reads ordinary host memory (HMM or ATS)"),
+    column("cuda_device.memory_pools", "bool", "whether cudaMallocAsync works"),
+    column("cuda_device.gpudirect_rdma", "bool", "whether the driver offers GPUDirect RDMA (nvidia-peermem)"),
+    column("cuda_device.dma_buf", "bool", "whether its memory can be handed to other devices as DMA-BUF"),
+    column("cuda_device.fabric_handles", "bool", "whether memory can be shared over an NVLink fabric (IMEX)"),
+    column("cuda_device.multicast", "bool", "whether NVLink SHARP multicast is supported"),
+    column("cuda_device.mps", "bool", "whether contexts go through MPS"),
+    column("cuda_device.peers", "list", "numbers of the devices whose memory it can reach directly: 1, 2"),
+    column("cuda_device.error", "text", "why it does not answer; absent where it does"),
+)
+
+TIMEOUT = patience("GPUDOCTOR_CUDA_TIMEOUT", 5.0)
+"""Seconds for the library: it needs milliseconds where the driver stays loaded, seconds where it must wake GPUs."""
+
+DEADLINE = TIMEOUT + 1.5
+
+_MASK = "CUDA_VISIBLE_DEVICES"
+
+
+def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
+    """What the child told; where CUDA lists nothing under a mask, also what it lists without."""
+    started = time.monotonic()
+    told = _ask(target, "version" if target.level == "quick" else "devices", TIMEOUT)
+    if isinstance(told, Unread):
+        yield from ((spec.name, told) for spec in FACTS if not spec.group)
+        yield "cuda_device", told
+        return
+    yield from told.facts.items()
+    yield "cuda_device", told.rows
+    if told.words:
+        yield "text", ({"line": Known(told.words, told.source)},)
+    yield "cuda_driver.count_unmasked", _unmasked(target, told, TIMEOUT - (time.monotonic() - started))
+
+
+def _unmasked(target: Target, told: Told, seconds: float) -> Fact:
+    if _MASK not in target.environ:
+        return Absent(f"{_MASK} is not set")
+    count = told.facts["cuda_driver.count"]
+    if isinstance(count, (Absent, Unread)):
+        return count
+    if count.value != 0:
+        return Unread("asked only where CUDA lists no device")
+    if seconds < 0.5:
+        return Unread("no time was left to ask again")
+    second = _ask(target, "unmasked", seconds)
+    if isinstance(second, Unread):
+        return second
+    found = second.facts["cuda_driver.count"]
+    return Known(found.value, f"{found.source}, without {_MASK}") if isinstance(found, Known) else found
+
+
+def _ask(target: Target, depth: str, seconds: float) -> Told | Unread:
+    """Run the child in the interpreter being diagnosed, whose loader a user's programs have, else in our own."""
+    started = time.monotonic()
+    why = ""
+    for python in dict.fromkeys(name for name in (target.python, sys.executable) if name):
+        argv = [python, "-I", "-S", *script("ask_cuda.py"), depth]
+        try:
+            answer = target.run(argv, timeout=max(0.1, seconds - (time.monotonic() - started)))
+        except OSError as error:
+            why = why or f"the child that asks libcuda could not be started: {error.strerror or error}"
+            continue
+        if next(answers(answer.out), None):
+            return understood(answer, depth)
+        why = why or f"the child that asks libcuda did not start: {_last(answer)}"
+        if answer.status is None:
+            break
+    return Unread(why)
+
+
+def _last(answer: Answer) -> str:
+    last = (answer.err.strip().splitlines() or [""])[-1]
+    return printable(f"{answer.how} {last}".strip())

@@ -1,0 +1,84 @@
+"""What our own child programs would have printed on a recorded machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gpudoctor.target.record import Command, Record
+
+_MARK = "@gpudoctor "
+_NOT_SUPPORTED = 3
+
+
+def transcript(record: Record, argv: Sequence[str]) -> Command | None:
+    """The answer of the child in `argv`; None where it runs none of our children."""
+    name = next((word.rpartition("/")[2] for word in argv if word.endswith(".py")), "")
+    if name == "ask_torch.py":
+        return _torch(record, argv)
+    if name == "ask_nvml.py":
+        return _library(record.nvml, argv, "nvmlInit", "libnvidia-ml.so.1")
+    if name == "ask_cuda.py":
+        return _library(record.cuda, argv, "cuInit", "libcuda.so.1")
+    return None
+
+
+def _torch(record: Record, argv: Sequence[str]) -> Command:
+    said = record.torch_child
+    if said is None:
+        return Command(tuple(argv), out=_line({"step": "start"}) + _line({"missing": True}))
+    out = "".join(_line(entry) for entry in said.get("out", ()))
+    status = said.get("status", 0)
+    return Command(tuple(argv), status or 0, out, str(said.get("err", "")), status is None)
+
+
+def _library(section: Mapping[str, Any] | None, argv: Sequence[str], init: str, library: str) -> Command:
+    lines: list[str] = [_line({"ask": "library", "gpu": None})]
+    if section is None:
+        text = f"{library}: cannot open shared object file: No such file or directory"
+        lines.append(_line({"gpu": None, "call": "library", "text": text, "code": None}))
+        return Command(tuple(argv), out="".join(lines))
+    lines.append(_line({"gpu": None, "call": "library", "is": section.get("library", library)}))
+    faults = [fault for fault in section.get("faults", ()) if not str(fault["do"]).startswith("sleep")]
+    for gpu, call, told in _answers(section, init):
+        fault = _fault(faults, gpu, call)
+        if isinstance(fault, str):
+            lines.append(_line({"ask": call, "gpu": gpu}))
+            return Command(tuple(argv), -6, "".join(lines), hangs=fault != "crash")
+        answer = told if fault is None else {"code": fault}
+        if isinstance(answer, Mapping) and set(answer) <= {"code", "text"}:
+            if answer["code"] != _NOT_SUPPORTED:
+                words = answer.get("text", f"code {answer['code']}")
+                lines.append(_line({"gpu": gpu, "call": call, "code": answer["code"], "text": words}))
+            if call == init and answer["code"]:
+                return Command(tuple(argv), out="".join(lines))
+        else:
+            lines.append(_line({"gpu": gpu, "call": call, "is": answer}))
+    lines.append(_line({"done": True}))
+    return Command(tuple(argv), out="".join(lines))
+
+
+def _answers(section: Mapping[str, Any], init: str) -> Iterator[tuple[int | None, str, Any]]:
+    code = section.get("init", 0)
+    yield None, init, {"code": code} if code else None
+    for call, answer in section.get("system", {}).items():
+        yield None, call, answer
+    every = section.get("every", {})
+    for index, own in enumerate(section.get("gpus", ())):
+        for call, answer in {**every, **own}.items():
+            if answer is not None:
+                yield index, call, answer
+
+
+def _fault(faults: Sequence[Mapping[str, Any]], gpu: int | None, call: str) -> str | int | None:
+    bare = call.partition("(")[0]
+    for fault in faults:
+        if fault.get("gpu") in (None, gpu) and fault["call"] in ("*", bare) and fault.get("from", 1) == 1:
+            do = fault["do"]
+            return do if isinstance(do, (int, str)) else None
+    return None
+
+
+def _line(entry: Mapping[str, Any]) -> str:
+    return f"{_MARK}{json.dumps(entry)}\n"

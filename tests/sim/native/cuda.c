@@ -1,0 +1,550 @@
+/* A CUDA driver library that answers from a scenario: libcuda.so.1 without a GPU.
+ *
+ * It answers what a program asks before its first kernel: initialisation, versions, devices, attributes, peers, memory
+ * sizes, primary contexts, errors in words, entry points by name. As the real one it obeys CUDA_VISIBLE_DEVICES, refuses
+ * everything before cuInit, and as a stub (cuInit: 34) refuses everything. What a scenario does not hold is
+ * CUDA_ERROR_NOT_SUPPORTED, and CUDA_ERROR_INVALID_VALUE for an attribute, as of a driver that does not know it.
+ *
+ * Keys of the section "cuda": the names of the functions without ABI version, arguments behind the device in parentheses:
+ *     "system": {"cuInit": 0, "cuDriverGetVersion": 13000, "cuDeviceGetCount": 8}
+ *     "every":  {"cuDeviceGetName": "..", "cuDeviceTotalMem": 85028765696, "cuDeviceGetAttribute(75)": 9,
+ *                "cuDeviceGetUuid": "32 hex digits", "cuDeviceGetPCIBusId": "0000:1A:00.0", "cuDeviceCanAccessPeer": 1}
+ * A device is a GPU of "gpus" by its place there, whatever number the mask gives it in this process.
+ */
+#define _GNU_SOURCE
+#include "store.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef int Result; /* CUresult */
+typedef int Device; /* CUdevice */
+typedef struct context *Context;
+typedef struct {
+    unsigned char bytes[16];
+} Uuid;
+
+enum {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    STUB_LIBRARY = 34,
+    NO_DEVICE = 100,
+    INVALID_DEVICE = 101,
+    INVALID_CONTEXT = 201,
+    NOT_FOUND = 500,
+    NOT_SUPPORTED = 801,
+};
+
+#define API __attribute__((visibility("default")))
+#define MOST_DEVICES 64
+
+const char *const STORE_SECTION = "cuda";
+
+/* ---- what is visible ---- */
+
+static int visible[MOST_DEVICES]; /* place in the scenario's "gpus" of each device */
+static int visible_count;
+static atomic_bool initialised;
+static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+
+static int present(void) {
+    Answer count = store_find(&QUESTION("cuDeviceGetCount", THE_MACHINE));
+    long long wanted = store_integer(count, (long long)store_length(store_member("gpus")));
+    return wanted < 0 ? 0 : wanted > MOST_DEVICES ? MOST_DEVICES : (int)wanted;
+}
+
+/* The GPU that one entry of the mask names: a number, or "GPU-" and the head of a UUID; -1 for none. */
+static int named(const char *entry, size_t length) {
+    char *end, digits[40] = "";
+    while (length && *entry == ' ')
+        entry++, length--;
+    while (length && entry[length - 1] == ' ')
+        length--;
+    if (length && strspn(entry, "0123456789") >= length) {
+        long number = strtol(entry, &end, 10);
+        return number < present() ? (int)number : -1;
+    }
+    if (length <= 4 || strncmp(entry, "GPU-", 4))
+        return -1;
+    size_t kept = 0;
+    for (size_t i = 4; i < length && kept < sizeof digits - 1; i++)
+        if (entry[i] != '-')
+            digits[kept++] = entry[i];
+    int found = -1;
+    for (int gpu = 0; gpu < present(); gpu++) {
+        const char *uuid = store_text(store_find(&QUESTION("cuDeviceGetUuid", ((Place){gpu, -1}))));
+        if (uuid && !strncasecmp(uuid, digits, kept)) {
+            if (found >= 0)
+                return -1; /* the head of two */
+            found = gpu;
+        }
+    }
+    return found;
+}
+
+/* Read CUDA_VISIBLE_DEVICES from left to right until an entry names no GPU, or one for the second time. */
+static void apply_mask(void) {
+    const char *mask = getenv("CUDA_VISIBLE_DEVICES");
+    visible_count = 0;
+    if (!mask) {
+        while (visible_count < present()) {
+            visible[visible_count] = visible_count;
+            visible_count++;
+        }
+        return;
+    }
+    for (;;) {
+        size_t length = strcspn(mask, ",");
+        int gpu = named(mask, length);
+        for (int i = 0; i < visible_count; i++)
+            if (visible[i] == gpu)
+                gpu = -1;
+        if (gpu < 0 || visible_count == MOST_DEVICES)
+            return;
+        visible[visible_count++] = gpu;
+        if (!mask[length])
+            return;
+        mask += length + 1;
+    }
+}
+
+/* ---- asking ---- */
+
+static int promised(void) { /* the code that cuInit has in the scenario */
+    Answer shorthand = store_member("init"), full = store_member("system.cuInit");
+    Answer said = shorthand ? shorthand : full;
+    int code = store_code(said);
+    return code ? code : (int)store_integer(said, SUCCESS);
+}
+
+static bool is_stub(void) {
+    return store_ready() && promised() == STUB_LIBRARY;
+}
+
+static Place place(Device device) {
+    return (Place){device >= 0 && device < visible_count ? visible[device] : -1, -1};
+}
+
+/* What must hold before any call is answered: a real library, initialised, a device that exists (`device` < 0: none is
+ * meant), no fault. */
+static Result ready(const char *function, Device device) {
+    Question question = QUESTION(function, device < 0 ? THE_MACHINE : place(device));
+    if (is_stub())
+        return STUB_LIBRARY;
+    if (!initialised)
+        return NOT_INITIALIZED;
+    return store_obey(&question);
+}
+
+static Result known(Device device) {
+    return device >= 0 && device < visible_count ? SUCCESS : INVALID_DEVICE;
+}
+
+/* Ask about a device: faults, mask and initialisation first. */
+static Result ask(Question question, Device device, Answer *answer) {
+    *answer = NULL;
+    if (is_stub())
+        return STUB_LIBRARY;
+    if (!initialised)
+        return NOT_INITIALIZED;
+    if (known(device))
+        return INVALID_DEVICE;
+    question.where = place(device);
+    Result code = store_ask(&question, answer);
+    return code == STORE_NO_ANSWER ? NOT_SUPPORTED : code;
+}
+
+/* ---- start ---- */
+
+API Result cuInit(unsigned flags) {
+    Answer answer;
+    if (is_stub())
+        return STUB_LIBRARY;
+    Result code = store_ask(&QUESTION("cuInit", THE_MACHINE), &answer);
+    if (code > 0)
+        return code;
+    if (promised())
+        return promised();
+    if (flags)
+        return INVALID_VALUE;
+    pthread_mutex_lock(&starting);
+    if (!initialised)
+        apply_mask();
+    initialised = visible_count > 0;
+    pthread_mutex_unlock(&starting);
+    return initialised ? SUCCESS : NO_DEVICE;
+}
+
+API Result cuDriverGetVersion(int *version) {
+    Answer answer;
+    if (is_stub())
+        return STUB_LIBRARY;
+    if (!version)
+        return INVALID_VALUE;
+    Result code = store_ask(&QUESTION("cuDriverGetVersion", THE_MACHINE), &answer);
+    if (code > 0)
+        return code;
+    *version = (int)store_integer(answer, 0);
+    return SUCCESS;
+}
+
+/* ---- devices ---- */
+
+API Result cuDeviceGetCount(int *count) {
+    Result code = ready("cuDeviceGetCount", -1);
+    if (code || !count)
+        return code ? code : INVALID_VALUE;
+    *count = visible_count;
+    return SUCCESS;
+}
+
+API Result cuDeviceGet(Device *device, int ordinal) {
+    Result code = ready("cuDeviceGet", ordinal);
+    if (code || !device)
+        return code ? code : INVALID_VALUE;
+    if (known(ordinal))
+        return INVALID_DEVICE;
+    *device = ordinal;
+    return SUCCESS;
+}
+
+/* Copy as much of a text as fits, with its NUL. */
+static Result copy(Answer text, char *to, int size) {
+    const char *from = store_text(text);
+    if (!to || size <= 0 || !from)
+        return INVALID_VALUE;
+    snprintf(to, (size_t)size, "%s", from);
+    return SUCCESS;
+}
+
+API Result cuDeviceGetName(char *name, int size, Device device) {
+    Answer answer;
+    Result code = ask(QUESTION("cuDeviceGetName", THE_MACHINE), device, &answer);
+    return code ? code : copy(answer, name, size);
+}
+
+API Result cuDeviceGetPCIBusId(char *address, int size, Device device) {
+    Answer answer;
+    Result code = ask(QUESTION("cuDeviceGetPCIBusId", THE_MACHINE), device, &answer);
+    return code ? code : copy(answer, address, size);
+}
+
+API Result cuDeviceGetByPCIBusId(Device *device, const char *address) {
+    Result code = ready("cuDeviceGetByPCIBusId", -1);
+    if (code || !device || !address)
+        return code ? code : INVALID_VALUE;
+    for (Device each = 0; each < visible_count; each++) {
+        const char *known_as = store_text(store_find(&QUESTION("cuDeviceGetPCIBusId", place(each))));
+        if (known_as && !strcasecmp(known_as, address)) {
+            *device = each;
+            return SUCCESS;
+        }
+    }
+    return INVALID_DEVICE;
+}
+
+API Result cuDeviceGetUuid(Uuid *uuid, Device device) {
+    Answer answer;
+    Result code = ask(QUESTION("cuDeviceGetUuid", THE_MACHINE), device, &answer);
+    if (code || !uuid)
+        return code ? code : INVALID_VALUE;
+    store_copy_hex(answer, uuid, sizeof *uuid);
+    return SUCCESS;
+}
+
+API Result cuDeviceGetUuid_v2(Uuid *uuid, Device device) { return cuDeviceGetUuid(uuid, device); }
+
+API Result cuDeviceTotalMem_v2(size_t *bytes, Device device) {
+    Answer answer;
+    Result code = ask(QUESTION("cuDeviceTotalMem", THE_MACHINE), device, &answer);
+    if (code || !bytes)
+        return code ? code : INVALID_VALUE;
+    *bytes = (size_t)store_integer(answer, 0);
+    return SUCCESS;
+}
+
+API Result cuDeviceGetAttribute(int *value, int attribute, Device device) {
+    Answer answer;
+    Result code = ask(QUESTION("cuDeviceGetAttribute", THE_MACHINE, attribute), device, &answer);
+    if (code || !value)
+        return code && code != NOT_SUPPORTED ? code : INVALID_VALUE;
+    *value = (int)store_integer(answer, 0);
+    return SUCCESS;
+}
+
+API Result cuDeviceComputeCapability(int *major, int *minor, Device device) {
+    Result code = cuDeviceGetAttribute(major, 75, device);
+    return code ? code : cuDeviceGetAttribute(minor, 76, device);
+}
+
+API Result cuDeviceCanAccessPeer(int *can, Device device, Device peer) {
+    Answer answer;
+    if (initialised && known(peer))
+        return INVALID_DEVICE;
+    Result code = ask(QUESTION("cuDeviceCanAccessPeer", THE_MACHINE, place(peer).gpu), device, &answer);
+    if (code || !can)
+        return code ? code : INVALID_VALUE;
+    *can = device != peer && store_integer(answer, 0) != 0;
+    return SUCCESS;
+}
+
+API Result cuDeviceGetP2PAttribute(int *value, int attribute, Device device, Device peer) {
+    Answer answer;
+    if (initialised && known(peer))
+        return INVALID_DEVICE;
+    Result code = ask(QUESTION("cuDeviceGetP2PAttribute", THE_MACHINE, attribute, place(peer).gpu), device, &answer);
+    if (code || !value)
+        return code ? code : INVALID_VALUE;
+    *value = (int)store_integer(answer, 0);
+    return SUCCESS;
+}
+
+/* ---- primary contexts: one per device, counted ---- */
+
+struct context {
+    Device device;
+    atomic_int uses;
+};
+
+static struct context primary[MOST_DEVICES];
+static _Thread_local Context current;
+
+API Result cuDevicePrimaryCtxRetain(Context *context, Device device) {
+    Result code = ready("cuDevicePrimaryCtxRetain", device);
+    if (code || !context)
+        return code ? code : INVALID_VALUE;
+    if (known(device))
+        return INVALID_DEVICE;
+    primary[device].device = device;
+    primary[device].uses++;
+    *context = &primary[device];
+    return SUCCESS;
+}
+
+API Result cuDevicePrimaryCtxRelease_v2(Device device) {
+    Result code = ready("cuDevicePrimaryCtxRelease", device);
+    if (code || known(device))
+        return code ? code : INVALID_DEVICE;
+    if (primary[device].uses <= 0)
+        return INVALID_CONTEXT;
+    primary[device].uses--;
+    return SUCCESS;
+}
+
+API Result cuDevicePrimaryCtxGetState(Device device, unsigned *flags, int *active) {
+    Result code = ready("cuDevicePrimaryCtxGetState", device);
+    if (code || known(device))
+        return code ? code : INVALID_DEVICE;
+    if (!flags || !active)
+        return INVALID_VALUE;
+    *flags = 0;
+    *active = primary[device].uses > 0;
+    return SUCCESS;
+}
+
+API Result cuCtxSetCurrent(Context context) {
+    Result code = ready("cuCtxSetCurrent", -1);
+    current = code ? current : context;
+    return code;
+}
+
+API Result cuCtxGetCurrent(Context *context) {
+    Result code = ready("cuCtxGetCurrent", -1);
+    if (code || !context)
+        return code ? code : INVALID_VALUE;
+    *context = current;
+    return SUCCESS;
+}
+
+API Result cuCtxGetDevice(Device *device) {
+    Result code = ready("cuCtxGetDevice", -1);
+    if (code || !device)
+        return code ? code : INVALID_VALUE;
+    if (!current)
+        return INVALID_CONTEXT;
+    *device = current->device;
+    return SUCCESS;
+}
+
+API Result cuCtxSynchronize(void) {
+    Result code = ready("cuCtxSynchronize", -1);
+    return code ? code : current ? SUCCESS : INVALID_CONTEXT;
+}
+
+/* ---- memory of the current context: host memory under a driver's names ---- */
+
+API Result cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
+    Answer answer;
+    Result code = ready("cuMemGetInfo", -1);
+    if (code)
+        return code;
+    if (!current)
+        return INVALID_CONTEXT;
+    if (!free_bytes || !total)
+        return INVALID_VALUE;
+    code = ask(QUESTION("cuMemGetInfo", THE_MACHINE), current->device, &answer);
+    if (code == SUCCESS && store_length(answer) == 2) {
+        *free_bytes = (size_t)store_integer(store_item(answer, 0), 0);
+        *total = (size_t)store_integer(store_item(answer, 1), 0);
+        return SUCCESS;
+    }
+    if (code && code != NOT_SUPPORTED)
+        return code;
+    code = cuDeviceTotalMem_v2(total, current->device);
+    *free_bytes = code ? 0 : *total;
+    return code;
+}
+
+API Result cuMemAlloc_v2(uint64_t *address, size_t size) {
+    Result code = ready("cuMemAlloc", -1);
+    if (code || !address || !size)
+        return code ? code : INVALID_VALUE;
+    if (!current)
+        return INVALID_CONTEXT;
+    size_t total = 0;
+    void *memory = cuDeviceTotalMem_v2(&total, current->device) || size <= total ? malloc(size) : NULL;
+    *address = (uint64_t)(uintptr_t)memory;
+    return memory ? SUCCESS : OUT_OF_MEMORY;
+}
+
+API Result cuMemFree_v2(uint64_t address) {
+    Result code = ready("cuMemFree", -1);
+    if (!code)
+        free((void *)(uintptr_t)address);
+    return code;
+}
+
+/* ---- errors in words ---- */
+
+static const struct {
+    Result code;
+    const char *name, *words;
+} errors[] = {
+    {0, "CUDA_SUCCESS", "no error"},
+    {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {4, "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
+    {46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable"},
+    {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {102, "CUDA_ERROR_DEVICE_NOT_LICENSED", "device doesn't have valid Grid license"},
+    {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {214, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
+    {217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported between these two devices"},
+    {304, "CUDA_ERROR_OPERATING_SYSTEM", "OS call failed or operation not supported on this OS"},
+    {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {800, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
+    {801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+    {802, "CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"},
+    {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
+    {804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", "forward compatibility was attempted on non supported HW"},
+    {805, "CUDA_ERROR_MPS_CONNECTION_FAILED", "MPS client failed to connect to the MPS control daemon or the MPS server"},
+    {807, "CUDA_ERROR_MPS_SERVER_NOT_READY",
+     "the MPS server is not ready to accept new MPS client requests. This error can be returned when the MPS server is "
+     "in the process of recovering from a fatal failure"},
+    {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
+};
+
+/* The name or the words of a code; nothing, and INVALID_VALUE, for one that it does not know. */
+static Result tell(Result code, bool name, const char **text) {
+    if (is_stub())
+        return STUB_LIBRARY; /* a real stub leaves the pointer as it was, too */
+    if (!text)
+        return INVALID_VALUE;
+    *text = NULL;
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        if (errors[i].code == code)
+            *text = name ? errors[i].name : errors[i].words;
+    return *text ? SUCCESS : INVALID_VALUE;
+}
+
+API Result cuGetErrorName(Result code, const char **name) { return tell(code, true, name); }
+API Result cuGetErrorString(Result code, const char **words) { return tell(code, false, words); }
+
+/* ---- entry points by name ---- */
+
+/* Private tables that the CUDA runtime asks for: without them a healthy libcudart answers 500. */
+API Result cuGetExportTable(const void **entries, const void *id) {
+    (void)id;
+    if (entries)
+        *entries = NULL;
+    return is_stub() ? STUB_LIBRARY : NOT_FOUND;
+}
+
+API Result cuGetProcAddress(const char *symbol, void **function, int version, uint64_t flags);
+API Result cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *status);
+
+#define ENTRY(name) {#name, (void (*)(void))(name)}
+
+/* By name; of several ABI versions of one function the newest comes first. */
+static const struct {
+    const char *name;
+    void (*function)(void);
+} entry_points[] = {
+    ENTRY(cuInit),
+    ENTRY(cuDriverGetVersion),
+    ENTRY(cuDeviceGetCount),
+    ENTRY(cuDeviceGet),
+    ENTRY(cuDeviceGetName),
+    ENTRY(cuDeviceGetPCIBusId),
+    ENTRY(cuDeviceGetByPCIBusId),
+    ENTRY(cuDeviceGetUuid_v2),
+    ENTRY(cuDeviceGetUuid),
+    ENTRY(cuDeviceTotalMem_v2),
+    ENTRY(cuDeviceGetAttribute),
+    ENTRY(cuDeviceComputeCapability),
+    ENTRY(cuDeviceCanAccessPeer),
+    ENTRY(cuDeviceGetP2PAttribute),
+    ENTRY(cuDevicePrimaryCtxRetain),
+    ENTRY(cuDevicePrimaryCtxRelease_v2),
+    ENTRY(cuDevicePrimaryCtxGetState),
+    ENTRY(cuCtxSetCurrent),
+    ENTRY(cuCtxGetCurrent),
+    ENTRY(cuCtxGetDevice),
+    ENTRY(cuCtxSynchronize),
+    ENTRY(cuMemGetInfo_v2),
+    ENTRY(cuMemAlloc_v2),
+    ENTRY(cuMemFree_v2),
+    ENTRY(cuGetErrorName),
+    ENTRY(cuGetErrorString),
+    ENTRY(cuGetExportTable),
+    ENTRY(cuGetProcAddress_v2),
+    ENTRY(cuGetProcAddress),
+};
+
+#define CUDA_12 12000
+
+/* `version` is the CUDA that the program was written for: from 12.0 on cuGetProcAddress itself takes five arguments. */
+API Result cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *status) {
+    enum { FOUND, NO_SUCH_SYMBOL } found = NO_SUCH_SYMBOL;
+    (void)flags;
+    if (is_stub())
+        return STUB_LIBRARY;
+    if (!symbol || !function)
+        return INVALID_VALUE;
+    *function = NULL;
+    bool old = version < CUDA_12 && !strcmp(symbol, "cuGetProcAddress");
+    size_t length = strlen(symbol);
+    for (size_t i = 0; i < sizeof entry_points / sizeof *entry_points && found != FOUND; i++) {
+        const char *name = entry_points[i].name, *rest = name + length;
+        if (strncmp(name, symbol, length) || (*rest && (old || strncmp(rest, "_v", 2))))
+            continue;
+        memcpy(function, &entry_points[i].function, sizeof *function);
+        found = FOUND;
+    }
+    if (status)
+        *status = (int)found;
+    return found == FOUND ? SUCCESS : NOT_FOUND;
+}
+
+API Result cuGetProcAddress(const char *symbol, void **function, int version, uint64_t flags) {
+    return cuGetProcAddress_v2(symbol, function, version, flags, NULL);
+}

@@ -1,0 +1,90 @@
+/* What the simulated driver libraries answer, read from a text file; each library holds its own copy.
+ *
+ * The file is GPUDOCTOR_SIM_ANSWERS, else `answers` beside the library itself. It holds the "nvml" and "cuda" sections
+ * of a scenario, flattened by build.py to sorted lines `path TAB kind value`, such as
+ *     nvml.every.nvmlDeviceGetTemperature(0)        =31         a whole number
+ *     nvml.gpus[3].nvmlDeviceGetName                "NVIDIA ..  text, \n and its like escaped
+ *     nvml.gpus[3].nvmlDeviceGetSerial              !15         that return code
+ *     nvml.gpus[3].nvmlDeviceGetFanSpeed            -           nothing, though "every" has it
+ *     nvml.every.nvmlDeviceGetEccMode               [2          a list; its items are at ...[0], ...[1]
+ *     nvml.every.nvmlDeviceGetMemoryInfo            {           an object; its fields are at .total, .free
+ * Nothing in the file can make these functions read or write outside their memory.
+ */
+#ifndef STORE_H
+#define STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* About what a question is put: the machine, a GPU, or a MIG device of a GPU. */
+typedef struct {
+    int gpu; /* -1: the machine */
+    int mig; /* -1: the GPU itself */
+} Place;
+
+#define THE_MACHINE ((Place){-1, -1})
+#define MOST_ARGUMENTS 3
+
+/* One call: the name by which a scenario knows it, about what, and the arguments behind the handle. */
+typedef struct {
+    const char *function;
+    Place where;
+    int count; /* of arguments */
+    long long arguments[MOST_ARGUMENTS];
+} Question;
+
+/* A Question as an expression: QUESTION("cuDeviceGetAttribute", gpu_place, 75). */
+#define QUESTION(function, where, ...)                                                                                 \
+    ((Question){function, where, (int)(sizeof((long long[]){0, ##__VA_ARGS__}) / sizeof(long long)) - 1, {__VA_ARGS__}})
+
+/* A place in the file: a number, a text, a list or an object. NULL is "no answer", which every function below takes. */
+typedef const struct entry *Answer;
+
+/* Which section this library answers from, "nvml" or "cuda": each library defines it. */
+extern const char *const STORE_SECTION;
+
+/* Whether the file could be read and holds the section (said on stderr where not). Loads on first use; thread-safe, as
+ * is everything here. */
+bool store_ready(void);
+
+/* Trace the call (GPUDOCTOR_SIM_TRACE) and obey the faults that name it, which may never return.
+ * 0: go on; else the return code that a fault names. */
+int store_obey(const Question *question);
+
+/* The answer, neither traced nor counted, faults left aside. 0: `answer` is set; else it is NULL, and the return code
+ * tells which one the scenario has in its place ({"code": 15}), or that it has none. Looked up for the GPU, then for
+ * every GPU, as f(a,b), f(*,b), f(a,*) or f(a), f. A MIG device answers only what it holds itself. */
+#define STORE_NO_ANSWER (-1)
+int store_look_up(const Question *question, Answer *answer);
+
+/* store_obey, then store_look_up: what most calls are. */
+int store_ask(const Question *question, Answer *answer);
+
+/* store_look_up where the code is of no interest: the answer or NULL. */
+Answer store_find(const Question *question);
+
+/* A member of the section that is no call: "init", "gpus". */
+Answer store_member(const char *name);
+
+/* Parts of an answer; NULL where it has no such part or is of another kind. */
+Answer store_field(Answer object, const char *name);
+Answer store_item(Answer list, size_t index);
+size_t store_length(Answer list); /* 0 for what is no list */
+
+bool store_is_number(Answer answer);
+bool store_is_real(Answer answer); /* a number with a fraction */
+bool store_is_text(Answer answer);
+bool store_is_list(Answer answer);
+bool store_is_object(Answer answer);
+/* The return code that this part is ({"code": n} inside a list or an object), or 0. */
+int store_code(Answer answer);
+long long store_integer(Answer answer, long long otherwise); /* numbers above 2^63 keep their 64 bits */
+double store_real(Answer answer, double otherwise);
+const char *store_text(Answer answer); /* NULL for what is no text; lives as long as the library */
+
+/* Copy a text with its NUL into `size` bytes: false, with nothing written, where it does not fit. */
+bool store_copy_text(Answer text, char *to, size_t size);
+/* Fill `size` bytes from a text of hex digits; missing digits are zeros, other characters end it. */
+void store_copy_hex(Answer text, void *to, size_t size);
+
+#endif

@@ -1,0 +1,195 @@
+"""The unmodified program inside a simulated machine: a mount namespace, a root laid out from the record, then chroot.
+
+Everything the program reads (``/proc``, ``/sys``, ``/dev``, ``/etc``, the driver's libraries, the programs on PATH) is
+the record's; of the machine that runs the test only the interpreter, the libraries it needs and this repository are
+there, so that a real GPU below can never be seen. Needs ``unshare`` and no privileges.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gpudoctor.target.record import Command, Record
+from gpudoctor.target.recorded import lay_out
+from tests import needs
+from tests.sim import build
+from tests.sim.software import SIMULATED
+
+HOST = "/.host"
+"""Where the real machine's root is bound inside the simulated one."""
+
+_LOADER = "/lib64/ld-linux-x86-64.so.2"
+_CHILD_OF_TORCH = "ask_torch.py"
+
+
+class Ran(NamedTuple):
+    """What the program did."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def document(self) -> Any:
+        """Its one JSON document."""
+        return json.loads(self.out)
+
+
+class Machine:
+    """A record laid out under `root`, in which programs run."""
+
+    def __init__(self, record: Record, root: Path) -> None:
+        self.record = record
+        self.root = root
+        lay_out(record, root)
+        self._put_libraries()
+        self._put_programs()
+        self._put_interpreter()
+
+    def gpudoctor(self, *words: str, timeout: float = 60) -> Ran:
+        """The program as this repository has it, run by the interpreter of the tests."""
+        return self.run([sys.executable, "-m", "gpudoctor", *words], timeout)
+
+    def run(self, argv: Sequence[str], timeout: float = 60) -> Ran:
+        """A program in the machine; what it leaves running goes with it."""
+        environ = {
+            **self.record.environ,
+            "GPUDOCTOR_SIM_ANSWERS": "/.sim/answers",
+            "XDG_CACHE_HOME": HOST + os.environ["XDG_CACHE_HOME"] if "XDG_CACHE_HOME" in os.environ else "/.sim",
+            "NO_COLOR": "1",
+            "PYTHONPATH": "",
+        }
+        environ.update({name: value for name, value in os.environ.items() if name.startswith("GPUDOCTOR_SIM_TRACE")})
+        script = "\n".join(self._mounts(argv, environ))
+        own = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+        started = time.monotonic()
+        done = subprocess.run(
+            [_unshare(), "--mount", *own, "/bin/sh", "-euc", script],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr, time.monotonic() - started)
+
+    def _mounts(self, argv: Sequence[str], environ: dict[str, str]) -> Iterator[str]:
+        root = shlex.quote(str(self.root))
+        yield f"mount --rbind / {root}{HOST}"
+        for name in ("null", "zero", "urandom"):
+            yield f": > {root}/dev/{name}; mount --bind /dev/{name} {root}/dev/{name}"
+        for path, (total, _) in self.record.space.items():
+            if path != "/":
+                yield f"mkdir -p {root}{path}; mount -t tmpfs -o size={total} tmpfs {root}{path}"
+        for folder in _folders():
+            yield f"mkdir -p {root}{folder}; mount --rbind {folder} {root}{folder}"
+        words = " ".join(shlex.quote(f"{name}={value}") for name, value in environ.items())
+        yield f"cd {root}; exec {_tool('chroot')} {root} {HOST}{_tool('env')} -i {words} {shlex.join(argv)}"
+
+    def _put_libraries(self) -> None:
+        made = build.libraries()
+        for path, content in self.record.files.items():
+            if content.startswith(SIMULATED):
+                name = content.removeprefix(SIMULATED).decode()
+                (self.root / path[1:]).write_bytes((made / f"{name}.so.1").read_bytes())
+        (self.root / ".sim").mkdir()
+        build.write_answers(self.record.nvml, self.record.cuda, self.root / ".sim/answers")
+
+    def _put_programs(self) -> None:
+        """Each recorded command answers what was recorded; what it was never asked, it refuses with 127."""
+        by_name: dict[str, list[Command]] = {}
+        for command in self.record.commands:
+            by_name.setdefault(command.argv[0], []).append(command)
+        for name, commands in by_name.items():
+            place = self.root / (name if name.startswith("/") else f"usr/bin/{name}").lstrip("/")
+            place.write_text(_script(commands))
+            place.chmod(0o755)
+
+    def _put_interpreter(self) -> None:
+        for folder in (HOST[1:], "dev", "bin", "lib64", "lib/x86_64-linux-gnu", "usr/bin", "tmp"):
+            (self.root / folder).mkdir(parents=True, exist_ok=True)
+        for library in _libraries():
+            place = self.root / "lib/x86_64-linux-gnu" / library.name
+            if not place.is_symlink():
+                place.symlink_to(f"{HOST}{os.path.realpath(library)}")
+        for path in (_LOADER, "/bin/sh"):
+            (self.root / path[1:]).symlink_to(f"{HOST}{os.path.realpath(path)}")
+        if self.record.python:
+            place = self.root / self.record.python[1:]
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(_python(self.record))
+            place.chmod(0o755)
+
+
+def _script(commands: Sequence[Command]) -> str:
+    cases = []
+    for command in commands:
+        words = shlex.quote(" ".join(command.argv[1:]))
+        end = f"exec {HOST}{_tool('sleep')} 600" if command.hangs else f"exit {max(command.status, 0)}"
+        if command.status < 0:
+            end = f"kill -{-command.status} $$"
+        cases.append(
+            f"{words}) printf %s {shlex.quote(command.out)}; printf %s {shlex.quote(command.err)} >&2; {end};;"
+        )
+    return '#!/bin/sh\ncase "$*" in\n' + "\n".join(cases) + "\n*) exit 127;;\nesac\n"
+
+
+def _python(record: Record) -> str:
+    """The target's interpreter: it replays what the child that imports torch printed, and runs everything else."""
+    said = record.torch_child or {"out": [{"step": "start"}, {"missing": True}]}
+    lines = "".join(f"@gpudoctor {json.dumps(entry)}\n" for entry in said.get("out", ()))
+    status = said.get("status", 0)
+    end = f"exec {HOST}{_tool('sleep')} 600" if status is None else f"exit {max(status, 0)}"
+    if status is not None and status < 0:
+        end = f"kill -{-status} $$"
+    replay = f"printf %s {shlex.quote(lines)}; printf %s {shlex.quote(str(said.get('err', '')))} >&2; {end}"
+    return f'#!/bin/sh\ncase "$*" in\n*{_CHILD_OF_TORCH}*) {replay};;\n*) exec {sys.executable} "$@";;\nesac\n'
+
+
+@lru_cache(maxsize=1)
+def _folders() -> tuple[str, ...]:
+    """Folders of this machine that the interpreter and the program need at their own paths."""
+    repository = str(needs.REPOSITORY)
+    wanted = {repository, sys.prefix, sys.base_prefix, os.path.realpath(sys.prefix), os.path.realpath(sys.base_prefix)}
+    wanted.add(sysconfig.get_path("purelib"))
+    if "/usr" in wanted:
+        wanted -= {"/usr"}
+        wanted |= {sysconfig.get_path("stdlib"), "/usr/lib/python3"}
+    folders = sorted(folder for folder in wanted if Path(folder).is_dir())
+    return tuple(one for one in folders if not any(one.startswith(f"{other}/") for other in folders))
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> tuple[Path, ...]:
+    """System libraries that the interpreter, its extension modules and a few small programs are linked to."""
+    modules = sorted(Path(sysconfig.get_path("stdlib"), "lib-dynload").glob("*.so"))
+    programs = [sys.executable, "/bin/sh", *map(_tool, ("chroot", "env", "sleep")), *map(str, modules)]
+    said = subprocess.run([needs.program("ldd"), *programs], check=False, capture_output=True, text=True, timeout=60)
+    found = {Path(path) for path in re.findall(r"=> (/\S+)", said.stdout)}
+    return tuple(sorted(path for path in found if str(path).startswith(("/lib", "/usr/lib"))))
+
+
+@lru_cache(maxsize=1)
+def _unshare() -> str:
+    tool = needs.program("unshare")
+    own = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    tried = subprocess.run([tool, "--mount", *own, "true"], check=False, capture_output=True, text=True, timeout=20)
+    if tried.returncode:
+        needs.missing(f"mount namespaces (unshare says: {tried.stderr.strip()})")
+    return tool
+
+
+@cache
+def _tool(name: str) -> str:
+    return needs.program(name)
