@@ -133,6 +133,7 @@ def test_the_binding_obeys_the_mask(binding: str, tmp_path: Path) -> None:
     assert addresses("1,9,0") == ["1B"]
     assert addresses("GPU-a1b2c3d4-0000-1111-2222-000000000002") == ["1C"]
     assert addresses("GPU-a1b2c3d4") == ["100"], "the head of four UUIDs names none"
+    assert addresses("2,2") == ["100"]
     assert addresses("") == ["100"]
     assert addresses("-1") == ["100"]
 
