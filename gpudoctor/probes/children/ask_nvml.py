@@ -392,9 +392,10 @@ def main(folder: str, left_out: str = "[]") -> None:
     started: List[bool] = []
 
     def wait() -> None:
+        time.sleep(0.5)
         while not started:
-            time.sleep(0.5)
             os.write(_protocol, b"\n")
+            time.sleep(0.5)
 
     _thread.start_new_thread(wait, ())
     ask = Asker(None, json.loads(left_out))
