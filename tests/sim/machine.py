@@ -113,7 +113,7 @@ def gpus_of(nvml: Mapping[str, Any] | None) -> list[dict[str, Any]]:
                 "speed": said.get("nvmlDeviceGetCurrPcieLinkGeneration", 4),
                 "speed_max": said.get("nvmlDeviceGetMaxPcieLinkGeneration", 4),
                 "bar1": window,
-                "numa": said.get("nvmlDeviceGetNumaNodeId", 0),
+                "numa": said.get("nvmlDeviceGetMemoryAffinity(0)", [1])[0].bit_length() - 1,
                 "name": said.get("nvmlDeviceGetName", "NVIDIA"),
                 "uuid": said.get("nvmlDeviceGetUUID", "GPU-0"),
                 "minor": said.get("nvmlDeviceGetMinorNumber", len(found)),

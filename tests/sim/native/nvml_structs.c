@@ -20,9 +20,19 @@ static const Field memory[] = {FIELD(nvmlMemory_t, total), FIELD(nvmlMemory_t, f
                                END_OF_FIELDS};
 static const Field memory_v2[] = {FIELD(nvmlMemory_v2_t, total), FIELD(nvmlMemory_v2_t, reserved),
                                   FIELD(nvmlMemory_v2_t, free), FIELD(nvmlMemory_v2_t, used), END_OF_FIELDS};
-STRUCT(nvmlDeviceGetMemoryInfo, nvmlMemory_t, memory)
 VERSIONED_AS(nvmlDeviceGetMemoryInfo_v2, "nvmlDeviceGetMemoryInfo", nvmlMemory_v2_t, nvmlMemory_v2, memory_v2)
 STRUCT(nvmlDeviceGetConfComputeProtectedMemoryUsage, nvmlMemory_t, memory)
+
+/* The first version of the call counts what the driver reserves as used. */
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *out) {
+    Answer answer;
+    nvmlReturn_t code = out ? ask(ABOUT(device, "nvmlDeviceGetMemoryInfo"), &answer) : NVML_ERROR_INVALID_ARGUMENT;
+    if (code == NVML_SUCCESS)
+        code = put_fields(answer, out, memory);
+    if (code == NVML_SUCCESS)
+        out->used += (unsigned long long)store_integer(store_field(answer, "reserved"), 0);
+    return code;
+}
 
 static const Field bar1[] = {FIELD(nvmlBAR1Memory_t, bar1Total), FIELD(nvmlBAR1Memory_t, bar1Free),
                              FIELD(nvmlBAR1Memory_t, bar1Used), END_OF_FIELDS};
