@@ -41,16 +41,16 @@ def _library(section: Mapping[str, Any] | None, argv: Sequence[str], init: str, 
         return Command(tuple(argv), out="".join(lines))
     lines.append(_line({"gpu": None, "call": "library", "is": section.get("library", library)}))
     faults = [fault for fault in section.get("faults", ()) if not str(fault["do"]).startswith("sleep")]
-    for gpu, call, said in _answers(section, init):
+    for gpu, call, told in _answers(section, init):
         fault = _fault(faults, gpu, call)
         if isinstance(fault, str):
             lines.append(_line({"ask": call, "gpu": gpu}))
             return Command(tuple(argv), -6, "".join(lines), hangs=fault != "crash")
-        answer = said if fault is None else {"code": fault}
+        answer = told if fault is None else {"code": fault}
         if isinstance(answer, Mapping) and set(answer) <= {"code", "text"}:
             if answer["code"] != _NOT_SUPPORTED:
-                text = answer.get("text", f"code {answer['code']}")
-                lines.append(_line({"gpu": gpu, "call": call, "code": answer["code"], "text": text}))
+                words = answer.get("text", f"code {answer['code']}")
+                lines.append(_line({"gpu": gpu, "call": call, "code": answer["code"], "text": words}))
             if call == init and answer["code"]:
                 return Command(tuple(argv), out="".join(lines))
         else:

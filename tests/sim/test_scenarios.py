@@ -1,4 +1,4 @@
-"""Every simulated machine, healthy and sick, under the unmodified program: what it finds, how it ends, how long it takes."""
+"""Every simulated machine under the unmodified program: what it finds, how it ends, how long it takes."""
 
 from __future__ import annotations
 
