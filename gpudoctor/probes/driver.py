@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.probes import _daemons as daemons
 from gpudoctor.probes import _dkms as dkms
 from gpudoctor.probes import _driver_disk as disk
-from gpudoctor.probes import _driver_services as services
 from gpudoctor.probes import _marks
 from gpudoctor.probes._driver_nodes import PROC, device_files, params
 from gpudoctor.probes._modprobe import blacklisted
@@ -65,8 +65,6 @@ FACTS = (
     fact("driver.nodes_denied", "list", "device files that this user may not open for reading and writing"),
     fact("driver.persistenced", "bool", "whether nvidia-persistenced runs"),
     fact("driver.nvswitch", "bool", "whether the machine has NVSwitches, which need the fabric manager"),
-    fact("driver.fabric_manager", "text", "running, stopped, failed or not installed"),
-    fact("driver.fabric_manager_version", "version", "version of the installed fabric manager"),
     fact("driver.recent_suspend", "bool", "whether the machine was suspended and resumed since boot"),
     column("node.path", "text", "device file: /dev/nvidia0"),
     column("node.mode", "text", "its permissions, octal: 0666"),
@@ -99,8 +97,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     yield from _on_disk(target, loaded, hidden, wsl)
     for module in ("nouveau", "nvidia"):
         yield f"driver.{module}_blacklisted", blacklisted(target, module, hidden)
-    yield "driver.persistenced", services.persistenced(target, hidden)
-    yield from services.fabric_manager(target, hidden)
+    yield "driver.persistenced", daemons.persistenced(target, hidden)
     yield "driver.recent_suspend", _suspended(target)
 
 

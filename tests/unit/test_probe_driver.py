@@ -63,7 +63,6 @@ def test_nothing_of_nvidia(tmp_path: Path) -> None:
     assert facts["driver.installed"] is False
     assert facts["driver.module_loaded"] is False
     assert facts["driver.module_on_disk"] is False
-    assert facts["driver.fabric_manager"] == "not installed"
     for absent in ("version", "module_version", "library_version", "nodes_missing", "dkms", "bound_count"):
         assert facts[f"driver.{absent}"] is Absent, absent
 
@@ -353,7 +352,7 @@ def test_a_container_knows_what_is_loaded_and_not_what_is_installed(tmp_path: Pa
     facts = values(driver, healthy(tmp_path).container().target())
     assert facts["driver.version"] == "580.95.05"
     assert facts["driver.library_version"] == "580.95.05"
-    for unread in ("module_on_disk", "headers", "dkms", "nouveau_blacklisted", "persistenced", "fabric_manager"):
+    for unread in ("module_on_disk", "headers", "dkms", "nouveau_blacklisted", "persistenced"):
         assert facts[f"driver.{unread}"] is Unread, unread
 
 
@@ -365,7 +364,7 @@ def test_a_container_without_driver_files_does_not_say_not_installed(tmp_path: P
 
 def test_where_it_may_be_a_container_nothing_is_called_missing(tmp_path: Path) -> None:
     facts = values(driver, Tree(tmp_path).linux().gpu().container("unheard-of").target())
-    for unread in ("installed", "module_on_disk", "headers", "dkms", "nouveau_blacklisted", "fabric_manager"):
+    for unread in ("installed", "module_on_disk", "headers", "dkms", "nouveau_blacklisted"):
         assert facts[f"driver.{unread}"] is Unread, unread
 
 
@@ -398,50 +397,23 @@ def test_excluded_gpus(tmp_path: Path) -> None:
 
 
 def test_daemons_by_their_pid_files_and_by_name(tmp_path: Path) -> None:
-    tree = healthy(tmp_path).file("/usr/bin/nvidia-persistenced").file("/usr/bin/nv-fabricmanager")
+    tree = healthy(tmp_path).file("/usr/bin/nvidia-persistenced")
     assert values(driver, tree.target())["driver.persistenced"] is False
     tree.file("/run/nvidia-persistenced/nvidia-persistenced.pid", "812\n").file("/proc/812/comm", "nvidia-persiste\n")
-    tree.file("/proc/977/comm", "nv-fabricmanage\n")
-    facts = values(driver, tree.target())
-    assert facts["driver.persistenced"] is True
-    assert facts["driver.fabric_manager"] == "running"
+    assert values(driver, tree.target())["driver.persistenced"] is True
 
 
 def test_a_driver_that_lives_in_the_gpu_operators_container(tmp_path: Path) -> None:
     root = "/run/nvidia/driver"
     tree = Tree(tmp_path).linux().gpu("nvidia").module("nvidia", version="570.86.15")
-    tree.libraries("570.86.15", f"{root}/usr/lib/x86_64-linux-gnu").file(f"{root}/usr/bin/nv-fabricmanager")
-    facts = values(driver, tree.file("/proc/977/comm", "nv-fabricmanage\n").target())
-    assert (facts["driver.library_version"], facts["driver.fabric_manager"]) == ("570.86.15", "running")
+    tree.libraries("570.86.15", f"{root}/usr/lib/x86_64-linux-gnu")
+    assert values(driver, tree.target())["driver.library_version"] == "570.86.15"
 
 
 def test_a_pid_file_that_outlived_its_daemon(tmp_path: Path) -> None:
     tree = healthy(tmp_path).file("/usr/bin/nvidia-persistenced")
     tree.file("/run/nvidia-persistenced/nvidia-persistenced.pid", "812\n").file("/proc/812/comm", "bash\n")
     assert values(driver, tree.target())["driver.persistenced"] is False
-
-
-@pytest.mark.parametrize(("state", "word"), [("failed", "failed"), ("inactive", "stopped")])
-def test_a_fabric_manager_that_does_not_run(tmp_path: Path, state: str, word: str) -> None:
-    tree = healthy(tmp_path).file("/usr/bin/nv-fabricmanager")
-    tree.file("/bin/systemctl", f"#!/bin/sh\necho ActiveState={state}\n", mode=0o755)
-    facts = values(driver, tree.target(PATH=str(tmp_path / "bin")))
-    assert facts["driver.fabric_manager"] == word
-
-
-@pytest.mark.parametrize("package", ["nvidia-fabricmanager-570", "nvidia-fabricmanager"])
-def test_the_fabric_managers_version_from_dpkg(tmp_path: Path, package: str) -> None:
-    status = (
-        f"Package: nvidia-fabricmanager-535\nStatus: deinstall ok config-files\nVersion: 535.54.03-1\n\n"
-        f"Package: {package}\nStatus: install ok installed\nVersion: 570.124.06-1\n\nPackage: z\nVersion: 1\n"
-    )
-    tree = healthy(tmp_path).file("/usr/bin/nv-fabricmanager").file("/var/lib/dpkg/status", status)
-    assert values(driver, tree.target())["driver.fabric_manager_version"] == "570.124.06"
-
-
-def test_without_dpkg_the_version_is_unread(tmp_path: Path) -> None:
-    tree = healthy(tmp_path).file("/usr/bin/nv-fabricmanager")
-    assert values(driver, tree.target())["driver.fabric_manager_version"] is Unread
 
 
 @pytest.mark.parametrize(("count", "expected"), [("0\n", False), ("3\n", True)])

@@ -1,0 +1,179 @@
+"""The daemons that set up NVLink fabrics: fabric manager and subnet manager within a machine, IMEX between machines.
+
+Machines with NVSwitches need the fabric manager, from NVLink 5 (B200) on with the subnet manager, which reaches the
+switches through InfiniBand devices. Trays of GB200 and GB300 have neither: their switches run it. IMEX is needed only
+by jobs that span such machines, and often is started with them: that it does not run is no fault by itself.
+In containers the daemons are the host's, and out of sight.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudoctor.model.catalog import fact
+from gpudoctor.model.fact import Absent, Fact, Known, Unread
+from gpudoctor.probes import _daemons as daemons
+from gpudoctor.probes._marks import host_hidden
+from gpudoctor.probes._reading import names, refusal, text, there
+from gpudoctor.target import Target
+
+FACTS = (
+    fact("driver.fabric_manager", "text", "running, stopped, failed or not installed"),
+    fact("driver.fabric_manager_version", "version", "version of the installed fabric manager"),
+    fact("fabric.running_version", "version", "version that the fabric manager logged when it last started"),
+    fact("fabric.enabled", "bool", "whether systemd starts the fabric manager at boot"),
+    fact("fabric.errors", "list", "last lines that the fabric manager logged as errors since it was started"),
+    fact("fabric.switch_ports", "list", "InfiniBand devices through which NVSwitches are managed, from NVLink 5 on"),
+    fact("fabric.umad", "bool", "whether the kernel module ib_umad is loaded, which managing those switches needs"),
+    fact("fabric.subnet_manager", "text", "NVLink subnet manager (nvlsm): running, stopped or not installed"),
+    fact("imex.state", "text", "the daemon nvidia-imex: running, stopped, failed or not installed"),
+    fact("imex.version", "version", "version of the installed nvidia-imex"),
+    fact("imex.enabled", "bool", "whether systemd starts nvidia-imex at boot"),
+    fact("imex.nodes", "int", "machines that IMEX is configured to join, from nodes_config.cfg; absent without one"),
+    fact("imex.channels", "int", "IMEX channels that programs here may use; absent where the driver made none"),
+    fact("imex.errors", "list", "last lines that nvidia-imex logged as errors since it was started"),
+)
+
+_MANAGER = daemons.Daemon(
+    "nv-fabricmanager",
+    "/run/nvidia-fabricmanager/nv-fabricmanager.pid",
+    unit="nvidia-fabricmanager",
+    package="nvidia-fabricmanager",
+)
+_SUBNET = daemons.Daemon("nvlsm", "/run/nvlsm.pid", folder="/opt/nvidia/nvlsm/sbin")
+_IMEX = daemons.Daemon("nvidia-imex", unit="nvidia-imex", package="nvidia-imex")
+_CONFIG = "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
+_CHANNELS = "/dev/nvidia-caps-imex-channels"
+_NODES = "/etc/nvidia-imex/nodes_config.cfg"
+_INFINIBAND = "/sys/class/infiniband"
+_SAID = re.compile(
+    r"Nothing to do|n.t match|not match|NOT_READY|not been loaded|cannot be started|fail|fatal|error|mismatch", re.I
+)
+"""Words of the lines in which a daemon tells the journal why it did not start."""
+
+
+def probe(target: Target) -> Iterator[tuple[str, Fact]]:
+    """Files and processes; systemd and its journal only for a daemon that is installed and does not run."""
+    hidden = host_hidden(target)
+    yield from _channels(target)
+    if hidden:
+        yield from ((spec.name, Unread(hidden)) for spec in FACTS if spec.name != "imex.channels")
+        return
+    yield from _manager(target)
+    yield from _switches(target)
+    yield from _imex(target)
+
+
+def _manager(target: Target) -> Iterator[tuple[str, Fact]]:
+    state = _MANAGER.state(target)
+    yield "driver.fabric_manager", state
+    if isinstance(state, Known) and state.value == "not installed":
+        gone = Absent(state.source)
+        for name in ("driver.fabric_manager_version", "fabric.running_version", "fabric.enabled", "fabric.errors"):
+            yield name, gone
+        return
+    yield "driver.fabric_manager_version", _version(target)
+    yield "fabric.enabled", _MANAGER.enabled(target)
+    path = _log_path(target)
+    said = daemons.last_run(target, path)
+    yield "fabric.running_version", daemons.started(said, path)
+    yield "fabric.errors", _why(target, _MANAGER, state, daemons.errors(said, path))
+
+
+def _version(target: Target) -> Fact:
+    """By the package, else by the program's own word: ``Fabric Manager version is : 535.54.03``."""
+    packaged = _MANAGER.packaged(target)
+    if isinstance(packaged, Known) or target.level == "quick":
+        return packaged
+    argv = (_MANAGER.binary(target), "--version")
+    try:
+        answer = target.run(argv, timeout=2)
+    except OSError:
+        return packaged
+    match = re.search(r"\b(\d{3}(?:\.\d+){1,2})\b", answer.out)
+    return Known(match[1], " ".join(argv)) if match else packaged
+
+
+def _log_path(target: Target) -> str:
+    """Where its configuration sends the log."""
+    settings = text(target, _CONFIG, 1 << 16)
+    match = re.search(r"^LOG_FILE_NAME=(/\S+)", settings, re.M) if isinstance(settings, str) else None
+    return match[1] if match else "/var/log/fabricmanager.log"
+
+
+def _why(target: Target, daemon: daemons.Daemon, state: Fact, logged: Fact) -> Fact:
+    """Its own log's errors; of one that does not run also what it told the journal before it had a log."""
+    down = isinstance(state, Known) and state.value in ("failed", "stopped")
+    if not down or target.level == "quick" or not target.which("journalctl"):
+        return logged
+    argv = ("journalctl", "-b", "-u", daemon.unit, "-n", "40", "-o", "cat", "--no-pager")
+    try:
+        answer = target.run(argv, timeout=2)
+    except OSError:
+        return logged
+    found = [line.strip()[:300] for line in answer.out.split("\n") if _SAID.search(line) and "-- " not in line[:3]]
+    known = logged.value if isinstance(logged, Known) and isinstance(logged.value, tuple) else ()
+    if not found:
+        return logged
+    return Known((*known, *dict.fromkeys(found))[-20:], " ".join(argv[:4]))
+
+
+def _switches(target: Target) -> Iterator[tuple[str, Fact]]:
+    """From NVLink 5 on switches show as InfiniBand devices; their product data, which root reads, say ``SW_MNG``."""
+    devices = names(target, _INFINIBAND)
+    found: list[str] = []
+    refused: Unread | None = None
+    for device in devices if isinstance(devices, list) else ():
+        path = f"{_INFINIBAND}/{device}/device/vpd"
+        try:
+            if b"SW_MNG" in target.read_bytes(path, 4096):
+                found.append(device)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            refused = refusal(path, error)
+    if isinstance(devices, Unread):
+        refused = devices
+    yield (
+        "fabric.switch_ports",
+        refused if refused and not found else Known(tuple(found), f"{_INFINIBAND}/*/device/vpd"),
+    )
+    loaded = there(target, "/sys/module/ib_umad")
+    modules = there(target, "/sys/module")
+    if isinstance(loaded, bool) and modules is True:
+        yield "fabric.umad", Known(loaded, "/sys/module/ib_umad" if loaded else "no /sys/module/ib_umad")
+    else:
+        yield "fabric.umad", Unread("/sys/module cannot be read")
+    yield "fabric.subnet_manager", _SUBNET.state(target)
+
+
+def _imex(target: Target) -> Iterator[tuple[str, Fact]]:
+    yield "imex.nodes", _nodes(target)
+    state = _IMEX.state(target)
+    yield "imex.state", state
+    if isinstance(state, Known) and state.value == "not installed":
+        for name in ("imex.version", "imex.enabled", "imex.errors"):
+            yield name, Absent(state.source)
+        return
+    yield "imex.version", _IMEX.packaged(target)
+    yield "imex.enabled", _IMEX.enabled(target)
+    path = "/var/log/nvidia-imex.log"
+    yield "imex.errors", _why(target, _IMEX, state, daemons.errors(daemons.last_run(target, path), path))
+
+
+def _nodes(target: Target) -> Fact:
+    """One address a line; as installed, the file holds only remarks."""
+    listed = text(target, _NODES, 1 << 16)
+    if not isinstance(listed, str):
+        return listed
+    nodes = [line for line in listed.split("\n") if line.strip() and not line.lstrip().startswith("#")]
+    return Known(len(nodes), _NODES) if nodes else Absent(f"{_NODES} lists no machine")
+
+
+def _channels(target: Target) -> Iterator[tuple[str, Fact]]:
+    found = names(target, _CHANNELS)
+    if isinstance(found, list):
+        yield "imex.channels", Known(sum(name.startswith("channel") for name in found), _CHANNELS)
+    else:
+        yield "imex.channels", found
