@@ -133,9 +133,9 @@ def _access(target: Target) -> Fact:
         return Absent(f"no {_CONTROL}")
     if not usable(target, _CONTROL):
         return Unread(f"the permissions of {_CONTROL} keep this user from opening it")
-    argv = ("sh", "-c", ': <> "$1"', "sh", str(target.path(_CONTROL)))
-    try:
-        answer = target.run(argv, timeout=2, env={"LC_ALL": "C"})
+    try:  # the place is no argument, so that a record of the command holds on any machine
+        place = {"LC_ALL": "C", "NODE": str(target.path(_CONTROL))}
+        answer = target.run(("sh", "-c", ': <> "$NODE"'), timeout=2, env=place)
     except OSError as error:
         return Unread(f"{_CONTROL} could not be tried: no shell ({error.strerror})")
     if answer.ok:

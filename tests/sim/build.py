@@ -23,7 +23,18 @@ from tests import needs
 
 NATIVE = Path(__file__).parent / "native"
 LIBRARIES = {"libnvidia-ml.so.1": "nvml*.c", "libcuda.so.1": "cuda*.c"}
-FLAGS = ("-std=gnu17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-shared", "-pthread")
+FLAGS = (
+    "-std=gnu17",
+    "-O1",
+    "-g",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-shared",
+    "-pthread",
+)
 
 MOST_DEPTH = 8
 LONGEST_KEY = 160

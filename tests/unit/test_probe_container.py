@@ -12,6 +12,7 @@ import pytest
 from gpudoctor.model.fact import Absent, Known, Unread
 from gpudoctor.probes import container
 from gpudoctor.target.local import Local
+from tests.unit.test_hosts import spoilt
 from tests.unit.trees import Tree, refused, said, values
 
 LIB = "/usr/lib/x86_64-linux-gnu"
@@ -292,3 +293,15 @@ def test_it_costs_little(tmp_path: Path) -> None:
             list(container.probe(target))
             costs.append(time.process_time() - start)
         assert min(costs) < 0.05
+
+
+def test_damaged_files_end_no_probe(tmp_path: Path) -> None:
+    trees = [host(tmp_path / "host").file("/etc/cdi/nvidia.yaml", spec(VERSION)), docker(tmp_path / "in")]
+    trees[0].file("/etc/containerd/config.toml", "version = 2\n").file("/run/cdi/n.json", "{}")
+    trees[1].file("/sys/fs/cgroup/devices/devices.list", "a *:* rwm\n")
+    for tree in trees:
+        target = tree.target()
+        for place in sorted(path for path in tree.root.rglob("*") if path.is_file() and not path.is_symlink()):
+            for kind in spoilt(place):
+                names = {name for name, _ in container.probe(target)}
+                assert len(names) == len(container.FACTS), f"{place} {kind}"
