@@ -35,13 +35,13 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
 
 _LAYERS: Mapping[str, tuple[str, ...]] = {
     "driver": ("driver", "nvml", "libcuda", "kernel_log", "xid", "sxid", "fabric", "imex"),
-    "gpu": ("gpu", "gpu_ecc", "pci", "nvlink", "p2p", "mig", "node", "topology", "rate"),
+    "gpu": ("gpu", "gpu_ecc", "gpu_process", "pci", "nvlink", "p2p", "mig", "node", "topology", "rate", "aer"),
     "torch": ("torch", "live", "live_gpu", "pin", "triton"),
     "libraries": ("libs", "lib", "cuda", "toolkit", "extension", "bitsandbytes", "jax", "tf"),
     "environment": ("env", "container", "limits", "wsl"),
     "python": ("python", "package"),
     "network": ("nccl", "net", "rdma"),
-    "host": ("host",),
+    "host": ("host", "mce", "oom"),
 }
 """Where a fact is shown, by the first part of its name; the most telling layer first."""
 _OTHER = "other"
@@ -76,7 +76,8 @@ def compare(a: Diagnosis, b: Diagnosis) -> Difference:
     }
     changes = {(change.fact, change.row): change for change in _changes(a.snapshot, b.snapshot, labels)}
     findings = tuple(_one_sided(a, b, labels, changes))
-    proof = {(change.fact, change.row) for item in findings for change in item.changes}
+    grave = [item for item in findings if item.finding.severity != "info"]
+    proof = {(change.fact, change.row) for item in grave for change in item.changes}
     rest = [change for place, change in changes.items() if place not in proof and not _counts_rows(change)]
     read, unread = _split(rest, lambda change: not change.unread or bool(_TEXT.fullmatch(change.fact)))
     moving, telling = _split(read, _moves)

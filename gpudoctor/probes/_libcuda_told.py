@@ -1,80 +1,16 @@
-"""What the child that asks libcuda said, and how it ended, as facts and rows."""
+"""What the child that asks libcuda said, and how it ended, as facts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.probes import _smi as smi
+from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.probes._child import answers, printable
 from gpudoctor.probes._copies import kind_of
+from gpudoctor.probes._libcuda_codes import NO_DEVICE, STUB, Entry, code_of, failure, name_of, sentence_of
+from gpudoctor.probes._libcuda_devices import rows_of
 from gpudoctor.target import Answer
-
-STUB, NO_DEVICE = 34, 100
-
-_ERRORS = {
-    1: ("CUDA_ERROR_INVALID_VALUE", "invalid argument"),
-    2: ("CUDA_ERROR_OUT_OF_MEMORY", "out of memory"),
-    3: ("CUDA_ERROR_NOT_INITIALIZED", "initialization error"),
-    STUB: ("CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library"),
-    46: ("CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable"),
-    NO_DEVICE: ("CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"),
-    101: ("CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"),
-    102: ("CUDA_ERROR_DEVICE_NOT_LICENSED", "device doesn't have valid Grid license"),
-    214: ("CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"),
-    304: ("CUDA_ERROR_OPERATING_SYSTEM", "OS call failed or operation not supported on this OS"),
-    800: ("CUDA_ERROR_NOT_PERMITTED", "operation not permitted"),
-    802: ("CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"),
-    803: ("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"),
-    804: ("CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", "forward compatibility was attempted on non supported HW"),
-    805: ("CUDA_ERROR_MPS_CONNECTION_FAILED", ""),
-    807: ("CUDA_ERROR_MPS_SERVER_NOT_READY", ""),
-    999: ("CUDA_ERROR_UNKNOWN", "unknown error"),
-}
-"""What cuInit answers, in the driver's own names and words: a stub and a record of numbers have none."""
-
-
-def _yes(raw: int) -> bool:
-    return raw != 0
-
-
-_MODES = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclusive_Process"}
-_ATTRIBUTES: Mapping[int, tuple[str, Callable[[int], Any]]] = {
-    13: ("clock_mhz", lambda khz: khz // 1000),
-    16: ("sms", int),
-    18: ("integrated", _yes),
-    20: ("compute_mode", lambda mode: _MODES.get(mode, str(mode))),
-    32: ("ecc", _yes),
-    36: ("memory_clock_mhz", lambda khz: khz // 1000),
-    37: ("memory_bus_bits", int),
-    38: ("l2_kib", lambda size: size >> 10),
-    41: ("unified_addressing", _yes),
-    83: ("managed_memory", _yes),
-    88: ("pageable_memory_access", _yes),
-    89: ("concurrent_managed_access", _yes),
-    97: ("shared_memory_kib", lambda size: size >> 10),
-    115: ("memory_pools", _yes),
-    116: ("gpudirect_rdma", _yes),
-    124: ("dma_buf", _yes),
-    128: ("fabric_handles", _yes),
-    132: ("multicast", _yes),
-    133: ("mps", _yes),
-}
-"""Column and meaning of each number of CUdevice_attribute (cuda.h of CUDA 13.0); 75 and 76 go together."""
-
-_CALLS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
-    "cuDeviceGetName": ("name", printable),
-    "cuDeviceGetPCIBusId": ("address", lambda raw: printable(smi.address(raw))),
-    "cuDeviceTotalMem": ("memory_mib", lambda size: size >> 20),
-    **{f"cuDeviceGetAttribute({number})": meaning for number, meaning in _ATTRIBUTES.items()},
-}
-_CAPABILITY = ("cuDeviceGetAttribute(75)", "cuDeviceGetAttribute(76)")
-_PEER = "cuDeviceCanAccessPeer("
-_COLUMNS = ("uuid", "compute_capability", "peers", *(name for name, _ in _CALLS.values()))
-
-Entry = Mapping[str, Any]
 
 
 @dataclass(slots=True)
@@ -95,7 +31,7 @@ def understood(answer: Answer, depth: str) -> Told:
     path = str(library.get("is", ""))
     told = Told(f"libcuda ({printable(path)})" if "/" in path else "libcuda")
     if "is" not in library:
-        _not_loaded(told, printable(library.get("text") or _ending(answer, entries)), "text" in library)
+        _not_loaded(told, library, answer, printable(library.get("text") or _ending(answer, entries)))
         return told
     why = "" if any("done" in entry for entry in entries) else printable(_ending(answer, entries))
     _library(told, library, said)
@@ -103,26 +39,34 @@ def understood(answer: Answer, depth: str) -> Told:
     told.facts.update(_init(told, said.get("cuInit"), why, depth))
     told.facts.update(_state(told, answer, why, depth))
     told.facts["cuda_driver.count"] = _count(told, said.get("cuDeviceGetCount"), why)
-    told.rows = _rows(told, entries, why)
+    told.rows = rows_of(told.facts["cuda_driver.count"], entries, why, told.source)
     return told
 
 
-def _not_loaded(told: Told, words: str, refused: bool) -> None:
-    """No library to ask: it is not there, the loader cannot use it, or it killed its own load."""
+def _not_loaded(told: Told, library: Entry, answer: Answer, words: str) -> None:
+    """No library to ask: it is not there, the loader cannot use it, or its load did not come to an end."""
     names = ("library", "kind", "version", "init_code", "init_name", "init_error", "count")
+    refused = "text" in library
     missing = refused and "libcuda.so.1" in words and "No such file" in words
     rest: Absent | Unread = Absent("the loader finds no libcuda.so.1") if missing else Unread(words)
     told.facts = {f"cuda_driver.{name}": rest for name in names}
-    state = "library not found" if missing else "library unusable"
-    told.facts["cuda_driver.state"] = Known(state, "the loader") if refused else Unread(words)
-    told.facts["cuda_driver.message"] = Known(words, "the loader") if refused else Unread(words)
+    state = ("library not found" if missing else "library unusable") if refused else _broken(answer)
+    told.facts["cuda_driver.state"] = Known(state, "the loader") if state else Unread(words)
+    told.facts["cuda_driver.message"] = Known(words, "the loader") if state else Unread(words)
     told.rows = rest
+
+
+def _broken(answer: Answer) -> str:
+    """hung or crashed, for a child that did not come to its end; empty where it broke by itself."""
+    if answer.status is None:
+        return "" if answer.cut else "hung"
+    return "crashed" if answer.status < 0 else ""
 
 
 def _library(told: Told, library: Entry, said: Mapping[str, Entry]) -> None:
     path, real = printable(library["is"]), printable(library.get("real", library["is"]))
     kind = kind_of(path, real)
-    if STUB in (said.get(call, {}).get("code") for call in ("cuDriverGetVersion", "cuInit")):
+    if STUB in (said.get("cuDriverGetVersion", {}).get("code"), code_of(said.get("cuInit", {}))):
         kind = "stub"
     placed = "/" in path
     unknown = Unread("the loader did not say which file it took")
@@ -135,7 +79,7 @@ def _version(entry: Entry | None, why: str, source: str) -> Fact:
         return Unread(why or "this library has no cuDriverGetVersion")
     number = entry.get("is")
     if not isinstance(number, int):
-        return Unread(_failure(entry))
+        return Unread(failure(entry))
     return Known(f"{number // 1000}.{number % 1000 // 10}", source)
 
 
@@ -144,7 +88,7 @@ def _init(told: Told, entry: Entry | None, why: str, depth: str) -> dict[str, Fa
     if entry is None:
         reason = why or ("cuInit is asked from level standard on" if depth == "version" else "cuInit was not reached")
         return {f"cuda_driver.{name}": Unread(reason) for name in names}
-    code = _code(entry)
+    code = code_of(entry)
     if not code:
         good = Absent("cuInit succeeds")
         return {
@@ -152,9 +96,9 @@ def _init(told: Told, entry: Entry | None, why: str, depth: str) -> dict[str, Fa
             "cuda_driver.init_name": good,
             "cuda_driver.init_error": good,
         }
-    name, sentence = _name(entry), _sentence(entry)
+    name, sentence = name_of(entry), sentence_of(entry)
     if code != NO_DEVICE:  # without a GPU that is no failure; where there is one, the facts tell
-        told.words = f"cuInit: {_failure(entry)}"
+        told.words = f"cuInit: {failure(entry)}"
     return {
         "cuda_driver.init_code": Known(code, told.source),
         "cuda_driver.init_name": Known(name, told.source),
@@ -165,19 +109,20 @@ def _init(told: Told, entry: Entry | None, why: str, depth: str) -> dict[str, Fa
 def _state(told: Told, answer: Answer, why: str, depth: str) -> dict[str, Fact]:
     """How far it came; a child that broke by itself says nothing of the driver."""
     code = told.facts["cuda_driver.init_code"]
-    quiet = Absent("the driver answered")
     if why:
-        stopped = answer.status is None and not answer.cut
-        if not stopped and (answer.status is None or answer.status >= 0):
+        state, message = _broken(answer), why
+        if not state:
             return {"cuda_driver.state": Unread(why), "cuda_driver.message": Unread(why)}
-        state, message = "hung" if stopped else "crashed", why
     elif isinstance(code, Known) and code.value:
         words = told.facts["cuda_driver.init_error"]
         name = told.facts["cuda_driver.init_name"]
         state, message = "failed", str(getattr(words, "value", getattr(name, "value", code.value)))
     else:
         state = "loaded" if depth == "version" and not isinstance(code, Known) else "ok"
-        return {"cuda_driver.state": Known(state, told.source), "cuda_driver.message": quiet}
+        return {
+            "cuda_driver.state": Known(state, told.source),
+            "cuda_driver.message": Absent("nothing went wrong"),
+        }
     return {"cuda_driver.state": Known(state, told.source), "cuda_driver.message": Known(message, told.source)}
 
 
@@ -205,92 +150,4 @@ def _count(told: Told, entry: Entry | None, why: str) -> Fact:
         return code
     if entry is None:
         return Unread(why or "CUDA did not say how many devices there are")
-    return Known(entry["is"], told.source) if isinstance(entry.get("is"), int) else Unread(_failure(entry))
-
-
-def _rows(told: Told, entries: Sequence[Entry], why: str) -> Rows:
-    count = told.facts["cuda_driver.count"]
-    if isinstance(count, (Absent, Unread)):
-        return count
-    if not isinstance(count.value, int) or count.value <= 0:
-        return Absent("CUDA lists no device")
-    devices: dict[int, dict[str, Entry]] = {}
-    for entry in entries:
-        if "call" in entry and isinstance(entry.get("gpu"), int):
-            devices.setdefault(entry["gpu"], {})[str(entry["call"])] = entry
-    listed = min(count.value, max(devices, default=-1) + 1 if not why else count.value, MOST_DEVICES)
-    return tuple(_row(told.source, index, devices.get(index, {}), why) for index in range(listed))
-
-
-MOST_DEVICES = 1024
-"""Rows made at most, whatever number a damaged driver gives."""
-
-
-def _row(source: str, index: int, said: Mapping[str, Entry], why: str) -> Row:
-    """One device: each column known, unread with its own reason, or absent where this driver does not tell."""
-    silent: Absent | Unread = Unread(why) if why else Absent("this driver does not tell it")
-    lost = next((entry for call, entry in said.items() if call == "cuDeviceGet" and "code" in entry), None)
-    row: dict[str, Fact] = {
-        "index": Known(index, source),
-        "error": Known(_failure(lost), source) if lost else Absent("it answers") if said or not why else silent,
-    }
-    row.update(dict.fromkeys(_COLUMNS, Unread(_failure(lost)) if lost else silent))
-    for call, entry in said.items():
-        column, meaning = _CALLS.get(call, ("", int))
-        if column:
-            row[column] = _meant(entry, meaning, source)
-    major, minor = (said.get(call, {}) for call in _CAPABILITY)
-    if "is" in major and "is" in minor:
-        row["compute_capability"] = Known(f"{major['is']}.{minor['is']}", source)
-    identity = said.get("cuDeviceGetUuid")
-    if identity is not None:
-        name = str(said.get("cuDeviceGetName", {}).get("is", ""))
-        row["uuid"] = _meant(identity, lambda raw: _uuid(raw, name), source)
-    row["peers"] = _peers(source, said, silent)
-    return row
-
-
-def _meant(entry: Entry, meaning: Callable[[Any], Any], source: str) -> Fact:
-    if "is" not in entry:
-        return Unread(_failure(entry))
-    try:
-        return Known(meaning(entry["is"]), source)
-    except (TypeError, ValueError):
-        return Unread(f"the driver said {printable(entry['is'], 60)!r}")
-
-
-def _peers(source: str, said: Mapping[str, Entry], silent: Absent | Unread) -> Fact:
-    pairs = [(int(call[len(_PEER) : -1]), entry) for call, entry in said.items() if call.startswith(_PEER)]
-    broken = next((entry for _, entry in pairs if "is" not in entry), None)
-    if isinstance(silent, Unread) or broken:
-        return Unread(_failure(broken)) if broken else silent
-    return Known(tuple(number for number, entry in pairs if entry["is"]), source)
-
-
-def _uuid(raw: object, name: str) -> str:
-    """``GPU-`` and the 16 bytes as NVML writes them; the driver's name of a MIG device holds the word."""
-    digits = printable(raw)
-    parts = (digits[0:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
-    return f"{'MIG' if ' MIG ' in name else 'GPU'}-{'-'.join(parts)}"
-
-
-def _code(entry: Entry) -> int:
-    """A record may hold cuInit's code as its answer."""
-    told = entry.get("code", entry.get("is"))
-    return told if isinstance(told, int) else 0
-
-
-def _name(entry: Entry) -> str:
-    known, _ = _ERRORS.get(_code(entry), ("", ""))
-    return printable(entry.get("name") or known or f"CUDA error {_code(entry)}")
-
-
-def _sentence(entry: Entry) -> str:
-    _, known = _ERRORS.get(_code(entry), ("", ""))
-    return known or printable(entry.get("text") or "")
-
-
-def _failure(entry: Entry) -> str:
-    """A failed call in words."""
-    sentence = _sentence(entry)
-    return f"{_name(entry)} ({_code(entry)})" + (f": {sentence}" if sentence else "")
+    return Known(entry["is"], told.source) if isinstance(entry.get("is"), int) else Unread(failure(entry))

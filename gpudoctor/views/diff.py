@@ -45,11 +45,16 @@ def _findings(difference: Difference, names: tuple[str, str], style: Style) -> I
         yield "Nothing differs" + (" but what always does." if difference.moving else ".")
     elif not difference.findings:
         yield "Both have the same findings" + ("; facts differ." if difference.layers else ".")
-    shown = groupby(difference.findings, key=lambda item: (item.side, item.finding.id, item.finding.severity))
+    grave = [item for item in difference.findings if item.finding.severity != "info"]
+    shown = groupby(grave or difference.findings, key=lambda item: (item.side, item.finding.id, item.finding.severity))
     for number, (_, same) in enumerate(shown):
         if number:
             yield ""
         yield from _finding(list(same), style)
+    for side in "AB" if grave else "":
+        ids = [item.finding.id for item in difference.findings if item.side == side and item not in grave]
+        if ids:
+            yield from ("", *wrapped(f"Only on {side}, for information: {', '.join(dict.fromkeys(ids))}", hang=2))
 
 
 def _finding(same: list[OneSided], style: Style) -> Iterator[str]:

@@ -2,34 +2,51 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from gpudoctor.views import schema
 from tests.sim import scenario
-from tests.sim.root import Machine, Ran
+from tests.sim.documents import Documents
 
-_ALL = [scenario.PROFILES / f"{name}.json" for name in scenario.names(scenario.PROFILES)]
-_ALL += [scenario.SICK / f"{name}.json" for name in scenario.names(scenario.SICK)]
+HEALTHY = [scenario.PROFILES / f"{name}.json" for name in scenario.names(scenario.PROFILES)]
+SICK = [scenario.SICK / f"{name}.json" for name in scenario.names(scenario.SICK)]
 _ENDS = 8.0
 """Seconds that no diagnosis of a simulated machine may take, whatever its driver does."""
 
 
-def told(ran: Ran) -> list[str]:
-    """The findings of severity error and warning, in order; `info` ones after them, in brackets."""
-    findings = ran.document["findings"]
-    loud = [one["id"] for one in findings if one["severity"] != "info"]
-    return loud + [f"({one['id']})" for one in findings if one["severity"] == "info"]
+def test_there_are_enough_of_them() -> None:
+    assert len(HEALTHY) >= 20
+    assert len(HEALTHY) + len(SICK) >= 90
 
 
-@pytest.mark.parametrize("path", _ALL, ids=[path.stem for path in _ALL])
-def test_scenario(path: Path, tmp_path: Path) -> None:
-    record = scenario.load(path)
-    ran = Machine(record, tmp_path).gpudoctor("--json", *record.expect.get("words", ()))
+@pytest.mark.parametrize("path", HEALTHY + SICK, ids=[path.stem for path in HEALTHY + SICK])
+def test_scenario(path: Path, documents: Documents) -> None:
+    record, ran = documents.of(path)
     assert ran.err == ""
-    loud = [one for one in told(ran) if not one.startswith("(")]
+    loud = [one["id"] for one in ran.document["findings"] if one["severity"] != "info"]
     assert loud == record.expect["ids"], ran.out
     assert ran.code == record.expect["exit"]
     assert ran.seconds < record.expect.get("seconds", _ENDS)
     for text in record.expect.get("says", ()):
         assert text in ran.out
+
+
+@pytest.mark.parametrize("path", HEALTHY, ids=[path.stem for path in HEALTHY])
+def test_a_healthy_machine_is_sound_and_the_document_valid(path: Path, documents: Documents) -> None:
+    import jsonschema
+
+    record, ran = documents.of(path)
+    assert record.expect["ids"] == []
+    assert ran.document["verdict"] == "sound"
+    jsonschema.validate(ran.document, json.loads(schema.text()))
+
+
+def test_every_cause_of_the_lower_layers_is_found_on_some_machine(documents: Documents) -> None:
+    """Each page of these folders fires through the real program; see `expect.ids` for the machines."""
+    layers = ("host", "driver", "gpu", "env", "container", "wsl")
+    pages = {path.stem for layer in layers for path in (Path(__file__).parents[2] / "rules" / layer).glob("*.toml")}
+    found = {one["id"] for path in SICK for one in documents.of(path)[1].document["findings"]}
+    assert pages - found == set()

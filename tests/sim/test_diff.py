@@ -1,0 +1,41 @@
+"""``gpudoctor diff`` between a healthy machine and the same machine sick puts the cause in its first three lines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.sim import scenario
+from tests.sim.documents import Documents
+
+_LEAST = 0.9
+"""Share of the scenarios whose cause must be named there."""
+
+
+def test_the_cause_leads(documents: Documents, tmp_path: Path) -> None:
+    missed = {}
+    pairs = 0
+    for name in scenario.names(scenario.SICK):
+        path = scenario.SICK / f"{name}.json"
+        raw = json.loads(path.read_text("utf-8"))
+        if "profile" not in raw or "words" in raw.get("expect", {}):
+            continue
+        record, sick = documents.of(path)
+        _, healthy = documents.of(scenario.PROFILES / f"{raw['profile']}.json")
+        for side, ran in (("healthy", healthy), ("sick", sick)):
+            (tmp_path / f"{side}.json").write_text(ran.out, "utf-8")
+        pairs += 1
+        said = _diff(tmp_path)
+        if record.expect["ids"][0] not in "\n".join(said[:3]):
+            missed[name] = said[:3]
+    assert pairs >= 60
+    assert len(missed) <= (1 - _LEAST) * pairs, missed
+
+
+def _diff(folder: Path) -> list[str]:
+    argv = [sys.executable, "-m", "gpudoctor", "diff", str(folder / "healthy.json"), str(folder / "sick.json")]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1, done.stderr
+    return [line for line in done.stdout.splitlines() if line.strip()]

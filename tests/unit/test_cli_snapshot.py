@@ -1,0 +1,112 @@
+"""`snapshot`, `diff` and `read` of what was saved, as scripts use them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tests.conftest import Program
+
+
+@pytest.fixture(scope="module")
+def saved(gpudoctor: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A snapshot of this machine."""
+    place = tmp_path_factory.mktemp("saved") / "machine.json"
+    done = gpudoctor("snapshot", "--level", "quick", "-o", str(place))
+    assert (done.code, done.out, done.err) == (0, "", "")
+    return place
+
+
+def test_a_snapshot_keeps_to_its_schema(gpudoctor: Program, saved: Path) -> None:
+    schema = json.loads(gpudoctor("schema", "snapshot").out)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    document = json.loads(saved.read_text())
+    jsonschema.validate(document, schema)
+    assert list(document) == ["schema", "tool", "target", "facts", "timings_ms"]
+    assert document["target"]["kind"] == "local"
+
+
+def test_a_snapshot_gives_the_findings_of_the_live_run(gpudoctor: Program, saved: Path) -> None:
+    live = gpudoctor("check", "--level", "quick", "--json")
+    read = gpudoctor("read", "--json", str(saved))
+    assert read.code == live.code
+    assert read.document["target"]["kind"] == "snapshot"
+    for key in ("verdict", "findings", "counts", "unjudged", "passed"):
+        assert read.document[key] == live.document[key]
+
+
+def test_two_snapshots_of_one_machine_do_not_differ(gpudoctor: Program, saved: Path) -> None:
+    again = gpudoctor("snapshot", "--level", "quick")
+    done = gpudoctor("diff", str(saved), "-", stdin=again.out)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[1].startswith("Nothing differs")
+
+
+def test_what_differs_is_exit_1_and_the_cause_is_on_top(gpudoctor: Program, saved: Path, tmp_path: Path) -> None:
+    raw = json.loads(saved.read_text())
+    raw["facts"]["driver.module_version"] = {"value": "570.86.15", "source": "/sys/module/nvidia/version"}
+    raw["facts"]["driver.library_version"] = {"value": "570.124.06", "source": "/usr/lib"}
+    raw["facts"]["driver.module_loaded"] = {"value": True, "source": "/sys/module/nvidia"}
+    raw["facts"]["nvml.state"] = {"value": "version mismatch", "source": "NVML"}
+    (tmp_path / "b.json").write_text(json.dumps(raw))
+    done = gpudoctor("diff", str(saved), str(tmp_path / "b.json"))
+    assert done.code == 1
+    assert "driver.version-mismatch" in "".join(done.out.splitlines()[:3])
+    told = gpudoctor("diff", "--json", str(saved), str(tmp_path / "b.json"))
+    assert told.code == 1
+    assert told.document["findings"][0]["finding"]["id"] == "driver.version-mismatch"
+
+
+def test_a_paste_can_be_compared(gpudoctor: Program, saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "dmesg").write_text("NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus.\n")
+    done = gpudoctor("diff", str(saved), str(tmp_path / "dmesg"))
+    assert done.code == 1
+    assert "gpu.fell-off-bus" in "".join(done.out.splitlines()[:3])
+
+
+@pytest.mark.parametrize("words", [("diff", "-", "-"), ("diff", "."), ("diff",), ("snapshot", "--level", "much")])
+def test_misuse(gpudoctor: Program, words: tuple[str, ...]) -> None:
+    done = gpudoctor(*words)
+    assert (done.code, done.out) == (2, "")
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x00\x01\x02",
+        b'{"schema": "gpudoctor/1", "target": ',
+        b'{"schema": "gpudoctor/9", "target": {}, "facts": {}}',
+        b'{"schema": "gpudoctor/1", "facts": ' + b"[" * 1_000_000,
+        b'{"schema": "gpudoctor/1", "target": {}, "facts": {"gpu.count": {"value": NaN}}}',
+        b'{"schema": "gpudoctor/1", "target": {}, "facts": {"\\u001b[2J\\n.x": 3}}',
+    ],
+    ids=["empty", "binary", "cut off", "newer", "nested", "nan", "control characters"],
+)
+def test_a_bad_file_on_either_side_is_one_line_and_exit_2(
+    gpudoctor: Program, saved: Path, tmp_path: Path, content: bytes
+) -> None:
+    bad = tmp_path / "bad\x1b[2J\n.json"
+    bad.write_bytes(content)
+    for words in ((str(saved), str(bad)), (str(bad), str(saved))):
+        done = gpudoctor("diff", *words)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+        assert "\x1b" not in done.err
+
+
+def test_a_folder_cannot_be_written(gpudoctor: Program, tmp_path: Path) -> None:
+    done = gpudoctor("snapshot", "-o", str(tmp_path))
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"gpudoctor: -o {tmp_path}: Is a directory; give a file in a folder that you can write to\n"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_one_line(gpudoctor: Program, saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "shut").touch(mode=0)
+    done = gpudoctor("diff", str(saved), str(tmp_path / "shut"))
+    assert (done.code, done.err.count("\n")) == (2, 1)

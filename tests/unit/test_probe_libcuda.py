@@ -1,0 +1,354 @@
+"""The CUDA driver library asked in a child: a library of our own that answers, fails, hangs or crashes as told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.probes import libcuda
+from gpudoctor.target.local import Local
+from tests import needs
+from tests.sim import build
+
+Facts = dict[str, "Fact | Rows"]
+Ask = Callable[..., Facts]
+
+EVERY: dict[str, Any] = {
+    "cuDeviceGetName": "NVIDIA H100 80GB HBM3",
+    "cuDeviceTotalMem": 85028765696,
+    "cuDeviceGetAttribute(13)": 1980000,
+    "cuDeviceGetAttribute(16)": 132,
+    "cuDeviceGetAttribute(18)": 0,
+    "cuDeviceGetAttribute(20)": 3,
+    "cuDeviceGetAttribute(32)": 1,
+    "cuDeviceGetAttribute(36)": 2619000,
+    "cuDeviceGetAttribute(37)": 5120,
+    "cuDeviceGetAttribute(38)": 52428800,
+    "cuDeviceGetAttribute(41)": 1,
+    "cuDeviceGetAttribute(75)": 9,
+    "cuDeviceGetAttribute(76)": 0,
+    "cuDeviceGetAttribute(83)": 1,
+    "cuDeviceGetAttribute(88)": 0,
+    "cuDeviceGetAttribute(89)": 1,
+    "cuDeviceGetAttribute(97)": 232448,
+    "cuDeviceGetAttribute(115)": 1,
+    "cuDeviceGetAttribute(116)": 1,
+    "cuDeviceGetAttribute(124)": 1,
+    "cuDeviceGetAttribute(128)": 0,
+    "cuDeviceGetAttribute(132)": 1,
+    "cuDeviceGetAttribute(133)": 0,
+    "cuDeviceCanAccessPeer": 1,
+}
+
+
+def section(gpus: int = 2, faults: list[dict[str, Any]] | None = None, **system: Any) -> dict[str, Any]:
+    """The answers of that many H100; `system` and `faults` change them."""
+    return {
+        "system": {"cuInit": 0, "cuDriverGetVersion": 13000, "cuDeviceGetCount": gpus, **system},
+        "every": EVERY,
+        "gpus": [
+            {
+                "cuDeviceGetUuid": f"a1b2c3d4000011112222{index:012x}",
+                "cuDeviceGetPCIBusId": f"0000:{0x1A + index:02X}:00.0",
+            }
+            for index in range(gpus)
+        ],
+        "faults": faults or [],
+    }
+
+
+@pytest.fixture
+def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """Run the probe over the library with these answers; `folder` is where the loader looks instead."""
+    monkeypatch.setattr(libcuda, "TIMEOUT", 1.5)
+
+    def run(
+        answers: dict[str, Any] | None = None, level: str = "standard", folder: Path | None = None, **variables: str
+    ) -> Facts:
+        build.write_answers(None, section() if answers is None else answers, tmp_path / "answers")
+        environ = {
+            "PATH": "/nowhere",
+            "LD_LIBRARY_PATH": str(folder or build.libraries()),
+            "GPUDOCTOR_SIM_ANSWERS": str(tmp_path / "answers"),
+            "GPUDOCTOR_SIM_TRACE": str(tmp_path / "trace"),
+            **variables,
+        }
+        return dict(libcuda.probe(Local(level, sys.executable, environ=environ)))
+
+    return run
+
+
+def known(state: Fact | Rows) -> Any:
+    assert isinstance(state, Known), state
+    return state.value
+
+
+def why(state: Fact | Rows) -> str:
+    assert isinstance(state, (Absent, Unread)), state
+    return state.why
+
+
+def rows(facts: Facts) -> tuple[Row, ...]:
+    group = facts["cuda_device"]
+    assert isinstance(group, tuple), group
+    return group
+
+
+def test_every_column_of_a_healthy_device(ask: Ask) -> None:
+    facts = ask()
+    assert known(facts["cuda_driver.state"]) == "ok"
+    assert isinstance(facts["cuda_driver.message"], Absent)
+    assert known(facts["cuda_driver.library"]) == str(build.libraries() / "libcuda.so.1")
+    assert known(facts["cuda_driver.kind"]) == "driver"
+    assert known(facts["cuda_driver.version"]) == "13.0"
+    assert known(facts["cuda_driver.init_code"]) == 0
+    assert isinstance(facts["cuda_driver.init_name"], Absent)
+    assert known(facts["cuda_driver.count"]) == 2
+    assert why(facts["cuda_driver.count_unmasked"]) == "CUDA_VISIBLE_DEVICES is not set"
+    assert "text" not in facts
+    second = rows(facts)[1]
+    assert {name: state.value for name, state in second.items() if isinstance(state, Known)} == {
+        "index": 1,
+        "name": "NVIDIA H100 80GB HBM3",
+        "uuid": "GPU-a1b2c3d4-0000-1111-2222-000000000001",
+        "address": "0000:1b:00.0",
+        "compute_capability": "9.0",
+        "memory_mib": 81089,
+        "sms": 132,
+        "clock_mhz": 1980,
+        "memory_clock_mhz": 2619,
+        "memory_bus_bits": 5120,
+        "l2_kib": 51200,
+        "shared_memory_kib": 227,
+        "integrated": False,
+        "ecc": True,
+        "compute_mode": "Exclusive_Process",
+        "unified_addressing": True,
+        "managed_memory": True,
+        "concurrent_managed_access": True,
+        "pageable_memory_access": False,
+        "memory_pools": True,
+        "gpudirect_rdma": True,
+        "dma_buf": True,
+        "fabric_handles": False,
+        "multicast": True,
+        "mps": False,
+        "peers": (0,),
+    }
+    declared = {spec.name.partition(".")[2] for spec in libcuda.FACTS if spec.group}
+    assert set(second) == declared
+
+
+def test_quick_loads_and_initialises_nothing(ask: Ask, tmp_path: Path) -> None:
+    facts = ask(level="quick")
+    assert known(facts["cuda_driver.state"]) == "loaded"
+    assert known(facts["cuda_driver.version"]) == "13.0"
+    assert why(facts["cuda_driver.init_code"]) == "cuInit is asked from level standard on"
+    assert isinstance(facts["cuda_device"], Unread)
+    assert (tmp_path / "trace").read_text() == "cuDriverGetVersion\t-\n"
+
+
+def test_no_level_makes_a_context(ask: Ask, tmp_path: Path) -> None:
+    ask()
+    calls = {line.partition("\t")[0].partition("(")[0] for line in (tmp_path / "trace").read_text().splitlines()}
+    assert "cuDeviceGetName" in calls
+    assert not [call for call in calls if "Ctx" in call or "Mem" in call.replace("TotalMem", "")]
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "words"),
+    [
+        (34, "CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library"),
+        (304, "CUDA_ERROR_OPERATING_SYSTEM", "OS call failed or operation not supported on this OS"),
+        (802, "CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"),
+        (803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"),
+        (804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", "forward compatibility was attempted on non supported HW"),
+        (999, "CUDA_ERROR_UNKNOWN", "unknown error"),
+    ],
+)
+def test_an_init_that_fails_is_named_and_leaves_the_devices_unread(ask: Ask, code: int, name: str, words: str) -> None:
+    facts = ask(section(cuInit=code))
+    assert known(facts["cuda_driver.state"]) == "failed"
+    assert known(facts["cuda_driver.init_code"]) == code
+    assert known(facts["cuda_driver.init_name"]) == name
+    assert known(facts["cuda_driver.init_error"]) == words
+    assert known(facts["cuda_driver.message"]) == words
+    assert isinstance(facts["cuda_driver.count"], Unread)
+    assert isinstance(facts["cuda_device"], Unread)
+    assert facts["text"] == ({"line": Known(f"cuInit: {name} ({code}): {words}", str(source(facts)))},)
+
+
+def source(facts: Facts) -> str:
+    state = facts["cuda_driver.state"]
+    assert isinstance(state, Known)
+    return state.source
+
+
+def test_no_device_is_knowledge_and_no_message(ask: Ask) -> None:
+    facts = ask(section(cuInit=100))
+    assert known(facts["cuda_driver.count"]) == 0
+    assert facts["cuda_device"] == Absent("CUDA lists no device")
+    assert "text" not in facts
+
+
+def test_a_code_of_the_future_keeps_its_number(ask: Ask) -> None:
+    facts = ask(section(cuInit=12345))
+    assert known(facts["cuda_driver.init_code"]) == 12345
+    assert known(facts["cuda_driver.init_name"]) == "CUDA error 12345"
+    assert isinstance(facts["cuda_driver.init_error"], Absent)
+
+
+def test_a_missing_library_is_told_from_an_old_one(ask: Ask, tmp_path: Path) -> None:
+    missing = ask(folder=tmp_path)
+    assert known(missing["cuda_driver.state"]) == "library not found"
+    assert "libcuda.so.1" in known(missing["cuda_driver.message"])
+    assert why(missing["cuda_driver.version"]) == "the loader finds no libcuda.so.1"
+    assert isinstance(missing["cuda_driver.library"], Absent)
+    assert isinstance(missing["cuda_device"], Absent)
+    old = ask(section(cuDriverGetVersion=10020))
+    assert known(old["cuda_driver.version"]) == "10.2"
+    assert known(old["cuda_driver.state"]) == "ok"
+
+
+def test_a_library_that_cannot_be_loaded_is_there_and_unusable(ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "libcuda.so.1").write_bytes(b"")
+    facts = ask(folder=tmp_path)
+    assert known(facts["cuda_driver.state"]) == "library unusable"
+    assert "file too short" in known(facts["cuda_driver.message"])
+    assert isinstance(facts["cuda_driver.library"], Unread)
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        ("usr/local/cuda-12.4/targets/x86_64-linux/lib/stubs/libcuda.so", "stub"),
+        ("usr/local/cuda-13.0/compat/libcuda.so.580.65.06", "compat"),
+        ("usr/lib/wsl/lib/libcuda.so.1", "wsl"),
+        ("usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05", "driver"),
+    ],
+)
+def test_what_is_behind_the_link_tells_the_kind(ask: Ask, tmp_path: Path, place: str, kind: str) -> None:
+    real = tmp_path / place
+    real.parent.mkdir(parents=True)
+    real.write_bytes((build.libraries() / "libcuda.so.1").read_bytes())
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    (folder / "libcuda.so.1").symlink_to(real)
+    facts = ask(folder=folder, level="quick")
+    assert known(facts["cuda_driver.library"]) == str(folder / "libcuda.so.1")
+    assert known(facts["cuda_driver.kind"]) == kind
+
+
+def test_a_stub_is_known_by_its_answer_wherever_it_was_copied(ask: Ask) -> None:
+    facts = ask(section(cuInit=34), level="quick")
+    assert known(facts["cuda_driver.kind"]) == "stub"
+    assert isinstance(facts["cuda_driver.version"], Unread)
+
+
+@pytest.mark.parametrize(
+    ("deed", "state", "words"),
+    [
+        ("hang", "hung", "cuInit did not return within 2 s"),
+        ("crash", "crashed", "cuInit crashed: killed by SIGSEGV"),
+    ],
+)
+def test_an_init_that_never_returns_keeps_what_came_before(ask: Ask, deed: str, state: str, words: str) -> None:
+    started = time.monotonic()
+    facts = ask(section(faults=[{"call": "cuInit", "do": deed}]))
+    assert time.monotonic() - started < 4
+    assert known(facts["cuda_driver.state"]) == state
+    assert known(facts["cuda_driver.message"]) == words
+    assert known(facts["cuda_driver.version"]) == "13.0"
+    assert why(facts["cuda_driver.init_code"]) == words
+    assert isinstance(facts["cuda_device"], Unread)
+
+
+def test_a_hang_in_the_second_device_keeps_the_first(ask: Ask) -> None:
+    facts = ask(section(3, faults=[{"call": "cuDeviceGetUuid", "gpu": 1, "do": "hang"}]))
+    assert known(facts["cuda_driver.message"]) == "cuDeviceGetUuid of device 1 did not return within 2 s"
+    first, second, third = rows(facts)
+    assert known(first["sms"]) == 132
+    assert known(second["name"]) == "NVIDIA H100 80GB HBM3"
+    assert isinstance(second["uuid"], Unread)
+    assert isinstance(third["name"], Unread)
+    assert isinstance(first["peers"], Unread), "nobody had asked for peers yet"
+
+
+def test_a_failing_attribute_costs_one_column_and_an_unknown_one_is_absent(ask: Ask) -> None:
+    answers = section(1)
+    answers["every"] = {**EVERY, "cuDeviceTotalMem": {"code": 999}, "cuDeviceGetAttribute(132)": None}
+    (row,) = rows(ask(answers))
+    assert why(row["memory_mib"]) == "CUDA_ERROR_UNKNOWN (999): unknown error"
+    assert row["multicast"] == Absent("this driver does not tell it")
+    assert known(row["sms"]) == 132
+
+
+def test_a_device_that_cannot_be_opened_says_so(ask: Ask) -> None:
+    first, second = rows(ask(section(faults=[{"call": "cuDeviceGet", "gpu": 1, "do": 101}])))
+    assert isinstance(first["error"], Absent)
+    assert known(second["error"]) == "CUDA_ERROR_INVALID_DEVICE (101): invalid device ordinal"
+    assert isinstance(second["name"], Unread)
+
+
+def test_peers_are_those_that_can_be_reached(ask: Ask) -> None:
+    answers = section(4)
+    answers["gpus"][0]["cuDeviceCanAccessPeer(2)"] = 0
+    first, second, *_ = rows(ask(answers))
+    assert known(first["peers"]) == (1, 3)
+    assert known(second["peers"]) == (0, 2, 3)
+
+
+def test_the_mask_is_obeyed_and_what_it_hides_is_counted(ask: Ask) -> None:
+    (row,) = rows(ask(CUDA_VISIBLE_DEVICES="1"))
+    assert known(row["address"]) == "0000:1b:00.0"
+    hidden = ask(CUDA_VISIBLE_DEVICES="7")
+    assert known(hidden["cuda_driver.init_code"]) == 100
+    assert known(hidden["cuda_driver.count"]) == 0
+    assert known(hidden["cuda_driver.count_unmasked"]) == 2
+
+
+def test_without_a_mask_nothing_is_asked_twice(ask: Ask, tmp_path: Path) -> None:
+    ask(section(cuInit=100))
+    assert (tmp_path / "trace").read_text().count("cuInit\t") == 1
+
+
+def test_a_mig_device_has_a_mig_id(ask: Ask) -> None:
+    answers = section(1)
+    answers["gpus"][0]["cuDeviceGetName"] = "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
+    (row,) = rows(ask(answers))
+    assert known(row["uuid"]).startswith("MIG-a1b2c3d4-")
+
+
+def test_control_characters_are_escaped(ask: Ask) -> None:
+    answers = section(1)
+    answers["gpus"][0]["cuDeviceGetName"] = "NVIDIA \x1b[31mA100\n"
+    (row,) = rows(ask(answers))
+    assert known(row["name"]) == "NVIDIA \\x1b[31mA100\\n"
+
+
+def test_an_interpreter_that_does_not_start_gives_way_to_ours(tmp_path: Path) -> None:
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\nexit 3\n")
+    broken.chmod(0o755)
+    build.write_answers(None, section(1), tmp_path / "answers")
+    target = Local(environ={"LD_LIBRARY_PATH": str(build.libraries()), "GPUDOCTOR_SIM_ANSWERS": f"{tmp_path}/answers"})
+    vars(target)["python"] = str(broken)
+    assert known(dict(libcuda.probe(target))["cuda_driver.count"]) == 1
+
+
+def test_an_older_driver_without_a_function_loses_only_that(ask: Ask, tmp_path: Path) -> None:
+    source = "int cuInit(unsigned f){(void)f;return 0;} int cuDeviceGetCount(int*n){*n=0;return 0;}"
+    (tmp_path / "old.c").write_text(source)
+    words = ["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", "libcuda.so.1", "old.c"]
+    subprocess.run([needs.program("cc"), *words], cwd=tmp_path, check=True)
+    facts = ask(folder=tmp_path)
+    assert known(facts["cuda_driver.init_code"]) == 0
+    assert why(facts["cuda_driver.version"]) == "this library has no cuDriverGetVersion"
+    assert facts["cuda_device"] == Absent("CUDA lists no device")
