@@ -218,7 +218,7 @@ COLUMNS = (
         "bar1_mib", "int", "memory that can be mapped through BAR1", "BAR1MemoryInfo", part("bar1Total", mib), _MIB
     ),
     _column("bar1_used_mib", "int", "memory mapped through BAR1", "BAR1MemoryInfo", part("bar1Used", mib), _MIB),
-    _column("numa_node", "int", "NUMA node nearest to it", "MemoryAffinity(4,0)", words.first),
-    _column("cpu_affinity", "text", "CPUs nearest to it: 0-55,112-167", "CpuAffinity(16)", words.ranges),
+    _column("numa_node", "int", "NUMA node nearest to it", "MemoryAffinity(0)", words.first),
+    _column("cpu_affinity", "text", "CPUs nearest to it: 0-55,112-167", "CpuAffinity", words.ranges),
     _column("error", "text", "why this GPU does not answer: GPU is lost; absent where it answers"),
 )

@@ -76,30 +76,31 @@ def _heard(told: Told, answer: Answer, seconds: float, quiet: float) -> Fault | 
     if "nvmlInit" in told.failures.get(None, {}) or "library" in told.failures.get(None, {}) or told.done:
         return None
     gpu, call = current or (None, "")
+    name = call.partition("(")[0] if call != "library" else "the load of the library"
+    where = name if gpu is None else f"{name} of GPU {gpu}"
     if call and answer.status is None and not answer.cut:
-        state, how = _stopped(told, answer, seconds, quiet)
+        state, why = _stopped(told, where, answer, seconds, quiet)
     elif call and answer.status is not None and answer.status < 0:
-        state, how = "crashed", f"crashed: {answer.how}"
+        state, why = "crashed", f"{where} crashed: {answer.how}"
     else:
         last = (answer.err.strip().splitlines() or [""])[-1]
         told.broken = printable(f"the child that asks NVML ended at {call or 'its start'}: {answer.how} {last}".strip())
         return None
-    name = call.partition("(")[0] if call != "library" else "the load of the library"
-    where = name if gpu is None else f"{name} of GPU {gpu}"
-    fault = Fault(gpu, call, state, f"{where} {how}")
+    fault = Fault(gpu, call, state, why)
     told.faults.append(fault)
     return fault
 
 
-def _stopped(told: Told, answer: Answer, seconds: float, quiet: float) -> tuple[str, str]:
+def _stopped(told: Told, where: str, answer: Answer, seconds: float, quiet: float) -> tuple[str, str]:
     """Whether the child that was stopped had fallen silent, or was only slow."""
     left = f" (pid {answer.stuck} cannot be stopped and is left behind)" if answer.stuck else ""
     if answer.seconds < seconds:
-        return "hung", f"did not return within {quiet:g} s{left}"
-    if told.slowest[1]:
-        slow = f"{told.slowest[1]} took {told.slowest[0]:.1f} s"
-        return "slow", f"was reached when the time of {seconds:.0f} s was up: NVML is slow, {slow}{left}"
-    return "hung", f"did not return within {seconds:.3g} s{left}"
+        return "hung", f"{where} did not return within {quiet:g} s{left}"
+    if not told.started:
+        return "hung", f"{where} did not return within {seconds:.2g} s{left}"
+    slowest = f", {told.slowest[1]} alone {told.slowest[0]:.1f} s" if told.slowest[1] else ""
+    calls = f"{len(told.asked)} calls took {seconds:.2g} s{slowest}"
+    return "slow", f"NVML is slow: {calls}; the time was up at {where}{left}"
 
 
 def _leaves_out(left_out: list[tuple[int | None, str]], before: list[Fault], fault: Fault) -> bool:

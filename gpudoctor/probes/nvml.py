@@ -149,7 +149,7 @@ def _row(told: Told, gpu: int) -> Row:
 
 
 def _error(told: Told, gpu: int) -> Fact:
-    fault = next((fault.why for fault in told.faults if fault.gpu == gpu), "")
+    fault = next((fault.why for fault in told.faults if fault.gpu == gpu and fault.state != "slow"), "")
     if why := fault or told.error(gpu):
         return Known(why, told.source)
     return Absent("it answers") if told.done or told.answers.get(gpu) else Unread(told.ending)
