@@ -29,7 +29,9 @@ def call(gpu: int | None, function: str, arguments: list[Any]) -> Any:
         return getattr(pynvml, function)(*arguments)
     handle = pynvml.nvmlDeviceGetHandleByIndex(gpu)
     if function == "nvmlDeviceGetFieldValues":
-        return field(pynvml.nvmlDeviceGetFieldValues(handle, [tuple(arguments) if len(arguments) > 1 else arguments[0]])[0])
+        return field(
+            pynvml.nvmlDeviceGetFieldValues(handle, [tuple(arguments) if len(arguments) > 1 else arguments[0]])[0]
+        )
     if function in ("nvmlDeviceGetP2PStatus", "nvmlDeviceGetTopologyCommonAncestor", "nvmlDeviceOnSameBoard"):
         peer = pynvml.nvmlDeviceGetHandleByIndex(arguments[0])
         return getattr(pynvml, function)(handle, peer, *arguments[1:])
@@ -68,7 +70,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     if isinstance(value, ctypes.Array):
-        return bytes(value).hex() if issubclass(value._type_, (ctypes.c_ubyte, ctypes.c_char)) else [plain(at) for at in value]
+        return (
+            bytes(value).hex()
+            if issubclass(value._type_, (ctypes.c_ubyte, ctypes.c_char))
+            else [plain(at) for at in value]
+        )
     if isinstance(value, (list, tuple)):
         return [plain(at) for at in value]
     if hasattr(value, "__dict__"):  # the binding's friendly objects
