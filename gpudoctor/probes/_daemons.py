@@ -146,5 +146,6 @@ def started(said: str | Absent | Unread, path: str) -> Fact:
     """The version that the daemon said it was when it last started."""
     if not isinstance(said, str):
         return said
-    match = re.search(r"\b[Vv]ersion (\d+(?:\.\d+)+) is running with", said)
+    # a build of no release calls itself 570.00
+    match = re.search(r"\b[Vv]ersion (?!\d+\.00 )(\d+(?:\.\d+)+) is running with", said)
     return Known(match[1], path) if match else Unread(f"{path} does not reach back to its last start")

@@ -1,173 +1,180 @@
-"""What the child that asks NVML said, and how it ended, as facts and rows."""
+"""What the children that ask NVML told, and where one hung or crashed: one answer, absence or excuse a question."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.probes import _smi as smi
-from gpudoctor.probes._child import answers, printable
+from gpudoctor.model.fact import Absent, Fact, Known, Unread, Value
+from gpudoctor.probes._child import MARK, answers, printable
+from gpudoctor.probes._nvml_words import ODD, Reading
 from gpudoctor.target import Answer
 
-_STATES = {
-    4: "no permission",
-    9: "driver not loaded",
-    12: "library not found",
-    15: "gpu is lost",
-    18: "version mismatch",
-    999: "unknown error",
-}
-_NOT_SUPPORTED, _FUNCTION_NOT_FOUND = 3, 13
-_LOST = (15, 16)
-"""NVML_ERROR_GPU_IS_LOST and NVML_ERROR_RESET_REQUIRED: whatever was asked, the GPU is at fault."""
+Entry: TypeAlias = dict[str, Any]
+
+HANDLE = "nvmlDeviceGetHandleByIndex"
+_FIELDS = "nvmlDeviceGetFieldValues"
+_INVALID, _NOT_SUPPORTED, _FUNCTION_NOT_FOUND, LOST, RESET_REQUIRED = 2, 3, 13, 15, 16
+NOT_REPORTED = Absent("this GPU does not report it")
+TOO_OLD = "the driver's NVML is too old to tell"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A call that NVML answered with a return code; without one it failed in the binding."""
+
+    code: int | None
+    text: str
+
+    @property
+    def why(self) -> str:
+        if self.code == _FUNCTION_NOT_FOUND:
+            return TOO_OLD
+        return f"NVML: {self.text}" + ("" if self.code is None else f" (code {self.code})")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The call in which a child hung, crashed, or ran out of time for slowness: `state` says which, `why` in full."""
+
+    gpu: int | None
+    call: str
+    state: str
+    why: str
+
+    @property
+    def function(self) -> str:
+        return self.call.partition("(")[0]
 
 
 @dataclass(slots=True)
-class Nvml:
-    """What the child told. `state` is empty, and `why` says so, where the child itself failed."""
+class Told:
+    """Answers by GPU (None is the machine) and call, of one child or of several that went on where one ended."""
 
-    state: str = ""
-    why: str = ""
-    code: Fact = field(default_factory=lambda: Unread("NVML was not initialised"))
-    message: Fact = field(default_factory=lambda: Absent("NVML answered"))
+    answers: dict[int | None, dict[str, Any]] = field(default_factory=dict)
+    failures: dict[int | None, dict[str, Failure]] = field(default_factory=dict)
+    numbers: dict[tuple[int | None, str], int] = field(default_factory=dict)
+    """How many entries a list would have that is told in part."""
+    asked: set[tuple[int | None, str]] = field(default_factory=set)
+    """Calls that returned: silence about them means NOT_SUPPORTED."""
+    slowest: tuple[float, str] = (0.0, "")
+    """Seconds of the slowest call that did return, and its name."""
+    faults: list[Fault] = field(default_factory=list)
+    broken: str = ""
+    """How the child ended, where it did so by itself before its time."""
+    done: bool = False
     source: str = "NVML"
-    facts: dict[str, Fact] = field(default_factory=dict)
-    rows: Rows = field(default_factory=lambda: Unread("NVML was not asked"))
+
+    def hear(self, answer: Answer) -> tuple[int | None, str] | None:
+        """Take in what a child said; the call that it was in when it ended, None where there was none."""
+        current: tuple[int | None, str] | None = None
+        for entry in _entries(answer.out):
+            gpu = entry.get("gpu")
+            if "ask" in entry:
+                if current:
+                    self.asked.add(current)
+                current = gpu, str(entry["ask"])
+            elif "slow" in entry:
+                self.slowest = max(self.slowest, (float(entry["seconds"]), str(entry["slow"])))
+            elif "done" in entry:
+                self.done, current = True, None
+            elif "is" in entry:
+                self.answers.setdefault(gpu, {}).setdefault(entry["call"], entry["is"])
+                if "of" in entry:
+                    self.numbers[gpu, entry["call"]] = int(entry["of"])
+            elif "text" in entry:
+                failure = Failure(entry["code"], printable(entry["text"]))
+                self.failures.setdefault(gpu, {}).setdefault(entry["call"], failure)
+        return current
+
+    def answered(self, gpu: int | None, call: str) -> Any:
+        """The answer as told, None where there is none."""
+        known = self.answers.get(gpu, {})
+        return next((known[name] for name in _names(call) if name in known), None)
+
+    def fact(self, gpu: int | None, call: str, read: Reading) -> Fact:
+        """The answer as a fact: known, absent where the GPU has none to give, else unread and why."""
+        raw = self.answered(gpu, call)
+        if raw is None:
+            return self.without(gpu, call)
+        try:
+            value: Value = read(raw)
+        except ODD:
+            return Unread(f"NVML answered {printable(json.dumps(raw), 80)}, which makes no sense")
+        return NOT_REPORTED if value is None else Known(value, self.source)
+
+    def without(self, gpu: int | None, call: str) -> Absent | Unread:
+        """Why there is no answer."""
+        known = self.failures.get(gpu, {})
+        failure = next((known[name] for name in _names(call) if name in known), None)
+        if failure and failure.code != _NOT_SUPPORTED:
+            unknown_field = failure.code == _INVALID and call.startswith(_FIELDS)
+            return Unread(TOO_OLD if unknown_field else failure.why)
+        if batch := known.get(_FIELDS) if call.startswith(_FIELDS) else None:
+            return Unread(batch.why)
+        asked = _FIELDS if call.startswith(_FIELDS) else call
+        for fault in self.faults:
+            if fault.gpu == gpu and (fault.call == asked or (fault.state == "hung" and (gpu, asked) not in self.asked)):
+                return Unread(fault.why)
+        if error := self.error(gpu):
+            return Unread(f"NVML: {error}")
+        if failure or self.done or (gpu, asked) in self.asked:
+            same = next((fault for fault in self.faults if fault.function == asked.partition("(")[0]), None)
+            return Unread(same.why) if same and (gpu, asked) not in self.asked else NOT_REPORTED
+        return Unread(self.ending)
+
+    def error(self, gpu: int | None) -> str:
+        """What keeps this GPU from answering, in NVML's words; empty where nothing does."""
+        known = self.failures.get(gpu, {}) if gpu is not None else {}
+        opened = known.get(HANDLE)
+        failure = opened or next((f for f in known.values() if f.code in (LOST, RESET_REQUIRED)), None)
+        return failure.text if failure else ""
+
+    def silent(self, gpu: int | None) -> str:
+        """Why this GPU is not asked any more, by us or by NVML; empty where it is."""
+        hung = next((fault.why for fault in self.faults if fault.gpu == gpu and fault.state == "hung"), "")
+        error = self.error(gpu)
+        return hung or (f"NVML: {error}" if error else "")
 
     @property
-    def whole(self) -> bool:
-        """Whether NVML answered for every GPU that it lists."""
-        rows = self.rows if isinstance(self.rows, tuple) else ()
-        return self.state == "ok" and not any(isinstance(row.get("error"), Known) for row in rows)
+    def started(self) -> bool:
+        """Whether NVML was initialised."""
+        return "nvmlInit" in self.answers.get(None, {}) or self.done or bool(self.answers.get(0))
 
-    def rest(self, row: Row) -> str:
-        """Why a column that this row lacks is not known."""
-        error = row.get("error")
-        return f"NVML: {error.value}" if isinstance(error, Known) else self.why
-
-
-def understood(answer: Answer, seconds: float) -> Nvml:
-    """What the child's lines and its end say; `seconds` is the time it was given."""
-    entries = list(answers(answer.out))
-    said = {entry["names"][0]: entry for entry in entries if "names" in entry and entry["gpu"] is None}
-    nvml = Nvml()
-    library = said.get("library", {})
-    if "values" in library and "/" in library["values"][0]:
-        nvml.source = f"NVML ({library['values'][0]})"
-    call = next((entry for entry in reversed(entries) if "call" in entry), None)
-    init = said.get("init", {})
-    if "values" in init:
-        nvml.code = Known(0, nvml.source)
-    if "text" in library:
-        nvml.state, text = "library not found", library["text"]
-        if "No such file" not in text:
-            nvml.state = "library unusable"
-        nvml.code = Absent("there is no library to initialise")
-        nvml.message = Known(printable(text), "the loader")
-    elif "text" in init:
-        nvml.state = _STATES.get(init["code"], smi.state_of(init["text"]))
-        nvml.code = Known(init["code"], nvml.source) if init["code"] is not None else Unread(init["text"])
-        nvml.message = Known(printable(init["text"]), nvml.source)
-    elif any("done" in entry for entry in entries):
-        nvml.state = "ok"
-    else:
-        _ended(nvml, answer, call, seconds)
-    nvml.why = nvml.why or f"NVML: {getattr(nvml.message, 'value', nvml.state)}"
-    _facts(nvml, said)
-    nvml.rows = _rows(nvml, entries)
-    return nvml
+    @property
+    def ending(self) -> str:
+        """Why there is nothing more than what was told."""
+        failed = {} if self.started else self.failures.get(None, {})
+        for call in ("library", "nvmlInit"):
+            if call in failed:
+                return f"NVML: {failed[call].text}"
+        why = [fault.why for fault in self.faults] + [self.broken] * bool(self.broken)
+        return "; then ".join(why) or "NVML was not asked"
 
 
-def _ended(nvml: Nvml, answer: Answer, call: Mapping[str, Any] | None, seconds: float) -> None:
-    """The child did not come to its end: hung or crashed inside NVML, or broke by itself."""
-    where = "its start" if call is None else str(call["call"])
-    if call is not None and call["gpu"] is not None:
-        where += f" of GPU {call['gpu']}"
-    if call is not None and answer.status is None and answer.seconds >= seconds:
-        nvml.state = "hung"
-        left = f" (pid {answer.stuck} cannot be stopped and is left behind)" if answer.stuck else ""
-        nvml.why = f"{where} did not return within {seconds:g} s{left}"
-    elif call is not None and answer.status is not None and answer.status < 0:
-        nvml.state = "crashed"
-        nvml.why = f"{where} crashed: {answer.how}"
-    else:
-        last = (answer.err.strip().splitlines() or [""])[-1]
-        nvml.why = printable(f"the child that asks NVML ended at {where}: {answer.how} {last}".strip())
-        nvml.message = Unread(nvml.why)
-        return
-    nvml.message = Known(nvml.why, nvml.source)
+def _entries(out: str) -> Iterator[Entry]:
+    """The child's lines; read at once, which is faster, where none was cut short."""
+    lines = [line[len(MARK) :] for line in out.split("\n") if line.startswith(MARK)]
+    try:
+        yield from json.loads(f"[{','.join(lines)}]")
+    except ValueError:
+        yield from answers(out)
 
 
-def _facts(nvml: Nvml, said: Mapping[str, Mapping[str, Any]]) -> None:
-    names = {
-        "driver": "driver.version",
-        "cuda": "driver.cuda_version",
-        "library_version": "nvml.library_version",
-        "count": "gpu.count",
-    }
-    for ours, name in names.items():
-        entry = said.get(ours)
-        if entry is None:
-            state: Fact = Unread(nvml.why)
-        elif "values" in entry:
-            value = entry["values"][0]
-            state = Known(value if isinstance(value, int) else printable(value), nvml.source)
-        else:
-            state = Unread(_failure(entry))
-        nvml.facts[name] = state
+def _names(call: str) -> Iterator[str]:
+    """The call as a child or a record may name it: ``f(3,0)``, ``f(*,0)``, ``f(3,*)``, ``f``."""
+    yield call
+    name, mark, rest = call.partition("(")
+    if mark:
+        first, comma, last = rest[:-1].partition(",")
+        if comma:
+            yield f"{name}(*,{last})"
+            yield f"{name}({first},*)"
+        yield name
 
 
-def _rows(nvml: Nvml, entries: Sequence[Mapping[str, Any]]) -> Rows:
-    count = nvml.facts["gpu.count"]
-    if not isinstance(count, Known):
-        return Unread(count.why)
-    if count.value == 0:
-        return Absent("NVML lists no GPU")
-    assert isinstance(count.value, int)
-    told: list[list[Mapping[str, Any]]] = [[] for _ in range(count.value)]
-    for entry in entries:
-        if "names" in entry and entry["gpu"] is not None:
-            told[entry["gpu"]].append(entry)
-    return tuple(_row(nvml, index, lines) for index, lines in enumerate(told))
-
-
-def _row(nvml: Nvml, index: int, entries: Sequence[Mapping[str, Any]]) -> Row:
-    """One GPU: each column known, absent, or unread with its own reason; those never reached are left out."""
-    broken = next((entry for entry in entries if "text" in entry and _broken(entry)), None)
-    row: dict[str, Fact] = {"index": Known(index, nvml.source)}
-    if broken:
-        row["error"] = Known(printable(broken["text"]), nvml.source)
-    elif nvml.state == "ok":
-        row["error"] = Absent("it answers")
-    for entry in entries:
-        for place, name in enumerate(entry["names"]):
-            if name == "handle":
-                continue
-            if "values" in entry:
-                row[name] = Known(_value(name, entry["values"][place]), nvml.source)
-            elif entry["code"] == _NOT_SUPPORTED:
-                row[name] = Absent("this GPU does not report it")
-            else:
-                row[name] = Unread(_failure(entry))
-    return row
-
-
-def _broken(entry: Mapping[str, Any]) -> bool:
-    return entry["code"] in _LOST or entry["names"] == ["handle"]
-
-
-def _value(name: str, raw: Any) -> Any:
-    if isinstance(raw, list):
-        return tuple(raw)
-    if isinstance(raw, str):
-        return smi.address(raw) if name == "address" else printable(raw)
-    return raw
-
-
-def _failure(entry: Mapping[str, Any]) -> str:
-    if entry["code"] == _FUNCTION_NOT_FOUND:
-        return "the driver's NVML is too old to tell"
-    code = "" if entry["code"] is None else f" (code {entry['code']})"
-    return f"NVML: {printable(entry['text'])}{code}"
+def mapping(raw: object) -> Mapping[str, Any]:
+    """An answer that should be an object; empty where it is none."""
+    return raw if isinstance(raw, Mapping) else {}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Iterator
-from importlib.util import find_spec
 
-from gpudoctor.model.catalog import column, fact
+from gpudoctor.model.catalog import fact
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.probes import _nvml_groups as groups
+from gpudoctor.probes import _nvml_links as links
+from gpudoctor.probes import _nvml_talk as talk
+from gpudoctor.probes import _nvml_words as words
 from gpudoctor.probes import _smi as smi
-from gpudoctor.probes._child import patience, script
-from gpudoctor.probes._nvml_told import Nvml, understood
+from gpudoctor.probes._child import printable
+from gpudoctor.probes._nvml_columns import COLUMNS
+from gpudoctor.probes._nvml_told import Told
 from gpudoctor.target import Target
 
 FACTS = (
@@ -20,102 +22,158 @@ FACTS = (
         "nvml.state",
         "text",
         "ok, or how NVML failed: library not found, driver not loaded, version mismatch, no permission, gpu is lost,"
-        " unknown error, hung, crashed, library unusable; for other codes NVML's own words in small letters",
+        " unknown error, hung, crashed, slow, library unusable; for other codes NVML's own words in small letters",
     ),
     fact("nvml.code", "int", "NVML's return code from initialisation; 0 is success"),
-    fact("nvml.message", "text", "NVML's own words for it, or what nvidia-smi printed"),
+    fact("nvml.message", "text", "NVML's own words for it, the call that hung or crashed, or what nvidia-smi printed"),
     fact("nvml.library_version", "version", "version of the NVML library"),
     fact("gpu.count", "int", "GPUs that the driver lists"),
-    column("gpu.index", "int", "number by PCI address, as nvidia-smi counts"),
-    column("gpu.name", "text", "product name as the driver prints it"),
-    column("gpu.uuid", "text", "GPU-... or MIG-..."),
-    column("gpu.address", "text", "PCI address, 0000:3b:00.0"),
-    column("gpu.compute_capability", "version", "12.0"),
-    column("gpu.memory_mib", "int", "total memory", "MiB"),
-    column("gpu.memory_used_mib", "int", "memory in use", "MiB"),
-    column("gpu.mig", "bool", "whether MIG mode is on"),
-    column("gpu.compute_mode", "text", "Default, Exclusive_Process, Exclusive_Thread or Prohibited"),
-    column("gpu.ecc_uncorrected", "int", "uncorrectable ECC errors since the driver loaded"),
-    column("gpu.remap_pending", "bool", "whether a row remap waits for a reset"),
-    column("gpu.remap_failed", "bool", "whether a row remap has failed"),
-    column("gpu.temperature_c", "int", "core temperature", "degrees C"),
-    column("gpu.throttle_reasons", "list", "clock-event reasons in force: hw_thermal_slowdown, sw_power_cap, ..."),
-    column("gpu.link_generation", "int", "current PCIe generation (idle GPUs drop to 1)"),
-    column("gpu.link_generation_max", "int", "highest PCIe generation of GPU and slot together"),
-    column("gpu.link_width", "int", "current PCIe lanes"),
-    column("gpu.link_width_max", "int", "most PCIe lanes of GPU and slot together"),
-    column("gpu.clock_mhz", "int", "current SM clock", "MHz"),
-    column("gpu.clock_max_mhz", "int", "highest SM clock", "MHz"),
-    column("gpu.power_w", "int", "power drawn", "W"),
-    column("gpu.power_limit_w", "int", "power limit in force", "W"),
-    column("gpu.power_limit_default_w", "int", "power limit as the GPU is delivered", "W"),
-    column("gpu.utilization", "int", "share of the last sample in which a kernel ran", "%"),
-    column("gpu.virtual", "bool", "whether it is a vGPU slice"),
-    column("gpu.error", "text", "why this GPU does not answer: GPU is lost; absent where it answers"),
+    *(column.spec for column in COLUMNS),
+    *groups.FACTS,
+    *links.FACTS,
 )
 
-
-TIMEOUT = patience("GPUDOCTOR_NVML_TIMEOUT", 5.0)
-"""Seconds for NVML: it needs milliseconds where the driver stays loaded, seconds per GPU where it must wake them."""
-
-DEADLINE = TIMEOUT + 3.0
+TIMEOUT = talk.TIMEOUT
+DEADLINE = talk.total(TIMEOUT) + 1.0
 _SMI_SECONDS = 4.0
+_MOST_GPUS = 64
 
-_SILENT = frozenset({"", "library not found", "hung", "crashed"})
+_MACHINE = (
+    ("driver.version", "nvmlSystemGetDriverVersion", words.text),
+    ("driver.cuda_version", "nvmlSystemGetCudaDriverVersion", words.cuda),
+    ("nvml.library_version", "nvmlSystemGetNVMLVersion", words.text),
+    ("gpu.count", "nvmlDeviceGetCount", words.whole),
+)
+_STATES = {
+    4: "no permission",
+    9: "driver not loaded",
+    12: "library not found",
+    15: "gpu is lost",
+    18: "version mismatch",
+    999: "unknown error",
+}
+_WORDLESS = frozenset({"", "library not found", "crashed"})
 """States in which NVML had no words of its own."""
-
-_COLUMNS = tuple(spec.name.partition(".")[2] for spec in FACTS if spec.group)
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """NVML's answers; where it fails, hangs, crashes or is not found, also what nvidia-smi says."""
+    """NVML's answers; where it fails, crashes or is not found, also what nvidia-smi says.
+
+    Not where it hangs: nvidia-smi asks the same library, and would leave one more process in the driver.
+    """
     started = time.monotonic()
-    nvml = _ask(target)
-    yield from nvml.facts.items()
+    told = talk.ask(target, TIMEOUT)
+    if path := told.answered(None, "library"):
+        told.source = f"NVML ({printable(path)})" if "/" in str(path) else "NVML"
+    own = _facts(told)
+    yield from own.items()
+    rows = _rows(told, own["gpu.count"])
+    state = _state(told)
     witness = smi.Witness()
-    if not nvml.whole:
+    if state not in ("hung", "slow") and not (told.done and not told.faults and _healthy(rows)):
         program = target.which("nvidia-smi")
-        left = DEADLINE - 1.0 - (time.monotonic() - started)
         witness = smi.Witness(trouble="nvidia-smi is not on PATH")
         if program:
+            left = DEADLINE - 1.0 - (time.monotonic() - started)
             witness = smi.ask(target, program, max(0.5, min(_SMI_SECONDS, left)))
-    yield from _states(nvml, witness)
-    yield from ((name, state) for name, state in witness.facts.items() if not isinstance(nvml.facts.get(name), Known))
-    yield "gpu", _merged(nvml, witness)
+    yield from _outcome(told, state, witness).items()
+    yield from ((name, state) for name, state in witness.facts.items() if not isinstance(own.get(name), Known))
+    yield "gpu", _merged(rows, witness)
+    yield from _groups(told, own["gpu.count"])
     if witness.text:
         yield "text", witness.text
 
 
-def _states(nvml: Nvml, witness: smi.Witness) -> Iterator[tuple[str, Fact]]:
+def _facts(told: Told) -> dict[str, Fact]:
+    if not told.started:
+        return {name: Unread(told.ending) for name, _, _ in _MACHINE}
+    return {name: told.fact(None, call, read) for name, call, read in _MACHINE}
+
+
+def _state(told: Told) -> str:
+    """NVML's state in a word; empty where our own child broke."""
+    failed = {} if told.started else told.failures.get(None, {})
+    if library := failed.get("library"):
+        return "library not found" if "No such file" in library.text else "library unusable"
+    if init := failed.get("nvmlInit"):
+        return _STATES.get(init.code or 0, smi.state_of(init.text))
+    if told.faults:
+        return told.faults[0].state
+    return "ok" if told.done else ""
+
+
+def _outcome(told: Told, state: str, witness: smi.Witness) -> dict[str, Fact]:
     """NVML's state by our own child, or by nvidia-smi's sentence where our child found no library to ask."""
-    state: Fact = Known(nvml.state, nvml.source) if nvml.state else Unread(nvml.why)
-    message = nvml.message
-    if witness.message and nvml.state in _SILENT:
+    failed = {} if told.started else told.failures.get(None, {})
+    known: Fact = Known(state, told.source) if state else Unread(told.ending)
+    code: Fact = Known(0, told.source) if told.started else Unread(told.ending)
+    message: Fact = Absent("NVML answered") if state == "ok" else Known(told.ending, told.source)
+    if library := failed.get("library"):
+        code = Absent("there is no library to initialise")
+        message = Known(library.text, "the loader")
+    elif init := failed.get("nvmlInit"):
+        code = Unread(init.text) if init.code is None else Known(init.code, told.source)
+        message = Known(init.text, told.source)
+    elif not state:
+        message = Unread("; ".join(filter(None, (told.ending, witness.trouble))))
+    if witness.message and state in _WORDLESS:
         message = Known(witness.message, smi.SOURCE)
-        if nvml.state in {"", "library not found"} and witness.state != "ok":
-            state = Known(witness.state, smi.SOURCE)
-    elif nvml.state in {"", "hung"} and witness.trouble and not witness.facts:
-        why = f"{nvml.why}; {witness.trouble}"
-        message = Known(why, nvml.source) if nvml.state else Unread(why)
-    yield "nvml.state", state
-    yield "nvml.message", message
-    yield "nvml.code", nvml.code
+        if state in {"", "library not found"} and witness.state != "ok":
+            known = Known(witness.state, smi.SOURCE)
+    elif not state and witness.trouble:
+        known = Unread(f"{told.ending}; {witness.trouble}")
+    return {"nvml.state": known, "nvml.message": message, "nvml.code": code}
 
 
-def _merged(nvml: Nvml, witness: smi.Witness) -> Rows:
-    """Rows by NVML, every declared column in each, and what nvidia-smi adds to a GPU that NVML could not finish."""
-    if isinstance(nvml.rows, Unread) and witness.rows is None:
+def _rows(told: Told, count: Fact) -> Rows:
+    """One row for each GPU that NVML counts, every column in each."""
+    if not isinstance(count, Known):
+        return Unread(count.why)
+    assert isinstance(count.value, int)
+    if count.value <= 0:
+        return Absent("NVML lists no GPU")
+    return tuple(_row(told, gpu) for gpu in range(min(count.value, _MOST_GPUS)))
+
+
+def _row(told: Told, gpu: int) -> Row:
+    row: dict[str, Fact] = {"index": Known(gpu, told.source)}
+    for column in COLUMNS:
+        if column.calls:
+            call = next((one for one in column.calls if told.answered(gpu, one) is not None), column.calls[0])
+            row[column.name] = told.fact(gpu, call, column.read)
+    row.update(groups.columns(told, gpu))
+    if isinstance(virtual := row["virtual"], Known) and not virtual.value:
+        row["license"] = Absent("only a vGPU needs a licence")
+    row["error"] = _error(told, gpu)
+    return row
+
+
+def _error(told: Told, gpu: int) -> Fact:
+    fault = next((fault.why for fault in told.faults if fault.gpu == gpu and fault.state != "slow"), "")
+    if why := fault or told.error(gpu):
+        return Known(why, told.source)
+    return Absent("it answers") if told.done or told.answers.get(gpu) else Unread(told.ending)
+
+
+def _healthy(rows: Rows) -> bool:
+    """Whether NVML answered for every GPU that it lists."""
+    return not isinstance(rows, tuple) or not any(isinstance(row["error"], Known) for row in rows)
+
+
+def _merged(rows: Rows, witness: smi.Witness) -> Rows:
+    """Rows by NVML, and what nvidia-smi adds to a GPU that NVML could not finish."""
+    if isinstance(rows, Unread) and witness.rows is None:
         if "gpu.count" in witness.facts:
             return Absent(f"{smi.SOURCE}: {witness.message}")
-        return Unread(f"{nvml.rows.why}; {witness.trouble}") if witness.trouble else nvml.rows
-    if isinstance(nvml.rows, Absent):
-        return nvml.rows
-    own = _by_index(nvml.rows if isinstance(nvml.rows, tuple) else ())
+        return Unread(f"{rows.why}; {witness.trouble}") if witness.trouble else rows
+    if isinstance(rows, Absent):
+        return rows
+    own = _by_index(rows if isinstance(rows, tuple) else ())
     told = _by_index(witness.rows or ())
+    untold = rows.why if isinstance(rows, Unread) else "NVML does not list this GPU"
     merged: list[Row] = []
     for index in sorted({*own, *told}):
-        mine = own.get(index, {})
-        row: dict[str, Fact] = {**dict.fromkeys(_COLUMNS, Unread(nvml.rest(mine))), **mine}
+        row = dict(own.get(index) or {column.name: Unread(untold) for column in COLUMNS})
         for name, state in told.get(index, {}).items():
             row[name] = row[name] if isinstance(row[name], Known) else state
         merged.append(row)
@@ -129,19 +187,12 @@ def _by_index(rows: tuple[Row, ...]) -> dict[int, Row]:
     }
 
 
-def _ask(target: Target) -> Nvml:
-    """Run the child in our own interpreter, where the binding is, with the patient's variables."""
-    spec = find_spec("pynvml")
-    if not spec or not spec.origin:
-        why = "the package nvidia-ml-py is not installed beside gpudoctor"
-        return Nvml(why=why, rows=Unread(why))
-    folder = os.path.dirname(spec.origin)  # noqa: PTH120 - inside a zip file it is no folder to pathlib either
-    if spec.submodule_search_locations:  # the older binding of that name is a package
-        folder = os.path.dirname(folder)  # noqa: PTH120
-    argv = [sys.executable, "-I", "-S", *script("ask_nvml.py"), folder]
-    try:
-        answer = target.run(argv, timeout=TIMEOUT)
-    except OSError as error:
-        why = f"the child that asks NVML could not be started: {error.strerror or error}"
-        return Nvml(why=why, rows=Unread(why))
-    return understood(answer, TIMEOUT)
+def _groups(told: Told, count: Fact) -> Iterator[tuple[str, Fact | Rows]]:
+    """What is listed beside the GPUs; nothing is known of it where the GPUs are not."""
+    if isinstance(count, Known) and isinstance(count.value, int):
+        number = max(0, min(count.value, _MOST_GPUS))
+        yield from groups.rows(told, number)
+        yield from links.rows(told, number)
+        return
+    for name in ("gpu_ecc", "mig", "gpu_process", "nvlink", "p2p", "topology.pairs"):
+        yield name, Unread(told.ending)

@@ -35,16 +35,12 @@ def load(path: Path) -> Record:
 
 def expanded(raw: Mapping[str, Any]) -> Record:
     """A whole machine: the profile under it, the host rendered from words, CUDA's and torch's answers."""
-    told = dict(raw)
-    profile: dict[str, Any] = {}
-    if "profile" in told:
-        profile = json.loads((PROFILES / f"{told.pop('profile')}.json").read_text("utf-8"))
-        told = merged({key: value for key, value in profile.items() if key != "expect"}, told)
+    told, bus = _based(raw)
     words = told.pop("machine", {})
     nvml = told.get("nvml")
     own = told.pop("host", {})
     without = own.pop("without", [])
-    rendered = machine.render(words, nvml if nvml and nvml.get("gpus") else profile.get("nvml"))
+    rendered = machine.render(words, bus)
     for path in without:
         for kind in ("files", "bytes", "links", "devices"):
             for key in [key for key in rendered[kind] if key == path or key.startswith(f"{path}/")]:
@@ -60,6 +56,19 @@ def expanded(raw: Mapping[str, Any]) -> Record:
     if "torch_child" not in told and torch:
         told["torch_child"] = {"out": list(torch_of(torch, told.get("cuda")))}
     return from_json({"schema": "gpudoctor-record/1", **told})
+
+
+def _based(raw: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The scenario laid over its profile, which may lie over another one, and NVML's answers where it last had GPUs:
+    they stay on the bus when the driver lists none.
+    """
+    told, bus = dict(raw), None
+    if "profile" in told:
+        below = json.loads((PROFILES / f"{told.pop('profile')}.json").read_text("utf-8"))
+        profile, bus = _based({key: value for key, value in below.items() if key != "expect"})
+        told = merged(profile, told)
+    nvml = told.get("nvml")
+    return told, nvml if nvml and nvml.get("gpus") else bus
 
 
 def merged(base: Any, patch: Any, keep: bool = False) -> Any:

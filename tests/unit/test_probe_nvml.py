@@ -67,7 +67,7 @@ DEVICE(nvmlDeviceGetComputeMode, int *mode) *mode = 3; END
 DEVICE(nvmlDeviceGetTotalEccErrors, int kind, int since, unsigned long long *n)
     *n = kind == 1 && since == 0 ? 7 : 99; END
 DEVICE(nvmlDeviceGetRemappedRows, unsigned *c, unsigned *u, unsigned *pending, unsigned *failed)
-    *pending = 1; *failed = 0; END
+    *c = 2; *u = 1; *pending = 1; *failed = 0; END
 DEVICE(nvmlDeviceGetTemperature, int sensor, unsigned *t) *t = 41; END
 DEVICE(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long *bits) *bits = 0x48; END
 DEVICE(nvmlDeviceGetCurrPcieLinkGeneration, unsigned *v) *v = 1; END
@@ -151,7 +151,15 @@ def test_every_column_of_a_healthy_gpu(ask: Ask) -> None:
         "memory_mib": 81559,
         "memory_used_mib": 5,
         "compute_mode": "Exclusive_Process",
+        "ecc_corrected": 99,
+        "ecc_corrected_aggregate": 99,
         "ecc_uncorrected": 7,
+        "ecc_uncorrected_aggregate": 99,
+        "remapped_corrected": 2,
+        "remapped_uncorrected": 1,
+        "memory_clock_mhz": 99,
+        "memory_clock_max_mhz": 99,
+        "virtualization": "passthrough",
         "remap_pending": True,
         "remap_failed": False,
         "temperature_c": 41,
@@ -213,7 +221,7 @@ def test_hanging_init_is_ended_in_time_and_named(ask: Ask) -> None:
     facts = ask("nvmlInitWithFlags=hang")
     assert time.monotonic() - started < 3
     assert known(facts["nvml.state"]) == "hung"
-    assert known(facts["nvml.message"]) == "nvmlInit did not return within 1 s; nvidia-smi is not on PATH"
+    assert known(facts["nvml.message"]) == "nvmlInit did not return within 1 s"
     assert isinstance(facts["gpu"], Unread)
 
 
@@ -250,14 +258,15 @@ def test_a_gpu_lost_between_two_calls_says_so(ask: Ask) -> None:
 def test_a_hang_in_the_second_gpu_keeps_the_first(ask: Ask) -> None:
     facts = ask("nvmlDeviceGetUUID@1=hang", GPUS="3")
     assert known(facts["nvml.state"]) == "hung"
-    assert "nvmlDeviceGetUUID of GPU 1 did not return within 1 s" in str(known(facts["nvml.message"]))
+    message = "nvmlDeviceGetUUID of GPU 1 did not return within 0.5 s"
+    assert known(facts["nvml.message"]) == message
     assert known(facts["gpu.count"]) == 3
     first, second, third = rows(facts)
-    assert known(first["utilization"]) == 63
+    assert known(first["utilization"]) == known(third["utilization"]) == 63
     assert known(second["name"]) == "NVIDIA H100 80GB HBM3"
-    assert isinstance(second["uuid"], Unread)
-    assert known(third["index"]) == 2
-    assert "nvmlDeviceGetUUID of GPU 1" in why(third["name"])
+    assert why(second["uuid"]) == why(second["utilization"]) == message
+    assert known(second["error"]) == message
+    assert isinstance(first["error"], Absent)
 
 
 def test_control_characters_in_a_name_are_escaped(ask: Ask) -> None:

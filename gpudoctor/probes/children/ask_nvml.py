@@ -37,8 +37,8 @@ PowerManagementDefaultLimit UtilizationRates GpuFabricInfoV PersistenceMode Perf
 
 Brand Architecture Serial MinorNumber VbiosVersion InforomImageVersion DisplayActive BAR1MemoryInfo
 GpuMaxPcieLinkGeneration ClockInfo(2) MaxClockInfo(2) ApplicationsClock(0) PowerManagementLimitConstraints
-TemperatureThreshold(0) TemperatureThreshold(1) TemperatureThreshold(3) MarginTemperature MemoryAffinity(4,0)
-CpuAffinity(16) SramEccErrorStatus RowRemapperHistogram
+TemperatureThreshold(0) TemperatureThreshold(1) TemperatureThreshold(3) MarginTemperature MemoryAffinity(0) CpuAffinity
+SramEccErrorStatus RowRemapperHistogram
 """
 IDENTITY, HEALTH, DEPTH = (part.split() for part in TABLE.split("\n\n"))
 MIG = ("UUID", "Name", "GpuInstanceId", "ComputeInstanceId", "Attributes", "MemoryInfo")
@@ -110,6 +110,9 @@ FORMS = {
     "nvmlDeviceGetSramEccErrorStatus": ("nvmlDeviceGetSramEccErrorStatus c_nvmlEccSramErrorStatus_v1_t",),
 }
 """Calls of which there are several, newest first, or that take a version of the binding or a struct of it to fill."""
+
+SIZES = {"nvmlDeviceGetMemoryAffinity": 4, "nvmlDeviceGetCpuAffinity": 16}
+"""Words of 64 bits to ask for, which are no part of the call's name: 256 NUMA nodes, 1024 CPUs."""
 
 
 class Asker:
@@ -214,6 +217,8 @@ class Asker:
         name, _, more = form.partition(" ")
         function = getattr(self.nvml, name)
         function = getattr(function, "__wrapped__", function)  # its wrapper decodes strictly
+        if name in SIZES:
+            arguments = [arguments[0], SIZES[name], *arguments[1:]]
         if not more:
             return plain(function(*arguments))
         what = getattr(self.nvml, more)
@@ -392,9 +397,10 @@ def main(folder: str, left_out: str = "[]") -> None:
     started: List[bool] = []
 
     def wait() -> None:
+        time.sleep(0.5)
         while not started:
-            time.sleep(0.5)
             os.write(_protocol, b"\n")
+            time.sleep(0.5)
 
     _thread.start_new_thread(wait, ())
     ask = Asker(None, json.loads(left_out))
