@@ -23,9 +23,9 @@ _NAMED_ADDRESS = re.compile(rf"(?:(?:ADDR|SRC|DST|HOST|inet|CLIENT|CONNECTION)[=
 _SERIAL_KEYS = ("nvmlDeviceGetSerial", "nvmlDeviceGetBoardSerial")
 _UUID_KEYS = ("cuDeviceGetUuid", "clusterUuid", "nvmlDeviceGetUUID")
 _COMMON = (
-        "root user users home admin ubuntu debian fedora centos rocky alma suse arch linux docker podman container host",
-        "localhost node worker master server machine nvidia cuda torch pytorch gpu driver python python3 conda default",
-        "system local test bench build data shared public runner jenkins vscode ec2-user opc",
+    "root user users home admin ubuntu debian fedora centos rocky alma suse arch linux docker podman container",
+    "host localhost node worker master server machine nvidia cuda torch pytorch gpu driver python python3 conda",
+    "default system local test bench build data shared public runner jenkins vscode ec2-user opc",
 )
 """Names that say nothing about anybody, and may be words of any path."""
 _SHORTEST = 4

@@ -48,9 +48,10 @@ def record(level: str, python: str | None, progress: Progress) -> str:
 def recorded(target: Recording, diagnosis: Diagnosis) -> Record:
     """The record of a machine that `target` watched; its replay must give `diagnosis` again."""
     seen = target.seen
+    variables = _variables(target, diagnosis.snapshot)
     hider = Hider(target.name, [_user()])
-    for path in (*seen.files, *seen.folders, *seen.links, *seen.links.values(), *target.environ.values()):
-        hider.learn(path)
+    for text in (*seen.files, *seen.folders, *seen.links, *seen.links.values(), *_named(variables)):
+        hider.learn(text)
     sections = _Sections()
     commands = tuple(command for answer in seen.answers if (command := sections.take(answer)))
     files, sparse, left_out = _files(seen)
@@ -68,14 +69,17 @@ def recorded(target: Recording, diagnosis: Diagnosis) -> Record:
         devices=seen.devices,
         denied=tuple(sorted(seen.denied)),
         space=seen.space,
-        environ=_variables(target, diagnosis.snapshot),
+        environ=variables,
         python=target.python,
         name="record",
         commands=commands,
         nvml=sections.nvml,
         cuda=sections.cuda,
         torch_child=sections.torch,
-        expect={"ids": [one.id for one in diagnosis.findings if one.severity != "info"], "exit": _EXITS[diagnosis.verdict]},
+        expect={
+            "ids": [one.id for one in diagnosis.findings if one.severity != "info"],
+            "exit": _EXITS[diagnosis.verdict],
+        },
     )
     raw = to_json(whole)
     host = raw["host"]
@@ -111,9 +115,14 @@ def _title(snapshot: Snapshot) -> str:
 
 
 def _variables(target: Recording, snapshot: Snapshot) -> dict[str, str]:
-    """The variables that were asked for, secrets hidden."""
+    """The variables that were asked for, secrets hidden. PWD is the working folder, whatever its name smells of."""
     wanted = {name.removeprefix("env.") for name in snapshot.facts if name.startswith("env.")} | target.seen.variables
-    return {name: shown(name, value) for name, value in target.environ.items() if name in wanted}
+    given = {name: value for name, value in target.environ.items() if name in wanted}
+    return {name: value if name == "PWD" else shown(name, value) for name, value in given.items()}
+
+
+def _named(variables: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in variables.items()]
 
 
 def _files(seen: Seen) -> tuple[dict[str, bytes], dict[str, Sparse], list[str]]:
@@ -204,11 +213,13 @@ def _told(answer: Answer, before: Mapping[str, Any] | None) -> dict[str, Any] | 
             section.update({"library": entry["is"]} if "is" in entry else {})
             continue
         said = entry["is"] if "is" in entry else {key: entry[key] for key in ("code", "text", "name") if key in entry}
+        asked = None
         if call in ("nvmlInit", "cuInit"):
             section["init"] = said.get("code") if isinstance(said, dict) else 0
-        if call != "nvmlInit":
+        if answer.argv[-1] == "unmasked":  # the same calls, once more without CUDA_VISIBLE_DEVICES
+            section["unmasked"] = {**section.get("unmasked", {}), call: said}
+        elif call != "nvmlInit":
             _calls(section, gpu)[call] = said
-        asked = None
     if not loaded and not before:
         return None
     if asked and (answer.status is None or answer.status < 0):
