@@ -201,7 +201,9 @@ def _adapters(files: Files, machine: Mapping[str, Any], cards: Sequence[Device],
         up = not count - machine["hcas_down"] <= number < count
         _port(files, machine, number, above_of(files, address), up)
         if number >= count:
-            files.add(f"{above_of(files, address)}/vpd", b"\x82\x10\0NVIDIA Switch\0\0\0\x90\x0c\0V0\x09SW_MNG\0\0\0\x78")
+            files.add(
+                f"{above_of(files, address)}/vpd", b"\x82\x10\0NVIDIA Switch\0\0\0\x90\x0c\0V0\x09SW_MNG\0\0\0\x78"
+            )
 
 
 def _beside(port: str) -> str:
