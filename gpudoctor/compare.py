@@ -43,21 +43,9 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
 """The columns by which rows of a group are matched; rows of other groups are matched by their place."""
 
 _LAYERS: Mapping[str, tuple[str, ...]] = {
-    "driver": ("driver", "nvml", "cuda_driver", "cuda_device", "node", "kernel_log", "xid", "sxid", "imex", "stuck"),
-    "gpu": (
-        "gpu",
-        "gpu_ecc",
-        "gpu_process",
-        "nvlink",
-        "p2p",
-        "mig",
-        "rate",
-        "pci",
-        "aer",
-        "gpu_path",
-        "gpu_pair",
-        "topology",
-    ),
+    "driver": ("driver", "nvml", "cuda_driver", "cuda_device", "node", "kernel_log", "xid", "sxid", "stuck"),
+    "gpu": ("gpu", "gpu_ecc", "gpu_process", "mig", "nvlink", "fabric", "imex", "p2p", "rate"),
+    "bus": ("pci", "aer", "gpu_path", "gpu_pair", "topology"),
     "torch": ("torch", "live", "live_gpu", "pin", "triton"),
     "libraries": ("libs", "lib", "cuda", "toolkit", "extension", "bitsandbytes", "jax", "tf"),
     "environment": ("env", "container", "limits", "wsl"),

@@ -212,13 +212,14 @@ def _told(answer: Answer, before: Mapping[str, Any] | None) -> dict[str, Any] | 
             loaded = loaded or "is" in entry
             section.update({"library": entry["is"]} if "is" in entry else {})
             continue
-        said = entry["is"] if "is" in entry else {key: entry[key] for key in ("code", "text", "name") if key in entry}
+        said = entry["is"] if "is" in entry else {key: entry[key] for key in ("code", "text") if key in entry}
         asked = None
-        if call in ("nvmlInit", "cuInit"):
-            section["init"] = said.get("code") if isinstance(said, dict) else 0
-        if answer.argv[-1] == "unmasked":  # the same calls, once more without CUDA_VISIBLE_DEVICES
+        if call == "nvmlInit":
+            failed = said if isinstance(said, dict) else {"code": 0}
+            section.update({"init": failed["code"], "init_text": str(failed.get("text", ""))})
+        elif answer.argv[-1] == "unmasked":  # the same calls, once more without CUDA_VISIBLE_DEVICES
             section["unmasked"] = {**section.get("unmasked", {}), call: said}
-        elif call != "nvmlInit":
+        else:
             _calls(section, gpu)[call] = said
     if not loaded and not before:
         return None
