@@ -42,7 +42,7 @@ def plug(files: Files, machine: Mapping[str, Any], gpus: Sequence[Mapping[str, A
     files.folder(BUS).folder("/sys/class/iommu")
     if machine["iommu"]:
         files.folder("/sys/class/iommu/dmar0" if machine["arch"] == "x86_64" else "/sys/class/iommu/smmu3.0")
-    bound = "nvidia" if machine["driver"] and machine["loaded"] else None
+    bound = machine["bound"] or ("nvidia" if machine["driver"] and machine["loaded"] else None)
     cards = _gpus(machine, gpus, bound)
     above = _bridges(files, machine, [card.address for card in cards])
     for card in cards:
@@ -201,7 +201,9 @@ def _adapters(files: Files, machine: Mapping[str, Any], cards: Sequence[Device],
         up = not count - machine["hcas_down"] <= number < count
         _port(files, machine, number, above_of(files, address), up)
         if number >= count:
-            files.add(f"{above_of(files, address)}/vpd", b"\x82\x10\0NVIDIA Switch\0\0\0\x90\x0c\0V0\x09SW_MNG\0\0\0\x78")
+            files.add(
+                f"{above_of(files, address)}/vpd", b"\x82\x10\0NVIDIA Switch\0\0\0\x90\x0c\0V0\x09SW_MNG\0\0\0\x78"
+            )
 
 
 def _beside(port: str) -> str:

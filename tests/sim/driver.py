@@ -122,7 +122,9 @@ def _daemons(files: Files, machine: Mapping[str, Any]) -> None:
         _daemon(files, 4714, "/usr/bin/nvidia-persistenced", "nvidia-persistenced")
         files.add("/run/nvidia-persistenced/nvidia-persistenced.pid", "4714\n")
     if machine["system"].startswith(("ubuntu", "debian")):
-        entries = [f"Package: {name}\nStatus: install ok installed\nVersion: {version}-1\n\n" for name, version in packages]
+        entries = [
+            f"Package: {name}\nStatus: install ok installed\nVersion: {version}-1\n\n" for name, version in packages
+        ]
         files.add("/var/lib/dpkg/status", "".join(entries))
 
 
@@ -147,5 +149,9 @@ def commands(machine: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not version or not machine["driver"] or not machine["loaded"] or machine["container"]:
         return []
     return [
-        {"argv": ["/usr/bin/nv-fabricmanager", "--version"], "out": f"Fabric Manager version is : {version}\n", "status": 0}
+        {
+            "argv": ["/usr/bin/nv-fabricmanager", "--version"],
+            "out": f"Fabric Manager version is : {version}\n",
+            "status": 0,
+        }
     ]

@@ -105,7 +105,9 @@ def fitness(files: Files, machine: Mapping[str, Any]) -> None:
     clock = "hyperv_clocksource_tsc_page" if machine["wsl"] else "kvm-clock" if machine["virtual"] else "tsc"
     clock = clock if machine["arch"] == "x86_64" else "arch_sys_counter"
     folder = "/sys/devices/system/clocksource/clocksource0"
-    files.add(f"{folder}/current_clocksource", f"{clock}\n").add(f"{folder}/available_clocksource", f"{clock} acpi_pm\n")
+    files.add(f"{folder}/current_clocksource", f"{clock}\n").add(
+        f"{folder}/available_clocksource", f"{clock} acpi_pm\n"
+    )
     files.add("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
     files.add("/proc/sys/kernel/numa_balancing", "0\n").add("/proc/sys/vm/overcommit_memory", "0\n")
     if machine["wsl"]:

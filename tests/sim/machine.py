@@ -29,6 +29,7 @@ DEFAULTS: dict[str, Any] = {
     "driver": "580.95.05",  # null: none installed
     "open": True,  # the kernel modules' kind
     "loaded": True,
+    "bound": None,  # another kernel driver that holds the GPUs: nouveau, vfio-pci
     "gsp": True,  # the GPUs run the GSP firmware
     "persistenced": False,  # the daemon runs
     "peermem": False,  # the kernel module for GPUDirect RDMA is loaded
@@ -104,7 +105,10 @@ def gpus_of(nvml: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     for own in nvml.get("gpus", ()):
         said = {**nvml.get("every", {}), **own}
         pci = said["nvmlDeviceGetPciInfo"]
-        now, most = said.get("nvmlDeviceGetCurrPcieLinkGeneration", 4), said.get("nvmlDeviceGetMaxPcieLinkGeneration", 4)
+        now, most = (
+            said.get("nvmlDeviceGetCurrPcieLinkGeneration", 4),
+            said.get("nvmlDeviceGetMaxPcieLinkGeneration", 4),
+        )
         found.append(
             {
                 "address": f"{pci['domain']:04x}:{pci['bus']:02x}:{pci['device']:02x}.0",
