@@ -164,7 +164,7 @@ def _entries(out: str) -> Iterator[Entry]:
 
 
 def _names(call: str) -> Iterator[str]:
-    """The call as a child or a record may name it: ``f(3,0)``, ``f(*,0)``, ``f(3,*)``, ``f``."""
+    """The call as a child or a record may name it: ``f(3,0)``, ``f(*,0)``, ``f(3,*)``, ``f(3)``, ``f``."""
     yield call
     name, mark, rest = call.partition("(")
     if mark:
@@ -172,6 +172,7 @@ def _names(call: str) -> Iterator[str]:
         if comma:
             yield f"{name}(*,{last})"
             yield f"{name}({first},*)"
+            yield f"{name}({first})"
         yield name
 
 
