@@ -51,7 +51,8 @@ _MOVING = re.compile(
     r"|(?:\w+_)?clock_mhz|(?:\w+_)?utilization|throttle_reasons|link_generation|link_replays)"
     r"|pci\.(?:link_speed|power_state)"  # an idle GPU lets its link and itself sleep
     r"|nvlink\.(?:crc|replay|recovery)_errors"
-    r"|(?:host|limits)\.(?:uptime_s|\w+_free_mib|\w+_available_mib|load\w*)|xid\.(?:age_s|line)|gpu_process(?:\..*)?"
+    r"|(?:host|limits)\.(?:uptime_s|\w+_free_mib|\w+_available_mib|load\w*)|gpu_process(?:\..*)?"
+    r"|(?:xid|sxid|aer|oom|mce)\.(?:(?:last_)?(?:age_s|time)|line|count)"
     r"|[\w.]*\b(?:uuid|serial|address|remote_address|fabric_cluster|cluster_uuid|hostname|minor|pid|boot_id)"
     r"|env\.(?:RANK|LOCAL_RANK|MASTER_ADDR|MASTER_PORT|SLURM_\w+|HOSTNAME)"
 )

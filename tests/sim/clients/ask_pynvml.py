@@ -29,7 +29,9 @@ def call(gpu: int | None, function: str, arguments: list[Any]) -> Any:
         return getattr(pynvml, function)(*arguments)
     handle = pynvml.nvmlDeviceGetHandleByIndex(gpu)
     if function == "nvmlDeviceGetFieldValues":
-        return field(pynvml.nvmlDeviceGetFieldValues(handle, [tuple(arguments) if len(arguments) > 1 else arguments[0]])[0])
+        return field(
+            pynvml.nvmlDeviceGetFieldValues(handle, [tuple(arguments) if len(arguments) > 1 else arguments[0]])[0]
+        )
     if function in ("nvmlDeviceGetP2PStatus", "nvmlDeviceGetTopologyCommonAncestor", "nvmlDeviceOnSameBoard"):
         peer = pynvml.nvmlDeviceGetHandleByIndex(arguments[0])
         return getattr(pynvml, function)(handle, peer, *arguments[1:])
@@ -68,7 +70,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     if isinstance(value, ctypes.Array):
-        return bytes(value).hex() if issubclass(value._type_, (ctypes.c_ubyte, ctypes.c_char)) else [plain(at) for at in value]
+        return (
+            bytes(value).hex()
+            if issubclass(value._type_, (ctypes.c_ubyte, ctypes.c_char))
+            else [plain(at) for at in value]
+        )
     if isinstance(value, (list, tuple)):
         return [plain(at) for at in value]
     if hasattr(value, "__dict__"):  # the binding's friendly objects
@@ -77,12 +83,12 @@ def plain(value: Any) -> Any:
 
 
 def plain_member(struct: ctypes.Structure, name: str) -> Any:
-    """A struct's member; the bytes of an identifier as hex, whole, as ctypes ends them at the first zero."""
+    """A struct's member; what the binding calls characters, but are bytes, as hex, or one alone as a number."""
+    place = getattr(type(struct), name)
+    raw = bytes(struct)[place.offset : place.offset + place.size]
     if name in ("clusterUuid", "ibGuid", "chassisSerialNumber"):
-        place = getattr(type(struct), name)
-        return bytes(struct)[place.offset : place.offset + place.size].hex()
-    value = getattr(struct, name)
-    return value[0] if isinstance(value, bytes) and getattr(type(struct), name).size == 1 else plain(value)
+        return raw.hex()
+    return raw[0] if place.size == 1 else plain(getattr(struct, name))
 
 
 def main() -> None:

@@ -28,7 +28,12 @@ def values(device: Any) -> dict[str, Any]:
         "fan": device.fan_speed(),
         "processes": {pid: process.gpu_memory() for pid, process in device.processes().items()},
         "mig": [
-            {"uuid": part.uuid(), "name": part.name(), "memory": part.memory_total(), "ids": [part.gpu_instance_id(), part.compute_instance_id()]}
+            {
+                "uuid": part.uuid(),
+                "name": part.name(),
+                "memory": part.memory_total(),
+                "ids": [part.gpu_instance_id(), part.compute_instance_id()],
+            }
             for part in device.mig_devices()
         ],
     }
