@@ -226,9 +226,7 @@ def _path(raw: object, where: str) -> str:
         not isinstance(raw, str)
         or not path.startswith("/")
         or "\0" in path
-        or (
-        path != "/" and not {"", ".", ".."}.isdisjoint(parts[1:])
-    )
+        or (path != "/" and not {"", ".", ".."}.isdisjoint(parts[1:]))
     ):
         raise DocumentError(f"{where}: {path[:80]!r} is not an absolute path without '.' and '..'")
     if len(path) > 4000 or max(map(len, parts)) > 255:

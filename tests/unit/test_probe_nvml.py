@@ -224,7 +224,7 @@ def test_every_call_that_a_column_wants_is_made(tmp_path: Path) -> None:
     section = h100(1, VirtualizationMode=2)
     section["every"] = {call: answer for call, answer in section["every"].items() if "(29)" not in call}
     folder = str(Path(pynvml.__file__).parent)
-    argv = [sys.executable, "-I", "-S", str(CHILDREN / "ask_nvml.py"), folder]
+    argv = [sys.executable, "-I", "-S", str(CHILDREN / "ask_nvml.py"), str(CHILDREN), folder]
     environ = simulated(section, tmp_path / "answers")
     out = subprocess.run(argv, env=environ, capture_output=True, text=True, check=True).stdout
     entries = [json.loads(line.partition(" ")[2]) for line in out.splitlines()]
@@ -265,7 +265,7 @@ def test_an_older_binding_costs_only_what_it_lacks(tmp_path: Path) -> None:
     source = Path(pynvml.__file__).read_text("utf-8")
     gone = ("c_nvmlGpuFabricInfo_v3_t", "c_nvmlEccSramErrorStatus_v1_t", "nvmlMemory_v2", "nvmlDeviceGetArchitecture")
     (tmp_path / "pynvml.py").write_text(f"{source}\ndel {', '.join(gone)}\n")
-    argv = [sys.executable, "-I", "-S", str(CHILDREN / "ask_nvml.py"), str(tmp_path)]
+    argv = [sys.executable, "-I", "-S", str(CHILDREN / "ask_nvml.py"), str(CHILDREN), str(tmp_path)]
     answer = Local(environ=simulated(h100(1), tmp_path / "answers")).run(argv)
     entries = [json.loads(line.partition(" ")[2]) for line in answer.out.splitlines()]
     told = {entry["call"]: entry for entry in entries if "call" in entry}
