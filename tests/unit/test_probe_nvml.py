@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import json
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
-import pynvml
 import pytest
 
 from gpudoctor.model.fact import Absent, Known, Unread
-from gpudoctor.probes import nvml
-from gpudoctor.probes._nvml_columns import COLUMNS
-from gpudoctor.target.local import Local
-from tests.unit.nvml_machine import Ask, asker, faulty, h100, known, rows, simulated, values, why
-
-CHILDREN = Path(nvml.__file__).with_name("children")
+from tests.unit.nvml_machine import Ask, asker, faulty, h100, known, rows, values, why
 
 
 @pytest.fixture
@@ -184,6 +173,13 @@ def test_a_gpu_lost_between_two_calls_says_so_and_is_asked_no_more(ask: Ask) -> 
     assert why(row["serial"]) == "NVML: GPU is lost"
 
 
+def test_a_call_about_two_gpus_blames_neither(ask: Ask) -> None:
+    facts = ask(faulty("nvmlDeviceGetP2PStatus", 15, gpu=0))
+    assert all(isinstance(row["error"], Absent) for row in rows(facts))
+    assert why(rows(facts, "p2p")[0]["read"]) == "NVML: GPU is lost (code 15)"
+    assert known(rows(facts, "p2p")[1]["read"]) == "ok"
+
+
 def test_a_gpu_that_must_be_reset_still_answers(ask: Ask) -> None:
     (row,) = rows(ask(faulty("nvmlDeviceGetClockInfo", 16, gpus=1)))
     assert "restart" in str(known(row["error"])) or "reset" in str(known(row["error"])).lower()
@@ -218,59 +214,3 @@ def test_what_is_no_plain_text_is_escaped(ask: Ask, name: str) -> None:
     assert told.startswith("NVIDIA ")
     assert "A100" in told
     assert told.isprintable()
-
-
-def test_every_call_that_a_column_wants_is_made(tmp_path: Path) -> None:
-    section = h100(1, VirtualizationMode=2)
-    section["every"] = {call: answer for call, answer in section["every"].items() if "(29)" not in call}
-    folder = str(Path(pynvml.__file__).parent)
-    argv = [sys.executable, "-I", "-S", str(CHILDREN / "ask_nvml.py"), str(CHILDREN), folder]
-    environ = simulated(section, tmp_path / "answers")
-    out = subprocess.run(argv, env=environ, capture_output=True, text=True, check=True).stdout
-    entries = [json.loads(line.partition(" ")[2]) for line in out.splitlines()]
-    fields = {30, 31, 29, 230, 82}
-    asked = {entry["ask"] for entry in entries if "ask" in entry}
-    asked |= {f"nvmlDeviceGetFieldValues({number})" for number in fields}
-    assert {call for column in COLUMNS for call in column.calls} <= asked
-
-
-def test_the_children_run_from_inside_a_zip_file(tmp_path: Path) -> None:
-    """One gpudoctor.pyz on a node without an installation: neither our files nor the binding's are files there."""
-    package = Path(nvml.__file__).parent.parent
-    archive = tmp_path / "gpudoctor.pyz"
-    with zipfile.ZipFile(archive, "w") as zipped:
-        for path in package.rglob("*.py"):
-            zipped.write(path, f"gpudoctor/{path.relative_to(package)}")
-        zipped.write(pynvml.__file__, "pynvml.py")
-    code = (
-        "from gpudoctor.probes import nvml, torch_live; from gpudoctor.target.local import Local;"
-        "print(dict(nvml.probe(Local()))['nvml.state'].value, dict(torch_live.probe(Local()))['live.import_outcome'])"
-    )
-    environ = {"PYTHONPATH": str(archive), "PATH": str(tmp_path), **simulated(h100(1), tmp_path / "answers")}
-    argv = [sys.executable, "-S", "-c", code]
-    done = subprocess.run(argv, check=True, capture_output=True, text=True, env=environ)
-    assert done.stdout.startswith("ok ")
-    assert "could not" not in done.stdout
-
-
-@pytest.mark.parametrize("child", sorted(CHILDREN.glob("*.py")), ids=lambda p: p.name)
-def test_children_keep_to_the_syntax_of_python_38_and_never_bear_a_packages_name(child: Path) -> None:
-    tree = ast.parse(child.read_text("utf-8"), feature_version=(3, 8))
-    assert ast.get_docstring(tree)
-    assert "_" in child.stem, "a bare word may be the name of a package that it would shadow"
-
-
-def test_an_older_binding_costs_only_what_it_lacks(tmp_path: Path) -> None:
-    """The binding of Ubuntu 20.04 knows neither the newer structs nor half of the calls."""
-    source = Path(pynvml.__file__).read_text("utf-8")
-    gone = ("c_nvmlGpuFabricInfo_v3_t", "c_nvmlEccSramErrorStatus_v1_t", "nvmlMemory_v2", "nvmlDeviceGetArchitecture")
-    (tmp_path / "pynvml.py").write_text(f"{source}\ndel {', '.join(gone)}\n")
-    argv = [sys.executable, "-I", "-S", str(CHILDREN / "ask_nvml.py"), str(CHILDREN), str(tmp_path)]
-    answer = Local(environ=simulated(h100(1), tmp_path / "answers")).run(argv)
-    entries = [json.loads(line.partition(" ")[2]) for line in answer.out.splitlines()]
-    told = {entry["call"]: entry for entry in entries if "call" in entry}
-    assert entries[-1] == {"done": True}
-    assert told["nvmlDeviceGetMemoryInfo"]["is"]["total"] == 85520809984
-    assert told["nvmlDeviceGetGpuFabricInfoV"]["is"]["state"] == 3
-    assert "nvmlDeviceGetArchitecture" in told["nvmlDeviceGetArchitecture"]["text"]
-    assert "c_nvmlEccSramErrorStatus_v1_t" in told["nvmlDeviceGetSramEccErrorStatus"]["text"]

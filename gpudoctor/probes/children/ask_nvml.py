@@ -5,8 +5,8 @@ a zip file; FOLDER holds pynvml; LEFT_OUT is a JSON list of ``[gpu, call]`` that
 call ``*`` stands for all of that GPU, the GPU null for any. Each line is ``@gpudoctor`` and a JSON object: ``{"ask":
 call, "gpu": index or null}`` before each call, then ``{"gpu": ..., "call": ..., "is": answer}``, or NVML's ``"code"``
 and ``"text"``; NOT_SUPPORTED is not told. ``{"done": true}`` is the last. Calls and answers are those of a record's
-section ``nvml``: the name of pynvml's function with its arguments behind the handle in parentheses. Empty lines say that
-the wait is meant: NVML is starting. Standard library and pynvml only; Python 3.8.
+section ``nvml``: the name of pynvml's function with its arguments behind the handle in parentheses. Empty lines say
+that the wait is meant: NVML is starting. Standard library and pynvml only; Python 3.8.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def ask_everything(ask: Asker) -> None:
         if (identity[gpu]["MigMode"] or [0])[0]:
             ask_mig(ask, gpu)
     for gpu in gpus:
-        ask_links(ask, gpu, min(fields[gpu].get(LINK_COUNT, 0), MOST_LINKS))
+        ask_links(ask, gpu, min(int(fields[gpu].get(LINK_COUNT, 0)), MOST_LINKS))
     for gpu in gpus:
         for peer in gpus:
             if peer > gpu:
@@ -122,7 +122,7 @@ def ask_mig(ask: Asker, gpu: int) -> None:
     """The MIG devices, told together as a record has them."""
     devices = []
     open_mig = partial(ask.nvml.nvmlDeviceGetMigDeviceHandleByIndex, ask.handles[gpu])
-    for place in range(ask.gpu(gpu, "MaxMigDeviceCount") or 0):
+    for place in range(min(ask.gpu(gpu, "MaxMigDeviceCount") or 0, MOST_GPUS)):
         call = called("nvmlDeviceGetMigDeviceHandleByIndex", (place,))
         handle = ask.tell(gpu, call, partial(open_mig, place), whole=False)
         if handle is None:

@@ -15,6 +15,9 @@ Field = Tuple[int, ...]
 """A number of NVML's, or number and scope."""
 
 NOT_SUPPORTED, INSUFFICIENT_SIZE, FUNCTION_NOT_FOUND, LOST, OTHER_VERSION = 3, 7, 13, 15, 25
+OF_TWO = ("nvmlDeviceGetP2PStatus", "nvmlDeviceGetTopologyCommonAncestor")
+"""Calls about two GPUs, either of which may be the one that is lost."""
+
 UNKNOWN_MEMORY = (1 << 64) - 1
 MOST_PROCESSES = 256
 VALUE_TYPES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
@@ -118,7 +121,7 @@ class Asker:
             call = called(name, field)
             if value.nvmlReturn:
                 self.failed(gpu, call, self.nvml.NVMLError(value.nvmlReturn))
-            else:
+            elif value.valueType < len(VALUE_TYPES):
                 found[field] = getattr(value.value, VALUE_TYPES[value.valueType])
                 self.say(gpu=gpu, call=call, **{"is": found[field]})
         return found
@@ -152,7 +155,7 @@ class Asker:
     def failed(self, gpu: Optional[int], call: str, error: Exception) -> None:
         """NVML's code and words; NOT_SUPPORTED is what silence means. A GPU that is lost is asked nothing more."""
         code = getattr(error, "value", None) if isinstance(error, self.nvml.NVMLError) else None
-        if code == LOST and gpu is not None:
+        if code == LOST and gpu is not None and not call.startswith(OF_TWO):
             self.left_out.add((gpu, "*"))
         if code != NOT_SUPPORTED:
             text = "%s: %s" % (type(error).__name__, error) if code is None else self.words(code)
