@@ -21,6 +21,7 @@ DEFAULTS: dict[str, Any] = {
     "vendor": "Supermicro",
     "product": "SYS-821GE-TNHR",
     "virtual": False,  # a hypervisor below: DMI names it in vendor and product
+    "cpu": "GenuineIntel",
     "cpus": 112,
     "numa": 2,
     "memory_gib": 1024,
@@ -115,8 +116,8 @@ def gpus_of(nvml: Mapping[str, Any] | None) -> list[dict[str, Any]]:
                 "subsystem": pci.get("pciSubSystemId", 0),
                 "width": said.get("nvmlDeviceGetCurrPcieLinkWidth", 16),
                 "width_max": said.get("nvmlDeviceGetMaxPcieLinkWidth", 16),
-                "speed": now,
-                "speed_max": most,
+                "speed": said.get("nvmlDeviceGetCurrPcieLinkGeneration", 4),
+                "speed_max": said.get("nvmlDeviceGetMaxPcieLinkGeneration", 4),
                 "bar1": (said.get("nvmlDeviceGetBAR1MemoryInfo") or {}).get("bar1Total", 256 << 20),
                 "numa": _node(said),
                 "name": said.get("nvmlDeviceGetName", "NVIDIA"),
