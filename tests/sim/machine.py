@@ -105,10 +105,6 @@ def gpus_of(nvml: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     for own in nvml.get("gpus", ()):
         said = {**nvml.get("every", {}), **own}
         pci = said["nvmlDeviceGetPciInfo"]
-        now, most = (
-            said.get("nvmlDeviceGetCurrPcieLinkGeneration", 4),
-            said.get("nvmlDeviceGetMaxPcieLinkGeneration", 4),
-        )
         found.append(
             {
                 "address": f"{pci['domain']:04x}:{pci['bus']:02x}:{pci['device']:02x}.0",
