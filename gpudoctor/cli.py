@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SOUND, BROKEN, MISUSE, UNKNOWN = 0, 1, 2, 3
 DIFFERENT = 1
-COMMANDS = ("check", "read", "snapshot", "diff", "explain", "rules", "schema")
+COMMANDS = ("check", "read", "snapshot", "diff", "record", "explain", "rules", "schema")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -88,6 +88,17 @@ def parser() -> argparse.ArgumentParser:
     diff.add_argument("--json", action="store_true", help="the comparison as one JSON document")
     _add_rules_option(diff)
     diff.set_defaults(act=_diff)
+
+    record = commands.add_parser(
+        "record",
+        help="save this machine as a file that answers for it, personal things hidden",
+        description="Saves whatever is asked on this machine and what it answers, so that the file can be diagnosed"
+        " elsewhere, and again by later versions: gpudoctor read FILE. Host and user names, UUIDs, serial numbers,"
+        " hardware and network addresses and secrets are replaced; look it through before you hand it on.",
+    )
+    record.add_argument("-o", dest="out", metavar="FILE", help="where to (default: standard output)")
+    _add_target_options(record)
+    record.set_defaults(act=_record)
 
     explain = commands.add_parser("explain", help="show the page of a rule, or what a fact means")
     explain.add_argument("id", metavar="ID", help="a rule such as driver.missing, or a fact such as driver.version")
@@ -190,6 +201,17 @@ def _diff(options: argparse.Namespace) -> int:
     else:
         print(diff.render(difference, (options.a, options.b), style_of(sys.stdout)))
     return SOUND if difference.equal else DIFFERENT
+
+
+def _record(options: argparse.Namespace) -> int:
+    from gpudoctor import output, recorder
+    from gpudoctor.views.progress import progress_on
+
+    output.check(options.out)
+    with progress_on(sys.stderr) as progress:
+        text = recorder.record(options.level, options.python, progress)
+    output.put(text, options.out)
+    return SOUND
 
 
 def _explain(options: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,10 +48,11 @@ class Dynamic:
 
 
 class Elf:
-    """An open library. Use `opened`."""
+    """An open library. Use `opened`. `note` is told every part that is read."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, note: Callable[[int, bytes], None] | None = None) -> None:
         self._fd = descriptor
+        self._note = note
         self.size = os.fstat(descriptor).st_size
         head = self.read(0, 64)
         if head[:4] != b"\x7fELF":
@@ -68,6 +69,8 @@ class Elf:
         data = os.pread(self._fd, size, offset)
         if len(data) != size:
             raise MalformedError(f"the file ended at {offset + len(data)} while it was read")
+        if self._note:
+            self._note(offset, data)
         return data
 
     def find(self, pattern: bytes, start: int, end: int) -> int:
@@ -141,7 +144,7 @@ def opened(path: Path) -> Iterator[Elf]:
     """The library at `path`; raises `OSError` or `MalformedError`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        yield Elf(descriptor)
+        yield Elf(descriptor, getattr(path, "note", None))  # a path of a machine that is being recorded
     finally:
         os.close(descriptor)
 

@@ -29,3 +29,15 @@ def shown_words(line: str) -> str:
         name, sign, value = word.partition("=")
         words.append(f"{name}={shown(name, value)}" if sign else shown("", word))
     return " ".join(words)
+
+
+def without_tokens(text: str) -> str:
+    """The text with tokens, and passwords in URLs, replaced; it stays a text of the same lines."""
+    return _TOKEN.sub(HIDDEN, _LOGIN.sub(rf"//{HIDDEN}@", text))
+
+
+_LOGIN = re.compile(r"//[^/\s:@]*:[^/\s@]+@")
+_TOKEN = re.compile(
+    r"\b(?:hf|gh[pousr]|sk|pk|glpat|xox[abps]|npm|pypi|dckr_pat)[-_][A-Za-z0-9_-]{16,}"
+    r"|\bAKIA[0-9A-Z]{16}\b|\beyJ[A-Za-z0-9_-]{16,}(?:\.[A-Za-z0-9_-]+)*"
+)

@@ -20,8 +20,12 @@ from gpudoctor.target import Target
 
 FACTS = (
     fact("driver.fabric_manager", "text", "running, stopped, failed or not installed"),
-    fact("driver.fabric_manager_version", "version", "version of the installed fabric manager"),
-    fact("fabric.running_version", "version", "version that the fabric manager logged when it last started"),
+    fact(
+        "driver.fabric_manager_version",
+        "version",
+        "version of the fabric manager: the running one's, by its log, else the installed package's",
+    ),
+    fact("fabric.installed_version", "version", "version of the installed package of the fabric manager"),
     fact("fabric.enabled", "bool", "whether systemd starts the fabric manager at boot"),
     fact("fabric.errors", "list", "last lines that the fabric manager logged as errors since it was started"),
     fact("fabric.switch_ports", "list", "InfiniBand devices through which NVSwitches are managed, from NVLink 5 on"),
@@ -41,7 +45,7 @@ _MANAGER = daemons.Daemon(
     unit="nvidia-fabricmanager",
     package="nvidia-fabricmanager",
 )
-_SUBNET = daemons.Daemon("nvlsm", "/run/nvlsm.pid", folder="/opt/nvidia/nvlsm/sbin")
+_SUBNET = daemons.Daemon("nvlsm", "/run/nvlsm.pid", unit="nvidia-fabricmanager", folder="/opt/nvidia/nvlsm/sbin")
 _IMEX = daemons.Daemon("nvidia-imex", unit="nvidia-imex", package="nvidia-imex")
 _CONFIG = "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
 _CHANNELS = "/dev/nvidia-caps-imex-channels"
@@ -70,14 +74,17 @@ def _manager(target: Target) -> Iterator[tuple[str, Fact]]:
     yield "driver.fabric_manager", state
     if isinstance(state, Known) and state.value == "not installed":
         gone = Absent(state.source)
-        for name in ("driver.fabric_manager_version", "fabric.running_version", "fabric.enabled", "fabric.errors"):
+        for name in ("driver.fabric_manager_version", "fabric.installed_version", "fabric.enabled", "fabric.errors"):
             yield name, gone
         return
-    yield "driver.fabric_manager_version", _version(target)
     yield "fabric.enabled", _MANAGER.enabled(target)
     path = _log_path(target)
     said = daemons.last_run(target, path)
-    yield "fabric.running_version", daemons.started(said, path)
+    installed = _version(target)
+    logged = daemons.started(said, path)
+    runs = isinstance(state, Known) and state.value == "running"
+    yield "fabric.installed_version", installed
+    yield "driver.fabric_manager_version", logged if runs and isinstance(logged, Known) else installed
     yield "fabric.errors", _why(target, _MANAGER, state, daemons.errors(said, path))
 
 

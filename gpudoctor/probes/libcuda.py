@@ -32,9 +32,9 @@ FACTS = (
     fact("cuda_driver.init_error", "text", "the driver's sentence for it: system not yet initialized"),
     fact("cuda_driver.count", "int", "devices that CUDA lists in this session, CUDA_VISIBLE_DEVICES obeyed"),
     fact(
-        "cuda_driver.count_unmasked",
-        "int",
-        "devices that CUDA would list without CUDA_VISIBLE_DEVICES; asked where it lists none and the variable is set",
+        "cuda_driver.masked",
+        "bool",
+        "whether CUDA_VISIBLE_DEVICES alone keeps CUDA from every device; absent where it is not set",
     ),
     column("cuda_device.index", "int", "CUDA's number of the device in this session"),
     column("cuda_device.name", "text", "product name; of a MIG device with its profile"),
@@ -85,24 +85,25 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     yield "cuda_device", told.rows
     if told.words:
         yield "text", ({"line": Known(told.words, told.source)},)
-    yield "cuda_driver.count_unmasked", _unmasked(target, told, TIMEOUT - (time.monotonic() - started))
+    yield "cuda_driver.masked", _masked(target, told, TIMEOUT - (time.monotonic() - started))
 
 
-def _unmasked(target: Target, told: Told, seconds: float) -> Fact:
+def _masked(target: Target, told: Told, seconds: float) -> Fact:
+    """Where CUDA lists nothing under a mask, it is asked once more without."""
     if _MASK not in target.environ:
         return Absent(f"{_MASK} is not set")
     count = told.facts["cuda_driver.count"]
     if isinstance(count, (Absent, Unread)):
         return count
     if count.value != 0:
-        return Unread("asked only where CUDA lists no device")
+        return Known(False, count.source)
     if seconds < 0.5:
         return Unread("no time was left to ask again")
     second = _ask(target, "unmasked", seconds)
     if isinstance(second, Unread):
         return second
     found = second.facts["cuda_driver.count"]
-    return Known(found.value, f"{found.source}, without {_MASK}") if isinstance(found, Known) else found
+    return Known(found.value != 0, f"{found.source}, without {_MASK}") if isinstance(found, Known) else found
 
 
 def _ask(target: Target, depth: str, seconds: float) -> Told | Unread:

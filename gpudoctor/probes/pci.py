@@ -45,6 +45,9 @@ FACTS = (
 _BUS = "/sys/bus/pci/devices"
 _VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
 _GPU_CLASSES = ("0300", "0302", "0380")
+_ACCELERATOR = ("1002", "1200")
+"""AMD's MI200 and MI300 call themselves processing accelerators; those of other vendors are no GPUs."""
+
 _BRIDGE_OTHER = "0680"
 _NAMES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 
@@ -58,12 +61,16 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     devices = [(address, *_identity(target, address)) for address in addresses]
     yield "pci.devices", Known(len(devices), _BUS)
     yield "driver.nvswitch", _nvswitch([(vendor, kind) for _, vendor, _, kind in devices])
-    gpus = [(address, vendor, device) for address, vendor, device, kind in devices if kind[:4] in _GPU_CLASSES]
+    gpus = [(address, vendor, device) for address, vendor, device, kind in devices if _is_gpu(vendor, kind)]
     unclear = [address for address, vendor, _, kind in devices if not vendor or not kind]
     known = _names(target, {(vendor, device) for _, vendor, device in gpus})
     rows = tuple(_row(target, address, vendor, device, known) for address, vendor, device in gpus)
     yield "pci", rows
     yield from _summary(target, gpus, rows, unclear)
+
+
+def _is_gpu(vendor: str, kind: str) -> bool:
+    return kind[:4] in _GPU_CLASSES or (vendor, kind[:4]) == _ACCELERATOR
 
 
 def _nothing(why: Unread) -> Iterator[tuple[str, Fact | Rows]]:

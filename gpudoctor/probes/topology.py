@@ -5,6 +5,7 @@ From sysfs alone, so that it holds where NVML does not answer. In a virtual mach
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
@@ -44,6 +45,8 @@ FACTS = (
 
 _GPU_CLASSES = ("0x0300", "0x0302", "0x0380")
 _MOST_GPUS = 64
+_VIRTUAL = re.compile(r"veth|cali|lxc|docker|br-|virbr|cni|flannel|cilium|tap|tun|lo$")
+"""Interfaces that a node with many containers has by the hundred."""
 
 Places = Mapping[str, Place]
 
@@ -167,7 +170,7 @@ def _rows(target: Target, gpus: Sequence[Place], acs: _Acs, single: bool) -> Ite
 def _cards(target: Target, folder: str, single: bool) -> Places:
     """Devices of a class by name, where they are on PCI; virtual ones (bridges, veth) have no ``device``."""
     found = names(target, folder)
-    listed = found if isinstance(found, list) else []
+    listed = [name for name in found if not _VIRTUAL.match(name)] if isinstance(found, list) else []
     places = {name: place(target, f"{folder}/{name}/device", single) for name in listed}
     return {name: where for name, where in places.items() if where}
 

@@ -41,7 +41,12 @@ def _library(section: Mapping[str, Any] | None, argv: Sequence[str], init: str, 
         return Command(tuple(argv), out="".join(lines))
     lines.append(_line({"gpu": None, "call": "library", "is": section.get("library", library)}))
     faults = [fault for fault in section.get("faults", ()) if not str(fault["do"]).startswith("sleep")]
+    left_out = _left_out(argv[-1])
+    if argv[-1] == "unmasked" and "unmasked" in section:
+        section = {**section, "system": section["unmasked"], "gpus": ()}
     for gpu, call, told in _answers(section, init):
+        if not left_out.isdisjoint({(gpu, call), (gpu, "*"), (None, call.partition("(")[0])}):
+            continue
         fault = _fault(faults, gpu, call)
         if isinstance(fault, str):
             lines.append(_line({"ask": call, "gpu": gpu}))
@@ -61,7 +66,8 @@ def _library(section: Mapping[str, Any] | None, argv: Sequence[str], init: str, 
 
 def _answers(section: Mapping[str, Any], init: str) -> Iterator[tuple[int | None, str, Any]]:
     code = section.get("init", 0)
-    yield None, init, {"code": code} if code else None
+    words = {"text": section["init_text"]} if section.get("init_text") else {}
+    yield None, init, {"code": code, **words} if code else None
     for call, answer in section.get("system", {}).items():
         yield None, call, answer
     every = section.get("every", {})
@@ -69,6 +75,15 @@ def _answers(section: Mapping[str, Any], init: str) -> Iterator[tuple[int | None
         for call, answer in {**every, **own}.items():
             if answer is not None:
                 yield index, call, answer
+
+
+def _left_out(word: str) -> set[tuple[int | None, str]]:
+    """Calls that the child is told not to make, for an earlier one did not survive them."""
+    try:
+        listed = json.loads(word)
+    except ValueError:
+        return set()
+    return {(gpu, call) for gpu, call in listed} if isinstance(listed, list) else set()
 
 
 def _fault(faults: Sequence[Mapping[str, Any]], gpu: int | None, call: str) -> str | int | None:

@@ -3,7 +3,10 @@
 The format is JSON, ``gpudoctor-record/1``::
 
     {"schema": "gpudoctor-record/1", "title": "...",
+     "level": "standard",
      "host": {"files": {path: text}, "bytes": {path: base64}, "links": {path: goal}, "folders": [path],
+              "sparse": {path: {"size": n, "parts": [[offset, length]], "data": base64 of the parts, zlib-compressed}},
+              "left_out": [path],
               "devices": {path: "195:0 0666"}, "denied": [path], "space": {path: [total, free]},
               "environ": {name: text}, "python": path, "name": text,
               "commands": [{"argv": [...], "status": 0, "out": "", "err": "", "do": "hang"}]},
@@ -12,6 +15,9 @@ The format is JSON, ``gpudoctor-record/1``::
 ``nvml`` and ``cuda`` hold a native library's answers by the name of its function, its arguments behind the handle in
 parentheses: ``{"system": {call: answer}, "every": {call: answer}, "gpus": [{call: answer}], "faults": [...]}``. An
 answer is the JSON of the value, or ``{"code": n}``; a call that is nowhere is not supported by that machine.
+
+A sparse file has only the parts of it that were read; `level` is how deep the machine was asked. What is left out was
+there and is not in the record: it reads as unread, never as missing.
 """
 
 from __future__ import annotations
@@ -19,15 +25,21 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import accumulate
+from typing import Any, get_args
 
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.parsing import parsed
+from gpudoctor.model.snapshot import Level
 
 SCHEMA = "gpudoctor-record/1"
 MOST_FILES = 50_000
+MOST_BYTES = 1 << 37
+"""Size of the largest sparse file."""
+MOST_UNPACKED = 1 << 26
 _DEVICE = re.compile(r"\d{1,4}:\d{1,7} 0[0-7]{3}")
 
 
@@ -43,11 +55,22 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
+class Sparse:
+    """The parts read of a file of `size` bytes, by offset."""
+
+    size: int
+    parts: tuple[tuple[int, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """One machine. Paths are absolute, without ``.`` and ``..``; `space` is total and free bytes of a file system."""
 
     title: str = ""
+    level: str = "standard"
     files: Mapping[str, bytes] = field(default_factory=dict)
+    sparse: Mapping[str, Sparse] = field(default_factory=dict)
+    left_out: Sequence[str] = ()
     links: Mapping[str, str] = field(default_factory=dict)
     folders: Sequence[str] = ()
     devices: Mapping[str, str] = field(default_factory=dict)
@@ -88,12 +111,19 @@ def from_json(raw: object) -> Record:
         if not _DEVICE.fullmatch(word):
             raise DocumentError(f"host.devices: {path[:80]!r} is {word[:40]!r}, not like '195:0 0666'")
     folders, denied = host.paths("folders"), host.paths("denied")
-    if len(files) + len(links) + len(devices) + len(folders) > MOST_FILES:
+    sparse, left_out = dict(host.sparse()), host.paths("left_out")
+    if len(files) + len(sparse) + len(left_out) + len(links) + len(devices) + len(folders) > MOST_FILES:
         raise DocumentError(f"host: more than {MOST_FILES} files")
-    _check_places(files, links, devices)
+    level = top.text("level") or "standard"
+    if level not in get_args(Level):
+        raise DocumentError(f"level {level[:40]!r} is none of {', '.join(get_args(Level))}")
+    _check_places(files, sparse, dict.fromkeys(left_out), links, devices)
     return Record(
         title=top.text("title"),
+        level=level,
         files=files,
+        sparse=sparse,
+        left_out=left_out,
         links=links,
         folders=folders,
         devices=devices,
@@ -125,6 +155,8 @@ def to_json(record: Record) -> dict[str, Any]:
         "environ": dict(sorted(record.environ.items())),
         "files": texts,
         "bytes": raw,
+        "sparse": {path: _sparse(sparse) for path, sparse in sorted(record.sparse.items())},
+        "left_out": sorted(record.left_out),
         "links": dict(sorted(record.links.items())),
         "folders": sorted(record.folders),
         "devices": dict(sorted(record.devices.items())),
@@ -134,7 +166,14 @@ def to_json(record: Record) -> dict[str, Any]:
     }
     sections = {"nvml": record.nvml, "cuda": record.cuda, "torch_child": record.torch_child, "expect": record.expect}
     kept = {name: section for name, section in sections.items() if section}
-    return {"schema": SCHEMA, "title": record.title, "host": {k: v for k, v in host.items() if v}, **kept}
+    head = {"schema": SCHEMA, "title": record.title, "level": record.level}
+    return {**head, "host": {k: v for k, v in host.items() if v}, **kept}
+
+
+def _sparse(sparse: Sparse) -> dict[str, Any]:
+    data = zlib.compress(b"".join(data for _, data in sparse.parts), 9)
+    parts = [[offset, len(data)] for offset, data in sparse.parts]
+    return {"size": sparse.size, "parts": parts, "data": base64.b64encode(data).decode()}
 
 
 def _command(command: Command) -> dict[str, Any]:
@@ -188,6 +227,19 @@ class _Object:
                 raise DocumentError(f"{self.where}.space: {str(path)[:80]!r} is not [total, free] in bytes")
             yield _path(path, f"{self.where}.space"), (pair[0], pair[1])
 
+    def sparse(self) -> Iterator[tuple[str, Sparse]]:
+        for path, entry in self.part("sparse").raw.items():
+            one = _Object(entry, f"{self.where}.sparse")
+            size, parts = one.raw.get("size"), one.items("parts")
+            pairs = [pair for pair in parts if isinstance(pair, list) and [type(n) for n in pair] == [int, int]]
+            inside = type(size) is int and all(min(pair) >= 0 and sum(pair) <= size for pair in pairs)
+            if not isinstance(size, int) or not inside or len(pairs) < len(parts) or not 0 <= size <= MOST_BYTES:
+                raise DocumentError(f"{one.where}: {str(path)[:80]!r} has parts outside of its size")
+            data = _unpacked(path, one.text("data"), sum(length for _, length in pairs))
+            starts = accumulate((length for _, length in pairs), initial=0)
+            read = [(offset, data[at : at + length]) for (offset, length), at in zip(pairs, starts, strict=False)]
+            yield _path(path, one.where), Sparse(size, tuple(read))
+
     def commands(self) -> Iterator[Command]:
         for entry in self.items("commands"):
             one = _Object(entry, f"{self.where}.commands")
@@ -226,9 +278,7 @@ def _path(raw: object, where: str) -> str:
         not isinstance(raw, str)
         or not path.startswith("/")
         or "\0" in path
-        or (
-        path != "/" and not {"", ".", ".."}.isdisjoint(parts[1:])
-    )
+        or (path != "/" and not {"", ".", ".."}.isdisjoint(parts[1:]))
     ):
         raise DocumentError(f"{where}: {path[:80]!r} is not an absolute path without '.' and '..'")
     if len(path) > 4000 or max(map(len, parts)) > 255:
@@ -241,6 +291,19 @@ def _decoded(path: str, text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:
         raise DocumentError(f"host.bytes: {path[:80]!r} is not base64: {error}") from error
+
+
+def _unpacked(path: str, text: str, size: int) -> bytes:
+    """Exactly `size` bytes; a bomb is not unpacked."""
+    if size > MOST_UNPACKED:
+        raise DocumentError(f"host.sparse: {path[:80]!r} has {size} bytes in its parts")
+    try:
+        data = zlib.decompressobj().decompress(_decoded(path, text), size + 1)
+    except zlib.error as error:
+        raise DocumentError(f"host.sparse: {path[:80]!r} is not compressed data: {error}") from error
+    if len(data) != size:
+        raise DocumentError(f"host.sparse: {path[:80]!r} holds other than the {size} bytes of its parts")
+    return data
 
 
 def _check_places(*kinds: Mapping[str, object]) -> None:

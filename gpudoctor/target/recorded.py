@@ -22,10 +22,10 @@ class Recorded(Local):
     Use as a context manager: the tree goes when it ends.
     """
 
-    def __init__(self, record: Record, level: str = "standard") -> None:
+    def __init__(self, record: Record, level: str | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="gpudoctor-record-")
         lay_out(record, Path(self._folder.name))
-        super().__init__(level, root=self._folder.name, environ=record.environ)
+        super().__init__(level or record.level, root=self._folder.name, environ=record.environ)
         self.name = record.name
         self._record = record
         self._programs = {command.argv[0].rpartition("/")[2] for command in record.commands}
@@ -42,9 +42,20 @@ class Recorded(Local):
         return self._record.python
 
     def path(self, path: str) -> Path:
-        if any(path == denied or path.startswith(f"{denied}/") for denied in self._record.denied):
+        place = super().path(path)
+        spots = {path, self._spot(place)}
+        if any(spot == shut or spot.startswith(f"{shut}/") for shut in self._record.denied for spot in spots):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        return super().path(path)
+        if not spots.isdisjoint(self._record.left_out):
+            raise OSError(errno.ENODATA, "left out of the record", path)
+        return place
+
+    def exists(self, path: str) -> bool:
+        return self._spot(super().path(path)) in self._record.left_out or super().exists(path)
+
+    def _spot(self, place: Path) -> str:
+        """Where a file of the tree lies on the machine."""
+        return f"/{place.relative_to(self._root)}".removesuffix("/.")
 
     def space(self, path: str) -> tuple[int, int]:
         if path in self._record.space:
@@ -64,6 +75,7 @@ class Recorded(Local):
         limit: int = 1 << 20,
         silence: float | None = None,  # noqa: ARG002
     ) -> Answer:
+        argv = [word.removeprefix(self._folder.name) for word in argv]
         said = transcript(self._record, argv)
         if said is None:
             said = next((one for one in self._record.commands if _same(one.argv, argv)), None)
@@ -92,6 +104,18 @@ def lay_out(record: Record, root: Path, program: Callable[[str], bytes] = lambda
         place.write_bytes(content)
         if path.startswith(f"{_BIN}/"):
             place.chmod(0o755)
+    for path, sparse in record.sparse.items():
+        place = root / path[1:]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("wb") as file:
+            file.truncate(sparse.size)
+            for offset, data in sparse.parts:
+                file.seek(offset)
+                file.write(data)
+    for path in record.left_out:
+        place = root / path[1:]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
     for path in record.folders:
         (root / path[1:]).mkdir(parents=True, exist_ok=True)
     for path, word in record.devices.items():
@@ -107,7 +131,7 @@ def lay_out(record: Record, root: Path, program: Callable[[str], bytes] = lambda
 
 def _contents(record: Record, program: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:
     yield from record.files.items()
-    taken = {*record.files, *record.links}
+    taken = {*record.files, *record.sparse, *record.left_out, *record.links}
     for name in sorted({_place(command) for command in record.commands} - taken):
         yield name, program(name)
 

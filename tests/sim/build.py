@@ -51,7 +51,7 @@ def libraries() -> Path:
     header = _nvml_header()
     sources = sorted(NATIVE.iterdir())
     content = hashlib.sha256(repr((FLAGS, LIBRARIES, compiler)).encode())
-    for path in (header, *sources):
+    for path in (header, Path(__file__), *sources):
         content.update(path.read_bytes())
     cache = Path(tempfile.gettempdir()) / f"gpudoctor-sim-{os.getuid()}"
     cache.mkdir(mode=0o700, exist_ok=True)
@@ -68,7 +68,7 @@ def libraries() -> Path:
 
 
 def _compile(compiler: str, header: Path, folder: Path) -> None:
-    names = sorted(set(re.findall(r"DECLDIR\s+(nvml\w+)\s*\(", header.read_text("utf-8"))))
+    names = sorted(set(re.findall(r"DECLDIR[\s\w*]*?\s(nvml\w+)\s*\(", header.read_text("utf-8"))))
     (folder / "nvml_names.inc").write_text("".join(f"STUB({name})\n" for name in names))
     for library, pattern in LIBRARIES.items():
         sources = [NATIVE / "store.c", *sorted(NATIVE.glob(pattern))]
@@ -92,7 +92,7 @@ def _nvml_header() -> Path:
     for file in files:
         if file.name == "nvml.h":
             return Path(str(file.locate()))
-    needs.missing("nvml.h of the package nvidia-nvml-dev")
+    return needs.missing("nvml.h of the package nvidia-nvml-dev")
 
 
 def write_answers(nvml: Mapping[str, Any] | None, cuda: Mapping[str, Any] | None, path: Path) -> None:

@@ -232,5 +232,5 @@ def test_the_document_of_any_two_snapshots_is_json(swapped: bool) -> None:
 def test_every_fact_has_its_place() -> None:
     from gpudoctor.compare import _LAYERS
 
-    placed = {prefix for prefixes in _LAYERS.values() for prefix in prefixes} | {"text", "report", "gpu_process"}
+    placed = {prefix for prefixes in _LAYERS.values() for prefix in prefixes} | {"text", "report"}
     assert {name.partition(".")[0] for name in catalog().specs} <= placed

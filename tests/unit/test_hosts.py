@@ -18,7 +18,7 @@ from gpudoctor.knowledge import complete
 from gpudoctor.model.catalog import fact
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.fact import Known, Unread
-from gpudoctor.probes import driver, environment, host, kernel_log, limits, pci
+from gpudoctor.probes import driver, environment, fabric, host, kernel_log, limits, pci
 from tests.unit.trees import DEAD, Tree
 
 WSL = "5.15.167.4-microsoft-standard-WSL2"
@@ -31,7 +31,9 @@ def diagnosis(tree: Tree, nvml: str) -> Diagnosis:
     vars(told).update(
         FACTS=(fact("nvml.state", "text", "told"),), probe=lambda _: iter([("nvml.state", Known(nvml, "NVML"))])
     )
-    return judge(complete(collect(tree.target(), [driver, environment, host, kernel_log, limits, told, pci])), BOOK)
+    return judge(
+        complete(collect(tree.target(), [driver, environment, fabric, host, kernel_log, limits, told, pci])), BOOK
+    )
 
 
 SICK: dict[str, tuple[str, str, Callable[[Tree], Tree]]] = {
@@ -175,7 +177,7 @@ def test_a_damaged_file_never_ends_a_probe(tmp_path: Path) -> None:
     target = tree.target()
     for place in sorted(path for path in tmp_path.rglob("*") if path.is_file() and not path.is_symlink()):
         for kind in spoilt(place):
-            snapshot = collect(target, [driver, environment, host, kernel_log, limits, pci])
+            snapshot = collect(target, [driver, environment, fabric, host, kernel_log, limits, pci])
             died = [
                 state.why for state in snapshot.facts.values() if isinstance(state, Unread) and " died" in state.why
             ]

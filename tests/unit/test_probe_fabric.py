@@ -37,7 +37,7 @@ def test_a_machine_without_any_of_it(tmp_path: Path) -> None:
     assert facts == {
         "driver.fabric_manager": "not installed",
         "driver.fabric_manager_version": Absent,
-        "fabric.running_version": Absent,
+        "fabric.installed_version": Absent,
         "fabric.enabled": Absent,
         "fabric.errors": Absent,
         "fabric.switch_ports": (),
@@ -60,7 +60,7 @@ def test_it_runs_since_an_upgrade_of_the_package(tmp_path: Path) -> None:
     tree.link("/etc/systemd/system/multi-user.target.wants/nvidia-fabricmanager.service", "/lib/x.service")
     facts = values(fabric, tree.target())
     assert facts["driver.fabric_manager"] == "running"
-    assert (facts["driver.fabric_manager_version"], facts["fabric.running_version"]) == ("580.105.08", "580.95.05")
+    assert (facts["fabric.installed_version"], facts["driver.fabric_manager_version"]) == ("580.105.08", "580.95.05")
     assert (facts["fabric.enabled"], facts["fabric.errors"]) == (True, ())
 
 
@@ -75,12 +75,12 @@ def test_its_log_where_the_configuration_has_it(tmp_path: Path) -> None:
         "/usr/share/nvidia/nvswitch/fabricmanager.cfg", "A=1\nLOG_FILE_NAME=/run/fm.log\n"
     )
     tree.file("/run/fm.log", stamped(START.format("Fabric Manager", "580.95.05")))
-    assert values(fabric, tree.target())["fabric.running_version"] == "580.95.05"
+    assert values(fabric, tree.target())["driver.fabric_manager_version"] == "580.95.05"
 
 
 def test_a_log_that_was_cut_off_names_no_version(tmp_path: Path) -> None:
     tree = running(hgx(tmp_path)).file(LOG, stamped(START.format("Fabric Manager", "580.95.05")) + "x" * (1 << 18))
-    assert values(fabric, tree.target())["fabric.running_version"] is Unread
+    assert values(fabric, tree.target())["driver.fabric_manager_version"] is Unread
 
 
 def test_it_lives_in_the_gpu_operators_container(tmp_path: Path) -> None:
@@ -135,6 +135,16 @@ def test_imex_between_machines(tmp_path: Path) -> None:
     facts = values(fabric, tree.target())
     assert (facts["imex.state"], facts["imex.nodes"], facts["imex.channels"]) == ("running", 2, 1)
     assert facts["imex.errors"] == ("[Nov 21 2026 07:53:01] [ERROR] [tid 3] Connection to node 10.0.0.2 failed",)
+
+
+@pytest.mark.parametrize("layer", ["", "systemd/"])
+def test_a_daemon_is_found_by_its_unit_on_a_machine_full_of_processes(tmp_path: Path, layer: str) -> None:
+    tree = Tree(tmp_path).linux().file("/usr/bin/nvidia-imex").file("/proc/71000/comm", "nvidia-imex\n")
+    for pid in range(2, 4100):
+        tree.folder(f"/proc/{pid}")
+    assert values(fabric, tree.target())["imex.state"] is Unread
+    tree.file(f"/sys/fs/cgroup/{layer}system.slice/nvidia-imex.service/cgroup.procs", "70999\n71000\n")
+    assert values(fabric, tree.target())["imex.state"] == "running"
 
 
 def test_imex_as_installed_joins_nobody(tmp_path: Path) -> None:

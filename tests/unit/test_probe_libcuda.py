@@ -111,7 +111,7 @@ def test_every_column_of_a_healthy_device(ask: Ask) -> None:
     assert known(facts["cuda_driver.init_code"]) == 0
     assert isinstance(facts["cuda_driver.init_name"], Absent)
     assert known(facts["cuda_driver.count"]) == 2
-    assert why(facts["cuda_driver.count_unmasked"]) == "CUDA_VISIBLE_DEVICES is not set"
+    assert why(facts["cuda_driver.masked"]) == "CUDA_VISIBLE_DEVICES is not set"
     assert "text" not in facts
     second = rows(facts)[1]
     assert {name: state.value for name, state in second.items() if isinstance(state, Known)} == {
@@ -305,13 +305,17 @@ def test_peers_are_those_that_can_be_reached(ask: Ask) -> None:
     assert known(second["peers"]) == (0, 2, 3)
 
 
-def test_the_mask_is_obeyed_and_what_it_hides_is_counted(ask: Ask) -> None:
-    (row,) = rows(ask(CUDA_VISIBLE_DEVICES="1"))
+def test_the_mask_is_obeyed_and_is_told_from_a_machine_without_gpus(ask: Ask) -> None:
+    second = ask(CUDA_VISIBLE_DEVICES="1")
+    (row,) = rows(second)
     assert known(row["address"]) == "0000:1b:00.0"
+    assert known(second["cuda_driver.masked"]) is False
     hidden = ask(CUDA_VISIBLE_DEVICES="7")
     assert known(hidden["cuda_driver.init_code"]) == 100
     assert known(hidden["cuda_driver.count"]) == 0
-    assert known(hidden["cuda_driver.count_unmasked"]) == 2
+    assert known(hidden["cuda_driver.masked"]) is True
+    none = ask(section(0), CUDA_VISIBLE_DEVICES="0")
+    assert known(none["cuda_driver.masked"]) is False, "there is nothing to hide"
 
 
 def test_without_a_mask_nothing_is_asked_twice(ask: Ask, tmp_path: Path) -> None:

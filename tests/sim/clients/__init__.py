@@ -1,0 +1,60 @@
+"""Programs that read the simulated driver, each in a process of its own, and what they are given to read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.sim import build
+
+FOLDER = Path(__file__).parent
+PROFILES = FOLDER.parent / "profiles"
+
+Question = tuple[int | None, str, tuple[int, ...]]
+"""A GPU or None, a function by its name in the scenario, its arguments behind the handle."""
+
+
+def hgx(gpus: int = 2, **parts: Any) -> dict[str, Any]:
+    """NVML of the first GPUs of a healthy HGX H100; `parts` are laid over the section, ``every`` key by key."""
+    nvml: dict[str, Any] = json.loads((PROFILES / "hgx-h100.json").read_text("utf-8"))["nvml"]
+    nvml["gpus"] = nvml["gpus"][:gpus]
+    nvml["system"]["nvmlDeviceGetCount"] = gpus
+    nvml["every"].update(parts.pop("every", {}))
+    return {**nvml, **parts}
+
+
+def environ(folder: Path, nvml: Mapping[str, Any] | None, cuda: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """The environment of a program that shall find our libraries, which answer from a file in `folder`."""
+    answers = folder / "answers"
+    build.write_answers(nvml, cuda, answers)
+    own = {"LD_LIBRARY_PATH": str(build.libraries()), "GPUDOCTOR_SIM_ANSWERS": str(answers)}
+    return {**os.environ, **own, "PYTHONPATH": str(FOLDER.parents[2])}
+
+
+def run(
+    argv: Sequence[str], env: Mapping[str, str], stdin: str = "", timeout: float = 30
+) -> subprocess.CompletedProcess[str]:
+    """This interpreter with `argv`; raises `subprocess.TimeoutExpired` after killing it."""
+    return subprocess.run(
+        [sys.executable, *argv], env=env, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+def read(name: str, env: Mapping[str, str]) -> Any:
+    """What a client of this folder prints as JSON."""
+    done = run([str(FOLDER / f"{name}.py")], env)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def ask(questions: Sequence[Question], env: Mapping[str, str], timeout: float = 30) -> list[Any]:
+    """What nvidia-ml-py answers, each question in turn."""
+    done = run([str(FOLDER / "ask_pynvml.py")], env, json.dumps(questions), timeout)
+    assert done.returncode == 0, done.stderr
+    answers: list[Any] = json.loads(done.stdout)
+    return answers

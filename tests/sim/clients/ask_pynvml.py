@@ -83,12 +83,12 @@ def plain(value: Any) -> Any:
 
 
 def plain_member(struct: ctypes.Structure, name: str) -> Any:
-    """A struct's member; the bytes of an identifier as hex, whole, as ctypes ends them at the first zero."""
+    """A struct's member; what the binding calls characters, but are bytes, as hex, or one alone as a number."""
+    place = getattr(type(struct), name)
+    raw = bytes(struct)[place.offset : place.offset + place.size]
     if name in ("clusterUuid", "ibGuid", "chassisSerialNumber"):
-        place = getattr(type(struct), name)
-        return bytes(struct)[place.offset : place.offset + place.size].hex()
-    value = getattr(struct, name)
-    return value[0] if isinstance(value, bytes) and getattr(type(struct), name).size == 1 else plain(value)
+        return raw.hex()
+    return raw[0] if place.size == 1 else plain(getattr(struct, name))
 
 
 def main() -> None:

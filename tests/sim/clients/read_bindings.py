@@ -9,17 +9,17 @@ from typing import Any
 from cuda.bindings import nvml
 
 
-def read(ask: Callable[[], Any]) -> Any:
+def read(function: Callable[..., Any], *arguments: int) -> Any:
     """An answer, or the name of the error."""
     try:
-        return ask()
+        return function(*arguments)
     except nvml.NvmlError as error:
         return type(error).__name__
 
 
 def values(gpu: int) -> dict[str, Any]:
     """What a monitor would read of a GPU."""
-    handle = read(lambda: nvml.device_get_handle_by_index_v2(gpu))
+    handle = read(nvml.device_get_handle_by_index_v2, gpu)
     if isinstance(handle, str):
         return {"handle": handle}
     memory = nvml.device_get_memory_info_v2(handle)
@@ -35,7 +35,7 @@ def values(gpu: int) -> dict[str, Any]:
         "ecc": list(nvml.device_get_ecc_mode(handle)),
         "ecc_uncorrected": nvml.device_get_total_ecc_errors(handle, 1, 0),
         "remapped": list(rows),
-        "links": [read(lambda link=link: int(nvml.device_get_nvlink_state(handle, link))) for link in range(20)],
+        "links": [read(nvml.device_get_nvlink_state, handle, link) for link in range(20)],
         "link_errors": [nvml.device_get_nvlink_error_counter(handle, link, 2) for link in range(18)],
         "processes": [
             [each.pid, each.used_gpu_memory] for each in nvml.device_get_compute_running_processes_v3(handle)

@@ -88,7 +88,7 @@ static int named(const char *entry, size_t length) {
     return found;
 }
 
-/* Read CUDA_VISIBLE_DEVICES from left to right until an entry names no GPU, or one for the second time. */
+/* Read CUDA_VISIBLE_DEVICES from left to right until an entry names no GPU; a GPU named twice leaves none at all. */
 static void apply_mask(void) {
     const char *mask = getenv("CUDA_VISIBLE_DEVICES");
     visible_count = 0;
@@ -103,8 +103,10 @@ static void apply_mask(void) {
         size_t length = strcspn(mask, ",");
         int gpu = named(mask, length);
         for (int i = 0; i < visible_count; i++)
-            if (visible[i] == gpu)
-                gpu = -1;
+            if (gpu >= 0 && visible[i] == gpu) {
+                visible_count = 0;
+                return;
+            }
         if (gpu < 0 || visible_count == MOST_DEVICES)
             return;
         visible[visible_count++] = gpu;

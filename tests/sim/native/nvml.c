@@ -216,14 +216,15 @@ static bool same_text(Answer answer, const char *wanted) {
 /* Addresses are written with a domain of 4 or 8 digits, or with none. */
 static bool same_address(Answer answer, const char *wanted) {
     const char *texts[] = {store_text(store_field(answer, "busId")), wanted};
-    unsigned parts[2][3];
+    unsigned parts[2][3] = {0};
     for (int i = 0; i < 2; i++) {
-        unsigned *at = parts[i];
-        at[0] = 0;
-        if (!texts[i])
+        unsigned *at = parts[i], first, second, third;
+        int read = texts[i] ? sscanf(texts[i], "%x:%x:%x", &first, &second, &third) : 0;
+        if (read < 2)
             return false;
-        if (sscanf(texts[i], "%x:%x:%x", &at[0], &at[1], &at[2]) != 3 && sscanf(texts[i], "%x:%x", &at[1], &at[2]) != 2)
-            return false;
+        at[0] = read == 3 ? first : 0;
+        at[1] = read == 3 ? second : first;
+        at[2] = read == 3 ? third : second;
     }
     return !memcmp(parts[0], parts[1], sizeof parts[0]);
 }

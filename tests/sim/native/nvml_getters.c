@@ -166,7 +166,9 @@ PAIR(nvmlDeviceGetPowerManagementLimitConstraints, unsigned)
 /* ---- errors of the memory ---- */
 
 PAIR(nvmlDeviceGetEccMode, nvmlEnableState_t)
-VALUE(nvmlDeviceGetDefaultEccMode, nvmlEnableState_t)
+nvmlReturn_t nvmlDeviceGetDefaultEccMode(nvmlDevice_t device, nvmlEnableState_t *mode) {
+    return give_numbers(ABOUT(device, "nvmlDeviceGetDefaultEccMode"), (void *[]){mode}, 1, sizeof *mode);
+}
 VALUE_2(nvmlDeviceGetTotalEccErrors, nvmlMemoryErrorType_t, nvmlEccCounterType_t, Bits)
 VALUE_3(nvmlDeviceGetMemoryErrorCounter, nvmlMemoryErrorType_t, nvmlEccCounterType_t, nvmlMemoryLocation_t, Bits)
 VALUE(nvmlDeviceGetRetiredPagesPendingStatus, nvmlEnableState_t)

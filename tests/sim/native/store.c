@@ -230,16 +230,15 @@ static void hang(void) {
         pause();
 }
 
-/* Uninterruptible sleep, state D in ps: the parent of a vfork waits so until the child execs or ends. The child, which
- * does neither and hears no signal, goes when its parent is killed. */
+/* State D in ps: the parent of a vfork waits so until the child execs or ends, and only SIGKILL ends a wait in which
+ * every other signal is blocked. The child does neither, and goes when its parent is killed. */
 static void dstate(void) {
     sigset_t all;
     sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
     if (vfork() == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        sigprocmask(SIG_SETMASK, &all, NULL);
-        for (;;)
-            pause();
+        hang();
     }
     hang();
 }

@@ -1,0 +1,284 @@
+"""This machine, watched while it answers: whatever a probe asked is kept, so that a record of it can be made.
+
+Nothing here knows what probes ask. A file is kept as the parts of it that were read, with its size: of a library of a
+gigabyte those are a few hundred kilobytes.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from gpudoctor.target import Answer
+from gpudoctor.target.local import Local
+
+_MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR)
+_MOST_LINKS = 40
+_RING = "/dev/kmsg"
+_MOST_OF_RING = 8 << 20
+_CONFIG = 4096
+
+
+@dataclass(slots=True)
+class Parts:
+    """What was read of a file of `size` bytes: offsets and bytes, as they came."""
+
+    size: int
+    read: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def note(self, offset: int, data: bytes) -> None:
+        if data:
+            self.read.append((offset, data))
+
+    def joined(self) -> list[tuple[int, bytes]]:
+        """The parts in order, those that touch or overlap as one."""
+        out: list[tuple[int, bytearray]] = []
+        for offset, data in sorted(self.read, key=lambda part: part[0]):
+            end = out[-1][0] + len(out[-1][1]) if out else -1
+            if offset <= end:
+                out[-1][1].extend(data[end - offset :])
+            else:
+                out.append((offset, bytearray(data)))
+        return [(offset, bytes(data)) for offset, data in out]
+
+
+@dataclass(slots=True)
+class Seen:
+    """All that was asked. Paths are real ones: none lies below a link."""
+
+    files: dict[str, Parts] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+    folders: set[str] = field(default_factory=set)
+    devices: dict[str, str] = field(default_factory=dict)
+    denied: set[str] = field(default_factory=set)
+    space: dict[str, tuple[int, int]] = field(default_factory=dict)
+    variables: set[str] = field(default_factory=set)
+    answers: list[Answer] = field(default_factory=list)
+
+
+class Recording(Local):
+    """Answers as `Local` does, and keeps in `seen` what was asked and answered."""
+
+    def __init__(
+        self,
+        level: str = "standard",
+        python: str | None = None,
+        root: str = "/",
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.seen = Seen()
+        super().__init__(level, python, root, environ)
+        if python is not None:
+            self._asked = os.path.abspath(python)  # noqa: PTH100 - a link, such as bin/python, stays one
+        self.seen = Seen()  # without the look at `python`
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return _Environ(self._environ, self.seen.variables)
+
+    def path(self, path: str) -> Path:
+        place = super().path(path)
+        with self._refusals(path) as spot:
+            parts = self._kind(spot)
+            if spot == _RING and stat.S_ISCHR(place.stat().st_mode):
+                self.seen.devices.pop(spot, None)
+                parts = self.seen.files[spot] = Parts(0)
+                parts.note(0, _ring(place))
+            elif parts and spot.startswith("/sys/") and spot.endswith("/config"):
+                parts.note(0, place.read_bytes()[:_CONFIG])
+        watched = _Watched(place)
+        watched.note = parts.note if parts else None
+        watched.refused = lambda: self.seen.denied.add(spot)
+        return watched
+
+    def listing(self, path: str) -> list[str]:
+        with self._refusals(path) as spot:
+            names = super().listing(path)
+        if names or self._at(spot).is_dir():
+            self.seen.folders.add(spot)
+        for name in names:
+            self._kind(f"{spot.rstrip('/')}/{name}")
+        return names
+
+    def exists(self, path: str) -> bool:
+        with self._refusals(path) as spot:
+            there = super().exists(path)
+        if there:
+            self._kind(spot)
+        return there
+
+    def link(self, path: str) -> str:
+        self._kind(self._spot(path))
+        return super().link(path)
+
+    def space(self, path: str) -> tuple[int, int]:
+        self.seen.space[path] = super().space(path)
+        return self.seen.space[path]
+
+    def which(self, program: str) -> str | None:
+        self.seen.variables.add("PATH")
+        found = super().which(program)
+        if found:
+            self._kind(self._spot(found))
+        return found
+
+    def run(
+        self,
+        argv: Sequence[str],
+        timeout: float = 5.0,
+        env: Mapping[str, str] | None = None,
+        stdin: str = "",
+        limit: int = 1 << 20,
+        silence: float | None = None,
+    ) -> Answer:
+        answer = super().run(argv, timeout, env, stdin, limit, silence)
+        self.seen.answers.append(answer)
+        return answer
+
+    @contextmanager
+    def _refusals(self, path: str) -> Iterator[str]:
+        """Keep that the machine refused an answer: a record must not make of that that nothing is there."""
+        spot = self._spot(path)
+        try:
+            yield spot
+        except OSError as error:
+            if error.errno not in _MISSING:
+                self.seen.denied.add(spot)
+            raise
+
+    def _spot(self, path: str) -> str:
+        """The real path of `path`; the links on the way are kept."""
+        done: list[str] = []
+        rest = [part for part in reversed(os.path.abspath(path).split("/")) if part]  # noqa: PTH100 - keeps links
+        for _ in range(_MOST_LINKS + len(path)):
+            if not rest:
+                break
+            part = rest.pop()
+            if part == "..":
+                done[-1:] = []
+                continue
+            here = "/".join(("", *done, part))
+            if part == "." or not (goal := self._goal(here)):
+                done += [part] if part != "." else []
+                continue
+            done = [] if goal.startswith("/") else done
+            rest.extend(piece for piece in reversed(goal.split("/")) if piece)
+        return "/" + "/".join(done)
+
+    def _goal(self, here: str) -> str:
+        if here not in self.seen.links:
+            try:
+                self.seen.links[here] = os.readlink(self._at(here))  # noqa: PTH115 - text, not a path of ours
+            except OSError:
+                return ""
+        return self.seen.links[here]
+
+    def _kind(self, spot: str) -> Parts | None:
+        """Keep what is at a path; its parts where it is a plain file."""
+        try:
+            found = self._at(spot).lstat()
+        except (OSError, ValueError):
+            return None
+        mode = found.st_mode
+        if stat.S_ISLNK(mode):
+            self._goal(spot)
+        elif stat.S_ISDIR(mode):
+            self.seen.folders.add(spot)
+        elif stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            numbers = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
+            self.seen.devices.setdefault(spot, f"{numbers} {mode & 0o777:04o}")
+        else:
+            kernel = spot.startswith(("/proc/", "/sys/"))  # whose sizes mean nothing
+            return self.seen.files.setdefault(spot, Parts(0 if kernel else found.st_size))
+        return None
+
+    def _at(self, spot: str) -> Path:
+        return self._root / spot[1:]
+
+
+class _Environ(Mapping[str, str]):
+    """The variables, and which of them were asked for by name. To walk over all is not to ask for each."""
+
+    def __init__(self, variables: Mapping[str, str], asked: set[str]) -> None:
+        self._variables, self._asked = variables, asked
+
+    def __getitem__(self, name: str) -> str:
+        self._asked.add(name)
+        return self._variables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variables)
+
+    def __len__(self) -> int:
+        return len(self._variables)
+
+    def items(self) -> ItemsView[str, str]:
+        return self._variables.items()
+
+
+class _Watched(type(Path())):  # type: ignore[misc]  # before Python 3.12 Path itself cannot be subclassed
+    """A path that tells which parts of its file are read: by ``open``, and by whoever calls `note` for `os.pread`."""
+
+    note: Callable[[int, bytes], None] | None = None
+    refused: Callable[[], object] = staticmethod(lambda: None)
+
+    def open(self, mode: str = "r", *rest: Any, **more: Any) -> IO[Any]:
+        if mode != "rb" or self.note is None:
+            return super().open(mode, *rest, **more)  # type: ignore[no-any-return]
+        try:
+            return io.BufferedReader(_Noted(str(self), self.note))
+        except OSError as error:
+            if error.errno not in _MISSING:
+                self.refused()
+            raise
+
+    def read_bytes(self) -> bytes:
+        with self.open("rb") as file:
+            return bytes(file.read())
+
+
+class _Noted(io.FileIO):
+    """A file whose every part read is told."""
+
+    def __init__(self, path: str, note: Callable[[int, bytes], None]) -> None:
+        super().__init__(path, "r")
+        self._note = note
+
+    def readinto(self, buffer: Any) -> int:
+        at = self.tell() if self.seekable() else 0
+        count = super().readinto(buffer) or 0
+        self._note(at, bytes(memoryview(buffer)[:count]))
+        return count
+
+    def readall(self) -> bytes:
+        at = self.tell() if self.seekable() else 0
+        data = super().readall() or b""
+        self._note(at, data)
+        return data
+
+
+def _ring(place: Path) -> bytes:
+    """The kernel's log as its device gives it, one record a read."""
+    handle = os.open(place, os.O_RDONLY | os.O_NONBLOCK)
+    heard = bytearray()
+    try:
+        while len(heard) < _MOST_OF_RING:
+            try:
+                part = os.read(handle, 1 << 14)
+            except BlockingIOError:
+                break
+            except BrokenPipeError:  # overwritten before we came to it
+                continue
+            if not part:
+                break
+            heard += part
+    finally:
+        os.close(handle)
+    return bytes(heard)
