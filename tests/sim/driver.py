@@ -142,6 +142,25 @@ def _log(name: str, version: str) -> str:
     )
 
 
+def log(machine: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the kernel prints when the modules start."""
+    if not machine["driver"] or not machine["loaded"] or machine["wsl"]:
+        return []
+    kind = "Open Kernel Module" if machine["open"] else "Kernel Module"
+    version = machine["driver"]
+    lines = ["nvidia: loading out-of-tree module taints kernel."]
+    if not machine["open"]:
+        lines.append("nvidia: module license 'NVIDIA' taints kernel.")
+    if not machine["secure_boot"]:
+        lines.append("nvidia: module verification failed: signature and/or required key missing - tainting kernel")
+    lines.append("nvidia-nvlink: Nvlink Core is being initialized, major device number 510")
+    lines += [f"nvidia {gpu['address']}: enabling device (0000 -> 0002)" for gpu in gpus]
+    lines.append(f"NVRM: loading NVIDIA UNIX {kind} for {machine['arch']}  {version}  Release Build  (dvs-builder@U22)")
+    lines.append(f"nvidia-modeset: Loading NVIDIA Kernel Mode Setting Driver for UNIX platforms  {version}")
+    lines += [f"[drm] Initialized nvidia-drm 0.0.0 for {gpu['address']} on minor {at}" for at, gpu in enumerate(gpus)]
+    return [*lines, "nvidia-uvm: Loaded the UVM driver, major device number 511."]
+
+
 def commands(machine: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the daemons' programs print; the fabric manager is asked for its version where rpm's database is no text."""
     version = machine["fabric_manager"]
