@@ -208,14 +208,19 @@ def _matched(group: str, left: Sequence[Row], right: Sequence[Row]) -> _Labels:
     key = _KEYS.get(group, ())
     one, other = _labels(left, key), _labels(right, key)
     if group == "gpu":
-        owners = dict(zip(_labels(left, ("uuid",)), one, strict=True))
-        uuids = _labels(right, ("uuid",))
-        if any(isinstance(row.get("uuid"), Known) for row in left) and owners.keys() & set(uuids):
+        owners = {uuid: name for row, name in zip(left, one, strict=True) if (uuid := _uuid(row))}
+        uuids = [_uuid(row) for row in right]
+        if owners.keys() & set(uuids):
             new = [f"{name} of B" if name in one else name for name in other]
             other = [owners.get(uuid, name) for uuid, name in zip(uuids, new, strict=True)]
     elif group in _SHARED_ONLY and not set(one) & set(other):
         return _labels(left, ()), _labels(right, ())
     return one, other
+
+
+def _uuid(row: Row) -> str:
+    state = row.get("uuid")
+    return str(state.value) if isinstance(state, Known) else ""
 
 
 def _labels(rows: Sequence[Row], key: Sequence[str]) -> list[str]:

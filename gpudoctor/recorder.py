@@ -26,6 +26,7 @@ _MOST_IN_ALL = 20 << 20
 _WHOLE = 1 << 16
 """Bytes of the largest binary file that is kept whole, as bytes; larger ones are kept compressed."""
 
+_UNKNOWN_ERROR = 999
 _EXITS = {"sound": 0, "impaired": 0, "broken": 1, "unknown": 3}
 _LIBRARIES = {"ask_nvml.py": "nvml", "ask_cuda.py": "cuda"}
 _LOG = "/dev/kmsg"
@@ -224,8 +225,9 @@ def _told(answer: Answer, before: Mapping[str, Any] | None) -> dict[str, Any] | 
     if not loaded and not before:
         return None
     if asked and (answer.status is None or answer.status < 0):
-        do = "crash" if answer.status else "hang"
-        fault = {"call": str(asked["ask"]).partition("(")[0], "gpu": asked.get("gpu"), "do": do}
+        call, gpu = str(asked["ask"]), asked.get("gpu")
+        fault = {"call": call.partition("(")[0], "gpu": gpu, "do": "crash" if answer.status else "hang"}
+        _calls(section, gpu).setdefault(call, {"code": _UNKNOWN_ERROR})  # the place where it fails
         section["faults"] = [*section["faults"], {key: value for key, value in fault.items() if value is not None}]
     return section
 

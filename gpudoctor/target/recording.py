@@ -191,7 +191,7 @@ class Recording(Local):
             self._goal(spot)
         elif stat.S_ISDIR(mode):
             self.seen.folders.add(spot)
-        elif stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        elif stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or (spot.startswith("/dev/") and not found.st_size):
             numbers = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
             self.seen.devices.setdefault(spot, f"{numbers} {mode & 0o777:04o}")
         else:

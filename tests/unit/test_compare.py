@@ -234,3 +234,9 @@ def test_every_fact_has_its_place() -> None:
 
     placed = {prefix for prefixes in _LAYERS.values() for prefix in prefixes} | {"text", "report"}
     assert {name.partition(".")[0] for name in catalog().specs} <= placed
+
+
+def test_a_gpu_without_a_uuid_does_not_make_two_machines_one() -> None:
+    lost = {"index": known(1), "name": known("NVIDIA A100-SXM4-80GB")}
+    difference = compare(diagnosis(gpu=(gpu(0), lost)), diagnosis(gpu=(gpu(0, uuid="other", memory_mib=1), lost)))
+    assert names(difference) == ["gpu[0].memory_mib"]
