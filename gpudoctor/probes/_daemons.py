@@ -48,10 +48,15 @@ class Daemon:
         return Known("running", alive.source) if alive.value else self._stopped(target)
 
     def running(self, target: Target) -> Fact:
-        """Whether a process of that name lives: by its pid file, else by all processes' names."""
+        """Whether a process of that name lives: by its pid file, its unit's, else by all processes' names."""
         pid = number(target, self.pid_file) if self.pid_file else Absent("it writes no pid file")
         if isinstance(pid, Known) and self._is(target, str(pid.value)):
             return Known(True, f"{self.pid_file}: pid {pid.value}")
+        for group in (f"/sys/fs/cgroup/{layer}system.slice/{self.unit}.service" for layer in ("", "systemd/")):
+            listed = text(target, f"{group}/cgroup.procs", 4096) if self.unit else ""
+            for one in listed.split() if isinstance(listed, str) else ():
+                if self._is(target, one):
+                    return Known(True, f"{group}: pid {one}")
         processes = names(target, "/proc")
         if not isinstance(processes, list):
             return Unread(processes.why)
@@ -96,7 +101,7 @@ class Daemon:
         status = text(target, _PACKAGES, 32 << 20)
         if not isinstance(status, str):
             return Unread(f"{status.why}; `{self.program} --version` prints it")
-        for match in re.finditer(rf"^Package: {self.package}(?:-\d+)?$", status, re.M):
+        for match in re.finditer(rf"Package: {self.package}(?:-\d+)?$", status, re.M):
             entry = status[match.start() : status.find("\n\n", match.start()) + 1 or len(status)]
             version = re.search(r"^Version: (?:\d+:)?(\d+(?:\.\d+)+)", entry, re.M)
             if version and re.search(r"^Status: .* installed$", entry, re.M):

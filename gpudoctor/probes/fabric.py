@@ -45,7 +45,7 @@ _MANAGER = daemons.Daemon(
     unit="nvidia-fabricmanager",
     package="nvidia-fabricmanager",
 )
-_SUBNET = daemons.Daemon("nvlsm", "/run/nvlsm.pid", folder="/opt/nvidia/nvlsm/sbin")
+_SUBNET = daemons.Daemon("nvlsm", "/run/nvlsm.pid", unit="nvidia-fabricmanager", folder="/opt/nvidia/nvlsm/sbin")
 _IMEX = daemons.Daemon("nvidia-imex", unit="nvidia-imex", package="nvidia-imex")
 _CONFIG = "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
 _CHANNELS = "/dev/nvidia-caps-imex-channels"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread, Value
 from gpudoctor.probes._folders import rooms
 from gpudoctor.probes._marks import host_hidden
 from gpudoctor.probes._reading import line, names, number, text, there
@@ -92,11 +92,11 @@ def _sure(found: Fact) -> Fact:
     return Unread(found.why) if isinstance(found, Absent) else found
 
 
-def _as(found: Fact, turn: Callable[[object], object]) -> Fact:
+def _as(found: Fact, turn: Callable[[Value], Value]) -> Fact:
     if not isinstance(found, Known):
         return found
     try:
-        return Known(turn(found.value), found.source)  # type: ignore[arg-type]
+        return Known(turn(found.value), found.source)
     except (ValueError, IndexError):
         return Unread(f"{found.source} says {str(found.value)[:20]!r}")
 

@@ -155,9 +155,9 @@ def _verbs(target: Target) -> Fact:
 
 def _nodes(target: Target, devices: list[str] | Absent | Unread) -> Iterator[tuple[str, Fact]]:
     """/sys/class/infiniband_verbs/uverbs0 stands for /dev/infiniband/uverbs0."""
-    verbs = names(target, _VERBS)
-    if not isinstance(devices, list) or not isinstance(verbs, list):
-        why = _without(target, devices if not isinstance(devices, list) else verbs)  # type: ignore[arg-type]
+    verbs = names(target, _VERBS) if isinstance(devices, list) else devices
+    if not isinstance(verbs, list):
+        why = _without(target, verbs)
         yield "rdma.nodes_missing", why
         yield "rdma.nodes_denied", why
         return

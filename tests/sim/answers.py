@@ -5,35 +5,51 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.sim.software import BUILDS, WHEELS
+from tests.sim import software
 
 
 def cuda_of(nvml: Mapping[str, Any]) -> dict[str, Any]:
-    """The driver API's answers of the machine that NVML describes."""
+    """The driver API's answers of the machine that NVML describes; where MIG is on, of its first MIG device only."""
     system = nvml["system"]
-    gpus = []
-    for own in nvml.get("gpus", ()):
-        said = {**nvml.get("every", {}), **own}
-        major, minor = said["nvmlDeviceGetCudaComputeCapability"]
-        pci = said["nvmlDeviceGetPciInfo"]
-        memory = said.get("nvmlDeviceGetMemoryInfo", {})
-        gpus.append(
-            {
-                "cuDeviceGetName": said["nvmlDeviceGetName"],
-                "cuDeviceTotalMem": memory.get("total", 0) - memory.get("reserved", 0),
-                "cuDeviceGetUuid": said["nvmlDeviceGetUUID"].removeprefix("GPU-").replace("-", ""),
-                "cuDeviceGetPCIBusId": f"{pci['domain']:04x}:{pci['bus']:02x}:{pci['device']:02x}.0",
-                "cuDeviceGetAttribute(75)": major,
-                "cuDeviceGetAttribute(76)": minor,
-            }
-        )
-    every = {"cuDeviceCanAccessPeer": 1}
+    whole = [{**nvml.get("every", {}), **own} for own in nvml.get("gpus", ())]
+    sliced = [{**said, **said["mig"][0]} for said in whole if said.get("mig")]
+    gpus = [_cuda_device(said) for said in sliced[:1] or whole]
+    for index, said in enumerate(whole if not sliced else ()):
+        apart = [peer for peer in range(len(whole)) if peer != index and _p2p(said, peer)]
+        gpus[index].update({f"cuDeviceCanAccessPeer({peer})": 0 for peer in apart})
     version = system["nvmlSystemGetCudaDriverVersion"]
     return {
         "system": {"cuInit": 0, "cuDriverGetVersion": version, "cuDeviceGetCount": len(gpus)},
-        "every": every,
+        "every": {"cuDeviceCanAccessPeer": 1, "cuDeviceGetAttribute(41)": 1, "cuDeviceGetAttribute(83)": 1},
         "gpus": gpus,
     }
+
+
+def _cuda_device(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What CUDA answers about a GPU: clocks in kHz, memory without what the driver keeps."""
+    major, minor = said["nvmlDeviceGetCudaComputeCapability"]
+    pci = said["nvmlDeviceGetPciInfo"]
+    memory = said.get("nvmlDeviceGetMemoryInfo") or {}
+    uuid = said["nvmlDeviceGetUUID"].removeprefix("GPU-").removeprefix("MIG-")
+    ecc = said.get("nvmlDeviceGetEccMode")
+    return {
+        "cuDeviceGetName": said["nvmlDeviceGetName"],
+        "cuDeviceTotalMem": memory.get("total", 0) - memory.get("reserved", 0),
+        "cuDeviceGetUuid": uuid.replace("-", ""),
+        "cuDeviceGetPCIBusId": f"{pci['domain']:04x}:{pci['bus']:02x}:{pci['device']:02x}.0",
+        "cuDeviceGetAttribute(13)": said.get("nvmlDeviceGetMaxClockInfo(1)", 0) * 1000,
+        "cuDeviceGetAttribute(20)": said.get("nvmlDeviceGetComputeMode", 0),
+        "cuDeviceGetAttribute(32)": ecc[0] if isinstance(ecc, list) else 0,
+        "cuDeviceGetAttribute(75)": major,
+        "cuDeviceGetAttribute(76)": minor,
+    }
+
+
+def _p2p(said: Mapping[str, Any], peer: int) -> int:
+    """NVML's status of reading a peer's memory; 0 is that it works."""
+    call = "nvmlDeviceGetP2PStatus"
+    keys = (f"{call}({peer},0)", f"{call}(*,0)", f"{call}({peer},*)", call)
+    return int(next((said[key] for key in keys if isinstance(said.get(key), int)), 0))
 
 
 def torch_of(torch: Mapping[str, Any], cuda: Mapping[str, Any] | None) -> Iterator[dict[str, Any]]:
@@ -53,17 +69,22 @@ def torch_of(torch: Mapping[str, Any], cuda: Mapping[str, Any] | None) -> Iterat
         )
         yield {"step": "done"}
         return
-    gpus = list(cuda["gpus"]) if cuda and not cuda["system"].get("cuInit") else []
+    gpus = []
+    if cuda and not cuda["system"].get("cuInit"):
+        gpus = [{**cuda.get("every", {}), **gpu} for gpu in cuda["gpus"]]
     yield {"step": "cuda init"}
     yield {"name": "cuda_available", "value": bool(gpus)}
     yield {"name": "device_count", "value": len(gpus)}
-    cubins, _ = torch.get("archs") or BUILDS[torch["cuda"]]
-    yield {"name": "arch_list", "value": [f"sm_{arch}" for arch in cubins] if gpus else []}
+    cubins, ptx = torch.get("archs") or software.BUILDS[built]
+    listed = [f"sm_{arch}" for arch in cubins] + [f"compute_{arch}" for arch in ptx]
+    yield {"name": "arch_list", "value": listed if gpus else []}
     if not gpus:
         yield from _words_of(cuda)
-    cudnn, nccl = (_numbers(version) for version in WHEELS[torch["cuda"].partition(".")[0]].values())
-    yield from ({"step": "cudnn"}, {"name": "cudnn", "value": cudnn[0] * 10000 + cudnn[1] * 100 + cudnn[2]})
-    yield from ({"step": "nccl"}, {"name": "nccl", "value": nccl[:3]})
+    wheels = software.WHEELS[built.partition(".")[0]]
+    cudnn, nccl = (next(version for name, version in wheels.items() if word in name) for word in ("cudnn", "nccl"))
+    numbers = [int(part) for part in cudnn.split(".")]
+    yield from ({"step": "cudnn"}, {"name": "cudnn", "value": numbers[0] * 10_000 + numbers[1] * 100 + numbers[2]})
+    yield from ({"step": "nccl"}, {"name": "nccl", "value": [int(part) for part in nccl.split(".")]})
     for index, gpu in enumerate(gpus):
         major, minor = gpu["cuDeviceGetAttribute(75)"], gpu["cuDeviceGetAttribute(76)"]
         yield {"step": f"kernel on GPU {index}"}
@@ -71,10 +92,6 @@ def torch_of(torch: Mapping[str, Any], cuda: Mapping[str, Any] | None) -> Iterat
         yield {"gpu": index, "compute_capability": f"{major}.{minor}"}
         yield {"gpu": index, "kernel": "ok"}
     yield {"step": "done"}
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in version.split(".")]
 
 
 _UNEXPECTED = (

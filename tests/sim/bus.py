@@ -42,7 +42,7 @@ def plug(files: Files, machine: Mapping[str, Any], gpus: Sequence[Mapping[str, A
     files.folder(BUS).folder("/sys/class/iommu")
     if machine["iommu"]:
         files.folder("/sys/class/iommu/dmar0" if machine["arch"] == "x86_64" else "/sys/class/iommu/smmu3.0")
-    bound = "nvidia" if machine["driver"] and machine["loaded"] else None
+    bound = machine["bound"] or ("nvidia" if machine["driver"] and machine["loaded"] else None)
     cards = _gpus(machine, gpus, bound)
     above = _bridges(files, machine, [card.address for card in cards])
     for card in cards:

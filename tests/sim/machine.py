@@ -29,6 +29,7 @@ DEFAULTS: dict[str, Any] = {
     "driver": "580.95.05",  # null: none installed
     "open": True,  # the kernel modules' kind
     "loaded": True,
+    "bound": None,  # another kernel driver that holds the GPUs: nouveau, vfio-pci
     "gsp": True,  # the GPUs run the GSP firmware
     "persistenced": False,  # the daemon runs
     "peermem": False,  # the kernel module for GPUDirect RDMA is loaded

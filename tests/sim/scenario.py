@@ -66,7 +66,8 @@ def _based(raw: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     if "profile" in told:
         below = json.loads((PROFILES / f"{told.pop('profile')}.json").read_text("utf-8"))
         profile, bus = _based({key: value for key, value in below.items() if key != "expect"})
-        told = merged(profile, told)
+        words = merged(profile.get("machine", {}), told.get("machine", {}), keep=True)  # "driver": null is a word, too
+        told = {**merged(profile, told), "machine": words}
     nvml = told.get("nvml")
     return told, nvml if nvml and nvml.get("gpus") else bus
 

@@ -240,6 +240,40 @@ class TestFirstXid:
         assert isinstance(completed(xid=()).get("kernel_log.first_xid"), Unread)
 
 
+class TestFirstOfEachGpu:
+    def marks(self, *xids: tuple[int, str, bool | None]) -> list[object]:
+        """Which of these (code, address, what it says of being fatal) is its GPU's first own fault."""
+        rows: Rows = tuple(
+            {
+                "code": Known(code, "log"),
+                "address": Known(address, "log"),
+                "fatal": Absent("no word of it") if fatal is None else Known(fatal, "log"),
+            }
+            for code, address, fatal in xids
+        )
+        done = completed(xid=rows).rows("xid")
+        assert isinstance(done, tuple)
+        return [mark.value if isinstance(mark := row["first"], Known) else type(mark) for row in done]
+
+    def test_each_gpu_has_one(self) -> None:
+        assert self.marks((119, "a", None), (62, "a", None), (79, "b", None)) == [True, False, True]
+
+    def test_consequences_programs_and_remapped_rows_do_not_lead(self) -> None:
+        assert self.marks((45, "a", None), (31, "a", None), (63, "a", None), (109, "a", None), (154, "a", None)) == [
+            False,
+            False,
+            False,
+            True,
+            False,
+        ]
+
+    def test_nvlink_events_say_it_themselves(self) -> None:
+        assert self.marks((149, "a", False), (149, "a", True), (144, "b", None)) == [False, True, True]
+
+    def test_a_code_nobody_knows_leaves_its_own_mark_open(self) -> None:
+        assert self.marks((901, "a", None), (119, "a", None)) == [Unread, True]
+
+
 def test_completing_twice_changes_nothing() -> None:
     once = completed({"torch.version": "2.5.1", "driver.version": "550.54.15", **LINUX}, gpu=gpus("Tesla T4"))
     assert complete(once) == once

@@ -13,6 +13,7 @@ from gpudoctor.knowledge.error_codes import (
     sxid_name,
     xid_action,
     xid_class,
+    xid_fatal,
     xid_name,
 )
 from gpudoctor.model.values import CannotJudge
@@ -57,6 +58,18 @@ def test_a_code_the_catalogue_does_not_act_on() -> None:
         xid_action(175)
     with pytest.raises(CannotJudge, match="does not describe"):
         xid_name(1)
+
+
+@pytest.mark.parametrize("code", [46, 48, 54, 62, 64, 74, 79, 95, 109, 119, 120, 140, 143, 149, 158, 167, 171, 173])
+def test_the_gpus_own_faults(code: int) -> None:
+    """The catalogue answers these with a reset, a reboot, a look at the hardware or support."""
+    assert xid_fatal(code) is True
+
+
+@pytest.mark.parametrize("code", [13, 31, 43, 45, 63, 68, 92, 94, 121, 137, 154, 162])
+def test_no_faults_of_the_gpu(code: int) -> None:
+    """Programs' errors, consequences, a remapped row (63), contained errors (94), corrected ones (92, 121)."""
+    assert xid_fatal(code) is False
 
 
 def test_nvswitch_errors() -> None:

@@ -137,6 +137,16 @@ def test_imex_between_machines(tmp_path: Path) -> None:
     assert facts["imex.errors"] == ("[Nov 21 2026 07:53:01] [ERROR] [tid 3] Connection to node 10.0.0.2 failed",)
 
 
+@pytest.mark.parametrize("layer", ["", "systemd/"])
+def test_a_daemon_is_found_by_its_unit_on_a_machine_full_of_processes(tmp_path: Path, layer: str) -> None:
+    tree = Tree(tmp_path).linux().file("/usr/bin/nvidia-imex").file("/proc/71000/comm", "nvidia-imex\n")
+    for pid in range(2, 4100):
+        tree.folder(f"/proc/{pid}")
+    assert values(fabric, tree.target())["imex.state"] is Unread
+    tree.file(f"/sys/fs/cgroup/{layer}system.slice/nvidia-imex.service/cgroup.procs", "70999\n71000\n")
+    assert values(fabric, tree.target())["imex.state"] == "running"
+
+
 def test_imex_as_installed_joins_nobody(tmp_path: Path) -> None:
     tree = Tree(tmp_path).linux().file("/usr/bin/nvidia-imex").file("/etc/nvidia-imex/nodes_config.cfg", "# none\n")
     facts = values(fabric, tree.target())

@@ -125,6 +125,20 @@ Nov 21 08:00:00 node kernel: NVRM: Xid (0000:01:00): 31, Ch 00000008, engmask 00
     assert values(snapshot).items() >= {"kernel_log.first_xid": 31, "kernel_log.sxid": (12028,)}.items()
 
 
+def test_what_lines_say_of_being_fatal() -> None:
+    text = """\
+NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6 0x00000000)
+NVRM: Xid (PCI:0018:01:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008)
+NVRM: Xid (PCI:0018:01:00): 119, pid=1, name=python3, Timeout
+nvidia-nvswitch0: SXid (PCI:0000:c4:00.0): 24007, Data {0x00000001}
+nvidia-nvswitch0: SXid (PCI:0000:c4:00.0): 24007, Fatal, Link 28 sourcetrack timeout error (First)
+nvidia-nvswitch0: SXid (PCI:0000:c4:00.0): 12028, Non-fatal, Link 32 egress
+"""
+    snapshot = read_text(text)
+    assert [row.get("fatal") for row in rows(snapshot, "xid")] == [True, False, None]
+    assert [(row["code"], row["fatal"]) for row in rows(snapshot, "sxid")] == [(24007, True), (12028, False)]
+
+
 def test_xids_that_are_consequences_alone() -> None:
     assert isinstance(read_text("NVRM: Xid (PCI:0000:3b:00): 154, GPU Reset").get("kernel_log.first_xid"), Absent)
 
