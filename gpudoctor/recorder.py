@@ -6,6 +6,7 @@ import getpass
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,6 +44,7 @@ def record(level: str, python: str | None, progress: Progress) -> str:
     """This machine as the text of a record; raises `DoctorError` for an interpreter that is none."""
     target = Recording(level, python)
     diagnosis = doctor.check(level, progress=progress, target=target)
+    _keep_stuck(target, diagnosis.snapshot)
     return json.dumps(to_json(recorded(target, diagnosis)), ensure_ascii=True, indent=1)
 
 
@@ -90,6 +92,15 @@ def recorded(target: Recording, diagnosis: Diagnosis) -> Record:
         {key: {hider.text(path): kept for path, kept in part.items()} for key, part in binary.items()}
     )
     return from_json(hidden)
+
+
+def _keep_stuck(target: Recording, snapshot: Snapshot) -> None:
+    """Processes are looked at past the target, as there are thousands; those that hang are kept."""
+    rows = snapshot.rows("stuck")
+    for row in rows if isinstance(rows, tuple) else ():
+        pid = row.get("pid")
+        with suppress(OSError):
+            target.read(f"/proc/{pid.value if isinstance(pid, Known) else ''}/stat")
 
 
 def _user() -> str:
