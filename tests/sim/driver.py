@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.sim import software
 from tests.sim.files import Files
-from tests.sim.host import process
+from tests.sim.host import PACKAGES, process
 from tests.unit.trees import elf_module
 
 _FOLDERS = {"rhel": "/usr/lib64", "fedora": "/usr/lib64", "arch": "/usr/lib"}
@@ -121,11 +121,10 @@ def _daemons(files: Files, machine: Mapping[str, Any]) -> None:
     if machine["persistenced"]:
         _daemon(files, 4714, "/usr/bin/nvidia-persistenced", "nvidia-persistenced")
         files.add("/run/nvidia-persistenced/nvidia-persistenced.pid", "4714\n")
-    if machine["system"].startswith(("ubuntu", "debian")):
-        entries = [
-            f"Package: {name}\nStatus: install ok installed\nVersion: {version}-1\n\n" for name, version in packages
-        ]
-        files.add("/var/lib/dpkg/status", "".join(entries))
+    packages.append((f"nvidia-driver-{machine['driver'].partition('.')[0]}", machine["driver"]))
+    for name, version in packages if PACKAGES in files.files else ():
+        entry = f"Package: {name}\nStatus: install ok installed\nVersion: {version}-1\n\n"
+        files.add(PACKAGES, files.files[PACKAGES] + entry.encode())
 
 
 def _daemon(files: Files, pid: int, program: str, unit: str) -> None:
@@ -148,10 +147,5 @@ def commands(machine: Mapping[str, Any]) -> list[dict[str, Any]]:
     version = machine["fabric_manager"]
     if not version or not machine["driver"] or not machine["loaded"] or machine["container"]:
         return []
-    return [
-        {
-            "argv": ["/usr/bin/nv-fabricmanager", "--version"],
-            "out": f"Fabric Manager version is : {version}\n",
-            "status": 0,
-        }
-    ]
+    said = f"Fabric Manager version is : {version}\n"
+    return [{"argv": ["/usr/bin/nv-fabricmanager", "--version"], "status": 0, "out": said}]

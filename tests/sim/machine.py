@@ -21,6 +21,7 @@ DEFAULTS: dict[str, Any] = {
     "vendor": "Supermicro",
     "product": "SYS-821GE-TNHR",
     "virtual": False,  # a hypervisor below: DMI names it in vendor and product
+    "cpu": "GenuineIntel",
     "cpus": 112,
     "numa": 2,
     "memory_gib": 1024,
@@ -105,10 +106,6 @@ def gpus_of(nvml: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     for own in nvml.get("gpus", ()):
         said = {**nvml.get("every", {}), **own}
         pci = said["nvmlDeviceGetPciInfo"]
-        now, most = (
-            said.get("nvmlDeviceGetCurrPcieLinkGeneration", 4),
-            said.get("nvmlDeviceGetMaxPcieLinkGeneration", 4),
-        )
         found.append(
             {
                 "address": f"{pci['domain']:04x}:{pci['bus']:02x}:{pci['device']:02x}.0",
@@ -116,8 +113,8 @@ def gpus_of(nvml: Mapping[str, Any] | None) -> list[dict[str, Any]]:
                 "subsystem": pci.get("pciSubSystemId", 0),
                 "width": said.get("nvmlDeviceGetCurrPcieLinkWidth", 16),
                 "width_max": said.get("nvmlDeviceGetMaxPcieLinkWidth", 16),
-                "speed": now,
-                "speed_max": most,
+                "speed": said.get("nvmlDeviceGetCurrPcieLinkGeneration", 4),
+                "speed_max": said.get("nvmlDeviceGetMaxPcieLinkGeneration", 4),
                 "bar1": (said.get("nvmlDeviceGetBAR1MemoryInfo") or {}).get("bar1Total", 256 << 20),
                 "numa": _node(said),
                 "name": said.get("nvmlDeviceGetName", "NVIDIA"),
