@@ -19,8 +19,9 @@ from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.probes._child import answers
 from gpudoctor.probes._secrets import shown, shown_words
 from gpudoctor.target import Answer
+from gpudoctor.target._watched import Parts
 from gpudoctor.target.record import Command, Record, Sparse, from_json, to_json
-from gpudoctor.target.recording import Parts, Recording, Seen
+from gpudoctor.target.recording import Recording, Seen
 
 _MOST_OF_A_FILE = 8 << 20
 _MOST_IN_ALL = 20 << 20
