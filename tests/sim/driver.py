@@ -24,7 +24,7 @@ def install(files: Files, machine: Mapping[str, Any], gpus: Sequence[Mapping[str
     if machine["wsl"]:
         _windows(files)
         return
-    version, folder = machine["driver"], library_folder(machine)
+    version, folder = machine["upgraded"] or machine["driver"], library_folder(machine)
     software.driver_libraries(files, version, folder)
     if folder != "/usr/lib/x86_64-linux-gnu":  # the loader that runs here looks there only because the cache says so
         _cache(files, folder)
@@ -56,7 +56,7 @@ def _cache(files: Files, folder: str) -> None:
 
 
 def _modules(files: Files, machine: Mapping[str, Any]) -> None:
-    version, kernel = machine["driver"], machine["kernel"]
+    version, kernel = machine["upgraded"] or machine["driver"], machine["built_for"] or machine["kernel"]
     files.add(f"/lib/modules/{kernel}/modules.dep", "updates/dkms/nvidia.ko:\n")
     files.add(f"/lib/modules/{kernel}/updates/dkms/nvidia.ko", elf_module(version))
 
@@ -140,6 +140,25 @@ def _log(name: str, version: str) -> str:
         f"[Nov 11 2026 07:53:55] [INFO] [tid 841] {name} version {version} is running with the following configuration "
         f"options\n[Nov 11 2026 07:53:57] [INFO] [tid 841] Successfully configured all the available NVSwitches\n"
     )
+
+
+def log(machine: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the kernel prints when the modules start."""
+    if not machine["driver"] or not machine["loaded"] or machine["wsl"]:
+        return []
+    kind = "Open Kernel Module" if machine["open"] else "Kernel Module"
+    version = machine["driver"]
+    lines = ["nvidia: loading out-of-tree module taints kernel."]
+    if not machine["open"]:
+        lines.append("nvidia: module license 'NVIDIA' taints kernel.")
+    if not machine["secure_boot"]:
+        lines.append("nvidia: module verification failed: signature and/or required key missing - tainting kernel")
+    lines.append("nvidia-nvlink: Nvlink Core is being initialized, major device number 510")
+    lines += [f"nvidia {gpu['address']}: enabling device (0000 -> 0002)" for gpu in gpus]
+    lines.append(f"NVRM: loading NVIDIA UNIX {kind} for {machine['arch']}  {version}  Release Build  (dvs-builder@U22)")
+    lines.append(f"nvidia-modeset: Loading NVIDIA Kernel Mode Setting Driver for UNIX platforms  {version}")
+    lines += [f"[drm] Initialized nvidia-drm 0.0.0 for {gpu['address']} on minor {at}" for at, gpu in enumerate(gpus)]
+    return [*lines, "nvidia-uvm: Loaded the UVM driver, major device number 511."]
 
 
 def commands(machine: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -28,6 +28,8 @@ DEFAULTS: dict[str, Any] = {
     "secure_boot": False,
     "iommu": None,  # identity, DMA, DMA-FQ: how the IOMMU treats the GPUs; null: it is off
     "driver": "580.95.05",  # null: none installed
+    "upgraded": None,  # the driver that was installed over the loaded one and waits for a reboot
+    "built_for": None,  # the kernel that has the driver's module; null: the running one
     "open": True,  # the kernel modules' kind
     "loaded": True,
     "bound": None,  # another kernel driver that holds the GPUs: nouveau, vfio-pci
@@ -53,7 +55,7 @@ DEFAULTS: dict[str, Any] = {
     "load": "0.52 0.58 0.59",
     "environ": {},
     "torch": {"version": "2.9.0+cu128", "cuda": "12.8"},  # null: not installed
-    "kmsg": [],  # lines the kernel printed since boot
+    "kmsg": [],  # lines the kernel printed beside those of a driver that starts
     "shm_mib": None,  # by default half the memory
     "user": 0,
     "display_class": False,  # GPUs that are VGA controllers (GeForce), not 3D controllers
@@ -68,6 +70,7 @@ def render(words: Mapping[str, Any], nvml: Mapping[str, Any] | None) -> dict[str
     machine = {**DEFAULTS, **words}
     files = Files()
     gpus = machine.get("gpus") or gpus_of(nvml)
+    machine["kmsg"] = [*driver.log(machine, gpus), *machine["kmsg"]]
     host.system(files, machine)
     host.processes(files, machine)
     host.fitness(files, machine)
