@@ -125,7 +125,8 @@ def _others(target: Target, log: Log, own: set[str] | None, xids: tuple[Row, ...
     yield "kernel_log.fallen_off", Known(tuple(dict.fromkeys(fallen)), log.source)
     failures = _failures(_of_driver(log))
     yield "kernel_log.init_failures", Known(failures, log.source)
-    yield "text", tuple({"line": Known(line, log.source)} for line in failures)
+    if failures:
+        yield "text", tuple({"line": Known(line, log.source)} for line in failures)
     yield "kernel_log.module_refused", _refused(log)
 
 
