@@ -42,6 +42,14 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
             raise pending
         return not settles
 
+    def _eval_call(self, node: ast.Call) -> object:
+        if isinstance(node.func, ast.Name) and node.func.id == "known":
+            try:
+                return not isinstance(self._eval(node.args[0]), Nothing)
+            except CannotJudge:
+                return False
+        return super()._eval_call(node)
+
 
 def _in(item: object, holder: Any) -> bool:
     return not isinstance(item, Nothing) and item in holder
@@ -66,6 +74,7 @@ def _lower(text: object) -> object:
 BUILTINS: Mapping[str, Callable[..., object]] = {
     "version": _version,
     "absent": lambda value: isinstance(value, Nothing),
+    "known": lambda value: not isinstance(value, Nothing),  # the evaluator's: an unread argument is an answer, too
     "present": lambda value: not isinstance(value, Nothing),
     "matches": _matches,
     "lower": _lower,
@@ -79,6 +88,7 @@ BUILTINS: Mapping[str, Callable[..., object]] = {
     "set": lambda items: sorted(set(items)),
     "int": int,
     "str": str,
+    "words": lambda value: show(value),
     "abs": abs,
     "round": round,
     "startswith": lambda text, head: not isinstance(text, Nothing) and str(text).startswith(head),
@@ -112,18 +122,19 @@ _HOLE = re.compile(r"\{([^{}]+)\}")
 def fill(template: str, evaluator: Evaluator, extra: Mapping[str, str] | None = None) -> str:
     """The template with each ``{expression}`` replaced by its value; an unread one reads ``(not known)``.
 
-    ``{expression | words}`` reads those words where the value is unread or absent.
+    ``{expression | words}`` reads those words where the value is unread or absent, ``{expression | ''}`` nothing then.
     """
 
     def value(match: re.Match[str]) -> str:
-        inner, _, otherwise = (part.strip() for part in match.group(1).partition("|"))
+        inner, mark, otherwise = (part.strip() for part in match.group(1).partition("|"))
+        otherwise = "" if otherwise == "''" else otherwise
         if extra and inner in extra:
             return extra[inner]
         try:
             found = evaluate(inner, evaluator)
         except CannotJudge:
-            return otherwise or NOT_KNOWN
-        return otherwise if otherwise and isinstance(found, Nothing) else show(found)
+            return otherwise if mark else NOT_KNOWN
+        return otherwise if mark and isinstance(found, Nothing) else show(found)
 
     return _HOLE.sub(value, template)
 
@@ -132,6 +143,8 @@ def show(value: object) -> str:
     """A value as a person reads it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value)
     if isinstance(value, (list, tuple)):
         return ", ".join(show(item) for item in value) or "none"
     if isinstance(value, Mapping):

@@ -12,6 +12,7 @@ from gpudoctor.knowledge import error_codes, gpus
 from gpudoctor.knowledge._filling import Facts, Groups, is_open, known
 from gpudoctor.knowledge.drivers import driver_cuda
 from gpudoctor.knowledge.implied_torch import imply_torch
+from gpudoctor.knowledge.nvlinks import imply_links
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.model.values import CannotJudge
@@ -147,5 +148,5 @@ def _own_fault(row: Row) -> Fact:
         return Unread(str(unknown))
 
 
-_IMPLIED = (_gpus, _no_gpus, _devices, _gpus_on_the_bus, _driver, imply_torch, _first_xid, _first_of_each_gpu)
+_IMPLIED = (_gpus, _no_gpus, _devices, _gpus_on_the_bus, _driver, imply_torch, imply_links, _first_xid, _first_of_each_gpu)
 """In this order: what one implies, the next may build on."""
