@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Literal, cast, get_args
@@ -26,6 +26,9 @@ DEADLINE = 8.0
 """Seconds a probe may take where it names no `DEADLINE` of its own."""
 
 
+_SILENT = "the probe did not say"
+
+
 @dataclass(slots=True)
 class _Run:
     """One probe on its way. It ends by itself or is given up, never both: `ending` guards the two."""
@@ -34,7 +37,7 @@ class _Run:
     said: list[tuple[str, Fact | Rows]] = field(default_factory=list)
     started: float = 0.0
     seconds: float = 0.0
-    trouble: str = "the probe did not say"
+    trouble: str = _SILENT
     thread: threading.Thread | None = None
     ending: threading.Lock = field(default_factory=threading.Lock)
     ended: bool = False
@@ -45,22 +48,36 @@ class _Run:
         return self.module.__name__.rpartition(".")[2]
 
 
-def collect(target: Target, probes: Sequence[ModuleType], progress: Progress = lambda _: None) -> Snapshot:
+def collect(target: Target, probes: Iterable[ModuleType], progress: Progress = lambda _: None) -> Snapshot:
     """Ask every probe that belongs to the target's level; the others' facts are unread, saying so."""
-    levels = get_args(Level)
-    runs = [_Run(module) for module in probes]
-    asked = [run for run in runs if levels.index(getattr(run.module, "LEVEL", "quick")) <= levels.index(target.level)]
-    for run in asked:
-        _start(run, target, progress)
-    for run in asked:
-        _await(run, progress)
-    for run in runs:
-        if run not in asked:
-            run.trouble = f"asked from level {run.module.LEVEL} on"
-    facts, groups = _merge(runs)
-    timings = {f"probe.{run.name}": run.seconds * 1000 for run in asked}
-    level = target.level
-    return Snapshot(Subject("local", target.name, target.python, level), facts, groups, timings)
+    return Collection(target, probes, progress).snapshot()
+
+
+class Collection:
+    """Probes on their way: each is started as `probes` gives it, so that the first work while the next are imported."""
+
+    def __init__(self, target: Target, probes: Iterable[ModuleType], progress: Progress = lambda _: None) -> None:
+        self._target = target
+        self._progress = progress
+        self._runs: list[_Run] = []
+        levels = get_args(Level)
+        for module in probes:
+            run = _Run(module)
+            self._runs.append(run)
+            if levels.index(getattr(module, "LEVEL", "quick")) <= levels.index(target.level):
+                _start(run, target, progress)
+            else:
+                run.trouble = f"asked from level {module.LEVEL} on"
+
+    def snapshot(self) -> Snapshot:
+        """What all of them said; waits for each until its deadline."""
+        asked = [run for run in self._runs if run.thread]
+        for run in asked:
+            _await(run, self._progress)
+        facts, groups = _merge(sorted(self._runs, key=lambda run: run.name))
+        timings = {f"probe.{run.name}": run.seconds * 1000 for run in sorted(asked, key=lambda run: run.name)}
+        target = self._target
+        return Snapshot(Subject("local", target.name, target.python, target.level), facts, groups, timings)
 
 
 def _start(run: _Run, target: Target, progress: Progress) -> None:
@@ -109,7 +126,7 @@ def _merge(runs: Sequence[_Run]) -> tuple[dict[str, Fact], dict[str, Rows]]:
                 facts[name] = _surer(facts.get(name), cast(Fact, entry))
             else:
                 groups[name] = _joined(groups.get(name), cast(Rows, entry))
-    for run in runs:
+    for run in sorted(runs, key=lambda run: run.trouble == _SILENT):  # of two reasons, the one that tells more
         for spec in run.module.FACTS:
             group = spec.name.rpartition(".")[0]
             if spec.group and group not in groups:

@@ -7,9 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpudoctor import rulebook
-from gpudoctor.collect import Progress, collect
-from gpudoctor.judge import judge
-from gpudoctor.knowledge import complete
+from gpudoctor.collect import Collection, Progress, collect
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.snapshot import Snapshot
@@ -27,8 +25,9 @@ def check(
 
     Raises `DoctorError` for a broken page or an interpreter that is none; a sick machine raises nothing.
     """
+    asked = _ask(target, level, python, progress)
     book = rulebook.load(rules)
-    return diagnose(look(level, python, progress, target), book)
+    return diagnose(asked.snapshot(), book)
 
 
 def look(
@@ -38,11 +37,19 @@ def look(
     target: Target | None = None,
 ) -> Snapshot:
     """The facts of this machine, not judged yet; raises `DoctorError` for an interpreter that is none."""
+    return _ask(target, level, python, progress).snapshot()
+
+
+_SLOWEST = ("nvml", "libcuda", "torch_live")
+"""Probes that wait for a child: started first, their children work while the rest is imported and asked."""
+
+
+def _ask(target: Target | None, level: str, python: str | None, progress: Progress) -> Collection:
     from gpudoctor import probes
     from gpudoctor.discovery import modules_of
     from gpudoctor.target.local import Local
 
-    return collect(target or Local(level, python), list(modules_of(probes)), progress)
+    return Collection(target or Local(level, python), modules_of(probes, first=_SLOWEST), progress)
 
 
 def read(text: str, name: str = "report", rules: Sequence[Path] = ()) -> Diagnosis:
@@ -77,10 +84,13 @@ def _replayed(text: str, name: str) -> Snapshot:
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}") from error
     with Recorded(kept) as target:
-        snapshot = collect(target, list(modules_of(probes)))
+        snapshot = collect(target, modules_of(probes))
     return replace(snapshot, target=replace(snapshot.target, kind="snapshot"))
 
 
 def diagnose(snapshot: Snapshot, book: rulebook.Rulebook) -> Diagnosis:
     """Judge the facts there are, and those that follow from them by the tables."""
+    from gpudoctor.judge import judge
+    from gpudoctor.knowledge import complete
+
     return judge(complete(snapshot), book)

@@ -17,12 +17,12 @@ from gpudoctor.model.fact import Known, Row
 MARK = "@gpudoctor "
 TEXT_LINES = 200
 _LINE = 1000
-_CHILDREN = Path(__file__).with_name("children")
+CHILDREN = Path(__file__).with_name("children")
 
 
 def script(name: str) -> list[str]:
     """What follows the interpreter on the command line to run that child: its path, or its text inside a zip file."""
-    path = _CHILDREN / name
+    path = CHILDREN / name
     if path.is_file():
         return [str(path)]
     from importlib.resources import files

@@ -8,7 +8,7 @@ import sys
 import time
 from importlib.util import find_spec
 
-from gpudoctor.probes._child import patience, printable, script
+from gpudoctor.probes._child import CHILDREN, patience, printable, script
 from gpudoctor.probes._nvml_told import Fault, Told
 from gpudoctor.target import Answer, Target
 
@@ -62,7 +62,7 @@ def _argv() -> list[str]:
     folder = os.path.dirname(spec.origin)  # noqa: PTH120 - inside a zip file it is no folder to pathlib either
     if spec.submodule_search_locations:  # the older binding of that name is a package
         folder = os.path.dirname(folder)  # noqa: PTH120
-    return [sys.executable, "-I", "-S", *script("ask_nvml.py"), folder]
+    return [sys.executable, "-I", "-S", *script("ask_nvml.py"), str(CHILDREN), folder]
 
 
 def _least(timeout: float) -> float:

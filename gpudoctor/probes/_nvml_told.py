@@ -17,6 +17,7 @@ Entry: TypeAlias = dict[str, Any]
 HANDLE = "nvmlDeviceGetHandleByIndex"
 _FIELDS = "nvmlDeviceGetFieldValues"
 _INVALID, _NOT_SUPPORTED, _FUNCTION_NOT_FOUND, LOST, RESET_REQUIRED = 2, 3, 13, 15, 16
+_OF_TWO = ("nvmlDeviceGetP2PStatus", "nvmlDeviceGetTopologyCommonAncestor")
 NOT_REPORTED = Absent("this GPU does not report it")
 TOO_OLD = "the driver's NVML is too old to tell"
 
@@ -129,7 +130,8 @@ class Told:
         """What keeps this GPU from answering, in NVML's words; empty where nothing does."""
         known = self.failures.get(gpu, {}) if gpu is not None else {}
         opened = known.get(HANDLE)
-        failure = opened or next((f for f in known.values() if f.code in (LOST, RESET_REQUIRED)), None)
+        own = (failure for call, failure in known.items() if not call.startswith(_OF_TWO))
+        failure = opened or next((one for one in own if one.code in (LOST, RESET_REQUIRED)), None)
         return failure.text if failure else ""
 
     def silent(self, gpu: int | None) -> str:
@@ -164,7 +166,7 @@ def _entries(out: str) -> Iterator[Entry]:
 
 
 def _names(call: str) -> Iterator[str]:
-    """The call as a child or a record may name it: ``f(3,0)``, ``f(*,0)``, ``f(3,*)``, ``f``."""
+    """The call as a child or a record may name it: ``f(3,0)``, ``f(*,0)``, ``f(3,*)``, ``f(3)``, ``f``."""
     yield call
     name, mark, rest = call.partition("(")
     if mark:
@@ -172,6 +174,7 @@ def _names(call: str) -> Iterator[str]:
         if comma:
             yield f"{name}(*,{last})"
             yield f"{name}({first},*)"
+            yield f"{name}({first})"
         yield name
 
 

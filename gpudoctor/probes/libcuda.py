@@ -65,7 +65,7 @@ FACTS = (
     column("cuda_device.error", "text", "why it does not answer; absent where it does"),
 )
 
-TIMEOUT = patience("GPUDOCTOR_CUDA_TIMEOUT", 5.0)
+TIMEOUT = patience("GPUDOCTOR_CUDA_TIMEOUT", 4.0)
 """Seconds for the library: it needs milliseconds where the driver stays loaded, seconds where it must wake GPUs."""
 
 DEADLINE = TIMEOUT + 1.5

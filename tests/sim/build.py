@@ -71,7 +71,7 @@ def _compile(compiler: str, header: Path, folder: Path) -> None:
     names = sorted(set(re.findall(r"DECLDIR[\s\w*]*?\s(nvml\w+)\s*\(", header.read_text("utf-8"))))
     (folder / "nvml_names.inc").write_text("".join(f"STUB({name})\n" for name in names))
     for library, pattern in LIBRARIES.items():
-        sources = [NATIVE / "store.c", *sorted(NATIVE.glob(pattern))]
+        sources = [*sorted(NATIVE.glob("store*.c")), *sorted(NATIVE.glob(pattern))]
         argv = [compiler, *FLAGS, f"-Wl,-soname,{library}", f"-I{folder}", f"-I{header.parent}"]
         done = subprocess.run(
             [*argv, "-o", str(folder / library), *map(str, sources), "-ldl"],

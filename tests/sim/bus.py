@@ -24,6 +24,10 @@ _GPU_3D, _GPU_VGA, _BRIDGE, _SWITCH_FABRIC, _INFINIBAND, _ETHERNET = (
 )
 
 
+_SWITCH_DATA = b"\x82\x10\0NVIDIA Switch\0\0\0\x90\x0c\0V0\x09SW_MNG\0\0\0\x78"
+"""Product data by which a port that manages an NVSwitch is known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """`link`: PCIe generation and lanes, now and at most (speed, speed_max, width, width_max), and bar1 in bytes."""
@@ -165,7 +169,7 @@ def _write(files: Files, machine: Mapping[str, Any], device: Device, folder: str
 
 
 def _config(device: Device, virtual: bool) -> bytes:
-    """Configuration space: a header, and behind it, which hypervisors mostly do not show, Access Control Services off."""
+    """Configuration space: a header; behind it, where no hypervisor hides it, Access Control Services, switched off."""
     kind = device.kind
     ids = (device.vendor, device.device, 0x406, 0x10, 0xA1, kind & 0xFF, kind >> 8 & 0xFF, kind >> 16)
     header = struct.pack("<HHHHBBBB", *ids).ljust(256, b"\0")
@@ -199,11 +203,9 @@ def _adapters(files: Files, machine: Mapping[str, Any], cards: Sequence[Device],
         link = {"speed_max": 5}
         _put(files, machine, Device(address, 0x15B3, 0x1021, kind, link, node, "mlx5_core"), place)
         up = not count - machine["hcas_down"] <= number < count
-        _port(files, machine, number, above_of(files, address), up)
+        _port(files, machine, number, _place_of(files, address), up)
         if number >= count:
-            files.add(
-                f"{above_of(files, address)}/vpd", b"\x82\x10\0NVIDIA Switch\0\0\0\x90\x0c\0V0\x09SW_MNG\0\0\0\x78"
-            )
+            files.add(f"{_place_of(files, address)}/vpd", _SWITCH_DATA)
 
 
 def _beside(port: str) -> str:
@@ -212,7 +214,7 @@ def _beside(port: str) -> str:
     return f"{switch}/{own[:-4]}{int(own[-4:-2], 16) - 4:02x}.0" if own.endswith("04.0") else f"{switch}/{own[:-2]}.1"
 
 
-def above_of(files: Files, address: str) -> str:
+def _place_of(files: Files, address: str) -> str:
     """The folder of a device that is on the bus."""
     return files.links[f"{BUS}/{address}"]
 

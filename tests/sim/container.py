@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.sim.driver import library_folder
 from tests.sim.files import Files
-from tests.sim.host import process
+from tests.sim.host import PACKAGES, process
 
 _OVERLAY = "651 533 0:72 / / rw,relatime master:1 - overlay overlay rw,lowerdir=/var/lib/docker/overlay2/l/A"
 
@@ -17,8 +17,11 @@ def enter(files: Files, machine: Mapping[str, Any], gpus: Sequence[Mapping[str, 
     files.drop(
         "/lib/modules", "/lib/firmware", "/usr/src", "/sys/firmware", "/run/systemd", "/dev/kmsg", "/var/log",
         "/run/nvidia-fabricmanager", "/usr/bin/nv-fabricmanager", "/etc/systemd", "/usr/lib/systemd", "/opt/nvidia",
-        "/var/lib/dpkg", "/dev/infiniband", "/usr/bin/nvidia-modprobe",
+        "/dev/infiniband", "/usr/bin/nvidia-modprobe",
     )  # fmt: skip
+    if PACKAGES in files.files:  # the image's own: what it was built of, without a driver
+        own, _, _ = files.files[PACKAGES].partition(b"\n\n")
+        files.add(PACKAGES, own + b"\n\n")
     pids = {path.split("/")[2] for path in files.files if path.startswith("/proc/")}
     files.drop(*[f"/proc/{pid}" for pid in pids if pid.isdigit()])
     process(files, 1, "bash")

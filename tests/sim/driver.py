@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.sim import software
 from tests.sim.files import Files
-from tests.sim.host import process
+from tests.sim.host import PACKAGES, process
 from tests.unit.trees import elf_module
 
 _FOLDERS = {"rhel": "/usr/lib64", "fedora": "/usr/lib64", "arch": "/usr/lib"}
@@ -121,11 +121,10 @@ def _daemons(files: Files, machine: Mapping[str, Any]) -> None:
     if machine["persistenced"]:
         _daemon(files, 4714, "/usr/bin/nvidia-persistenced", "nvidia-persistenced")
         files.add("/run/nvidia-persistenced/nvidia-persistenced.pid", "4714\n")
-    if machine["system"].startswith(("ubuntu", "debian")):
-        entries = [
-            f"Package: {name}\nStatus: install ok installed\nVersion: {version}-1\n\n" for name, version in packages
-        ]
-        files.add("/var/lib/dpkg/status", "".join(entries))
+    packages.append((f"nvidia-driver-{machine['driver'].partition('.')[0]}", machine["driver"]))
+    for name, version in packages if PACKAGES in files.files else ():
+        entry = f"Package: {name}\nStatus: install ok installed\nVersion: {version}-1\n\n"
+        files.add(PACKAGES, files.files[PACKAGES] + entry.encode())
 
 
 def _daemon(files: Files, pid: int, program: str, unit: str) -> None:
@@ -143,15 +142,29 @@ def _log(name: str, version: str) -> str:
     )
 
 
+def log(machine: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the kernel prints when the modules start."""
+    if not machine["driver"] or not machine["loaded"] or machine["wsl"]:
+        return []
+    kind = "Open Kernel Module" if machine["open"] else "Kernel Module"
+    version = machine["driver"]
+    lines = ["nvidia: loading out-of-tree module taints kernel."]
+    if not machine["open"]:
+        lines.append("nvidia: module license 'NVIDIA' taints kernel.")
+    if not machine["secure_boot"]:
+        lines.append("nvidia: module verification failed: signature and/or required key missing - tainting kernel")
+    lines.append("nvidia-nvlink: Nvlink Core is being initialized, major device number 510")
+    lines += [f"nvidia {gpu['address']}: enabling device (0000 -> 0002)" for gpu in gpus]
+    lines.append(f"NVRM: loading NVIDIA UNIX {kind} for {machine['arch']}  {version}  Release Build  (dvs-builder@U22)")
+    lines.append(f"nvidia-modeset: Loading NVIDIA Kernel Mode Setting Driver for UNIX platforms  {version}")
+    lines += [f"[drm] Initialized nvidia-drm 0.0.0 for {gpu['address']} on minor {at}" for at, gpu in enumerate(gpus)]
+    return [*lines, "nvidia-uvm: Loaded the UVM driver, major device number 511."]
+
+
 def commands(machine: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the daemons' programs print; the fabric manager is asked for its version where rpm's database is no text."""
     version = machine["fabric_manager"]
     if not version or not machine["driver"] or not machine["loaded"] or machine["container"]:
         return []
-    return [
-        {
-            "argv": ["/usr/bin/nv-fabricmanager", "--version"],
-            "out": f"Fabric Manager version is : {version}\n",
-            "status": 0,
-        }
-    ]
+    said = f"Fabric Manager version is : {version}\n"
+    return [{"argv": ["/usr/bin/nv-fabricmanager", "--version"], "status": 0, "out": said}]

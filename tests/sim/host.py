@@ -19,6 +19,10 @@ SYSTEMS = {
 _MANAGERS = {"ubuntu": "apt-get", "debian": "apt-get", "rhel": "dnf", "fedora": "dnf", "arch": "pacman"}
 
 
+PACKAGES = "/var/lib/dpkg/status"
+"""What Debian's family has installed; the driver adds its own."""
+
+
 def system(files: Files, machine: Mapping[str, Any]) -> None:
     kernel = machine["kernel"]
     files.add("/etc/os-release", SYSTEMS[machine["system"]])
@@ -28,9 +32,11 @@ def system(files: Files, machine: Mapping[str, Any]) -> None:
     files.add("/proc/version", f"Linux version {kernel} (builder@host) (gcc 13.3.0) #1 SMP\n")
     files.add("/proc/cmdline", f"BOOT_IMAGE=/vmlinuz-{kernel} root=/dev/nvme0n1p2 ro quiet\n")
     files.add("/proc/uptime", "864000.00 96000000.00\n").add("/proc/loadavg", f"{machine['load']} 2/1893 4711\n")
+    if machine["system"].startswith(("ubuntu", "debian")):
+        files.add(PACKAGES, "Package: libc6\nStatus: install ok installed\nVersion: 2.39-0ubuntu8.6\n\n")
     flags = "fpu sse2 avx2" + (" hypervisor" if machine["virtual"] or machine["wsl"] else "")
     if machine["arch"] == "x86_64":
-        files.add("/proc/cpuinfo", f"processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: {flags}\n")
+        files.add("/proc/cpuinfo", f"processor\t: 0\nvendor_id\t: {machine['cpu']}\nflags\t\t: {flags}\n")
     else:
         files.add("/proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\nFeatures\t: fp asimd\n")
     if not machine["wsl"]:
@@ -70,15 +76,14 @@ def processes(files: Files, machine: Mapping[str, Any]) -> None:
     files.add("/proc/self/mountinfo", "27 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw\n")
     files.add("/proc/self/cgroup", "0::/user.slice\n").add("/proc/1/cgroup", "0::/init.scope\n")
     files.add("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory hugetlb pids rdma misc\n")
-    files.folder("/sys/fs/cgroup/user.slice")
+    files.add("/sys/fs/cgroup/user.slice/memory.max", "max\n").add("/sys/fs/cgroup/user.slice/cpu.max", "max 100000\n")
     limits = {"Max locked memory": ("unlimited", "bytes"), "Max open files": ("1048576", "files")}
     limits.update({"Max processes": ("unlimited", "processes"), "Max stack size": ("8388608", "bytes")})
     table = "".join(f"{name:<26}{value:<21}{value:<21}{unit:<10}\n" for name, (value, unit) in limits.items())
     files.add("/proc/self/limits", f"{'Limit':<26}{'Soft Limit':<21}{'Hard Limit':<21}{'Units':<10}\n{table}")
     for pid, name in {"1": "systemd", "2": "kthreadd", **machine["processes"]}.items():
         process(files, pid, name)
-    if not machine["wsl"]:
-        files.folder("/run/systemd/system")
+    files.folder("/run/systemd/system")
     for name in ("maps", "fd", "exe", "environ", "stat"):
         files.link(f"/proc/self/{name}", f"/.host/proc/self/{name}")
 

@@ -21,6 +21,7 @@ DEFAULTS: dict[str, Any] = {
     "vendor": "Supermicro",
     "product": "SYS-821GE-TNHR",
     "virtual": False,  # a hypervisor below: DMI names it in vendor and product
+    "cpu": "GenuineIntel",
     "cpus": 112,
     "numa": 2,
     "memory_gib": 1024,
@@ -52,7 +53,7 @@ DEFAULTS: dict[str, Any] = {
     "load": "0.52 0.58 0.59",
     "environ": {},
     "torch": {"version": "2.9.0+cu128", "cuda": "12.8"},  # null: not installed
-    "kmsg": [],  # lines the kernel printed since boot
+    "kmsg": [],  # lines the kernel printed beside those of a driver that starts
     "shm_mib": None,  # by default half the memory
     "user": 0,
     "display_class": False,  # GPUs that are VGA controllers (GeForce), not 3D controllers
@@ -67,6 +68,7 @@ def render(words: Mapping[str, Any], nvml: Mapping[str, Any] | None) -> dict[str
     machine = {**DEFAULTS, **words}
     files = Files()
     gpus = machine.get("gpus") or gpus_of(nvml)
+    machine["kmsg"] = [*driver.log(machine, gpus), *machine["kmsg"]]
     host.system(files, machine)
     host.processes(files, machine)
     host.fitness(files, machine)
@@ -105,10 +107,6 @@ def gpus_of(nvml: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     for own in nvml.get("gpus", ()):
         said = {**nvml.get("every", {}), **own}
         pci = said["nvmlDeviceGetPciInfo"]
-        now, most = (
-            said.get("nvmlDeviceGetCurrPcieLinkGeneration", 4),
-            said.get("nvmlDeviceGetMaxPcieLinkGeneration", 4),
-        )
         found.append(
             {
                 "address": f"{pci['domain']:04x}:{pci['bus']:02x}:{pci['device']:02x}.0",
@@ -116,8 +114,8 @@ def gpus_of(nvml: Mapping[str, Any] | None) -> list[dict[str, Any]]:
                 "subsystem": pci.get("pciSubSystemId", 0),
                 "width": said.get("nvmlDeviceGetCurrPcieLinkWidth", 16),
                 "width_max": said.get("nvmlDeviceGetMaxPcieLinkWidth", 16),
-                "speed": now,
-                "speed_max": most,
+                "speed": said.get("nvmlDeviceGetCurrPcieLinkGeneration", 4),
+                "speed_max": said.get("nvmlDeviceGetMaxPcieLinkGeneration", 4),
                 "bar1": (said.get("nvmlDeviceGetBAR1MemoryInfo") or {}).get("bar1Total", 256 << 20),
                 "numa": _node(said),
                 "name": said.get("nvmlDeviceGetName", "NVIDIA"),

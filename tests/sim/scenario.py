@@ -35,7 +35,7 @@ def load(path: Path) -> Record:
 
 def expanded(raw: Mapping[str, Any]) -> Record:
     """A whole machine: the profile under it, the host rendered from words, CUDA's and torch's answers."""
-    told, bus = _based(raw)
+    told, bus = based(raw)
     words = told.pop("machine", {})
     nvml = told.get("nvml")
     own = told.pop("host", {})
@@ -58,14 +58,14 @@ def expanded(raw: Mapping[str, Any]) -> Record:
     return from_json({"schema": "gpudoctor-record/1", **told})
 
 
-def _based(raw: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+def based(raw: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     """The scenario laid over its profile, which may lie over another one, and NVML's answers where it last had GPUs:
     they stay on the bus when the driver lists none.
     """
     told, bus = dict(raw), None
     if "profile" in told:
         below = json.loads((PROFILES / f"{told.pop('profile')}.json").read_text("utf-8"))
-        profile, bus = _based({key: value for key, value in below.items() if key != "expect"})
+        profile, bus = based({key: value for key, value in below.items() if key != "expect"})
         words = merged(profile.get("machine", {}), told.get("machine", {}), keep=True)  # "driver": null is a word, too
         told = {**merged(profile, told), "machine": words}
     nvml = told.get("nvml")

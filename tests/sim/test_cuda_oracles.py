@@ -138,6 +138,17 @@ def test_the_binding_obeys_the_mask(binding: str, tmp_path: Path) -> None:
     assert addresses("-1") == ["100"]
 
 
+def test_the_mask_names_a_mig_device_by_its_own_id(binding: str, tmp_path: Path) -> None:
+    answers = section(1)
+    answers["gpus"][0]["cuDeviceGetName"] = "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
+    uuid = "a1b2c3d4-0000-1111-2222-000000000000"
+    inits = [
+        run(binding, build.libraries(), answers, tmp_path, CUDA_VISIBLE_DEVICES=f"{kind}-{uuid}")["init"]
+        for kind in ("MIG", "GPU")
+    ]
+    assert inits == [0, 100]
+
+
 @pytest.mark.parametrize("code", [100, 802, 803, 804, 999])
 def test_the_binding_reads_errors_in_the_drivers_words(binding: str, tmp_path: Path, code: int) -> None:
     told = run(binding, build.libraries(), section(cuInit=code), tmp_path)

@@ -41,6 +41,22 @@ def test_a_return_code_strikes_the_call_the_gpu_and_from_the_nth_call_on(
     assert got == answers
 
 
+def test_calls_are_counted_exactly_also_from_many_threads(tmp_path: Path) -> None:
+    script = """
+import ctypes, threading
+nvml, device, got = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p(), []
+nvml.nvmlInit_v2(), nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device))
+def ask(times):
+    number = ctypes.c_uint()
+    got.extend([nvml.nvmlDeviceGetTemperature(device, 0, ctypes.byref(number)) for _ in range(times)])
+threads = [threading.Thread(target=ask, args=(2500,)) for _ in range(8)]
+[thread.start() for thread in threads], [thread.join() for thread in threads], ask(2)
+print(got.count(0), got[-2:])
+"""
+    env = faulty(tmp_path, {"call": "nvmlDeviceGetTemperature", "do": 999, "from": 20_002})
+    assert clients.run(["-c", script], env).stdout == "20001 [0, 999]\n"
+
+
 def test_a_lost_gpu_is_lost_to_every_call_also_to_those_between_it_and_its_peers(tmp_path: Path) -> None:
     calls: list[clients.Question] = [
         (1, "nvmlDeviceGetName", ()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import time
@@ -356,3 +357,10 @@ def test_an_older_driver_without_a_function_loses_only_that(ask: Ask, tmp_path: 
     assert known(facts["cuda_driver.init_code"]) == 0
     assert why(facts["cuda_driver.version"]) == "this library has no cuDriverGetVersion"
     assert facts["cuda_device"] == Absent("CUDA lists no device")
+
+
+def test_the_child_runs_on_python_3_8() -> None:
+    child = Path(libcuda.__file__).parent / "children/ask_cuda.py"
+    tree = ast.parse(child.read_text("utf-8"), feature_version=(3, 8))
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    assert imported == {"ctypes", "json", "os", "sys"}

@@ -12,11 +12,11 @@ from typing import Any
 
 import pynvml
 
-WORDS = 2
+WORDS = 16
 """How many 64-bit words of an affinity mask are asked for."""
 
 FILLED_BY_THE_CALL = {
-    "nvmlDeviceGetGpuFabricInfoV": "c_nvmlGpuFabricInfo_v2_t",
+    "nvmlDeviceGetGpuFabricInfoV": "c_nvmlGpuFabricInfo_v3_t",
     "nvmlDeviceGetSramEccErrorStatus": "c_nvmlEccSramErrorStatus_v1_t",
     "nvmlDeviceGetPlatformInfo": "c_nvmlPlatformInfo_v2_t",
 }

@@ -59,7 +59,8 @@ static int present(void) {
     return wanted < 0 ? 0 : wanted > MOST_DEVICES ? MOST_DEVICES : (int)wanted;
 }
 
-/* The GPU that one entry of the mask names: a number, or "GPU-" and the head of a UUID; -1 for none. */
+/* The GPU that one entry of the mask names: a number, or "GPU-" ("MIG-" for a MIG device, which its name gives away) and
+ * the head of a UUID; -1 for none. */
 static int named(const char *entry, size_t length) {
     char *end, digits[40] = "";
     while (length && *entry == ' ')
@@ -70,7 +71,8 @@ static int named(const char *entry, size_t length) {
         long number = strtol(entry, &end, 10);
         return number < present() ? (int)number : -1;
     }
-    if (length <= 4 || strncmp(entry, "GPU-", 4))
+    bool slice = length > 4 && !strncmp(entry, "MIG-", 4);
+    if (length <= 4 || (!slice && strncmp(entry, "GPU-", 4)))
         return -1;
     size_t kept = 0;
     for (size_t i = 4; i < length && kept < sizeof digits - 1; i++)
@@ -78,8 +80,11 @@ static int named(const char *entry, size_t length) {
             digits[kept++] = entry[i];
     int found = -1;
     for (int gpu = 0; gpu < present(); gpu++) {
-        const char *uuid = store_text(store_find(&QUESTION("cuDeviceGetUuid", ((Place){gpu, -1}))));
-        if (uuid && !strncasecmp(uuid, digits, kept)) {
+        Place where = {gpu, -1};
+        const char *uuid = store_text(store_find(&QUESTION("cuDeviceGetUuid", where)));
+        const char *name = store_text(store_find(&QUESTION("cuDeviceGetName", where)));
+        bool is_slice = name && strstr(name, " MIG ");
+        if (uuid && slice == is_slice && !strncasecmp(uuid, digits, kept)) {
             if (found >= 0)
                 return -1; /* the head of two */
             found = gpu;

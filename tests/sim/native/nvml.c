@@ -187,7 +187,8 @@ nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t mig, nvml
 
 nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned *is_mig) {
     Answer answer;
-    nvmlReturn_t code = is_mig ? ask(ABOUT(device, "nvmlDeviceIsMigDeviceHandle"), &answer) : NVML_ERROR_INVALID_ARGUMENT;
+    nvmlReturn_t code =
+        is_mig ? ask(ABOUT(device, "nvmlDeviceIsMigDeviceHandle"), &answer) : NVML_ERROR_INVALID_ARGUMENT;
     if (code != NVML_SUCCESS && code != NVML_ERROR_NOT_SUPPORTED)
         return code;
     *is_mig = place_of(device).mig >= 0;
@@ -229,7 +230,8 @@ static bool same_address(Answer answer, const char *wanted) {
     return !memcmp(parts[0], parts[1], sizeof parts[0]);
 }
 
-static nvmlReturn_t find_handle(const char *function, const char *getter, Same *same, const char *wanted, nvmlDevice_t *to) {
+static nvmlReturn_t find_handle(const char *function, const char *getter, Same *same, const char *wanted,
+                                nvmlDevice_t *to) {
     if (users <= 0)
         return NVML_ERROR_UNINITIALIZED;
     if (!wanted || !to)
@@ -288,14 +290,14 @@ nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *info, unsig
 }
 
 nvmlReturn_t nvmlSystemGetConfComputeCapabilities(nvmlConfComputeSystemCaps_t *caps) {
-    static const Field fields[] = {
-        FIELD(nvmlConfComputeSystemCaps_t, cpuCaps), FIELD(nvmlConfComputeSystemCaps_t, gpusCaps), END_OF_FIELDS};
+    static const Field fields[] = {FIELD(nvmlConfComputeSystemCaps_t, cpuCaps),
+                                   FIELD(nvmlConfComputeSystemCaps_t, gpusCaps), END_OF_FIELDS};
     return give_fields(ABOUT_MACHINE("nvmlSystemGetConfComputeCapabilities"), caps, fields);
 }
 
 nvmlReturn_t nvmlSystemGetConfComputeState(nvmlConfComputeSystemState_t *state) {
-    static const Field fields[] = {
-        FIELD(nvmlConfComputeSystemState_t, environment), FIELD(nvmlConfComputeSystemState_t, ccFeature),
-        FIELD(nvmlConfComputeSystemState_t, devToolsMode), END_OF_FIELDS};
+    static const Field fields[] = {FIELD(nvmlConfComputeSystemState_t, environment),
+                                   FIELD(nvmlConfComputeSystemState_t, ccFeature),
+                                   FIELD(nvmlConfComputeSystemState_t, devToolsMode), END_OF_FIELDS};
     return give_fields(ABOUT_MACHINE("nvmlSystemGetConfComputeState"), state, fields);
 }

@@ -18,18 +18,28 @@
 typedef struct {
     const char *name;
     enum { INTEGER, FLOATING, STRING, OPAQUE, INTEGERS } shape; /* OPAQUE: bytes, as hex digits */
-    size_t offset, size, each;                               /* each: the size of an array's items */
-    int absent;                                              /* the byte that fills it where the scenario has none */
+    size_t offset, size, each;                                  /* each: the size of an array's items */
+    int absent;                                                 /* the byte that fills it where the scenario has none */
 } Field;
 
 #define SHAPE(member)                                                                                                  \
-    _Generic((member), char *: STRING, unsigned char *: OPAQUE, double: FLOATING, unsigned int *: INTEGERS,            \
-             unsigned long *: INTEGERS, unsigned long long *: INTEGERS, default: INTEGER)
+    _Generic((member),                                                                                                 \
+        char *: STRING,                                                                                                \
+        unsigned char *: OPAQUE,                                                                                       \
+        double: FLOATING,                                                                                              \
+        unsigned int *: INTEGERS,                                                                                      \
+        unsigned long *: INTEGERS,                                                                                     \
+        unsigned long long *: INTEGERS,                                                                                \
+        default: INTEGER)
 #define EACH(member) _Generic((member), unsigned int *: 4, default: 8)
 #define MEMBER(type, member) (((type *)NULL)->member)
 #define FIELD_ELSE(type, member, absent)                                                                               \
-    {#member, SHAPE(MEMBER(type, member)), offsetof(type, member), sizeof(MEMBER(type, member)),                       \
-     EACH(MEMBER(type, member)), absent}
+    {#member,                                                                                                          \
+     SHAPE(MEMBER(type, member)),                                                                                      \
+     offsetof(type, member),                                                                                           \
+     sizeof(MEMBER(type, member)),                                                                                     \
+     EACH(MEMBER(type, member)),                                                                                       \
+     absent}
 #define FIELD(type, member) FIELD_ELSE(type, member, 0)
 #define NOT_AVAILABLE 0xFF /* NVML_VALUE_NOT_AVAILABLE and its like: all ones */
 #define END_OF_FIELDS {NULL, INTEGER, 0, 0, 0, 0}

@@ -131,7 +131,8 @@ nvmlReturn_t nvmlDeviceGetSupportedMemoryClocks(nvmlDevice_t device, unsigned *c
     return give_list(ABOUT(device, "nvmlDeviceGetSupportedMemoryClocks"), count, clocks, sizeof *clocks, NULL);
 }
 
-nvmlReturn_t nvmlDeviceGetSupportedGraphicsClocks(nvmlDevice_t device, unsigned memory, unsigned *count, unsigned *clocks) {
+nvmlReturn_t nvmlDeviceGetSupportedGraphicsClocks(nvmlDevice_t device, unsigned memory, unsigned *count,
+                                                  unsigned *clocks) {
     Question question = ABOUT(device, "nvmlDeviceGetSupportedGraphicsClocks", memory);
     return give_list(question, count, clocks, sizeof *clocks, NULL);
 }
@@ -173,13 +174,14 @@ VALUE_2(nvmlDeviceGetTotalEccErrors, nvmlMemoryErrorType_t, nvmlEccCounterType_t
 VALUE_3(nvmlDeviceGetMemoryErrorCounter, nvmlMemoryErrorType_t, nvmlEccCounterType_t, nvmlMemoryLocation_t, Bits)
 VALUE(nvmlDeviceGetRetiredPagesPendingStatus, nvmlEnableState_t)
 
-nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *corrected, unsigned *uncorrected, unsigned *pending,
-                                       unsigned *failed) {
+nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *corrected, unsigned *uncorrected,
+                                       unsigned *pending, unsigned *failed) {
     void *const to[] = {corrected, uncorrected, pending, failed};
     return give_numbers(ABOUT(device, "nvmlDeviceGetRemappedRows"), to, 4, sizeof *failed);
 }
 
-nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, nvmlPageRetirementCause_t cause, unsigned *count, Bits *pages) {
+nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, nvmlPageRetirementCause_t cause, unsigned *count,
+                                       Bits *pages) {
     return give_list(ABOUT(device, "nvmlDeviceGetRetiredPages", cause), count, pages, sizeof *pages, NULL);
 }
 

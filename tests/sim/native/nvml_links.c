@@ -60,13 +60,17 @@ nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device, unsigned link
 /* ---- fabric ---- */
 
 static const Field fabric_v1[] = {FIELD(nvmlGpuFabricInfo_t, clusterUuid), FIELD(nvmlGpuFabricInfo_t, status),
-                                  FIELD(nvmlGpuFabricInfo_t, cliqueId), FIELD(nvmlGpuFabricInfo_t, state), END_OF_FIELDS};
+                                  FIELD(nvmlGpuFabricInfo_t, cliqueId), FIELD(nvmlGpuFabricInfo_t, state),
+                                  END_OF_FIELDS};
 static const Field fabric_v2[] = {FIELD(nvmlGpuFabricInfo_v2_t, clusterUuid), FIELD(nvmlGpuFabricInfo_v2_t, status),
                                   FIELD(nvmlGpuFabricInfo_v2_t, cliqueId),    FIELD(nvmlGpuFabricInfo_v2_t, state),
                                   FIELD(nvmlGpuFabricInfo_v2_t, healthMask),  END_OF_FIELDS};
-static const Field fabric_v3[] = {FIELD(nvmlGpuFabricInfo_v3_t, clusterUuid), FIELD(nvmlGpuFabricInfo_v3_t, status),
-                                  FIELD(nvmlGpuFabricInfo_v3_t, cliqueId),    FIELD(nvmlGpuFabricInfo_v3_t, state),
-                                  FIELD(nvmlGpuFabricInfo_v3_t, healthMask),  FIELD(nvmlGpuFabricInfo_v3_t, healthSummary),
+static const Field fabric_v3[] = {FIELD(nvmlGpuFabricInfo_v3_t, clusterUuid),
+                                  FIELD(nvmlGpuFabricInfo_v3_t, status),
+                                  FIELD(nvmlGpuFabricInfo_v3_t, cliqueId),
+                                  FIELD(nvmlGpuFabricInfo_v3_t, state),
+                                  FIELD(nvmlGpuFabricInfo_v3_t, healthMask),
+                                  FIELD(nvmlGpuFabricInfo_v3_t, healthSummary),
                                   END_OF_FIELDS};
 
 nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfoV_t *info) {
@@ -102,7 +106,8 @@ nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, nvml
     return give_between(peer, question, status, sizeof *status);
 }
 
-nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device, nvmlDevice_t peer, nvmlGpuTopologyLevel_t *level) {
+nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device, nvmlDevice_t peer,
+                                                 nvmlGpuTopologyLevel_t *level) {
     Question question = ABOUT(device, "nvmlDeviceGetTopologyCommonAncestor", place_of(peer).gpu);
     return give_between(peer, question, level, sizeof *level);
 }
@@ -177,7 +182,8 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldV
         field->valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
         field->nvmlReturn = code;
         if (code == NVML_SUCCESS)
-            field->nvmlReturn = look_up(ABOUT(device, "nvmlDeviceGetFieldValues", field->fieldId, field->scopeId), &answer);
+            field->nvmlReturn =
+                look_up(ABOUT(device, "nvmlDeviceGetFieldValues", field->fieldId, field->scopeId), &answer);
         if (field->nvmlReturn == NVML_SUCCESS)
             field->nvmlReturn = put_value(answer, field);
     }

@@ -3,7 +3,8 @@
 
 /* Memory and MIG instances are all ones where they are not available, which is what the scenario leaves out. */
 #define PROCESS(type) FIELD(type, pid), FIELD_ELSE(type, usedGpuMemory, NOT_AVAILABLE)
-#define INSTANCES(type) FIELD_ELSE(type, gpuInstanceId, NOT_AVAILABLE), FIELD_ELSE(type, computeInstanceId, NOT_AVAILABLE)
+#define INSTANCES(type)                                                                                                \
+    FIELD_ELSE(type, gpuInstanceId, NOT_AVAILABLE), FIELD_ELSE(type, computeInstanceId, NOT_AVAILABLE)
 
 static const Field process_v1[] = {PROCESS(nvmlProcessInfo_v1_t), END_OF_FIELDS};
 static const Field process_v2[] = {PROCESS(nvmlProcessInfo_v2_t), INSTANCES(nvmlProcessInfo_v2_t), END_OF_FIELDS};
@@ -36,9 +37,12 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProc
     return give_list(question, &list->numProcArrayEntries, list->procArray, sizeof *list->procArray, detail);
 }
 
-static const Field sample[] = {FIELD(nvmlProcessUtilizationSample_t, pid),     FIELD(nvmlProcessUtilizationSample_t, timeStamp),
-                               FIELD(nvmlProcessUtilizationSample_t, smUtil),  FIELD(nvmlProcessUtilizationSample_t, memUtil),
-                               FIELD(nvmlProcessUtilizationSample_t, encUtil), FIELD(nvmlProcessUtilizationSample_t, decUtil),
+static const Field sample[] = {FIELD(nvmlProcessUtilizationSample_t, pid),
+                               FIELD(nvmlProcessUtilizationSample_t, timeStamp),
+                               FIELD(nvmlProcessUtilizationSample_t, smUtil),
+                               FIELD(nvmlProcessUtilizationSample_t, memUtil),
+                               FIELD(nvmlProcessUtilizationSample_t, encUtil),
+                               FIELD(nvmlProcessUtilizationSample_t, decUtil),
                                END_OF_FIELDS};
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples,
                                              unsigned *count, unsigned long long since) {

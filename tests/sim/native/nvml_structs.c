@@ -80,8 +80,8 @@ VERSIONED(nvmlDeviceGetSramEccErrorStatus, nvmlEccSramErrorStatus_t, nvmlEccSram
 static const Field ecc_by_location[] = {FIELD(nvmlEccErrorCounts_t, l1Cache), FIELD(nvmlEccErrorCounts_t, l2Cache),
                                         FIELD(nvmlEccErrorCounts_t, deviceMemory),
                                         FIELD(nvmlEccErrorCounts_t, registerFile), END_OF_FIELDS};
-nvmlReturn_t nvmlDeviceGetDetailedEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t type, nvmlEccCounterType_t counter,
-                                            nvmlEccErrorCounts_t *counts) {
+nvmlReturn_t nvmlDeviceGetDetailedEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t type,
+                                            nvmlEccCounterType_t counter, nvmlEccErrorCounts_t *counts) {
     return give_fields(ABOUT(device, "nvmlDeviceGetDetailedEccErrors", type, counter), counts, ecc_by_location);
 }
 
@@ -112,10 +112,13 @@ VERSIONED(nvmlDeviceGetFanSpeedRPM, nvmlFanSpeedInfo_t, nvmlFanSpeedInfo_v1, fan
 /* ---- PCI ---- */
 
 /* Older versions of the struct end before busId, so that they get what comes before it. */
-static const Field pci_legacy[] = {
-    FIELD(nvmlPciInfo_t, busIdLegacy), FIELD(nvmlPciInfo_t, domain),      FIELD(nvmlPciInfo_t, bus),
-    FIELD(nvmlPciInfo_t, device),      FIELD(nvmlPciInfo_t, pciDeviceId), FIELD(nvmlPciInfo_t, pciSubSystemId),
-    END_OF_FIELDS};
+static const Field pci_legacy[] = {FIELD(nvmlPciInfo_t, busIdLegacy),
+                                   FIELD(nvmlPciInfo_t, domain),
+                                   FIELD(nvmlPciInfo_t, bus),
+                                   FIELD(nvmlPciInfo_t, device),
+                                   FIELD(nvmlPciInfo_t, pciDeviceId),
+                                   FIELD(nvmlPciInfo_t, pciSubSystemId),
+                                   END_OF_FIELDS};
 
 /* The short address where the scenario gives only the long one: the domain's last four digits. */
 static void shorten(Answer answer, nvmlPciInfo_t *pci) {
@@ -147,10 +150,14 @@ nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t *pci) { ret
 nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t *pci) { return pci_info(device, pci, true); }
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci) { return pci_info(device, pci, false); }
 
-static const Field pci_more[] = {FIELD(nvmlPciInfoExt_v1_t, domain),      FIELD(nvmlPciInfoExt_v1_t, bus),
-                                 FIELD(nvmlPciInfoExt_v1_t, device),      FIELD(nvmlPciInfoExt_v1_t, pciDeviceId),
-                                 FIELD(nvmlPciInfoExt_v1_t, pciSubSystemId), FIELD(nvmlPciInfoExt_v1_t, baseClass),
-                                 FIELD(nvmlPciInfoExt_v1_t, subClass),    FIELD(nvmlPciInfoExt_v1_t, busId),
+static const Field pci_more[] = {FIELD(nvmlPciInfoExt_v1_t, domain),
+                                 FIELD(nvmlPciInfoExt_v1_t, bus),
+                                 FIELD(nvmlPciInfoExt_v1_t, device),
+                                 FIELD(nvmlPciInfoExt_v1_t, pciDeviceId),
+                                 FIELD(nvmlPciInfoExt_v1_t, pciSubSystemId),
+                                 FIELD(nvmlPciInfoExt_v1_t, baseClass),
+                                 FIELD(nvmlPciInfoExt_v1_t, subClass),
+                                 FIELD(nvmlPciInfoExt_v1_t, busId),
                                  END_OF_FIELDS};
 VERSIONED_AS(nvmlDeviceGetPciInfoExt, "nvmlDeviceGetPciInfo", nvmlPciInfoExt_t, nvmlPciInfoExt_v1, pci_more)
 
@@ -164,14 +171,11 @@ static const Field platform_v1[] = {FIELD(nvmlPlatformInfo_v1_t, ibGuid),
                                     FIELD(nvmlPlatformInfo_v1_t, peerType),
                                     FIELD(nvmlPlatformInfo_v1_t, moduleId),
                                     END_OF_FIELDS};
-static const Field platform_v2[] = {FIELD(nvmlPlatformInfo_v2_t, ibGuid),
-                                    FIELD(nvmlPlatformInfo_v2_t, chassisSerialNumber),
-                                    FIELD(nvmlPlatformInfo_v2_t, slotNumber),
-                                    FIELD(nvmlPlatformInfo_v2_t, trayIndex),
-                                    FIELD(nvmlPlatformInfo_v2_t, hostId),
-                                    FIELD(nvmlPlatformInfo_v2_t, peerType),
-                                    FIELD(nvmlPlatformInfo_v2_t, moduleId),
-                                    END_OF_FIELDS};
+static const Field platform_v2[] = {
+    FIELD(nvmlPlatformInfo_v2_t, ibGuid),     FIELD(nvmlPlatformInfo_v2_t, chassisSerialNumber),
+    FIELD(nvmlPlatformInfo_v2_t, slotNumber), FIELD(nvmlPlatformInfo_v2_t, trayIndex),
+    FIELD(nvmlPlatformInfo_v2_t, hostId),     FIELD(nvmlPlatformInfo_v2_t, peerType),
+    FIELD(nvmlPlatformInfo_v2_t, moduleId),   END_OF_FIELDS};
 nvmlReturn_t nvmlDeviceGetPlatformInfo(nvmlDevice_t device, nvmlPlatformInfo_t *info) {
     Question question = ABOUT(device, "nvmlDeviceGetPlatformInfo");
     if (info && info->version == nvmlPlatformInfo_v1)
@@ -195,14 +199,13 @@ VERSIONED(nvmlDeviceGetPdi, nvmlPdi_t, nvmlPdi_v1, identifier)
 
 static const Field licensable[] = {FIELD(nvmlGridLicensableFeatures_t, isGridLicenseSupported),
                                    FIELD(nvmlGridLicensableFeatures_t, licensableFeaturesCount), END_OF_FIELDS};
-static const Field feature[] = {FIELD(nvmlGridLicensableFeature_t, featureCode),
-                                FIELD(nvmlGridLicensableFeature_t, featureState),
-                                FIELD(nvmlGridLicensableFeature_t, licenseInfo),
-                                FIELD(nvmlGridLicensableFeature_t, productName),
-                                FIELD(nvmlGridLicensableFeature_t, featureEnabled), END_OF_FIELDS};
-static const Field expiry[] = {FIELD(nvmlGridLicenseExpiry_t, year),  FIELD(nvmlGridLicenseExpiry_t, month),
-                               FIELD(nvmlGridLicenseExpiry_t, day),   FIELD(nvmlGridLicenseExpiry_t, hour),
-                               FIELD(nvmlGridLicenseExpiry_t, min),   FIELD(nvmlGridLicenseExpiry_t, sec),
+static const Field feature[] = {
+    FIELD(nvmlGridLicensableFeature_t, featureCode),    FIELD(nvmlGridLicensableFeature_t, featureState),
+    FIELD(nvmlGridLicensableFeature_t, licenseInfo),    FIELD(nvmlGridLicensableFeature_t, productName),
+    FIELD(nvmlGridLicensableFeature_t, featureEnabled), END_OF_FIELDS};
+static const Field expiry[] = {FIELD(nvmlGridLicenseExpiry_t, year),   FIELD(nvmlGridLicenseExpiry_t, month),
+                               FIELD(nvmlGridLicenseExpiry_t, day),    FIELD(nvmlGridLicenseExpiry_t, hour),
+                               FIELD(nvmlGridLicenseExpiry_t, min),    FIELD(nvmlGridLicenseExpiry_t, sec),
                                FIELD(nvmlGridLicenseExpiry_t, status), END_OF_FIELDS};
 
 nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v4(nvmlDevice_t device, nvmlGridLicensableFeatures_t *out) {
@@ -215,7 +218,8 @@ nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v4(nvmlDevice_t device, nvmlGri
         Answer item = store_item(store_field(answer, "gridLicensableFeatures"), i);
         code = put_fields(item, &out->gridLicensableFeatures[i], feature);
         if (code == NVML_SUCCESS)
-            code = put_fields(store_field(item, "licenseExpiry"), &out->gridLicensableFeatures[i].licenseExpiry, expiry);
+            code =
+                put_fields(store_field(item, "licenseExpiry"), &out->gridLicensableFeatures[i].licenseExpiry, expiry);
     }
     if (code == NVML_SUCCESS && out->licensableFeaturesCount > NVML_GRID_LICENSE_FEATURE_MAX_COUNT)
         out->licensableFeaturesCount = NVML_GRID_LICENSE_FEATURE_MAX_COUNT; /* callers read as many from the array */

@@ -1,23 +1,14 @@
-/* The answers of a scenario: one sorted array of (path, value) lines, and the faults, read once. See store.h. */
+/* The answers of a scenario: one sorted array of (path, value) lines, read once. See store.h. */
 #define _GNU_SOURCE
 #include "store.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 /* Kinds of value: the first byte after the tab. */
 enum { NUMBER = '=', REAL = '~', TEXT = '"', CODE = '!', NOTHING = '-', LIST = '[', OBJECT = '{' };
@@ -27,23 +18,8 @@ struct entry {
     const char *value; /* the kind's byte and what follows */
 };
 
-typedef struct {
-    const char *function; /* or "*" */
-    long long gpu;        /* ANY_GPU: whatever it is about */
-    const char *deed;     /* "hang", "crash", "dstate", "sleep:MS"; NULL: answer `code` */
-    int code;
-    long long from; /* the first call that it strikes, counting from 1 */
-    atomic_llong calls;
-} Fault;
-
-#define ANY_GPU LLONG_MIN
-#define LONGEST_PATH 512
-
 static struct entry *entries;
 static size_t entry_count;
-static Fault *faults;
-static size_t fault_count;
-static int trace = -1;
 static pthread_once_t loaded = PTHREAD_ONCE_INIT;
 
 /* ---- reading the file ---- */
@@ -111,23 +87,6 @@ static void split(char *text) {
         qsort(entries, entry_count, sizeof *entries, by_path);
 }
 
-static void read_faults(void) {
-    Answer list = store_member("faults");
-    faults = calloc(store_length(list) + 1, sizeof *faults);
-    for (size_t i = 0; faults && i < store_length(list); i++) {
-        Answer item = store_item(list, i), deed = store_field(item, "do");
-        const char *function = store_text(store_field(item, "call"));
-        if (!function || !deed)
-            continue;
-        Fault *fault = &faults[fault_count++];
-        fault->function = function;
-        fault->gpu = store_integer(store_field(item, "gpu"), ANY_GPU);
-        fault->deed = store_text(deed);
-        fault->code = (int)store_integer(deed, 0);
-        fault->from = store_integer(store_field(item, "from"), 1);
-    }
-}
-
 static void load(void) {
     Dl_info here;
     char beside[PATH_MAX] = "";
@@ -143,10 +102,6 @@ static void load(void) {
         split(text);
     else
         fprintf(stderr, "simulated %s: cannot read answers from %s\n", STORE_SECTION, path ? path : "nowhere");
-    read_faults();
-    const char *log = getenv("GPUDOCTOR_SIM_TRACE");
-    if (log)
-        trace = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 }
 
 /* ---- finding ---- */
@@ -166,20 +121,6 @@ __attribute__((format(printf, 1, 2))) static Answer entry_of(const char *format,
     return length > 0 && (size_t)length < sizeof path ? entry_at(path) : NULL;
 }
 
-/* "f(a,*)": the first `shown` arguments, with a star for each whose bit is set in `stars`; "f" where none are shown. */
-static void signature(char *to, size_t size, const Question *question, int shown, unsigned stars) {
-    size_t at = (size_t)snprintf(to, size, "%s", question->function);
-    for (int i = 0; i < shown && at < size; i++) {
-        const char *before = i ? "," : "(";
-        if (stars >> i & 1)
-            at += (size_t)snprintf(to + at, size - at, "%s*", before);
-        else
-            at += (size_t)snprintf(to + at, size - at, "%s%lld", before, question->arguments[i]);
-    }
-    if (shown && at < size)
-        snprintf(to + at, size - at, ")");
-}
-
 /* The entry for the question in one object of the section, the most exact key first; "f(a,*)" may be written "f(a)". */
 static Answer entry_in(const char *object, const Question *question) {
     char key[LONGEST_PATH];
@@ -190,7 +131,7 @@ static Answer entry_in(const char *object, const Question *question) {
                 continue;
             int shown = question->count;
             do {
-                signature(key, sizeof key, question, shown, stars);
+                store_key(key, sizeof key, question, shown, stars);
                 found = entry_of("%s.%s.%s", STORE_SECTION, object, key);
             } while (!found && shown-- && stars >> shown & 1);
             if (found)
@@ -216,55 +157,6 @@ static Answer entry_for(const Question *question) {
 
 static bool is(Answer answer, int kind) { return answer && answer->value[0] == kind; }
 
-/* ---- faults ---- */
-
-static void crash(void) {
-    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-    signal(SIGSEGV, SIG_DFL);
-    raise(SIGSEGV);
-    _exit(128 + SIGSEGV); /* where the signal is blocked */
-}
-
-static void hang(void) {
-    for (;;)
-        pause();
-}
-
-/* State D in ps: the parent of a vfork waits so until the child execs or ends, and only SIGKILL ends a wait in which
- * every other signal is blocked. The child does neither, and goes when its parent is killed. */
-static void dstate(void) {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, NULL);
-    if (vfork() == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        hang();
-    }
-    hang();
-}
-
-static void nap(const char *milliseconds) {
-    long wait = strtol(milliseconds, NULL, 10);
-    struct timespec left = {wait / 1000, wait % 1000 * 1000000};
-    while (wait > 0 && nanosleep(&left, &left))
-        ;
-}
-
-/* One line a call: "nvmlDeviceGetTemperature(0)\t3"; "\t3.1" for a MIG device, "\t-" for the machine. */
-static void write_trace(const Question *question) {
-    char key[LONGEST_PATH], line[LONGEST_PATH + 64];
-    Place where = question->where;
-    signature(key, sizeof key, question, question->count, 0);
-    if (where.mig >= 0)
-        snprintf(line, sizeof line, "%s\t%d.%d\n", key, where.gpu, where.mig);
-    else if (where.gpu >= 0)
-        snprintf(line, sizeof line, "%s\t%d\n", key, where.gpu);
-    else
-        snprintf(line, sizeof line, "%s\t-\n", key);
-    if (write(trace, line, strlen(line)) < 0) /* one write: lines of several threads do not mix */
-        trace = -1;
-}
-
 /* ---- what store.h promises ---- */
 
 bool store_ready(void) {
@@ -272,28 +164,17 @@ bool store_ready(void) {
     return entry_of("%s", STORE_SECTION) != NULL;
 }
 
-int store_obey(const Question *question) {
-    store_ready();
-    if (trace >= 0)
-        write_trace(question);
-    for (size_t i = 0; i < fault_count; i++) {
-        Fault *fault = &faults[i];
-        bool named = !strcmp(fault->function, "*") || !strcmp(fault->function, question->function);
-        bool there = fault->gpu == ANY_GPU || fault->gpu == question->where.gpu;
-        if (!named || !there || atomic_fetch_add(&fault->calls, 1) + 1 < fault->from)
-            continue;
-        if (!fault->deed)
-            return fault->code;
-        if (!strcmp(fault->deed, "hang"))
-            hang();
-        if (!strcmp(fault->deed, "crash"))
-            crash();
-        if (!strcmp(fault->deed, "dstate"))
-            dstate();
-        if (!strncmp(fault->deed, "sleep:", 6))
-            nap(fault->deed + 6);
+void store_key(char *to, size_t size, const Question *question, int shown, unsigned stars) {
+    size_t at = (size_t)snprintf(to, size, "%s", question->function);
+    for (int i = 0; i < shown && at < size; i++) {
+        const char *before = i ? "," : "(";
+        if (stars >> i & 1)
+            at += (size_t)snprintf(to + at, size - at, "%s*", before);
+        else
+            at += (size_t)snprintf(to + at, size - at, "%s%lld", before, question->arguments[i]);
     }
-    return 0;
+    if (shown && at < size)
+        snprintf(to + at, size - at, ")");
 }
 
 int store_look_up(const Question *question, Answer *answer) {
@@ -316,17 +197,13 @@ Answer store_find(const Question *question) {
     return answer;
 }
 
-Answer store_member(const char *name) {
-    return entry_of("%s.%s", STORE_SECTION, name);
-}
+Answer store_member(const char *name) { return entry_of("%s.%s", STORE_SECTION, name); }
 
 Answer store_field(Answer object, const char *name) {
     return is(object, OBJECT) ? entry_of("%s.%s", object->path, name) : NULL;
 }
 
-Answer store_item(Answer list, size_t index) {
-    return is(list, LIST) ? entry_of("%s[%zu]", list->path, index) : NULL;
-}
+Answer store_item(Answer list, size_t index) { return is(list, LIST) ? entry_of("%s[%zu]", list->path, index) : NULL; }
 
 size_t store_length(Answer list) {
     if (!is(list, LIST))

@@ -24,6 +24,7 @@ typedef struct {
 
 #define THE_MACHINE ((Place){-1, -1})
 #define MOST_ARGUMENTS 3
+#define LONGEST_PATH 512 /* of the file's paths, with the NUL */
 
 /* One call: the name by which a scenario knows it, about what, and the arguments behind the handle. */
 typedef struct {
@@ -62,6 +63,10 @@ int store_ask(const Question *question, Answer *answer);
 
 /* store_look_up where the code is of no interest: the answer or NULL. */
 Answer store_find(const Question *question);
+
+/* How a question is written: "f(a,*)", the first `shown` arguments, with a star for each whose bit is set in `stars`;
+ * "f" where none are shown. */
+void store_key(char *to, size_t size, const Question *question, int shown, unsigned stars);
 
 /* A member of the section that is no call: "init", "gpus". */
 Answer store_member(const char *name);
