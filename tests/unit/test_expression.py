@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor.expression import Evaluator, Facts, evaluate, fill
-from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.model.values import CannotJudge
 
