@@ -60,7 +60,7 @@ class Recording(Local):
         place = super().path(path)
         with self._refusals(path) as spot:
             parts = self._kind(spot)
-            if spot == _RING:
+            if spot == _RING and place.exists():
                 log = ring(place)  # may be refused, and then there is nothing to keep
                 self.seen.devices.pop(spot, None)
                 parts = self.seen.files[spot] = Parts(0)
