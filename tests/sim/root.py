@@ -179,6 +179,7 @@ def _libraries() -> tuple[Path, ...]:
     programs = [sys.executable, "/bin/sh", *map(_tool, ("chroot", "env", "sleep")), *map(str, modules)]
     said = subprocess.run([needs.program("ldd"), *programs], check=False, capture_output=True, text=True, timeout=60)
     found = {Path(path) for path in re.findall(r"=> (/\S+)", said.stdout)}
+    found |= {path.with_name("libgcc_s.so.1") for path in found if path.name == "libc.so.6"}  # what ends a thread
     return tuple(sorted(path for path in found if str(path).startswith(("/lib", "/usr/lib"))))
 
 
