@@ -33,7 +33,8 @@ def state_of(rows: Rows) -> Fact:
 def matched(group: str, left: Sequence[Row], right: Sequence[Row]) -> Labels:
     """What the rows of both sides are called; rows that are the same thing have the same name.
 
-    GPUs go by their index, on one machine by their UUID: a GPU that is lost changes the indices of the others.
+    GPUs go by their index, on one machine by their UUID: a GPU that is lost changes the indices of the others. Bus
+    addresses name the same thing only on one machine, or on two of one kind.
     """
     key = KEYS.get(group, ())
     one, other = _labels(left, key), _labels(right, key)
@@ -43,7 +44,7 @@ def matched(group: str, left: Sequence[Row], right: Sequence[Row]) -> Labels:
         if owners.keys() & set(uuids):
             new = [f"{name} of B" if name in one else name for name in other]
             other = [owners.get(uuid, name) for uuid, name in zip(uuids, new, strict=True)]
-    elif group in SHARED_ONLY and not set(one) & set(other):
+    elif group in SHARED_ONLY and 2 * len({*one} & {*other}) < min(len(one), len(other)):
         return _labels(left, ()), _labels(right, ())
     return one, other
 

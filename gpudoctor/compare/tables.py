@@ -68,4 +68,4 @@ TEXT = re.compile(r"text(?:\..*)?|report\..*")
 
 
 SHARED_ONLY = ("pci", "gpu_path", "gpu_pair", "xid", "sxid", "aer")
-"""Groups whose keys are those of one machine: where the sides share none, their rows are matched by place."""
+"""Groups whose keys are those of one machine: where the sides share few, their rows are matched by place."""

@@ -68,7 +68,8 @@ def _library(section: Mapping[str, Any] | None, argv: Sequence[str], init: str, 
 def _answers(section: Mapping[str, Any], init: str) -> Iterator[tuple[int | None, str, Any]]:
     code = section.get("init", 0)
     words = {"text": section["init_text"]} if section.get("init_text") else {}
-    yield None, init, {"code": code, **words} if code else None
+    if init not in section.get("system", {}):
+        yield None, init, {"code": code, **words} if code else None
     for call, answer in section.get("system", {}).items():
         yield None, call, answer
     every = section.get("every", {})

@@ -60,7 +60,7 @@ class Recording(Local):
         place = super().path(path)
         with self._refusals(path) as spot:
             parts = self._kind(spot)
-            if spot == _RING and stat.S_ISCHR(place.stat().st_mode):
+            if spot == _RING and place.exists():
                 self.seen.devices.pop(spot, None)
                 parts = self.seen.files[spot] = Parts(0)
                 parts.note(0, ring(place))

@@ -19,6 +19,7 @@ SYSTEMS = {
 _MANAGERS = {"ubuntu": "apt-get", "debian": "apt-get", "rhel": "dnf", "fedora": "dnf", "arch": "pacman"}
 
 
+_UPTIME_S = 864_000
 PACKAGES = "/var/lib/dpkg/status"
 """What Debian's family has installed; the driver adds its own."""
 
@@ -31,7 +32,7 @@ def system(files: Files, machine: Mapping[str, Any]) -> None:
     files.add("/proc/sys/kernel/arch", f"{machine['arch']}\n")
     files.add("/proc/version", f"Linux version {kernel} (builder@host) (gcc 13.3.0) #1 SMP\n")
     files.add("/proc/cmdline", f"BOOT_IMAGE=/vmlinuz-{kernel} root=/dev/nvme0n1p2 ro quiet\n")
-    files.add("/proc/uptime", "864000.00 96000000.00\n").add("/proc/loadavg", f"{machine['load']} 2/1893 4711\n")
+    files.add("/proc/uptime", f"{_UPTIME_S}.00 96000000.00\n").add("/proc/loadavg", f"{machine['load']} 2/1893 4711\n")
     if machine["system"].startswith(("ubuntu", "debian")):
         files.add(PACKAGES, "Package: libc6\nStatus: install ok installed\nVersion: 2.39-0ubuntu8.6\n\n")
     flags = "fpu sse2 avx2" + (" hypervisor" if machine["virtual"] or machine["wsl"] else "")
@@ -46,6 +47,8 @@ def system(files: Files, machine: Mapping[str, Any]) -> None:
     _modules(files, machine)
     said = [line.replace("\n", "\\x0a") for line in machine["kmsg"]]  # a message of several lines is one record
     lines = [f"6,{at},{60_000_000 + at * 1000},-;{line}\n" for at, line in enumerate(said, 900)]
+    since = (_UPTIME_S - 3600) * 1_000_000
+    lines += [f"3,{at},{since + at * 1000},-;{line}\n" for at, line in enumerate(machine["events"], 2900)]
     files.add("/dev/kmsg", f"6,1,0,-;Linux version {kernel}\n" + "".join(lines))
 
 

@@ -56,6 +56,7 @@ DEFAULTS: dict[str, Any] = {
     "environ": {},
     "torch": {"version": "2.9.0+cu128", "cuda": "12.8"},  # null: not installed
     "kmsg": [],  # lines the kernel printed beside those of a driver that starts
+    "events": [],  # lines it printed in the last hour
     "shm_mib": None,  # by default half the memory
     "user": 0,
     "display_class": False,  # GPUs that are VGA controllers (GeForce), not 3D controllers

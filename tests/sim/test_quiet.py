@@ -1,4 +1,4 @@
-"""Healthy machines that look as if they were not: each of these was a false alarm of some other tool, or nearly of ours."""
+"""Healthy machines that look as if they were not: false alarms of other tools, or nearly of ours."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ SLICE = {
 SPARE_ROWS = {"max": 638, "high": 2, "partial": 0, "low": 0, "none": 0}
 
 QUIET: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "a program's own fault in the log": ("rtx4090", words(kmsg=[FAULT_OF_A_PROGRAM])),
+    "a program's own fault in the log": ("rtx4090", words(events=[FAULT_OF_A_PROGRAM])),
     "the boot's line about a link that was at rest": ("gtx1080ti", words(kmsg=[LINK_AT_REST])),
-    "a single corrected error on the bus": ("rtx4090", words(kmsg=list(CORRECTED))),
+    "a single corrected error on the bus": ("rtx4090", words(events=list(CORRECTED))),
     "not root": ("hgx-h100", words(user=1000)),
     "at work, power cap reached": (
         "hgx-h100",

@@ -126,7 +126,7 @@ def test_the_same_on_several_gpus_is_told_once() -> None:
     sick = diagnosis(gpu=(gpu(0, ecc_uncorrected=3), gpu(1, ecc_uncorrected=3)))
     text = said(compare(diagnosis(), sick))
     assert text.count("gpu.ecc:") == 1
-    assert "gpu[0,1].ecc_uncorrected: 0 -> 3" in text
+    assert "gpu[0-1].ecc_uncorrected: 0 -> 3" in text
 
 
 def test_gpus_of_one_machine_are_matched_by_uuid_when_one_is_lost() -> None:
