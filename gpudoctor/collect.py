@@ -84,7 +84,9 @@ class Collection:
         """Why `run` is not worth waiting for: every fact that its `MOOT` names is as it says; empty where one is not."""
         signs = _moot_where(run)
         said = {name: entry for other in self._runs for name, entry in tuple(other.said) if name in signs}
-        so = bool(signs) and all(isinstance(fact := said.get(name), Known) and fact.value == signs[name] for name in signs)
+        so = bool(signs) and all(
+            isinstance(fact := said.get(name), Known) and fact.value == signs[name] for name in signs
+        )
         return ", ".join(f"{name} is {signs[name]}" for name in sorted(signs)) if so else ""
 
 
