@@ -6,10 +6,10 @@ import argparse
 import io
 import signal
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gpudoctor.arguments import COMMANDS, parser
 from gpudoctor.model.errors import DoctorError, UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 SOUND, BROKEN, MISUSE, UNKNOWN = 0, 1, 2, 3
 DIFFERENT = 1
-COMMANDS = ("check", "read", "snapshot", "diff", "record", "explain", "rules", "schema")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -32,7 +31,7 @@ def run(argv: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     try:
-        code = options.act(options)
+        code = _ACTS[options.act](options)
         sys.stdout.flush()
         return int(code)
     except DoctorError as error:
@@ -50,93 +49,6 @@ def run(argv: Sequence[str]) -> int:
 def _end(number: int, _frame: object) -> None:
     """End with 128+n, taking the children along: they are killed when the interpreter exits."""
     raise SystemExit(128 + number)
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line of the contract, as far as it is built."""
-    from gpudoctor.version import __version__
-
-    top = argparse.ArgumentParser(prog="gpudoctor", description="Names the cause when a GPU machine does not work.")
-    top.add_argument("-V", "--version", action="version", version=f"gpudoctor {__version__}")
-    commands = top.add_subparsers(metavar="COMMAND", required=True)
-
-    check = commands.add_parser("check", help="diagnose this machine")
-    _add_target_options(check)
-    _add_report_options(check)
-    check.set_defaults(act=_check)
-
-    read = commands.add_parser("read", help="diagnose pasted reports, logs or saved snapshots")
-    read.add_argument("files", nargs="+", metavar="FILE", help="a text file; - is standard input")
-    _add_report_options(read)
-    read.set_defaults(act=_read)
-
-    snapshot = commands.add_parser("snapshot", help="save the facts of this machine, to be read or compared later")
-    snapshot.add_argument("-o", dest="out", metavar="FILE", help="where to (default: standard output)")
-    _add_target_options(snapshot)
-    snapshot.set_defaults(act=_snapshot)
-
-    diff = commands.add_parser(
-        "diff",
-        help="what differs between two machines or two moments",
-        description="Shows what differs between A, where it works, and B, where it does not: first the findings that"
-        " only one has, then the facts.",
-        epilog="Exit code: 0 nothing differs but what always does (temperatures, serial numbers, ...), 1 something"
-        " differs, 2 misuse.",
-    )
-    for side in ("A", "B"):
-        diff.add_argument(side.lower(), metavar=side, help="a snapshot, a document or a pasted report; - is stdin")
-    diff.add_argument("--json", action="store_true", help="the comparison as one JSON document")
-    _add_rules_option(diff)
-    diff.set_defaults(act=_diff)
-
-    record = commands.add_parser(
-        "record",
-        help="save this machine as a file that answers for it, personal things hidden",
-        description="Saves whatever is asked on this machine and what it answers, so that the file can be diagnosed"
-        " elsewhere, and again by later versions: gpudoctor read FILE. Host and user names, UUIDs, serial numbers,"
-        " hardware and network addresses and secrets are replaced; look it through before you hand it on.",
-    )
-    record.add_argument("-o", dest="out", metavar="FILE", help="where to (default: standard output)")
-    _add_target_options(record)
-    record.set_defaults(act=_record)
-
-    explain = commands.add_parser("explain", help="show the page of a rule, or what a fact means")
-    explain.add_argument("id", metavar="ID", help="a rule such as driver.missing, or a fact such as driver.version")
-    _add_rules_option(explain)
-    explain.set_defaults(act=_explain)
-
-    rules = commands.add_parser("rules", help="the rulebook").add_subparsers(metavar="WHAT", required=True)
-    listing = rules.add_parser("list", help="every rule, one a line")
-    _add_rules_option(listing)
-    listing.set_defaults(act=_rules_list)
-    test = rules.add_parser("test", help="run the cases on the pages")
-    test.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="a site's own pages (default: ours)")
-    test.set_defaults(act=_rules_test)
-
-    schema = commands.add_parser("schema", help="print the JSON Schema of a document")
-    schema.add_argument(
-        "kind", nargs="?", choices=("diagnosis", "snapshot"), default="diagnosis", help="of which (default: diagnosis)"
-    )
-    schema.set_defaults(act=_schema)
-    return top
-
-
-def _add_target_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--level", choices=("quick", "standard", "deep"), default="standard", help="how much to ask (default: standard)"
-    )
-    command.add_argument("--python", metavar="PATH", help="the interpreter whose torch is meant")
-
-
-def _add_rules_option(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--rules", metavar="DIR", type=Path, action="append", default=[], help="a site's own pages")
-
-
-def _add_report_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
-    command.add_argument("--format", choices=("text", "json"), default="text", help="the report's form (default: text)")
-    _add_rules_option(command)
-    command.add_argument("--strict", action="store_true", help="exit 1 on warnings too")
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -273,3 +185,16 @@ def exit_code(diagnosis: Diagnosis, strict: bool = False) -> int:
     if strict and any(finding.severity == "warning" for finding in diagnosis.findings):
         return BROKEN
     return UNKNOWN if diagnosis.verdict == "unknown" else SOUND
+
+
+_ACTS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "check": _check,
+    "read": _read,
+    "snapshot": _snapshot,
+    "diff": _diff,
+    "record": _record,
+    "explain": _explain,
+    "rules list": _rules_list,
+    "rules test": _rules_test,
+    "schema": _schema,
+}

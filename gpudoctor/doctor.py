@@ -80,10 +80,10 @@ def _replayed(text: str, name: str) -> Snapshot:
     from gpudoctor.target.recorded import Recorded
 
     try:
-        kept = record.parse(text)
+        replay = Recorded(record.parse(text))
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}") from error
-    with Recorded(kept) as target:
+    with replay as target:
         snapshot = collect(target, modules_of(probes))
     return replace(snapshot, target=replace(snapshot.target, kind="snapshot"))
 

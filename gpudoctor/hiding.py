@@ -15,6 +15,15 @@ from gpudoctor.probes._secrets import HIDDEN, without_tokens
 
 _HOME = re.compile(r"(?<![\w.-])(/(?:[\w.-]+/)*?(?:home|homes|Users|people))/([A-Za-z_][\w.-]*)")
 _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
+_PUBLIC = frozenset(
+    {
+        "8be4df61-93ca-11d2-aa0d-00e098032b8c",  # UEFI's own variables: SecureBoot, SetupMode
+        "605dab50-e046-4300-abb6-3dd810dd8b23",  # shim's: MokListRT, MokSBStateRT
+        "d719b2cb-3d3a-4596-a3bc-dad00e67656f",  # the signature databases: db, dbx
+    }
+)
+"""UUIDs that are the same on every machine."""
+
 _MAC = re.compile(r"(?<![0-9a-f:])[0-9a-f]{2}(?::[0-9a-f]{2}){5}(?![0-9a-f:])", re.IGNORECASE)
 _GUID = re.compile(r"(?<![0-9a-f])[0-9a-f]{4}(?::[0-9a-f]{4}){3}(?![0-9a-f])", re.IGNORECASE)
 _SERIAL = re.compile(r"(?<=SerialNumber: )\S+|(?<=[Ss]erial number: )\S+")
@@ -90,6 +99,8 @@ class Hider:
         return self.text(value)
 
     def _uuid(self, found: str) -> str:
+        if found.lower() in _PUBLIC:
+            return found
         plain = found.replace("-", "").lower()
         return self._nth("uuid", plain, lambda n: f"00000000-0000-4000-8000-{n:012x}") if plain.strip("0") else found
 

@@ -6,6 +6,7 @@ import getpass
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,14 +19,16 @@ from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.probes._child import answers
 from gpudoctor.probes._secrets import shown, shown_words
 from gpudoctor.target import Answer
+from gpudoctor.target._watched import Parts
 from gpudoctor.target.record import Command, Record, Sparse, from_json, to_json
-from gpudoctor.target.recording import Parts, Recording, Seen
+from gpudoctor.target.recording import Recording, Seen
 
 _MOST_OF_A_FILE = 8 << 20
 _MOST_IN_ALL = 20 << 20
 _WHOLE = 1 << 16
 """Bytes of the largest binary file that is kept whole, as bytes; larger ones are kept compressed."""
 
+_UNKNOWN_ERROR = 999
 _EXITS = {"sound": 0, "impaired": 0, "broken": 1, "unknown": 3}
 _LIBRARIES = {"ask_nvml.py": "nvml", "ask_cuda.py": "cuda"}
 _LOG = "/dev/kmsg"
@@ -42,6 +45,7 @@ def record(level: str, python: str | None, progress: Progress) -> str:
     """This machine as the text of a record; raises `DoctorError` for an interpreter that is none."""
     target = Recording(level, python)
     diagnosis = doctor.check(level, progress=progress, target=target)
+    _keep_stuck(target, diagnosis.snapshot)
     return json.dumps(to_json(recorded(target, diagnosis)), ensure_ascii=True, indent=1)
 
 
@@ -89,6 +93,15 @@ def recorded(target: Recording, diagnosis: Diagnosis) -> Record:
         {key: {hider.text(path): kept for path, kept in part.items()} for key, part in binary.items()}
     )
     return from_json(hidden)
+
+
+def _keep_stuck(target: Recording, snapshot: Snapshot) -> None:
+    """Processes are looked at past the target, as there are thousands; those that hang are kept."""
+    rows = snapshot.rows("stuck")
+    for row in rows if isinstance(rows, tuple) else ():
+        pid = row.get("pid")
+        with suppress(OSError):
+            target.read(f"/proc/{pid.value if isinstance(pid, Known) else ''}/stat")
 
 
 def _user() -> str:
@@ -224,8 +237,9 @@ def _told(answer: Answer, before: Mapping[str, Any] | None) -> dict[str, Any] | 
     if not loaded and not before:
         return None
     if asked and (answer.status is None or answer.status < 0):
-        do = "crash" if answer.status else "hang"
-        fault = {"call": str(asked["ask"]).partition("(")[0], "gpu": asked.get("gpu"), "do": do}
+        call, gpu = str(asked["ask"]), asked.get("gpu")
+        fault = {"call": call.partition("(")[0], "gpu": gpu, "do": "crash" if answer.status else "hang"}
+        _calls(section, gpu).setdefault(call, {"code": _UNKNOWN_ERROR})  # the place where it fails
         section["faults"] = [*section["faults"], {key: value for key, value in fault.items() if value is not None}]
     return section
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 from simpleeval import DEFAULT_OPERATORS, EvalWithCompoundTypes
 
-from gpudoctor.expression.facts import Facts
+from gpudoctor.expression.facts import Facts, Touched
 from gpudoctor.model.errors import RuleError
 from gpudoctor.model.values import CannotJudge, Nothing, Version
+
+_END: dict[str, object] = {}
+"""What ends the rounds of a loop; told from a round by identity."""
 
 
 class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
@@ -43,12 +47,74 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         return not settles
 
     def _eval_call(self, node: ast.Call) -> object:
-        if isinstance(node.func, ast.Name) and node.func.id == "known":
+        called = node.func.id if isinstance(node.func, ast.Name) else ""
+        if called == "known":
             try:
                 return not isinstance(self._eval(node.args[0]), Nothing)
             except CannotJudge:
                 return False
+        if called in ("any", "all") and isinstance(node.args[0], ast.GeneratorExp):
+            return self._settled(node.args[0], called == "any")
         return super()._eval_call(node)
+
+    def _settled(self, loop: ast.GeneratorExp, wanted: bool) -> bool:
+        """``any`` (`wanted` is true) or ``all`` of a loop: one round that decides it does so whatever others lack.
+
+        Of a round that decides, only what that round rests on is proof; where none does, all rounds are.
+        """
+        outer: Touched = self.names.touched
+        others: Touched = {}
+        pending: CannotJudge | None = None
+        rounds = self._rounds(loop.generators, list(self._eval(loop.generators[0].iter)))
+        try:
+            while True:
+                self.names.touched = {}
+                scope = next(rounds, _END)
+                if scope is _END:
+                    break
+                try:
+                    with self._naming(scope):
+                        decides = self._passes(loop.generators) and bool(self._eval(loop.elt)) is wanted
+                except CannotJudge as unread:
+                    pending = pending or unread
+                    continue
+                if decides:
+                    others = self.names.touched
+                    return wanted
+                others.update(self.names.touched)
+        finally:
+            self.names.touched = outer
+            outer.update(others)
+        if pending:
+            raise pending
+        return not wanted
+
+    def _passes(self, loops: Sequence[ast.comprehension]) -> bool:
+        return all(self._eval(condition) for loop in loops for condition in loop.ifs)
+
+    def _rounds(self, loops: Sequence[ast.comprehension], items: Iterable[object]) -> Iterator[dict[str, object]]:
+        """The loop variables of each round, those of inner loops change first."""
+        target = loops[0].target
+        if not isinstance(target, ast.Name):
+            raise RuleError("a loop has one variable")
+        for item in items:
+            scope: dict[str, object] = {target.id: item}
+            if len(loops) == 1:
+                yield scope
+                continue
+            with self._naming(scope):
+                inner = list(self._rounds(loops[1:], self._eval(loops[1].iter)))
+            yield from ({**scope, **more} for more in inner)
+
+    @contextmanager
+    def _naming(self, scope: Mapping[str, object]) -> Iterator[None]:
+        """Let these names mean these things for a while."""
+        outer = self.nodes[ast.Name]
+        self.nodes[ast.Name] = lambda node: scope[node.id] if node.id in scope else outer(node)
+        try:
+            yield
+        finally:
+            self.nodes[ast.Name] = outer
 
 
 def _in(item: object, holder: Any) -> bool:
@@ -88,7 +154,7 @@ BUILTINS: Mapping[str, Callable[..., object]] = {
     "set": lambda items: sorted(set(items)),
     "int": int,
     "str": str,
-    "words": lambda value: show(value),
+    "words": lambda value: show(value),  # noqa: PLW0108 - show is defined below
     "abs": abs,
     "round": round,
     "startswith": lambda text, head: not isinstance(text, Nothing) and str(text).startswith(head),

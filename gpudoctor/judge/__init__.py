@@ -41,7 +41,7 @@ def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
         verdict = "unknown"
     elif any(finding.severity == "warning" for finding in causes):
         verdict = "impaired"
-    findings = causes if verdict == "broken" else sorted([*causes, *sound], key=place)
+    findings = causes if verdict == "broken" else sorted([*causes, *ranked(sound)], key=place)
     return Diagnosis(snapshot, verdict, tuple(findings), tuple(unjudged), tuple(passed), __version__)
 
 

@@ -52,8 +52,8 @@ def _fold(ordered: Sequence[Finding]) -> list[Finding]:
 
 
 def _with(finding: Finding, children: set[str], errors: set[str]) -> Finding:
-    """The cause with its consequences. A guess about an error that was seen is an error: the guess stays a guess."""
-    raised = finding.confidence == "possible" and children & errors
+    """The cause with its consequences. What explains an error that was seen is an error; a guess stays a guess."""
+    raised = children & errors
     return replace(finding, explains=tuple(sorted(children)), severity="error" if raised else finding.severity)
 
 

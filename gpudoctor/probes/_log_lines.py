@@ -29,6 +29,11 @@ _STAMPS = {
 }
 """What stands before a message, with the time since boot; and how many seconds one of its units are."""
 
+_MORE = re.compile(r"(?:\\x0a|#012)(?:NVRM:)? *")
+"""How a new line within a message is written by the ring buffer and by syslog: NVIDIA's driver has such messages."""
+
+_MORE_IN_JOURNAL = re.compile(r"\n +(?:NVRM:)? *")
+
 
 @dataclass(frozen=True)
 class Log:
@@ -158,7 +163,7 @@ def _ring(target: Target) -> str:
     finally:
         os.close(handle)
     records = heard.decode("utf-8", "replace").split("\n")
-    return "\n".join([record for record in records if record[1:2] == "," and "0" <= record[0] < "8"])
+    return _MORE.sub(" ", "\n".join([record for record in records if record[1:2] == "," and "0" <= record[0] < "8"]))
 
 
 def _file(target: Target) -> str:
@@ -170,7 +175,7 @@ def _file(target: Target) -> str:
     except OSError:
         return ""
     boots = [match.start() for match in _BOOT.finditer(said)]
-    return said[boots[-1] :].rstrip("\n") if boots else ""
+    return _MORE.sub(" ", said[boots[-1] :].rstrip("\n")) if boots else ""
 
 
 def _journal(target: Target) -> Log | None:
@@ -182,5 +187,6 @@ def _journal(target: Target) -> Log | None:
     except OSError:
         return None
     stamp = _STAMPS["journalctl -k -b"][0]
-    said = "\n".join([line for line in answer.out.split("\n") if line[:1] == "["])
+    whole = _MORE_IN_JOURNAL.sub(" ", answer.out)
+    said = "\n".join([line for line in whole.split("\n") if line[:1] == "["])
     return _log(target, said, "journalctl -k -b") if stamp.match(said) else None

@@ -85,7 +85,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     yield "driver.module_loaded", Absent(_NO_MODULE_IN_WSL) if wsl else loaded
     yield "driver.module_version", version
     yield "driver.module_kind", kind
-    yield "driver.version", version if isinstance(version, Known) else Unread(version.why)
+    yield "driver.version", Unread(version.why) if wsl and isinstance(version, Absent) else version
     for name, module in (("nouveau", "nouveau"), ("nova", "nova_core"), ("uvm", "nvidia_uvm")):
         yield f"driver.{name}_loaded", Absent(_NO_MODULE_IN_WSL) if wsl else _loaded(target, module)
     peer = [_loaded(target, module) for module in ("nvidia_peermem", "nv_peer_mem")]

@@ -123,7 +123,10 @@ def _others(target: Target, log: Log, own: set[str] | None, xids: tuple[Row, ...
     lost = [row for row in xids if row["code"] == Known(79, log.source)]
     fallen = [one for one in (*_column(lost, "address"), *events.fallen_off(driver)) if own is None or one in own]
     yield "kernel_log.fallen_off", Known(tuple(dict.fromkeys(fallen)), log.source)
-    yield "kernel_log.init_failures", Known(_failures(_of_driver(log)), log.source)
+    failures = _failures(_of_driver(log))
+    yield "kernel_log.init_failures", Known(failures, log.source)
+    if failures:
+        yield "text", tuple({"line": Known(line, log.source)} for line in failures)
     yield "kernel_log.module_refused", _refused(log)
 
 

@@ -50,13 +50,14 @@ def _library(section: Mapping[str, Any] | None, argv: Sequence[str], init: str, 
         fault = _fault(faults, gpu, call)
         if isinstance(fault, str):
             lines.append(_line({"ask": call, "gpu": gpu}))
-            return Command(tuple(argv), -6, "".join(lines), hangs=fault != "crash")
+            return Command(tuple(argv), -11, "".join(lines), hangs=fault != "crash")
         answer = told if fault is None else {"code": fault}
         if isinstance(answer, Mapping) and set(answer) <= {"code", "text"}:
             if answer["code"] != _NOT_SUPPORTED:
                 words = answer.get("text", f"code {answer['code']}")
                 lines.append(_line({"gpu": gpu, "call": call, "code": answer["code"], "text": words}))
             if call == init and answer["code"]:
+                lines += [_line({"done": True})] if init == "cuInit" else []  # NVML's child just ends
                 return Command(tuple(argv), out="".join(lines))
         else:
             lines.append(_line({"gpu": gpu, "call": call, "is": answer}))
@@ -67,7 +68,8 @@ def _library(section: Mapping[str, Any] | None, argv: Sequence[str], init: str, 
 def _answers(section: Mapping[str, Any], init: str) -> Iterator[tuple[int | None, str, Any]]:
     code = section.get("init", 0)
     words = {"text": section["init_text"]} if section.get("init_text") else {}
-    yield None, init, {"code": code, **words} if code else None
+    if init not in section.get("system", {}):
+        yield None, init, {"code": code, **words} if code else None
     for call, answer in section.get("system", {}).items():
         yield None, call, answer
     every = section.get("every", {})

@@ -23,7 +23,6 @@ there and is not in the record: it reads as unread, never as missing.
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -289,8 +288,8 @@ def _path(raw: object, where: str) -> str:
 def _decoded(path: str, text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise DocumentError(f"host.bytes: {path[:80]!r} is not base64: {error}") from error
+    except ValueError as error:
+        raise DocumentError(f"host: {path[:80]!r} is not base64: {error}") from error
 
 
 def _unpacked(path: str, text: str, size: int) -> bytes:

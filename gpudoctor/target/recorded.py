@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from gpudoctor.model.errors import DocumentError
 from gpudoctor.target import Answer
 from gpudoctor.target._transcripts import transcript
 from gpudoctor.target.local import Local
@@ -24,7 +25,12 @@ class Recorded(Local):
 
     def __init__(self, record: Record, level: str | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="gpudoctor-record-")
-        lay_out(record, Path(self._folder.name))
+        try:
+            lay_out(record, Path(self._folder.name))
+        except (OSError, ValueError) as error:
+            self._folder.cleanup()
+            why = getattr(error, "strerror", None) or error
+            raise DocumentError(f"the record's files cannot be laid out: {why}") from error
         super().__init__(level or record.level, root=self._folder.name, environ=record.environ)
         self.name = record.name
         self._record = record
@@ -73,7 +79,7 @@ class Recorded(Local):
         env: Mapping[str, str] | None = None,  # noqa: ARG002 - a record knows one answer
         stdin: str = "",  # noqa: ARG002
         limit: int = 1 << 20,
-        silence: float | None = None,  # noqa: ARG002
+        silence: float | None = None,
     ) -> Answer:
         argv = [word.removeprefix(self._folder.name) for word in argv]
         said = transcript(self._record, argv)
@@ -81,7 +87,8 @@ class Recorded(Local):
             said = next((one for one in self._record.commands if _same(one.argv, argv)), None)
         if said is None:
             raise OSError(errno.ENODATA, f"what {argv[0]} answers was not recorded")
-        seconds = timeout if said.hangs else 0.0
+        patience = timeout if silence is None or not said.out else min(timeout, silence)
+        seconds = patience if said.hangs else 0.0
         return Answer(tuple(argv), None if said.hangs else said.status, said.out[:limit], said.err[:limit], seconds)
 
 

@@ -6,47 +6,20 @@ gigabyte those are a few hundred kilobytes.
 
 from __future__ import annotations
 
-import errno
-import io
 import os
 import stat
-from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
 
 from gpudoctor.target import Answer
+from gpudoctor.target._watched import MISSING, Parts, Watched, ring
 from gpudoctor.target.local import Local
 
-_MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR)
 _MOST_LINKS = 40
 _RING = "/dev/kmsg"
-_MOST_OF_RING = 8 << 20
 _CONFIG = 4096
-
-
-@dataclass(slots=True)
-class Parts:
-    """What was read of a file of `size` bytes: offsets and bytes, as they came."""
-
-    size: int
-    read: list[tuple[int, bytes]] = field(default_factory=list)
-
-    def note(self, offset: int, data: bytes) -> None:
-        if data:
-            self.read.append((offset, data))
-
-    def joined(self) -> list[tuple[int, bytes]]:
-        """The parts in order, those that touch or overlap as one."""
-        out: list[tuple[int, bytearray]] = []
-        for offset, data in sorted(self.read, key=lambda part: part[0]):
-            end = out[-1][0] + len(out[-1][1]) if out else -1
-            if offset <= end:
-                out[-1][1].extend(data[end - offset :])
-            else:
-                out.append((offset, bytearray(data)))
-        return [(offset, bytes(data)) for offset, data in out]
 
 
 @dataclass(slots=True)
@@ -87,13 +60,13 @@ class Recording(Local):
         place = super().path(path)
         with self._refusals(path) as spot:
             parts = self._kind(spot)
-            if spot == _RING and stat.S_ISCHR(place.stat().st_mode):
+            if spot == _RING and place.exists():
                 self.seen.devices.pop(spot, None)
                 parts = self.seen.files[spot] = Parts(0)
-                parts.note(0, _ring(place))
+                parts.note(0, ring(place))
             elif parts and spot.startswith("/sys/") and spot.endswith("/config"):
                 parts.note(0, place.read_bytes()[:_CONFIG])
-        watched = _Watched(place)
+        watched = Watched(place)
         watched.note = parts.note if parts else None
         watched.refused = lambda: self.seen.denied.add(spot)
         return watched
@@ -149,7 +122,7 @@ class Recording(Local):
         try:
             yield spot
         except OSError as error:
-            if error.errno not in _MISSING:
+            if error.errno not in MISSING:
                 self.seen.denied.add(spot)
             raise
 
@@ -191,7 +164,7 @@ class Recording(Local):
             self._goal(spot)
         elif stat.S_ISDIR(mode):
             self.seen.folders.add(spot)
-        elif stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        elif stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or (spot.startswith("/dev/") and not found.st_size):
             numbers = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
             self.seen.devices.setdefault(spot, f"{numbers} {mode & 0o777:04o}")
         else:
@@ -221,64 +194,3 @@ class _Environ(Mapping[str, str]):
 
     def items(self) -> ItemsView[str, str]:
         return self._variables.items()
-
-
-class _Watched(type(Path())):  # type: ignore[misc]  # before Python 3.12 Path itself cannot be subclassed
-    """A path that tells which parts of its file are read: by ``open``, and by whoever calls `note` for `os.pread`."""
-
-    note: Callable[[int, bytes], None] | None = None
-    refused: Callable[[], object] = staticmethod(lambda: None)
-
-    def open(self, mode: str = "r", *rest: Any, **more: Any) -> IO[Any]:
-        if mode != "rb" or self.note is None:
-            return super().open(mode, *rest, **more)  # type: ignore[no-any-return]
-        try:
-            return io.BufferedReader(_Noted(str(self), self.note))
-        except OSError as error:
-            if error.errno not in _MISSING:
-                self.refused()
-            raise
-
-    def read_bytes(self) -> bytes:
-        with self.open("rb") as file:
-            return bytes(file.read())
-
-
-class _Noted(io.FileIO):
-    """A file whose every part read is told."""
-
-    def __init__(self, path: str, note: Callable[[int, bytes], None]) -> None:
-        super().__init__(path, "r")
-        self._note = note
-
-    def readinto(self, buffer: Any) -> int:
-        at = self.tell() if self.seekable() else 0
-        count = super().readinto(buffer) or 0
-        self._note(at, bytes(memoryview(buffer)[:count]))
-        return count
-
-    def readall(self) -> bytes:
-        at = self.tell() if self.seekable() else 0
-        data = super().readall() or b""
-        self._note(at, data)
-        return data
-
-
-def _ring(place: Path) -> bytes:
-    """The kernel's log as its device gives it, one record a read."""
-    handle = os.open(place, os.O_RDONLY | os.O_NONBLOCK)
-    heard = bytearray()
-    try:
-        while len(heard) < _MOST_OF_RING:
-            try:
-                part = os.read(handle, 1 << 14)
-            except BlockingIOError:
-                break
-            except BrokenPipeError:  # overwritten before we came to it
-                continue
-            if not part:
-                break
-            heard += part
-    finally:
-        os.close(handle)
-    return bytes(heard)

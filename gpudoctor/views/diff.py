@@ -98,10 +98,13 @@ def _changes(changes: Sequence[Change], most: int, say: Callable[[Change], str])
 
 
 def _several(changes: Sequence[Change]) -> str:
-    """``gpu[0,1,2].vbios``."""
-    row = ",".join(change.row for change in changes[:_MOST])
-    more = f" and {len(changes) - _MOST} more" if len(changes) > _MOST else ""
-    return Change(changes[0].fact, row + more, None, None).name
+    """``gpu[0-7].vbios``, ``pci[0000:3b:00.0,0000:5e:00.0].name``."""
+    rows = [change.row for change in changes]
+    first = int(rows[0]) if rows[0].isdecimal() else -1
+    if rows == [str(first + place) for place in range(len(rows))]:
+        return Change(changes[0].fact, f"{rows[0]}-{rows[-1]}", None, None).name
+    more = f" and {len(rows) - _MOST} more" if len(rows) > _MOST else ""
+    return Change(changes[0].fact, ",".join(rows[:_MOST]) + more, None, None).name
 
 
 def _brief(change: Change) -> str:

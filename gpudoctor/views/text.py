@@ -53,8 +53,13 @@ def _finding(same: list[Finding], style: Style) -> Iterator[str]:
     lines = wrapped(f"{word}  {guess}{finding.title}", hang=len(word) + 2)
     yield style.paint(lines[0], "bold", colour)
     yield from lines[1:]
+    alike = [other for other in same[1:] if other.title == finding.title and other.subject]
     for other in same[1:]:
-        yield from wrapped(f"also: {other.title}", indent=len(word) + 2)
+        if other not in alike:
+            yield from wrapped(f"also: {other.title}", indent=len(word) + 2)
+    if alike:
+        rows = ", ".join(f"{group} {row}" for other in alike for group, row in list((other.subject or {}).items())[:1])
+        yield from wrapped(f"the same of {rows}", indent=len(word) + 2)
     yield from wrapped(finding.why, 2)
     yield ""
     yield f"  How it is known ({finding.confidence}):"

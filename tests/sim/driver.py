@@ -24,7 +24,7 @@ def install(files: Files, machine: Mapping[str, Any], gpus: Sequence[Mapping[str
     if machine["wsl"]:
         _windows(files)
         return
-    version, folder = machine["driver"], library_folder(machine)
+    version, folder = machine["upgraded"] or machine["driver"], library_folder(machine)
     software.driver_libraries(files, version, folder)
     if folder != "/usr/lib/x86_64-linux-gnu":  # the loader that runs here looks there only because the cache says so
         _cache(files, folder)
@@ -56,7 +56,7 @@ def _cache(files: Files, folder: str) -> None:
 
 
 def _modules(files: Files, machine: Mapping[str, Any]) -> None:
-    version, kernel = machine["driver"], machine["kernel"]
+    version, kernel = machine["upgraded"] or machine["driver"], machine["built_for"] or machine["kernel"]
     files.add(f"/lib/modules/{kernel}/modules.dep", "updates/dkms/nvidia.ko:\n")
     files.add(f"/lib/modules/{kernel}/updates/dkms/nvidia.ko", elf_module(version))
 

@@ -45,7 +45,8 @@ def system(files: Files, machine: Mapping[str, Any]) -> None:
     files.add("/sys/kernel/security/lockdown", f"{_lockdown(machine['secure_boot'])}\n")
     files.add("/sys/power/suspend_stats/success", "0\n").add("/sys/module/module/parameters/sig_enforce", "N\n")
     _modules(files, machine)
-    lines = [f"6,{at},{60_000_000 + at * 1000},-;{line}\n" for at, line in enumerate(machine["kmsg"], 900)]
+    said = [line.replace("\n", "\\x0a") for line in machine["kmsg"]]  # a message of several lines is one record
+    lines = [f"6,{at},{60_000_000 + at * 1000},-;{line}\n" for at, line in enumerate(said, 900)]
     since = (_UPTIME_S - 3600) * 1_000_000
     lines += [f"3,{at},{since + at * 1000},-;{line}\n" for at, line in enumerate(machine["events"], 2900)]
     files.add("/dev/kmsg", f"6,1,0,-;Linux version {kernel}\n" + "".join(lines))

@@ -28,6 +28,8 @@ DEFAULTS: dict[str, Any] = {
     "secure_boot": False,
     "iommu": None,  # identity, DMA, DMA-FQ: how the IOMMU treats the GPUs; null: it is off
     "driver": "580.95.05",  # null: none installed
+    "upgraded": None,  # the driver that was installed over the loaded one and waits for a reboot
+    "built_for": None,  # the kernel that has the driver's module; null: the running one
     "open": True,  # the kernel modules' kind
     "loaded": True,
     "bound": None,  # another kernel driver that holds the GPUs: nouveau, vfio-pci

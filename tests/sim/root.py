@@ -92,6 +92,8 @@ class Machine:
         for path, (total, _) in self.record.space.items():
             if path != "/":
                 yield f"mkdir -p {root}{path}; mount -t tmpfs -o size={total} tmpfs {root}{path}"
+        for path in self.record.denied:  # not to be written is as far as permissions can go against root
+            yield f"mount --bind {root}{path} {root}{path}; mount -o remount,bind,ro {root}{path}"
         for folder in _folders():
             yield f"mkdir -p {root}{folder}; mount --rbind {folder} {root}{folder}"
         words = " ".join(shlex.quote(f"{name}={value}") for name, value in environ.items())

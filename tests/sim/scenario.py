@@ -51,7 +51,9 @@ def expanded(raw: Mapping[str, Any]) -> Record:
                 rendered[other].pop(path, None)
     told["host"] = merged(rendered, own)
     torch = {**machine.DEFAULTS, **words}["torch"]
-    if "cuda" not in told and nvml:
+    if "cuda" in raw and raw["cuda"] is None:
+        told["cuda"] = None
+    elif "cuda" not in told and nvml:
         told["cuda"] = answers.cuda_of(nvml)
     if "torch_child" not in told and torch:
         told["torch_child"] = {"out": list(answers.torch_of(torch, told.get("cuda")))}

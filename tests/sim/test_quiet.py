@@ -1,4 +1,4 @@
-"""Healthy machines that look as if they were not: each of these was a false alarm of some other tool, or nearly of ours."""
+"""Healthy machines that look as if they were not: false alarms of other tools, or nearly of ours."""
 
 from __future__ import annotations
 

@@ -39,6 +39,17 @@ def test_a_snapshot_gives_the_findings_of_the_live_run(gpudoctor: Program, saved
         assert read.document[key] == live.document[key]
 
 
+def test_a_record_gives_the_findings_of_the_live_run(gpudoctor: Program, tmp_path: Path) -> None:
+    done = gpudoctor("record", "-o", str(tmp_path / "machine.json"))
+    assert (done.code, done.out, done.err) == (0, "", "")
+    live, read = gpudoctor("check", "--json"), gpudoctor("read", "--json", str(tmp_path / "machine.json"))
+    assert read.code == live.code
+    assert read.document["target"]["kind"] == "snapshot"
+    for key in ("verdict", "counts", "passed"):
+        assert read.document[key] == live.document[key]
+    assert [one["id"] for one in read.document["findings"]] == [one["id"] for one in live.document["findings"]]
+
+
 def test_two_snapshots_of_one_machine_do_not_differ(gpudoctor: Program, saved: Path) -> None:
     again = gpudoctor("snapshot", "--level", "quick")
     done = gpudoctor("diff", str(saved), "-", stdin=again.out)
@@ -85,8 +96,10 @@ def test_misuse(gpudoctor: Program, words: tuple[str, ...]) -> None:
         b'{"schema": "gpudoctor/1", "facts": ' + b"[" * 1_000_000,
         b'{"schema": "gpudoctor/1", "target": {}, "facts": {"gpu.count": {"value": NaN}}}',
         b'{"schema": "gpudoctor/1", "target": {}, "facts": {"\\u001b[2J\\n.x": 3}}',
+        b'{"schema": "gpudoctor-record/1", "host": {"files": {"/etc/',
+        b'{"schema": "gpudoctor-record/1", "host": {"files": {"/etc/../../x": "\\u001b[2J"}}}',
     ],
-    ids=["empty", "binary", "cut off", "newer", "nested", "nan", "control characters"],
+    ids=["empty", "binary", "cut off", "newer", "nested", "nan", "control characters", "record cut off", "record"],
 )
 def test_a_bad_file_on_either_side_is_one_line_and_exit_2(
     gpudoctor: Program, saved: Path, tmp_path: Path, content: bytes

@@ -12,6 +12,7 @@ import pytest
 from gpudoctor import doctor, rulebook
 from gpudoctor.catalog import catalog
 from gpudoctor.compare import compare
+from gpudoctor.compare.tables import LAYERS
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.difference import Difference
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
@@ -125,7 +126,7 @@ def test_the_same_on_several_gpus_is_told_once() -> None:
     sick = diagnosis(gpu=(gpu(0, ecc_uncorrected=3), gpu(1, ecc_uncorrected=3)))
     text = said(compare(diagnosis(), sick))
     assert text.count("gpu.ecc:") == 1
-    assert "gpu[0,1].ecc_uncorrected: 0 -> 3" in text
+    assert "gpu[0-1].ecc_uncorrected: 0 -> 3" in text
 
 
 def test_gpus_of_one_machine_are_matched_by_uuid_when_one_is_lost() -> None:
@@ -230,7 +231,11 @@ def test_the_document_of_any_two_snapshots_is_json(swapped: bool) -> None:
 
 
 def test_every_fact_has_its_place() -> None:
-    from gpudoctor.compare import _LAYERS
-
-    placed = {prefix for prefixes in _LAYERS.values() for prefix in prefixes} | {"text", "report"}
+    placed = {prefix for prefixes in LAYERS.values() for prefix in prefixes} | {"text", "report"}
     assert {name.partition(".")[0] for name in catalog().specs} <= placed
+
+
+def test_a_gpu_without_a_uuid_does_not_make_two_machines_one() -> None:
+    lost = {"index": known(1), "name": known("NVIDIA A100-SXM4-80GB")}
+    difference = compare(diagnosis(gpu=(gpu(0), lost)), diagnosis(gpu=(gpu(0, uuid="other", memory_mib=1), lost)))
+    assert names(difference) == ["gpu[0].memory_mib"]

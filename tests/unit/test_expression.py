@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor.expression import Evaluator, Facts, evaluate, fill
-from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.model.values import CannotJudge
 
@@ -83,7 +83,22 @@ def test_an_unread_fact_leaves_it_unjudged_and_is_named(text: str, what: str) ->
 def test_every_fact_read_is_remembered_with_its_row() -> None:
     seen = facts()
     evaluate("gpu.count > 1 and any(g.name == 'A' for g in gpu)", Evaluator(seen, {}))
-    assert set(seen.touched) == {("gpu.count", None), ("gpu", None), ("gpu.name", 0), ("gpu.name", 1)}
+    assert set(seen.touched) == {("gpu.count", None), ("gpu", None), ("gpu.name", 0)}  # row 0 settles it
+    seen = facts()
+    evaluate("any(g.name == 'C' for g in gpu)", Evaluator(seen, {}))
+    assert set(seen.touched) == {("gpu", None), ("gpu.name", 0), ("gpu.name", 1)}
+
+
+def test_one_row_that_decides_does_so_whatever_another_lacks() -> None:
+    rows: tuple[Row, ...] = ({"name": Unread("hung")}, {"name": Known("B", "NVML")}, {"name": Known("A", "NVML")})
+    seen = Facts(Snapshot(Target("local", "case"), {}, {"gpu": rows}))
+    evaluator = Evaluator(seen, {})
+    assert evaluate("any(g.name == 'A' for g in gpu)", evaluator) is True
+    assert evaluate("all(g.name == 'A' for g in gpu)", evaluator) is False
+    assert evaluate("any(True for g in gpu if g.name == 'A')", evaluator) is True
+    with pytest.raises(CannotJudge, match="hung"):
+        evaluate("any(g.name == 'C' for g in gpu)", evaluator)
+    assert evaluate("any(g.name == 'B' and h.name == 'A' for g in gpu for h in gpu)", evaluator) is True
 
 
 def test_inside_a_row_the_group_is_that_row() -> None:

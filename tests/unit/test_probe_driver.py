@@ -155,7 +155,7 @@ def test_a_module_for_the_previous_kernel_only(tmp_path: Path) -> None:
     assert facts["driver.module_on_disk"] is False
     assert facts["driver.module_kernels"] == ("6.8.0-71-generic",)
     assert facts["driver.installed"] is True
-    assert facts["driver.version"] is Unread
+    assert facts["driver.version"] is Absent
 
 
 def test_a_kernel_that_was_replaced_under_the_running_one(tmp_path: Path) -> None:

@@ -95,6 +95,17 @@ def test_a_driver_that_cannot_start_a_gpu(tmp_path: Path) -> None:
     assert values(kernel_log, tree.target())["kernel_log.init_failures"] == (region, RM_INIT)
 
 
+OPEN_NEEDED = "NVRM: The NVIDIA GPU 0000:1a:00.0 (PCI ID: 10de:2b85)"
+OPEN_NEEDED_MORE = "installed in this system requires use of the NVIDIA open kernel modules."
+
+
+def test_a_message_of_several_lines_is_one(tmp_path: Path) -> None:
+    """The ring buffer writes a new line as ``\\x0a``; the driver begins each line of its long messages anew."""
+    facts = said(kernel_log, tree_of(tmp_path, record(f"{OPEN_NEEDED}\\x0aNVRM: {OPEN_NEEDED_MORE}")).target())
+    assert facts["kernel_log.init_failures"].value == (f"{OPEN_NEEDED} {OPEN_NEEDED_MORE}",)
+    assert [row["line"] for row in facts["text"]] == [Known(f"{OPEN_NEEDED} {OPEN_NEEDED_MORE}", "/dev/kmsg")]
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -162,6 +173,13 @@ def test_the_journal_where_the_ring_is_shut(tmp_path: Path) -> None:
     (row,) = said(kernel_log, tree.target("standard", PATH=path))["xid"]
     assert (row["code"], row["age_s"].value) == (Known(79, "journalctl -k -b"), 999)
     assert isinstance(said(kernel_log, tree.target("quick", PATH=path))["xid"], Unread)
+
+
+def test_the_journal_indents_what_belongs_to_a_message(tmp_path: Path) -> None:
+    lines = ("[  60.0] node1 kernel: ", "                       NVRM: ", "[  61.0] node1 kernel: ")
+    tree = journal(tmp_path, f"{lines[0]}{OPEN_NEEDED}\n{lines[1]}{OPEN_NEEDED_MORE}\n{lines[2]}{XID_31}")
+    facts = said(kernel_log, tree.target("standard", PATH=f"{tmp_path}/bin:/bin:/usr/bin"))
+    assert facts["kernel_log.init_failures"].value == (f"{OPEN_NEEDED} {OPEN_NEEDED_MORE}",)
 
 
 def test_a_journal_that_shows_nothing_is_not_a_quiet_one(tmp_path: Path) -> None:

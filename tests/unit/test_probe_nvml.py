@@ -177,7 +177,6 @@ def test_a_call_about_two_gpus_blames_neither(ask: Ask) -> None:
     facts = ask(faulty("nvmlDeviceGetP2PStatus", 15, gpu=0))
     assert all(isinstance(row["error"], Absent) for row in rows(facts))
     assert why(rows(facts, "p2p")[0]["read"]) == "NVML: GPU is lost (code 15)"
-    assert known(rows(facts, "p2p")[1]["read"]) == "ok"
 
 
 def test_a_gpu_that_must_be_reset_still_answers(ask: Ask) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor import rulebook
-from gpudoctor.cli import COMMANDS
+from gpudoctor.arguments import COMMANDS
 from gpudoctor.model.rule import Case
 from gpudoctor.ruletest import failure
 

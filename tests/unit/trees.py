@@ -222,7 +222,7 @@ def refused(*paths: str) -> Iterator[Tree]:
 def said(probe: ModuleType, target: Local) -> dict[str, Any]:
     """What a probe yields, by name; it must yield nothing that is not declared by some probe."""
     out: dict[str, Any] = dict(probe.probe(target))
-    groups = {spec.name.rpartition(".")[0] for spec in probe.FACTS if spec.group}
+    groups = {"text", *(spec.name.rpartition(".")[0] for spec in probe.FACTS if spec.group)}
     undeclared = {name for name in out if catalog().find(name) is None and name not in groups}
     assert not undeclared
     return out

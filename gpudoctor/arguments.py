@@ -1,0 +1,101 @@
+"""The command line of the contract, as far as it is built. `act` is the command's name."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from gpudoctor.version import __version__
+
+COMMANDS = ("check", "read", "snapshot", "diff", "record", "explain", "rules", "schema")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Every command with its options."""
+    top = argparse.ArgumentParser(prog="gpudoctor", description="Names the cause when a GPU machine does not work.")
+    top.add_argument("-V", "--version", action="version", version=f"gpudoctor {__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", required=True)
+
+    check = _command(commands, "check", "diagnose this machine")
+    _add_target_options(check)
+    _add_report_options(check)
+    read = _command(commands, "read", "diagnose pasted reports, logs, saved snapshots or records")
+    read.add_argument("files", nargs="+", metavar="FILE", help="a text file; - is standard input")
+    _add_report_options(read)
+    _add_saving_commands(commands)
+    explain = _command(commands, "explain", "show the page of a rule, or what a fact means")
+    explain.add_argument("id", metavar="ID", help="a rule such as driver.missing, or a fact such as driver.version")
+    _add_rules_option(explain)
+    _add_rules_commands(commands)
+    schema = _command(commands, "schema", "print the JSON Schema of a document")
+    schema.add_argument(
+        "kind", nargs="?", choices=("diagnosis", "snapshot"), default="diagnosis", help="of which (default: diagnosis)"
+    )
+    return top
+
+
+def _add_saving_commands(commands: Any) -> None:
+    snapshot = _command(commands, "snapshot", "save the facts of this machine, to be read or compared later")
+    _add_out_option(snapshot)
+    _add_target_options(snapshot)
+    diff = _command(
+        commands,
+        "diff",
+        "what differs between two machines or two moments",
+        description="Shows what differs between A, where it works, and B, where it does not: first the findings that"
+        " only one has, then the facts.",
+        epilog="Exit code: 0 nothing differs but what always does (temperatures, serial numbers, ...), 1 something"
+        " differs, 2 misuse.",
+    )
+    for side in ("A", "B"):
+        about = "a snapshot, a document, a record or a pasted report; - is standard input"
+        diff.add_argument(side.lower(), metavar=side, help=about)
+    diff.add_argument("--json", action="store_true", help="the comparison as one JSON document")
+    _add_rules_option(diff)
+    record = _command(
+        commands,
+        "record",
+        "save this machine as a file that answers for it, personal things hidden",
+        description="Saves whatever is asked on this machine and what it answers, so that the file can be diagnosed"
+        " elsewhere, and again by later versions: gpudoctor read FILE. Host and user names, UUIDs, serial numbers,"
+        " hardware and network addresses and secrets are replaced; look it through before you hand it on.",
+    )
+    _add_out_option(record)
+    _add_target_options(record)
+
+
+def _add_rules_commands(commands: Any) -> None:
+    rules = commands.add_parser("rules", help="the rulebook").add_subparsers(metavar="WHAT", required=True)
+    listing = _command(rules, "list", "every rule, one a line", act="rules list")
+    _add_rules_option(listing)
+    test = _command(rules, "test", "run the cases on the pages", act="rules test")
+    test.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="a site's own pages (default: ours)")
+
+
+def _command(commands: Any, name: str, about: str, act: str = "", **more: str) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(name, help=about, **more)
+    command.set_defaults(act=act or name)
+    return command
+
+
+def _add_out_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument("-o", dest="out", metavar="FILE", help="where to (default: standard output)")
+
+
+def _add_target_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--level", choices=("quick", "standard", "deep"), default="standard", help="how much to ask (default: standard)"
+    )
+    command.add_argument("--python", metavar="PATH", help="the interpreter whose torch is meant")
+
+
+def _add_rules_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--rules", metavar="DIR", type=Path, action="append", default=[], help="a site's own pages")
+
+
+def _add_report_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
+    command.add_argument("--format", choices=("text", "json"), default="text", help="the report's form (default: text)")
+    _add_rules_option(command)
+    command.add_argument("--strict", action="store_true", help="exit 1 on warnings too")

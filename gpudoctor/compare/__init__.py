@@ -1,0 +1,142 @@
+"""Two diagnoses side by side: the findings that one has and the other has not, then every fact that differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from gpudoctor.compare.rows import Labels, listed, matched, state_of, summary
+from gpudoctor.compare.tables import LAYERS, MOVING, OTHER, TEXT
+from gpudoctor.model.diagnosis import Diagnosis, Finding
+from gpudoctor.model.difference import Change, Difference, OneSided, Side
+from gpudoctor.model.fact import Fact, Known, Row, Unread
+from gpudoctor.model.rule import SEVERITIES
+from gpudoctor.model.snapshot import Snapshot
+
+_Place = tuple[str, str]
+
+
+def compare(a: Diagnosis, b: Diagnosis) -> Difference:
+    """What differs between `a` and `b`: say, a machine on which it works and one on which it does not."""
+    labels = {
+        group: matched(group, listed(a.snapshot.rows(group)), listed(b.snapshot.rows(group)))
+        for group in {*a.snapshot.groups, *b.snapshot.groups}
+    }
+    changes = {(change.fact, change.row): change for change in _changes(a.snapshot, b.snapshot, labels)}
+    findings = tuple(_one_sided(a, b, labels, changes))
+    grave = [item for item in findings if item.finding.severity != "info"]
+    proof = {(change.fact, change.row) for item in grave for change in item.changes}
+    rest = [change for place, change in changes.items() if place not in proof and not _counts_rows(change)]
+    read, unread = _split(rest, lambda change: not change.unread or bool(TEXT.fullmatch(change.fact)))
+    moving, telling = _split(read, _moves)
+    here, there = ({finding.id for finding in side.findings} for side in (a, b))
+    return Difference(
+        a,
+        b,
+        findings,
+        layers=_by_layer(telling),
+        unread=unread,
+        moving=moving,
+        both=tuple(dict.fromkeys(finding.id for finding in b.findings if finding.id in here & there)),
+    )
+
+
+def _split(changes: Iterable[Change], keep: Callable[[Change], bool]) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
+    """Those for which it holds, and the others."""
+    listed = [(change, keep(change)) for change in changes]
+    return tuple(change for change, kept in listed if kept), tuple(change for change, kept in listed if not kept)
+
+
+def _one_sided(
+    a: Diagnosis, b: Diagnosis, labels: Mapping[str, Labels], changes: Mapping[_Place, Change]
+) -> list[OneSided]:
+    """The findings that the other side lacks: errors first, causes before symptoms, B's before A's."""
+    found: list[OneSided] = []
+    sides: tuple[tuple[Side, Diagnosis, Diagnosis], ...] = (("B", b, a), ("A", a, b))
+    for side, mine, other in sides:
+        theirs = {_identity(finding) for finding in other.findings}
+        folded = {child for finding in other.findings for child in finding.explains}
+        for finding in mine.findings:
+            if _identity(finding) not in theirs and finding.id not in folded:
+                rows = {group: pair[side == "B"] for group, pair in labels.items()}
+                proof = {(change.fact, change.row): change for change in _proof(finding, rows, changes)}
+                found.append(OneSided(side, finding, _said(finding.id, other), tuple(proof.values())))
+    return sorted(found, key=lambda item: (SEVERITIES.index(item.finding.severity), item.finding.role != "cause"))
+
+
+def _identity(finding: Finding) -> tuple[object, ...]:
+    """The same finding about the same thing, and as grave: GPU 3 is GPU 3, whatever its UUID."""
+    return finding.id, finding.severity, next(iter((finding.subject or {}).values()), None)
+
+
+def _said(rule: str, other: Diagnosis) -> str:
+    """What that side says of the rule."""
+    if rule in other.passed:
+        return "passed"
+    why = next((item.because for item in other.unjudged if item.id == rule), "")
+    if why:
+        return f"not judged, {why}"
+    return "found, of something else or less grave" if any(f.id == rule for f in other.findings) else "not found"
+
+
+def _proof(finding: Finding, rows: Mapping[str, list[str]], changes: Mapping[_Place, Change]) -> Iterator[Change]:
+    """The facts of a finding's evidence that differ: each, or the whole row where only one side has it."""
+    for item in finding.evidence:
+        group = item.fact.rpartition(".")[0]
+        row = rows[group][item.index] if item.index is not None and group in rows else ""
+        change = changes.get((item.fact, row)) or changes.get((group, row)) or changes.get((group, ""))
+        if change:
+            yield change
+
+
+def _changes(a: Snapshot, b: Snapshot, labels: Mapping[str, Labels]) -> Iterator[Change]:
+    """Every fact that is not the same on both sides, in order of its name."""
+    for name in sorted({*a.facts, *b.facts}):
+        yield from _changed(name, "", a.get(name), b.get(name))
+    for group in sorted(labels):
+        left, right = a.rows(group), b.rows(group)
+        yield from _changed(group, "", state_of(left), state_of(right))
+        if isinstance(left, tuple) and isinstance(right, tuple):
+            one, other = labels[group]
+            yield from _row_changes(group, dict(zip(one, left, strict=True)), dict(zip(other, right, strict=True)))
+
+
+def _changed(fact: str, row: str, a: Fact, b: Fact) -> Iterator[Change]:
+    if type(a) is not type(b) or (isinstance(a, Known) and isinstance(b, Known) and a.value != b.value):
+        yield Change(fact, row, a, b)
+
+
+def _row_changes(group: str, one: Mapping[str, Row], other: Mapping[str, Row]) -> Iterator[Change]:
+    for label in dict.fromkeys([*one, *other]):
+        mine, theirs = one.get(label), other.get(label)
+        if mine is None or theirs is None:
+            yield Change(group, label, summary(group, mine), summary(group, theirs))
+            continue
+        for column in dict.fromkeys([*mine, *theirs]):
+            states = [row.get(column, Unread("not asked")) for row in (mine, theirs)]
+            yield from _changed(f"{group}.{column}", label, states[0], states[1])
+
+
+def _counts_rows(change: Change) -> bool:
+    """Whether it only says how many rows either side has: the rows themselves say more."""
+    return not (change.row or "." in change.fact or change.unread) and type(change.a) is type(change.b)
+
+
+def _moves(change: Change) -> bool:
+    """Whether it differs between any two machines or moments; a value that only one side has is telling."""
+    if TEXT.fullmatch(change.fact):
+        return True
+    alike = "." not in change.fact or type(change.a) is type(change.b)
+    return alike and MOVING.fullmatch(change.fact) is not None
+
+
+def _by_layer(changes: Iterable[Change]) -> dict[str, tuple[Change, ...]]:
+    """Within each layer: two values that differ, then values that one side has not, then rows that it has not."""
+    places = {prefix: layer for layer, prefixes in LAYERS.items() for prefix in prefixes}
+    found: dict[str, list[Change]] = {layer: [] for layer in (*LAYERS, OTHER)}
+    for change in sorted(changes, key=_telling):
+        found[places.get(change.fact.partition(".")[0], OTHER)].append(change)
+    return {layer: tuple(changes) for layer, changes in found.items() if changes}
+
+
+def _telling(change: Change) -> tuple[bool, bool]:
+    return change.a is None or change.b is None, type(change.a) is not type(change.b)
