@@ -127,7 +127,7 @@ def _process(told: Told, gpu: int, kind: str, entry: Mapping[str, Any]) -> Row:
 
 
 def columns(told: Told, gpu: int) -> dict[str, Fact]:
-    """What follows for the GPU itself: where ECC errors are, MIG devices, processes, whether one uses it through MPS."""
+    """What follows for the GPU itself: where ECC errors are, MIG devices, processes, and whether MPS is in use."""
     return {"ecc_uncorrected_in": _uncorrected_in(told, gpu), **_in_use(told, gpu)}
 
 

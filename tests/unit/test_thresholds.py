@@ -1,4 +1,4 @@
-"""Every number that a page judges by has a source and a date; and the known mistakes of other health checks are not ours."""
+"""Every number that a page judges by has a source and a date; known mistakes of other health checks are not ours."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ _ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 def conditions(rule: Rule) -> Iterator[str]:
     yield from rule.when
     yield from rule.unless
-    for part in (*rule.signs, *rule.fixes):
-        yield from part.when
+    for sign in rule.signs:
+        yield from sign.when
+    for fix in rule.fixes:
+        yield from fix.when
 
 
 def thresholds(rule: Rule) -> set[float]:
@@ -137,8 +139,9 @@ def fabric(*own: dict[str, object], nvlink: list[dict[str, object]]) -> str:
 
 
 class TestMemoryErrors:
-    """AzNHC reads the remapped rows beyond the end of their list, and gives uncorrectable errors the corrected ones' limit;
-    gpud counts ECC errors and never calls a GPU unhealthy for them."""
+    """AzNHC reads remapped rows beyond the end of their list, and gives uncorrectable errors the corrected ones' limit;
+    gpud counts ECC errors and never calls a GPU unhealthy for them.
+    """
 
     def test_the_512th_remapped_row_is_the_limit(self) -> None:
         assert said("gpu.ecc", gpu=[gpu(remapped_uncorrected=511)], xid=[]) == "quiet"
@@ -156,7 +159,8 @@ class TestMemoryErrors:
 
     def test_it_is_an_error_and_not_a_number(self) -> None:
         rule = BOOK.find("gpu.ecc")
-        assert rule is not None and rule.severity == "error"
+        assert rule is not None
+        assert rule.severity == "error"
 
     def test_a_remap_that_succeeded_is_no_fault(self) -> None:
         done = [{"code": 63, "address": "0000:18:00.0", "fatal": {"absent": "not said"}}]
@@ -166,7 +170,9 @@ class TestMemoryErrors:
     @pytest.mark.parametrize(("pages", "says"), [(12, "quiet"), (62, "quiet"), (63, "found")])
     def test_retired_pages_count_up_to_nvidia_s_limit(self, pages: int, says: str) -> None:
         """GCM fails a V100 at 11."""
-        own = gpu(name="Tesla V100-SXM2-32GB", retired_single_bit=pages - 2, retired_double_bit=2, retired_pending=False)
+        own = gpu(
+            name="Tesla V100-SXM2-32GB", retired_single_bit=pages - 2, retired_double_bit=2, retired_pending=False
+        )
         assert said("gpu.ecc", gpu=[own], xid=[]) == says
 
 
@@ -232,7 +238,9 @@ class TestAtRest:
         """NVIDIA/aicr#2641: false alarms on idle GB300."""
         own = gpu(name="NVIDIA GB300", fabric_state="completed", fabric_status=0)
         facts = {"imex__state": "stopped", "imex__nodes": {"absent": "no nodes_config.cfg"}, "imex__errors": []}
-        assert said("driver.imex", gpu=[own], imex__enabled=False, imex__channels={"absent": "none"}, **facts) == "quiet"
+        assert (
+            said("driver.imex", gpu=[own], imex__enabled=False, imex__channels={"absent": "none"}, **facts) == "quiet"
+        )
 
 
 class TestXids:
@@ -260,6 +268,10 @@ class TestRecovery:
     def test_a_fabric_that_is_completed_without_resources_is_not_set_up(self) -> None:
         """azhpc-images#506: the state Completed alone used to pass."""
         own = gpu(fabric_state="completed", fabric_status=21, fabric_health=[])
-        facts = {"driver__nvswitch": True, "driver__fabric_manager": "running", "driver__fabric_manager_version": "580.95.05"}
+        facts = {
+            "driver__nvswitch": True,
+            "driver__fabric_manager": "running",
+            "driver__fabric_manager_version": "580.95.05",
+        }
         started = {"driver__version": "580.95.05", "live__cuda_available": True, "cuda_driver__init_code": 0}
         assert said("driver.fabric-manager", gpu=[own], **facts, **started) == "found"
