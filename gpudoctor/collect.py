@@ -81,7 +81,7 @@ class Collection:
         return Snapshot(Subject("local", target.name, target.python, target.level), facts, groups, timings)
 
     def _moot(self, run: _Run) -> str:
-        """Why `run` is not worth waiting for: every fact that its `MOOT` names is as it says; empty where one is not."""
+        """Why `run` is not worth waiting for: every fact in its `MOOT` is as it says there; else empty."""
         signs = _moot_where(run)
         said = {name: entry for other in self._runs for name, entry in tuple(other.said) if name in signs}
         so = bool(signs) and all(

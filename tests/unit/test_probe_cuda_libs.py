@@ -14,7 +14,7 @@ import pytest
 
 from gpudoctor.model.fact import Absent, Known, Unread
 from gpudoctor.probes import cuda_libs
-from gpudoctor.probes._ldcache import parse_cache
+from gpudoctor.probes._libraries.ldcache import parse_cache
 from tests import needs
 from tests.environments import Machine, Venv, column, compiled, rows, value
 
