@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Literal, cast, get_args
@@ -72,12 +72,22 @@ class Collection:
     def snapshot(self) -> Snapshot:
         """What all of them said; waits for each until its deadline."""
         asked = [run for run in self._runs if run.thread]
-        for run in asked:
-            _await(run, self._progress)
+        for run in sorted(asked, key=lambda run: bool(_moot_where(run))):
+            moot = self._moot(run)
+            _await(run, self._progress, moot)
         facts, groups = _merge(sorted(self._runs, key=lambda run: run.name))
         timings = {f"probe.{run.name}": run.seconds * 1000 for run in sorted(asked, key=lambda run: run.name)}
         target = self._target
         return Snapshot(Subject("local", target.name, target.python, target.level), facts, groups, timings)
+
+    def _moot(self, run: _Run) -> str:
+        """Why `run` is not worth waiting for: every fact that its `MOOT` names is as it says; empty where one is not."""
+        signs = _moot_where(run)
+        said = {name: entry for other in self._runs for name, entry in tuple(other.said) if name in signs}
+        so = bool(signs) and all(
+            isinstance(fact := said.get(name), Known) and fact.value == signs[name] for name in signs
+        )
+        return ", ".join(f"{name} is {signs[name]}" for name in sorted(signs)) if so else ""
 
 
 def _start(run: _Run, target: Target, progress: Progress) -> None:
@@ -104,8 +114,13 @@ def _start(run: _Run, target: Target, progress: Progress) -> None:
     run.thread.start()
 
 
-def _await(run: _Run, progress: Progress) -> None:
-    deadline = getattr(run.module, "DEADLINE", DEADLINE)
+def _moot_where(run: _Run) -> Mapping[str, str]:
+    signs: Mapping[str, str] = getattr(run.module, "MOOT", {})
+    return signs
+
+
+def _await(run: _Run, progress: Progress, moot: str) -> None:
+    deadline = 0.0 if moot else getattr(run.module, "DEADLINE", DEADLINE)
     assert run.thread
     run.thread.join(max(0.0, run.started + deadline - time.monotonic()))
     with run.ending:
@@ -113,7 +128,7 @@ def _await(run: _Run, progress: Progress) -> None:
             return
         run.given_up = True
         run.seconds = time.monotonic() - run.started
-        run.trouble = f"the probe {run.name} was stopped after {deadline:g} s"
+        run.trouble = f"the probe {run.name} was stopped " + (f"because {moot}" if moot else f"after {deadline:g} s")
     progress((run.name, "stopped"))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpudoctor.model.catalog import FactSpec, Kind, column
 from gpudoctor.probes import _nvml_words as words
-from gpudoctor.probes._nvml_words import Reading, address, mib, part, reasons, text, watts, whole, yes
+from gpudoctor.probes._nvml_words import Reading, address, mib, part, reasons, some_mib, text, watts, whole, yes
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ COLUMNS = (
     _column("uuid", "text", "GPU-... or MIG-...", "UUID", text),
     _column("address", "text", "PCI address, 0000:3b:00.0", "PciInfo", part("busId", address)),
     _column("compute_capability", "version", "12.0", "CudaComputeCapability", words.dotted),
-    _column("memory_mib", "int", "total memory", "MemoryInfo", part("total", mib), _MIB),
+    _column("memory_mib", "int", "total memory", "MemoryInfo", part("total", some_mib), _MIB),
     _column("memory_used_mib", "int", "memory in use", "MemoryInfo", part("used", mib), _MIB),
     _column(
         "memory_reserved_mib", "int", "memory the driver keeps for itself", "MemoryInfo", part("reserved", mib), _MIB

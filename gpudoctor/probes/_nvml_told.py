@@ -153,7 +153,7 @@ class Told:
             if call in failed:
                 return f"NVML: {failed[call].text}"
         why = [fault.why for fault in self.faults] + [self.broken] * bool(self.broken)
-        return "; then ".join(why) or "NVML was not asked"
+        return "; then ".join(dict.fromkeys(why)) or "NVML was not asked"
 
 
 def _entries(out: str) -> Iterator[Entry]:

@@ -6,6 +6,7 @@ none. An answer of another shape raises one of `ODD`.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -132,6 +133,20 @@ def text(raw: Any) -> str | None:
     return printable(raw) or None
 
 
+def some_mib(raw: Any) -> int:
+    """Of what cannot be nothing."""
+    if int(raw) <= 0:
+        raise ValueError(raw)
+    return mib(raw)
+
+
+def version(raw: Any) -> str | None:
+    """550.163.01, 12.550.163.01."""
+    if raw and not re.fullmatch(r"\d+(?:\.\d+)+", str(raw)):
+        raise ValueError(raw)
+    return text(raw)
+
+
 def mib(raw: Any) -> int:
     return int(raw) >> 20
 
@@ -153,6 +168,8 @@ def dotted(raw: Any) -> str:
 
 def cuda(raw: Any) -> str:
     """12080 is 12.8."""
+    if int(raw) < 1000:
+        raise ValueError(raw)
     return f"{int(raw) // 1000}.{int(raw) % 1000 // 10}"
 
 

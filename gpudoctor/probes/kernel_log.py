@@ -81,6 +81,7 @@ _FAILED = re.compile(
     r"|This PCI I/O region assigned to your NVIDIA device is invalid|BAR\d is 0M|No NVIDIA GPU found"
     r"|probe routine failed for|None of the NVIDIA devices were (?:probed|initialized)"
     r"|failed to (?:load|boot|initialize) .*GSP|GSP RM heap|_kgspBootGspRm|gpu has been removed"
+    r"|Cannot initialize GSP|No firmware image found|firmware load for nvidia/[\d.]+/gsp\S* failed"
     r"|is not supported by|requires use of|Legacy drivers|already bound to"
 )
 _REFUSED = re.compile(
@@ -135,7 +136,7 @@ def _column(rows: Sequence[Row], name: str) -> list[Value]:
 
 
 def _failures(log: Log) -> tuple[str, ...]:
-    said = dict.fromkeys(log.bare(line) for line in log.having("NVRM", "nvrm"))
+    said = dict.fromkeys(log.bare(line) for line in log.having("NVRM", "nvrm", "firmware load for nvidia/"))
     return tuple(line for line in said if _FAILED.search(line))
 
 

@@ -14,7 +14,7 @@ from gpudoctor.probes import _nvml_words as words
 from gpudoctor.probes import _smi as smi
 from gpudoctor.probes._child import printable
 from gpudoctor.probes._nvml_columns import COLUMNS
-from gpudoctor.probes._nvml_told import Told
+from gpudoctor.probes._nvml_told import HANDLE, Told
 from gpudoctor.target import Target
 
 FACTS = (
@@ -39,9 +39,9 @@ _SMI_SECONDS = 4.0
 _MOST_GPUS = 64
 
 _MACHINE = (
-    ("driver.version", "nvmlSystemGetDriverVersion", words.text),
+    ("driver.version", "nvmlSystemGetDriverVersion", words.version),
     ("driver.cuda_version", "nvmlSystemGetCudaDriverVersion", words.cuda),
-    ("nvml.library_version", "nvmlSystemGetNVMLVersion", words.text),
+    ("nvml.library_version", "nvmlSystemGetNVMLVersion", words.version),
     ("gpu.count", "nvmlDeviceGetCount", words.whole),
 )
 _STATES = {
@@ -150,7 +150,9 @@ def _row(told: Told, gpu: int) -> Row:
 
 def _error(told: Told, gpu: int) -> Fact:
     fault = next((fault.why for fault in told.faults if fault.gpu == gpu and fault.state != "slow"), "")
-    if why := fault or told.error(gpu):
+    opened = told.failures.get(gpu, {}).get(HANDLE)
+    shut = f"{HANDLE}: {opened.text} (code {opened.code})" if opened and opened.code is not None else told.error(gpu)
+    if why := fault or shut:
         return Known(why, told.source)
     return Absent("it answers") if told.done or told.answers.get(gpu) else Unread(told.ending)
 

@@ -20,6 +20,9 @@ CUDA_SECONDS = IMPORT_SECONDS * 2.5
 """Seconds for all that follows the import: the driver's start, one context and one kernel per GPU."""
 
 DEADLINE = IMPORT_SECONDS + CUDA_SECONDS + 2.0
+MOOT = {"nvml.state": "hung", "cuda_driver.state": "hung"}
+"""Where all of it is so, torch hangs as well: nobody waits for it to say so."""
+
 
 FACTS = (
     fact("live.import_outcome", "text", "ok, error, crashed, hung"),

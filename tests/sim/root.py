@@ -63,7 +63,13 @@ class Machine:
         return self.run([sys.executable, "-m", "gpudoctor", *words], timeout)
 
     def run(self, argv: Sequence[str], timeout: float = 60) -> Ran:
-        """A program in the machine; what it leaves running goes with it."""
+        """A program in the machine."""
+        started = time.monotonic()
+        done = subprocess.run(self.command(argv), check=False, capture_output=True, text=True, timeout=timeout)
+        return Ran(done.returncode, done.stdout, done.stderr, time.monotonic() - started)
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """What runs a program in the machine."""
         environ = {
             **self.record.environ,
             "GPUDOCTOR_SIM_ANSWERS": "/.sim/answers",
@@ -74,15 +80,7 @@ class Machine:
         environ.update({name: value for name, value in os.environ.items() if name.startswith("GPUDOCTOR_SIM_TRACE")})
         script = "\n".join(self._mounts(argv, environ))
         own = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-        started = time.monotonic()
-        done = subprocess.run(
-            [_unshare(), "--mount", *own, "/bin/sh", "-euc", script],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
-        return Ran(done.returncode, done.stdout, done.stderr, time.monotonic() - started)
+        return [_unshare(), "--mount", *own, "/bin/sh", "-euc", script]
 
     def _mounts(self, argv: Sequence[str], environ: dict[str, str]) -> Iterator[str]:
         root = shlex.quote(str(self.root))
@@ -179,6 +177,7 @@ def _libraries() -> tuple[Path, ...]:
     programs = [sys.executable, "/bin/sh", *map(_tool, ("chroot", "env", "sleep")), *map(str, modules)]
     said = subprocess.run([needs.program("ldd"), *programs], check=False, capture_output=True, text=True, timeout=60)
     found = {Path(path) for path in re.findall(r"=> (/\S+)", said.stdout)}
+    found |= {path.with_name("libgcc_s.so.1") for path in found if path.name == "libc.so.6"}  # what ends a thread
     return tuple(sorted(path for path in found if str(path).startswith(("/lib", "/usr/lib"))))
 
 

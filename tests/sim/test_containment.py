@@ -1,0 +1,111 @@
+"""A driver that hangs, crashes, crawls or lies: an answer in time, no process left behind, a terminal left alone."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpudoctor.target.record import Record
+from tests.sim import scenario
+from tests.sim.documents import Documents
+from tests.sim.root import Machine
+
+SECONDS = 8.0
+NAMES = [name for name in scenario.names(scenario.SICK) if name.startswith("nvml-")]
+ENDLESS = [
+    "nvml-hangs-at-init",
+    "nvml-hangs-at-one-getter",
+    "nvml-crashes-at-one-getter",
+    "nvml-slow",
+    "nvml-uninterruptible",
+]
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def inside(root: Path) -> list[str]:
+    """Command lines of processes whose root is that folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "root").readlink() == root:
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_no_process_is_left_behind_and_nobody_waits_long(tmp_path: Path, name: str) -> None:
+    root = tmp_path.resolve()
+    machine = Machine(scenario.load(scenario.SICK / f"{name}.json"), root)
+    ran = machine.gpudoctor("--json")
+    assert ran.seconds < SECONDS
+    assert ran.code == 1
+    assert ran.err == ""
+    deadline = time.monotonic() + 2
+    while left := inside(root):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def test_a_process_that_is_left_behind_would_be_seen(tmp_path: Path) -> None:
+    root = tmp_path.resolve()
+    machine = Machine(scenario.load(scenario.SICK / "server-without-gpu.json"), root)
+    child = subprocess.Popen(machine.command([sys.executable, "-c", "import time; time.sleep(60)"]))
+    try:
+        deadline = time.monotonic() + 10
+        while not inside(root):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        child.kill()
+        child.wait(10)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_the_driver_did_not_spoil_is_told(documents: Documents, name: str) -> None:
+    """NVML's trouble costs no other probe its facts."""
+    _, ran = documents.of(scenario.SICK / f"{name}.json")
+    facts = ran.document["facts"]
+    for fact in ("pci.nvidia_count", "driver.module_version", "driver.library_version", "torch.version", "host.kernel"):
+        assert "value" in facts[fact], (fact, facts[fact])
+
+
+NAMED: dict[str, Any] = {
+    "profile": "gtx1080ti",
+    "machine": {"open": True},
+    "nvml": {"every": {"nvmlDeviceGetName": "NVIDIA \x1b[2J\x1b]0;x\x07GeForce\u202e\r\n\x9b31mGTX 1080 Ti"}},
+}
+"""A finding that names the GPU, whose name would drive the terminal."""
+
+
+RECORDS = [scenario.expanded(NAMED), scenario.load(scenario.SICK / "nvml-garbage-version.json")]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=["name", "version"])
+def test_a_terminal_gets_no_control_characters_of_the_drivers(tmp_path: Path, record: Record) -> None:
+    ours, theirs = pty.openpty()
+    argv = Machine(record, tmp_path).command([sys.executable, "-m", "gpudoctor"])
+    child = subprocess.Popen(argv, stdout=theirs, stderr=subprocess.DEVNULL)
+    os.close(theirs)
+    said = b""
+    try:
+        while part := os.read(ours, 1 << 16):
+            said += part
+    except OSError:  # how Linux says that the other end was closed
+        pass
+    finally:
+        os.close(ours)
+        child.wait(10)
+    text = said.decode().replace("\r\n", "\n")
+    assert "gpudoctor" in text
+    assert ("GTX 1080 Ti" in text) == (record is RECORDS[0])
+    assert not CONTROL.search(text), repr(text)
