@@ -181,7 +181,7 @@ def _screened(path: str, data: bytes) -> bytes:
         return data.partition(b"\0")[0]
     if path == "/proc/cmdline":
         return shown_words(data.decode("utf-8", "replace")).encode()
-    if path == _LOG or path.startswith("/var/log/"):
+    if path == _LOG or (path.startswith("/var/log/") and "nvidia" not in path):
         lines = data.decode("utf-8", "replace").splitlines(keepends=True)
         return "".join(line for line in lines if _LOG_LINES.search(line)).encode()
     return data

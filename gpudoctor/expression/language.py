@@ -7,7 +7,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from simpleeval import DEFAULT_OPERATORS, EvalWithCompoundTypes
@@ -15,9 +15,6 @@ from simpleeval import DEFAULT_OPERATORS, EvalWithCompoundTypes
 from gpudoctor.expression.facts import Facts, Touched
 from gpudoctor.model.errors import RuleError
 from gpudoctor.model.values import CannotJudge, Nothing, Version
-
-_END: dict[str, object] = {}
-"""What ends the rounds of a loop; told from a round by identity."""
 
 
 class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
@@ -35,16 +32,7 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
 
     def _eval_boolop(self, node: ast.BoolOp) -> object:
         settles = isinstance(node.op, ast.Or)
-        pending: CannotJudge | None = None
-        for part in node.values:
-            try:
-                if bool(self._eval(part)) is settles:
-                    return settles
-            except CannotJudge as unread:
-                pending = pending or unread
-        if pending:
-            raise pending
-        return not settles
+        return self._settled((({}, partial(self._eval, part)) for part in node.values), settles)
 
     def _eval_call(self, node: ast.Call) -> object:
         called = node.func.id if isinstance(node.func, ast.Name) else ""
@@ -54,43 +42,48 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
             except CannotJudge:
                 return False
         if called in ("any", "all") and isinstance(node.args[0], ast.GeneratorExp):
-            return self._settled(node.args[0], called == "any")
+            return self._looped(node.args[0], called == "any")
         return super()._eval_call(node)
 
-    def _settled(self, loop: ast.GeneratorExp, wanted: bool) -> bool:
-        """``any`` (`wanted` is true) or ``all`` of a loop: one round that decides it does so whatever others lack.
+    def _settled(self, parts: Iterable[tuple[Mapping[str, object], Callable[[], object]]], wanted: bool) -> bool:
+        """Whether some part is `wanted`: one that is settles it, whatever is unread of others.
 
-        Of a round that decides, only what that round rests on is proof; where none does, all rounds are.
+        Each part is the names it is said in and what works it out. Of a part that settles it, only what that part rests
+        on is proof; where none does, all parts are. Raises `CannotJudge` where none does and one could not be judged.
         """
         outer: Touched = self.names.touched
-        others: Touched = {}
+        proof: Touched = {}
         pending: CannotJudge | None = None
-        rounds = self._rounds(loop.generators, list(self._eval(loop.generators[0].iter)))
         try:
-            while True:
+            for scope, part in parts:
                 self.names.touched = {}
-                scope = next(rounds, _END)
-                if scope is _END:
-                    break
                 try:
                     with self._naming(scope):
-                        decides = self._passes(loop.generators) and bool(self._eval(loop.elt)) is wanted
+                        settles = bool(part()) is wanted
                 except CannotJudge as unread:
                     pending = pending or unread
                     continue
-                if decides:
-                    others = self.names.touched
+                if settles:
+                    proof = self.names.touched
                     return wanted
-                others.update(self.names.touched)
+                proof.update(self.names.touched)
         finally:
             self.names.touched = outer
-            outer.update(others)
+            outer.update(proof)
         if pending:
             raise pending
         return not wanted
 
-    def _passes(self, loops: Sequence[ast.comprehension]) -> bool:
-        return all(self._eval(condition) for loop in loops for condition in loop.ifs)
+    def _looped(self, loop: ast.GeneratorExp, wanted: bool) -> bool:
+        """``any`` (`wanted` is true) or ``all`` of a loop; its filters belong to the round."""
+        filters = [condition for one in loop.generators for condition in one.ifs]
+
+        def round_() -> object:
+            passes = self._settled((({}, partial(self._eval, one)) for one in filters), False) if filters else True
+            return self._eval(loop.elt) if passes else not wanted
+
+        items = list(self._eval(loop.generators[0].iter))
+        return self._settled(((scope, round_) for scope in self._rounds(loop.generators, items)), wanted)
 
     def _rounds(self, loops: Sequence[ast.comprehension], items: Iterable[object]) -> Iterator[dict[str, object]]:
         """The loop variables of each round, those of inner loops change first."""

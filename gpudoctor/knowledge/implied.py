@@ -148,5 +148,15 @@ def _own_fault(row: Row) -> Fact:
         return Unread(str(unknown))
 
 
-_IMPLIED = (_gpus, _no_gpus, _devices, _gpus_on_the_bus, _driver, imply_torch, imply_links, _first_xid, _first_of_each_gpu)
+_IMPLIED = (
+    _gpus,
+    _no_gpus,
+    _devices,
+    _gpus_on_the_bus,
+    _driver,
+    imply_torch,
+    imply_links,
+    _first_xid,
+    _first_of_each_gpu,
+)
 """In this order: what one implies, the next may build on."""

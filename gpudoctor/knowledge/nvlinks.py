@@ -12,10 +12,8 @@ from gpudoctor.knowledge._filling import Facts, Groups
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
 from gpudoctor.model.snapshot import Snapshot
 
-_ONE_BRIDGE = re.compile(
-    r"RTX (?:3090|A(?:4500|5000|5500|6000))|A40\b|RTX 20[78]0|(?:Quadro|TITAN) RTX", re.IGNORECASE
-)
-"""Cards of which one bridge carries every link: some up and some down is a fault without any sibling to compare with."""
+_ONE_BRIDGE = re.compile(r"RTX (?:3090|A(?:4500|5000|5500|6000))|A40\b|RTX 20[78]0|(?:Quadro|TITAN) RTX", re.IGNORECASE)
+"""Cards of which one bridge carries every link: some up and some down is a fault, whatever the siblings show."""
 
 _COLUMNS = ("links", "links_down", "links_lost")
 
@@ -42,7 +40,9 @@ def imply_links(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
             values: tuple[Fact, ...] = (Known(len(own), _SOURCE), Known(down, _SOURCE), lost)
         else:
             values = (own, own, own)
-        new = {name: state for name, state in zip(_COLUMNS, values, strict=True) if not isinstance(row.get(name), Known)}
+        new = {
+            name: state for name, state in zip(_COLUMNS, values, strict=True) if not isinstance(row.get(name), Known)
+        }
         done.append({**row, **new})
     groups["gpu"] = tuple(done)
 

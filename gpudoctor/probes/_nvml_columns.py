@@ -69,6 +69,7 @@ COLUMNS = (
     _column("ecc_pending", "bool", "whether ECC is on after the next reset", "EccMode", part(1, yes)),
     _column("ecc_corrected", "int", "corrected ECC errors since the driver loaded", "TotalEccErrors(0,0)"),
     _column("ecc_uncorrected", "int", "uncorrectable ECC errors since the driver loaded", "TotalEccErrors(1,0)"),
+    _column("ecc_uncorrected_in", "list", "parts of it that counted these: dram, sram, l2, register, ..."),
     _column("ecc_corrected_aggregate", "int", "corrected ECC errors ever", "TotalEccErrors(0,1)"),
     _column("ecc_uncorrected_aggregate", "int", "uncorrectable ECC errors ever", "TotalEccErrors(1,1)"),
     _column(

@@ -127,7 +127,21 @@ def _process(told: Told, gpu: int, kind: str, entry: Mapping[str, Any]) -> Row:
 
 
 def columns(told: Told, gpu: int) -> dict[str, Fact]:
-    """What follows for the GPU itself: MIG devices, processes, and whether one uses it through MPS."""
+    """What follows for the GPU itself: where ECC errors are, MIG devices, processes, and whether MPS is in use."""
+    return {"ecc_uncorrected_in": _uncorrected_in(told, gpu), **_in_use(told, gpu)}
+
+
+def _uncorrected_in(told: Told, gpu: int) -> Fact:
+    """The parts that counted uncorrectable errors since the driver loaded."""
+    calls = {name: f"nvmlDeviceGetMemoryErrorCounter(1,0,{place})" for place, name in _LOCATIONS.items()}
+    counts = {name: told.fact(gpu, call, words.whole) for name, call in calls.items()}
+    known = {name: count.value for name, count in counts.items() if isinstance(count, Known)}
+    if not known:
+        return next((count for count in counts.values() if isinstance(count, Unread)), counts["dram"])
+    return Known(tuple(name for name, count in known.items() if count), told.source)
+
+
+def _in_use(told: Told, gpu: int) -> dict[str, Fact]:
     devices = _mig(told, gpu)
     mode = told.fact(gpu, "nvmlDeviceGetMigMode", words.part(0, words.yes))
     instances: Fact = devices if isinstance(devices, Unread) else Known(len(devices), told.source)

@@ -61,9 +61,10 @@ class Recording(Local):
         with self._refusals(path) as spot:
             parts = self._kind(spot)
             if spot == _RING and place.exists():
+                log = ring(place)  # may be refused, and then there is nothing to keep
                 self.seen.devices.pop(spot, None)
                 parts = self.seen.files[spot] = Parts(0)
-                parts.note(0, ring(place))
+                parts.note(0, log)
             elif parts and spot.startswith("/sys/") and spot.endswith("/config"):
                 parts.note(0, place.read_bytes()[:_CONFIG])
         watched = Watched(place)

@@ -94,7 +94,7 @@ def _evidence(evidence: tuple[Evidence, ...]) -> Iterator[str]:
         if item.fact == "text.line" and isinstance(item.state, Known):
             yield from wrapped(f"{item.state.source}: {value(item.state)}", 4, 6)
         elif isinstance(item.state, Known):
-            yield from wrapped(f"{_name(item)} = {value(item.state)}  ({item.state.source})", 4, 6)
+            yield from wrapped(f"{_name(item)} = {value(item.state) or 'none'}  ({item.state.source})", 4, 6)
         elif isinstance(item.state, Absent):
             yield from wrapped(f"{_name(item)}: none ({item.state.why})", 4, 6)
     if len(evidence) > _MOST_EVIDENCE:

@@ -107,6 +107,12 @@ def test_a_refusal_is_noticed(tmp_path: Path) -> None:
     assert target.seen.denied == {"/sys/x/secret"}
 
 
+def test_a_log_that_is_not_there_is_not_an_empty_one(tmp_path: Path) -> None:
+    target = Recording("quick", root=str(tmp_path), environ={})
+    target.path("/dev/kmsg")
+    assert target.seen.files == {}
+
+
 def test_links_are_kept_and_nothing_lies_below_them(tmp_path: Path) -> None:
     tree = Tree(tmp_path).file("/sys/devices/gpu/vendor", "0x10de").link("/sys/bus/pci", "../devices")
     target = Recording("quick", root=str(tree.root), environ={})
