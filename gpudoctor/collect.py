@@ -81,7 +81,7 @@ class Collection:
         return Snapshot(Subject("local", target.name, target.python, target.level), facts, groups, timings)
 
     def _moot(self, run: _Run) -> str:
-        """Why `run` is not worth waiting for: its module's `MOOT` names facts, and each is as it says; else empty."""
+        """Why `run` is not worth waiting for: every fact in its `MOOT` is as it says there; else empty."""
         signs = _moot_where(run)
         said = dict(entry for other in self._runs for entry in tuple(other.said) if entry[0] in signs)
         values = {name: fact.value for name, fact in said.items() if isinstance(fact, Known)}

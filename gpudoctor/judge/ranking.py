@@ -34,19 +34,22 @@ def place(finding: Finding) -> tuple[object, ...]:
 
 
 def _fold(ordered: Sequence[Finding]) -> list[Finding]:
-    """Put consequences under their cause: a symptom always, a cause only under one at least as sure."""
-    under: dict[str, str] = {}
-    for finding in ordered:
-        if finding.id in under:
+    """Put consequences under their cause: a symptom always, a cause only under one at least as sure.
+
+    What is wrong with one GPU is no consequence of what is wrong with another.
+    """
+    under: dict[int, int] = {}
+    for cause, finding in enumerate(ordered):
+        if cause in under:
             continue
-        for other in ordered:
+        for at, other in enumerate(ordered):
             if other.id != finding.id and other.id in finding.explains and _yields(other, finding):
-                under.setdefault(other.id, finding.id)
+                under.setdefault(at, cause)
     errors = {finding.id for finding in ordered if finding.severity == "error"}
     kept = []
-    for finding in ordered:
-        if finding.id not in under:
-            children = {child for child in under if _root(child, under) == finding.id}
+    for cause, finding in enumerate(ordered):
+        if cause not in under:
+            children = {ordered[child].id for child in under if _root(child, under) == cause}
             kept.append(_with(finding, children, errors))
     return kept
 
@@ -58,12 +61,15 @@ def _with(finding: Finding, children: set[str], errors: set[str]) -> Finding:
 
 
 def _yields(consequence: Finding, cause: Finding) -> bool:
+    here, there = (dict(finding.subject or {}).get("address") for finding in (consequence, cause))
+    if here and there and here != there:
+        return False
     if consequence.role == "symptom":
         return True
     return CONFIDENCES.index(cause.confidence) <= CONFIDENCES.index(consequence.confidence)
 
 
-def _root(child: str, under: dict[str, str]) -> str:
+def _root(child: int, under: dict[int, int]) -> int:
     seen = {child}
     while child in under and under[child] not in seen:
         child = under[child]

@@ -115,3 +115,22 @@ def test_a_sentence_shows_values_and_admits_what_is_not_known() -> None:
         {"extra": "e"},
     )
     assert sentence == "driver 570.124.06, sm_80, sm_90, none, (not known), e"
+
+
+def test_known_takes_an_unread_fact_for_an_answer() -> None:
+    assert value("known(driver.version)") is True
+    assert value("known(torch.hip)") is False
+    assert value("known(nvml.state)") is False
+    assert value("known(nvml.state) and nvml.state == 'ok'") is False
+
+
+def test_a_list_reads_as_words_within_a_sentence() -> None:
+    assert value("'for ' + words(torch.archs)") == "for sm_80, sm_90"
+    assert value("words(set([g.name for g in gpu]))") == "A, B"
+    assert value("words([])") == "none"
+
+
+def test_a_sentence_leaves_out_what_nobody_read() -> None:
+    evaluator = Evaluator(facts(), {})
+    assert fill("NVML{' says ' + nvml.state | ''}.", evaluator) == "NVML."
+    assert fill("NVML{' says ' + nvml.state | is silent}.", evaluator) == "NVMLis silent."

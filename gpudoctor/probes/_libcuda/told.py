@@ -1,0 +1,153 @@
+"""What the child that asks libcuda said, and how it ended, as facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.probes._child import answers, printable
+from gpudoctor.probes._libcuda.codes import NO_DEVICE, STUB, Entry, code_of, failure, name_of, sentence_of
+from gpudoctor.probes._libcuda.devices import rows_of
+from gpudoctor.probes._libraries.copies import kind_of
+from gpudoctor.target import Answer
+
+
+@dataclass(slots=True)
+class Told:
+    """What the child told. `words` is the driver's sentence for a failed cuInit, empty where there is none."""
+
+    source: str
+    facts: dict[str, Fact] = field(default_factory=dict)
+    rows: Rows = field(default_factory=lambda: Unread("not asked"))
+    words: str = ""
+
+
+def understood(answer: Answer, depth: str) -> Told:
+    """What the child's lines and its end say; `depth` is what it was asked for."""
+    entries = list(answers(answer.out))
+    said = {str(entry["call"]): entry for entry in entries if "call" in entry and entry.get("gpu") is None}
+    library = said.get("library", {})
+    path = str(library.get("is", ""))
+    told = Told(f"libcuda ({printable(path)})" if "/" in path else "libcuda")
+    if "is" not in library:
+        _not_loaded(told, library, answer, printable(library.get("text") or _ending(answer, entries)))
+        return told
+    why = "" if any("done" in entry for entry in entries) else printable(_ending(answer, entries))
+    _library(told, library, said)
+    told.facts["cuda_driver.version"] = _version(said.get("cuDriverGetVersion"), why, told.source)
+    told.facts.update(_init(told, said.get("cuInit"), why, depth))
+    told.facts.update(_state(told, answer, why, depth))
+    told.facts["cuda_driver.count"] = _count(told, said.get("cuDeviceGetCount"), why)
+    told.rows = rows_of(told.facts["cuda_driver.count"], entries, why, told.source)
+    return told
+
+
+def _not_loaded(told: Told, library: Entry, answer: Answer, words: str) -> None:
+    """No library to ask: it is not there, the loader cannot use it, or its load did not come to an end."""
+    names = ("library", "kind", "version", "init_code", "init_name", "init_error", "count")
+    refused = "text" in library
+    missing = refused and "libcuda.so.1" in words and "No such file" in words
+    rest: Absent | Unread = Absent("the loader finds no libcuda.so.1") if missing else Unread(words)
+    told.facts = {f"cuda_driver.{name}": rest for name in names}
+    state = ("library not found" if missing else "library unusable") if refused else _broken(answer)
+    told.facts["cuda_driver.state"] = Known(state, "the loader") if state else Unread(words)
+    told.facts["cuda_driver.message"] = Known(words, "the loader") if state else Unread(words)
+    told.rows = rest
+
+
+def _broken(answer: Answer) -> str:
+    """hung or crashed, for a child that did not come to its end; empty where it broke by itself."""
+    if answer.status is None:
+        return "" if answer.cut else "hung"
+    return "crashed" if answer.status < 0 else ""
+
+
+def _library(told: Told, library: Entry, said: Mapping[str, Entry]) -> None:
+    path, real = printable(library["is"]), printable(library.get("real", library["is"]))
+    kind = kind_of(path, real)
+    if STUB in (said.get("cuDriverGetVersion", {}).get("code"), code_of(said.get("cuInit", {}))):
+        kind = "stub"
+    placed = "/" in path
+    unknown = Unread("the loader did not say which file it took")
+    told.facts["cuda_driver.library"] = Known(path, told.source) if placed else unknown
+    told.facts["cuda_driver.kind"] = Known(kind, real) if placed or kind == "stub" else unknown
+
+
+def _version(entry: Entry | None, why: str, source: str) -> Fact:
+    if entry is None:
+        return Unread(why or "this library has no cuDriverGetVersion")
+    number = entry.get("is")
+    if not isinstance(number, int):
+        return Unread(failure(entry))
+    return Known(f"{number // 1000}.{number % 1000 // 10}", source)
+
+
+def _init(told: Told, entry: Entry | None, why: str, depth: str) -> dict[str, Fact]:
+    names = ("init_code", "init_name", "init_error")
+    if entry is None:
+        reason = why or ("cuInit is asked from level standard on" if depth == "version" else "cuInit was not reached")
+        return {f"cuda_driver.{name}": Unread(reason) for name in names}
+    code = code_of(entry)
+    if not code:
+        good = Absent("cuInit succeeds")
+        return {
+            "cuda_driver.init_code": Known(0, told.source),
+            "cuda_driver.init_name": good,
+            "cuda_driver.init_error": good,
+        }
+    name, sentence = name_of(entry), sentence_of(entry)
+    if code != NO_DEVICE:  # without a GPU that is no failure; where there is one, the facts tell
+        told.words = f"cuInit: {failure(entry)}"
+    return {
+        "cuda_driver.init_code": Known(code, told.source),
+        "cuda_driver.init_name": Known(name, told.source),
+        "cuda_driver.init_error": Known(sentence, told.source) if sentence else Absent("the library has no words"),
+    }
+
+
+def _state(told: Told, answer: Answer, why: str, depth: str) -> dict[str, Fact]:
+    """How far it came; a child that broke by itself says nothing of the driver."""
+    code = told.facts["cuda_driver.init_code"]
+    if why:
+        state, message = _broken(answer), why
+        if not state:
+            return {"cuda_driver.state": Unread(why), "cuda_driver.message": Unread(why)}
+    elif isinstance(code, Known) and code.value:
+        words = told.facts["cuda_driver.init_error"]
+        name = told.facts["cuda_driver.init_name"]
+        state, message = "failed", str(getattr(words, "value", getattr(name, "value", code.value)))
+    else:
+        state = "loaded" if depth == "version" and not isinstance(code, Known) else "ok"
+        return {
+            "cuda_driver.state": Known(state, told.source),
+            "cuda_driver.message": Absent("nothing went wrong"),
+        }
+    return {"cuda_driver.state": Known(state, told.source), "cuda_driver.message": Known(message, told.source)}
+
+
+def _ending(answer: Answer, entries: Sequence[Entry]) -> str:
+    """Where and how a child ended that did not say ``done``."""
+    last = next((entry for entry in reversed(entries) if "ask" in entry), {"ask": "its start", "gpu": None})
+    where = "the load of libcuda.so.1" if last["ask"] == "library" else str(last["ask"])
+    where += f" of device {last['gpu']}" if last.get("gpu") is not None else ""
+    if answer.status is None and not answer.cut:
+        left = f" (pid {answer.stuck} cannot be stopped and is left behind)" if answer.stuck else ""
+        return f"{where} did not return within {answer.seconds:.0f} s{left}"
+    if answer.status is not None and answer.status < 0:
+        return f"{where} crashed: {answer.how}"
+    words = (answer.err.strip().splitlines() or [""])[-1]
+    return f"the child that asks libcuda ended at {where}: {answer.how} {words}".strip()
+
+
+def _count(told: Told, entry: Entry | None, why: str) -> Fact:
+    code = told.facts["cuda_driver.init_code"]
+    if isinstance(code, Known) and code.value == NO_DEVICE:
+        return Known(0, told.source)
+    if isinstance(code, Known) and code.value:
+        return Unread(told.words)
+    if isinstance(code, Unread):
+        return code
+    if entry is None:
+        return Unread(why or "CUDA did not say how many devices there are")
+    return Known(entry["is"], told.source) if isinstance(entry.get("is"), int) else Unread(failure(entry))
