@@ -54,6 +54,7 @@ def test_every_column_of_a_healthy_gpu(ask: Ask) -> None:
         "ecc_pending": True,
         "ecc_corrected": 0,
         "ecc_uncorrected": 0,
+        "ecc_uncorrected_in": (),
         "ecc_corrected_aggregate": 0,
         "ecc_uncorrected_aggregate": 0,
         "sram_threshold_exceeded": False,
