@@ -81,12 +81,11 @@ class Collection:
         return Snapshot(Subject("local", target.name, target.python, target.level), facts, groups, timings)
 
     def _moot(self, run: _Run) -> str:
-        """Why `run` is not worth waiting for: every fact that its `MOOT` names is as it says; empty where one is not."""
+        """Why `run` is not worth waiting for: every fact in its `MOOT` is as it says there; else empty."""
         signs = _moot_where(run)
-        said = {name: entry for other in self._runs for name, entry in tuple(other.said) if name in signs}
-        so = bool(signs) and all(
-            isinstance(fact := said.get(name), Known) and fact.value == signs[name] for name in signs
-        )
+        said = dict(entry for other in self._runs for entry in tuple(other.said) if entry[0] in signs)
+        values = {name: fact.value for name, fact in said.items() if isinstance(fact, Known)}
+        so = bool(signs) and values == signs
         return ", ".join(f"{name} is {signs[name]}" for name in sorted(signs)) if so else ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -152,6 +152,19 @@ def elf(sections: Mapping[str, bytes]) -> bytes:
     head = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
     head += struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, 64 + len(body), 0, 64, 0, 0, 64, count, count - 1)
     return head + body + table
+
+
+def ld_cache(entries: Sequence[tuple[int, str, str]], old: bool = False) -> bytes:
+    """``/etc/ld.so.cache`` as ldconfig writes it, from flags, names and paths."""
+    text, table = b"", b""
+    start = 48 + 24 * len(entries)
+    for flags, name, path in entries:
+        at = start + len(text)
+        text += name.encode() + b"\0" + path.encode() + b"\0"
+        table += struct.pack("<iIIIQ", flags, at, at + len(name) + 1, 0, 0)
+    new = b"glibc-ld.so.cache1.1" + struct.pack("<II", len(entries), len(text)) + bytes(20) + table + text
+    before = b"ld.so-1.7.0\0" + struct.pack("<I", 1) + bytes(12) + bytes(4) if old else b""
+    return before + new
 
 
 def compiled(

@@ -10,10 +10,8 @@ from collections.abc import Iterator
 
 from gpudoctor.model.catalog import fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
-from gpudoctor.probes import _container_cdi as cdi
-from gpudoctor.probes import _container_engines as engines
-from gpudoctor.probes import _container_inside as inside
 from gpudoctor.probes import _marks
+from gpudoctor.probes._container import cdi, engines, inside
 from gpudoctor.target import Target
 
 _INSIDE = (

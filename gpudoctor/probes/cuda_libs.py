@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
-from gpudoctor.probes._clash import clashes
-from gpudoctor.probes._copies import Copy, absent_reason, copies, kind_of, owners, version_of
-from gpudoctor.probes._dists import Dist, Environment, environment
-from gpudoctor.probes._elf import MalformedError
-from gpudoctor.probes._loader import Loader
-from gpudoctor.probes._pins import torch_unmet
-from gpudoctor.probes._site import Site, site_of
-from gpudoctor.probes._torch_files import Torch, torch_of
-from gpudoctor.probes._torch_load import loaded_torch
+from gpudoctor.probes._libraries.clash import clashes
+from gpudoctor.probes._libraries.copies import Copy, absent_reason, copies, kind_of, owners, version_of
+from gpudoctor.probes._libraries.elf import MalformedError
+from gpudoctor.probes._libraries.loader import Loader
+from gpudoctor.probes._python.dists import Dist, Environment, environment
+from gpudoctor.probes._python.pins import torch_unmet
+from gpudoctor.probes._python.site import Site, site_of
+from gpudoctor.probes._python.torch_files import Torch, torch_of
+from gpudoctor.probes._python.torch_load import loaded_torch
 from gpudoctor.target import Target
 
 FACTS = (

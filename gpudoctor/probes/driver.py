@@ -11,12 +11,10 @@ from collections.abc import Iterator
 
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
-from gpudoctor.probes import _daemons as daemons
-from gpudoctor.probes import _dkms as dkms
-from gpudoctor.probes import _driver_disk as disk
 from gpudoctor.probes import _marks
-from gpudoctor.probes._driver_nodes import PROC, device_files, params
-from gpudoctor.probes._modprobe import blacklisted
+from gpudoctor.probes._driver import daemons, disk, dkms
+from gpudoctor.probes._driver.modprobe import blacklisted
+from gpudoctor.probes._driver.nodes import PROC, device_files, params
 from gpudoctor.probes._reading import line, names, number, text, there
 from gpudoctor.target import Target
 

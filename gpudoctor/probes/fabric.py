@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from gpudoctor.model.catalog import fact
 from gpudoctor.model.fact import Absent, Fact, Known, Unread
-from gpudoctor.probes import _daemons as daemons
+from gpudoctor.probes._driver import daemons
 from gpudoctor.probes._marks import host_hidden
 from gpudoctor.probes._reading import names, refusal, text, there
 from gpudoctor.target import Target

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread, Value
-from gpudoctor.probes._folders import rooms
+from gpudoctor.probes._host.folders import rooms
+from gpudoctor.probes._host.stuck import stuck
 from gpudoctor.probes._marks import host_hidden
 from gpudoctor.probes._reading import line, names, number, text, there
-from gpudoctor.probes._stuck import stuck
 from gpudoctor.target import Target
 
 FACTS = (

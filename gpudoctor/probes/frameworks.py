@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.model.version import parse
-from gpudoctor.probes._dists import Dist, Environment, environment
-from gpudoctor.probes._extensions import bitsandbytes_builds, extensions
-from gpudoctor.probes._pins import unmet
-from gpudoctor.probes._requires import exact, meets, requirements
-from gpudoctor.probes._site import Site, site_of
-from gpudoctor.probes._torch_files import Torch, torch_of
+from gpudoctor.probes._python.dists import Dist, Environment, environment
+from gpudoctor.probes._python.extensions import bitsandbytes_builds, extensions
+from gpudoctor.probes._python.pins import unmet
+from gpudoctor.probes._python.requires import exact, meets, requirements
+from gpudoctor.probes._python.site import Site, site_of
+from gpudoctor.probes._python.torch_files import Torch, torch_of
 from gpudoctor.target import Target
 
 FACTS = (

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from gpudoctor.model.catalog import fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
-from gpudoctor.probes import _firmware as firmware
 from gpudoctor.probes import _marks
+from gpudoctor.probes._host import firmware
 from gpudoctor.probes._reading import line, names, refusal, text, there
 from gpudoctor.probes._secrets import shown_words
 from gpudoctor.target import Target

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 from gpudoctor.model.catalog import FactSpec, column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread, Value
-from gpudoctor.probes import _log_events as events
-from gpudoctor.probes._log_lines import Log, read_log
+from gpudoctor.probes._log import events
+from gpudoctor.probes._log.lines import Log, read_log
 from gpudoctor.probes._marks import container, host_hidden
 from gpudoctor.probes._reading import names, real
 from gpudoctor.target import Target

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.probes._child import answers, patience, printable, script
-from gpudoctor.probes._libcuda_told import Told, understood
+from gpudoctor.probes._libcuda.told import Told, understood
 from gpudoctor.target import Answer, Target
 
 FACTS = (

@@ -7,14 +7,10 @@ from collections.abc import Iterator
 
 from gpudoctor.model.catalog import fact
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.probes import _nvml_groups as groups
-from gpudoctor.probes import _nvml_links as links
-from gpudoctor.probes import _nvml_talk as talk
-from gpudoctor.probes import _nvml_words as words
-from gpudoctor.probes import _smi as smi
 from gpudoctor.probes._child import printable
-from gpudoctor.probes._nvml_columns import COLUMNS
-from gpudoctor.probes._nvml_told import HANDLE, Told
+from gpudoctor.probes._nvml import groups, links, smi, talk, words
+from gpudoctor.probes._nvml.columns import COLUMNS
+from gpudoctor.probes._nvml.told import HANDLE, Told
 from gpudoctor.target import Target
 
 FACTS = (

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.probes._dists import Dist, Environment, environment, installer, libraries
-from gpudoctor.probes._site import Site, site_of
+from gpudoctor.probes._python.dists import Dist, Environment, environment, installer, libraries
+from gpudoctor.probes._python.site import Site, site_of
 from gpudoctor.target import Target
 
 FACTS = (

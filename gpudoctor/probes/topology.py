@@ -11,9 +11,9 @@ from itertools import combinations
 
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.probes._bus.config import BUS, acs_redirects, ats_enabled
+from gpudoctor.probes._bus.tree import ORDER, Place, between, place
 from gpudoctor.probes._marks import bus_reason, pci_hidden
-from gpudoctor.probes._pci_config import BUS, acs_redirects, ats_enabled
-from gpudoctor.probes._pci_tree import ORDER, Place, between, place
 from gpudoctor.probes._reading import line, names, real, text, there
 from gpudoctor.target import Target
 

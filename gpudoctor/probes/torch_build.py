@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.probes import _companions, _pins
-from gpudoctor.probes._dists import installer
-from gpudoctor.probes._elf import MalformedError
-from gpudoctor.probes._fatbin import architectures
-from gpudoctor.probes._site import Site, site_of
-from gpudoctor.probes._torch_files import Torch, torch_of
+from gpudoctor.probes._libraries.elf import MalformedError
+from gpudoctor.probes._libraries.fatbin import architectures
+from gpudoctor.probes._python import companions, pins
+from gpudoctor.probes._python.dists import installer
+from gpudoctor.probes._python.site import Site, site_of
+from gpudoctor.probes._python.torch_files import Torch, torch_of
 from gpudoctor.target import Target
 
 FACTS = (
@@ -78,11 +78,11 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     yield "torch.cudnn", _beside(torch, "cudnn")
     yield "torch.nccl", _beside(torch, "nccl")
     yield from _pinned(target, torch)
-    yield "torch.companions_unmet", _companions_said(torch, _companions.unmet(target, torch), "METADATA")
+    yield "torch.companions_unmet", _companions_said(torch, companions.unmet(target, torch), "METADATA")
     if torch.path:
         yield (
             "torch.companions_broken",
-            _companions_said(torch, _companions.broken(target, torch), "names in libraries"),
+            _companions_said(torch, companions.broken(target, torch), "names in libraries"),
         )
     yield from _architectures(target, torch)
 
@@ -152,7 +152,7 @@ def _pinned(target: Target, torch: Torch) -> Iterator[tuple[str, Fact | Rows]]:
         return
     source = f"{torch.dist.path}/METADATA"
     try:
-        found = _pins.torch_unmet(target, torch, torch.dist)
+        found = pins.torch_unmet(target, torch, torch.dist)
     except OSError as error:
         trouble = Unread(f"{source} could not be read: {error.strerror or error}")
         yield from (("torch.pins_unmet", trouble), ("pin", trouble))
@@ -161,7 +161,7 @@ def _pinned(target: Target, torch: Torch) -> Iterator[tuple[str, Fact | Rows]]:
     yield "pin", tuple(_pin(need, source) for need in found)
 
 
-def _pin(need: _pins.Unmet, source: str) -> Row:
+def _pin(need: pins.Unmet, source: str) -> Row:
     return {
         "name": Known(need.name, source),
         "wants": Known(need.least, source) if need.least else Absent("it names no lowest version"),

@@ -9,7 +9,7 @@ from gpudoctor.model.catalog import fact
 from gpudoctor.model.fact import Fact, Known, Rows, Unread
 from gpudoctor.probes import _marks
 from gpudoctor.probes._dpkg import STATUS, packages
-from gpudoctor.probes._driver_disk import LIBRARY_FOLDERS
+from gpudoctor.probes._driver.disk import LIBRARY_FOLDERS
 from gpudoctor.probes._reading import names, real, refusal, text, there
 from gpudoctor.target import Target
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.environments import CUBIN, PTX, Venv, container, elf, entry
+from tests.environments import CUBIN, PTX, Venv, container, elf, entry, ld_cache
 from tests.sim.files import Files
 
 PREFIX = "/opt/venv"
@@ -43,14 +42,8 @@ def driver_libraries(files: Files, version: str, folder: str, versioned: bool = 
 
 
 def loader_cache(libraries: Mapping[str, str]) -> bytes:
-    """``/etc/ld.so.cache`` of glibc 2.32 and newer, with these names and paths; names go downwards, as it searches."""
-    text, table = b"", b""
-    start = 48 + 24 * len(libraries)
-    for name in sorted(libraries, reverse=True):
-        at = start + len(text)
-        text += name.encode() + b"\0" + libraries[name].encode() + b"\0"
-        table += struct.pack("<iIIIQ", 0x0303, at, at + len(name) + 1, 0, 0)
-    return b"glibc-ld.so.cache1.1" + struct.pack("<IIB", len(libraries), len(text), 2) + bytes(19) + table + text
+    """``/etc/ld.so.cache`` with these names and paths; names go downwards, as the loader searches."""
+    return ld_cache([(0x0303, name, libraries[name]) for name in sorted(libraries, reverse=True)])
 
 
 class _Kept(Venv):

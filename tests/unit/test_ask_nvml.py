@@ -14,7 +14,7 @@ import pynvml
 import pytest
 
 from gpudoctor.probes import nvml
-from gpudoctor.probes._nvml_columns import COLUMNS
+from gpudoctor.probes._nvml.columns import COLUMNS
 from tests.unit.nvml_machine import Section, h100, simulated
 
 FIELDS = (29, 30, 31, 82, 230)

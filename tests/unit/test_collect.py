@@ -125,6 +125,21 @@ def test_a_probe_that_hangs_is_given_up_and_heard_no_more() -> None:
     assert ("quick", "done") in events
 
 
+@pytest.mark.parametrize(("said", "waits"), [("hung", False), ("ok", True)])
+def test_nobody_waits_for_what_the_others_have_settled(said: str, waits: bool) -> None:
+    freed = threading.Event()
+
+    def probe(target: Target) -> Said:
+        freed.wait(0.6)
+        yield "gpu", ()
+
+    first = a_probe("first", of(("driver.kind", Known(said, "proc"))), (KIND,))
+    second = a_probe("second", probe, (NAME,), MOOT={"driver.kind": "hung"})
+    rows = collected(second, first).rows("gpu")
+    freed.set()
+    assert rows == (() if waits else Unread("the probe second was stopped because driver.kind is hung"))
+
+
 def test_deadlines_run_side_by_side() -> None:
     def probe(target: Target) -> Said:
         time.sleep(0.4)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gpudoctor.model.fact import Absent, Known, Unread
 from gpudoctor.probes import frameworks, torch_build
-from gpudoctor.probes._elf import MalformedError, opened
-from gpudoctor.probes._symbols import Names, wanted
+from gpudoctor.probes._libraries.elf import MalformedError, opened
+from gpudoctor.probes._libraries.symbols import Names, wanted
 from tests import needs
 from tests.environments import CUBIN, PTX, Venv, compiled, container, elf, entry, rows, value
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpudoctor.probes._elf import MalformedError, opened
-from gpudoctor.probes._fatbin import architectures
+from gpudoctor.probes._libraries.elf import MalformedError, opened
+from gpudoctor.probes._libraries.fatbin import architectures
 from tests.environments import CUBIN, FAMILY, OWN, PTX, concatenated, container, elf, entry
 
 

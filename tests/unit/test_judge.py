@@ -139,6 +139,13 @@ def test_a_certain_cause_does_not_fold_under_a_guess() -> None:
     assert [finding.id for finding in judged([guess, sure], YES, text("timeout")).findings] == ["torch.b", "driver.a"]
 
 
+def test_a_warning_that_explains_an_error_is_one() -> None:
+    cause = rule("driver.a", when=("driver.installed",), severity="warning", explains=("torch.b",))
+    seen = rule("torch.b", when=("driver.installed",), role="symptom")
+    assert [(one.id, one.severity) for one in judged([cause, seen], YES).findings] == [("driver.a", "error")]
+    assert [one.severity for one in judged([cause], YES).findings] == ["warning"]
+
+
 def test_a_guess_about_an_error_that_was_seen_is_an_error_and_stays_a_guess() -> None:
     guess = rule("driver.a", signs=(Sign("timeout", False),), explains=("torch.b",))
     seen = rule("torch.b", when=("driver.installed",), role="symptom")

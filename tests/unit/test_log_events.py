@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.model.fact import Absent, Unread
-from gpudoctor.probes import _log_events, kernel_log
-from gpudoctor.probes._log_lines import Log
+from gpudoctor.probes import kernel_log
+from gpudoctor.probes._log import events
+from gpudoctor.probes._log.lines import Log
 from tests.unit.test_probe_kernel_log import LOADING, UPTIME, XID_31, XID_79, codes, record, rows, tree_of
 from tests.unit.trees import said, values
 
@@ -50,7 +51,7 @@ def test_a_flood_hides_nothing_and_costs_little() -> None:
     best = 9.0
     for _ in range(3):
         started = time.thread_time()
-        found = _log_events.xids(log, None)
+        found = events.xids(log, None)
         best = min(best, time.thread_time() - started)
     assert [(row["code"].value, row["count"].value) for row in found] == [(119, 1), (45, 170_000), (31, 1)]  # type: ignore[union-attr]
     assert best < 0.25, "tens of milliseconds where nothing else runs"

@@ -4,34 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from gpudoctor.model.fact import Absent, Known, Unread
 from gpudoctor.probes import cuda_libs
-from gpudoctor.probes._ldcache import parse_cache
+from gpudoctor.probes._libraries.ldcache import parse_cache
 from tests import needs
-from tests.environments import Machine, Venv, column, compiled, rows, value
+from tests.environments import Machine, Venv, column, compiled, ld_cache, rows, value
 
 LIB64 = "/usr/lib/x86_64-linux-gnu"
-
-
-def ld_cache(entries: Sequence[tuple[int, str, str]], old: bool = False) -> bytes:
-    """``/etc/ld.so.cache`` as ldconfig writes it, from flags, names and paths."""
-    text, table = b"", b""
-    start = 48 + 24 * len(entries)
-    for flags, name, path in entries:
-        at = start + len(text)
-        text += name.encode() + b"\0" + path.encode() + b"\0"
-        table += struct.pack("<iIIIQ", flags, at, at + len(name) + 1, 0, 0)
-    new = b"glibc-ld.so.cache1.1" + struct.pack("<II", len(entries), len(text)) + bytes(20) + table + text
-    before = b"ld.so-1.7.0\0" + struct.pack("<I", 1) + bytes(12) + bytes(4) if old else b""
-    return before + new
 
 
 class Stack:

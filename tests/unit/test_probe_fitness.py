@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from gpudoctor.model.fact import Absent, Unread
-from gpudoctor.probes import _stuck, fitness
+from gpudoctor.probes import fitness
+from gpudoctor.probes._host import stuck as scan
 from gpudoctor.target.local import Local
 from tests.needs import program
 from tests.unit.buses import process, shown
@@ -128,7 +129,7 @@ def test_a_real_process_in_uninterruptible_sleep(tmp_path: Path) -> None:
             deadline = time.monotonic() + 5
             while " D " not in Path(f"/proc/{child.pid}/stat").read_text() and time.monotonic() < deadline:
                 time.sleep(0.01)
-            rows = _stuck.stuck(Local("quick"))
+            rows = scan.stuck(Local("quick"))
         finally:
             os.killpg(child.pid, signal.SIGKILL)
     assert isinstance(rows, tuple)
@@ -153,7 +154,7 @@ def test_a_scan_that_did_not_reach_its_end_proves_nothing(tmp_path: Path, monkey
     tree = Tree(tmp_path).linux()
     for pid in range(100, 105):
         process(tree, pid, "sh")
-    monkeypatch.setattr(_stuck, "MOST", 3)
+    monkeypatch.setattr(scan, "MOST", 3)
     assert said(fitness, tree.target())["stuck"] == Unread("only the newest 3 of 6 processes were looked at")
     process(tree, 104, "nvidia-smi", "D")
     assert [row["pid"] for row in stuck(tree)] == [104]

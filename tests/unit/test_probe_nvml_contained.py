@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.model.fact import Absent, Known, Unread
-from gpudoctor.probes import _nvml_talk as talk
 from gpudoctor.probes import nvml
+from gpudoctor.probes._nvml import talk
 from tests.unit.nvml_machine import Ask, asker, faulty, h100, known, rows, why
 
 TIMEOUT = 1.6

@@ -129,7 +129,7 @@ def test_rows_are_matched_by_index_where_nvidia_smi_leaves_a_gpu_out(ask: Ask) -
     facts = ask(section, smi)
     lost, alive = rows(facts)
     assert known(facts["gpu.count"]) == 2
-    assert known(lost["error"]) == "GPU is lost"
+    assert known(lost["error"]) == "nvmlDeviceGetHandleByIndex: GPU is lost (code 15)"
     assert isinstance(lost["name"], Unread)
     assert known(alive["uuid"]) == "GPU-c7d2"
 

@@ -12,7 +12,7 @@ import pytest
 
 from gpudoctor.model.fact import Absent, Known, Unread
 from gpudoctor.probes import python_env
-from gpudoctor.probes._site import Site, once, site_of
+from gpudoctor.probes._python.site import Site, once, site_of
 from gpudoctor.target.local import Local
 from tests.environments import Machine, Venv, column, rows, value
 

@@ -14,7 +14,7 @@ from gpudoctor.judge import judge_rule
 from gpudoctor.judge.signs import Text
 from gpudoctor.model.diagnosis import Finding, Unjudged
 from gpudoctor.model.rule import Case, Rule
-from gpudoctor.probes._nvml_columns import COLUMNS
+from gpudoctor.probes._nvml.columns import COLUMNS
 from gpudoctor.ruletest import snapshot_of
 
 BOOK = rulebook.load()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import time
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,6 +82,13 @@ def test_one_finding_about_several_gpus_is_told_once() -> None:
     said = text.render(diagnosis(FINDING, FINDING))
     assert said.count("Both must be of one version.") == 1
     assert "also: The loaded module" in said
+
+
+def test_what_is_the_same_of_several_gpus_is_one_line() -> None:
+    same = [replace(FINDING, subject={"gpu": gpu, "name": "B200"}) for gpu in range(4)]
+    said = text.render(diagnosis(*same))
+    assert "the same of gpu 1, gpu 2, gpu 3" in said
+    assert "also:" not in said
 
 
 def test_colour_is_only_decoration() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.probes._fatbin import architectures
+from gpudoctor.probes._libraries.fatbin import architectures
 from tests import needs
 
 LIBRARY_WHEEL = "nvidia-nvjpeg-cu12"  # 5 MB with fifteen architectures in eleven fat binaries

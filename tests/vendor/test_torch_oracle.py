@@ -12,8 +12,8 @@ import pytest
 
 from gpudoctor.model.fact import Absent, Fact, Rows
 from gpudoctor.probes import cuda_libs, python_env, torch_build
-from gpudoctor.probes._elf import opened
-from gpudoctor.probes._symbols import Names, wanted
+from gpudoctor.probes._libraries.elf import opened
+from gpudoctor.probes._libraries.symbols import Names, wanted
 from gpudoctor.target.local import Local
 from tests import needs
 from tests.environments import column, value

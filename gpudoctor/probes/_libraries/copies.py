@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread
-from gpudoctor.probes._dists import Dist, Environment, libraries
-from gpudoctor.probes._loader import Loader
-from gpudoctor.probes._site import Site
+from gpudoctor.probes._libraries.loader import Loader
+from gpudoctor.probes._python.dists import Dist, Environment, libraries
+from gpudoctor.probes._python.site import Site
 from gpudoctor.target import Target
 
 LIBRARIES = (

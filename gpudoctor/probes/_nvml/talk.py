@@ -9,7 +9,7 @@ import time
 from importlib.util import find_spec
 
 from gpudoctor.probes._child import CHILDREN, patience, printable, script
-from gpudoctor.probes._nvml_told import Fault, Told
+from gpudoctor.probes._nvml.told import Fault, Told
 from gpudoctor.target import Answer, Target
 
 TIMEOUT = patience("GPUDOCTOR_NVML_TIMEOUT", 5.0)

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
-from gpudoctor.probes._dists import Dist, Environment
-from gpudoctor.probes._native import Native
-from gpudoctor.probes._requires import exact, requirements
-from gpudoctor.probes._site import Site
-from gpudoctor.probes._tags import Tag, tag_of
-from gpudoctor.probes._torch_files import Torch
+from gpudoctor.probes._libraries.native import Native
+from gpudoctor.probes._python.dists import Dist, Environment
+from gpudoctor.probes._python.requires import exact, requirements
+from gpudoctor.probes._python.site import Site
+from gpudoctor.probes._python.tags import Tag, tag_of
+from gpudoctor.probes._python.torch_files import Torch
 from gpudoctor.target import Target
 
 _NAMES = frozenset(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpudoctor.model.catalog import FactSpec, Kind, column
-from gpudoctor.probes import _nvml_words as words
-from gpudoctor.probes._nvml_words import Reading, address, mib, part, reasons, some_mib, text, watts, whole, yes
+from gpudoctor.probes._nvml import words
+from gpudoctor.probes._nvml.words import Reading, address, mib, part, reasons, some_mib, text, watts, whole, yes
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread
-from gpudoctor.probes._dists import Dist, libraries
-from gpudoctor.probes._elf import Elf, MalformedError, opened
-from gpudoctor.probes._fatbin import architectures, in_order
-from gpudoctor.probes._loader import Object
-from gpudoctor.probes._symbols import Names, wanted
-from gpudoctor.probes._torch_files import Torch
-from gpudoctor.probes._torch_load import loaded_torch
+from gpudoctor.probes._libraries.elf import Elf, MalformedError, opened
+from gpudoctor.probes._libraries.fatbin import architectures, in_order
+from gpudoctor.probes._libraries.loader import Object
+from gpudoctor.probes._libraries.symbols import Names, wanted
+from gpudoctor.probes._python.dists import Dist, libraries
+from gpudoctor.probes._python.torch_files import Torch
+from gpudoctor.probes._python.torch_load import loaded_torch
 from gpudoctor.target import Target
 
 _TORCHS = ("libc10", "libtorch", "libcaffe2")

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread, Value
 from gpudoctor.probes._child import MARK, answers, printable
-from gpudoctor.probes._nvml_words import ODD, Reading
+from gpudoctor.probes._nvml.words import ODD, Reading
 from gpudoctor.target import Answer
 
 Entry: TypeAlias = dict[str, Any]

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from gpudoctor.model.fact import Known, Unread
 from gpudoctor.model.version import parse
-from gpudoctor.probes._dists import Dist
-from gpudoctor.probes._native import Native
-from gpudoctor.probes._requires import meets, requirements, wanted_text
-from gpudoctor.probes._torch_files import Torch, assignments
+from gpudoctor.probes._libraries.native import Native
+from gpudoctor.probes._python.dists import Dist
+from gpudoctor.probes._python.requires import meets, requirements, wanted_text
+from gpudoctor.probes._python.torch_files import Torch, assignments
 from gpudoctor.target import Target
 
 _COMPANIONS = ("torchvision", "torchaudio", "torchtext")

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpudoctor.model.fact import Absent, Unread
-from gpudoctor.probes._dists import Dist, Environment, environment
-from gpudoctor.probes._site import Site, once, site_of
+from gpudoctor.probes._python.dists import Dist, Environment, environment
+from gpudoctor.probes._python.site import Site, once, site_of
 from gpudoctor.target import Target
 
 _ASSIGNMENT = re.compile(r"^(\w+)\s*(?::[^=\n]+)?=\s*(?:(['\"])(.*?)\2|None|True|False)\s*$", re.MULTILINE)

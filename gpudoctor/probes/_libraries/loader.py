@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpudoctor.probes._elf import Dynamic, MalformedError, opened
-from gpudoctor.probes._ldcache import Cache, default_folders, read_cache
+from gpudoctor.probes._libraries.elf import Dynamic, MalformedError, opened
+from gpudoctor.probes._libraries.ldcache import Cache, default_folders, read_cache
 from gpudoctor.target import Target
 
 _FOLLOWED = re.compile(r"lib(torch|c10|caffe2|shm|cu|nv|nccl|magma)")

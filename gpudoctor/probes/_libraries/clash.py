@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
-from gpudoctor.probes._elf import Elf, opened
-from gpudoctor.probes._loader import Loader, Object
-from gpudoctor.probes._symbols import Names, wanted
+from gpudoctor.probes._libraries.elf import Elf, opened
+from gpudoctor.probes._libraries.loader import Loader, Object
+from gpudoctor.probes._libraries.symbols import Names, wanted
 from gpudoctor.target import Target
 
 _PROVIDERS = {

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpudoctor.model.fact import Absent, Unread
-from gpudoctor.probes._site import Site, once, site_of
+from gpudoctor.probes._python.site import Site, once, site_of
 from gpudoctor.target import Target
 
 _INFO = re.compile(r"(?P<name>.+?)-(?P<version>\d[^-]*?)(?:-py\d[\d.]*)?\.(?:dist|egg)-info", re.IGNORECASE)

@@ -7,8 +7,8 @@ from typing import Any
 
 from gpudoctor.model.catalog import column
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.probes import _nvml_words as words
-from gpudoctor.probes._nvml_told import Told, mapping
+from gpudoctor.probes._nvml import words
+from gpudoctor.probes._nvml.told import Told, mapping
 
 FACTS = (
     column("gpu_ecc.gpu", "int", "index of the GPU that counts the errors"),

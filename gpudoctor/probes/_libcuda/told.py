@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.probes._child import answers, printable
-from gpudoctor.probes._copies import kind_of
-from gpudoctor.probes._libcuda_codes import NO_DEVICE, STUB, Entry, code_of, failure, name_of, sentence_of
-from gpudoctor.probes._libcuda_devices import rows_of
+from gpudoctor.probes._libcuda.codes import NO_DEVICE, STUB, Entry, code_of, failure, name_of, sentence_of
+from gpudoctor.probes._libcuda.devices import rows_of
+from gpudoctor.probes._libraries.copies import kind_of
 from gpudoctor.target import Answer
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpudoctor.probes._elf import Elf, MalformedError, opened
+from gpudoctor.probes._libraries.elf import Elf, MalformedError, opened
 
 _SECTIONS = frozenset({".nv_fatbin", "__nv_relfatbin"})
 _MAGIC = struct.pack("<I", 0xBA55ED50)

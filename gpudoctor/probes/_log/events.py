@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from gpudoctor.model.fact import Absent, Fact, Known, Row
-from gpudoctor.probes._log_lines import Log
+from gpudoctor.probes._log.lines import Log
 
 RECOVERY = 154
 """The Xid that says what a GPU needs before it is used again. The last such line holds, not the first."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.probes import _nvml_words as words
-from gpudoctor.probes._nvml_told import NOT_REPORTED, Told
+from gpudoctor.probes._nvml import words
+from gpudoctor.probes._nvml.told import NOT_REPORTED, Told
 
 FACTS = (
     fact("topology.pairs", "list", "how pairs of GPUs are connected: GPU0-GPU1 NV18, GPU0-GPU2 SYS"),

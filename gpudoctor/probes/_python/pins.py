@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpudoctor.model.version import parse
-from gpudoctor.probes._dists import Dist, Environment, normal
-from gpudoctor.probes._requires import least, meets, requirements, wanted_text
-from gpudoctor.probes._site import Site, once
-from gpudoctor.probes._torch_files import Torch
+from gpudoctor.probes._python.dists import Dist, Environment, normal
+from gpudoctor.probes._python.requires import least, meets, requirements, wanted_text
+from gpudoctor.probes._python.site import Site, once
+from gpudoctor.probes._python.torch_files import Torch
 from gpudoctor.target import Target
 
 _PINNED = ("nvidia-", "triton", "pytorch-triton", "cuda-")

@@ -6,7 +6,7 @@ import re
 import struct
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread
-from gpudoctor.probes._dkms import version_built
+from gpudoctor.probes._driver.dkms import version_built
 from gpudoctor.probes._reading import names, real, text, there
 from gpudoctor.target import Target
 

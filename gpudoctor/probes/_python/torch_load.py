@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from gpudoctor.probes._loader import Loader
-from gpudoctor.probes._site import once
-from gpudoctor.probes._torch_files import Torch, torch_of
+from gpudoctor.probes._libraries.loader import Loader
+from gpudoctor.probes._python.site import once
+from gpudoctor.probes._python.torch_files import Torch, torch_of
 from gpudoctor.target import Target
 
 _PAIR = re.compile(r"""["'](\w+)["']\s*[,:]\s*["'](lib[\w-]+\.so)[^"']*["']""")

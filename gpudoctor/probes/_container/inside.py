@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread
-from gpudoctor.probes import _driver_disk as disk
 from gpudoctor.probes import _marks
+from gpudoctor.probes._driver import disk
 from gpudoctor.probes._reading import names, real, text, there, usable
 from gpudoctor.target import Target
 

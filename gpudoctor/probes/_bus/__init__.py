@@ -1,0 +1,1 @@
+"""The PCI bus: configuration space and tree."""

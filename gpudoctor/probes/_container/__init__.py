@@ -1,0 +1,1 @@
+"""Containers from both sides: inside one, and the engines of a host."""

@@ -1,0 +1,1 @@
+"""The driver on the disk and in the kernel: files, device nodes, DKMS, modprobe, daemons."""

@@ -1,0 +1,1 @@
+"""The host: firmware, folders that fill, processes that are stuck."""

@@ -1,0 +1,1 @@
+"""What libcuda's child told, in our terms."""

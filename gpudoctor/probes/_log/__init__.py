@@ -1,0 +1,1 @@
+"""The kernel's log: its lines, and the events among them."""

@@ -1,0 +1,1 @@
+"""The target's Python environment, read from its files."""
