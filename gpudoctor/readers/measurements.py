@@ -19,7 +19,7 @@ FACTS = (
 )
 
 _UNIT = Pattern(r"\b([TG]FLOP(?:/s|S)|[GM]i?B/s|(?:it|img|images|samples|tok|tokens)/s)", 2)
-_RATE = Pattern(r"\W*(?:GPU|device|cuda:)\s?(\d{1,3})\s*[:=|]\s*(\d{1,7}(?:\.\d+)?)(?![\d.%])\s*(\S*)", 2)
+_RATE = Pattern(r"\W*(?:GPU|device|cuda:)\s?(\d{1,3})(?:\s*[:=|]\s*|\s+)(\d{1,7}(?:\.\d+)?)(?![\d.%])\s*(\S*)", 2)
 _DEVICE = Pattern(r"\s*Device (\d{1,3}): \S")
 _TRANSFER = Pattern(r"\s+(\d{3,12})\s+(\d{1,7}\.\d+)\s*$")
 

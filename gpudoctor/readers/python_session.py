@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.model.fact import Absent, Fact, Known, Rows
+from gpudoctor.readers._gpus import vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._values import release, truth
@@ -17,6 +18,11 @@ _ASKED = Pattern(
     r"(?:print\()?(torch\.__version__|torch\.version\.cuda|torch\.version\.hip|torch\.cuda\.is_available\(\)|torch\.cuda\.device_count\(\)"
     r"|torch\.backends\.cudnn\.version\(\)|torch\.cuda\.get_device_name\(\d*\)|torch\.cuda\.get_device_capability\(\d*\)"
     r"|torch\.cuda\.get_arch_list\(\)|tf\.test\.is_built_with_cuda\(\)|tf\.__version__|torch\.cuda\.nccl\.version\(\))\)?\s*$"
+)
+_SAID = Pattern(
+    r"(?:print\()?(torch\.__version__|torch\.version\.cuda|torch\.cuda\.device_count\(\)|torch\.cuda\.get_device_name\(\d*\)"
+    r"|torch\.cuda\.get_device_capability\(\d*\)|torch\.cuda\.get_arch_list\(\)|torch\.backends\.cudnn\.version\(\)|tf\.__version__)\)?"
+    r"\s*(?:->|=>|\s)\s*['\"]?([\w\[(].*?)['\"]?\s*$"
 )
 _WHERE = Pattern(r"(\d+\.\d+\.\d+[\w.+]*)\s+\S*[\\/]torch[\\/]__init__\.pyc?$")
 _INLINE = Pattern(r"torch\.cuda\.is_available\(\)\s*(?:->|=+>?|returns?|is|gives|prints)?\s*[`'\"]*(True|False)\b")
@@ -42,6 +48,12 @@ def _answers(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             continue
         if inline := _INLINE.search(line):
             yield "live.cuda_available", Known(inline.group(1) == "True", paste.use(index))
+        if (said := _SAID.match(line.strip())) and ("device_name" not in said.group(1) or vendor(said.group(2))):
+            facts = list(answered(said.group(1), said.group(2), f"line {paste.numbers[index]}"))
+            if facts:
+                paste.use(index)
+                yield from facts
+            continue
         asked = _ASKED.match(line.strip().removeprefix(">>> "))
         if not asked or index + 1 >= len(paste.lines) or index + 1 in paste.commands:
             continue

@@ -1,0 +1,63 @@
+"""Results of each GPU held against a reference: ``max abs difference to the CPU``, a number per device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite
+from statistics import median
+
+from gpudoctor.model.catalog import column
+from gpudoctor.model.fact import Fact, Known, Row, Rows
+from gpudoctor.readers._paste import Paste
+from gpudoctor.readers._pattern import Pattern
+
+FACTS = (
+    column("deviation.gpu", "int", "number of the GPU whose result was compared with a reference"),
+    column("deviation.value", "float", "how far off it is; 1e300 for NaN and infinity"),
+    column("deviation.others", "float", "the median of the same number on the other GPUs"),
+)
+
+_FAR = 1e300
+_WORDS = ("diff", "error", "deviation", "mismatch", "norm")
+_COMPARED = Pattern(r"\b(?:diff(?:erence)?|error|deviation|mismatch|l2|norm)\b", 2)
+_DEVICE = Pattern(r".*?\b(?:GPU|device|cuda:)\s?(\d{1,2})\b[^\w\n]{1,4}(\d[\d.]*(?:e[+-]?\d+)?|nan|[+-]?inf)\s*$", 2)
+
+
+def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """A row for each GPU of a comparison; none where the text that speaks of differences holds no comparison."""
+    if not any(word in paste.lower for word in _WORDS):
+        return
+    found: dict[int, tuple[float, str]] = {}
+    for device, value, source in _deviations(paste):
+        found.setdefault(device, (value, source))
+    rows: list[Row] = []
+    for device, (value, source) in found.items():
+        if others := [other for number, (other, _) in found.items() if number != device]:
+            rows.append(
+                {
+                    "gpu": Known(device, source),
+                    "value": Known(value, source),
+                    "others": Known(median(others), "the other GPUs of the report"),
+                }
+            )
+    yield "deviation", tuple(rows)
+
+
+def _deviations(paste: Paste) -> Iterator[tuple[int, float, str]]:
+    """Device, number and line of each line that compares, or that stands below a heading that does."""
+    heading = False
+    for index, line in enumerate(paste.bare):
+        compares = bool(_COMPARED.search(line))
+        told = _DEVICE.match(line)
+        if told and (compares or heading) and (value := _number(told.group(2))) is not None:
+            yield int(told.group(1)), value, paste.use(index)
+        elif line.strip():
+            heading = compares
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if isfinite(value) else _FAR

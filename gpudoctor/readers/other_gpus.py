@@ -1,0 +1,33 @@
+"""GPUs as AMD's and Windows' tools name them: rocminfo, rocm-smi, wmic and Get-CimInstance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.model.fact import Fact, Known, Row, Rows
+from gpudoctor.readers._gpus import sorted_by_vendor, vendor
+from gpudoctor.readers._paste import Paste
+from gpudoctor.readers._pattern import Pattern
+
+EXACT = 3
+
+_MARKETING = Pattern(r"\s*Marketing Name:\s+(\S.*?)\s*$")
+_SERIES = Pattern(r"\s*GPU\[\d+\]\s*:\s*Card (?:Series|series|model|Model):\s+(\S.*?)\s*$")
+_ALONE = Pattern(
+    r"\s*((?:AMD )?(?:AMD Radeon|AMD Instinct|Radeon RX|Intel\(R\) (?:UHD|HD|Iris|Arc)|NVIDIA (?:GeForce|RTX|Quadro|Tesla))"
+    r"[\w() .+-]{0,50}?)\s*$"
+)
+
+
+def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """The GPUs by name; where all are another maker's, that none is NVIDIA's."""
+    low = paste.lower
+    if not any(word in low for word in ("radeon", "instinct", "intel(r)", "marketing name", "card series")):
+        return
+    rows: list[Row] = []
+    for index, line in enumerate(paste.lines):
+        match = _MARKETING.match(line) or _SERIES.match(line) or _ALONE.match(line)
+        if match and vendor(match.group(1)) and " CPU" not in line and "Processor" not in line:
+            rows.append({"name": Known(match.group(1), paste.use(index))})
+    if rows:
+        yield from sorted_by_vendor(rows)
