@@ -29,8 +29,10 @@ _SMI = {
     4: (4, "Failed to initialize NVML: Insufficient Permissions"),
     9: (
         9,
-        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA"
-        " driver is installed and running.",
+        (
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest"
+            " NVIDIA driver is installed and running."
+        ),
     ),
     17: (17, "Failed to initialize NVML: GPU access blocked by the operating system"),
     18: (18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: {library}"),
