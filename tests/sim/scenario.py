@@ -29,8 +29,9 @@ def names(folder: Path) -> list[str]:
 
 
 def load(path: Path) -> Record:
-    """A whole machine from a scenario's file; raises `DocumentError` for what is none."""
-    return expanded(json.loads(path.read_text("utf-8")))
+    """A whole machine from a scenario's file, or from a record; raises `DocumentError` for what is none."""
+    raw = json.loads(path.read_text("utf-8"))
+    return expanded(raw) if {"machine", "profile"} & set(raw) else from_json(raw)
 
 
 def expanded(raw: Mapping[str, Any]) -> Record:
