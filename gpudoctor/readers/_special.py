@@ -172,6 +172,12 @@ def _image(label: Label, source: str) -> Answers:
         yield "host.container", Known("docker", source)
 
 
+def _nvidia_smi(label: Label, source: str) -> Answers:
+    """``nvidia-smi: 535.104``; what it says in other words is read where its own lines are."""
+    if label.value[:1].isdecimal() and " " not in label.value and (version := driver_version(label.value)):
+        yield "driver.version", Known(version, source)
+
+
 def _processes(label: Label, _source: str) -> Answers:
     if label.value.lower() in ("none", "none listed", "no running processes found", "empty"):
         yield "gpu_process", ()
@@ -192,5 +198,6 @@ ANSWERS: Mapping[str, Callable[[Label, str], Answers]] = {
     "lspci": _lspci,
     "framework": _framework,
     "image": _image,
+    "nvidia smi": _nvidia_smi,
     "processes": _processes,
 }

@@ -175,6 +175,7 @@ torch: pytorch version gpu | torch | pytorch | torch version | pytorch build ver
 lspci: lspci | lspci nvidia | lspci grep nvidia | lspci grep i nvidia
 framework: framework
 image: image | docker image | container image
+nvidia smi: nvidia smi | nvidia smi version
 processes: nvidia smi processes | gpu processes
 """
     )

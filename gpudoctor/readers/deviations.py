@@ -20,7 +20,8 @@ FACTS = (
 _FAR = 1e300
 _WORDS = ("diff", "error", "deviation", "mismatch", "norm")
 _COMPARED = Pattern(r"\b(?:diff(?:erence)?|error|deviation|mismatch|l2|norm)\b", 2)
-_DEVICE = Pattern(r".*?\b(?:GPU|device|cuda:)\s?(\d{1,2})\b[^\w\n]{1,4}(\d[\d.]*(?:e[+-]?\d+)?|nan|[+-]?inf)\s*$", 2)
+_DEVICE = Pattern(r".*?\b(?:GPU|device|cuda:)\s?(\d{1,2})\b[^\w\n]{1,4}(\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]\d+|0|nan|[+-]?inf)\s*$", 2)
+_COUNTED = Pattern(r"\b(?:ecc|xid|counts?|correct\w*|uncorrect\w*|crc|replays?|nvlink|codes?|rate)\b", 2)
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
@@ -47,7 +48,7 @@ def _deviations(paste: Paste) -> Iterator[tuple[int, float, str]]:
     """Device, number and line of each line that compares, or that stands below a heading that does."""
     heading = False
     for index, line in enumerate(paste.bare):
-        compares = bool(_COMPARED.search(line))
+        compares = bool(_COMPARED.search(line)) and not _COUNTED.search(line)
         told = _DEVICE.match(line)
         if told and (compares or heading) and (value := _number(told.group(2))) is not None:
             yield int(told.group(1)), value, paste.use(index)
