@@ -19,6 +19,10 @@ _PRETTY = Pattern(r"\s*PRETTY_NAME=\"?([^\"]+)\"?")
 _DESCRIPTION = Pattern(r"Description:\s+(\S.*)")
 _WSL = Pattern(r"(?<![\w-])WSL ?([12])(?![\w.])", 2)
 _WSL_LIST = Pattern(r"\*?\s*\S+\s+(?:Running|Stopped)\s+([12])\s*$")
+_JETSON = Pattern(
+    r"\b((?:NVIDIA )?Jetson[ -](?:AGX |TX\d|Orin|Nano|Xavier|Thor)[\w -]{0,20}?)(?=[\s,.;:)|*]*(?:$|[\n,.;:)|*(]))"
+    r"|\b(L4T[: ]+(?:Release:? *)?(?:R|r)?\d[\d.]*|JetPack[: ]+\d[\d.]*|R\d\d \(release\), REVISION: [\d.]+)"
+)
 _SHM = Pattern(r"(?:\S+\s+)?(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+\d+%\s+/dev/shm")
 _SHM_SIZE = Pattern(r"--shm-size[= ](\d+(?:\.\d+)?\s?[kmgtKMGT]?)b?")
 _LOCKED = Pattern(r"max locked memory\s+\(k(?:bytes|B), -l\)\s+(\d+|unlimited)")
@@ -51,6 +55,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield from _wsl(paste)
     if "linux" in low or "uname" in low:
         yield from _kernels(paste)
+    if "jetson" in low or "l4t" in low or "jetpack" in low or "(release), revision" in low:
+        yield from _jetson(paste)
     yield from _container(paste)
     if "shm" in low:
         yield from _shared_memory(paste)
@@ -86,6 +92,15 @@ def _wsl(paste: Paste) -> Iterator[tuple[str, Fact]]:
     for index, line in paste.having("/usr/lib/wsl"):
         if "no such file" not in line.lower():
             yield "host.wsl", Known(2, f"line {paste.numbers[index]}")
+
+
+def _jetson(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """The board by name, else its release of L4T or JetPack."""
+    found = [(match, index) for index, line in enumerate(paste.bare) if (match := _JETSON.search(line[:400]))]
+    named = [pair for pair in found if pair[0].group(1)] or found
+    if named:
+        match, index = named[0]
+        yield "host.jetson", Known((match.group(1) or match.group(2)).strip(), f"line {paste.numbers[index]}")
 
 
 def _container(paste: Paste) -> Iterator[tuple[str, Fact]]:
