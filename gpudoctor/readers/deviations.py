@@ -20,7 +20,9 @@ FACTS = (
 _FAR = 1e300
 _WORDS = ("diff", "error", "deviation", "mismatch", "norm")
 _COMPARED = Pattern(r"\b(?:diff(?:erence)?|error|deviation|mismatch|l2|norm)\b", 2)
-_DEVICE = Pattern(r".*?\b(?:GPU|device|cuda:)\s?(\d{1,2})\b[^\w\n]{1,4}(\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]\d+|0|nan|[+-]?inf)\s*$", 2)
+_DEVICE = Pattern(
+    r".*?\b(?:GPU|device|cuda:)\s?(\d{1,2})\b[^\w\n]{1,4}(\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]\d+|0|nan|[+-]?inf)\s*$", 2
+)
 _COUNTED = Pattern(r"\b(?:ecc|xid|counts?|correct\w*|uncorrect\w*|crc|replays?|nvlink|codes?|rate)\b", 2)
 
 

@@ -23,7 +23,6 @@ _PYTHON = Pattern(r"environ(?:\.setdefault)?[\[(]\s*['\"]([A-Z][A-Z0-9_]+)['\"]\
 _UNSET = Pattern(r"\s*unset\s+([A-Z][A-Z0-9_ ]+)$")
 _NCCL_SET = Pattern(r"(NCCL_[A-Z0-9_]+) set by environment to ([^\s.]\S*?)\.?$")
 _ECHO = Pattern(r"echo\s+\"?\$\{?([A-Z][A-Z0-9_]+)\}?\"?\s*$")
-_GO_MAP = Pattern(r"\bmap\[((?:[A-Z][A-Z0-9_]+:[^\n]*?)?)\](?=[\s\"]|$)")
 _GO_PAIR = Pattern(r"(?:^|\s)([A-Z][A-Z0-9_]{2,60}):([^\s\[\]]+)")
 _COMMAND = (
     "python",
@@ -103,10 +102,10 @@ def _manifest(paste: Paste, values: dict[str, Fact]) -> None:
 def _go_maps(paste: Paste, values: dict[str, Fact]) -> None:
     """``env="map[CUDA_VISIBLE_DEVICES:-1 OLLAMA_DEBUG:false]"`` of ollama; a variable without a value is not set."""
     for index, line in paste.having("map["):
-        for told in _GO_MAP.finditer(line[:4000]):
-            for name, value in _GO_PAIR.compiled.findall(told.group(1)):
-                if wanted(name):
-                    _set(values, name, value, paste.use(index))
+        inside = line[:8000].partition("map[")[2].partition(']"')[0]
+        for name, value in _GO_PAIR.compiled.findall(inside):
+            if wanted(name):
+                _set(values, name, value, paste.use(index))
 
 
 def _is_command(word: str) -> bool:
