@@ -89,9 +89,16 @@ class Log:
                 high = min(high - 1, start)
         return replace(self, text=self.text[low:])
 
-    def after_last(self, words: str) -> Log:
-        """From the last line that holds `words` on; all of it where none does."""
+    def after_last(self, words: str, since: str = "") -> Log:
+        """From the last line that holds `words` on; all of it where none does.
+
+        `since`: what the same thing says first, if it said so after the last but one time of `words`.
+        """
         found = self.text.rfind(words)
+        if since and found >= 0:
+            before = self.text.rfind(words, 0, found)
+            start = self.text.rfind(since, max(before, 0), found)
+            found = start if start >= 0 else found
         return replace(self, text=self.text[self.text.rfind("\n", 0, found) + 1 :]) if found >= 0 else self
 
     def wall(self, seconds: float) -> Fact:
@@ -163,7 +170,12 @@ def _ring(target: Target) -> str:
     finally:
         os.close(handle)
     records = heard.decode("utf-8", "replace").split("\n")
-    return _MORE.sub(" ", "\n".join([record for record in records if record[1:2] == "," and "0" <= record[0] < "8"]))
+    return _joined("\n".join([record for record in records if record[1:2] == "," and "0" <= record[0] < "8"]))
+
+
+def _joined(said: str) -> str:
+    """With each message on one line."""
+    return _MORE.sub(" ", said) if "\\x0a" in said or "#012" in said else said
 
 
 def _file(target: Target) -> str:
@@ -175,7 +187,7 @@ def _file(target: Target) -> str:
     except OSError:
         return ""
     boots = [match.start() for match in _BOOT.finditer(said)]
-    return _MORE.sub(" ", said[boots[-1] :].rstrip("\n")) if boots else ""
+    return _joined(said[boots[-1] :].rstrip("\n")) if boots else ""
 
 
 def _journal(target: Target) -> Log | None:
