@@ -19,6 +19,7 @@ _FIELDS = {
     "memory.total": "memory_mib",
     "memory.used": "memory_used_mib",
     "compute_mode": "compute_mode",
+    "gpu_recovery_action": "recovery_action",
     "mig.mode.current": "mig",
     "temperature.gpu": "temperature_c",
     "utilization.gpu": "utilization",
@@ -79,6 +80,8 @@ def cell(column: str, text: str) -> Value:
         return None
     if column in ("name", "uuid", "compute_mode", "driver"):
         return text
+    if column == "recovery_action":
+        return text.lower()
     if column == "address":
         return address(text)
     if column == "compute_capability":

@@ -29,6 +29,10 @@ _PACKAGE = Pattern(
     r"[\w.-]*?(?::\w+)?[\s:=-]+(?:\d:)?(\d{3}\.\d{2,3}(?:\.\d{2})?)(?![\w.])",
     2,
 )
+_MODULE_PACKAGE = Pattern(
+    r"^(?:ii\s+)?(?:(?:local|extra|core|cachyos)/)?(?:nvidia(?:-\d{3}xx)?(?:-open)?(?:-dkms|-lts)?|(?:akmod|kmod)-nvidia(?:-open)?(?:-dkms)?)"
+    r"[ -](?:\d:)?(\d{3}\.\d{2,3}(?:\.\d{2})?)-\d"
+)
 _WHOLE_BUS = 3
 """Devices, bridges among them, that make a listing of the whole bus; one of a `grep` shows no bridge."""
 _IN_USE = Pattern(r"\s+Kernel driver in use: (\S+)")
@@ -44,6 +48,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             yield "driver.dkms_error", Known(line.strip()[:300], paste.use(index))
     if "nvidia" in low:
         yield from _distribution_packages(paste)
+        yield from _module_packages(paste)
     if "secureboot " in low or "secure boot " in low:
         yield from _secure_boot(paste)
     if "/dev/nvidia" in low:
@@ -84,6 +89,15 @@ def _distribution_packages(paste: Paste) -> Iterator[tuple[str, Fact]]:
         if (match := _PACKAGE.search(line)) and not line.lower().lstrip().startswith(("rc ", "un ")):
             yield "driver.library_version", Known(match.group(1), paste.use(index))
             yield "driver.installed", Known(True, paste.use(index))
+
+
+def _module_packages(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """``nvidia-open-dkms 590.48.01-1`` of pacman, ``akmod-nvidia-580.95.05-1`` of rpm: the module they build."""
+    for index, line in enumerate(paste.bare):
+        if "nvidia" in line[:40] and (match := _MODULE_PACKAGE.match(line.strip())):
+            source = paste.use(index)
+            yield "driver.module_disk_version", Known(match.group(1), source)
+            yield "driver.installed", Known(True, source)
 
 
 def _secure_boot(paste: Paste) -> Iterator[tuple[str, Fact]]:

@@ -23,7 +23,11 @@ _CUDNN = Pattern(
     r"PyTorch was compiled\s+against \((\d+), (\d+), (\d+)\) but found runtime version \((\d+), (\d+), (\d+)\)"
 )
 _COMPANION = Pattern(r"PyTorch has CUDA Version=([\d.]+) and (torchvision|torchaudio) has CUDA Version=([\d.]+)", 2)
-_REQUIRES = Pattern(r"torch \S+ requires ([\w-]+)==([\w.]+);?.*?but you have \1 ([\w.]+) which is incompatible", 2)
+_REQUIRES = Pattern(
+    r"torch \S+ (?:requires|has requirement) ([\w-]+)==([\w.]+);?.*?"
+    r"but you have \1 (\w[\w.]*\w)\.?(?: which is incompatible|\s*$)",
+    2,
+)
 _COMPILED = Pattern(r"^\s*- CUDA Runtime (\d+\.\d+)\s*$")
 _INIT = Pattern(r"CUDA initialization: (.+)")
 _NO_DEVICE = Pattern(
@@ -47,7 +51,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield from _cudnn(paste)
     if "cuda version=" in low:
         yield from _companions(paste)
-    if "which is incompatible" in low:
+    if "which is incompatible" in low or "has requirement" in low:
         yield from _pins(paste)
 
 
@@ -136,7 +140,7 @@ def _pins(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     pins: list[Row] = []
     companions: list[str] = []
     source = ""
-    for index, line in paste.having("which is incompatible"):
+    for index, line in paste.having("which is incompatible", "has requirement"):
         if match := _REQUIRES.search(line):
             source = paste.use(index)
             name, wanted, has = match.groups()

@@ -108,3 +108,33 @@ def test_results_against_a_reference() -> None:
 )
 def test_no_results_against_a_reference(text: str) -> None:
     assert column(text, "deviation", "gpu") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["local/nvidia-open-dkms 590.48.01-1", "nvidia-lts 1:590.48.01-3", "akmod-nvidia-590.48.01-1.fc42.x86_64"],
+)
+def test_the_module_that_a_package_builds(line: str) -> None:
+    assert facts(line + "\n")["driver.module_disk_version"] == "590.48.01"
+
+
+def test_packages_that_build_no_module() -> None:
+    assert "driver.module_disk_version" not in facts("nvidia-utils 590.48.01-1\nnvidia-settings 590.48.01-1\n")
+
+
+def test_pip_check() -> None:
+    text = (
+        'torch 2.7.0 has requirement nvidia-cudnn-cu12==9.5.1.17; platform_system == "Linux",'
+        " but you have nvidia-cudnn-cu12 9.3.0.75.\n"
+    )
+    assert facts(text)["torch.pins_unmet"] == ("nvidia-cudnn-cu12 wants 9.5.1.17, has 9.3.0.75",)
+
+
+def test_a_torch_named_in_passing() -> None:
+    assert facts("vllm 0.13, torch 2.9.0+cu130 on H100\n")["torch.version"] == "2.9.0+cu130"
+    assert "torch.version" not in facts("torch 2.9.0+cu130 fails, torch 2.8.0+cu128 works\n")
+
+
+def test_the_recovery_action_of_a_query() -> None:
+    text = "index, gpu_recovery_action\n0, None\n3, Reset\n"
+    assert column(text, "gpu", "recovery_action") == ["none", "reset"]

@@ -1,0 +1,29 @@
+"""torch named in passing, with the CUDA of its build: ``vllm 0.13, torch 2.9.0+cu130``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.model.fact import Fact, Known, Rows
+from gpudoctor.readers._paste import Paste
+from gpudoctor.readers._pattern import Pattern
+
+EXACT = 1
+_NAMED = Pattern(
+    r"\b(?:py)?torch(?: version)?[ =:v\"'`]{1,4}(\d+\.\d+\.\d+(?:\.dev\d+)?\+(?:cu\d{2,3}|cpu|rocm[\d.]+))\b", 2
+)
+
+
+def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """The one torch that the text names; where it names several, none: one may be what was tried before."""
+    if "torch" not in paste.lower or "+" not in paste.text:
+        return
+    found: dict[str, int] = {}
+    for index, line in paste.having("torch"):
+        if "requires" in line or "==" in line.partition("torch")[0]:
+            continue
+        for match in _NAMED.finditer(line[:2000]):
+            found.setdefault(match.group(1), index)
+    if len(found) == 1:
+        version, index = found.popitem()
+        yield "torch.version", Known(version, f"line {paste.numbers[index]}")
