@@ -48,6 +48,8 @@ driver.headers bool: linux headers for running kernel | linux headers | kernel h
     | headers installed | kernel headers installed | kernel devel
 driver.uvm_loaded bool: nvidia uvm loaded | nvidia uvm | uvm loaded | nvidia uvm module
 driver.dkms first: dkms status | dkms | dkms state
+cuda_driver.init_code int: cuinit | cuinit 0 | cuinit result | cuinit code | cuinit returns | cuinit answers | cuinit
+    error
 driver.nodes_missing paths: missing device nodes | device nodes missing | missing nodes | nodes missing
 driver.nodes_denied paths: nodes without permission in container | nodes without permission | nodes denied | denied
     device nodes
@@ -56,6 +58,7 @@ driver.peermem_loaded bool: nvidia peermem | nvidia peermem loaded | nv peer mem
 driver.persistenced bool: nvidia persistenced | persistenced running
 driver.nvswitch bool: nvswitch | nvswitches | nvswitch present | has nvswitch
 driver.fabric_manager_version version: fabricmanager version | fabric manager version | nvidia fabricmanager version
+    | nvidia fabricmanager package | fabricmanager package | fabric manager package
 host.secure_boot bool: secure boot | secureboot | secure boot state | mokutil sb state
 host.kernel_command_line text: kernel cmdline | kernel command line | cmdline | proc cmdline
 host.arch first: arch | architecture | machine arch | cpu architecture | uname m
@@ -85,7 +88,8 @@ nccl.interface first: nccl interface | nccl socket interface
 nccl.world_size int: world size
 pci.nvidia_count int: nvidia devices on the bus | lspci nvidia devices | nvidia pci devices | nvidia gpus in lspci
 gpu.count int: gpu count | number of gpus | num gpus | gpus visible | gpu number | n gpus | cuda gpus | attached
-    gpus | gpus per node
+    gpus | gpus per node | gpus on node | gpus in node | gpus on host | gpus in machine | gpus installed |
+    installed gpus
 limits.shm_mib mib: shm | shm size | dev shm | dev shm size | shared memory dev shm size | shared memory size |
     shared memory | size of dev shm
 limits.shm_free_mib mib: shm free | dev shm free

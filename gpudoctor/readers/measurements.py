@@ -19,7 +19,11 @@ FACTS = (
 )
 
 _UNIT = Pattern(r"\b([TG]FLOP(?:/s|S)|[GM]i?B/s|(?:it|img|images|samples|tok|tokens)/s)", 2)
-_RATE = Pattern(r"\W*(?:GPU|device|cuda:)\s?(\d{1,3})(?:\s*[:=|]\s*|\s+)(\d{1,7}(?:\.\d+)?)(?![\d.%])\s*(\S*)", 2)
+_RATE = Pattern(
+    r"\W*(?:GPUs?|devices?|cuda:)\s?(\d{1,3}(?:\s?,\s?\d{1,3}){0,15})(?:(?:\s+[a-z][\w -]{0,24})?\s*[:=|]\s*|\s+)"
+    r"(\d{1,7}(?:\.\d+)?)(?![\d.%])\s*(\S*)",
+    2,
+)
 _DEVICE = Pattern(r"\s*Device (\d{1,3}): \S")
 _TRANSFER = Pattern(r"\s+(\d{3,12})\s+(\d{1,7}\.\d+)\s*$")
 
@@ -72,7 +76,9 @@ def _labelled(paste: Paste) -> Iterator[_Rate]:
             unit, kind = (named.group(1), f"line {index}") if named else ("", "")
         elif named or (unit and not rate.group(3)):
             own = named.group(1) if named else unit
-            yield _Rate(int(rate.group(1)), float(rate.group(2)), own, kind or own.lower(), paste.use(index))
+            source = paste.use(index)
+            for number in rate.group(1).split(","):
+                yield _Rate(int(number), float(rate.group(2)), own, kind or own.lower(), source)
 
 
 def _bandwidth_test(paste: Paste) -> Iterator[_Rate]:

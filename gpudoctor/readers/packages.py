@@ -22,6 +22,9 @@ _DONE = Pattern(r"Successfully installed (.+)$")
 _PAIR = Pattern(r"([A-Za-z][\w.-]*?)-(\d[\w.+!]*)(?:\s|$)")
 _HERE = Pattern(r"Requirement already satisfied: " + _NAME + r"\S* in \S+ .*?\((\d[\w.+!]*)\)$")
 _WHEEL = Pattern(r"\b([a-z][a-z0-9_]+)-(\d+(?:\.\d+)+[\w.]*(?:\+[\w.]+)?)-(?:cp|py)\d\S*?\.whl")
+_TAG = Pattern(
+    r"\b(flash[-_]attn)\W{1,4}(\d+\.\d+\.\d+(?:\.post\d+)?)\b[^\n]{0,16}?\b(cu\d+torch\d\.\d+cxx11abi(?:TRUE|FALSE))", 2
+)
 _LISTS = ("==", "[conda]", "[pip", "version", "packages in environment", "dependencies:", "pip ", "conda ", "torch  ")
 _NOT_BY_LABEL = frozenset(
     ("torch", "pytorch", "cudnn", "nccl", "cudatoolkit", "cuda-toolkit", "tensorflow", "jax", "jaxlib", "triton")
@@ -36,7 +39,7 @@ def normal(name: str) -> str:
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Rows of packages, and the facts of torch, TensorFlow, JAX and their extensions that follow from them."""
-    rows = [*_listed(paste), *_labelled(paste), *_told(paste)]
+    rows = [*_listed(paste), *_wheel_tags(paste), *_labelled(paste), *_told(paste)]
     if not rows:
         return
     yield "package", tuple(rows)
@@ -105,12 +108,24 @@ def _row(name: str, version: str, installer: str, build: str, source: str) -> Ro
     return row
 
 
+def _wheel_tags(paste: Paste) -> Iterator[Row]:
+    """``flash-attn 2.5.6 (wheel cu122torch2.1cxx11abiFALSE)``: the tag says which torch it was built for."""
+    for index, line in paste.having("cxx11abi"):
+        if ".whl" not in line and (tagged := _TAG.search(line[:2000])):
+            yield _row(tagged.group(1), f"{tagged.group(2)}+{tagged.group(3)}", "pip", "", paste.use(index))
+
+
 def _labelled(paste: Paste) -> Iterator[Row]:
-    """``vllm: 0.6.3``, ``Transformers version: 4.36``, ``torch version .... 2.1.0``, pip show."""
+    """``pip torch: 2.1.2``, ``vllm: 0.6.3``, ``Transformers version: 4.36``, ``torch version .... 2.1.0``, pip show."""
     shown = ""
     for label in paste.labels:
         if label.name == "name" and normal(label.value) in FOLLOWED:
             shown = label.value
+            continue
+        tool, _, of_tool = label.name.partition(" ")
+        if tool in ("pip", "conda") and of_tool in ("torch", "pytorch") and label.value[:1].isdecimal():
+            version, _, build = label.value.partition(" ")
+            yield _row(of_tool, version, tool, build, paste.use(label.index))
             continue
         name = normal(
             label.name.removesuffix(" version").removesuffix(" info").removeprefix("installed ").replace(" ", "-")

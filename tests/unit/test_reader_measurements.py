@@ -56,3 +56,20 @@ def test_bandwidth_test_compares_one_direction_and_size() -> None:
 )
 def test_what_is_no_comparison(text: str) -> None:
     assert rates(text) == []
+
+
+def test_several_gpus_on_one_line() -> None:
+    text = "GPU 3 matmul: 310 TFLOP/s\nGPUs 0,1,2 matmul: 690 TFLOP/s\n"
+    assert rates(text) == [
+        (3, 310.0, "TFLOP/s", 690.0),
+        (0, 690.0, "TFLOP/s", 690.0),
+        (1, 690.0, "TFLOP/s", 690.0),
+        (2, 690.0, "TFLOP/s", 690.0),
+    ]
+
+
+def test_rates_in_columns_under_a_heading() -> None:
+    assert rates("matmul per GPU (TFLOPS):\nGPU0 688.1\nGPU1 312.9\n") == [
+        (0, 688.1, "TFLOPS", 312.9),
+        (1, 312.9, "TFLOPS", 688.1),
+    ]

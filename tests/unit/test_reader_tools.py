@@ -138,3 +138,20 @@ def test_a_torch_named_in_passing() -> None:
 def test_the_recovery_action_of_a_query() -> None:
     text = "index, gpu_recovery_action\n0, None\n3, Reset\n"
     assert column(text, "gpu", "recovery_action") == ["none", "reset"]
+
+
+def test_torch_of_pip_and_of_conda() -> None:
+    found = facts("pip torch: 2.1.2+cu121\nconda pytorch: 2.1.0 py3.10_cpu_0\n")
+    assert found["torch.installs"] == ("conda 2.1.0", "pip 2.1.2")
+
+
+def test_the_tag_of_a_wheel() -> None:
+    text = "flash-attn: 2.5.6 (wheel cu122torch2.1cxx11abiFALSE)\n"
+    assert column(text, "extension", "torch") == ["2.1"]
+
+
+def test_a_form_that_names_cuinit_and_the_fabric_manager() -> None:
+    found = facts("cuInit: 803\nnvidia-fabricmanager package: 550.90.07\ngpus on node: 8\n")
+    assert found["cuda_driver.init_code"] == 803
+    assert found["driver.fabric_manager_version"] == "550.90.07"
+    assert found["gpu.count"] == 8
