@@ -162,7 +162,8 @@ SPECIAL: Mapping[str, str] = {
         """
 gpus: gpu | gpus | gpu name | gpu model | gpu models | gpu type | gpu s | graphics card | gpu model and memory
     | gpu hardware | card | video card | nvidia gpu | gpu device | device name | gpu name s | 显卡 | 显卡型号
-kernel: kernel | kernel version | linux kernel | uname r | kernel release
+kernel: kernel | kernel version | linux kernel | uname r | kernel release | running kernel | current kernel
+    | booted kernel
 wsl: wsl version | wsl | default version
 libcuda: libcuda mapped | libcuda | libcuda path | libcuda loaded | libcuda so 1 | libcuda resolved
 container: container | orchestrator | container runtime | inside container | in container
