@@ -76,7 +76,8 @@ def _dkms(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 def _running(paste: Paste) -> str:
     """The release of the running kernel, as a label, uname or Python names it."""
-    told = next((label.value for label in paste.labels if label.name in ("kernel", "kernel version", "uname r", "running kernel")), "")
+    labels = ("kernel", "kernel version", "uname r", "running kernel")
+    told = next((label.value for label in paste.labels if label.name in labels), "")
     found = _KERNEL.search(paste.text)
     return told or (found.group(1) or found.group(2) if found else "")
 
