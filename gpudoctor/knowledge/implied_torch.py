@@ -15,6 +15,8 @@ _TORCH = ("torch", "pytorch")
 
 def imply_torch(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
     """In this order: what one implies, the next builds on."""
+    if _from_conda(groups):
+        fill(snapshot, facts, "python.installer", Known("conda", "conda installed torch"))
     _torch_build(snapshot, facts, groups)
     _torch_archs(snapshot, facts, groups)
     _companions(snapshot, facts, groups)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
 from gpudoctor.probes._python.dists import Dist, Environment, environment, installer, libraries
-from gpudoctor.probes._python.site import Site, site_of
+from gpudoctor.probes._python.site import Site, pyvenv, site_of
 from gpudoctor.target import Target
 
 FACTS = (
@@ -16,6 +16,7 @@ FACTS = (
     fact("python.version", "version", "its version: 3.12.3"),
     fact("python.implementation", "text", "cpython or pypy"),
     fact("python.environment", "text", "venv, conda or system"),
+    fact("python.installer", "text", "what puts packages into it: pip, uv or conda"),
     fact("python.prefix", "text", "folder of the environment"),
     fact("python.site_folders", "list", "folders its packages come from, in the order of sys.path"),
     fact("python.user_site", "text", "the user's own package folder (~/.local), where this interpreter reads it"),
@@ -80,9 +81,11 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     yield from _interpreter(target, site)
     found = environment(target)
     if not isinstance(found, Environment):
-        yield from ((f"python.{name}", found) for name in ("duplicates", "leftovers", "damaged", "overwritten"))
+        unread = ("installer", "duplicates", "leftovers", "damaged", "overwritten")
+        yield from ((f"python.{name}", found) for name in unread)
         yield "package", found
         return
+    yield "python.installer", _installer(target, site, found)
     yield "package", _packages(target, found)
     yield "python.duplicates", Known(_duplicates(found), found.source)
     yield "python.leftovers", Known(found.leftovers, found.source)
@@ -105,6 +108,25 @@ def _interpreter(target: Target, site: Site) -> Iterator[tuple[str, Fact]]:
     marker = f"{site.prefix}/lib/python{site.minor}/EXTERNALLY-MANAGED"
     managed = site.environment != "venv" and target.exists(marker)
     yield "python.externally_managed", Known(managed, marker)
+
+
+def _installer(target: Target, site: Site, found: Environment) -> Fact:
+    """What brought torch into a conda environment; elsewhere uv where ``pyvenv.cfg`` names it, else the pip in it."""
+    torch = found.first("torch")
+    told = installer(target, torch) if torch else None
+    brought = f"{torch.path}/INSTALLER" if torch else ""
+    if site.environment == "conda":
+        return Known(told, brought) if told in ("pip", "uv") else Known("conda", f"{site.prefix}/conda-meta")
+    try:
+        if site.environment == "venv" and "uv" in (pyvenv(target, site.prefix) or {}):
+            return Known("uv", f"{site.prefix}/pyvenv.cfg")
+    except OSError:
+        pass  # the packages may say it
+    if told == "uv":
+        return Known(told, brought)
+    if pip := found.first("pip"):
+        return Known("pip", pip.path)
+    return Unread("it has no pip, and nothing in it names uv")
 
 
 def _packages(target: Target, found: Environment) -> tuple[Row, ...]:

@@ -40,6 +40,26 @@ def test_uv_writes_its_settings_differently(tmp_path: Path) -> None:
     venv.write("/venv/pyvenv.cfg", "home = /usr/bin\nimplementation = CPython\nuv = 0.5.1\nversion_info = 3.12.3\n")
     facts = venv.asked(python_env)
     assert (value(facts, "python.version"), value(facts, "python.implementation")) == ("3.12.3", "cpython")
+    assert value(facts, "python.installer") == "uv"
+
+
+def test_the_pip_inside_puts_packages_into_a_plain_environment(venv: Venv) -> None:
+    assert isinstance(venv.asked(python_env)["python.installer"], Unread)
+    venv.dist("pip", "25.3")
+    assert value(venv.asked(python_env), "python.installer") == "pip"
+
+
+def test_without_a_word_in_pyvenv_cfg_torch_says_that_uv_brought_it(venv: Venv) -> None:
+    venv.dist("torch", "2.9.1", installer="uv")
+    venv.dist("pip", "25.3")
+    assert value(venv.asked(python_env), "python.installer") == "uv"
+
+
+def test_in_a_conda_environment_it_is_what_brought_torch(tmp_path: Path) -> None:
+    env = conda(tmp_path)
+    assert value(env.asked(python_env), "python.installer") == "conda"
+    env.dist("torch", "2.4.0", installer="pip")
+    assert value(env.asked(python_env), "python.installer") == "pip"
 
 
 def test_pythonpath_comes_first_and_pth_lines_come_last(venv: Venv) -> None:

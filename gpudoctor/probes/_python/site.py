@@ -79,7 +79,7 @@ def _find(target: Target) -> Site | Absent | Unread:
         return Absent("there is no Python interpreter")
     prefix = python.rpartition("/")[0].rpartition("/")[0]
     try:
-        settings = _pyvenv(target, prefix)
+        settings = pyvenv(target, prefix)
         if settings is not None and settings.get("include-system-site-packages", "false").lower() != "true":
             found = _from_venv(target, python, prefix, settings)
         elif settings is None and target.exists(f"{prefix}/conda-meta"):
@@ -91,7 +91,7 @@ def _find(target: Target) -> Site | Absent | Unread:
     return found or _asked(target, python)
 
 
-def _pyvenv(target: Target, prefix: str) -> dict[str, str] | None:
+def pyvenv(target: Target, prefix: str) -> dict[str, str] | None:
     """The settings in ``pyvenv.cfg``, None where there is none."""
     try:
         text = target.read(f"{prefix}/pyvenv.cfg")
