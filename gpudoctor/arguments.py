@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from gpudoctor.model.rule import LAYERS
 from gpudoctor.version import __version__
 
 COMMANDS = ("check", "read", "snapshot", "diff", "record", "explain", "rules", "schema")
@@ -66,11 +67,17 @@ def _add_saving_commands(commands: Any) -> None:
 
 
 def _add_rules_commands(commands: Any) -> None:
-    rules = commands.add_parser("rules", help="the rulebook").add_subparsers(metavar="WHAT", required=True)
+    rules = commands.add_parser("rules", help="the rulebook").add_subparsers(
+        metavar="WHAT", required=True, parser_class=_Intermixed
+    )
     listing = _command(rules, "list", "every rule, one a line", act="rules list")
     _add_rules_option(listing)
     test = _command(rules, "test", "run the cases on the pages", act="rules test")
     test.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="a site's own pages (default: ours)")
+    new = _command(rules, "new", "write a page to fill in, with what belongs where", act="rules new")
+    new.add_argument("id", metavar="ID", help="<topic>.<what-is>: driver.too-old, site.no-quota")
+    new.add_argument("folder", nargs="?", type=Path, metavar="DIR", default=Path("rules"), help="default: rules")
+    new.add_argument("--layer", choices=LAYERS, help="what it is about, from the ground up (default: the topic's)")
 
 
 def _command(commands: Any, name: str, about: str, act: str = "", **more: str) -> argparse.ArgumentParser:
@@ -99,3 +106,18 @@ def _add_report_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--format", choices=("text", "json"), default="text", help="the report's form (default: text)")
     _add_rules_option(command)
     command.add_argument("--strict", action="store_true", help="exit 1 on warnings too")
+
+
+class _Intermixed(argparse.ArgumentParser):
+    """A command whose options may stand between its words: argparse gives a word that may be left out up too early."""
+
+    _within = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._within:
+            return super().parse_known_args(args, namespace)
+        self._within = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._within = False

@@ -160,6 +160,16 @@ def _rules_test(options: argparse.Namespace) -> int:
     return BROKEN if failures.count else SOUND
 
 
+def _rules_new(options: argparse.Namespace) -> int:
+    from gpudoctor import output, rulebook
+    from gpudoctor.rulebook import skeleton
+
+    path = skeleton.place(options.id, options.layer, options.folder, rulebook.load().rules)
+    output.put_new(skeleton.page(options.id), path)
+    print(skeleton.next_steps(path, options.folder))
+    return SOUND
+
+
 def _schema(options: argparse.Namespace) -> int:
     from gpudoctor.views import schema
 
@@ -196,5 +206,6 @@ _ACTS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "explain": _explain,
     "rules list": _rules_list,
     "rules test": _rules_test,
+    "rules new": _rules_new,
     "schema": _schema,
 }

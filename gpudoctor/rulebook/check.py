@@ -16,6 +16,26 @@ from gpudoctor.model.rule import Case, Rule
 
 _ID = re.compile(r"[a-z]+\.[a-z0-9]+(-[a-z0-9]+)*\Z")
 _HOLE = re.compile(r"\{([^{}]+)\}")
+BLANK = "FILL IN:"
+"""How a blank of a new page begins."""
+
+
+def is_id(name: str) -> bool:
+    """Whether a rule may bear that name."""
+    return _ID.match(name) is not None
+
+
+def refuse_blanks(raw: object, path: Path, where: str = "") -> None:
+    """Raise `RuleError` for the first blank of a new page that nobody has filled in."""
+    if isinstance(raw, str) and raw.startswith(BLANK):
+        raise RuleError(f"{path}: {where} is still to be filled in: {raw.removeprefix(BLANK).strip()}")
+    if isinstance(raw, Mapping):
+        for key, value in raw.items():
+            refuse_blanks(key, path, f"a name under {where}")
+            refuse_blanks(value, path, str(key))
+    elif isinstance(raw, list):
+        for value in raw:
+            refuse_blanks(value, path, where)
 
 
 def check_page(rule: Rule, cases: Sequence[Case], path: Path) -> None:
