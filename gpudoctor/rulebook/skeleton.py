@@ -11,9 +11,9 @@ from gpudoctor.model.rule import LAYERS, Rule
 from gpudoctor.rulebook.check import BLANK, is_id
 
 _PAGE = """\
-# What to look for, what to say of it, how it is cured, and the cases that prove it. Every blank says {blank}; a page is
-# refused while one is left. `gpudoctor explain driver.missing` shows a finished page, `gpudoctor explain driver.version`
-# what a fact means and which rules read it.
+# What to look for, what to say of it, how it is cured, and the cases that prove it. Every blank begins {blank} and the
+# page is refused while one is left. `gpudoctor explain driver.missing` shows a finished page, `gpudoctor explain
+# driver.version` what a fact means and which rules read it.
 
 id = "{id}"
 title = "{blank} the problem as a heading, without values"
@@ -66,8 +66,9 @@ steps = [
 ]
 # undo = "the command that takes it back"
 
-# Three cases at least. Facts are values, {{ absent = "why" }} (known not to be there) or {{ unread = "why" }} (could not
-# look); rows are lists: gpu = [{{ name = "NVIDIA L4" }}]. In place of facts, or beside them: report = '''a pasted report'''.
+# Three cases at least. Facts are values, {{ absent = "why" }} (known not to be there) or {{ unread = "why" }} (could
+# not look); rows are lists: gpu = [{{ name = "NVIDIA L4" }}]. In place of facts, or beside them, what somebody pasted:
+# report = '''the paste'''
 
 [[case]]
 name = "it fires"
@@ -124,6 +125,5 @@ def next_steps(path: Path, folder: Path) -> str:
     ours = folder.resolve() == pages.home().resolve()
     test = ["gpudoctor", "rules", "test"] + ([] if ours else [str(folder)])
     check = ["gpudoctor", "check"] + ([] if ours else ["--rules", str(folder)])
-    return (
-        f"{path} is written. Fill in what says {BLANK} and then type\n  $ {shlex.join(test)}\n  $ {shlex.join(check)}"
-    )
+    said = f"{path} is written. Fill in its blanks, which begin {BLANK!r}, then type:"
+    return "\n".join([said, *(f"  $ {shlex.join(words)}" for words in (test, check))])
