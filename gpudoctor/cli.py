@@ -129,7 +129,7 @@ def _record(options: argparse.Namespace) -> int:
 def _explain(options: argparse.Namespace) -> int:
     from gpudoctor import rulebook
     from gpudoctor.catalog import catalog
-    from gpudoctor.rulebook.check import facts_read
+    from gpudoctor.rulebook.reading import facts_read
     from gpudoctor.views import explain
 
     book = rulebook.load(options.rules)
