@@ -6,6 +6,7 @@ by rule (binary compatibility, minor-version compatibility, the nearest row). Th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
@@ -21,6 +22,8 @@ from gpudoctor.model.values import CannotJudge
 GOOD_FOR = "12 months"
 _WINDOWS_SPAN = 4
 """Windows drivers of one branch bear its number and the next few: 572 is of branch 570."""
+
+_SERIES = re.compile(r"GeForce RTX (\d0)[5-9]0\b")
 
 Numbers = tuple[int, ...]
 
@@ -56,18 +59,23 @@ def newer_driver(snapshot: Snapshot) -> bool:
 
 def _gpus(snapshot: Snapshot) -> Iterator[Newer]:
     rows = snapshot.rows("gpu")
-    for index, row in enumerate(rows if isinstance(rows, tuple) else ()):
+    for place, row in enumerate(rows if isinstance(rows, tuple) else ()):
         state, name = row.get("compute_capability"), row.get("name")
-        if not isinstance(state, Known):
-            continue
-        try:
-            new = capability(state.value) not in _generations()
-        except CannotJudge:
-            continue
-        if new:
-            model = f"{name.value} " if isinstance(name, Known) else ""
-            says = f"GPU {model}(compute capability {state.value})"
-            yield Newer("gpu.compute_capability", index, says, "gpus")
+        model = str(name.value) if isinstance(name, Known) else ""
+        if isinstance(state, Known):
+            if _new_generation(state.value):
+                says = f"GPU {model + ' ' if model else ''}(compute capability {state.value})"
+                yield Newer("gpu.compute_capability", place, says, "gpus")
+        elif (series := _SERIES.search(model)) and int(series[1]) > _newest_series():
+            yield Newer("gpu.name", place, f"GPU {model}", "gpus")
+
+
+def _new_generation(compute_capability: object) -> bool:
+    """Whether the table lacks the generation: it has every one up to its date."""
+    try:
+        return capability(compute_capability) not in _generations()
+    except CannotJudge:
+        return False
 
 
 def _beyond(value: str, newest: Numbers) -> bool:
@@ -86,6 +94,11 @@ def _numbers(text: str) -> Numbers:
 @lru_cache(maxsize=1)
 def _generations() -> frozenset[Numbers]:
     return frozenset(_numbers(row["cc"]) for row in table("gpus")["generation"])
+
+
+@lru_cache(maxsize=1)
+def _newest_series() -> int:
+    return max(int(series[1]) for row in table("gpus")["gpu"] if (series := _SERIES.search(row["name"])))
 
 
 @lru_cache(maxsize=1)
