@@ -25,15 +25,23 @@ def parser() -> argparse.ArgumentParser:
     read.add_argument("files", nargs="+", metavar="FILE", help="a text file; - is standard input")
     _add_report_options(read)
     _add_saving_commands(commands)
-    explain = _command(commands, "explain", "show the page of a rule, or what a fact means")
-    explain.add_argument("id", metavar="ID", help="a rule such as driver.missing, or a fact such as driver.version")
-    _add_rules_option(explain)
+    _add_explain(commands)
     _add_rules_commands(commands)
     schema = _command(commands, "schema", "print the JSON Schema of a document")
     schema.add_argument(
         "kind", nargs="?", choices=("diagnosis", "snapshot"), default="diagnosis", help="of which (default: diagnosis)"
     )
     return top
+
+
+def _add_explain(commands: Any) -> None:
+    explain = _command(commands, "explain", "show the page of a rule, what a fact means, or what a table knows")
+    about = "a rule such as driver.missing, a fact such as driver.version, or a table such as drivers"
+    explain.add_argument("id", metavar="ID", help=about)
+    explain.add_argument(
+        "key", metavar="KEY", nargs="*", help="what to look up in the table: drivers 12.8, gpus RTX 5090"
+    )
+    _add_rules_option(explain)
 
 
 def _add_saving_commands(commands: Any) -> None:
