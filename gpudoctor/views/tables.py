@@ -47,7 +47,7 @@ def _entry(entry: Entry) -> Iterator[str]:
     yield from wrapped(entry.title, 0, 4)
     width = max((len(label) for label, _ in entry.lines), default=0)
     for label, said in entry.lines:
-        yield from wrapped(f"{label + ':':<{width + 1}} {said}", 2, 4)
+        yield from wrapped(f"{label + ':':<{width + 1}} {said}", 2, width + 4)
     if entry.source:
         yield from wrapped(f"Source: {entry.source}", 2, 4)
 

@@ -52,6 +52,7 @@ _COMPANION = {
 }
 _DRIVERS = {"linux": "on Linux", "windows": "on Windows"}
 _CODE = {"means": "means", "code": "", "name": ""}
+_RELEASED = {**_COMPANION, "version": ""}
 _XID = {
     "code": "",
     "name": "NVIDIA's name",
@@ -63,6 +64,23 @@ _XID = {
     "fatal": "fatal",
     "note": "note",
 }
+_GPU = {
+    "name": "",
+    "match": "",
+    "cc": "compute capability",
+    "kind": "kind",
+    "memory_gib": "memory, GiB",
+    "bandwidth": "memory bandwidth, GB/s",
+    "pcie": "PCIe generation and width",
+    "watts": "board power, W",
+    "tflops": "dense TFLOPS",
+    "pci": "PCI ids",
+    "nvlink": "NVLink, GB/s",
+    "nvswitch": "sold on NVSwitch boards",
+    "first": "first driver that lists it",
+    "module": "open kernel modules",
+    "rare": "",
+}
 
 SECTIONS: Mapping[tuple[str, str], Section] = {
     ("codes", "nvml"): Section("NVML return codes", "nvml {code}", "NVML {code}: {name}", _CODE),
@@ -71,16 +89,10 @@ SECTIONS: Mapping[tuple[str, str], Section] = {
     ("codes", "clock_event"): Section(
         "Clock event reasons, bits", "{bit}", "Clock event {bit}: {name}", {"bit": "", "name": ""}
     ),
-    ("companions", "xformers"): Section(
-        "xformers", "xformers {version}", "xformers {version}", {**_COMPANION, "version": ""}
-    ),
-    ("companions", "vllm"): Section("vLLM", "vllm {version}", "vLLM {version}", {**_COMPANION, "version": ""}),
-    ("companions", "tensorflow"): Section(
-        "TensorFlow", "tensorflow {version}", "TensorFlow {version}", {**_COMPANION, "version": ""}
-    ),
-    ("companions", "jax"): Section(
-        "JAX's CUDA plugin", "jax {version}", "JAX {version}", {**_COMPANION, "version": ""}
-    ),
+    ("companions", "xformers"): Section("xformers", "xformers {version}", "xformers {version}", _RELEASED),
+    ("companions", "vllm"): Section("vLLM", "vllm {version}", "vLLM {version}", _RELEASED),
+    ("companions", "tensorflow"): Section("TensorFlow", "tensorflow {version}", "TensorFlow {version}", _RELEASED),
+    ("companions", "jax"): Section("JAX's CUDA plugin", "jax {version}", "JAX {version}", _RELEASED),
     ("companions", "bitsandbytes"): Section(
         "bitsandbytes",
         "bitsandbytes {first}",
@@ -123,38 +135,9 @@ SECTIONS: Mapping[tuple[str, str], Section] = {
             "unsure": "not settled",
         },
     ),
-    ("gpus", "gpu"): Section(
-        "GPUs",
-        "{name}",
-        "{name}",
-        {
-            "name": "",
-            "cc": "compute capability",
-            "kind": "kind",
-            "memory_gib": "memory, GiB",
-            "bandwidth": "memory bandwidth, GB/s",
-            "pcie": "PCIe generation and width",
-            "watts": "board power, W",
-            "tflops": "dense TFLOPS",
-            "pci": "PCI ids",
-            "nvlink": "NVLink, GB/s",
-            "nvswitch": "sold on NVSwitch boards",
-            "first": "first driver that lists it",
-            "module": "open kernel modules",
-            "rare": "",
-        },
-    ),
+    ("gpus", "gpu"): Section("GPUs", "{name}", "{name}", _GPU),
     ("gpus", "family"): Section(
-        "Names by pattern",
-        "{match}",
-        "Names that begin like {match}",
-        {
-            "match": "",
-            "cc": "compute capability",
-            "kind": "kind",
-            "nvlink": "NVLink",
-            "nvswitch": "sold on NVSwitch boards",
-        },
+        "Names by pattern", "{match}", "Names that begin like {match}", {**_GPU, "nvlink": "NVLink"}
     ),
     ("gpus", "generation"): Section(
         "Compute capabilities",
