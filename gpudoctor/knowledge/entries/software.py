@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from gpudoctor.knowledge import builds, symbols
 from gpudoctor.knowledge._tables import TableRow, table
@@ -30,22 +31,7 @@ def of_companions(key: str) -> Found:
     package, _, version = re.sub(r"[\s=@]+", " ", key).partition(" ")
     package, version = package.lower(), version.partition("+")[0].strip()
     if package in ("torchvision", "torchaudio", "triton"):
-        releases = [row for row in table("torch")["release"] if package in row]
-        return Found(
-            [
-                Hit(
-                    "paired",
-                    {
-                        "package": package,
-                        "version": row[package],
-                        "torch": row["version"],
-                        "loose": _loose(row, package),
-                    },
-                )
-                for row in releases
-                if not version or is_of(row[package], version)
-            ]
-        )
+        return Found([hit for hit in _paired(package) if not version or is_of(hit.row["version"], version)])
     if package == "bitsandbytes":
         return Found(rows("companions", package, lambda row: not version or _between(row, version)))
     if package not in table("companions") or package in ("source", "checked"):
@@ -53,8 +39,13 @@ def of_companions(key: str) -> Found:
     return Found(rows("companions", package, lambda row: not version or is_of(row["version"], version)))
 
 
-def _loose(row: TableRow, package: str) -> bool:
-    return package in row.get("loose", "").split()
+def _paired(package: str) -> Iterator[Hit]:
+    """The releases of a companion, each with the torch that it belongs to."""
+    for row in table("torch")["release"]:
+        if package in row:
+            others = package in row.get("loose", "").split()
+            told = {"package": package, "version": row[package], "torch": row["version"], "loose": others}
+            yield Hit("paired", told)
 
 
 def _between(row: TableRow, version: str) -> bool:
