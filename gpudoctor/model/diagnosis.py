@@ -54,6 +54,8 @@ class Finding:
     confirm: str = ""
     by_rule: tuple[str, ...] = ()
     """Facts it rests on that are newer than any row of the tables: judged by rule, not by record."""
+    about: frozenset[str] = frozenset()
+    """PCI addresses of the devices that it is about, where it names them; for ranking, not written out."""
 
     def to_json(self) -> dict[str, Json]:
         """As the contract has it; ``layer``, ``confirm`` and ``by_rule`` are additions."""

@@ -23,7 +23,7 @@ def conditions(rule: Rule) -> Iterator[str]:
 def expressions(rule: Rule) -> Iterator[str]:
     """Every expression on the page, in conditions and in sentences."""
     yield from conditions(rule)
-    templates = [rule.finding, rule.why, *(sign.finding for sign in rule.signs)]
+    templates = [rule.finding, rule.why, rule.about, *(sign.finding for sign in rule.signs)]
     for fix in rule.fixes:
         yield from fix.when
         templates += [
