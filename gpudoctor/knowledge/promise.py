@@ -7,12 +7,13 @@ by rule (binary compatibility, minor-version compatibility, the nearest row). Th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from gpudoctor import pages
 from gpudoctor.knowledge._filling import known
-from gpudoctor.knowledge._tables import table
 from gpudoctor.knowledge.archs import capability
 from gpudoctor.model import version as versions
 from gpudoctor.model.fact import Known
@@ -22,6 +23,9 @@ from gpudoctor.model.values import CannotJudge
 GOOD_FOR = "12 months"
 _WINDOWS_SPAN = 4
 """Windows drivers of one branch bear its number and the next few: 572 is of branch 570."""
+
+_LONGEST = 60
+"""Characters of a value that are looked at and said."""
 
 _SERIES = re.compile(r"GeForce RTX (\d0)[5-9]0\b")
 
@@ -40,10 +44,10 @@ class Newer(NamedTuple):
 def newer(snapshot: Snapshot) -> tuple[Newer, ...]:
     """Every torch, driver, CUDA, Python and GPU of the snapshot that is newer than the tables know."""
     found = []
-    for fact, says, name, reaches in _SUBJECTS:
+    for fact, says, name, kind in _SUBJECTS:
         value = known(snapshot, fact)
-        if value and _beyond(value, reaches(snapshot)):
-            found.append(Newer(fact, None, f"{says} {value}", name))
+        if value and (newer_driver(snapshot) if kind == "branch" else _beyond(value, _reach()[kind])):
+            found.append(Newer(fact, None, f"{says} {value[:_LONGEST]}", name))
     if newer_driver(snapshot):
         implied = snapshot.get("driver.cuda_version")
         if isinstance(implied, Known) and implied.source.startswith("table drivers"):
@@ -54,103 +58,88 @@ def newer(snapshot: Snapshot) -> tuple[Newer, ...]:
 def newer_driver(snapshot: Snapshot) -> bool:
     """Whether the driver is of a branch that came out after the newest in the table."""
     version = known(snapshot, "driver.version")
-    return version is not None and _beyond(version, _branch_reached(snapshot))
+    windows = known(snapshot, "host.platform") == "windows" or known(snapshot, "host.wsl")
+    return version is not None and _beyond(version, [_reach()["branch"][0] + (_WINDOWS_SPAN if windows else 0)])
 
 
 def _gpus(snapshot: Snapshot) -> Iterator[Newer]:
     rows = snapshot.rows("gpu")
     for place, row in enumerate(rows if isinstance(rows, tuple) else ()):
         state, name = row.get("compute_capability"), row.get("name")
-        model = str(name.value) if isinstance(name, Known) else ""
+        model = str(name.value)[:_LONGEST] if isinstance(name, Known) else ""
         if isinstance(state, Known):
             if _new_generation(state.value):
                 says = f"GPU {model + ' ' if model else ''}(compute capability {state.value})"
                 yield Newer("gpu.compute_capability", place, says, "gpus")
-        elif (series := _SERIES.search(model)) and int(series[1]) > _newest_series():
+        elif (series := _SERIES.search(model)) and int(series[1]) > _reach()["series"]:
             yield Newer("gpu.name", place, f"GPU {model}", "gpus")
 
 
 def _new_generation(compute_capability: object) -> bool:
     """Whether the table lacks the generation: it has every one up to its date."""
     try:
-        return capability(compute_capability) not in _generations()
+        return capability(compute_capability) not in map(tuple, _reach()["generations"])
     except CannotJudge:
         return False
 
 
-def _beyond(value: str, newest: Numbers) -> bool:
+def _beyond(value: str, newest: Sequence[int]) -> bool:
     """Whether the version is above `newest`; of a build between releases its public part counts."""
-    parsed = versions.parse(value.partition("+")[0])
+    parsed = versions.parse(value.partition("+")[0][:_LONGEST])
     if parsed is None:
         return False
     numbers = parsed.release[: len(newest)]
-    return numbers > newest and max(numbers) < 10**4
+    return numbers > tuple(newest) and max(numbers) < 10**4
 
 
 def _numbers(text: str) -> Numbers:
     return tuple(int(part) for part in text.split("."))
 
 
-@lru_cache(maxsize=1)
-def _generations() -> frozenset[Numbers]:
-    return frozenset(_numbers(row["cc"]) for row in table("gpus")["generation"])
+def reach_of(folder: Path) -> dict[str, Any]:
+    """How far the tables in that folder reach: the newest of each kind, and the day each table was checked.
 
-
-@lru_cache(maxsize=1)
-def _newest_series() -> int:
-    return max(int(series[1]) for row in table("gpus")["gpu"] if (series := _SERIES.search(row["name"])))
-
-
-@lru_cache(maxsize=1)
-def _newest_torch() -> Numbers:
-    return max(_numbers(row["version"]) for row in table("torch")["release"])
-
-
-@lru_cache(maxsize=1)
-def _newest_python() -> Numbers:
-    tags = {
-        tag.removeprefix("cp").removesuffix("t") for row in table("torch")["release"] for tag in row["pythons"].split()
+    Compiled like the tables themselves, so that a report which stays within them loads nothing else.
+    """
+    raw = {path.stem: pages.toml(path) for path in folder.glob("*.toml")}
+    releases, nvcc, drivers = raw["torch"]["release"], raw["compilers"]["nvcc"], raw["drivers"]
+    tags = [tag.removeprefix("cp").removesuffix("t") for row in releases for tag in row["pythons"].split()]
+    series = (_SERIES.search(row["name"]) for row in raw["gpus"]["gpu"])
+    return {
+        "checked": {name: content["checked"] for name, content in raw.items()},
+        "torch": max(_numbers(row["version"]) for row in releases),
+        "python": max((int(tag[0]), int(tag[1:])) for tag in tags),
+        "branch": max((int(row["branch"]),) for row in drivers["branch"]),
+        "cuda": max(_numbers(row["cuda"])[:2] for row in drivers["branch"] + drivers["toolkit"] if "cuda" in row),
+        "nvcc": max(_numbers(row["cuda"]) for row in nvcc),
+        "series": max(int(match[1]) for match in series if match),
+        "generations": sorted(_numbers(row["cc"]) for row in raw["gpus"]["generation"]),
     }
-    return max((int(tag[0]), int(tag[1:])) for tag in tags)
 
 
-@lru_cache(maxsize=1)
-def _newest_branch() -> int:
-    return max(int(row["branch"]) for row in table("drivers")["branch"])
+@cache
+def _reach() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = pages.compiled(pages.home() / "tables", "tables-reach", reach_of)
+    return found
 
 
-@lru_cache(maxsize=1)
-def _newest_cuda() -> Numbers:
-    rows = [*table("drivers")["branch"], *table("drivers")["toolkit"]]
-    return max(_numbers(row["cuda"])[:2] for row in rows if "cuda" in row)
-
-
-@lru_cache(maxsize=1)
-def _newest_nvcc() -> Numbers:
-    return max(_numbers(row["cuda"]) for row in table("compilers")["nvcc"])
-
-
-def _branch_reached(snapshot: Snapshot) -> Numbers:
-    windows = known(snapshot, "host.platform") == "windows" or known(snapshot, "host.wsl")
-    return (_newest_branch() + (_WINDOWS_SPAN if windows else 0),)
-
-
-_SUBJECTS: tuple[tuple[str, str, str, Callable[[Snapshot], Numbers]], ...] = (
-    ("torch.version", "torch", "torch", lambda _: _newest_torch()),
-    ("driver.version", "driver", "drivers", _branch_reached),
-    ("torch.cuda", "CUDA", "drivers", lambda _: _newest_cuda()),
-    ("cuda_driver.version", "CUDA", "drivers", lambda _: _newest_cuda()),
-    ("driver.cuda_version", "CUDA", "drivers", lambda _: _newest_cuda()),
-    ("cuda.nvcc_version", "nvcc", "compilers", lambda _: _newest_nvcc()),
-    ("python.version", "Python", "torch", lambda _: _newest_python()),
+_SUBJECTS = (
+    ("torch.version", "torch", "torch", "torch"),
+    ("driver.version", "driver", "drivers", "branch"),
+    ("torch.cuda", "CUDA", "drivers", "cuda"),
+    ("cuda_driver.version", "CUDA", "drivers", "cuda"),
+    ("driver.cuda_version", "CUDA", "drivers", "cuda"),
+    ("cuda.nvcc_version", "nvcc", "compilers", "nvcc"),
+    ("python.version", "Python", "torch", "python"),
 )
+"""Fact, what a person calls it, its table, and what of the reach it is held against."""
 _USED_FOR = {"torch.version": "torch", "driver.version": "drivers", "cuda.nvcc_version": "compilers"}
 _USED_FOR_ROWS = {"gpu": "gpus", "xid": "xid"}
 
 
 def checked(name: str) -> str:
     """The day that the table's rows were last compared with their sources: 2026-11-21."""
-    return str(table(name)["checked"])
+    return str(_reach()["checked"][name])
 
 
 def expired(snapshot: Snapshot, today: str) -> tuple[str, ...]:

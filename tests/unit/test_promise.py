@@ -93,6 +93,7 @@ def test_what_is_newer_is_said_once(lines: dict[str, str], says: str) -> None:
         {"gpu": "NVIDIA GeForce 210"},
         {"python": "3.15.1"},
         {"python": "2.7.18"},
+        {"python": "3." + "9" * 5000},
     ],
 )
 def test_old_and_odd_is_not_newer(lines: dict[str, str]) -> None:
