@@ -20,12 +20,14 @@ class CompileRules(BuildHookInterface):  # type: ignore[type-arg]
             return
         sys.path.insert(0, self.root)
         from gpudoctor import pages, rulebook
+        from gpudoctor.knowledge import promise
 
         rules = Path(self.root) / "rules"
         scratch = Path(tempfile.mkdtemp())
         compiled: dict[str, object] = {"rules.json": rulebook.checked_pages(rules)}
         for table in (rules / "tables").glob("*.toml"):
             compiled[f"tables/tables-{table.stem}.json"] = pages.toml(table)
+        compiled["tables/tables-reach.json"] = promise.reach_of(rules / "tables")
         for name, content in compiled.items():
             file = scratch / name
             file.parent.mkdir(exist_ok=True)

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from gpudoctor.model.rule import LAYERS
 from gpudoctor.version import __version__
 
 COMMANDS = ("check", "read", "snapshot", "diff", "record", "explain", "rules", "schema")
@@ -24,15 +25,23 @@ def parser() -> argparse.ArgumentParser:
     read.add_argument("files", nargs="+", metavar="FILE", help="a text file; - is standard input")
     _add_report_options(read)
     _add_saving_commands(commands)
-    explain = _command(commands, "explain", "show the page of a rule, or what a fact means")
-    explain.add_argument("id", metavar="ID", help="a rule such as driver.missing, or a fact such as driver.version")
-    _add_rules_option(explain)
+    _add_explain(commands)
     _add_rules_commands(commands)
     schema = _command(commands, "schema", "print the JSON Schema of a document")
     schema.add_argument(
         "kind", nargs="?", choices=("diagnosis", "snapshot"), default="diagnosis", help="of which (default: diagnosis)"
     )
     return top
+
+
+def _add_explain(commands: Any) -> None:
+    explain = _command(commands, "explain", "show the page of a rule, what a fact means, or what a table knows")
+    about = "a rule such as driver.missing, a fact such as driver.version, or a table such as drivers"
+    explain.add_argument("id", metavar="ID", help=about)
+    explain.add_argument(
+        "key", metavar="KEY", nargs="*", help="what to look up in the table: drivers 12.8, gpus RTX 5090"
+    )
+    _add_rules_option(explain)
 
 
 def _add_saving_commands(commands: Any) -> None:
@@ -66,11 +75,17 @@ def _add_saving_commands(commands: Any) -> None:
 
 
 def _add_rules_commands(commands: Any) -> None:
-    rules = commands.add_parser("rules", help="the rulebook").add_subparsers(metavar="WHAT", required=True)
+    rules = commands.add_parser("rules", help="the rulebook").add_subparsers(
+        metavar="WHAT", required=True, parser_class=_Intermixed
+    )
     listing = _command(rules, "list", "every rule, one a line", act="rules list")
     _add_rules_option(listing)
     test = _command(rules, "test", "run the cases on the pages", act="rules test")
     test.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="a site's own pages (default: ours)")
+    new = _command(rules, "new", "write a page to fill in, with what belongs where", act="rules new")
+    new.add_argument("id", metavar="ID", help="<topic>.<what-is>: driver.too-old, site.no-quota")
+    new.add_argument("folder", nargs="?", type=Path, metavar="DIR", default=Path("rules"), help="default: rules")
+    new.add_argument("--layer", choices=LAYERS, help="what it is about, from the ground up (default: the topic's)")
 
 
 def _command(commands: Any, name: str, about: str, act: str = "", **more: str) -> argparse.ArgumentParser:
@@ -99,3 +114,18 @@ def _add_report_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--format", choices=("text", "json"), default="text", help="the report's form (default: text)")
     _add_rules_option(command)
     command.add_argument("--strict", action="store_true", help="exit 1 on warnings too")
+
+
+class _Intermixed(argparse.ArgumentParser):
+    """A command whose options may stand between its words: argparse gives a word that may be left out up too early."""
+
+    _within = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._within:
+            return super().parse_known_args(args, namespace)
+        self._within = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._within = False

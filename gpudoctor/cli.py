@@ -13,6 +13,8 @@ from gpudoctor.arguments import COMMANDS, parser
 from gpudoctor.model.errors import DoctorError, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gpudoctor.model.diagnosis import Diagnosis
     from gpudoctor.model.snapshot import Snapshot
 
@@ -127,21 +129,46 @@ def _record(options: argparse.Namespace) -> int:
 
 
 def _explain(options: argparse.Namespace) -> int:
+    from gpudoctor.knowledge import entries
+
+    key = " ".join(options.key)
+    if options.id in entries.NAMES:
+        print(_explained_table(options.id, key))
+    elif key:
+        raise UsageError(f"only tables have keys: {', '.join(entries.NAMES)}; {options.id!r} is none")
+    else:
+        print(_explained(options.id, options.rules))
+    return SOUND
+
+
+def _explained(name: str, folders: Sequence[Path]) -> str:
     from gpudoctor import rulebook
     from gpudoctor.catalog import catalog
-    from gpudoctor.rulebook.check import facts_read
+    from gpudoctor.rulebook.reading import facts_read
     from gpudoctor.views import explain
 
-    book = rulebook.load(options.rules)
-    rule = book.find(options.id)
-    spec = catalog().find(options.id)
-    if rule:
-        print(explain.rule_page(rule, rulebook.cases_of(rule, options.rules)))
-    elif spec:
-        print(explain.fact_page(spec, [rule.id for rule in book.rules if spec.name in facts_read(rule)]))
-    else:
-        raise DoctorError(f"no rule or fact {options.id!r}; `gpudoctor rules list` shows the rules")
-    return SOUND
+    book = rulebook.load(folders)
+    if rule := book.find(name):
+        return explain.rule_page(rule, rulebook.cases_of(rule, folders))
+    if spec := catalog().find(name):
+        return explain.fact_page(spec, [rule.id for rule in book.rules if spec.name in facts_read(rule)])
+    raise DoctorError(_no_such(name, [rule.id for rule in book.rules]))
+
+
+def _no_such(name: str, rules: Sequence[str]) -> str:
+    from gpudoctor.knowledge import entries
+
+    near = entries.nearest(name, [*rules, *entries.NAMES])
+    meant = f"; near it: {', '.join(near)}" if near else ""
+    return f"no rule, fact or table {name!r}{meant}; `gpudoctor rules list` shows the rules"
+
+
+def _explained_table(name: str, key: str) -> str:
+    from gpudoctor.knowledge import entries
+    from gpudoctor.views import tables
+
+    table = entries.overview(name)
+    return tables.entries_page(table, entries.entries(name, key)) if key else tables.table_page(table)
 
 
 def _rules_list(options: argparse.Namespace) -> int:
@@ -158,6 +185,16 @@ def _rules_test(options: argparse.Namespace) -> int:
     failures = ruletest.run(options.folder)
     print(failures.report)
     return BROKEN if failures.count else SOUND
+
+
+def _rules_new(options: argparse.Namespace) -> int:
+    from gpudoctor import output, rulebook
+    from gpudoctor.rulebook import skeleton
+
+    path = skeleton.place(options.id, options.layer, options.folder, rulebook.load().rules)
+    output.put_new(skeleton.page(options.id), path)
+    print(skeleton.next_steps(path, options.folder))
+    return SOUND
 
 
 def _schema(options: argparse.Namespace) -> int:
@@ -196,5 +233,6 @@ _ACTS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "explain": _explain,
     "rules list": _rules_list,
     "rules test": _rules_test,
+    "rules new": _rules_new,
     "schema": _schema,
 }

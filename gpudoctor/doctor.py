@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -92,9 +93,13 @@ def _replayed(text: str, name: str) -> Snapshot:
     return replace(snapshot, target=replace(snapshot.target, kind="snapshot"))
 
 
-def diagnose(snapshot: Snapshot, book: rulebook.Rulebook) -> Diagnosis:
-    """Judge the facts there are, and those that follow from them by the tables."""
+def diagnose(snapshot: Snapshot, book: rulebook.Rulebook, today: str = "") -> Diagnosis:
+    """Judge the facts there are, and those that follow from them by the tables.
+
+    `today` (2026-11-21; by default the clock's) tells how old the tables are.
+    """
     from gpudoctor.judge import judge
+    from gpudoctor.judge.notes import noted
     from gpudoctor.knowledge import complete
 
-    return judge(complete(snapshot), book)
+    return noted(judge(complete(snapshot), book), book, today or time.strftime("%Y-%m-%d", time.gmtime()))

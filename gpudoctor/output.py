@@ -26,6 +26,16 @@ def put(text: str, name: str | None) -> None:
         _put(f"{text}\n".encode(), Path(os.path.realpath(name)))  # a link's goal changes, the link stays
 
 
+def put_new(text: str, place: Path) -> None:
+    """Write a file that is not there yet, with the folders above it; raises `UsageError`."""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{place}: {getattr(error, 'strerror', None) or error}; name a folder to write to") from error
+
+
 def check(name: str | None) -> None:
     """Raise `UsageError` where `put` would, as far as that can be told before."""
     if name is None or name == "-":

@@ -19,12 +19,13 @@ Python version: 3.12.3 (64-bit runtime)
 GPU models and configuration: GPU 0: NVIDIA GeForce RTX 5090
 Nvidia driver version: 470.57.02
 """
+TODAY = "2026-11-21"
 PAGE = "gpu/gpu.compute-mode.toml"
 
 
 def report() -> str:
     """A pasted report and what is said of it."""
-    said = text.render(doctor.read(REPORT, "-"))
+    said = text.render(doctor.diagnose(doctor.snapshot_of(REPORT, "-"), rulebook.load(), today=TODAY))
     return f"```console\n$ cat report.txt\n{REPORT}$ gpudoctor read - < report.txt\n{said}\n```"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 from gpudoctor.knowledge._tables import TableRow, dotted, lookup, table, text, version
@@ -59,6 +60,20 @@ def candidates(name: str) -> tuple[Gpu, ...]:
     row = _products().get(bare.casefold()) or _products().get(f"geforce {bare.casefold()}")
     found = [_product(row)] if row else list(_family(bare))
     return tuple(_slice(gpu) if virtual else gpu for gpu in found)
+
+
+def rows_for(name: str) -> list[tuple[str, TableRow]]:
+    """The rows behind `candidates`, each with its section: a product's, all whose names begin so, or a family's."""
+    bare, _ = plain(name)
+    cut = _CUT.search(bare)
+    if cut:
+        bare = bare[: cut.start()]
+        begun = [row for key, row in _products().items() if key.startswith(bare.casefold()) and not row.get("rare")]
+    else:
+        row = _products().get(bare.casefold()) or _products().get(f"geforce {bare.casefold()}")
+        begun = [row] if row else []
+    families = (row for row in table("gpus")["family"] if re.match(row["match"], bare, re.IGNORECASE))
+    return [("gpu", row) for row in begun] or [("family", row) for row in islice(families, 1)]
 
 
 def _slice(gpu: Gpu) -> Gpu:

@@ -13,6 +13,7 @@ from gpudoctor.knowledge._filling import Facts, Groups, is_open, known
 from gpudoctor.knowledge.drivers import driver_cuda
 from gpudoctor.knowledge.implied_torch import imply_torch
 from gpudoctor.knowledge.nvlinks import imply_links
+from gpudoctor.knowledge.promise import newer_driver
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.model.values import CannotJudge
@@ -102,7 +103,9 @@ def _driver(snapshot: Snapshot, facts: Facts, _: Groups) -> None:
     version = known(snapshot, "driver.version")
     if version and isinstance(snapshot.get("driver.cuda_version"), Unread):
         try:
-            facts["driver.cuda_version"] = Known(driver_cuda(version), f"table drivers: branch of {version}")
+            new = newer_driver(snapshot)
+            source = f"table drivers: {'by rule, as of its newest branch' if new else f'branch of {version}'}"
+            facts["driver.cuda_version"] = Known(driver_cuda(version), source)
         except CannotJudge:
             return
 

@@ -52,11 +52,13 @@ class Finding:
     fixes: tuple[Fix, ...] = ()
     references: tuple[str, ...] = ()
     confirm: str = ""
+    by_rule: tuple[str, ...] = ()
+    """Facts it rests on that are newer than any row of the tables: judged by rule, not by record."""
     about: frozenset[str] = frozenset()
     """PCI addresses of the devices that it is about, where it names them; for ranking, not written out."""
 
     def to_json(self) -> dict[str, Json]:
-        """As the contract has it; ``layer`` and ``confirm`` are additions."""
+        """As the contract has it; ``layer``, ``confirm`` and ``by_rule`` are additions."""
         return {
             "id": self.id,
             "layer": self.layer,
@@ -71,6 +73,7 @@ class Finding:
             "fixes": [_fix_to_json(fix, self.id) for fix in self.fixes],
             "references": list(self.references),
             "confirm": self.confirm,
+            "by_rule": list(self.by_rule),
         }
 
 
@@ -83,6 +86,22 @@ class Unjudged:
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """What to bear in mind of the whole diagnosis; no part of its verdict.
+
+    `facts` are what it is about, `rules` those found or passed that the note concerns.
+    """
+
+    facts: tuple[str, ...]
+    text: str
+    rules: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Json]:
+        """An addition to the contract."""
+        return {"facts": list(self.facts), "text": self.text, "rules": list(self.rules)}
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """What was found, what could not be judged, what passed; never fewer than all three."""
 
@@ -92,6 +111,7 @@ class Diagnosis:
     unjudged: tuple[Unjudged, ...]
     passed: tuple[str, ...]
     tool_version: str
+    notes: tuple[Note, ...] = ()
 
     def to_json(self) -> dict[str, Json]:
         """The document of the contract."""
@@ -105,6 +125,7 @@ class Diagnosis:
             "counts": {"found": len(self.findings), "unjudged": len(self.unjudged), "passed": len(self.passed)},
             "unjudged": [{"id": item.id, "because": item.because} for item in self.unjudged],
             "passed": list(self.passed),
+            "notes": [cast(Json, note.to_json()) for note in self.notes],
             "facts": snapshot["facts"],
             "timings_ms": snapshot["timings_ms"],
         }
@@ -122,6 +143,7 @@ def from_json(raw: object) -> Diagnosis:
             unjudged=tuple(Unjudged(item["id"], item["because"]) for item in document["unjudged"]),
             passed=tuple(document.get("passed", ())),
             tool_version=document["tool"]["version"],
+            notes=tuple(Note(tuple(n["facts"]), n["text"], tuple(n["rules"])) for n in document.get("notes", ())),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise DocumentError(f"not a whole diagnosis document: {type(error).__name__} {error}") from error
@@ -142,6 +164,7 @@ def _finding(raw: Mapping[str, Any]) -> Finding:
         fixes=tuple(_fix(item) for item in raw["fixes"]),
         references=tuple(raw["references"]),
         confirm=raw.get("confirm", ""),
+        by_rule=tuple(raw.get("by_rule", ())),
     )
 
 

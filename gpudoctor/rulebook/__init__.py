@@ -54,12 +54,13 @@ def _page_files(folder: Path) -> list[Path]:
 
 def checked_pages(folder: Path) -> list[dict[str, Any]]:
     """Every page as TOML gave it, after all its checks; its cases stay on the page."""
-    from gpudoctor.rulebook.check import check_page
+    from gpudoctor.rulebook.check import check_page, refuse_blanks
     from gpudoctor.rulebook.needles import needles
 
     checked = []
     for path in _page_files(folder):
         raw = pages.toml(path)
+        refuse_blanks(raw, path)
         page_cases = cases_on(raw, path)
         raw["origin"] = path.relative_to(folder).as_posix()
         raw.pop("case", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,9 +13,29 @@ from gpudoctor.expression import BUILTINS, parse
 from gpudoctor.model.catalog import Catalog, FactSpec
 from gpudoctor.model.errors import RuleError
 from gpudoctor.model.rule import Case, Rule
+from gpudoctor.rulebook.reading import expressions, loops
 
 _ID = re.compile(r"[a-z]+\.[a-z0-9]+(-[a-z0-9]+)*\Z")
-_HOLE = re.compile(r"\{([^{}]+)\}")
+BLANK = "FILL IN:"
+"""How a blank of a new page begins."""
+
+
+def is_id(name: str) -> bool:
+    """Whether a rule may bear that name."""
+    return _ID.match(name) is not None
+
+
+def refuse_blanks(raw: object, path: Path, where: str = "") -> None:
+    """Raise `RuleError` for the first blank of a new page that nobody has filled in."""
+    if isinstance(raw, str) and raw.startswith(BLANK):
+        raise RuleError(f"{path}: {where} is still to be filled in: {raw.removeprefix(BLANK).strip()}")
+    if isinstance(raw, Mapping):
+        for key, value in raw.items():
+            refuse_blanks(key, path, f"a name under {where}")
+            refuse_blanks(value, path, str(key))
+    elif isinstance(raw, list):
+        for value in raw:
+            refuse_blanks(value, path, where)
 
 
 def check_page(rule: Rule, cases: Sequence[Case], path: Path) -> None:
@@ -26,7 +46,7 @@ def check_page(rule: Rule, cases: Sequence[Case], path: Path) -> None:
     _check_shape(rule, cases, path)
     if rule.each and rule.each not in known.groups:
         raise RuleError(f"{path}: each = {rule.each!r} is no group; groups are {', '.join(sorted(known.groups))}")
-    for text in _expressions(rule):
+    for text in expressions(rule):
         try:
             _check_expression(_strictly(text), known, rule.each)
         except RuleError as error:
@@ -64,26 +84,6 @@ def _check_shape(rule: Rule, cases: Sequence[Case], path: Path) -> None:
         raise RuleError(f"{path}: no case that {missing[0]}")
 
 
-def _expressions(rule: Rule) -> Iterator[str]:
-    yield from rule.when
-    yield from rule.unless
-    templates = [rule.finding, rule.why, rule.about]
-    for sign in rule.signs:
-        yield from sign.when
-        templates.append(sign.finding)
-    for fix in rule.fixes:
-        yield from fix.when
-        templates += [
-            fix.title,
-            *(step.text for step in fix.steps),
-            *(word for step in fix.steps for word in step.argv),
-        ]
-    groups = {name for sign in rule.signs for name in re.compile(sign.match).groupindex}
-    for template in templates:
-        holes = (hole.partition("|")[0].strip() for hole in _HOLE.findall(template))
-        yield from (hole for hole in holes if hole not in groups)
-
-
 @lru_cache(maxsize=1)
 def _functions() -> frozenset[str]:
     from gpudoctor.knowledge import LOOKUPS
@@ -93,45 +93,24 @@ def _functions() -> frozenset[str]:
 
 def _check_expression(tree: ast.AST, known: Catalog, each: str) -> None:
     """Every name is a fact, a group or a loop variable; every call is documented; no version meets a bare number."""
-    loops = _loops(tree, each)
+    variables = loops(tree, each)
     attributes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     calls = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            _spec(node, known, loops)
+            _spec(node, known, variables)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id not in _functions():
             raise RuleError(f"no function {node.func.id!r}; there are {', '.join(sorted(_functions()))}")
         elif isinstance(node, ast.Name) and id(node) not in attributes | calls:
-            if node.id not in known.groups and node.id not in loops:
+            if node.id not in known.groups and node.id not in variables:
                 raise RuleError(f"no group {node.id!r}; there are {', '.join(sorted(known.groups))}")
         elif isinstance(node, ast.Compare):
-            _check_compare(node, known, loops)
+            _check_compare(node, known, variables)
 
 
-def _loops(tree: ast.AST, each: str) -> dict[str, str]:
-    """What a name stands for: the row being judged, or a loop variable over a group."""
-    loops = {each: each} if each else {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.comprehension) and isinstance(node.target, ast.Name):
-            loops[node.target.id] = node.iter.id if isinstance(node.iter, ast.Name) else ""
-    return loops
-
-
-def facts_read(rule: Rule) -> frozenset[str]:
-    """The names of all facts that the rule's conditions and sentences read."""
-    names = set()
-    for text in _expressions(rule):
-        tree = parse(text)
-        loops = _loops(tree, rule.each)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                names.add(f"{loops.get(node.value.id, node.value.id)}.{node.attr}")
-    return frozenset(names)
-
-
-def _spec(node: ast.Attribute, known: Catalog, loops: Mapping[str, str]) -> FactSpec | None:
+def _spec(node: ast.Attribute, known: Catalog, variables: Mapping[str, str]) -> FactSpec | None:
     assert isinstance(node.value, ast.Name)
-    topic = loops.get(node.value.id, node.value.id)
+    topic = variables.get(node.value.id, node.value.id)
     if not topic:
         return None
     spec = known.find(f"{topic}.{node.attr}")
@@ -141,7 +120,7 @@ def _spec(node: ast.Attribute, known: Catalog, loops: Mapping[str, str]) -> Fact
     return spec
 
 
-def _check_compare(node: ast.Compare, known: Catalog, loops: Mapping[str, str]) -> None:
+def _check_compare(node: ast.Compare, known: Catalog, variables: Mapping[str, str]) -> None:
     sides = [node.left, *node.comparators]
     numbers = [side for side in sides if isinstance(side, ast.Constant) and isinstance(side.value, (int, float))]
     wrapped = any(isinstance(side, ast.Call) and getattr(side.func, "id", "") == "version" for side in sides)
@@ -150,7 +129,7 @@ def _check_compare(node: ast.Compare, known: Catalog, loops: Mapping[str, str]) 
         for side in sides
         if isinstance(side, ast.Attribute)
         and isinstance(side.value, ast.Name)
-        and (spec := _spec(side, known, loops)) is not None
+        and (spec := _spec(side, known, variables)) is not None
         and spec.kind == "version"
     ]
     ordered = any(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for op in node.ops)

@@ -57,6 +57,7 @@ _FINDING = _object(
         "fixes": {"type": "array", "items": _FIX},
         "references": _TEXTS,
         "confirm": _TEXT,
+        "by_rule": _TEXTS,
     }
 )
 _COUNT = {"type": "integer", "minimum": 0}
@@ -77,6 +78,7 @@ _DOCUMENT = _object(
         "counts": _object({"found": _COUNT, "unjudged": _COUNT, "passed": _COUNT}),
         "unjudged": {"type": "array", "items": _object({"id": _TEXT, "because": _TEXT})},
         "passed": _TEXTS,
+        "notes": {"type": "array", "items": _object({"facts": _TEXTS, "text": _TEXT, "rules": _TEXTS})},
         "facts": {
             "type": "object",
             "additionalProperties": {

@@ -32,6 +32,7 @@ def render(diagnosis: Diagnosis, style: Style | None = None) -> str:
         blocks.append("\n".join(["To act on, in this order:", *plan]))
     if diagnosis.unjudged:
         blocks.append("\n".join(_unjudged(diagnosis, style)))
+    blocks += ["\n".join(wrapped(note.text)) for note in diagnosis.notes]
     blocks.append(_counts(diagnosis))
     return "\n\n".join(blocks)
 
@@ -64,6 +65,9 @@ def _finding(same: list[Finding], style: Style) -> Iterator[str]:
     yield ""
     yield f"  How it is known ({finding.confidence}):"
     yield from _evidence(finding.evidence)
+    if finding.by_rule:
+        what = f"{', '.join(finding.by_rule)} {'are' if len(finding.by_rule) > 1 else 'is'}"
+        yield from wrapped(f"Judged by rule, not by record: {what} newer than the tables", 2, 4)
     if finding.confidence != "certain" and finding.confirm:
         yield from wrapped(f"To be sure: {finding.confirm}", 2, 4)
     if finding.explains:

@@ -48,7 +48,7 @@ REQUIRED = {
         "line_rate": "link rate",
     },
     "xid": {"action": "name text", "xid": "code name class", "sxid": "code name fatal"},
-    "codes": {"nvml": "code name", "cuda": "code name", "clock_event": "bit name"},
+    "codes": {"nvml": "code name", "cuda": "code name", "nccl": "code name", "clock_event": "bit name"},
     "symbols": {"symbol": "match says"},
 }
 VERSIONS = re.compile(

@@ -1,0 +1,67 @@
+"""What to bear in mind of a diagnosis: where it goes beyond the tables, and where these are old. Never a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from gpudoctor.knowledge import LOOKUPS, promise
+from gpudoctor.knowledge.promise import Newer
+from gpudoctor.model.diagnosis import Diagnosis, Finding, Note
+from gpudoctor.rulebook import Rulebook
+from gpudoctor.rulebook.reading import facts_weighed
+
+
+def noted(diagnosis: Diagnosis, rulebook: Rulebook, today: str) -> Diagnosis:
+    """The diagnosis with its notes, and with what was judged by rule rather than by record marked.
+
+    `today` is the day it is read, as 2026-11-21: it tells how old the tables are.
+    """
+    new = promise.newer(diagnosis.snapshot)
+    old = promise.expired(diagnosis.snapshot, today)
+    notes = []
+    if new:
+        by_rule = _by_rule(diagnosis, rulebook, {item.fact for item in new})
+        findings = tuple(_marked(finding, new, by_rule.get(finding.id, frozenset())) for finding in diagnosis.findings)
+        diagnosis = replace(diagnosis, findings=findings)
+        notes.append(Note(tuple(dict.fromkeys(item.fact for item in new)), _newer_says(new), tuple(by_rule)))
+    if old:
+        notes.append(Note((), _old_says(old)))
+    return replace(diagnosis, notes=tuple(notes)) if notes else diagnosis
+
+
+def _by_rule(diagnosis: Diagnosis, rulebook: Rulebook, new: set[str]) -> dict[str, frozenset[str]]:
+    """The rules that were judged and weigh something newer than the tables, with what they weigh."""
+    judged = {finding.id for finding in diagnosis.findings} | set(diagnosis.passed)
+    weighed = {rule.id: facts_weighed(rule, LOOKUPS) & new for rule in rulebook.rules if rule.id in judged}
+    return {rule_id: facts for rule_id, facts in weighed.items() if facts}
+
+
+def _marked(finding: Finding, new: Sequence[Newer], weighed: frozenset[str]) -> Finding:
+    """The finding with those newer facts that its proof rests on."""
+    proof = {(item.fact, item.index) for item in finding.evidence}
+    facts = dict.fromkeys(item.fact for item in new if item.fact in weighed and (item.fact, item.row) in proof)
+    return replace(finding, by_rule=tuple(facts)) if facts else finding
+
+
+def _newer_says(new: Sequence[Newer]) -> str:
+    """One sentence for all: ``Tables of 2026-11; your torch 2.17.0 is newer: judged by rule, not by record.``"""
+    said = list(dict.fromkeys(item.says for item in new if item.says))
+    months = sorted({promise.checked(item.table)[:7] for item in new})
+    are = "are" if len(said) > 1 else "is"
+    return f"Tables of {_listed(months)}; your {_listed(said)} {are} newer: judged by rule, not by record."
+
+
+def _old_says(names: Sequence[str]) -> str:
+    """One sentence for all tables, with the month of the oldest."""
+    month = min(promise.checked(name) for name in names)[:7]
+    what, are = ("tables", "are") if len(names) > 1 else ("table", "is")
+    return (
+        f"The {what} {_listed(names)} {are} of {month}, and good for {promise.GOOD_FOR}: what came out since then is"
+        " judged by rule. A newer gpudoctor brings newer tables."
+    )
+
+
+def _listed(items: Iterable[str]) -> str:
+    *most, last = items
+    return f"{', '.join(most)} and {last}" if most else last

@@ -1,0 +1,84 @@
+"""What a rule reads: its expressions, the facts in them, and those that a table or a version on the page decides on."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+
+from gpudoctor.expression import parse
+from gpudoctor.model.rule import Rule
+
+_HOLE = re.compile(r"\{([^{}]+)\}")
+
+
+def conditions(rule: Rule) -> Iterator[str]:
+    """What decides on the finding, without its sentences and cures."""
+    yield from rule.when
+    yield from rule.unless
+    for sign in rule.signs:
+        yield from sign.when
+
+
+def expressions(rule: Rule) -> Iterator[str]:
+    """Every expression on the page, in conditions and in sentences."""
+    yield from conditions(rule)
+    templates = [rule.finding, rule.why, rule.about, *(sign.finding for sign in rule.signs)]
+    for fix in rule.fixes:
+        yield from fix.when
+        templates += [
+            fix.title,
+            *(step.text for step in fix.steps),
+            *(word for step in fix.steps for word in step.argv),
+        ]
+    groups = {name for sign in rule.signs for name in re.compile(sign.match).groupindex}
+    for template in templates:
+        holes = (hole.partition("|")[0].strip() for hole in _HOLE.findall(template))
+        yield from (hole for hole in holes if hole not in groups)
+
+
+def loops(tree: ast.AST, each: str) -> dict[str, str]:
+    """What a name stands for: the row being judged, or a loop variable over a group."""
+    found = {each: each} if each else {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.comprehension) and isinstance(node.target, ast.Name):
+            found[node.target.id] = node.iter.id if isinstance(node.iter, ast.Name) else ""
+    return found
+
+
+def facts_read(rule: Rule) -> frozenset[str]:
+    """The names of all facts that the rule's conditions and sentences read."""
+    names: set[str] = set()
+    for text in expressions(rule):
+        tree = parse(text)
+        names |= _facts_in(tree, loops(tree, rule.each))
+    return frozenset(names)
+
+
+def facts_weighed(rule: Rule, lookups: Mapping[str, object]) -> frozenset[str]:
+    """The facts that its conditions look up in a table, or order against a version that is written on the page."""
+    names: set[str] = set()
+    for text in conditions(rule):
+        tree = parse(text)
+        variables = loops(tree, rule.each)
+        for node in ast.walk(tree):
+            looked_up = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in lookups
+            if looked_up or _orders_against_text(node):
+                names |= _facts_in(node, variables)
+    return frozenset(names)
+
+
+def _orders_against_text(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Compare):
+        return False
+    ordered = any(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for op in node.ops)
+    sides = [node.left, *node.comparators]
+    return ordered and any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides)
+
+
+def _facts_in(tree: ast.AST, variables: Mapping[str, str]) -> set[str]:
+    return {
+        f"{variables.get(node.value.id, node.value.id)}.{node.attr}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
