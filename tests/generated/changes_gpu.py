@@ -33,6 +33,13 @@ def one(draft: Draft, random: Random, columns: dict[str, Any]) -> int:
     return index
 
 
+def work(draft: Draft, random: Random, columns: dict[str, Any]) -> None:
+    """One GPU under load, its link at full speed as links under load are, with those columns."""
+    index = one(draft, random, {**columns, "utilization": 97})
+    draft.each("gpu")[index]["link_generation"] = draft.each("gpu")[index]["link_generation_max"]
+    draft.each("pci")[index]["link_speed"] = draft.each("pci")[index]["link_speed_max"]
+
+
 @planted("gpu.ecc", lambda machine: machine.datacenter and machine.place in ("bare", "vm", "docker"))
 def uncorrectable_errors(draft: Draft, machine: Machine, random: Random) -> None:
     count = random.randrange(1, 40)
@@ -131,13 +138,13 @@ def errors_on_the_pcie_link(draft: Draft, machine: Machine, random: Random) -> N
 @planted("gpu.throttled", lambda machine: machine.place in ("bare", "docker", "vm"))
 def clocks_held_down(draft: Draft, machine: Machine, random: Random) -> None:
     reason = random.choice(("hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown", "hw_slowdown"))
-    one(draft, random, {"throttle_reasons": [reason], "utilization": 97, "clock_mhz": 405, "temperature_c": 91})
+    work(draft, random, {"throttle_reasons": [reason], "clock_mhz": 405, "temperature_c": 91})
 
 
 @planted("gpu.throttled", lambda machine: machine.place == "bare" and machine.datacenter)
 def power_cap_far_below_the_default(draft: Draft, machine: Machine, random: Random) -> None:
     cap = (machine.gpu.get("watts") or 100) // 2
-    one(draft, random, {"throttle_reasons": ["sw_power_cap"], "power_limit_w": cap, "utilization": 97, "clock_mhz": 1100})
+    work(draft, random, {"throttle_reasons": ["sw_power_cap"], "power_limit_w": cap, "clock_mhz": 1100})
 
 
 @planted("gpu.compute-mode", anywhere)
