@@ -132,7 +132,6 @@ def container_whose_shared_memory_is_full(draft: Draft, machine: Machine, random
 @planted("container.cgroup-lost", lambda machine: machine.place == "docker")
 def container_lost_its_devices(draft: Draft, machine: Machine, random: Random) -> None:
     draft.tell("/dev/nvidiactl", {"container.device_access": False})
-    draft.tell("/dev", {"driver.nodes_denied": ["/dev/nvidiactl", "/dev/nvidia0"]})
     nvml_fails(draft, "unknown error", 999, "Unknown Error")
     says(draft, "nvidia-smi", "Failed to initialize NVML: Unknown Error")
     cuda_fails(draft, 999)

@@ -115,7 +115,7 @@ def python_without_wheels(draft: Draft, machine: Machine, random: Random) -> Non
     if random.random() < 0.5:
         draft.tell("pyvenv.cfg", {"python.implementation": "pypy", "python.version": "3.10.14"})
     else:
-        draft.tell("pyvenv.cfg", {"python.version": random.choice(("3.16.0", "3.7.17", "3.6.9"))})
+        draft.tell("pyvenv.cfg", {"python.version": random.choice(("3.16.0", "3.17.1", "3.5.2"))})
 
 
 def _no_torch(draft: Draft) -> None:
