@@ -40,7 +40,7 @@ MOST_DEPTH = 8
 LONGEST_KEY = 160
 _KEY = re.compile(r"[A-Za-z_]\w*(\((\*|-?\d+)(,(\*|-?\d+)){0,2}\))?", re.ASCII)
 _DEED = re.compile(r"hang|crash|dstate|sleep:\d{1,9}")
-_SECTIONS = frozenset({"init", "system", "every", "gpus", "faults"})
+_SECTIONS = frozenset({"library", "init", "init_text", "system", "every", "gpus", "faults"})
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"})
 
 

@@ -19,7 +19,7 @@ SYSTEMS = {
 _MANAGERS = {"ubuntu": "apt-get", "debian": "apt-get", "rhel": "dnf", "fedora": "dnf", "arch": "pacman"}
 
 
-_UPTIME_S = 864_000
+_UPTIME_S, _BOOTED = 864_000, 1_763_000_000
 PACKAGES = "/var/lib/dpkg/status"
 """What Debian's family has installed; the driver adds its own."""
 
@@ -47,6 +47,7 @@ def system(files: Files, machine: Mapping[str, Any]) -> None:
     _modules(files, machine)
     said = [line.replace("\n", "\\x0a") for line in machine["kmsg"]]  # a message of several lines is one record
     lines = [f"6,{at},{60_000_000 + at * 1000},-;{line}\n" for at, line in enumerate(said, 900)]
+    files.add("/proc/stat", f"cpu  0 0 0 0 0 0 0 0 0 0\nbtime {_BOOTED}\n")
     since = (_UPTIME_S - 3600) * 1_000_000
     lines += [f"3,{at},{since + at * 1000},-;{line}\n" for at, line in enumerate(machine["events"], 2900)]
     files.add("/dev/kmsg", f"6,1,0,-;Linux version {kernel}\n" + "".join(lines))

@@ -20,6 +20,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gpudoctor.target.local import Local
 from gpudoctor.target.record import Command, Record
 from gpudoctor.target.recorded import lay_out
 from tests import needs
@@ -29,6 +30,7 @@ from tests.sim.software import SIMULATED
 HOST = "/.host"
 """Where the real machine's root is bound inside the simulated one."""
 
+_DRIVER_LIBRARY = re.compile(r"^(?!.*/stubs/).*/(libcuda|libnvidia-ml)\.so(?:\.[\d.]+)?$")
 _LOADER = "/lib64/ld-linux-x86-64.so.2"
 _CHILD_OF_TORCH = "ask_torch.py"
 
@@ -53,6 +55,7 @@ class Machine:
     def __init__(self, record: Record, root: Path) -> None:
         self.record = record
         self.root = root
+        self._inside = Local("quick", root=str(root))
         lay_out(record, root)
         self._put_libraries()
         self._put_programs()
@@ -99,12 +102,32 @@ class Machine:
 
     def _put_libraries(self) -> None:
         made = build.libraries()
-        for path, content in self.record.files.items():
-            if content.startswith(SIMULATED):
-                name = content.removeprefix(SIMULATED).decode()
-                (self.root / path[1:]).write_bytes((made / f"{name}.so.1").read_bytes())
+        for path, name in self._stands_for():
+            (self.root / path[1:]).write_bytes((made / f"{name}.so.1").read_bytes())
         (self.root / ".sim").mkdir()
         build.write_answers(self.record.nvml, self.record.cuda, self.root / ".sim/answers")
+
+    def _stands_for(self) -> Iterator[tuple[str, str]]:
+        """Where a library of ours stands: at a scenario's marks, or where a real machine had the driver's own."""
+        marked = {path: raw for path, raw in self.record.files.items() if raw.startswith(SIMULATED)}
+        yield from ((path, raw.removeprefix(SIMULATED).decode()) for path, raw in marked.items())
+        for path in (*self.record.files, *self.record.sparse) if not marked else ():
+            match = _DRIVER_LIBRARY.search(path)
+            if match and (self.root / path[1:]).stat().st_size:
+                yield path, match[1]
+
+    def _at(self, path: str) -> Path:
+        """Where a path of the machine lies here, its folder made: links of the machine lead to places in it."""
+        folder, _, name = path.rpartition("/")
+        place = self._inside.path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        return place / name
+
+    def _link(self, path: str, real: str) -> None:
+        """Put a file of the real machine there, whatever the record has in its place."""
+        place = self._at(path)
+        place.unlink(missing_ok=True)
+        place.symlink_to(f"{HOST}{os.path.realpath(real)}")
 
     def _put_programs(self) -> None:
         """Each recorded command answers what was recorded; what it was never asked, it refuses with 127."""
@@ -112,22 +135,21 @@ class Machine:
         for command in self.record.commands:
             by_name.setdefault(command.argv[0], []).append(command)
         for name, commands in by_name.items():
-            place = self.root / (name if name.startswith("/") else f"usr/bin/{name}").lstrip("/")
+            place = self._at(name if name.startswith("/") else f"/usr/bin/{name}")
+            place.unlink(missing_ok=True)
             place.write_text(_script(commands))
             place.chmod(0o755)
 
     def _put_interpreter(self) -> None:
-        for folder in (HOST[1:], "dev", "bin", "lib64", "lib/x86_64-linux-gnu", "usr/bin", "tmp"):
-            (self.root / folder).mkdir(parents=True, exist_ok=True)
+        for folder in (HOST, "/dev", "/tmp"):
+            self._at(f"{folder}/").mkdir(exist_ok=True)
         for library in _libraries():
-            place = self.root / "lib/x86_64-linux-gnu" / library.name
-            if not place.is_symlink():
-                place.symlink_to(f"{HOST}{os.path.realpath(library)}")
+            self._link(f"/lib/x86_64-linux-gnu/{library.name}", str(library))
         for path in (_LOADER, "/bin/sh"):
-            (self.root / path[1:]).symlink_to(f"{HOST}{os.path.realpath(path)}")
+            self._link(path, path)
         if self.record.python:
-            place = self.root / self.record.python[1:]
-            place.parent.mkdir(parents=True, exist_ok=True)
+            place = self._at(self.record.python)
+            place.unlink(missing_ok=True)
             place.write_text(_python(self.record))
             place.chmod(0o755)
 

@@ -29,8 +29,9 @@ def names(folder: Path) -> list[str]:
 
 
 def load(path: Path) -> Record:
-    """A whole machine from a scenario's file; raises `DocumentError` for what is none."""
-    return expanded(json.loads(path.read_text("utf-8")))
+    """A whole machine from a scenario's file, or from a record; raises `DocumentError` for what is none."""
+    raw = json.loads(path.read_text("utf-8"))
+    return expanded(raw) if {"machine", "profile"} & set(raw) else from_json(raw)
 
 
 def expanded(raw: Mapping[str, Any]) -> Record:
@@ -50,6 +51,8 @@ def expanded(raw: Mapping[str, Any]) -> Record:
             for other in ("files", "bytes", "links", "devices"):
                 rendered[other].pop(path, None)
     told["host"] = merged(rendered, own)
+    if nvml and "/usr/bin/nvidia-smi" in rendered["files"] and "commands" not in own:
+        told["host"]["commands"] = answers.smi_of(nvml)
     torch = {**machine.DEFAULTS, **words}["torch"]
     if "cuda" in raw and raw["cuda"] is None:
         told["cuda"] = None

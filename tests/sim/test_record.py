@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Program
 from tests.sim import scenario
 from tests.sim.documents import Documents
 from tests.sim.root import Machine
@@ -48,3 +49,27 @@ def _changed(elsewhere: dict[str, Any], at_home: dict[str, Any]) -> set[str]:
 
 def _kind(state: Any) -> object:
     return sorted(state) if isinstance(state, dict) else len(state or ())
+
+
+@pytest.mark.parametrize("name", ["hgx-h100", "l40s", "docker", "wsl2-4080", "dgx-spark"])
+def test_a_record_is_a_scenario(name: str, documents: Documents, tmp_path: Path) -> None:
+    """Laid out again, over our driver libraries, it answers the unmodified program as the machine did."""
+    record, at_home = documents.of(scenario.PROFILES / f"{name}.json")
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    assert Machine(record, first).gpudoctor("record", "-o", "/record.json").code == 0
+    again = Machine(scenario.load(first / "record.json"), second).gpudoctor("--json")
+    assert again.code == 0, again.err
+    assert [one["id"] for one in again.document["findings"]] == [one["id"] for one in at_home.document["findings"]]
+    assert _changed(again.document["facts"], at_home.document["facts"]) == set()
+
+
+def test_this_very_machine_becomes_a_scenario(gpudoctor: Program, tmp_path: Path) -> None:
+    made = gpudoctor("record", "-o", str(tmp_path / "record.json"), "--level", "quick")
+    assert made.code == 0, made.err
+    here = gpudoctor("--json", "--level", "quick").document
+    root = tmp_path / "root"
+    root.mkdir()
+    there = Machine(scenario.load(tmp_path / "record.json"), root).gpudoctor("--json", "--level", "quick")
+    assert [one["id"] for one in there.document["findings"]] == [one["id"] for one in here["findings"]]

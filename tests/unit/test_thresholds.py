@@ -259,7 +259,7 @@ class TestRecovery:
 
     def test_what_the_driver_cannot_tell_is_not_judged(self) -> None:
         own = gpu(recovery_action={"unread": "the driver's NVML is too old to tell"})
-        assert said("gpu.reset-required", gpu=[own], xid=[]) == "unjudged"
+        assert said("gpu.reset-required", gpu=[own]) == "unjudged"
 
     @pytest.mark.parametrize("action", ["reset", "reboot", "drain p2p", "drain and reset"])
     def test_every_action_asked_for_counts(self, action: str) -> None:

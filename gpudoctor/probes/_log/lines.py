@@ -163,7 +163,12 @@ def _ring(target: Target) -> str:
     finally:
         os.close(handle)
     records = heard.decode("utf-8", "replace").split("\n")
-    return _MORE.sub(" ", "\n".join([record for record in records if record[1:2] == "," and "0" <= record[0] < "8"]))
+    return _joined("\n".join([record for record in records if record[1:2] == "," and "0" <= record[0] < "8"]))
+
+
+def _joined(said: str) -> str:
+    """With each message on one line."""
+    return _MORE.sub(" ", said) if "\\x0a" in said or "#012" in said else said
 
 
 def _file(target: Target) -> str:
@@ -175,7 +180,7 @@ def _file(target: Target) -> str:
     except OSError:
         return ""
     boots = [match.start() for match in _BOOT.finditer(said)]
-    return _MORE.sub(" ", said[boots[-1] :].rstrip("\n")) if boots else ""
+    return _joined(said[boots[-1] :].rstrip("\n")) if boots else ""
 
 
 def _journal(target: Target) -> Log | None:
