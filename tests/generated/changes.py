@@ -8,6 +8,7 @@ from importlib import import_module
 from random import Random
 
 from gpudoctor.model.snapshot import Snapshot
+from tests.generated.circumstances import some
 from tests.generated.draft import Draft
 from tests.generated.machine import Machine, machines
 from tests.generated.sound import draft_of
@@ -80,6 +81,7 @@ def broken(seed: int, each: int) -> Iterator[Planted]:
             if not change.fits(machine):
                 continue
             draft = draft_of(machine)
+            some(draft, machine, random, plain=True)
             if change.make(draft, machine, random) is not False:
                 made += 1
                 yield Planted(change, machine, draft.snapshot(f"{change.name}: {machine}", machine.level))

@@ -332,9 +332,9 @@ def words_of_a_program(draft: Draft, machine: Machine, random: Random) -> None:
     says(draft, "a log", random.choice(lines))
 
 
-def some(draft: Draft, machine: Machine, random: Random) -> tuple[Circumstance, ...]:
-    """Writes up to three harmless things into the draft and says which."""
-    fitting = [one for one in CIRCUMSTANCES if one.fits(machine)]
+def some(draft: Draft, machine: Machine, random: Random, plain: bool = False) -> tuple[Circumstance, ...]:
+    """Writes up to three harmless things into the draft and says which; `plain` leaves out those of `CROWD`."""
+    fitting = [one for one in CIRCUMSTANCES if one.fits(machine) and not (plain and one.name in CROWD)]
     chosen = random.sample(fitting, min(len(fitting), random.randrange(4)))
     made: list[Circumstance] = []
     for one in sorted(chosen, key=lambda one: one.name):
