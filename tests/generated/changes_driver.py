@@ -17,7 +17,7 @@ from tests.generated.consequences import (
     says,
     torch_sees_none,
 )
-from tests.generated.draft import Draft
+from tests.generated.draft import Draft, row
 from tests.generated.gpus import addresses
 from tests.generated.machine import Machine
 from tests.generated.sound import draft_of
@@ -159,6 +159,8 @@ def libraries_of_another_version(draft: Draft, machine: Machine, random: Random)
 def device_files_denied(draft: Draft, machine: Machine, random: Random) -> None:
     denied = ["/dev/nvidiactl", *(f"/dev/nvidia{index}" for index in range(machine.count))]
     draft.tell("/dev", {"driver.nodes_denied": denied})
+    for node in draft.each("node"):
+        node.update(row("/dev", {"mode": "0660", "usable": False}))
     nvml_fails(draft, "no permission", 4, "Insufficient Permissions")
     says(draft, "nvidia-smi", "Failed to initialize NVML: Insufficient Permissions")
     cuda_fails(draft, 100)

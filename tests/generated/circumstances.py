@@ -94,6 +94,8 @@ def a_scheduler_gave_some_of_the_gpus(draft: Draft, machine: Machine, random: Ra
     draft.tell("NVML", {"topology.pairs": []})
     denied = [f"/dev/nvidia{index}" for index in range(len(kept), machine.count)]
     draft.tell("/dev", {"driver.nodes_denied": denied})
+    for node in draft.each("node"):
+        node["usable"] = Known(node["path"] not in [Known(path, "/dev") for path in denied], "/dev")
     draft.tell("environment", {"env.SLURM_JOB_ID": "4242", "env.CUDA_VISIBLE_DEVICES": ",".join(map(str, kept))})
     draft.blind("the link states of one GPU do not tell", "nvlink p2p")
     fewer(draft, kept)
