@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from gpudoctor.model.fact import Known
+from gpudoctor.model.fact import Known, Unread
 from tests.generated import tables
 from tests.generated.changes import linux, planted
 from tests.generated.consequences import (
@@ -91,6 +91,8 @@ def modules_of_the_wrong_kind(draft: Draft, machine: Machine, random: Random) ->
     kinds = tables.modules(machine.gpu, machine.driver)
     if len(kinds) == 2 or numbers(machine.driver.version)[0] < 525:
         return False
+    if isinstance(draft.facts["kernel_log.module_refused"], Unread):
+        return False  # only the log tells it
     if kinds == ("open",):
         draft.tell("/proc/driver/nvidia/version", {"driver.module_kind": "proprietary"})
         nvml_fails(draft, "ok", 0, "no GPU is listed")

@@ -13,7 +13,7 @@ from tests.generated.draft import Draft, row
 from tests.generated.gpus import addresses, identity
 from tests.generated.host import LOG
 from tests.generated.machine import Machine
-from tests.generated.software import SITE, companions
+from tests.generated.software import LIVE, SITE, companions
 
 Make = Callable[[Draft, Machine, Random], None]
 Fits = Callable[[Machine], bool]
@@ -260,9 +260,7 @@ def no_torch_in_the_systems_python(draft: Draft, machine: Machine, random: Rando
     draft.tell("/usr/bin/python3", {"python.version": random.choice(("3.5.2", "3.6.8", "3.9.21", "3.12.3", "3.14.0"))})
     draft.groups["package"] = []
     if live(draft):
-        names = "arch_list cuda_available cuda_error cudnn device_count import_error import_outcome last_step nccl outcome"
-        draft.lack("torch is not installed", " ".join(f"live.{name}" for name in names.split()))
-        draft.lack("torch is not installed", "live_gpu")
+        draft.lack("torch is not installed", LIVE)
 
 
 @harmless(lambda machine: machine.build.release["version"].startswith("2."))
