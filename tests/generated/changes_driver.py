@@ -221,7 +221,10 @@ def one_gpu_does_not_start(draft: Draft, machine: Machine, random: Random) -> No
         draft.each("live_gpu").pop()
         draft.tell("torch", {"live.device_count": machine.count - 1})
     address = addresses(machine)[lost]
-    lines = (f"NVRM: GPU {address}: RmInitAdapter failed! (0x62:0x65:1792)", f"NVRM: GPU {address}: rm_init_adapter failed")
+    lines = (
+        f"NVRM: GPU {address}: RmInitAdapter failed! (0x62:0x65:1792)",
+        f"NVRM: GPU {address}: rm_init_adapter failed",
+    )
     kernel_says(draft, *lines, fails=True)
 
 

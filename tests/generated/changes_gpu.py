@@ -113,14 +113,18 @@ def links_of_one_gpu_down(draft: Draft, machine: Machine, random: Random) -> Non
             link["active"] = Known(False, "NVML")
 
 
-@planted("gpu.pcie-degraded", lambda machine: machine.place == "bare" and machine.gpu["kind"] not in ("laptop", "embedded"))
+@planted(
+    "gpu.pcie-degraded", lambda machine: machine.place == "bare" and machine.gpu["kind"] not in ("laptop", "embedded")
+)
 def fewer_lanes_than_both_sides_have(draft: Draft, machine: Machine, random: Random) -> None:
     width = random.choice((1, 2, 4))
     index = one(draft, random, {"link_width": width})
     draft.each("pci")[index]["link_width"] = Known(width, "sysfs")
 
 
-@planted("gpu.pcie-degraded", lambda machine: machine.place == "bare" and machine.busy and machine.gpu["kind"] != "laptop")
+@planted(
+    "gpu.pcie-degraded", lambda machine: machine.place == "bare" and machine.busy and machine.gpu["kind"] != "laptop"
+)
 def slower_link_under_load(draft: Draft, machine: Machine, random: Random) -> object:
     index = one(draft, random, {"link_generation": 1})
     draft.each("pci")[index]["link_speed"] = Known(2.5, "sysfs")

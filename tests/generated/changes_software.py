@@ -217,7 +217,9 @@ def nvcc_does_not_know_the_gpu(draft: Draft, machine: Machine, random: Random) -
     if not old:
         return False
     cuda = random.choice(old)
-    draft.tell("nvcc --version", {"cuda.nvcc_version": cuda, "cuda.toolkit_version": cuda, "cuda.nvcc": "/usr/bin/nvcc"})
+    draft.tell(
+        "nvcc --version", {"cuda.nvcc_version": cuda, "cuda.toolkit_version": cuda, "cuda.nvcc": "/usr/bin/nvcc"}
+    )
     says(draft, "a build", f"nvcc fatal   : Unsupported gpu architecture 'compute_{major}{minor}'")
     return True
 
@@ -226,7 +228,9 @@ def nvcc_does_not_know_the_gpu(draft: Draft, machine: Machine, random: Random) -
 def nvcc_of_another_major(draft: Draft, machine: Machine, random: Random) -> None:
     own = machine.build.cuda
     other = "11.8" if not own.startswith("11") else "12.4"
-    draft.tell("nvcc --version", {"cuda.nvcc_version": other, "cuda.toolkit_version": other, "cuda.nvcc": "/usr/bin/nvcc"})
+    draft.tell(
+        "nvcc --version", {"cuda.nvcc_version": other, "cuda.toolkit_version": other, "cuda.nvcc": "/usr/bin/nvcc"}
+    )
     told = f"The detected CUDA version ({other}) mismatches the version that was used to compile PyTorch ({own})."
     says(draft, "a build", f"RuntimeError: {told} Please make sure to use the same CUDA versions.")
 

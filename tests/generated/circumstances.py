@@ -122,7 +122,9 @@ def library_path_with_a_toolkit(draft: Draft, machine: Machine, random: Random) 
 def toolkit_that_is_not_torchs(draft: Draft, machine: Machine, random: Random) -> None:
     cuda = random.choice([entry["cuda"] for entry in tables.table("compilers")["nvcc"]])
     home = f"/usr/local/cuda-{cuda}"
-    draft.tell(home, {"cuda.home": home, "env.CUDA_HOME": home, "cuda.home_has_nvcc": True, "cuda.toolkit_version": cuda})
+    draft.tell(
+        home, {"cuda.home": home, "env.CUDA_HOME": home, "cuda.home_has_nvcc": True, "cuda.toolkit_version": cuda}
+    )
     draft.tell(home, {"cuda.nvcc": f"{home}/bin/nvcc", "cuda.nvcc_version": cuda, "cuda.ptxas_version": cuda})
 
 
@@ -246,7 +248,9 @@ def pins_of_a_patch_release(draft: Draft, machine: Machine, random: Random) -> N
 
 @harmless()
 def leftovers_of_pip(draft: Draft, machine: Machine, random: Random) -> None:
-    draft.tell(SITE, {"python.leftovers": [f"{SITE}/~umpy"], "python.user_site": "/root/.local/lib/python3/site-packages"})
+    draft.tell(
+        SITE, {"python.leftovers": [f"{SITE}/~umpy"], "python.user_site": "/root/.local/lib/python3/site-packages"}
+    )
     draft.tell(SITE, {"torch.elsewhere": ["/usr/lib/python3/dist-packages"], "python.externally_managed": True})
 
 
@@ -310,7 +314,9 @@ def another_model_beside(draft: Draft, machine: Machine, random: Random) -> None
     gpus = draft.each("gpu")
     if machine.count < 2 or tables.numbers(machine.gpu["cc"]) < (7, 5):
         return
-    gpus[0].update(row("NVML", {"name": machine.name + " SUPER", "memory_mib": 8192, "link_width": 8, "link_width_max": 8}))
+    gpus[0].update(
+        row("NVML", {"name": machine.name + " SUPER", "memory_mib": 8192, "link_width": 8, "link_width_max": 8})
+    )
 
 
 @harmless(lambda machine: machine.gpu["kind"] == "laptop" and machine.place == "bare")

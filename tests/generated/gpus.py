@@ -151,9 +151,11 @@ def _linked(machine: Machine) -> int:
     """NVLinks of each GPU: boards of SXM modules have them up, PCIe cards only where a bridge is plugged in."""
     if machine.count == 1 or "PCI" in machine.gpu["name"] or machine.place in ("vgpu", "wsl"):
         return 0
-    return {"7.0": 6, "8.0": 12, "9.0": 18, "10.0": 18, "10.3": 18}.get(machine.gpu["cc"], 0) if (
-        "SXM" in machine.gpu["name"] or machine.gpu.get("nvswitch")
-    ) else 0
+    return (
+        {"7.0": 6, "8.0": 12, "9.0": 18, "10.0": 18, "10.3": 18}.get(machine.gpu["cc"], 0)
+        if ("SXM" in machine.gpu["name"] or machine.gpu.get("nvswitch"))
+        else 0
+    )
 
 
 def _links(draft: Draft, machine: Machine) -> None:

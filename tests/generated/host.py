@@ -126,7 +126,9 @@ def _fabric(draft: Draft, machine: Machine) -> None:
         draft.lack("no /usr/bin/nv-fabricmanager", absent)
     if machine.gpu["name"].startswith(("GB200", "GB300")):
         draft.tell("/etc/nvidia-imex", {"imex.state": "running", "imex.nodes": 18, "imex.channels": 1})
-        draft.tell("/etc/nvidia-imex", {"imex.enabled": True, "imex.errors": [], "imex.version": machine.driver.version})
+        draft.tell(
+            "/etc/nvidia-imex", {"imex.enabled": True, "imex.errors": [], "imex.version": machine.driver.version}
+        )
     else:
         draft.tell("no /usr/bin/nvidia-imex", {"imex.state": "not installed"})
         draft.lack("no /usr/bin/nvidia-imex", "imex.enabled imex.errors imex.nodes imex.version imex.channels")
