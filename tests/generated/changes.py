@@ -13,7 +13,7 @@ from tests.generated.draft import Draft
 from tests.generated.machine import Machine, machines
 from tests.generated.sound import draft_of
 
-Make = Callable[[Draft, Machine, Random], object]
+Make = Callable[[Draft, Machine, Random], bool | None]
 Fits = Callable[[Machine], bool]
 ROOMS = ("changes_driver", "changes_gpu", "changes_session", "changes_software")
 

@@ -7,6 +7,7 @@ from random import Random
 
 from gpudoctor.model.fact import Known, Unread
 from tests.generated import tables
+from tests.generated.bus import addresses
 from tests.generated.changes import linux, planted
 from tests.generated.consequences import (
     cuda_fails,
@@ -18,7 +19,6 @@ from tests.generated.consequences import (
     torch_sees_none,
 )
 from tests.generated.draft import Draft, row
-from tests.generated.gpus import addresses
 from tests.generated.machine import Machine
 from tests.generated.sound import draft_of
 from tests.generated.tables import Driver, numbers
@@ -45,7 +45,7 @@ def _id(machine: Machine) -> str:
 
 
 @planted("torch.driver-too-old")
-def driver_below_the_floor_of_the_build(draft: Draft, machine: Machine, random: Random) -> object:
+def driver_below_the_floor_of_the_build(draft: Draft, machine: Machine, random: Random) -> bool:
     windows = machine.place == "wsl"
     old = [
         driver
@@ -60,11 +60,12 @@ def driver_below_the_floor_of_the_build(draft: Draft, machine: Machine, random: 
     other_driver(draft, machine, driver)
     found = int(driver.cuda.split(".")[0]) * 1000 + int(driver.cuda.split(".")[1]) * 10
     words = "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old"
-    return torch_sees_none(draft, f"{words} (found version {found}). Please update your GPU driver")
+    torch_sees_none(draft, f"{words} (found version {found}). Please update your GPU driver")
+    return True
 
 
 @planted("driver.too-old-for-gpu", linux)
-def driver_older_than_the_gpu(draft: Draft, machine: Machine, random: Random) -> object:
+def driver_older_than_the_gpu(draft: Draft, machine: Machine, random: Random) -> bool:
     floor = int(tables.generation(machine.gpu["cc"])["floor"])
     old = [driver for driver in tables.drivers() if floor - 130 < numbers(driver.version)[0] < floor]
     if not old:
@@ -72,22 +73,24 @@ def driver_older_than_the_gpu(draft: Draft, machine: Machine, random: Random) ->
     driver = random.choice(old)
     other_driver(draft, machine, driver)
     told = "NVRM: The NVIDIA GPU {address} (PCI ID: 10de:{id}) installed in this system is not supported by the"
-    return probe_fails(draft, machine, f"{told} NVIDIA {driver.version} driver release.")
+    probe_fails(draft, machine, f"{told} NVIDIA {driver.version} driver release.")
+    return True
 
 
 @planted("driver.gpu-dropped", linux)
-def driver_newer_than_the_gpu(draft: Draft, machine: Machine, random: Random) -> object:
+def driver_newer_than_the_gpu(draft: Draft, machine: Machine, random: Random) -> bool:
     ceiling = tables.generation(machine.gpu["cc"]).get("ceiling")
     if ceiling is None:
         return False
     driver = random.choice([driver for driver in tables.drivers() if numbers(driver.version)[0] > int(ceiling) + 5])
     other_driver(draft, machine, driver)
     told = f"NVRM: The {machine.name} GPU installed in this system is supported through the NVIDIA {ceiling}.xx Legacy"
-    return probe_fails(draft, machine, f"{told} drivers. The {driver.version} NVIDIA driver will ignore this GPU.")
+    probe_fails(draft, machine, f"{told} drivers. The {driver.version} NVIDIA driver will ignore this GPU.")
+    return True
 
 
 @planted("driver.open-module-required", linux)
-def modules_of_the_wrong_kind(draft: Draft, machine: Machine, random: Random) -> object:
+def modules_of_the_wrong_kind(draft: Draft, machine: Machine, random: Random) -> bool:
     kinds = tables.modules(machine.gpu, machine.driver)
     if len(kinds) == 2 or numbers(machine.driver.version)[0] < 525:
         return False
@@ -100,9 +103,11 @@ def modules_of_the_wrong_kind(draft: Draft, machine: Machine, random: Random) ->
         told = "NVRM: The NVIDIA GPU {address} installed in this system requires use of the NVIDIA open kernel modules."
         lines = [told.format(address=address) for address in addresses(machine)]
         kernel_says(draft, *lines, fails=True)
-        return cuda_fails(draft, 100)
+        cuda_fails(draft, 100)
+        return True
     told = "NVRM: The NVIDIA GPU {address} (PCI ID: 10de:{id}) installed in this system is not supported by open"
-    return probe_fails(draft, machine, f"{told} nvidia.ko because it does not include the required GSP.")
+    probe_fails(draft, machine, f"{told} nvidia.ko because it does not include the required GSP.")
+    return True
 
 
 @planted("driver.module-not-loaded", linux)
@@ -144,7 +149,7 @@ def no_driver_installed(draft: Draft, machine: Machine, random: Random) -> None:
 
 
 @planted("driver.version-mismatch", linux)
-def libraries_of_another_version(draft: Draft, machine: Machine, random: Random) -> object:
+def libraries_of_another_version(draft: Draft, machine: Machine, random: Random) -> bool:
     newer = [driver for driver in tables.drivers() if numbers(driver.version) > numbers(machine.driver.version)]
     newer = [driver for driver in newer if tables.known_since(machine.gpu, driver)]
     if not newer:
@@ -154,7 +159,8 @@ def libraries_of_another_version(draft: Draft, machine: Machine, random: Random)
     draft.tell(f"libcuda.so.{version}", {"libs.libcuda_version": version, "driver.module_disk_version": version})
     nvml_fails(draft, "version mismatch", 18, "Driver/library version mismatch")
     says(draft, "nvidia-smi", "Failed to initialize NVML: Driver/library version mismatch")
-    return cuda_fails(draft, 804 if not machine.datacenter else 803)
+    cuda_fails(draft, 804 if not machine.datacenter else 803)
+    return True
 
 
 @planted("driver.device-nodes", linux)
@@ -191,12 +197,13 @@ def uvm_broken_after_suspend(draft: Draft, machine: Machine, random: Random) -> 
 
 
 @planted("driver.fabric-manager", lambda machine: machine.nvswitch and machine.place == "bare")
-def fabric_manager_of_another_version(draft: Draft, machine: Machine, random: Random) -> object:
+def fabric_manager_of_another_version(draft: Draft, machine: Machine, random: Random) -> bool:
     others = [driver.version for driver in tables.drivers() if driver.version != machine.driver.version]
     other = random.choice(others)
     told = {"driver.fabric_manager_version": other, "fabric.installed_version": other}
     draft.tell("fabricmanager.log", {**told, "driver.fabric_manager": "failed"})
-    return _no_fabric(draft)
+    _no_fabric(draft)
+    return True
 
 
 @planted("driver.fabric-manager", lambda machine: machine.nvswitch and machine.place == "bare")

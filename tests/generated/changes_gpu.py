@@ -7,10 +7,10 @@ from typing import Any
 
 from gpudoctor.model.fact import Absent, Known
 from tests.generated import tables
+from tests.generated.bus import addresses
 from tests.generated.changes import anywhere, linux, live, planted
 from tests.generated.consequences import cuda_fails, kernel_says, kernels_fail, nvml_fails, says, torch_sees_none, xid
 from tests.generated.draft import Draft, row
-from tests.generated.gpus import addresses
 from tests.generated.machine import Machine
 
 
@@ -70,7 +70,7 @@ def xid_of_the_memory(draft: Draft, machine: Machine, random: Random) -> None:
 
 
 @planted("gpu.fell-off-bus", logged)
-def gpu_off_the_bus(draft: Draft, machine: Machine, random: Random) -> None:
+def gpu_off_the_bus(draft: Draft, machine: Machine, random: Random) -> bool:
     index = random.randrange(machine.count)
     address = addresses(machine)[index]
     draft.each("pci")[index].update({"alive": Known(False, "config"), "link_width": Known(63, "sysfs")})
@@ -80,11 +80,13 @@ def gpu_off_the_bus(draft: Draft, machine: Machine, random: Random) -> None:
     if machine.count == 1:
         nvml_fails(draft, "unknown error", 999, "Unknown Error")
         draft.tell("nvidia-smi", {"gpu.count": 0})
-        return cuda_fails(draft, 999)
+        cuda_fails(draft, 999)
+        return True
     lost = draft.each("gpu")[index]
     kept = {name: lost[name] for name in ("index", "name", "address", "compute_capability")}
     draft.each("gpu")[index] = {**kept, "error": Known("GPU is lost", "NVML")}
-    return cuda_fails(draft, 999)
+    cuda_fails(draft, 999)
+    return True
 
 
 @planted("gpu.xid", logged)
@@ -125,10 +127,10 @@ def fewer_lanes_than_both_sides_have(draft: Draft, machine: Machine, random: Ran
 @planted(
     "gpu.pcie-degraded", lambda machine: machine.place == "bare" and machine.busy and machine.gpu["kind"] != "laptop"
 )
-def slower_link_under_load(draft: Draft, machine: Machine, random: Random) -> object:
+def slower_link_under_load(draft: Draft, machine: Machine, random: Random) -> bool:
     index = one(draft, random, {"link_generation": 1})
     draft.each("pci")[index]["link_speed"] = Known(2.5, "sysfs")
-    return machine.gpu["kind"] != "embedded"
+    return bool(machine.gpu["kind"] != "embedded")
 
 
 @planted("gpu.pcie-errors", lambda machine: machine.place == "bare")
@@ -152,12 +154,13 @@ def power_cap_far_below_the_default(draft: Draft, machine: Machine, random: Rand
 
 
 @planted("gpu.compute-mode", anywhere)
-def compute_mode_prohibited(draft: Draft, machine: Machine, random: Random) -> object:
+def compute_mode_prohibited(draft: Draft, machine: Machine, random: Random) -> bool:
     if machine.mig or machine.place == "vgpu":
         return False
     for gpu in draft.each("gpu"):
         gpu["compute_mode"] = Known("Prohibited", "NVML")
-    return cuda_fails(draft, 100)
+    cuda_fails(draft, 100)
+    return True
 
 
 @planted("gpu.compute-mode", lambda machine: live(machine) and not machine.mig)
@@ -176,7 +179,7 @@ def mig_without_an_instance(draft: Draft, machine: Machine, random: Random) -> N
 
 
 @planted("gpu.reset-required", lambda machine: machine.place == "bare" and not machine.mig)
-def reset_asked_for(draft: Draft, machine: Machine, random: Random) -> object:
+def reset_asked_for(draft: Draft, machine: Machine, random: Random) -> bool:
     if tables.numbers(machine.driver.version)[0] < 570:
         return False
     one(draft, random, {"recovery_action": random.choice(("reset", "reboot", "drain and reset"))})

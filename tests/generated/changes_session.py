@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from gpudoctor.model.fact import Known
 from tests.generated.changes import anywhere, live, planted
 from tests.generated.consequences import cuda_fails, import_fails, no_libcuda, nvml_fails, says
-from tests.generated.draft import Draft, row
-from tests.generated.gpus import addresses
+from tests.generated.draft import Draft
 from tests.generated.machine import Machine
 from tests.generated.software import SITE, wheels
 
@@ -68,12 +66,13 @@ def stub_in_front_of_the_driver(draft: Draft, machine: Machine, random: Random) 
 
 
 @planted("env.forward-compat", lambda machine: machine.place in ("bare", "docker") and not machine.datacenter)
-def compat_libcuda_on_a_geforce(draft: Draft, machine: Machine, random: Random) -> object:
+def compat_libcuda_on_a_geforce(draft: Draft, machine: Machine, random: Random) -> bool:
     compat = "/usr/local/cuda/compat/libcuda.so.1"
     in_front(draft, "/usr/local/cuda/compat")
     draft.tell(compat, {"libs.libcuda": compat, "libs.libcuda_kind": "compat", "libs.libcuda_version": "615.12.01"})
     draft.tell(compat, {"libs.compat_on_path": True, "cuda_driver.library": compat, "cuda_driver.kind": "compat"})
-    return cuda_fails(draft, 804)
+    cuda_fails(draft, 804)
+    return True
 
 
 @planted("nccl.interface", anywhere)

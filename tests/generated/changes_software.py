@@ -70,17 +70,17 @@ def _lacks(build: Build, own: tuple[int, ...], newer_gpu: bool) -> bool:
 
 
 @planted("torch.arch-too-new", anywhere)
-def gpu_newer_than_the_build(draft: Draft, machine: Machine, random: Random) -> object:
+def gpu_newer_than_the_build(draft: Draft, machine: Machine, random: Random) -> bool:
     return other_build(draft, machine, random, newer_gpu=True)
 
 
 @planted("torch.arch-dropped", anywhere)
-def gpu_older_than_the_build(draft: Draft, machine: Machine, random: Random) -> object:
+def gpu_older_than_the_build(draft: Draft, machine: Machine, random: Random) -> bool:
     return other_build(draft, machine, random, newer_gpu=False)
 
 
 @planted("torch.companion-mismatch", anywhere)
-def companion_of_another_torch(draft: Draft, machine: Machine, random: Random) -> object:
+def companion_of_another_torch(draft: Draft, machine: Machine, random: Random) -> bool:
     name = random.choice(("torchvision", "torchaudio"))
     own = machine.build.release["version"].split(".")[:2]
     others = [row for row in tables.table("torch")["release"] if row["version"].split(".")[:2] != own and name in row]
@@ -90,7 +90,7 @@ def companion_of_another_torch(draft: Draft, machine: Machine, random: Random) -
     draft.tell("METADATA", {"torch.companions_unmet": [f"{name} {other[name]} is for torch {owner}"]})
     kept = [package for package in draft.each("package") if str(package["name"]).find(name) < 0]
     draft.groups["package"] = [*kept, row(SITE, {"name": name, "version": other[name]})]
-    return other[name] != companions(machine).get(name)
+    return bool(other[name] != companions(machine).get(name))
 
 
 @planted("torch.nvidia-wheels", lambda machine: live(machine) and len(wheels(machine)) == 2)
@@ -105,13 +105,13 @@ def nvidia_wheel_of_another_version(draft: Draft, machine: Machine, random: Rand
 
 
 @planted("torch.missing", venv)
-def torch_not_installed(draft: Draft, machine: Machine, random: Random) -> object:
+def torch_not_installed(draft: Draft, machine: Machine, random: Random) -> bool:
     _no_torch(draft)
     return draft.value("jax.version") is None
 
 
 @planted("torch.python-unsupported", lambda machine: machine.environment == "venv")
-def python_without_wheels(draft: Draft, machine: Machine, random: Random) -> object:
+def python_without_wheels(draft: Draft, machine: Machine, random: Random) -> bool:
     _no_torch(draft)
     if random.random() < 0.5:
         draft.tell("pyvenv.cfg", {"python.implementation": "pypy", "python.version": "3.10.14"})
@@ -180,7 +180,7 @@ def extension_for_another_cuda(draft: Draft, machine: Machine, random: Random) -
 
 
 @planted("ext.triton", lambda machine: "triton" in companions(machine))
-def triton_of_another_torch(draft: Draft, machine: Machine, random: Random) -> object:
+def triton_of_another_torch(draft: Draft, machine: Machine, random: Random) -> bool:
     own = companions(machine)["triton"].split(".")[:2]
     others = [row["triton"] for row in tables.table("torch")["release"] if "triton" in row]
     other = random.choice([version for version in others if version.split(".")[:2] != own])
@@ -209,7 +209,7 @@ def host_compiler_too_new(draft: Draft, machine: Machine, random: Random) -> Non
 
 
 @planted("cuda.arch-unknown", lambda machine: numbers(machine.gpu["cc"]) >= (8, 6))
-def nvcc_does_not_know_the_gpu(draft: Draft, machine: Machine, random: Random) -> object:
+def nvcc_does_not_know_the_gpu(draft: Draft, machine: Machine, random: Random) -> bool:
     major, minor = numbers(machine.gpu["cc"])
     arch = f"sm_{major}{minor}"
     nvccs = [row["cuda"] for row in tables.table("compilers")["nvcc"] if arch not in row["targets"].split()]

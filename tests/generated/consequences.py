@@ -92,11 +92,9 @@ def nvml_fails(draft: Draft, state: str, code: int | None, message: str, machine
     draft.blind(why, "gpu.count gpu_process nvlink p2p mig nvml.library_version topology.pairs")
     if isinstance(draft.facts.get("driver.cuda_version"), Known):
         draft.blind(why, "driver.cuda_version")
-    bus: list[dict[str, Any]] = []
-    for gpu in draft.each("gpu"):
-        bus.append({"name": gpu["name"], "address": gpu["address"], "compute_capability": gpu["compute_capability"]})
     if machine_has_bus:
-        draft.groups["gpu"] = bus
+        shown = ("name", "address", "compute_capability")
+        draft.groups["gpu"] = [{name: gpu[name] for name in shown} for gpu in draft.each("gpu")]
     else:
         draft.blind(why, "gpu")
 

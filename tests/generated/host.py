@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from gpudoctor.probes.environment import ASKED
 from tests.generated import tables
+from tests.generated.bus import NO_BUS
 from tests.generated.draft import Draft
-from tests.generated.gpus import NO_BUS, identity
+from tests.generated.gpus import identity
 from tests.generated.machine import Machine
 
 DRIVER_MODULE = (
