@@ -215,8 +215,6 @@ def test_an_older_load_is_not_the_last_one(tmp_path: Path) -> None:
 
 
 def test_uvm_says_that_it_met_a_fatal_error(tmp_path: Path) -> None:
-    fatal = (
-        "NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error 0x60, requiring os reboot to recover."
-    )
+    fatal = "NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error 0x60, requiring os reboot to recover."
     facts = values(kernel_log, tree_of(tmp_path, record(LOADING, 200_000), record(fatal, 100_000)).target())
     assert facts["kernel_log.uvm_fatal"] == fatal
