@@ -31,13 +31,13 @@ def put(draft: Draft, machine: Machine) -> None:
     draft.tell(source, {"pci.devices": 57, "pci.gpu_vendors": ["nvidia"], "pci.nvidia_count": machine.count})
     draft.tell(source, {"pci.nvidia_drivers": ["nvidia"], "topology.acs_bridges": [], "topology.switches": 0})
     draft.tell(source, {"topology.nvswitches": 4 if machine.nvswitch else 0})
-    draft.rows("pci", source, [_device(machine, address) for address in addresses(machine)])
+    draft.rows("pci", source, [device(machine, address) for address in addresses(machine)])
     draft.rows("gpu_pair", source, [])
     paths = [{"address": address, "bridges": ["0000:00:01.0"], "acs": False} for address in addresses(machine)]
     draft.rows("gpu_path", source, paths)
 
 
-def _device(machine: Machine, address: str) -> dict[str, Any]:
+def device(machine: Machine, address: str) -> dict[str, Any]:
     generation, width = link(machine)
     ids = str(machine.gpu.get("pci") or "2684").split()
     return {
@@ -58,6 +58,7 @@ def _device(machine: Machine, address: str) -> dict[str, Any]:
         "numa_node": 0,
         "iommu": None,
         "power_state": "D0",
+        **_uplink(machine),
     }
 
 
@@ -70,6 +71,16 @@ def _linked(machine: Machine) -> int:
         if ("SXM" in machine.gpu["name"] or machine.gpu.get("nvswitch"))
         else 0
     )
+
+
+def _uplink(machine: Machine) -> dict[str, Any]:
+    """Boards of eight hang behind PCIe switches, two GPUs to a switch."""
+    columns = dict.fromkeys(("uplink", "uplink_width", "uplink_width_max", "uplink_speed", "uplink_speed_max"))
+    if not machine.nvswitch:
+        return columns
+    generation, _ = link(machine)
+    lanes, speed = {"uplink_width": 16, "uplink_width_max": 16}, SPEED[generation]
+    return {"uplink": "0000:14:01.0", **lanes, "uplink_speed": speed, "uplink_speed_max": speed}
 
 
 def put_links(draft: Draft, machine: Machine) -> None:

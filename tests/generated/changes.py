@@ -76,7 +76,7 @@ def broken(seed: int, each: int) -> Iterator[Planted]:
         random = Random(f"{seed} {change.name}")
         made = 0
         for tried, machine in enumerate(machines(seed * 1000 + number)):
-            if made == each or tried == 400 * each:
+            if made == each or tried == 6000 + 400 * each:
                 break
             if not change.fits(machine):
                 continue

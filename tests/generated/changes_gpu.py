@@ -133,6 +133,18 @@ def slower_link_under_load(draft: Draft, machine: Machine, random: Random) -> bo
     return bool(machine.gpu["kind"] != "embedded")
 
 
+@planted("gpu.pcie-switch", lambda machine: machine.nvswitch and machine.place == "bare")
+def switch_with_fewer_lanes(draft: Draft, machine: Machine, random: Random) -> None:
+    for device in random.sample(draft.each("pci"), 2):
+        device["uplink_width"] = Known(8, "sysfs")
+
+
+@planted("gpu.mig-pending", ampere)
+def mig_waits_for_a_reset(draft: Draft, machine: Machine, random: Random) -> bool:
+    one(draft, random, {"mig": False, "mig_pending": True})
+    return not machine.mig and str(machine.gpu["name"]).startswith(("A100", "H100", "H200", "A30"))
+
+
 @planted("gpu.pcie-errors", lambda machine: machine.place == "bare")
 def errors_on_the_pcie_link(draft: Draft, machine: Machine, random: Random) -> None:
     address = random.choice(addresses(machine))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.generated import tables
+from tests.generated import bus, tables
 from tests.generated.circumstances import fewer, harmless, live
 from tests.generated.consequences import says
 from tests.generated.draft import Draft, row
@@ -135,9 +135,8 @@ def little_shared_memory(draft: Draft, machine: Machine, random: Random) -> None
 @harmless(lambda machine: machine.place in ("docker", "kubernetes") and not machine.mig)
 def some_of_the_hosts_gpus(draft: Draft, machine: Machine, random: Random) -> None:
     """The bus of the host shows more GPUs than the container was given."""
-    more = [{"address": f"0000:{bus:02x}:00.0", "vendor": "nvidia", "driver": "nvidia"} for bus in (0xC1, 0xD2)]
-    alive = [row("sysfs", {**device, "alive": True, "bars_unassigned": []}) for device in more]
-    draft.groups["pci"] = [*draft.each("pci"), *alive]
+    more = [row("sysfs", bus.device(machine, address)) for address in ("0000:c1:00.0", "0000:d2:00.0")]
+    draft.groups["pci"] = [*draft.each("pci"), *more]
     draft.tell("/sys/bus/pci/devices", {"pci.nvidia_count": machine.count + 2})
 
 

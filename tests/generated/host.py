@@ -23,7 +23,10 @@ OF_THE_HOST = (
     " fabric.subnet_manager fabric.switch_ports fabric.umad imex.enabled imex.errors imex.nodes imex.state imex.version"
     " fitness.time_service fitness.time_synchronized stuck host.secure_boot host.shim_validation"
 )
-LOG = "aer mce oom sxid xid kernel_log.fallen_off kernel_log.init_failures kernel_log.module_refused kernel_log.sxid"
+LOG = (
+    "aer mce oom sxid xid kernel_log.fallen_off kernel_log.init_failures kernel_log.module_refused kernel_log.sxid"
+    " kernel_log.uvm_fatal"
+)
 IN_CONTAINER = (
     "container.capabilities container.device_access container.driver_in_image container.driver_mounts"
     " container.driver_version container.handover container.lacks container.requested"
@@ -148,7 +151,7 @@ def _log(draft: Draft) -> None:
     for group in ("aer", "mce", "oom", "sxid", "xid"):
         draft.rows(group, "/dev/kmsg", [])
     draft.tell("/dev/kmsg", {"kernel_log.fallen_off": [], "kernel_log.init_failures": [], "kernel_log.sxid": []})
-    draft.lack("/dev/kmsg has no such line", "kernel_log.module_refused")
+    draft.lack("/dev/kmsg has no such line", "kernel_log.module_refused kernel_log.uvm_fatal")
 
 
 def _inside(draft: Draft, machine: Machine) -> None:
