@@ -1,0 +1,33 @@
+"""``python -m tests.generated --all``: the whole run, with its figures."""
+
+from __future__ import annotations
+
+import argparse
+from itertools import islice
+
+from gpudoctor import rulebook
+from tests.generated.changes import broken, changes
+from tests.generated.figures import Figures
+from tests.generated.sound import sound
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.generated", description=__doc__)
+    parser.add_argument("--all", action="store_true", help="10,000 sound and about 8,000 changed environments")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="another seed makes other environments (default %(default)s)"
+    )
+    asked = parser.parse_args()
+    book = rulebook.load([])
+    whole, changed = Figures(book), Figures(book)
+    whole.sound(islice(sound(asked.seed), 10_000 if asked.all else 500))
+    print("sound:", whole)
+    changed.broken(broken(asked.seed, 100 if asked.all else 5))
+    print(f"changed in one of {len(changes())} ways:", changed)
+    for line in [*whole.alarms[:20], *changed.missed[:20]]:
+        print(" ", line)
+    return int(bool(whole.alarms) or changed.first < 0.98)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,67 @@
+"""Judges generated environments and counts what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from statistics import median
+
+from gpudoctor.doctor import diagnose
+from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.rulebook import Rulebook
+from tests.generated.changes import Planted
+from tests.generated.sound import Sound
+
+
+@dataclass
+class Figures:
+    """What was found. `alarms` are findings in sound environments; `places` counts where planted causes came."""
+
+    book: Rulebook
+    alarms: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+    places: Counter[int] = field(default_factory=Counter)
+    judged: int = 0
+    seconds: list[float] = field(default_factory=list)
+
+    def judge(self, snapshot: Snapshot) -> Diagnosis:
+        """One snapshot's diagnosis, and the processor time that it took."""
+        start = time.process_time()
+        diagnosis = diagnose(snapshot, self.book)
+        self.seconds.append(time.process_time() - start)
+        self.judged += 1
+        return diagnosis
+
+    def sound(self, environments: Iterable[Sound]) -> None:
+        """Sound environments: every error, and every warning that no circumstance justifies, is a false alarm."""
+        for one in environments:
+            for finding in self.judge(one.snapshot).findings:
+                if finding.severity != "info" and finding.id not in one.warns:
+                    self.alarms.append(f"{finding.severity} {finding.id} ({finding.title}) in {one}")
+
+    def broken(self, planted: Iterable[Planted]) -> None:
+        """Changed environments: the planted cause first counts as 1, second as 2, not found as 0."""
+        for one in planted:
+            found = list(dict.fromkeys(finding.id for finding in self.judge(one.snapshot).findings))
+            place = found.index(one.change.cause) + 1 if one.change.cause in found else 0
+            self.places[place] += 1
+            if place != 1:
+                self.missed.append(f"{one.change.name} wants {one.change.cause}, found {found} in {one.machine}")
+
+    @property
+    def first(self) -> float:
+        """Share of planted causes that came first."""
+        return self.places[1] / max(1, self.places.total())
+
+    def __str__(self) -> str:
+        order = sorted(self.seconds)
+        told = f"{self.judged} judged: {len(self.alarms)} false alarms"
+        if self.places:
+            named = ", ".join(f"{count} at place {place}" for place, count in sorted(self.places.items()) if place > 1)
+            told += f"; planted cause first in {self.first:.2%} of {self.places.total()}"
+            told += f" ({named or 'none later'}, {self.places[0]} not named)"
+        times = f"median {1000 * median(order):.1f} ms, slowest {1000 * order[-1]:.0f} ms, {sum(order):.1f} s in all"
+        return f"{told}; {times}" if order else told
