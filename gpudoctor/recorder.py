@@ -32,6 +32,9 @@ _UNKNOWN_ERROR = 999
 _EXITS = {"sound": 0, "impaired": 0, "broken": 1, "unknown": 3}
 _LIBRARIES = {"ask_nvml.py": "nvml", "ask_cuda.py": "cuda"}
 _LOG = "/dev/kmsg"
+_DRIVERS_OWN = re.compile(r"nvidia|fabricmanager|nvlsm|imex")
+"""Logs that hold nothing but what a record is for."""
+
 _LOG_LINES = re.compile(
     r"Linux version|Command line|nvidia|nvrm|\bxid\b|nouveau|nova|NVLRM|nvlink|nvswitch|\bpci|\baer\b|iommu|dmar|\bsmmu"
     r"|vfio|oom|out of memory|killed process|mce|machine check|hardware error|edac|secure ?boot|lockdown|taint|module"
@@ -181,7 +184,7 @@ def _screened(path: str, data: bytes) -> bytes:
         return data.partition(b"\0")[0]
     if path == "/proc/cmdline":
         return shown_words(data.decode("utf-8", "replace")).encode()
-    if path == _LOG or (path.startswith("/var/log/") and "nvidia" not in path):
+    if path == _LOG or (path.startswith("/var/log/") and not _DRIVERS_OWN.search(path)):
         lines = data.decode("utf-8", "replace").splitlines(keepends=True)
         return "".join(line for line in lines if _LOG_LINES.search(line)).encode()
     return data
