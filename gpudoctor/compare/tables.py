@@ -24,6 +24,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "package": ("name",),
     "pci": ("address",),
     "pin": ("name",),
+    "deviation": ("gpu",),
     "rate": ("gpu", "unit"),
     "rdma": ("device", "port"),
     "space": ("mount",),
@@ -37,7 +38,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 
 LAYERS: Mapping[str, tuple[str, ...]] = {
     "driver": ("driver", "nvml", "cuda_driver", "cuda_device", "node", "kernel_log", "xid", "sxid", "stuck"),
-    "gpu": ("gpu", "gpu_ecc", "gpu_process", "mig", "nvlink", "fabric", "imex", "p2p", "rate"),
+    "gpu": ("gpu", "gpu_ecc", "gpu_process", "mig", "nvlink", "fabric", "imex", "p2p", "rate", "deviation"),
     "bus": ("pci", "aer", "gpu_path", "gpu_pair", "topology"),
     "torch": ("torch", "live", "live_gpu", "pin", "triton"),
     "libraries": ("libs", "lib", "cuda", "toolkit", "extension", "bitsandbytes", "jax", "tf"),

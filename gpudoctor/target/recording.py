@@ -61,8 +61,8 @@ class Recording(Local):
             parts = self._kind(spot)
             if spot == _RING and place.exists():
                 log = ring(place)  # may be refused, and then there is nothing to keep
-                self.seen.devices.pop(spot, None)
                 parts = self.seen.files[spot] = Parts(0)
+                self.seen.devices.pop(spot, None)
                 parts.note(0, log)
             elif parts and spot.startswith("/sys/") and spot.endswith("/config"):
                 parts.note(0, place.read_bytes()[:_CONFIG])
@@ -166,7 +166,8 @@ class Recording(Local):
             self.seen.folders.add(spot)
         elif stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or (spot.startswith("/dev/") and not found.st_size):
             numbers = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
-            self.seen.devices.setdefault(spot, f"{numbers} {mode & 0o777:04o}")
+            if spot != _RING or spot not in self.seen.files:  # whose words are kept is no device any more
+                self.seen.devices.setdefault(spot, f"{numbers} {mode & 0o777:04o}")
         else:
             kernel = spot.startswith(("/proc/", "/sys/"))  # whose sizes mean nothing
             return self.seen.files.setdefault(spot, Parts(0 if kernel else found.st_size))
