@@ -73,7 +73,7 @@ def recorded(target: Recording, diagnosis: Diagnosis) -> Record:
         left_out=tuple(left_out),
         links=seen.links,
         folders=tuple(path for path in seen.folders if path != "/"),
-        devices=seen.devices,
+        devices={path: word for path, word in seen.devices.items() if path not in seen.files},
         denied=tuple(sorted(seen.denied)),
         space=seen.space,
         environ=variables,
