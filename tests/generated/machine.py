@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from random import Random
 
 from tests.generated import tables
@@ -96,18 +97,12 @@ def machines(seed: int, places: tuple[str, ...] = PLACES) -> Iterator[Machine]:
 
 def _drawn(random: Random, place: str) -> Machine | None:
     """A machine of that place, or None where what was drawn does not go together."""
-    gpu, build = random.choice(tables.gpus()), random.choice(tables.builds())
+    which, of = random.randrange(len(tables.gpus())), random.randrange(len(tables.builds()))
+    gpu, build = tables.gpus()[which], tables.builds()[of]
     arch = "aarch64" if gpu["name"].startswith(("GH", "GB")) else "x86_64"
     if build.arch != arch or not _goes_with(gpu, place):
         return None
-    windows = place == "wsl"
-    fitting = [
-        driver
-        for driver in tables.drivers(windows)
-        if tables.known_since(gpu, driver)
-        and tables.serves(driver, build.cuda, windows)
-        and tables.has_code(build.archs, gpu["cc"], driver, build.cuda)
-    ]
+    fitting = _fitting(which, of, place == "wsl")
     system = random.choice(SYSTEMS)
     if not fitting or tables.numbers(system.glibc) < tables.numbers(build.release["glibc"]):
         return None
@@ -129,6 +124,19 @@ def _drawn(random: Random, place: str) -> Machine | None:
         mig=_mig(random, gpu, place),
         busy=random.random() < 0.2,
         old_hardware=tables.numbers(gpu["cc"]) < (7, 5),
+    )
+
+
+@cache
+def _fitting(which: int, of: int, windows: bool) -> tuple[Driver, ...]:
+    """The drivers under which the GPU of that number runs the build of that number."""
+    gpu, build = tables.gpus()[which], tables.builds()[of]
+    return tuple(
+        driver
+        for driver in tables.drivers(windows)
+        if tables.known_since(gpu, driver)
+        and tables.serves(driver, build.cuda, windows)
+        and tables.has_code(build.archs, gpu["cc"], driver, build.cuda)
     )
 
 
