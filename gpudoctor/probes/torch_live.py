@@ -47,6 +47,15 @@ FACTS = (
 
 
 _COLUMNS = tuple(spec.name.partition(".")[2] for spec in FACTS if spec.group)
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "cuda_available": (bool,),
+    "device_count": (int,),
+    "arch_list": (list,),
+    "cudnn": (int,),
+    "nccl": (int, list),
+}
+"""What torch's answers are made of; a torch that says anything else is not to be taken at its word."""
+_MOST_GPUS = 1024
 _NOISE = 4 << 20
 """Bytes that an import may print before it is stopped."""
 
@@ -165,9 +174,11 @@ class _Live:
             return Unread(self.end)
         if "error" in entry:
             return Unread(printable(entry["error"]))
-        if entry["value"] is None:
+        value = entry.get("value")
+        if value is None:
             return Absent(f"this torch is built without {name}")
-        value = entry["value"]
+        if not isinstance(value, _KINDS.get(name, (str,))) or (isinstance(value, list) and any(map(_is_nest, value))):
+            return Unread(f"torch answered {printable(value, 60)} for {name}")
         return Known(tuple(value) if isinstance(value, list) else value, self.source)
 
     def _version(self, name: str, spell: Any) -> Fact:
@@ -190,12 +201,15 @@ class _Live:
         count = self._told("device_count")
         if not isinstance(count, Known):
             return count
-        if not isinstance(count.value, int) or count.value <= 0 or self.said["cuda_available"].get("value") is False:
+        available = self.said.get("cuda_available", {}).get("value")
+        if not isinstance(count.value, int) or count.value <= 0 or available is False:
             return Absent("torch sees no CUDA device")
+        if count.value > _MOST_GPUS:
+            return Unread(f"torch says that it sees {printable(count.value, 60)} devices")
         rows: list[dict[str, Fact]] = [self._blank(index) for index in range(count.value)]
         for entry in self.entries:
-            if "gpu" in entry:
-                row = rows[entry["gpu"]]
+            if type(number := entry.get("gpu")) is int and 0 <= number < len(rows):
+                row = rows[number]
                 row.update({key: Known(_text(entry[key]), self.source) for key in _COLUMNS if key in entry})
                 if entry.get("kernel") in {"ok", "wrong"}:
                     row["error"] = Absent("the kernel ran")
@@ -208,6 +222,10 @@ class _Live:
         if self.steps[-1:] == [f"kernel on GPU {index}"] and self.outcome in {"hung", "crashed"}:
             row.update(kernel=Known("error", self.source), error=Known(self.end, self.source))
         return row
+
+
+def _is_nest(value: object) -> bool:
+    return isinstance(value, (list, dict))
 
 
 def _text(raw: object) -> str:
