@@ -35,7 +35,8 @@ class Match:
 class Text:
     """The lines of the snapshot's group ``text`` as one string, with the way back to each line.
 
-    Long lines are searched in pieces, and the same line a few times only. `silence` says why a message that is not there proves nothing.
+    Long lines are searched in pieces, and the same line a few times only.
+    `silence` says why a message that is not there proves nothing.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:

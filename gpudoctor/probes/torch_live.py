@@ -104,7 +104,7 @@ class _Live:
         self.answer = answer
         self.source = f"torch in {python}"
         self.entries = entries
-        self.said = {entry["name"]: entry for entry in entries if "name" in entry}
+        self.said = {entry["name"]: entry for entry in entries if isinstance(entry.get("name"), str)}
         self.steps = [str(entry["step"]) for entry in entries if "step" in entry]
         self.outcome = self._outcome()
         self.end = self._end()
@@ -174,10 +174,11 @@ class _Live:
             return Unread(self.end)
         if "error" in entry:
             return Unread(printable(entry["error"]))
-        value = entry.get("value")
+        value: Any = entry.get("value")
         if value is None:
             return Absent(f"this torch is built without {name}")
-        if not isinstance(value, _KINDS.get(name, (str,))) or (isinstance(value, list) and any(map(_is_nest, value))):
+        plain = not isinstance(value, list) or not any(isinstance(item, (list, dict)) for item in value)
+        if not plain or type(value) not in _KINDS.get(name, (str,)):
             return Unread(f"torch answered {printable(value, 60)} for {name}")
         return Known(tuple(value) if isinstance(value, list) else value, self.source)
 
@@ -222,10 +223,6 @@ class _Live:
         if self.steps[-1:] == [f"kernel on GPU {index}"] and self.outcome in {"hung", "crashed"}:
             row.update(kernel=Known("error", self.source), error=Known(self.end, self.source))
         return row
-
-
-def _is_nest(value: object) -> bool:
-    return isinstance(value, (list, dict))
 
 
 def _text(raw: object) -> str:

@@ -29,7 +29,7 @@ _MOST_OF_A_KIND = 3
 
 def _piece(task: tuple[int, range]) -> list[tuple[int, str, int, Examined]]:
     seed, numbers = task
-    done = []
+    done: list[tuple[int, str, int, Examined]] = []
     for number in numbers:
         kind, raw = case(seed, number)
         done.append((number, kind, len(raw), examine(raw, kind)))
@@ -82,7 +82,9 @@ def main() -> int:
             _save(keep / f"wrong-{options.seed}-{number}", options.seed, number)
     memory = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) >> 10
     print(f"{sum(kinds.values())} cases ({', '.join(f'{n} {kind}s' for kind, n in kinds.most_common())})")
-    print(f"refused as documents: {dict(refused)}; {time.monotonic() - started:.0f} s on the clock, at most {memory} MiB")
+    print(
+        f"refused as documents: {dict(refused)}; {time.monotonic() - started:.0f} s on the clock, at most {memory} MiB"
+    )
     print(f"median {times[len(times) // 2][0] * 1e3:.1f} ms, slowest (seconds, case, kind; kept in {keep}):")
     for seconds, number, kind in times[:_SLOWEST]:
         print(f"  {seconds:.2f}  {options.seed}:{number}  {kind}")
@@ -97,7 +99,9 @@ def _save(path: Path, seed: int, number: int) -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--start", type=int, default=0, help="number of the first case")

@@ -61,7 +61,9 @@ def examine(raw: bytes, kind: str) -> Examined:
         problems.append(f"hangs: {_where()}")
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
-        problems.append(f"raises: {type(error).__name__} in {place.name} ({place.filename}:{place.lineno}): {error}"[:300])
+        problems.append(
+            f"raises: {type(error).__name__} in {place.name} ({place.filename}:{place.lineno}): {error}"[:300]
+        )
     seconds = time.process_time() - started
     if seconds > SLOW:
         problems.append(f"slow: {seconds:.1f} s")

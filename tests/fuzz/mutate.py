@@ -125,7 +125,9 @@ def _splice(lines: list[str], dice: Dice) -> Sequence[str]:
 
 def _dress_lines(lines: list[str], dice: Dice) -> Sequence[str]:
     """Something before every line, as viewers, loggers and mail programs put it there."""
-    head = dice.choice(("> ", "    ", "\t", "[rank0]: ", "12:00:00 ", "  1 | ", "| ", "\x1b[0m", "$ ", "Mar  4 10:41:07 a k: "))
+    head = dice.choice(
+        ("> ", "    ", "\t", "[rank0]: ", "12:00:00 ", "  1 | ", "| ", "\x1b[0m", "$ ", "Mar  4 10:41:07 a k: ")
+    )
     return [head + line for line in lines]
 
 
@@ -151,7 +153,9 @@ def _strange(dice: Dice) -> str:
 
 
 def _run(dice: Dice) -> str:
-    unit = dice.choice(RUNS) if dice.random() < 0.7 else dice.choice(seeds().words) + dice.choice(("", " ", ": "))
+    chance = dice.random()
+    unit = dice.choice(RUNS if chance < 0.4 else seeds().words if chance < 0.6 else seeds().units)
+    unit += dice.choice(("", "", " ", "\n"))
     length = dice.choices(LENGTHS, (12, 12, 6, 3, 1))[0]
     return (unit * (length // len(unit) + 1))[:length]
 
@@ -211,7 +215,7 @@ def _in_document(whole: Any, dice: Dice) -> None:
 
 
 _ENTRIES: tuple[Callable[[Dice], Any], ...] = (
-    lambda dice: None,
+    lambda _: None,
     lambda dice: dice.random() < 0.5,
     lambda dice: dice.choice((0, -1, 1 << 40, 3.5, 1e300)),
     _strange,
@@ -219,10 +223,10 @@ _ENTRIES: tuple[Callable[[Dice], Any], ...] = (
     lambda dice: {"value": _strange(dice), "source": _strange(dice)},
     lambda dice: {"absent": _strange(dice)},
     lambda dice: {"unread": _strange(dice)},
-    lambda dice: {"value": [[], {}], "source": "x"},
+    lambda _: {"value": [[], {}], "source": "x"},
     lambda dice: {"code": dice.choice((1, 3, 15, 999))},
-    lambda dice: [],
-    lambda dice: {},
+    lambda _: [],
+    lambda _: {},
 )
 
 

@@ -1,26 +1,19 @@
-"""Texts that drive a pattern to despair, made from the pattern: what it repeats, repeated, behind what comes before it.
+"""What drives a pattern to despair, made from the pattern: what it repeats, alone and behind what comes before it.
 
 A pattern whose time grows with the square of the text is harmless on a line and deadly on a log.
 """
 
 from __future__ import annotations
 
-import gc
 import importlib
-import pkgutil
 import re
 import sys
 from collections.abc import Iterator
 from typing import Any
 
-import gpudoctor
-from gpudoctor import rulebook
-from gpudoctor.readers._pattern import Pattern
-
 _parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 _codes: Any = importlib.import_module("re._constants" if sys.version_info >= (3, 11) else "sre_constants")
-_MOST = 40
-"""Texts tried for one pattern."""
+_LONGEST = 200
 _CATEGORIES = {
     "CATEGORY_DIGIT": "1",
     "CATEGORY_NOT_DIGIT": "a",
@@ -31,33 +24,9 @@ _CATEGORIES = {
 }
 
 
-def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
-    """Every pattern of the product with where it is: the signs on pages, and what modules keep."""
-    for rule in rulebook.load().rules:
-        for number, sign in enumerate(rule.signs):
-            yield f"{rule.id}[{number}]", re.compile(sign.match, re.IGNORECASE | re.MULTILINE)
-    for module in pkgutil.walk_packages(gpudoctor.__path__, "gpudoctor."):
-        if "children" not in module.name and not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
-    seen = set()
-    for held in gc.get_objects():
-        if isinstance(held, Pattern) and held.source not in seen:
-            seen.add(held.source)
-            yield f"reader {held.source[:60]!r}", held.compiled
-    for name, loaded in sorted(sys.modules.items()):
-        if name.startswith("gpudoctor."):
-            for key, value in vars(loaded).items():
-                if isinstance(value, re.Pattern) and isinstance(value.pattern, str) and value.pattern not in seen:
-                    seen.add(value.pattern)
-                    yield f"{name}.{key}", value
-
-
-def pumped(pattern: re.Pattern[str], size: int) -> Iterator[str]:
-    """Texts of about `size` characters, one for each place where the pattern repeats."""
-    tree = list(_parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE))
-    units = dict.fromkeys(_units(tree, ""))
-    for unit in list(units)[:_MOST]:
-        yield (unit * (size // len(unit) + 1))[:size]
+def units(pattern: str) -> list[str]:
+    """What a hostile text repeats, one for each way in which the pattern does."""
+    return [unit for unit in dict.fromkeys(_units(list(_parser.parse(pattern)), "")) if len(unit) <= _LONGEST]
 
 
 def _units(items: list[tuple[Any, Any]], before: str) -> Iterator[str]:
@@ -97,7 +66,7 @@ def _one(operation: Any, argument: Any) -> str:
     if operation is _codes.SUBPATTERN:
         return _sample(list(argument[3]))
     if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
-        return _sample(list(argument[2])) * min(3, max(1, argument[0]))
+        return _sample(list(argument[2])) * min(3, max(1, int(argument[0])))
     return ""
 
 

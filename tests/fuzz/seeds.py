@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from gpudoctor import rulebook, ruletest
 from gpudoctor.doctor import snapshot_of
 from gpudoctor.knowledge import complete
+from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.readers import read_text
 from gpudoctor.target.record import to_json
 from gpudoctor.version import __version__
 from gpudoctor.views import document
 from tests import readme
 from tests.corpus import blocks
+from tests.fuzz.pump import units
 from tests.needs import REPOSITORY
 from tests.sim import scenario
 
@@ -26,12 +29,13 @@ _TALKERS = ("t4", "rtx4090", "hgx-h100", "wsl2-4080", "mig-slice", "k8s-pod")
 
 
 class Seeds(NamedTuple):
-    """Texts to mutilate by kind, and words that readers and rules look for."""
+    """Texts to mutilate by kind, words that rules look for, and what their patterns repeat."""
 
     reports: Sequence[str]
     snapshots: Sequence[str]
     records: Sequence[str]
     words: Sequence[str]
+    units: Sequence[str]
 
     def of(self, kind: Kind) -> Sequence[str]:
         """The texts of one kind."""
@@ -45,7 +49,8 @@ def seeds() -> Seeds:
     records = [json.dumps(to_json(scenario.load(scenario.PROFILES / f"{name}.json"))) for name in _MACHINES]
     snapshots = list(dict.fromkeys(_snapshots(reports, records)))
     words = {word for rule in rulebook.load().rules for sign in rule.signs for word in sign.needles}
-    return Seeds(reports, snapshots, records, sorted(words))
+    runs = {unit for rule in rulebook.load().rules for sign in rule.signs for unit in units(sign.match)}
+    return Seeds(reports, snapshots, records, sorted(words), sorted(runs))
 
 
 def _reports() -> Iterator[str]:
@@ -73,9 +78,7 @@ def _snapshots(reports: Sequence[str], records: Sequence[str]) -> Iterator[str]:
         yield document.facts(_trimmed(snapshot_of(text)), __version__)
 
 
-def _trimmed(snapshot: Any) -> Any:
-    """The snapshot of a machine without the lines of its logs but a few."""
-    from dataclasses import replace
-
-    groups: Mapping[str, Any] = snapshot.groups
-    return replace(snapshot, groups={name: rows[:8] if isinstance(rows, tuple) else rows for name, rows in groups.items()})
+def _trimmed(snapshot: Snapshot) -> Snapshot:
+    """The snapshot of a machine with a few rows of each group."""
+    groups = {name: rows[:8] if isinstance(rows, tuple) else rows for name, rows in snapshot.groups.items()}
+    return replace(snapshot, groups=groups)
