@@ -49,7 +49,11 @@ def _ask(target: Target | None, level: str, python: str | None, progress: Progre
     from gpudoctor.discovery import modules_of
     from gpudoctor.target.local import Local
 
-    return Collection(target or Local(level, python), modules_of(probes, first=_SLOWEST), progress)
+    patient = target or Local(level, python)
+    asked = Collection(patient, modules_of(probes, first=_SLOWEST), progress)
+    if isinstance(patient, Local):
+        patient.verify()
+    return asked
 
 
 def read(text: str, name: str = "report", rules: Sequence[Path] = ()) -> Diagnosis:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Callable
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ def compiled(folder: Path, name: str, build: Callable[[Path], Any]) -> Any:
     shipped = folder / f"{name}.json"
     if shipped.is_file():
         return json.loads(shipped.read_bytes())
-    place = blake2b(str(folder).encode(), digest_size=4).hexdigest()
+    place = f"{zlib.crc32(str(folder).encode()):08x}"
     cache = _cache_folder() / f"{name}-{place}-{_stamp(folder)}.json"
     try:
         return json.loads(cache.read_bytes())
@@ -56,11 +56,10 @@ def compiled(folder: Path, name: str, build: Callable[[Path], Any]) -> Any:
 
 
 def _stamp(folder: Path) -> str:
-    digest = blake2b(__version__.encode(), digest_size=10)
-    for path in sorted(folder.rglob("*.toml")):
-        state = path.stat()
-        digest.update(f"{path.name} {state.st_size} {state.st_mtime_ns}\n".encode())
-    return digest.hexdigest()
+    """Checksums of all names, sizes and times; hashlib would load OpenSSL for it and cost more than the pages."""
+    states = [(path.name, path.stat()) for path in sorted(folder.rglob("*.toml"))]
+    text = __version__ + "".join(f"{name} {state.st_size} {state.st_mtime_ns}\n" for name, state in states)
+    return f"{zlib.crc32(text.encode()):08x}{zlib.adler32(text.encode()):08x}"
 
 
 def _cache_folder() -> Path:

@@ -103,6 +103,7 @@ class Judgement:
             fixes=tuple(self._fixes(groups)),
             references=rule.sources,
             confirm=rule.confirm,
+            about=self._about(),
         )
 
     def _fixes(self, groups: Mapping[str, str] | None) -> Iterator[Fix]:
@@ -124,6 +125,14 @@ class Judgement:
 
     def _full(self, template: str, groups: Mapping[str, str] | None) -> str:
         return fill(template, self.evaluator, groups)
+
+    def _about(self) -> frozenset[str]:
+        """The devices that the page's ``about`` lists; of a row its address."""
+        subject = self._subject()
+        if subject:
+            return frozenset([str(subject["address"])] if "address" in subject else ())
+        said = fill(self.rule.about, self.evaluator)
+        return frozenset(part for part in said.split(", ") if ":" in part) if NOT_KNOWN not in said else frozenset()
 
     def _subject(self) -> Mapping[str, Json] | None:
         if not self.facts.each:

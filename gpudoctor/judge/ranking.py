@@ -61,8 +61,7 @@ def _with(finding: Finding, children: set[str], errors: set[str]) -> Finding:
 
 
 def _yields(consequence: Finding, cause: Finding) -> bool:
-    here, there = (dict(finding.subject or {}).get("address") for finding in (consequence, cause))
-    if here and there and here != there:
+    if consequence.about and cause.about and not consequence.about & cause.about:
         return False
     if consequence.role == "symptom":
         return True

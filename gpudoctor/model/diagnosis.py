@@ -52,6 +52,8 @@ class Finding:
     fixes: tuple[Fix, ...] = ()
     references: tuple[str, ...] = ()
     confirm: str = ""
+    about: frozenset[str] = frozenset()
+    """PCI addresses of the devices that it is about, where it names them; for ranking, not written out."""
 
     def to_json(self) -> dict[str, Json]:
         """As the contract has it; ``layer`` and ``confirm`` are additions."""

@@ -82,6 +82,7 @@ class Rule:
     confidence: Confidence = "certain"
     sound: bool = False
     each: str = ""
+    about: str = ""
     explains: tuple[str, ...] = ()
     when: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()

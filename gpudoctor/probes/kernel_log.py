@@ -70,12 +70,13 @@ FACTS = (
     fact("kernel_log.sxid", "list", "SXid numbers, each once"),
     fact("kernel_log.fallen_off", "list", "PCI addresses of GPUs that the driver says have fallen off the bus"),
     fact("kernel_log.init_failures", "list", "lines in which the loaded driver says that it cannot start a GPU"),
+    fact("kernel_log.uvm_fatal", "text", "line in which the loaded driver says that nvidia-uvm met a fatal error"),
     fact("kernel_log.module_refused", "text", "last line in which the kernel refuses some module for its signature"),
 )
 
 _DAY = 86400.0
 _GROUPS = ("xid", "sxid", "aer", "oom", "mce")
-_SCALARS = ("sxid", "fallen_off", "init_failures", "module_refused")
+_SCALARS = ("sxid", "fallen_off", "init_failures", "uvm_fatal", "module_refused")
 _FAILED = re.compile(
     r"RmInitAdapter failed|rm_init_adapter failed|Cannot attach gpu|GPU does not have the necessary power cables"
     r"|This PCI I/O region assigned to your NVIDIA device is invalid|BAR\d is 0M|No NVIDIA GPU found"
@@ -108,7 +109,8 @@ def _of_driver_today(log: Log) -> Log:
 
 
 def _of_driver(log: Log) -> Log:
-    return log.after_last("NVRM: loading NVIDIA UNIX")
+    """Since the driver was loaded. It names itself only after it has probed the GPUs, NVLink's part before that."""
+    return log.after_last("NVRM: loading NVIDIA UNIX", since="nvidia-nvlink: Nvlink Core is being initialized")
 
 
 def _others(target: Target, log: Log, own: set[str] | None, xids: tuple[Row, ...]) -> Iterator[tuple[str, Fact | Rows]]:
@@ -128,6 +130,7 @@ def _others(target: Target, log: Log, own: set[str] | None, xids: tuple[Row, ...
     yield "kernel_log.init_failures", Known(failures, log.source)
     if failures:
         yield "text", tuple({"line": Known(line, log.source)} for line in failures)
+    yield "kernel_log.uvm_fatal", _uvm_fatal(_of_driver(log))
     yield "kernel_log.module_refused", _refused(log)
 
 
@@ -138,6 +141,11 @@ def _column(rows: Sequence[Row], name: str) -> list[Value]:
 def _failures(log: Log) -> tuple[str, ...]:
     said = dict.fromkeys(log.bare(line) for line in log.having("NVRM", "nvrm", "firmware load for nvidia/"))
     return tuple(line for line in said if _FAILED.search(line))
+
+
+def _uvm_fatal(log: Log) -> Fact:
+    lines = log.having("uvm encountered global fatal error")
+    return Known(log.bare(lines[0]), log.source) if lines else Absent(f"{log.source} has no such line")
 
 
 def _refused(log: Log) -> Fact:

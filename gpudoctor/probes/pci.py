@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.probes._bus import link
 from gpudoctor.probes._marks import bus_reason, pci_hidden
-from gpudoctor.probes._reading import line, names, number, real, refusal, text
+from gpudoctor.probes._reading import line, names, number, refusal, text
 from gpudoctor.target import Target
 
 FACTS = (
@@ -35,6 +36,11 @@ FACTS = (
     column("pci.link_width_max", "int", "most PCIe lanes of the device"),
     column("pci.slot_speed_max", "float", "highest PCIe speed of the port it is plugged into", "GT/s per lane"),
     column("pci.slot_width_max", "int", "most PCIe lanes of the port it is plugged into"),
+    column("pci.uplink_width", "int", "lanes of the worst link between the PCIe switches above it and the processor"),
+    column("pci.uplink_width_max", "int", "most lanes that both ends of that link can have"),
+    column("pci.uplink_speed", "float", "speed of that link", "GT/s per lane"),
+    column("pci.uplink_speed_max", "float", "highest speed that both ends of that link can have", "GT/s per lane"),
+    column("pci.uplink", "text", "PCI address of that link's lower end; absent where it hangs behind no switch"),
     column("pci.bars_unassigned", "list", "numbers of its memory regions (BARs) that got no address: 1"),
     column("pci.bar1_mib", "int", "size of memory region 1; as large as the GPU's memory with resizable BAR", "MiB"),
     column("pci.numa_node", "int", "NUMA node it is attached to; absent on machines without nodes"),
@@ -112,7 +118,7 @@ def _summary(
 
 def _row(target: Target, address: str, vendor: str, device: str, known: dict[tuple[str, str], Fact]) -> Row:
     folder = f"{_BUS}/{address}"
-    port = _port(target, folder)
+    port = link.port(target, folder)
     return {
         "address": Known(address, _BUS),
         "vendor": Known(_VENDORS.get(vendor, "other"), f"{folder}/vendor"),
@@ -120,12 +126,13 @@ def _row(target: Target, address: str, vendor: str, device: str, known: dict[tup
         "name": _name(target, address, known.get((vendor, device))),
         "driver": _driver(target, folder),
         "alive": _alive(target, folder),
-        "link_speed": _speed(target, f"{folder}/current_link_speed"),
-        "link_speed_max": _speed(target, f"{folder}/max_link_speed"),
-        "link_width": _width(target, f"{folder}/current_link_width"),
-        "link_width_max": _width(target, f"{folder}/max_link_width"),
-        "slot_speed_max": _speed(target, f"{port}/max_link_speed") if port else Unread(f"no port above {folder}"),
-        "slot_width_max": _width(target, f"{port}/max_link_width") if port else Unread(f"no port above {folder}"),
+        "link_speed": link.speed(target, f"{folder}/current_link_speed"),
+        "link_speed_max": link.speed(target, f"{folder}/max_link_speed"),
+        "link_width": link.width(target, f"{folder}/current_link_width"),
+        "link_width_max": link.width(target, f"{folder}/max_link_width"),
+        "slot_speed_max": link.speed(target, f"{port}/max_link_speed") if port else Unread(f"no port above {folder}"),
+        "slot_width_max": link.width(target, f"{port}/max_link_width") if port else Unread(f"no port above {folder}"),
+        **link.uplink(target, folder),
         **_regions(target, f"{folder}/resource"),
         "numa_node": _numa(target, folder),
         "iommu": line(target, f"{folder}/iommu_group/type"),
@@ -151,29 +158,6 @@ def _alive(target: Target, folder: str) -> Fact:
     except OSError as error:
         return refusal(path, error)
     return Known(first != b"\xff\xff\xff\xff", path) if len(first) == 4 else Unread(f"{path} is cut short")
-
-
-def _speed(target: Target, path: str) -> Fact:
-    """``16.0 GT/s PCIe`` or, of older kernels, ``8 GT/s``."""
-    found = text(target, path, 64)
-    if not isinstance(found, str):
-        return Unread(found.why)
-    match = re.match(r"(\d+(?:\.\d+)?) GT/s", found)
-    return Known(float(match[1]), path) if match else Unread(f"{path} says {found[:20]!r}")
-
-
-def _width(target: Target, path: str) -> Fact:
-    """Lanes; 0, 63 and 255 are what devices without a link, or without life, answer."""
-    found = number(target, path)
-    if isinstance(found, Known) and found.value in (0, 63, 255):
-        return Unread(f"{path} says {found.value}, which is no width")
-    return Unread(found.why) if isinstance(found, Absent) else found
-
-
-def _port(target: Target, folder: str) -> str:
-    """The folder of the bridge above, empty where the device hangs on the root itself."""
-    above = real(target, folder).rpartition("/")[0]
-    return above if re.search(r"/[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$", above) else ""
 
 
 def _regions(target: Target, path: str) -> dict[str, Fact]:

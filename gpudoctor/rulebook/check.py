@@ -67,7 +67,7 @@ def _check_shape(rule: Rule, cases: Sequence[Case], path: Path) -> None:
 def _expressions(rule: Rule) -> Iterator[str]:
     yield from rule.when
     yield from rule.unless
-    templates = [rule.finding, rule.why]
+    templates = [rule.finding, rule.why, rule.about]
     for sign in rule.signs:
         yield from sign.when
         templates.append(sign.finding)

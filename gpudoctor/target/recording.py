@@ -50,7 +50,6 @@ class Recording(Local):
         super().__init__(level, python, root, environ)
         if python is not None:
             self._asked = os.path.abspath(python)  # noqa: PTH100 - a link, such as bin/python, stays one
-        self.seen = Seen()  # without the look at `python`
 
     @property
     def environ(self) -> Mapping[str, str]:

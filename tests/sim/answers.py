@@ -25,6 +25,36 @@ def cuda_of(nvml: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+_SMI = {
+    4: (4, "Failed to initialize NVML: Insufficient Permissions"),
+    9: (
+        9,
+        (
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest"
+            " NVIDIA driver is installed and running."
+        ),
+    ),
+    17: (17, "Failed to initialize NVML: GPU access blocked by the operating system"),
+    18: (18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: {library}"),
+    999: (255, "Failed to initialize NVML: Unknown Error"),
+}
+"""Exit code and words of nvidia-smi by the code of nvmlInit."""
+
+
+def smi_of(nvml: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What nvidia-smi answers, whatever it is asked, where NVML does not start; nothing where it does."""
+    faults = {fault["call"]: fault["do"] for fault in nvml.get("faults", ())}
+    code = faults.get("nvmlInit", nvml.get("init", 0))
+    if code == "hang":
+        return [{"argv": ["/usr/bin/nvidia-smi"], "do": "hang"}]
+    if code not in _SMI:
+        return []
+    status, words = _SMI[code]
+    library = nvml.get("system", {}).get("nvmlSystemGetNVMLVersion", "12.580.95").partition(".")[2]
+    out = words.format(library=".".join(library.split(".")[:2])) + "\n"
+    return [{"argv": ["/usr/bin/nvidia-smi"], "status": status, "out": out}]
+
+
 def _cuda_device(said: Mapping[str, Any]) -> dict[str, Any]:
     """What CUDA answers about a GPU: clocks in kHz, memory without what the driver keeps."""
     major, minor = said["nvmlDeviceGetCudaComputeCapability"]

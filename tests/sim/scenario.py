@@ -51,6 +51,8 @@ def expanded(raw: Mapping[str, Any]) -> Record:
             for other in ("files", "bytes", "links", "devices"):
                 rendered[other].pop(path, None)
     told["host"] = merged(rendered, own)
+    if nvml and "/usr/bin/nvidia-smi" in rendered["files"] and "commands" not in own:
+        told["host"]["commands"] = answers.smi_of(nvml)
     torch = {**machine.DEFAULTS, **words}["torch"]
     if "cuda" in raw and raw["cuda"] is None:
         told["cuda"] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,61 @@ SLICE = {
 }
 SPARE_ROWS = {"max": 638, "high": 2, "partial": 0, "low": 0, "none": 0}
 
+LOST_BEFORE_THE_RELOAD = (
+    "NVRM: Xid (PCI:0000:3a:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+    "NVRM: GPU 0000:3a:00.0: GPU has fallen off the bus.",
+    "nvidia-nvlink: Unregistered Nvlink Core, major device number 510",
+    "nvidia-nvlink: Nvlink Core is being initialized, major device number 510",
+    "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder@U22)",
+)
+EXCLUDED = """Model: \t\t NVIDIA H100 80GB HBM3
+Bus Location: \t 0000:db:00.0
+Device Minor: \t 7
+GPU Excluded:\t Yes
+"""
+NO_DOMAIN = (
+    "/proc/4713",
+    "/dev/nvidia-caps-imex-channels",
+    "/etc/systemd/system/multi-user.target.wants/nvidia-imex.service",
+    "/etc/nvidia-imex/nodes_config.cfg",
+    "/var/log/nvidia-imex.log",
+)
+
+
+def of(profile: str, count: int) -> list[dict[str, Any]]:
+    """The answers of the first GPUs of a profile."""
+    told = json.loads((scenario.PROFILES / f"{profile}.json").read_text("utf-8"))
+    return list(told["nvml"]["gpus"][:count])
+
+
+def fewer(profile: str, count: int, *unseen: str, **host: Any) -> dict[str, Any]:
+    """NVML lists the first GPUs only; the others, at these addresses, are on the bus."""
+    nvml = {"system": {"nvmlDeviceGetCount": count}, "gpus": of(profile, count)}
+    return {"machine": {"unseen": list(unseen)}, "nvml": nvml, "host": host}
+
+
+def two_kinds() -> dict[str, Any]:
+    """A T4 beside an A10."""
+    t4 = json.loads((scenario.PROFILES / "t4.json").read_text("utf-8"))["nvml"]
+    place = {**t4["gpus"][0]["nvmlDeviceGetPciInfo"], "busId": "00000000:3B:00.0", "bus": 59}
+    second = {**t4["every"], **t4["gpus"][0], "nvmlDeviceGetPciInfo": place, "nvmlDeviceGetMinorNumber": 1}
+    return {"nvml": {"system": {"nvmlDeviceGetCount": 2}, "gpus": [*of("a10", 1), second]}}
+
+
+def bridged_pairs() -> dict[str, Any]:
+    """Four H100 NVL, two and two under bridges: 12 links of 18 go anywhere, and to one peer only."""
+    gpus = of("l40s", 4)
+    for at, gpu in enumerate(gpus):
+        for link in range(12):
+            gpu[f"nvmlDeviceGetNvLinkRemotePciInfo({link})"] = gpus[at ^ 1]["nvmlDeviceGetPciInfo"]
+        for kind in (2, 3):
+            gpu[f"nvmlDeviceGetP2PStatus({at ^ 1},{kind})"] = 0
+    own = every(Name="NVIDIA H100 NVL", CudaComputeCapability=[9, 0], Architecture=9, FieldValues_91=18)
+    own["nvml"]["every"].update(every(NvLinkState=1, NvLinkVersion=6, NvLinkRemoteDeviceType=0)["nvml"]["every"])
+    own["nvml"]["every"].update({f"nvmlDeviceGetNvLinkState({link})": 0 for link in range(12, 18)})
+    return {"nvml": {**own["nvml"], "system": {"nvmlDeviceGetCount": 4}, "gpus": gpus}}
+
+
 QUIET: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "a program's own fault in the log": ("rtx4090", words(events=[FAULT_OF_A_PROGRAM])),
     "the boot's line about a link that was at rest": ("gtx1080ti", words(kmsg=[LINK_AT_REST])),
@@ -93,6 +149,38 @@ QUIET: Mapping[str, tuple[str, Mapping[str, Any]]] = {
             "nvml": {
                 "gpus": {"0": {"nvmlDeviceGetMigMode": [1, 1], "nvmlDeviceGetNvLinkState": 0, "mig": [SLICE]}},
             }
+        },
+    ),
+    "works in bursts, and rests at this instant": (
+        "hgx-h100",
+        every(UtilizationRates={"gpu": 97, "memory": 50}, CurrentClocksEventReasons=1, ClockInfo_1=345),
+    ),
+    "H100 NVL, bridged in pairs": ("l40s", bridged_pairs()),
+    "A100 on PCIe without bridges": (
+        "l40s",
+        every(Name="NVIDIA A100 80GB PCIe", CudaComputeCapability=[8, 0], FieldValues_91=12, NvLinkState=0),
+    ),
+    "two kinds of GPU": ("a10", two_kinds()),
+    "a GB200 tray outside of any compute domain": ("gb200-nvl", {"host": {"without": list(NO_DOMAIN)}}),
+    "a GPU excluded by a module parameter": (
+        "hgx-h100",
+        fewer(
+            "hgx-h100",
+            7,
+            "0000:db:00.0",
+            without=["/dev/nvidia7"],
+            files={"/proc/driver/nvidia/gpus/0000:db:00.0/information": EXCLUDED},
+        ),
+    ),
+    "a GPU that was lost before the driver was loaded anew": ("hgx-h100", words(kmsg=list(LOST_BEFORE_THE_RELOAD))),
+    "no nvidia-peermem where the kernel has DMA-BUF": ("hgx-h100", words(peermem=False)),
+    "processes share a GPU through MPS": (
+        "v100-dgx1",
+        {
+            **words(
+                environ={"CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps"}, processes={"901": "nvidia-cuda-mps-server"}
+            ),
+            **every(ComputeMode=3, MpsComputeRunningProcesses=[{"pid": 5001, "usedGpuMemory": 5368709120}]),
         },
     ),
     "Podman": ("docker", words(container="podman")),

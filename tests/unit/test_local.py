@@ -83,7 +83,7 @@ def test_programs_get_the_sessions_environment(tmp_path: Path) -> None:
 def test_what_is_no_python_is_refused(tmp_path: Path, content: str, mode: int) -> None:
     Tree(tmp_path).file("/python", content, mode)
     with pytest.raises(UsageError, match="--python"):
-        Local("quick", python=str(tmp_path / "python"))
+        Local("quick", python=str(tmp_path / "python")).verify()
 
 
 def test_the_active_environment_is_meant(tmp_path: Path) -> None:

@@ -76,6 +76,7 @@ def test_a_quiet_log_is_no_xid(tmp_path: Path) -> None:
         **dict.fromkeys(("xid", "sxid", "aer", "oom", "mce"), ()),
         **dict.fromkeys(("kernel_log.sxid", "kernel_log.fallen_off", "kernel_log.init_failures"), ()),
         "kernel_log.module_refused": Absent,
+        "kernel_log.uvm_fatal": Absent,
     }
 
 
@@ -186,3 +187,34 @@ def test_a_journal_that_shows_nothing_is_not_a_quiet_one(tmp_path: Path) -> None
     tree = journal(tmp_path, "-- No entries --")
     facts = said(kernel_log, tree.target("standard", PATH=f"{tmp_path}/bin:/bin:/usr/bin"))
     assert isinstance(facts["xid"], Unread)
+
+
+def test_what_the_driver_says_of_its_gpus_before_it_names_itself(tmp_path: Path) -> None:
+    """It probes them first: a card that fails then stands before the line that is taken for the driver's start."""
+    failed = "NVRM: The NVIDIA probe routine failed for 1 device(s)."
+    lines = (
+        record("nvidia-nvlink: Nvlink Core is being initialized, major device number 510", 9000),
+        record("NVRM: The NVIDIA GPU 0000:db:00.0 ... RmInitAdapter failed! (an earlier load)", 8990),
+        record(LOADING, 8980),
+        record("nvidia-nvlink: Nvlink Core is being initialized, major device number 510", 7200),
+        record(failed, 7190),
+        record(LOADING, 7180),
+    )
+    assert values(kernel_log, tree_of(tmp_path, *lines).target())["kernel_log.init_failures"] == (failed,)
+
+
+def test_an_older_load_is_not_the_last_one(tmp_path: Path) -> None:
+    """A driver that prints nothing of NVLink: what came before its own line is of the load before."""
+    lines = (
+        record("nvidia-nvlink: Nvlink Core is being initialized, major device number 510", 9000),
+        record(LOADING, 8980),
+        record(XID_79, 8000),
+        record(LOADING, 7180),
+    )
+    assert values(kernel_log, tree_of(tmp_path, *lines).target())["xid"] == ()
+
+
+def test_uvm_says_that_it_met_a_fatal_error(tmp_path: Path) -> None:
+    fatal = "NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error 0x60, requiring os reboot to recover."
+    facts = values(kernel_log, tree_of(tmp_path, record(LOADING, 200_000), record(fatal, 100_000)).target())
+    assert facts["kernel_log.uvm_fatal"] == fatal

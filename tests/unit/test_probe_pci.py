@@ -172,3 +172,27 @@ def test_a_bus_that_refuses_is_named() -> None:
         tree.linux().gpu("nvidia")
         facts = said(pci, tree.close())
     assert facts["pci"] == facts["pci.nvidia_count"] == Unread("/sys/bus/pci/devices: Permission denied")
+
+
+def test_the_worst_link_above_a_switch(tmp_path: Path) -> None:
+    """Two switches in a row: the lower link has half of its lanes, the upper one all; inside a switch is no link."""
+    above = ["0000:14:01.0", "0000:15:00.0", "0000:16:00.0", "0000:17:00.0", "0000:18:02.0"]
+    tree, folder = Tree(tmp_path).linux(), "/sys/devices/pci0000:14"
+    for at, bridge in enumerate(above):
+        folder += f"/{bridge}"
+        tree.file(f"{folder}/max_link_width", "16\n").file(f"{folder}/max_link_speed", "32.0 GT/s PCIe\n")
+        tree.file(f"{folder}/current_link_width", f"{8 if at in (2, 3) else 16}\n")
+        tree.file(f"{folder}/current_link_speed", "32.0 GT/s PCIe\n")
+        tree.link(f"/sys/bus/pci/devices/{bridge}", folder)
+    for name, said_of_it in {"vendor": "0x10de", "device": "0x2330", "class": "0x030200"}.items():
+        tree.file(f"{folder}/0000:1a:00.0/{name}", f"{said_of_it}\n")
+    tree.link("/sys/bus/pci/devices/0000:1a:00.0", f"{folder}/0000:1a:00.0")
+    found = row(tree)
+    assert (found["uplink"], found["uplink_width"], found["uplink_width_max"]) == ("0000:17:00.0", 8, 16)
+    assert (found["uplink_speed"], found["uplink_speed_max"]) == (32.0, 32.0)
+
+
+def test_a_gpu_on_a_root_port_has_no_uplink(tmp_path: Path) -> None:
+    found = row(Tree(tmp_path).linux().gpu())
+    assert found["uplink"] is Absent
+    assert found["uplink_width"] is Absent

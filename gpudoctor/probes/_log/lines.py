@@ -89,9 +89,16 @@ class Log:
                 high = min(high - 1, start)
         return replace(self, text=self.text[low:])
 
-    def after_last(self, words: str) -> Log:
-        """From the last line that holds `words` on; all of it where none does."""
+    def after_last(self, words: str, since: str = "") -> Log:
+        """From the last line that holds `words` on; all of it where none does.
+
+        `since`: what the same thing says first, if it said so after the last but one time of `words`.
+        """
         found = self.text.rfind(words)
+        if since and found >= 0:
+            before = self.text.rfind(words, 0, found)
+            start = self.text.rfind(since, max(before, 0), found)
+            found = start if start >= 0 else found
         return replace(self, text=self.text[self.text.rfind("\n", 0, found) + 1 :]) if found >= 0 else self
 
     def wall(self, seconds: float) -> Fact:
