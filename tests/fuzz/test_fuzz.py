@@ -66,3 +66,8 @@ def test_the_clock_is_looked_at() -> None:
     examined = examine(json.dumps({"schema": "gpudoctor/1"}).encode(), "snapshot")
     assert examined.refused
     assert 0 <= examined.seconds <= time.process_time() - started < SLOW
+
+
+def test_digits_of_other_scripts_are_no_version() -> None:
+    text = "PyTorch version: 2.6.0\nCUDA used to build PyTorch: ٣.٤\n[pip3] torch==2.6.0\n"
+    assert examine(text.encode(), "report").problems == ()
