@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -15,6 +16,11 @@ from gpudoctor.model.rule import Sign
 from gpudoctor.model.snapshot import Snapshot
 
 SILENCE = "none of its messages is in the text that was read"
+_WIDTH = 1000
+"""Characters that a pattern sees as one line; a longer line is searched in pieces, for time grows with their square."""
+_OVERLAP = 100
+_COPIES = 8
+"""How often the same line is searched; a message that is printed a thousand times says no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +33,20 @@ class Match:
 
 
 class Text:
-    """All lines of the snapshot's group ``text`` as one string, with the way back to each line.
+    """The lines of the snapshot's group ``text`` as one string, with the way back to each line.
 
+    Long lines are searched in pieces, and the same line a few times only.
     `silence` says why a message that is not there proves nothing.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
         rows = snapshot.rows("text")
         self._rows = rows if isinstance(rows, tuple) else ()
-        lines = [_line(row.get("line")) for row in self._rows]
-        self._joined = "\n".join(lines)
+        pieces = list(_pieces([_line(row.get("line")) for row in self._rows]))
+        self._places = [index for index, _ in pieces]
+        self._joined = "\n".join(piece for _, piece in pieces)
         self._lower = self._joined.lower()
-        self._starts = list(accumulate((len(line) + 1 for line in lines), initial=0))[:-1]
+        self._starts = list(accumulate((len(piece) + 1 for _, piece in pieces), initial=0))[:-1]
         self.silence = SILENCE
         if isinstance(rows, Unread) and not snapshot.pasted:
             self.silence = f"text: {rows.why}" if "text" in snapshot.groups else "no log was read"
@@ -50,8 +58,8 @@ class Text:
         match = _compiled(sign.match).search(self._joined)
         if not match:
             return None
-        first = bisect_right(self._starts, match.start()) - 1
-        last = bisect_right(self._starts, max(match.start(), match.end() - 1)) - 1
+        first = self._place(match.start())
+        last = self._place(max(match.start(), match.end() - 1))
         evidence = tuple(
             Evidence("text.line", state, index)
             for index in range(first, last + 1)
@@ -59,6 +67,22 @@ class Text:
         )
         groups = {name: value or "" for name, value in match.groupdict().items()}
         return Match(sign, evidence, groups)
+
+    def _place(self, at: int) -> int:
+        """The row whose line is at that character of the joined text."""
+        return self._places[bisect_right(self._starts, at) - 1]
+
+
+def _pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """What is searched of each line, with the line's index."""
+    seen: Counter[str] = Counter()
+    for index, line in enumerate(lines):
+        step = _WIDTH - _OVERLAP
+        for start in range(0, max(1, len(line) - _OVERLAP), step) if len(line) > _WIDTH else (0,):
+            piece = line[start : start + _WIDTH]
+            seen[piece] += 1
+            if seen[piece] <= _COPIES:
+                yield index, piece
 
 
 def _line(state: object) -> str:

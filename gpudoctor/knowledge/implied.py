@@ -6,6 +6,7 @@ Each says in its source which table it came from, and on what it rests.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from gpudoctor.knowledge import error_codes, gpus
@@ -25,7 +26,8 @@ def complete(snapshot: Snapshot) -> Snapshot:
     groups = dict(snapshot.groups)
     working = replace(snapshot, facts=facts, groups=groups)
     for imply in _IMPLIED:
-        imply(working, facts, groups)
+        with suppress(CannotJudge):  # nothing follows from a version that is none
+            imply(working, facts, groups)
     return working
 
 

@@ -129,7 +129,10 @@ def _pins(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
     version, cuda, rows = known(snapshot, "torch.version"), known(snapshot, "torch.cuda"), groups.get("package")
     if not version or not cuda or not isinstance(rows, tuple) or not is_open(snapshot, "torch.pins_unmet"):
         return
-    found = list(wheels.unmet(version, cuda, _packages(rows)))
+    try:
+        found = list(wheels.unmet(version, cuda, _packages(rows)))
+    except CannotJudge:
+        return
     if found:
         source = f"table torch: what {version} pins; the packages listed"
         facts["torch.pins_unmet"] = Known(

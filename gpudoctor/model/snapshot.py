@@ -10,6 +10,8 @@ from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Fact, Json, Known, Row, Rows, Unread, fact_from_json, fact_to_json, rows_to_json
 
 SCHEMA = "gpudoctor/1"
+MOST_GPUS = 128
+"""GPUs of the largest machine that is judged: what is judged for each GPU looks at all of them."""
 Level = Literal["quick", "standard", "deep"]
 T = TypeVar("T")
 
@@ -92,6 +94,8 @@ def from_json(raw: object) -> Snapshot:
             facts[str(name)] = _at(name, fact_from_json, entry)
         else:
             groups[str(name)] = _at(name, _rows, entry)
+    if isinstance(gpus := groups.get("gpu"), tuple) and len(gpus) > MOST_GPUS:
+        raise DocumentError(f"{len(gpus)} GPUs in one machine; at most {MOST_GPUS} are judged")
     timings = raw.get("timings_ms") or {}
     if not isinstance(timings, Mapping):
         raise DocumentError("not a gpudoctor snapshot: timings_ms is no object")

@@ -47,6 +47,15 @@ FACTS = (
 
 
 _COLUMNS = tuple(spec.name.partition(".")[2] for spec in FACTS if spec.group)
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "cuda_available": (bool,),
+    "device_count": (int,),
+    "arch_list": (list,),
+    "cudnn": (int,),
+    "nccl": (int, list),
+}
+"""What torch's answers are made of; a torch that says anything else is not to be taken at its word."""
+_MOST_GPUS = 1024
 _NOISE = 4 << 20
 """Bytes that an import may print before it is stopped."""
 
@@ -95,7 +104,7 @@ class _Live:
         self.answer = answer
         self.source = f"torch in {python}"
         self.entries = entries
-        self.said = {entry["name"]: entry for entry in entries if "name" in entry}
+        self.said = {entry["name"]: entry for entry in entries if isinstance(entry.get("name"), str)}
         self.steps = [str(entry["step"]) for entry in entries if "step" in entry]
         self.outcome = self._outcome()
         self.end = self._end()
@@ -165,9 +174,12 @@ class _Live:
             return Unread(self.end)
         if "error" in entry:
             return Unread(printable(entry["error"]))
-        if entry["value"] is None:
+        value: Any = entry.get("value")
+        if value is None:
             return Absent(f"this torch is built without {name}")
-        value = entry["value"]
+        plain = not isinstance(value, list) or not any(isinstance(item, (list, dict)) for item in value)
+        if not plain or type(value) not in _KINDS.get(name, (str,)):
+            return Unread(f"torch answered {printable(value, 60)} for {name}")
         return Known(tuple(value) if isinstance(value, list) else value, self.source)
 
     def _version(self, name: str, spell: Any) -> Fact:
@@ -190,12 +202,15 @@ class _Live:
         count = self._told("device_count")
         if not isinstance(count, Known):
             return count
-        if not isinstance(count.value, int) or count.value <= 0 or self.said["cuda_available"].get("value") is False:
+        available = self.said.get("cuda_available", {}).get("value")
+        if not isinstance(count.value, int) or count.value <= 0 or available is False:
             return Absent("torch sees no CUDA device")
+        if count.value > _MOST_GPUS:
+            return Unread(f"torch says that it sees {printable(count.value, 60)} devices")
         rows: list[dict[str, Fact]] = [self._blank(index) for index in range(count.value)]
         for entry in self.entries:
-            if "gpu" in entry:
-                row = rows[entry["gpu"]]
+            if type(number := entry.get("gpu")) is int and 0 <= number < len(rows):
+                row = rows[number]
                 row.update({key: Known(_text(entry[key]), self.source) for key in _COLUMNS if key in entry})
                 if entry.get("kernel") in {"ok", "wrong"}:
                     row["error"] = Absent("the kernel ran")

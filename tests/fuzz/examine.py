@@ -1,0 +1,139 @@
+"""One case through the whole path: read, complete, judge, show. Whatever it is, these things hold."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jsonschema_rs
+
+from gpudoctor import doctor
+from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.errors import DocumentError
+from gpudoctor.model.fact import Known, Unread
+from gpudoctor.readers import decode
+from gpudoctor.views import document, schema, text
+from gpudoctor.views._terminal import one_line
+from tests.corpus import BOOK
+
+SLOW = 2.0
+"""Seconds of processor time that nothing may take."""
+_HANGS = 20
+"""Seconds on the clock after which a case is stopped; patterns that run wild can be stopped, too."""
+VERDICTS = frozenset({"sound", "impaired", "broken", "unknown"})
+_CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_TROUBLE = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Expressive|Defined|Long): ")
+"""A Python exception inside a reason: a condition or a look-up stumbled."""
+
+
+class Examined(NamedTuple):
+    """How long it took (processor time), whether it was a document that is none, and what is wrong with the program."""
+
+    seconds: float
+    refused: bool
+    problems: tuple[str, ...]
+
+
+class _TooLong(BaseException):
+    """Not an `Exception`: what catches those must not catch this."""
+
+
+def examine(raw: bytes, kind: str) -> Examined:
+    """Run one case; never raises."""
+    started = time.process_time()
+    problems: list[str] = []
+    refused = False
+    try:
+        with _deadline():
+            diagnosis = doctor.diagnose(doctor.snapshot_of(decode(raw, "case"), "case"), BOOK)
+            problems += wrong_with(diagnosis, kind)
+    except DocumentError as error:
+        refused = True
+        problems += [f"terminal: {str(error)[:200]!r}" for _ in _CONTROL.findall(one_line(str(error)))[:1]]
+    except _TooLong:
+        problems.append(f"hangs: {_where()}")
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        problems.append(
+            f"raises: {type(error).__name__} in {place.name} ({place.filename}:{place.lineno}): {error}"[:300]
+        )
+    seconds = time.process_time() - started
+    if seconds > SLOW:
+        problems.append(f"slow: {seconds:.1f} s")
+    return Examined(seconds, refused, tuple(problems))
+
+
+def wrong_with(diagnosis: Diagnosis, kind: str) -> Iterator[str]:
+    """What no diagnosis may have, whatever it was made of."""
+    shown = text.render(diagnosis)
+    found = _CONTROL.search(shown)
+    if found:
+        yield f"terminal: {shown[max(0, found.start() - 60) : found.end() + 20]!r}"
+    told = document.render(diagnosis)
+    if not told.isascii() or "\n" in told:
+        yield "document: not one line of ASCII"
+    try:
+        raw = json.loads(told, parse_constant=_refuse)
+        _validator().validate(raw)
+    except ValueError as error:
+        yield f"document: {str(error)[:300]}"
+        return
+    if raw["verdict"] not in VERDICTS:
+        yield f"verdict: {raw['verdict']!r}"
+    if kind != "snapshot":
+        yield from _stumbled(diagnosis)
+
+
+def _stumbled(diagnosis: Diagnosis) -> Iterator[str]:
+    """Exceptions that were caught on the way, so that the rest could be judged: still faults of the program.
+
+    A snapshot may hold what no probe of ours says (a list of anything); there a condition may stumble.
+    """
+    trouble = diagnosis.snapshot.facts.get("report.trouble")
+    if isinstance(trouble, Known):
+        yield f"reader: {trouble.value}"
+    for name, state in diagnosis.snapshot.facts.items():
+        if isinstance(state, Unread) and " died: " in state.why:
+            yield f"probe: {state.why} ({name})"[:300]
+            return
+    for item in diagnosis.unjudged:
+        if _TROUBLE.search(item.because):
+            yield f"condition: {item.id}: {item.because}"[:300]
+
+
+def _refuse(word: str) -> object:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+@lru_cache(maxsize=1)
+def _validator() -> Any:
+    return jsonschema_rs.validator_for(json.loads(schema.text()))
+
+
+_frames: list[str] = []
+
+
+def _where() -> str:
+    return _frames[-1] if _frames else "?"
+
+
+@contextmanager
+def _deadline() -> Iterator[None]:
+    def stop(number: int, frame: Any) -> None:
+        _frames[:] = [f"{line.name} ({line.filename}:{line.lineno})" for line in traceback.extract_stack(frame)]
+        raise _TooLong
+
+    before: Callable[..., Any] | int | None = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, _HANGS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,73 @@
+"""The short run of what `python -m tests.fuzz` does at length, and what it once found."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.corpus import BOOK
+from tests.fuzz.examine import SLOW, examine
+from tests.fuzz.mutate import case
+from tests.fuzz.pump import units
+from tests.fuzz.strange import RUNS
+
+_SEED = 4
+
+
+@pytest.mark.parametrize("first", range(0, 2000, 250))
+def test_mutilated_cases(first: int) -> None:
+    wrong = {}
+    for number in range(first, first + 250):
+        kind, raw = case(_SEED, number)
+        if problems := examine(raw, kind).problems:
+            wrong[f"python -m tests.fuzz --seed {_SEED} --only {number}"] = problems
+    assert wrong == {}
+
+
+def test_a_number_names_a_case() -> None:
+    assert [case(_SEED, 7), case(_SEED, 8)] == [case(_SEED, 7), case(_SEED, 8)]
+    assert case(_SEED, 7) != case(_SEED + 1, 7)
+
+
+@pytest.mark.parametrize("unit", [*RUNS, "GPU 0: NVIDIA A10\n", "+-----+\n", "NCCL version 2.19.3+cuda12.3\n"])
+def test_endless_runs(unit: str) -> None:
+    assert examine((unit * (500_000 // len(unit)))[:500_000].encode("utf-8"), "report").problems == ()
+
+
+_SIGNS = [sign.match for rule in BOOK.rules for sign in rule.signs]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_what_a_sign_hears_is_judged(data: st.DataObject) -> None:
+    pattern = data.draw(st.sampled_from(_SIGNS))
+    text = data.draw(st.from_regex(re.compile(pattern, re.IGNORECASE | re.MULTILINE)))
+    assert examine(text.encode("utf-8", "surrogatepass"), "report").problems == ()
+
+
+def test_many_gpus_are_judged_in_time() -> None:
+    lines = "".join(f"{n:02x}:00.0 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB]\n" for n in range(256))
+    assert examine((lines * 8).encode(), "report").problems == ()
+
+
+def test_what_a_pattern_repeats() -> None:
+    assert units("a(?:bc)*d") == ["bc", "abc", "a", "bc ", "a\n"]
+    assert units("[^:]{9,}x{2}") == ["a", "a ", "\n"]
+    assert units("plain") == []
+
+
+def test_the_clock_is_looked_at() -> None:
+    started = time.process_time()
+    examined = examine(json.dumps({"schema": "gpudoctor/1"}).encode(), "snapshot")
+    assert examined.refused
+    assert 0 <= examined.seconds <= time.process_time() - started < SLOW
+
+
+def test_digits_of_other_scripts_are_no_version() -> None:
+    text = "PyTorch version: 2.6.0\nCUDA used to build PyTorch: ٣.٤\n[pip3] torch==2.6.0\n"
+    assert examine(text.encode(), "report").problems == ()

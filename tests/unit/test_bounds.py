@@ -1,0 +1,66 @@
+"""What keeps a hostile text or a broken file from costing more than it says, or from harming who reads our answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gpudoctor.judge.signs import Text
+from gpudoctor.model.errors import DocumentError
+from gpudoctor.model.fact import Known
+from gpudoctor.model.rule import Sign
+from gpudoctor.model.snapshot import MOST_GPUS, Snapshot, Target
+from gpudoctor.readers import read_text
+from gpudoctor.views import document
+
+
+def _text(*lines: str) -> Text:
+    rows = tuple({"line": Known(line, f"line {number}")} for number, line in enumerate(lines, 1))
+    return Text(Snapshot(Target("report", "x"), {}, {"text": rows}))
+
+
+def _sign(match: str) -> Sign:
+    return Sign(match, True, (), "", ())
+
+
+@pytest.mark.parametrize("before", [0, 850, 990, 2600])
+def test_a_message_is_heard_wherever_it_stands_in_a_long_line(before: int) -> None:
+    line = "x" * before + " CUDA error: out of memory " + "y" * 1500
+    heard = _text("first", line).find(_sign("CUDA error: (?P<what>out of memory)"))
+    assert heard is not None
+    assert heard.groups == {"what": "out of memory"}
+    assert [item.index for item in heard.evidence] == [1]
+
+
+def test_what_follows_a_thousand_equal_lines_keeps_its_line() -> None:
+    heard = _text(*["loss 0.1"] * 1000, "Xid 79").find(_sign("Xid (?P<code>\\d+)"))
+    assert heard is not None
+    assert [item.index for item in heard.evidence] == [1000]
+
+
+def test_a_line_printed_a_few_times_is_still_there_each_time() -> None:
+    assert _text("again", "again").find(_sign("again\\nagain")) is not None
+
+
+def test_a_paste_of_two_hundred_gpus_is_cut() -> None:
+    device = "3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB]"
+    rows = read_text("".join(f"{n:02x}:00.0 {device}\n" for n in range(200))).rows("pci")
+    assert isinstance(rows, tuple)
+    assert len(rows) == MOST_GPUS
+
+
+def test_a_snapshot_of_a_thousand_gpus_is_refused() -> None:
+    raw = {"schema": "gpudoctor/1", "target": {"name": "x"}, "facts": {"gpu": [{}] * 1000}}
+    with pytest.raises(DocumentError, match="1000 GPUs"):
+        read_text(json.dumps(raw))
+
+
+def test_half_a_surrogate_pair_never_leaves() -> None:
+    told = document.facts(
+        Snapshot(Target("local", "x\udcff"), {"a.b": Known(("\ud800", "\\ud800"), "\U0001f600")}), "1"
+    )
+    raw = json.loads(told)
+    assert raw["target"]["name"] == "x\ufffd"
+    assert raw["facts"]["a.b"] == {"value": ["\ufffd", "\\ud800"], "source": "\U0001f600"}
+    told.encode("utf-8").decode("utf-8")
