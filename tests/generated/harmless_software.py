@@ -82,7 +82,7 @@ def pins_of_a_patch_release(draft: Draft, machine: Machine, random: Random) -> N
 @harmless()
 def leftovers_of_pip(draft: Draft, machine: Machine, random: Random) -> None:
     draft.tell(
-        SITE, {"python.leftovers": [f"{SITE}/~umpy"], "python.user_site": "/root/.local/lib/python3/site-packages"}
+        SITE, {"python.leftovers": [f"{SITE}/~umpy"], "python.user_site": "/home/ann/.local/lib/python3/site-packages"}
     )
     draft.tell(SITE, {"torch.elsewhere": ["/usr/lib/python3/dist-packages"], "python.externally_managed": True})
 
