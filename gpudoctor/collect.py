@@ -1,8 +1,9 @@
 """Run every probe side by side, each in its fence with a deadline, and put what they said into one snapshot.
 
 A probe is a module of ``gpudoctor/probes`` with ``FACTS`` (what it answers), ``probe(target)`` (a generator of
-``(name, fact)`` and ``(group, rows)``), and where it is not ``quick`` a ``LEVEL``. What a probe said before it died or
-ran out of time is kept; the rest of its facts are unread, because of that.
+``(name, fact)`` and ``(group, rows)``), where it is not ``quick`` a ``LEVEL``, and where it need not be waited for once
+others say something a ``MOOT``, those facts and their values. What a probe said before it died or ran out of time is
+kept; the rest of its facts are unread, because of that.
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ MOST_FILES = 50_000
 MOST_BYTES = 1 << 37
 """Size of the largest sparse file."""
 MOST_UNPACKED = 1 << 26
+_PARTS = frozenset({"schema", "title", "level", "host", "nvml", "cuda", "torch_child", "network", "expect"})
 _DEVICE = re.compile(r"\d{1,4}:\d{1,7} 0[0-7]{3}")
 
 
@@ -101,6 +102,10 @@ def from_json(raw: object) -> Record:
     schema = top.text("schema")
     if schema != SCHEMA:
         raise DocumentError(f"schema {schema[:40]!r} is not {SCHEMA}; read it with the gpudoctor that wrote it")
+    unknown = sorted(str(key) for key in top.raw if key not in _PARTS)
+    if unknown or "host" not in top.raw:  # to pass over a part would be to diagnose another machine
+        what = f"{unknown[0][:40]!r} is no part of a record" if unknown else "it has no host"
+        raise DocumentError(f"not a whole record: {what}; make one with gpudoctor record")
     host = top.part("host")
     files = {path: text.encode("utf-8", "surrogatepass") for path, text in host.texts("files", paths=True)}
     files.update({path: _decoded(path, text) for path, text in host.texts("bytes", paths=True)})

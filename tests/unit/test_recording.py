@@ -262,10 +262,19 @@ def test_a_hostile_record_is_refused(change: dict[str, Any], says: str) -> None:
         doctor.snapshot_of(json.dumps({"schema": "gpudoctor-record/1", "host": {**HOST, **change}}), "file")
 
 
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [({}, "it has no host"), ({"host": {}, "machine": {"driver": None}}, "'machine' is no part of a record")],
+)
+def test_what_is_no_whole_record_is_not_diagnosed(raw: dict[str, Any], says: str) -> None:
+    with pytest.raises(DocumentError, match=says):
+        from_json({"schema": "gpudoctor-record/1", **raw})
+
+
 @pytest.mark.parametrize("level", ["thorough", 3])
 def test_a_level_that_is_none_is_refused(level: Any) -> None:
     with pytest.raises(DocumentError, match="level"):
-        parse(json.dumps({"schema": "gpudoctor-record/1", "level": level}))
+        parse(json.dumps({"schema": "gpudoctor-record/1", "host": {}, "level": level}))
 
 
 _VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=9) | st.lists(st.integers(), max_size=2)
