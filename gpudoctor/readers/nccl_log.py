@@ -19,6 +19,9 @@ FACTS = (
     fact("nccl.devices", "list", "RDMA devices that NCCL says it uses: mlx5_0"),
     fact("nccl.peers", "list", "addresses of peers in the log"),
     fact("nccl.world_size", "int", "ranks of the communicator"),
+    fact("nccl.nodes", "int", "nodes of the job, as a launcher's option or the report says"),
+    fact("nccl.rate_high", "float", "largest of the rates that the text gives of collectives, in GB/s"),
+    fact("nccl.rate_low", "float", "smallest of them"),
 )
 
 _VERSION = Pattern(r"NCCL version:?\s+(\d+\.\d+(?:\.\d+)?)(?:\+cuda(\d+\.\d+))?", 2)
@@ -30,10 +33,32 @@ _PEER = Pattern(
     r"(?:peer|remote=|connect(?:ing)? to|socket with|Call to connect to)\s*\[?(?:::ffff:)?(\d+\.\d+\.\d+\.\d+)", 2
 )
 _RANKS = Pattern(r"\brank \d+ nranks (\d+)")
+_NODES = Pattern(
+    r"(?:--nnodes[= ]|\b(?:nnodes|n_?nodes|num_?nodes|nodes|machines|hosts)\s?[:=]\s?)(?:\d+:)?(\d{1,4})(?![\d.])"
+    r"|\b(\d{1,4}|two|three|four|eight)[ -](?:gpu )?(?:nodes?|machines?|hosts?|servers?|pods?|vms?)\b"
+    r"|\b(?:each of|on|across|between|over) (two|three|four|both) (?:\w+ )?(?:nodes|machines|hosts|servers|pods|vms)\b",
+    2,
+)
+_MANY = Pattern(r"\b(?:multi|inter|cross)[- ]?nodes?\b", 2)
+_NUMBERS = {"two": 2, "both": 2, "three": 3, "four": 4, "eight": 8}
+_RATED = (
+    "busbw",
+    "bus bw",
+    "bus bandwidth",
+    "all_reduce",
+    "allreduce",
+    "all-reduce",
+    "all_gather",
+    "allgather",
+    "algbw",
+)
+_RATE = Pattern(r"(?<![\w.])(\d{1,4}(?:\.\d+)?)\s?GB(?:ps|/s)", 2)
+_AVERAGE = Pattern(r"Avg bus bandwidth\s*:\s*(\d{1,4}(?:\.\d+)?)", 2)
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """What NCCL says of itself."""
+    """What NCCL says of itself, and what is said of its job."""
+    yield from _job(paste)
     if "nccl" not in paste.lower and "net/" not in paste.lower:
         return
     yield from _versions(paste)
@@ -60,6 +85,25 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     if "net/ib" in paste.lower:
         for index, _ in paste.having("net/ib : using", "net/ib: using"):
             yield "nccl.network", Known("IB", paste.use(index))
+
+
+def _job(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """Over how many nodes it runs, and how fast its collectives are."""
+    for index, line in paste.having("node", "machine", "hosts", "servers", "pods", "vms"):
+        if (match := _NODES.search(line[:400])) and (number := next(filter(None, match.groups()), "")):
+            count = int(number) if number.isdecimal() else _NUMBERS[number.lower()]
+            yield "nccl.nodes", Known(count, f"line {paste.numbers[index]}")
+            break
+        if _MANY.search(line[:400]):
+            yield "nccl.nodes", Known(2, f"line {paste.numbers[index]}")
+            break
+    rates: dict[float, str] = {}
+    for index, line in paste.having(*_RATED):
+        for told in (*_RATE.finditer(line[:400]), *_AVERAGE.finditer(line[:400])):
+            rates.setdefault(float(told.group(1)), f"line {paste.numbers[index]}")
+    if rates:
+        yield "nccl.rate_high", Known(max(rates), rates[max(rates)])
+        yield "nccl.rate_low", Known(min(rates), rates[min(rates)])
 
 
 def _versions(paste: Paste) -> Iterator[tuple[str, Fact]]:

@@ -1,0 +1,167 @@
+"""What was changed to find the fault, and whether the job then ran: ``NCCL_P2P_DISABLE=1: works``.
+
+A change and an outcome are looked for in one sentence, in either order. ``does not help``, ``still hangs`` and
+``no effect`` are failures, ``no longer hangs`` and ``the hang is gone`` are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.model.catalog import fact
+from gpudoctor.model.fact import Fact, Known, Rows
+from gpudoctor.readers._lists import table
+from gpudoctor.readers._paste import Paste
+from gpudoctor.readers._pattern import Pattern
+
+FACTS = (
+    fact("tried.p2p_off", "text", "works or fails: the job with peer-to-peer copies switched off"),
+    fact("tried.iommu_off", "text", "works or fails: the job with IOMMU or ACS switched off or passing through"),
+    fact("tried.ib_off", "text", "works or fails: the job with RDMA switched off"),
+    fact("tried.gid_index", "text", "works or fails: the job with another NCCL_IB_GID_INDEX"),
+    fact("tried.gdr_off", "text", "works or fails: the job without GPUDirect RDMA"),
+    fact("tried.cross_nic_off", "text", "works or fails: the job with NCCL_CROSS_NIC=0"),
+    fact("tried.peermem", "text", "works or fails: the job after nvidia-peermem was loaded"),
+    fact("tried.memlock", "text", "works or fails: the job with locked memory unlimited"),
+    fact("tried.cumem_off", "text", "works or fails: the job with NCCL's cuMem allocations switched off"),
+    fact("tried.custom_all_reduce_off", "text", "works or fails: the job without a custom all-reduce"),
+    fact("tried.shm_larger", "text", "works or fails: the job with a larger /dev/shm or the host's"),
+    fact("tried.interface", "text", "works or fails: the job with NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME set"),
+    fact("tried.host_network", "text", "works or fails: the job in the host's network"),
+    fact("tried.firewall_off", "text", "works or fails: the job without a firewall"),
+    fact("tried.one_gpu", "text", "works or fails: the job on one GPU"),
+    fact("tried.one_node", "text", "works or fails: the job on one node"),
+)
+
+_OFF = r"(?:without|no|disabl(?:e|es|ed|ing)|turn(?:s|ed|ing)? off|switch(?:es|ed|ing)? off)"
+_NEEDLES = dict(
+    table(
+        """
+p2p_off: p2p | peer
+iommu_off: iommu | vt-d | amd-vi | acs | svm
+ib_off: infiniband | rdma | roce | ib_disable | ib disable | out ib | ing ib
+gid_index: gid
+gdr_off: gdr | gpudirect
+cross_nic_off: nic
+peermem: peermem | peer_mem
+memlock: ulimit | memlock
+cumem_off: cumem
+custom_all_reduce_off: custom
+shm_larger: ipc | shm | shared memory
+interface: ifname
+host_network: network | --net
+firewall_off: firewall | ufw | iptables | selinux | opening port | opened port | opening the | opened the
+one_gpu: gpu | tp | parallel | nproc | devices
+one_node: node | machine | host
+"""
+    )
+)
+"""Words of which a line holds at least one, if it names the change: cheaper to look for than the pattern."""
+_CHANGES = {
+    "p2p_off": r"NCCL P2P DISABLED?\b(?![=: ]+(?:0|false|unset|not\b))"
+    r"|NCCL P2P LEVEL\W{1,3}(?:LOC|NVL|PIX|PXB|PHB|0|1)\b"
+    r"|\b(?:p2p|peer[- ]to[- ]peer|peer access)(?: \w+)? (?:is |was )?(?:disabled?|off|turned off|switched off)"
+    rf"|\b{_OFF} (?:the )?(?:nccl |gpu |pcie )?(?:p2p|peer[- ]to[- ]peer|peer access)(?! disable)",
+    "iommu_off": r"\biommu\W{1,2}(?:=|: )?\s?(?:off|pt|soft|disabled?|passthrough|pass-through)\b"
+    r"|\bpci=noacs\b|setpci\b.{0,60}acs"
+    r"|\b(?:vt-d|amd-vi|acs|iommu|svm)(?: \w+)? (?:is |was )?(?:off|disabled|turned off|switched off)"
+    rf"|\b{_OFF} (?:the |pcie )*(?:iommu|vt-d|amd-vi|acs|access control)",
+    "ib_off": r"NCCL IB DISABLED?\b(?![=: ]+(?:0|false|unset|not\b))"
+    rf"|\b{_OFF} (?:the )?(?:ib|infiniband|rdma|roce)\b|\b(?:ib|infiniband|rdma|roce) (?:disabled|off|turned off)",
+    "gid_index": r"NCCL IB GID INDEX\W{1,3}\d",
+    "gdr_off": rf"NCCL NET GDR (?:LEVEL|READ)\W{{1,3}}(?:0|LOC)\b|\b{_OFF} (?:gdr|gpudirect(?: rdma)?)\b",
+    "cross_nic_off": r"NCCL CROSS NIC\W{1,3}0\b",
+    "peermem": r"modprobe (?:nvidia[- ]peermem|nv peer mem)"
+    r"|\b(?:load(?:ed|ing)?|install(?:ed|ing)?) (?:the )?(?:nvidia[- ]peermem|nv peer mem\w*)",
+    "memlock": r"ulimit -l unlimited|memlock[ :=]+(?:-1|unlimited)",
+    "cumem_off": r"NCCL CUMEM (?:HOST )?ENABLE\W{1,3}(?:0|false)\b",
+    "custom_all_reduce_off": r"disable[- ]custom[- ]all[- ]?reduce|use custom all reduce[ =]+(?:disable|false)"
+    rf"|\b{_OFF} (?:the )?custom[- ]all[- ]?reduce|custom[- ]all[- ]?reduce (?:is )?(?:disabled|off)",
+    "shm_larger": r"--ipc[= ]host|\bipc: host|--shm-size[= ]?\d|shm size:? ?\d"
+    r"|\b(?:larger|bigger|more|increas(?:ed|ing|e)) (?:the )?(?:/dev/shm|shm|shared memory)",
+    "interface": r"(?:NCCL|GLOO|TP) SOCKET IFNAME\b(?![=: ]+(?:$|unset|not set|none|empty))",
+    "host_network": r"--net(?:work)?[= ]host|\bhost ?network(?:ing)?\b(?!: false)|network mode: host",
+    "firewall_off": r"\b(?:ufw|firewall|firewalld|iptables)(?: \w+)? (?:is |was )?(?:off|disabled?|stopped|flushed)"
+    rf"|iptables -F|systemctl stop firewalld|\b(?:{_OFF}|stopp(?:ed|ing)) (?:the )?(?:firewall|ufw|firewalld|iptables)"
+    r"|\bopen(?:ed|ing) (?:the )?ports?\b",
+    "one_gpu": r"\b(?:single|one|1)[- ](?:nvidia )?gpus?\b(?! memory)|CUDA VISIBLE DEVICES=\d\b(?!,)"
+    r"|\b(?:tensor[- ]parallel[- ]size|nproc[- ]per[- ]node|tp|num gpus|ngpus|devices|gpus)[ =:]+1\b(?![.,]\d)",
+    "one_node": r"\b(?:single|one|1)[- ](?:node|machine|host)\b|\b(?:nnodes|nodes)[ =:]+1\b",
+}
+
+_GOOD = (
+    r"work(?:s|ed|ing)?(?! ?around)|workaround|fine|ok|okay|good|runs|ran|pass(?:es|ed)?|completes?d?|finish(?:es|ed)?"
+    r"|train(?:s|ed)|correct(?:ly)?|coherent|normal|sane|fix(?:es|ed)?|solv(?:es|ed)|solution|resolv(?:es|ed)|help(?:s|ed)?"
+    r"|succe(?:eds?|eded|ss\w*)"
+    r"|starts|started|loads|cur(?:es|ed)|avoids?|recovers|proceeds|gets (?:past|through)|stable|expected"
+)
+_BAD = (
+    r"hangs?|hung|hanging|stuck|stall(?:s|ed)?|freezes?|frozen|deadlock\w*|fail\w*|crash\w*|errors?|time(?:s|d)? ?out"
+    r"|timeouts?|garbage|gibberish|wrong|corrupt\w*|zeros|nan|broken|refused|problem"
+)
+_NOT = r"(?:do(?:es)?(?: not|n.t)|did(?: not|n.t)|is(?: not|n.t)|not|nothing|never|cannot|can.t|won.t|nor|neither)"
+_OUTCOME = Pattern(
+    rf"(?P<cured>(?:no longer|never|{_NOT}|stop(?:s|ped)|no more|without)\s(?:\w+\s)?(?:{_BAD})\b"
+    rf"|\b(?:no|zero) (?:more )?(?:{_BAD})\b"
+    rf"|\b(?:{_BAD})\b[^.;\n]{{0,24}}\b(?:gone|disappear\w*|vanish\w*|go(?:es)? away|went away"
+    rf"|{_NOT} (?:re)?(?:occur|appear|happen)\w*))"
+    rf"|(?P<same>\b{_NOT}\s(?:\w+\s){{0,2}}(?:{_GOOD}|run|complete|start|solve|resolve|cure|change)\b"
+    r"|\bno (?:effect|difference|change|improvement|luck|help|avail)\b"
+    r"|\b(?:unchanged|same|in vain|useless|still)\b)"
+    rf"|(?P<good>(?<![\w./-])(?:{_GOOD})(?![\w/-]|\.\w))|(?P<bad>(?<![\w./-])(?:{_BAD})(?![\w/-]|\.\w))",
+    2,
+)
+_SENTENCE = Pattern(r"[;\n]|(?<=[a-z)\d])\. (?=[A-Za-z])|,? (?:but|however|whereas|while|although) ")
+_LEADS = Pattern(
+    r"(?:\b(?:with|after|when|by|using|under|if|once|via|through|in|on|until|setting)\b|:|=|->|→)\W*(?:\w+\W+){0,3}$", 2
+)
+_UNLESS = Pattern(r"\b(?:unless|without|except with|only if not)\W*(?:\w+\W+){0,2}$", 2)
+_DENIED = Pattern(r"[:=?]\s*(?:no|false)\W*$", 2)
+_REACH = 90
+_LONGEST = 400
+_OTHER = Pattern(r"\b(?:single|one|two|three|four|multi|\d+)[- ](?:gpus?|nodes?|machines?|hosts?)\b", 2)
+"""Another thing that was tried: an outcome behind it is its own."""
+
+
+def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """For each kind of change the outcome that is told first."""
+    for name, source in _CHANGES.items():
+        pattern = Pattern(source, 2)
+        for index, line in paste.having(*_NEEDLES[name]):
+            if len(line) <= _LONGEST and (outcome := _told(line, pattern)):
+                yield f"tried.{name}", Known(outcome, f"line {paste.numbers[index]}")
+                break
+
+
+def _told(line: str, change: Pattern) -> str:
+    """What the line says came of the change: ``works``, ``fails``, or nothing. Words are parted by spaces alone."""
+    for sentence in _sentences(line.replace("_", " ")):
+        if (match := change.search(sentence)) and (outcome := _outcome(sentence, *match.span())):
+            return outcome
+    return ""
+
+
+def _sentences(line: str) -> Iterator[str]:
+    start = 0
+    for stop in _SENTENCE.finditer(line):
+        yield line[start : stop.start()]
+        start = stop.end()
+    yield line[start:]
+
+
+def _outcome(sentence: str, start: int, end: int) -> str:
+    """``works`` or ``fails``; empty where the sentence tells of neither."""
+    before, after = sentence[max(0, start - _REACH) : start], sentence[end : end + _REACH]
+    unless = bool(_UNLESS.search(before))
+    told = _OUTCOME.search(after)
+    if not told or _OTHER.search(after[: told.start()]):
+        earlier = list(_OUTCOME.finditer(before))
+        if not earlier or not (unless or _LEADS.search(before[earlier[-1].end() :])):
+            return ""
+        told = earlier[-1]
+    works = told.lastgroup in ("cured", "good")
+    if _DENIED.search(sentence):
+        works = not works
+    if unless:
+        return "" if works else "works"
+    return "works" if works else "fails"
