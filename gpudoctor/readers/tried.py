@@ -91,9 +91,10 @@ _CHANGES = {
 
 _GOOD = (
     r"work(?:s|ed|ing)?(?! ?around)|workaround|fine|ok|okay|good|runs|ran|pass(?:es|ed)?|completes?d?|finish(?:es|ed)?"
-    r"|train(?:s|ed)|correct(?:ly)?|coherent|normal|sane|fix(?:es|ed)?|solv(?:es|ed)|solution|resolv(?:es|ed)|help(?:s|ed)?"
-    r"|succe(?:eds?|eded|ss\w*)"
-    r"|starts|started|loads|cur(?:es|ed)|avoids?|recovers|proceeds|gets (?:past|through)|stable|expected"
+    r"|train(?:s|ed)|correct(?:ly)?|coherent|normal(?:ly)?|sane|stable|expected|fix(?:es|ed)?|solv(?:es|ed)|solution"
+    r"|resolv(?:es|ed)|help(?:s|ed)?|succe(?:eds?|eded|ss\w*)|starts|started|loads|cur(?:es|ed)|avoid(?:s|ed)?|recovers"
+    r"|proceeds|gets (?:past|through)|rid of|hides?|masks|removes|eliminate[sd]|prevents|unblocks|circumvents"
+    r"|right (?:loss(?:es)?|results?|output|values|numbers|answers?|text)"
 )
 _BAD = (
     r"hangs?|hung|hanging|stuck|stall(?:s|ed)?|freezes?|frozen|deadlock\w*|fail\w*|crash\w*|errors?|time(?:s|d)? ?out"
@@ -111,7 +112,10 @@ _OUTCOME = Pattern(
     rf"|(?P<good>(?<![\w./-])(?:{_GOOD})(?![\w/-]|\.\w))|(?P<bad>(?<![\w./-])(?:{_BAD})(?![\w/-]|\.\w))",
     2,
 )
-_SENTENCE = Pattern(r"[;\n]|(?<=[a-z)\d])\. (?=[A-Za-z])|,? (?:but|however|whereas|while|although) ")
+_SENTENCE = Pattern(
+    r"[;\n]| / |(?<=[a-z)\d])\. (?=[A-Za-z])"
+    r"|,? (?:but|however|whereas|while|although|otherwise|else|without it|and without) "
+)
 _LEADS = Pattern(
     r"(?:\b(?:with|after|when|by|using|under|if|once|via|through|in|on|until|setting)\b|:|=|->|→)\W*(?:\w+\W+){0,3}$", 2
 )
@@ -124,21 +128,30 @@ _OTHER = Pattern(r"\b(?:single|one|two|three|four|multi|\d+)[- ](?:gpus?|nodes?|
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """For each kind of change the outcome that is told first."""
+    """For each kind of change: works where any line says so, for one of several tries may be the one that helped."""
     for name, source in _CHANGES.items():
         pattern = Pattern(source, 2)
+        failed: Known | None = None
         for index, line in paste.having(*_NEEDLES[name]):
-            if len(line) <= _LONGEST and (outcome := _told(line, pattern)):
-                yield f"tried.{name}", Known(outcome, f"line {paste.numbers[index]}")
+            outcomes = _told(line, pattern) if len(line) <= _LONGEST else set()
+            where = f"line {paste.numbers[index]}"
+            if "works" in outcomes:
+                yield f"tried.{name}", Known("works", where)
                 break
+            if outcomes and failed is None:
+                failed = Known("fails", where)
+        else:
+            if failed:
+                yield f"tried.{name}", failed
 
 
-def _told(line: str, change: Pattern) -> str:
-    """What the line says came of the change: ``works``, ``fails``, or nothing. Words are parted by spaces alone."""
+def _told(line: str, change: Pattern) -> set[str]:
+    """What the line says came of the change, in each sentence: ``works``, ``fails``. Words are parted by spaces."""
+    found = set()
     for sentence in _sentences(line.replace("_", " ")):
-        if (match := change.search(sentence)) and (outcome := _outcome(sentence, *match.span())):
-            return outcome
-    return ""
+        if match := change.search(sentence):
+            found.add(_outcome(sentence, *match.span()))
+    return found - {""}
 
 
 def _sentences(line: str) -> Iterator[str]:
