@@ -22,6 +22,8 @@ _WHOLE = Pattern(
 _PYTHON = Pattern(r"environ(?:\.setdefault)?[\[(]\s*['\"]([A-Z][A-Z0-9_]+)['\"]\s*[\],]\s*=?\s*['\"]([^'\"]*)['\"]")
 _UNSET = Pattern(r"\s*unset\s+([A-Z][A-Z0-9_ ]+)$")
 _NCCL_SET = Pattern(r"(NCCL_[A-Z0-9_]+) set by environment to ([^\s.]\S*?)\.?$")
+_EXPORTS = Pattern(r"[\w./ -]{2,40}: (?:export|ENV) [A-Z][A-Z0-9_]+=\S+$")
+"""``.bashrc: export NCCL_P2P_DISABLE=1``"""
 _ECHO = Pattern(r"echo\s+\"?\$\{?([A-Z][A-Z0-9_]+)\}?\"?\s*$")
 _GO_PAIR = Pattern(r"(?:^|\s)([A-Z][A-Z0-9_]{2,60}):([^\s\[\]]+)")
 _COMMAND = (
@@ -75,7 +77,12 @@ def _assignments(paste: Paste, index: int, line: str, values: dict[str, Fact]) -
         return
     label = line.partition(":")[0].strip().lower()
     if not (
-        index in paste.commands or many or label in _COMMAND_LABELS or "environ" in line or line.startswith(_COMMAND)
+        index in paste.commands
+        or many
+        or label in _COMMAND_LABELS
+        or "environ" in line
+        or line.startswith(_COMMAND)
+        or _EXPORTS.match(line)
     ):
         return
     found: dict[str, set[str]] = {}

@@ -32,6 +32,7 @@ _VIA = Pattern(r" via ((?:P2P|SHM|NET|COLL|direct)[\w/() ]*?)(?:\s+comm|\s*$)")
 _PEER = Pattern(
     r"(?:peer|remote=|connect(?:ing)? to|socket with|Call to connect to)\s*\[?(?:::ffff:)?(\d+\.\d+\.\d+\.\d+)", 2
 )
+_PACKAGE = Pattern(r"\blibnccl(?:2|-dev)[\s=:/,\w]{1,30}?(\d+\.\d+\.\d+)-\d+\+cuda(\d+\.\d+)", 2)
 _RANKS = Pattern(r"\brank \d+ nranks (\d+)")
 _NODES = Pattern(
     r"(?:--nnodes[= ]|\b(?:nnodes|n_?nodes|num_?nodes|nodes|machines|hosts)\s?[:=]\s?)(?:\d+:)?(\d{1,4})(?![\d.])"
@@ -53,6 +54,8 @@ _RATED = (
     "algbw",
 )
 _RATE = Pattern(r"(?<![\w.])(\d{1,4}(?:\.\d+)?)\s?GB(?:ps|/s)", 2)
+_LINK = Pattern(r"\bLink \d|nvlink|hbm|memory|ib_(?:write|read)|iperf|bandwidthTest|pcie?\b|theoretical|line rate", 2)
+_FALLS = Pattern(r"\bfrom (\d{1,4}(?:\.\d+)?) ?(?:GB(?:ps|/s))? to (\d{1,4}(?:\.\d+)?) ?GB(?:ps|/s)", 2)
 _AVERAGE = Pattern(r"Avg bus bandwidth\s*:\s*(\d{1,4}(?:\.\d+)?)", 2)
 
 
@@ -98,9 +101,13 @@ def _job(paste: Paste) -> Iterator[tuple[str, Fact]]:
             yield "nccl.nodes", Known(2, f"line {paste.numbers[index]}")
             break
     rates: dict[float, str] = {}
-    for index, line in paste.having(*_RATED):
-        for told in (*_RATE.finditer(line[:400]), *_AVERAGE.finditer(line[:400])):
-            rates.setdefault(float(told.group(1)), f"line {paste.numbers[index]}")
+    speaks = any(word in paste.lower for word in _RATED)
+    for index, line in paste.having(*_RATED, "gb/s", "gbps") if speaks else ():
+        if _LINK.search(line):
+            continue
+        for told in (*_RATE.finditer(line[:400]), *_AVERAGE.finditer(line[:400]), *_FALLS.finditer(line[:400])):
+            for number in told.groups():
+                rates.setdefault(float(number), f"line {paste.numbers[index]}")
     if rates:
         yield "nccl.rate_high", Known(max(rates), rates[max(rates)])
         yield "nccl.rate_low", Known(min(rates), rates[min(rates)])
@@ -108,6 +115,9 @@ def _job(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 def _versions(paste: Paste) -> Iterator[tuple[str, Fact]]:
     found: dict[str, str] = {}
+    for index, line in paste.having("libnccl"):
+        if told := _PACKAGE.search(line[:400]):
+            yield "nccl.cuda", Known(told.group(2), paste.use(index))
     for index, line in paste.having("nccl version"):
         for match in _VERSION.finditer(line[:1000]):
             source = paste.use(index)

@@ -29,16 +29,21 @@ FACTS = (
     fact("tried.interface", "text", "works or fails: the job with NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME set"),
     fact("tried.host_network", "text", "works or fails: the job in the host's network"),
     fact("tried.firewall_off", "text", "works or fails: the job without a firewall"),
+    fact("tried.ipv6_off", "text", "works or fails: the job with IPv6 switched off"),
     fact("tried.one_gpu", "text", "works or fails: the job on one GPU"),
+    fact("tried.several_gpus", "text", "works, hangs, wrong or fails: the job on several GPUs"),
     fact("tried.one_node", "text", "works or fails: the job on one node"),
 )
 
 _OFF = r"(?:without|no|disabl(?:e|es|ed|ing)|turn(?:s|ed|ing)? off|switch(?:es|ed|ing)? off)"
+_BOUNDARY = r"(?:iommu|vt-d|amd-vi|acs|svm|i/o virtualization(?: technology)?)"
+"""What stands between devices, as firmware setups name it."""
+_GPUS = r"(?:gpus?|cards?|gtx|rtx|titan|quadro|tesla|geforce|a100|h100|v100|a6000|l40s?|a10|t4)"
 _NEEDLES = dict(
     table(
         """
 p2p_off: p2p | peer
-iommu_off: iommu | vt-d | amd-vi | acs | svm
+iommu_off: iommu | vt-d | amd-vi | acs | svm | virtualization
 ib_off: infiniband | rdma | roce | ib_disable | ib disable | out ib | ing ib
 gid_index: gid
 gdr_off: gdr | gpudirect
@@ -51,7 +56,9 @@ shm_larger: ipc | shm | shared memory
 interface: ifname
 host_network: network | --net
 firewall_off: firewall | ufw | iptables | selinux | opening port | opened port | opening the | opened the
-one_gpu: gpu | tp | parallel | nproc | devices
+ipv6_off: ipv6
+one_gpu: gpu | tp | parallel | nproc | devices | card
+several_gpus: gpu | tp | parallel | nproc | ddp | card | visible
 one_node: node | machine | host
 """
     )
@@ -63,9 +70,9 @@ _CHANGES = {
     r"|\b(?:p2p|peer[- ]to[- ]peer|peer access)(?: \w+)? (?:is |was )?(?:disabled?|off|turned off|switched off)"
     rf"|\b{_OFF} (?:the )?(?:nccl |gpu |pcie )?(?:p2p|peer[- ]to[- ]peer|peer access)(?! disable)",
     "iommu_off": r"\biommu\W{1,2}(?:=|: )?\s?(?:off|pt|soft|disabled?|passthrough|pass-through)\b"
-    r"|\bpci=noacs\b|setpci\b.{0,60}acs"
-    r"|\b(?:vt-d|amd-vi|acs|iommu|svm)(?: \w+)? (?:is |was )?(?:off|disabled|turned off|switched off)"
-    rf"|\b{_OFF} (?:the |pcie )*(?:iommu|vt-d|amd-vi|acs|access control)",
+    rf"|\bpci=noacs\b|setpci\b.{{0,60}}acs|\b{_BOUNDARY}(?: \w+)? (?:is |was )?(?:off|disabled|turned off|switched off)"
+    rf"|\b{_OFF} (?:the |pcie )*(?:{_BOUNDARY}|access control)"
+    rf"|\b{_BOUNDARY}\b.{{0,60}}?[,;] ?(?:after |when |with it |then )?(?:disabl(?:ed|ing)|turn(?:ed|ing) off|off)\b",
     "ib_off": r"NCCL IB DISABLED?\b(?![=: ]+(?:0|false|unset|not\b))"
     rf"|\b{_OFF} (?:the )?(?:ib|infiniband|rdma|roce)\b|\b(?:ib|infiniband|rdma|roce) (?:disabled|off|turned off)",
     "gid_index": r"NCCL IB GID INDEX\W{1,3}\d",
@@ -84,21 +91,27 @@ _CHANGES = {
     "firewall_off": r"\b(?:ufw|firewall|firewalld|iptables)(?: \w+)? (?:is |was )?(?:off|disabled?|stopped|flushed)"
     rf"|iptables -F|systemctl stop firewalld|\b(?:{_OFF}|stopp(?:ed|ing)) (?:the )?(?:firewall|ufw|firewalld|iptables)"
     r"|\bopen(?:ed|ing) (?:the )?ports?\b",
-    "one_gpu": r"\b(?:single|one|1)[- ](?:nvidia )?gpus?\b(?! memory)|CUDA VISIBLE DEVICES=\d\b(?!,)"
+    "ipv6_off": r"disable[- ]ipv6\W{1,3}1|\bipv6 (?:is |was )?(?:off|disabled)|\b(?:without|disabl(?:e|ed|ing)) ipv6",
+    "one_gpu": r"\b(?:single|one|1)[- ](?:nvidia )?(?:gpus?|cards?)\b(?! memory)|CUDA VISIBLE DEVICES=\d\b(?!,)"
     r"|\b(?:tensor[- ]parallel[- ]size|nproc[- ]per[- ]node|tp|num gpus|ngpus|devices|gpus)[ =:]+1\b(?![.,]\d)",
+    "several_gpus": rf"\b(?:two|three|four|eight|both|all|[2-9]|1\d)(?: ?x)? (?:nvidia |geforce )?{_GPUS}\b"
+    r"|\bmulti[- ]gpus?\b"
+    r"|\b(?:tensor[- ]parallel[- ]size|nproc[- ]per[- ]node|tp|num gpus|ngpus|devices|gpus)[ =:]+[2-9]\b|-g [2-9]\b"
+    r"|\b(?:data ?parallel|ddp|tensor parallel\w*)\b|CUDA VISIBLE DEVICES=\d,\d|\bbetween gpu ?\d",
     "one_node": r"\b(?:single|one|1)[- ](?:node|machine|host)\b|\b(?:nnodes|nodes)[ =:]+1\b",
 }
 
 _GOOD = (
     r"work(?:s|ed|ing)?(?! ?around)|workaround|fine|ok|okay|good|runs|ran|pass(?:es|ed)?|completes?d?|finish(?:es|ed)?"
-    r"|train(?:s|ed)|correct(?:ly)?|coherent|normal(?:ly)?|sane|stable|expected|fix(?:es|ed)?|solv(?:es|ed)|solution"
-    r"|resolv(?:es|ed)|help(?:s|ed)?|succe(?:eds?|eded|ss\w*)|starts|started|loads|cur(?:es|ed)|avoid(?:s|ed)?|recovers"
-    r"|proceeds|gets (?:past|through)|rid of|hides?|masks|removes|eliminate[sd]|prevents|unblocks|circumvents"
+    r"|run(?=\W*$|[,;]| (?:fine|ok|through|again|normal))|train(?:s|ed)|correct(?:ly)?|coherent|normal(?:ly)?|sane"
+    r"|stable|expected|fix(?:es|ed)?|solv(?:es|ed)|solution|resolv(?:es|ed)|help(?:s|ed)?|succe(?:eds?|eded|ss\w*)"
+    r"|starts|started|loads|cur(?:es|ed)|avoid(?:s|ed)?|recovers|proceeds|comes? up|returns|serves"
+    r"|gets (?:past|through)|rid of|hides?|masks|removes|eliminate[sd]|prevents|unblocks|circumvents"
     r"|right (?:loss(?:es)?|results?|output|values|numbers|answers?|text)"
 )
 _BAD = (
     r"hangs?|hung|hanging|stuck|stall(?:s|ed)?|freezes?|frozen|deadlock\w*|fail\w*|crash\w*|errors?|time(?:s|d)? ?out"
-    r"|timeouts?|garbage|gibberish|wrong|corrupt\w*|zeros|nan|broken|refused|problem"
+    r"|timeouts?|forever|locks(?: up)?|garbage|gibberish|wrong|corrupt\w*|zeros|nan|broken|refused|problem|!!!!+"
 )
 _NOT = r"(?:do(?:es)?(?: not|n.t)|did(?: not|n.t)|is(?: not|n.t)|not|nothing|never|cannot|can.t|won.t|nor|neither)"
 _OUTCOME = Pattern(
@@ -113,14 +126,20 @@ _OUTCOME = Pattern(
     2,
 )
 _SENTENCE = Pattern(
-    r"[;\n]| / |(?<=[a-z)\d])\. (?=[A-Za-z])"
+    r";(?! ?(?:after|when|with|once) (?:it|that|disabl|turn|switch))|\n| / |(?<=[a-z)\d])\. (?=[A-Za-z])"
     r"|,? (?:but|however|whereas|while|although|otherwise|else|without it|and without) "
 )
 _LEADS = Pattern(
     r"(?:\b(?:with|after|when|by|using|under|if|once|via|through|in|on|until|setting)\b|:|=|->|→)\W*(?:\w+\W+){0,3}$", 2
 )
 _UNLESS = Pattern(r"\b(?:unless|without|except with|only if not)\W*(?:\w+\W+){0,2}$", 2)
+_ELSE = Pattern(r"\s+(?:otherwise|else|if not|without(?: it| that)?\W*$)", 2)
 _DENIED = Pattern(r"[:=?]\s*(?:no|false)\W*$", 2)
+_HANGS = Pattern(
+    r"\b(?:hangs?|hung|hanging|stuck|stalls?|freez\w+|frozen|deadlock\w*|forever|never|lock(?:s|ed)(?: up)?)\b", 2
+)
+_WRONG = Pattern(r"\b(?:garbage|gibberish|wrong|corrupt\w*|zeros|nans?|incoherent|nonsense)\b|!!!!", 2)
+_FAILURES = ("hangs", "wrong", "fails")
 _REACH = 90
 _LONGEST = 400
 _OTHER = Pattern(r"\b(?:single|one|two|three|four|multi|\d+)[- ](?:gpus?|nodes?|machines?|hosts?)\b", 2)
@@ -128,25 +147,25 @@ _OTHER = Pattern(r"\b(?:single|one|two|three|four|multi|\d+)[- ](?:gpus?|nodes?|
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """For each kind of change: works where any line says so, for one of several tries may be the one that helped."""
+    """For each kind of change: works where any line says so, for one of several tries may be the one that helped.
+
+    That the job runs on several GPUs, by contrast, counts only where no line says that it does not.
+    """
     for name, source in _CHANGES.items():
         pattern = Pattern(source, 2)
-        failed: Known | None = None
+        told: dict[str, str] = {}
         for index, line in paste.having(*_NEEDLES[name]):
-            outcomes = _told(line, pattern) if len(line) <= _LONGEST else set()
-            where = f"line {paste.numbers[index]}"
-            if "works" in outcomes:
-                yield f"tried.{name}", Known("works", where)
-                break
-            if outcomes and failed is None:
-                failed = Known("fails", where)
-        else:
-            if failed:
-                yield f"tried.{name}", failed
+            for outcome in _told(line, pattern) if len(line) <= _LONGEST else ():
+                told.setdefault(outcome, f"line {paste.numbers[index]}")
+        several = name == "several_gpus"
+        order = (*_FAILURES, "works") if several else ("works", *_FAILURES)
+        outcome = next((outcome for outcome in order if outcome in told), "")
+        if outcome:
+            yield f"tried.{name}", Known(outcome if several or outcome == "works" else "fails", told[outcome])
 
 
 def _told(line: str, change: Pattern) -> set[str]:
-    """What the line says came of the change, in each sentence: ``works``, ``fails``. Words are parted by spaces."""
+    """What the line says came of the change, in each sentence. Words are parted by spaces."""
     found = set()
     for sentence in _sentences(line.replace("_", " ")):
         if match := change.search(sentence):
@@ -163,7 +182,7 @@ def _sentences(line: str) -> Iterator[str]:
 
 
 def _outcome(sentence: str, start: int, end: int) -> str:
-    """``works`` or ``fails``; empty where the sentence tells of neither."""
+    """``works``, or how it fails; empty where the sentence tells of neither."""
     before, after = sentence[max(0, start - _REACH) : start], sentence[end : end + _REACH]
     unless = bool(_UNLESS.search(before))
     told = _OUTCOME.search(after)
@@ -173,8 +192,10 @@ def _outcome(sentence: str, start: int, end: int) -> str:
             return ""
         told = earlier[-1]
     works = told.lastgroup in ("cured", "good")
-    if _DENIED.search(sentence):
+    if _DENIED.search(sentence) or (told.string is after and _ELSE.match(after[told.end() :])):
         works = not works
     if unless:
         return "" if works else "works"
-    return "works" if works else "fails"
+    if works:
+        return "works"
+    return "hangs" if _HANGS.search(sentence) else "wrong" if _WRONG.search(sentence) else "fails"
