@@ -67,7 +67,8 @@ one_node: node | machine | host
 _CHANGES = {
     "p2p_off": r"NCCL P2P DISABLED?\b(?![=: ]+(?:0|false|unset|not\b))"
     r"|NCCL P2P LEVEL\W{1,3}(?:LOC|NVL|PIX|PXB|PHB|0|1)\b"
-    r"|\b(?:p2p|peer[- ]to[- ]peer|peer access)(?: \w+)? (?:is |was )?(?:disabled?|off|turned off|switched off)"
+    r"|\b(?:p2p|peer[- ]to[- ]peer|peer access)(?: \w+)? (?:is |was )?(?:disabled?(?![=: ]+(?:0|false|unset|not\b))"
+    r"|off|turned off|switched off)"
     rf"|\b{_OFF} (?:the )?(?:nccl |gpu |pcie )?(?:p2p|peer[- ]to[- ]peer|peer access)(?! disable)",
     "iommu_off": r"\biommu\W{1,2}(?:=|: )?\s?(?:off|pt|soft|disabled?|passthrough|pass-through)\b"
     rf"|\bpci=noacs\b|setpci\b.{{0,60}}acs|\b{_BOUNDARY}(?: \w+)? (?:is |was )?(?:off|disabled|turned off|switched off)"
