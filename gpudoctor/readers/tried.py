@@ -167,8 +167,11 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 def _told(line: str, change: Pattern) -> set[str]:
     """What the line says came of the change, in each sentence. Words are parted by spaces."""
-    found = set()
-    for sentence in _sentences(line.replace("_", " ")):
+    found: set[str] = set()
+    line = line.replace("_", " ")
+    if "NCCL INFO" in line or not change.search(line):
+        return found
+    for sentence in _sentences(line):
         if match := change.search(sentence):
             found.add(_outcome(sentence, *match.span()))
     return found - {""}
