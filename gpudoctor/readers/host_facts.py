@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.fact import Fact, Known, Rows
+from gpudoctor.model.fact import Absent, Fact, Known, Rows
 from gpudoctor.readers._lists import table
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
@@ -30,8 +30,8 @@ _FILES = Pattern(r"open files\s+\(-n\)\s+(\d+|unlimited)")
 _MARKS = tuple(
     table(
         """
-kubernetes: orchestrator: kubernetes | kubectl exec | nvidia.com/gpu | kubelet | /kubepods
-    | /var/run/secrets/kubernetes.io
+kubernetes: orchestrator: kubernetes | platform: kube | kubernetes pod | k8s pod | kubectl exec | nvidia.com/gpu
+    | kubelet | /kubepods | /var/run/secrets/kubernetes.io
 docker: /.dockerenv | inside a container | in a container | inside docker | in a docker container
     | the nvidia driver was not detected
 apptainer: apptainer exec | singularity exec | apptainer run | singularity run | singularity shell
@@ -41,6 +41,12 @@ apptainer: apptainer exec | singularity exec | apptainer run | singularity run |
 """Words (lower case) that are printed inside a container, or say that one is meant."""
 _STARTED = (("docker", ("docker run", "docker compose", "docker args:")), ("podman", ("podman run",)))
 """Words that start a container: what follows is printed inside it, unless it did not start."""
+_OUTSIDE = Pattern(
+    r"(?:^|[,;(:]\s*)(?:no container|not in a container|no docker|(?:on )?bare metal)"
+    r"(?=\s*(?:$|[,;.)]|: *(?:yes|true)\b))",
+    2,
+)
+"""``slurm job, no container``, ``bare metal: yes``; not ``works on bare metal, fails in docker``."""
 _NOT_STARTED = ("nvidia-container-cli", "could not select device driver", "error response from daemon")
 
 
@@ -104,6 +110,10 @@ def _jetson(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _container(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    for index, line in paste.having("no container", "not in a container", "bare metal", "no docker"):
+        if denied := _OUTSIDE.search(line):
+            yield "host.container", Absent(f"the report says {denied.group().strip()} (line {paste.numbers[index]})")
+            return
     marks = _MARKS if any(word in paste.lower for word in _NOT_STARTED) else _MARKS + _STARTED
     for kind, words in marks:
         found = [word for word in words if word in paste.lower]

@@ -38,7 +38,7 @@ FACTS = (
 _OFF = r"(?:without|no|disabl(?:e|es|ed|ing)|turn(?:s|ed|ing)? off|switch(?:es|ed|ing)? off)"
 _BOUNDARY = r"(?:iommu|vt-d|amd-vi|acs|svm|i/o virtualization(?: technology)?)"
 """What stands between devices, as firmware setups name it."""
-_GPUS = r"(?:gpus?|cards?|gtx|rtx|titan|quadro|tesla|geforce|a100|h100|v100|a6000|l40s?|a10|t4)"
+_GPUS = r"(?:gpus?|cards?|gtx|rtx|titan|quadro|tesla|geforce|[1-5]0[5-9]0(?: ?ti)?|a100|h100|v100|a6000|l40s?|a10|t4)"
 _NEEDLES = dict(
     table(
         """
@@ -69,6 +69,7 @@ _CHANGES = {
     r"|NCCL P2P LEVEL\W{1,3}(?:LOC|NVL|PIX|PXB|PHB|0|1)\b"
     r"|\b(?:p2p|peer[- ]to[- ]peer|peer access)(?: \w+)? (?:is |was )?(?:disabled?(?![=: ]+(?:0|false|unset|not\b))"
     r"|off|turned off|switched off)"
+    r"|\bno[- ](?:p2p|peer)[- ]copy\b(?:[=: ]+(?:on|1|true)\b)?"
     rf"|\b{_OFF} (?:the )?(?:nccl |gpu |pcie )?(?:p2p|peer[- ]to[- ]peer|peer access)(?! disable)",
     "iommu_off": r"\biommu\W{1,2}(?:=|: )?\s?(?:off|pt|soft|disabled?|passthrough|pass-through)\b"
     rf"|\bpci=noacs\b|setpci\b.{{0,60}}acs|\b{_BOUNDARY}(?: \w+)? (?:is |was )?(?:off|disabled|turned off|switched off)"
@@ -93,7 +94,8 @@ _CHANGES = {
     rf"|iptables -F|systemctl stop firewalld|\b(?:{_OFF}|stopp(?:ed|ing)) (?:the )?(?:firewall|ufw|firewalld|iptables)"
     r"|\bopen(?:ed|ing) (?:the )?ports?\b",
     "ipv6_off": r"disable[- ]ipv6\W{1,3}1|\bipv6 (?:is |was )?(?:off|disabled)|\b(?:without|disabl(?:e|ed|ing)) ipv6",
-    "one_gpu": r"\b(?:single|one|1)[- ](?:nvidia )?(?:gpus?|cards?)\b(?! memory)|CUDA VISIBLE DEVICES=\d\b(?!,)"
+    "one_gpu": r"\b(?:single|one|1|each|either)[- ](?:nvidia )?(?:gpus?|cards?)\b(?! memory| shows| has)"
+    r"|CUDA VISIBLE DEVICES=\d\b(?!,)"
     r"|\b(?:tensor[- ]parallel[- ]size|nproc[- ]per[- ]node|tp|num gpus|ngpus|devices|gpus)[ =:]+1\b(?![.,]\d)",
     "several_gpus": rf"\b(?:two|three|four|eight|both|all|[2-9]|1\d)(?: ?x)? (?:nvidia |geforce )?{_GPUS}\b"
     r"|\bmulti[- ]gpus?\b"
@@ -112,7 +114,8 @@ _GOOD = (
 )
 _BAD = (
     r"hangs?|hung|hanging|stuck|stall(?:s|ed)?|freezes?|frozen|deadlock\w*|fail\w*|crash\w*|errors?|time(?:s|d)? ?out"
-    r"|timeouts?|forever|locks(?: up)?|garbage|gibberish|wrong|corrupt\w*|zeros|nan|broken|refused|problem|!!!!+"
+    r"|timeouts?|forever|locks(?: up)?|garbage|gibberish|nonsense|wrong|corrupt\w*|zeros|nan|broken|refused|problem"
+    r"|[!@#?]{4,}"
 )
 _NOT = r"(?:do(?:es)?(?: not|n.t)|did(?: not|n.t)|is(?: not|n.t)|not|nothing|never|cannot|can.t|won.t|nor|neither)"
 _OUTCOME = Pattern(
@@ -140,10 +143,19 @@ _HANGS = Pattern(
     r"\b(?:hangs?|hung|hanging|stuck|stalls?|freez\w+|frozen|deadlock\w*|forever|never|lock(?:s|ed)(?: up)?)\b", 2
 )
 _WRONG = Pattern(r"\b(?:garbage|gibberish|wrong|corrupt\w*|zeros|nans?|incoherent|nonsense)\b|!!!!", 2)
+_TROUBLE = Pattern(
+    rf"\b(?:{_BAD}|never|unless|otherwise|without|workaround|fix(?:es|ed)?|solv(?:es|ed)|cur(?:es|ed)|helps|slow\w*|warn)\b"
+    r"|\w(?:Error|Exception)\b|[!@#?]{4,}|(?<!os )error\b",
+    2,
+)
+_STANDING = ("p2p_off", "ib_off", "interface", "host_network", "shm_larger")
+"""Settings that jobs carry along for good: that these run is news only where something did not."""
 _FAILURES = ("hangs", "wrong", "fails")
 _REACH = 90
 _LONGEST = 400
-_OTHER = Pattern(r"\b(?:single|one|two|three|four|multi|\d+)[- ](?:gpus?|nodes?|machines?|hosts?)\b", 2)
+_OTHER = Pattern(
+    r"[,(]\s*(?:\w+\s){0,2}(?:single|one|two|three|four|multi|\d+)[- ](?:gpus?|nodes?|machines?|hosts?)\b", 2
+)
 """Another thing that was tried: an outcome behind it is its own."""
 
 
@@ -152,6 +164,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
     That the job runs on several GPUs, by contrast, counts only where no line says that it does not.
     """
+    trouble = bool(_TROUBLE.search(paste.text))
     for name, source in _CHANGES.items():
         pattern = Pattern(source, 2)
         told: dict[str, str] = {}
@@ -161,7 +174,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         several = name == "several_gpus"
         order = (*_FAILURES, "works") if several else ("works", *_FAILURES)
         outcome = next((outcome for outcome in order if outcome in told), "")
-        if outcome:
+        if outcome and (trouble or outcome != "works" or name not in _STANDING):
             yield f"tried.{name}", Known(outcome if several or outcome == "works" else "fails", told[outcome])
 
 
