@@ -56,6 +56,9 @@ _RATED = (
 _RATE = Pattern(r"(?<![\w.])(\d{1,4}(?:\.\d+)?)\s?GB(?:ps|/s)", 2)
 _LINK = Pattern(r"\bLink \d|nvlink|hbm|memory|ib_(?:write|read)|iperf|bandwidthTest|pcie?\b|theoretical|line rate", 2)
 _FALLS = Pattern(r"\bfrom (\d{1,4}(?:\.\d+)?) ?(?:GB(?:ps|/s))? to (\d{1,4}(?:\.\d+)?) ?GB(?:ps|/s)", 2)
+_EXPECTED = Pattern(
+    r"\b(?:expected|reference|should be|normal(?:ly)?|usual(?:ly)?)\b\D{1,24}?(\d{1,4}(?:\.\d+)?)(?![\d.]*\s?[%xMK])", 2
+)
 _AVERAGE = Pattern(r"Avg bus bandwidth\s*:\s*(\d{1,4}(?:\.\d+)?)", 2)
 
 
@@ -102,10 +105,10 @@ def _job(paste: Paste) -> Iterator[tuple[str, Fact]]:
             break
     rates: dict[float, str] = {}
     speaks = any(word in paste.lower for word in _RATED)
-    for index, line in paste.having(*_RATED, "gb/s", "gbps") if speaks else ():
+    for index, line in paste.having(*_RATED, "gb/s", "gbps", "expected") if speaks else ():
         if _LINK.search(line):
             continue
-        for told in (*_RATE.finditer(line[:400]), *_AVERAGE.finditer(line[:400]), *_FALLS.finditer(line[:400])):
+        for told in (told for pattern in (_RATE, _AVERAGE, _FALLS, _EXPECTED) for told in pattern.finditer(line[:400])):
             for number in told.groups():
                 rates.setdefault(float(number), f"line {paste.numbers[index]}")
     if rates:
