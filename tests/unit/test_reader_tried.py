@@ -7,7 +7,6 @@ import pytest
 from gpudoctor.model.fact import Known
 from gpudoctor.readers import read_text
 
-
 TROUBLE = "\n\nsymptom: a timeout\n"
 
 
