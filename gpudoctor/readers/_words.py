@@ -187,3 +187,29 @@ processes: nvidia smi processes | gpu processes
     for label in labels
 }
 """Labels whose value says several things, and which answer of `labels` takes it apart."""
+
+_FILLERS = words(
+    """the a an of my our your this that is was used use current currently reported shown status here itself actual
+    exact"""
+)
+_ON_THE_HOST = (" on the host", " on host", " of the host", " of host", " host", " in use", " installed", " in windows")
+_DRIVERS = ("driver", "nvidia driver", "gpu driver", "driver version", "nvidia driver version", "graphics driver")
+_KNOWN = frozenset((*FACTS_OF, *COLUMNS, *SPECIAL, *SYSTEMS))
+_SORTED: dict[tuple[str, ...], str] = {}
+for _label in sorted(_KNOWN, reverse=True):
+    if " " in _label:
+        _SORTED[tuple(sorted(_label.split()))] = _label
+
+
+def plainer(label: str) -> str:
+    """The label of the tables that says the same in another order or with fillers: ``kernel running``, ``the driver``."""
+    if label in _KNOWN:
+        return label
+    parts = [word for word in label.split() if word not in _FILLERS]
+    name = " ".join(parts)
+    for tail in _ON_THE_HOST:
+        if name.endswith(tail) and name.removesuffix(tail) in _DRIVERS:
+            name = name.removesuffix(tail)
+    if name in _DRIVERS:
+        return "driver version"
+    return name if name in _KNOWN else _SORTED.get(tuple(sorted(parts)), label)

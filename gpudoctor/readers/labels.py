@@ -7,6 +7,7 @@ its like become an absent fact, ``N/A`` and its like an unread one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from gpudoctor.model.fact import Fact, Known, Rows, Unread, Value
 from gpudoctor.readers._forms import FORMS, env_name
@@ -17,7 +18,7 @@ from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._special import ANSWERS, named_system
 from gpudoctor.readers._values import missing
 from gpudoctor.readers._variables import derived, wanted
-from gpudoctor.readers._words import COLUMNS, FACTS_OF, SPECIAL, SYSTEMS, VARIABLES
+from gpudoctor.readers._words import COLUMNS, FACTS_OF, SPECIAL, SYSTEMS, VARIABLES, plainer
 
 EXACT = 2
 
@@ -34,6 +35,7 @@ def read(paste: Paste) -> Answers:
         if label.index in paste.used or not label.value:
             continue
         source = f"line {paste.numbers[label.index]}"
+        label = replace(label, name=plainer(label.name))
         if entry := FACTS_OF.get(label.name):
             yield from _fact(entry, label, source)
         elif label.name in COLUMNS:

@@ -1,0 +1,200 @@
+"""What people write of the driver in their own words: ``nvidia-smi: cannot talk to the driver``, ``dkms: built, not loaded``.
+
+A label names the thing, in any order and with any words around it; the value says whether it is there and works.
+What is told of the past, of a cure or of a wish is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from gpudoctor.model.catalog import fact
+from gpudoctor.model.fact import Fact, Known, Rows
+from gpudoctor.readers._gpus import named, vendor
+from gpudoctor.readers._labels import Label
+from gpudoctor.readers._paste import Paste
+from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers._special import ANSWERS
+from gpudoctor.readers._verdict import verdict
+
+EXACT = 1
+
+FACTS = (
+    fact("driver.works_as_root", "bool", "whether the report says that root can use the GPU and another user cannot"),
+)
+
+Answers = Iterator[tuple[str, "Fact | Rows"]]
+
+_TOLD_OF_ANOTHER_TIME = Pattern(
+    r"^(?:after|before|since|when|fix\w*|solution|solved|workaround|cure\w*|helps?|works (?:with|in|on|after)|expected|goal"
+    r"|want\w*|earlier|previous\w*|formerly|yesterday|first|then|until|once|suggest\w*|advice|tried|attempt\w*|question)\b"
+)
+_SMI = Pattern(r"^(host |node |bare metal )?nvidia smi(?: (?:on|in|inside|from|at)(?: the| a)? (.+))?$")
+_NO_TALK = Pattern(
+    r"\b(?:communicat\w+|talk|speak|reach|contact|connect\w*)\b[^,;]{0,30}\bdriver|no (?:communication|connection|contact)\b"
+    r"|driver (?:is )?not (?:loaded|running)|communication (?:error|fail\w*)",
+    2,
+)
+_NO_DEVICE = Pattern(
+    r"^\W*(?:no|0|zero) (?:nvidia )?(?:devices?|gpus?|cards?)\b|\b(?:sees?|shows?|finds?|lists?|reports?|found)\b[^,;]{0,12}"
+    r"\b(?:no|0|zero|none|nothing)\b(?: (?:nvidia )?(?:devices?|gpus?|cards?))?",
+    2,
+)
+_SECURE_BOOT = Pattern(r"secure ?boot", 2)
+_SECURE_STATE = Pattern(
+    r"secure ?boot[^,;.]{0,12}?\b(?P<after>on|enabled|active|enforc\w+|off|disabled|inactive|not (?:on|enabled|active))\b"
+    r"|\b(?P<before>with|without|no|enabled|disabled)\s+(?:uefi )?secure ?boot",
+    2,
+)
+_MODULE = Pattern(
+    r"^(?!.*\b(?:uvm|peermem|drm|modeset|signature|signed|key|kind|type|flavou?r|version|kernel version|nouveau|nova|blacklist\w*"
+    r"|option|options|parameter|gdrdrv|nvidia fs|amdgpu|i915|python|torch|cudnn)\b)"
+    r"(?:.*\b(?:nvidia|driver|gpu|kernel)\b.*\b(?:modules?|ko|kmod)\b.*|.*\b(?:modules?|kmod)\b.*\bnvidia\b.*|lsmod\b.*|kmod nvidia.*)$"
+)
+_UNLOADED = Pattern(
+    r"\b(?:not|n.t|never|fail\w*|refus\w+|cannot|won.t|unable to)\b[^,;]{0,20}\b(?:load\w*|insert\w*)\b|\bunloaded\b"
+    r"|\bload\w*\b[^,;]{0,12}\b(?:fail\w*|refused|rejected)|not in lsmod|absent from lsmod",
+    2,
+)
+_UNBUILT = Pattern(
+    r"\b(?:not|n.t|never|fail\w*)\b[^,;]{0,16}\b(?:built|build|compil\w+|rebuilt)\b|\bbuild\w*\b[^,;]{0,12}\bfail\w*"
+    r"|\bnone for (?:the |this )?(?:running |new |current )?kernel|\b(?:only|just) for\b[^,;]*\bkernel",
+    2,
+)
+_BUILT = Pattern(r"\b(?:built|compiled|on (?:the )?disk|signed)\b", 2)
+_HEADERS = Pattern(
+    r"^(?:.* )?(?:kernel|linux)(?: \w+){0,2} (?:headers|devel|source|sources|build tree)(?: .*)?$|^(?:.* )?headers(?: .*)?$"
+)
+_ROOT = Pattern(
+    r"^(?:as|with|under|using|run as|running as|via|through)?\s*(?:user |the )?(?:root|sudo|superuser|uid 0)"
+    r"(?: user)?(?: (?:in|inside|on|from) .*)?$"
+)
+_USER = Pattern(r"^(?:as |with )?(?:normal |regular |ordinary |unprivileged |non root |other )?(?:user|users|non root)$")
+_GRAPHICS = Pattern(
+    r"^(?!.*\b(?:driver|memory|count|number|util\w*|temp\w*|power|mode|operator|plugin|image|container|passthrough|backend)\b)"
+    r".*\b(?:gpus?|graphics|accelerators?|video (?:card|adapter|controller)|display (?:adapter|card|controller)|vga|igpu)\b.*$"
+)
+_FABRIC = Pattern(r"^(?!.*\b(?:version|package|log)\b).*\bfabric ?manager\b.*$")
+_NO_GPU = Pattern(
+    r"^(?!.*\bcontainer\b).*\b(?:has|have|with|there is|there are)?\s*\bno (?:nvidia |dedicated |discrete |physical |cuda )?"
+    r"(?:gpus?|graphics(?: card)?|video card|accelerators?|graphics hardware)\b\s*(?:at all|in it|here|present|installed|attached)?$"
+    r"|^(?:.*\b)?without (?:a |any )?(?:nvidia |dedicated )?(?:gpus?|graphics(?: card)?)$",
+    2,
+)
+_MACHINE = Pattern(
+    r"^(?:the |this |my )?(?:machine|hardware|host|node|server|instance|vm|box|computer|pc|laptop|system|environment|runtime|droplet"
+    r"|vps|workstation|host hardware|server hardware|cloud vm|setup|platform|compute node|worker)(?: type| hardware| spec\w*)?$"
+)
+_OTHER_MACHINE = Pattern(r"\b(?:login|head|build|other|second|dev\w*|mac|client)\b")
+
+
+def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Each label that names a part of the driver, with the verdict on it."""
+    contained = "container" in paste.lower or "docker" in paste.lower or "kubernetes" in paste.lower
+    for label in paste.labels:
+        if not label.value or len(label.name) > 60 or _TOLD_OF_ANOTHER_TIME.search(label.name):
+            continue
+        source = f"line {paste.numbers[label.index]}"
+        for pattern, answer in _SUBJECTS:
+            if pattern.match(label.name):
+                yield from answer(label, source, contained)
+                break
+        else:
+            yield from _any(label, source)
+
+
+def _smi(label: Label, source: str, contained: bool) -> Answers:
+    match = _SMI.match(label.name)
+    place = (match.group(1) or match.group(2) or "").strip() if match else ""
+    if place.startswith(("windows", "guest", "vm")):
+        return
+    good = verdict(label.value)
+    if place.startswith(("host", "node", "bare", "physical", "machine")):
+        if good:
+            yield "driver.installed", Known(True, source)
+            if contained:
+                yield "driver.module_loaded", Known(True, source)
+        return
+    if _NO_TALK.search(label.value):
+        yield "nvml.state", Known("driver not loaded", source)
+        yield "nvml.message", Known(label.value[:300], source)
+    elif _NO_DEVICE.search(label.value):
+        yield "nvml.state", Known("ok", source)
+        yield "gpu.count", Known(0, source)
+    elif good and not place and not contained:
+        yield "nvml.state", Known("ok", source)
+
+
+def _module(label: Label, source: str, contained: bool) -> Answers:
+    del contained
+    value = label.value
+    if _UNLOADED.search(value):
+        yield "driver.module_loaded", Known(False, source)
+        if _BUILT.search(value) and not _UNBUILT.search(value):
+            yield "driver.module_on_disk", Known(True, source)
+    elif _UNBUILT.search(value):
+        yield "driver.module_on_disk", Known(False, source)
+    elif label.name.startswith("lsmod"):
+        low = value.lower()
+        if verdict(value) is False and "nouveau" not in low:
+            yield "driver.module_loaded", Known(False, source)
+        elif "nvidia" in low and "no nvidia" not in low:
+            yield "driver.module_loaded", Known(True, source)
+
+
+def _headers(label: Label, source: str, contained: bool) -> Answers:
+    del contained
+    good = verdict(label.value)
+    if good is not None:
+        yield "driver.headers", Known(good, source)
+
+
+def _root(label: Label, source: str, contained: bool) -> Answers:
+    del contained
+    if verdict(label.value):
+        yield "driver.works_as_root", Known(True, source)
+
+
+def _graphics(label: Label, source: str, contained: bool) -> Answers:
+    del contained
+    if "nvidia" not in label.value.lower() and vendor(label.value) not in (None, "nvidia"):
+        yield from named(label.value, source)
+
+
+def _fabric(label: Label, source: str, contained: bool) -> Answers:
+    del contained
+    yield from ANSWERS["fabric manager"](label, source)
+
+
+def _machine(label: Label, source: str, contained: bool) -> Answers:
+    if _NO_GPU.search(label.value.rstrip(" .")) and not contained and not _OTHER_MACHINE.search(label.name):
+        yield "pci.nvidia_count", Known(0, source)
+    yield from _any(label, source)
+
+
+def _any(label: Label, source: str) -> Answers:
+    """Secure Boot, wherever in a label or value it is named."""
+    text = f"{label.name}: {label.value}"
+    if not _SECURE_BOOT.search(text):
+        return
+    if _SECURE_BOOT.search(label.name):
+        good = verdict(label.value)
+        if good is not None:
+            yield "host.secure_boot", Known(good, source)
+    elif state := _SECURE_STATE.search(label.value):
+        word = (state.group("after") or state.group("before")).lower()
+        if not word.startswith(("no", "without", "off", "disabled", "inactive")):
+            yield "host.secure_boot", Known(True, source)
+        elif state.group("after"):
+            yield "host.secure_boot", Known(False, source)
+
+
+_SUBJECTS: tuple[tuple[Pattern, Callable[[Label, str, bool], Answers]], ...] = (
+    (_SMI, _smi),
+    (_FABRIC, _fabric),
+    (_HEADERS, _headers),
+    (_MODULE, _module),
+    (_ROOT, _root),
+    (_MACHINE, _machine),
+    (_GRAPHICS, _graphics),
+)
