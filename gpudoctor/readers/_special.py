@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
@@ -16,6 +17,17 @@ Answers = Iterator[tuple[str, "Fact | Rows"]]
 
 _BUILT = Pattern(r"\bcu(\d{2,3})\b|\bCUDA (\d+\.\d+)", 2)
 _CPU = Pattern(r"\bcpu\b", 2)
+_PACKAGE = Pattern(
+    r"\bnvidia-(?:driver|dkms|kernel-source|headless)-(?P<branch>\d{3})(?:-server)?(?:-open)?\b"
+    r"|\bnvidia-open(?:-dkms|-lts|-beta|-\d{3})?\b|\bakmod-nvidia-open\b|\bnvidia-dkms\b|\bnvidia-driver\b",
+    2,
+)
+_FLAVOUR = Pattern(
+    r"\b(?:open(?:[- ]source)? (?:gpu )?(?:kernel )?(?:modules?|flavou?r|variant|driver)|proprietary"
+    r"|closed[- ]?(?:source)?)\b"
+    r"|\bopen\s*$|\(open\)|\bopen\b(?= kernel)",
+    2,
+)
 _UNAME = Pattern(r"release='([^']+)'")
 
 
@@ -153,6 +165,37 @@ def _lspci(label: Label, source: str) -> Answers:
         yield "pci.nvidia_count", Known(0, source)
 
 
+def _driver(label: Label, source: str) -> Answers:
+    """``570.144, proprietary kernel module``, ``nvidia-driver-570-open``, ``nvidia-open-dkms 590.48.01``, ``none``."""
+    value = label.value
+    gone = missing(value, source)
+    packages = "package" in label.name
+    if gone and not packages:
+        yield "driver.version", gone
+        return
+    version = FORMS["driver"](value)
+    package = _PACKAGE.search(value)
+    if version and not packages:
+        yield "driver.version", Known(version, source)
+    elif version:
+        yield "driver.module_disk_version", Known(version, source)
+    if (said := FORMS["bool"](value)) is not None:
+        yield "driver.installed", Known(said, source)
+    elif package or version:
+        yield "driver.installed", Known(True, source)
+    if kind := _kind(value, package):
+        yield "driver.module_kind", Known(kind, source)
+
+
+def _kind(value: str, package: re.Match[str] | None) -> str:
+    """The flavour of kernel module that a driver's name tells: open, proprietary, or nothing."""
+    if told := _FLAVOUR.search(value):
+        return "open" if "open" in told.group().lower() else "proprietary"
+    if package:
+        return "open" if "open" in package.group().lower() else "proprietary" if package.group("branch") else ""
+    return ""
+
+
 def _framework(label: Label, source: str) -> Answers:
     """``TensorFlow 1.15``"""
     facts = {
@@ -196,6 +239,7 @@ ANSWERS: Mapping[str, Callable[[Label, str], Answers]] = {
     "nvjitlink": _library("libnvJitLink"),
     "torch": _torch,
     "lspci": _lspci,
+    "driver": _driver,
     "framework": _framework,
     "image": _image,
     "nvidia smi": _nvidia_smi,

@@ -25,9 +25,6 @@ live.cudnn version: torch backends cudnn version | cudnn runtime version | torch
     runtime cudnn
 live.nccl version: torch cuda nccl version
 live.import_error text: import torch error | torch import error | import error
-driver.version driver: driver | nvidia driver | gpu driver | driver version | nvidia driver version | gpu driver
-    version | nvidia driver ver | display driver | windows driver version | 驱动版本 |
-    驱动 | nvidia 驱动 | 显卡驱动
 driver.cuda_version release: cuda driver version | driver cuda version | cuda driver
     | driver supports cuda | cuda version nvidia smi |
     nvidia smi cuda version | cuda umd version | max cuda | driver cuda
@@ -40,8 +37,7 @@ driver.module_loaded bool: loaded at boot | nvidia module loaded | module loaded
     module | nvidia ko loaded
 driver.module_on_disk bool: nvidia module for running kernel | module on disk | nvidia ko | kmod nvidia for running
     kernel | module built for running kernel | nvidia module for this kernel | kernel module built
-driver.installed bool: driver installed | nvidia driver installed | driver packages | nvidia driver packages |
-    nvidia driver package | windows driver
+driver.installed bool: driver installed | nvidia driver installed
 driver.nouveau_loaded bool: nouveau loaded | nouveau | nouveau in use | nouveau module
 driver.nouveau_blacklisted bool: nouveau blacklisted | nouveau blacklist
 driver.headers bool: linux headers for running kernel | linux headers | kernel headers | headers for running kernel
@@ -161,7 +157,8 @@ SPECIAL: Mapping[str, str] = {
     for handler, labels in table(
         """
 gpus: gpu | gpus | gpu name | gpu model | gpu models | gpu type | gpu s | graphics card | gpu model and memory
-    | gpu hardware | card | video card | nvidia gpu | gpu device | device name | gpu name s | 显卡 | 显卡型号
+    | gpu hardware | card | video card | nvidia gpu | gpu device | device name | gpu name s
+    | device manager | display adapters | new gpu | new card | gpu here | cards | graphics cards | 显卡 | 显卡型号
 kernel: kernel | kernel version | linux kernel | uname r | kernel release | running kernel | current kernel
     | booted kernel
 wsl: wsl version | wsl | default version
@@ -171,7 +168,12 @@ fabric manager: fabricmanager state | fabric manager | nvidia fabricmanager | fa
     | fabricmanager installed | fabric manager status | fabricmanager status | nvidia fabricmanager service
     | fabricmanager service
 module kind: module kind | kernel module | kernel modules | kernel module kind | driver kind | driver type
-    | driver flavor | module license | kernel module type | driver variant | driver package | driver fork
+    | driver flavor | driver flavour | module license | kernel module type | driver variant | driver fork
+    | module flavour | module flavor
+driver: driver | nvidia driver | gpu driver | driver version | nvidia driver version | gpu driver version
+    | nvidia driver ver | display driver | graphics driver | windows driver version | windows driver
+    | driver packages | nvidia driver packages | nvidia driver package | driver package | nvidia packages
+    | nvidia package | driver package installed | driver branch | 驱动版本 | 驱动 | nvidia 驱动 | 显卡驱动
 cuda and cudnn: cuda cudnn version | cuda cudnn | cuda and cudnn version
 cudnn: cudnn | cudnn runtime | system cudnn
 nvjitlink: nvjitlink | libnvjitlink
@@ -189,10 +191,10 @@ processes: nvidia smi processes | gpu processes
 """Labels whose value says several things, and which answer of `labels` takes it apart."""
 
 _FILLERS = words(
-    """the a an of my our your this that is was used use current currently reported shown status here itself actual
+    """the a an of my our your this that is was current currently reported shown status here itself actual
     exact"""
 )
-_ON_THE_HOST = (" on the host", " on host", " of the host", " of host", " host", " in use", " installed", " in windows")
+_ON_THE_HOST = (" on the host", " on host", " of the host", " of host", " host", " in use", " used", " in windows")
 _DRIVERS = ("driver", "nvidia driver", "gpu driver", "driver version", "nvidia driver version", "graphics driver")
 _KNOWN = frozenset((*FACTS_OF, *COLUMNS, *SPECIAL, *SYSTEMS))
 _SORTED: dict[tuple[str, ...], str] = {}
@@ -202,14 +204,15 @@ for _label in sorted(_KNOWN, reverse=True):
 
 
 def plainer(label: str) -> str:
-    """The label of the tables that says the same in another order or with fillers: ``kernel running``, ``the driver``."""
+    """The label of the tables that says the same in another order or with fillers: ``kernel running``."""
     if label in _KNOWN:
         return label
     parts = [word for word in label.split() if word not in _FILLERS]
-    name = " ".join(parts)
+    name = label
     for tail in _ON_THE_HOST:
         if name.endswith(tail) and name.removesuffix(tail) in _DRIVERS:
             name = name.removesuffix(tail)
     if name in _DRIVERS:
         return "driver version"
+    name = " ".join(parts)
     return name if name in _KNOWN else _SORTED.get(tuple(sorted(parts)), label)

@@ -126,10 +126,23 @@ def _nodes(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         elif missing := _NO_NODE.search(line):
             source = paste.use(index)
             gone.extend(("/dev/nvidia0", "/dev/nvidiactl") if "*" in missing.group(1) else (missing.group(1),))
+    if not gone:
+        gone, source = _unlisted(paste)
     if rows:
         yield "node", tuple(rows)
     if gone:
         yield "driver.nodes_missing", Known(tuple(dict.fromkeys(gone)), source)
+
+
+def _unlisted(paste: Paste) -> tuple[list[str], str]:
+    """Files that a listing of every /dev/nvidia* lacks, once it shows some."""
+    for index, command in paste.asked("ls"):
+        if not command.rstrip().endswith("/dev/nvidia*"):
+            continue
+        shown = {word for _, line in paste.output(index) for word in line.split() if word.startswith("/dev/nvidia")}
+        if shown and "grep" not in command:
+            return [path for path in ("/dev/nvidiactl", "/dev/nvidia-uvm") if path not in shown], paste.use(index)
+    return [], ""
 
 
 def _fabric_manager(paste: Paste) -> Iterator[tuple[str, Fact]]:

@@ -1,4 +1,4 @@
-"""What people write of the driver in their own words: ``nvidia-smi: cannot talk to the driver``, ``dkms: built, not loaded``.
+"""What people write of the driver in their own words: ``nvidia-smi: cannot talk to the driver``.
 
 A label names the thing, in any order and with any words around it; the value says whether it is there and works.
 What is told of the past, of a cure or of a wish is left alone.
@@ -26,30 +26,44 @@ FACTS = (
 Answers = Iterator[tuple[str, "Fact | Rows"]]
 
 _TOLD_OF_ANOTHER_TIME = Pattern(
-    r"^(?:after|before|since|when|fix\w*|solution|solved|workaround|cure\w*|helps?|works (?:with|in|on|after)|expected|goal"
-    r"|want\w*|earlier|previous\w*|formerly|yesterday|first|then|until|once|suggest\w*|advice|tried|attempt\w*|question)\b"
+    r"^(?:after|before|since|when|fix\w*|solution|solved|workaround|cure\w*|helps?|works (?:with|in|on|after)"
+    r"|expected|goal"
+    r"|want\w*|earlier|previous\w*|formerly|yesterday|first|then|until|once|suggest\w*|advice|tried|attempt\w*"
+    r"|question)\b"
 )
 _SMI = Pattern(r"^(host |node |bare metal )?nvidia smi(?: (?:on|in|inside|from|at)(?: the| a)? (.+))?$")
+_HOST_DRIVER = Pattern(
+    r"^(?:nvidia |gpu )?(?:driver|smi|nvidia smi) (?:on|of)(?: the)? (?:host|node)\b|^(?:on )?(?:the )?(?:host"
+    r"|node) (?:nvidia |gpu )?(?:driver|smi)\b"
+)
+"""The kernel, and with it the module, is the host's for containers as well."""
+_CONTAINERS = ("container", "docker", "kubernetes", "podman", "lxc", "lxd", " pod")
+_VIRTUAL = ("vfio", "passthrough", "pass-through", "hypervisor", "guest", " vm")
 _NO_TALK = Pattern(
-    r"\b(?:communicat\w+|talk|speak|reach|contact|connect\w*)\b[^,;]{0,30}\bdriver|no (?:communication|connection|contact)\b"
+    r"\b(?:communicat\w+|talk|speak|reach|contact|connect\w*)\b[^,;]{0,30}\bdriver|no (?:communication"
+    r"|connection|contact)\b"
     r"|driver (?:is )?not (?:loaded|running)|communication (?:error|fail\w*)",
     2,
 )
 _NO_DEVICE = Pattern(
-    r"^\W*(?:no|0|zero) (?:nvidia )?(?:devices?|gpus?|cards?)\b|\b(?:sees?|shows?|finds?|lists?|reports?|found)\b[^,;]{0,12}"
+    r"^\W*(?:no|0|zero) (?:nvidia )?(?:devices?|gpus?|cards?)\b|\b(?:sees?|shows?|finds?|lists?|reports?"
+    r"|found)\b[^,;]{0,12}"
     r"\b(?:no|0|zero|none|nothing)\b(?: (?:nvidia )?(?:devices?|gpus?|cards?))?",
     2,
 )
 _SECURE_BOOT = Pattern(r"secure ?boot", 2)
 _SECURE_STATE = Pattern(
-    r"secure ?boot[^,;.]{0,12}?\b(?P<after>on|enabled|active|enforc\w+|off|disabled|inactive|not (?:on|enabled|active))\b"
+    r"secure ?boot[^,;.]{0,12}?\b(?P<after>on|enabled|active|enforc\w+|off|disabled|inactive|not (?:on|enabled"
+    r"|active))\b"
     r"|\b(?P<before>with|without|no|enabled|disabled)\s+(?:uefi )?secure ?boot",
     2,
 )
 _MODULE = Pattern(
-    r"^(?!.*\b(?:uvm|peermem|drm|modeset|signature|signed|key|kind|type|flavou?r|version|kernel version|nouveau|nova|blacklist\w*"
+    r"^(?!.*\b(?:uvm|peermem|drm|modeset|signature|signed|key|kind|type|flavou?r|version|kernel version|nouveau"
+    r"|nova|blacklist\w*"
     r"|option|options|parameter|gdrdrv|nvidia fs|amdgpu|i915|python|torch|cudnn)\b)"
-    r"(?:.*\b(?:nvidia|driver|gpu|kernel)\b.*\b(?:modules?|ko|kmod)\b.*|.*\b(?:modules?|kmod)\b.*\bnvidia\b.*|lsmod\b.*|kmod nvidia.*)$"
+    r"(?:.*\b(?:nvidia|driver|gpu|kernel)\b.*\b(?:modules?|ko|kmod)\b.*|.*\b(?:modules?|kmod)\b.*\bnvidia\b.*"
+    r"|lsmod\b.*|kmod nvidia.*)$"
 )
 _UNLOADED = Pattern(
     r"\b(?:not|n.t|never|fail\w*|refus\w+|cannot|won.t|unable to)\b[^,;]{0,20}\b(?:load\w*|insert\w*)\b|\bunloaded\b"
@@ -63,38 +77,47 @@ _UNBUILT = Pattern(
 )
 _BUILT = Pattern(r"\b(?:built|compiled|on (?:the )?disk|signed)\b", 2)
 _HEADERS = Pattern(
-    r"^(?:.* )?(?:kernel|linux)(?: \w+){0,2} (?:headers|devel|source|sources|build tree)(?: .*)?$|^(?:.* )?headers(?: .*)?$"
+    r"^(?:.* )?(?:kernel|linux)(?: \w+){0,2} (?:headers|devel|source|sources|build tree)(?: .*)?$"
+    r"|^(?:.* )?headers(?: .*)?$"
 )
 _ROOT = Pattern(
     r"^(?:as|with|under|using|run as|running as|via|through)?\s*(?:user |the )?(?:root|sudo|superuser|uid 0)"
     r"(?: user)?(?: (?:in|inside|on|from) .*)?$"
 )
-_USER = Pattern(r"^(?:as |with )?(?:normal |regular |ordinary |unprivileged |non root |other )?(?:user|users|non root)$")
 _GRAPHICS = Pattern(
-    r"^(?!.*\b(?:driver|memory|count|number|util\w*|temp\w*|power|mode|operator|plugin|image|container|passthrough|backend)\b)"
-    r".*\b(?:gpus?|graphics|accelerators?|video (?:card|adapter|controller)|display (?:adapter|card|controller)|vga|igpu)\b.*$"
+    r"^(?!.*\b(?:driver|memory|count|number|util\w*|temp\w*|power|mode|operator|plugin|image|container"
+    r"|passthrough|backend)\b)"
+    r".*\b(?:gpus?|graphics|accelerators?|video (?:card|adapter|controller)|display (?:adapter|card|controller)"
+    r"|vga|igpu)\b.*$"
 )
 _FABRIC = Pattern(r"^(?!.*\b(?:version|package|log)\b).*\bfabric ?manager\b.*$")
 _NO_GPU = Pattern(
-    r"^(?!.*\bcontainer\b).*\b(?:has|have|with|there is|there are)?\s*\bno (?:nvidia |dedicated |discrete |physical |cuda )?"
-    r"(?:gpus?|graphics(?: card)?|video card|accelerators?|graphics hardware)\b\s*(?:at all|in it|here|present|installed|attached)?$"
+    r"^(?!.*\bcontainer\b).*\b(?:has|have|with|there is|there are)?\s*\bno (?:nvidia |dedicated |discrete "
+    r"|physical |cuda )?"
+    r"(?:gpus?|graphics(?: card)?|video card|accelerators?|graphics hardware)\b\s*(?:at all|in it|here|present"
+    r"|installed|attached)?$"
     r"|^(?:.*\b)?without (?:a |any )?(?:nvidia |dedicated )?(?:gpus?|graphics(?: card)?)$",
     2,
 )
 _MACHINE = Pattern(
-    r"^(?:the |this |my )?(?:machine|hardware|host|node|server|instance|vm|box|computer|pc|laptop|system|environment|runtime|droplet"
-    r"|vps|workstation|host hardware|server hardware|cloud vm|setup|platform|compute node|worker)(?: type| hardware| spec\w*)?$"
+    r"^(?:the |this |my )?(?:machine|hardware|host|node|server|instance|vm|box|computer|pc|laptop|system"
+    r"|environment|runtime|droplet"
+    r"|vps|workstation|host hardware|server hardware|cloud vm|setup|platform|compute node|worker)(?: type"
+    r"| hardware| spec\w*)?$"
 )
 _OTHER_MACHINE = Pattern(r"\b(?:login|head|build|other|second|dev\w*|mac|client)\b")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Each label that names a part of the driver, with the verdict on it."""
-    contained = "container" in paste.lower or "docker" in paste.lower or "kubernetes" in paste.lower
+    contained = any(word in paste.lower for word in _CONTAINERS)
+    host = not any(word in paste.lower for word in _VIRTUAL)
     for label in paste.labels:
         if not label.value or len(label.name) > 60 or _TOLD_OF_ANOTHER_TIME.search(label.name):
             continue
         source = f"line {paste.numbers[label.index]}"
+        if host and _HOST_DRIVER.match(label.name) and verdict(label.value):
+            yield "driver.module_loaded", Known(True, source)
         for pattern, answer in _SUBJECTS:
             if pattern.match(label.name):
                 yield from answer(label, source, contained)
@@ -112,8 +135,6 @@ def _smi(label: Label, source: str, contained: bool) -> Answers:
     if place.startswith(("host", "node", "bare", "physical", "machine")):
         if good:
             yield "driver.installed", Known(True, source)
-            if contained:
-                yield "driver.module_loaded", Known(True, source)
         return
     if _NO_TALK.search(label.value):
         yield "nvml.state", Known("driver not loaded", source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.fact import Fact, Known, Row, Rows
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows
 from gpudoctor.readers._gpus import vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
@@ -44,7 +44,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     drivers = [
         str(fact.value).removesuffix("_core")
         for row, maker in zip(rows, makers, strict=True)
-        if maker == "nvidia" and isinstance(fact := row.get("driver"), Known)
+        if maker == "nvidia" and isinstance(fact := row.get("driver", Absent("")), Known)
     ]
     if drivers:
         yield "pci.nvidia_drivers", Known(tuple(dict.fromkeys(drivers)), source)

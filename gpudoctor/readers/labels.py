@@ -31,11 +31,11 @@ def read(paste: Paste) -> Answers:
     """Every label that the tables know, in the order of the text."""
     gpu: dict[str, Fact] = {}
     variables: dict[str, Fact] = {}
-    for label in paste.labels:
-        if label.index in paste.used or not label.value:
+    for written in paste.labels:
+        if written.index in paste.used or not written.value:
             continue
+        label = replace(written, name=plainer(written.name))
         source = f"line {paste.numbers[label.index]}"
-        label = replace(label, name=plainer(label.name))
         if entry := FACTS_OF.get(label.name):
             yield from _fact(entry, label, source)
         elif label.name in COLUMNS:

@@ -33,6 +33,7 @@ _INIT = Pattern(r"CUDA initialization: (.+)")
 _NO_DEVICE = Pattern(
     r"(?:RuntimeError: |AssertionError: |^)(No CUDA GPUs are available|Found no NVIDIA driver on your system.*)"
 )
+_UNKNOWN = Pattern(r"(CUDA unknown error - this may be due.*)")
 _UNEXPECTED = Pattern(r"(Unexpected error from cudaGetDeviceCount\(\).*)")
 
 
@@ -99,6 +100,7 @@ def _start(paste: Paste) -> Iterator[tuple[str, Fact]]:
         ("no cuda gpus are available", _NO_DEVICE),
         ("found no nvidia driver", _NO_DEVICE),
         ("cudagetdevicecount()", _UNEXPECTED),
+        ("cuda unknown error", _UNKNOWN),
     ):
         for index, line in paste.having(words):
             if match := pattern.search(line):
