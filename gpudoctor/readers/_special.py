@@ -97,7 +97,11 @@ def _container(label: Label, source: str) -> Answers:
 
 def _fabric_manager(label: Label, source: str) -> Answers:
     low = label.value.lower()
-    if any(word in low for word in ("not installed", "not found", "missing", "absent", "false")) or low in (
+    if version := driver_version(label.value):
+        yield "driver.fabric_manager_version", Known(version, source)
+    if any(
+        word in low for word in ("not installed", "never installed", "not found", "missing", "absent", "false")
+    ) or low in (
         "no",
         "none",
     ):
@@ -172,6 +176,9 @@ def _driver(label: Label, source: str) -> Answers:
     packages = "package" in label.name
     if gone and not packages:
         yield "driver.version", gone
+        return
+    if gone and ("not installed" in value.lower() or "missing" in value.lower() or "no driver" in value.lower()):
+        yield "driver.installed", Known(False, source)
         return
     version = FORMS["driver"](value)
     package = _PACKAGE.search(value)

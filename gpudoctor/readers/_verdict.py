@@ -32,9 +32,16 @@ _PAST = Pattern(
 )
 
 
+_GONE = Pattern(
+    r"(?:mismatch|error|nvml|driver|xid)\b[^\n]{0,12}\b(?:is |are |was |has |have )?(?:now |since )?"
+    r"(?:gone|resolved|fixed|solved|disappear\w*|went away|cured|no longer (?:there|shown|seen|appears))\b",
+    2,
+)
+
+
 def past(line: str) -> bool:
     """Whether the line says of itself that it tells of another time."""
-    return bool(_PAST.match(line))
+    return bool(_PAST.match(line) or _GONE.search(line))
 
 
 def verdict(text: str) -> bool | None:

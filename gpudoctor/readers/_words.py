@@ -28,16 +28,19 @@ live.import_error text: import torch error | torch import error | import error
 driver.cuda_version release: cuda driver version | driver cuda version | cuda driver
     | driver supports cuda | cuda version nvidia smi |
     nvidia smi cuda version | cuda umd version | max cuda | driver cuda
-driver.module_version version: kernel module version | nvrm version | module version | loaded module version |
+driver.module_version version: kernel module version | proc driver nvidia version | nvrm version
+    | module version | loaded module version |
     loaded kernel module | sys module nvidia version | loaded module
 driver.library_version version: dpkg nvidia driver | nvidia driver package version | driver package version |
-    library version | nvml library version | user space version | userspace version | libcuda version | libnvidia ml
+    library version | nvml library version | user space version | userspace version | user space libraries
+    | userspace libraries | driver libraries |
+    libraries on disk | driver libraries on disk | libcuda on disk | libnvidia ml on disk | libcuda file
+    | libcuda version | libnvidia ml
     version | client version | user space driver
 driver.module_loaded bool: loaded at boot | nvidia module loaded | module loaded | kernel module loaded | nvidia
     module | nvidia ko loaded
 driver.module_on_disk bool: nvidia module for running kernel | module on disk | nvidia ko | kmod nvidia for running
     kernel | module built for running kernel | nvidia module for this kernel | kernel module built
-driver.installed bool: driver installed | nvidia driver installed
 driver.nouveau_loaded bool: nouveau loaded | nouveau | nouveau in use | nouveau module
 driver.nouveau_blacklisted bool: nouveau blacklisted | nouveau blacklist
 driver.headers bool: linux headers for running kernel | linux headers | kernel headers | headers for running kernel
@@ -172,7 +175,8 @@ module kind: module kind | kernel module | kernel modules | kernel module kind |
     | module flavour | module flavor
 driver: driver | nvidia driver | gpu driver | driver version | nvidia driver version | gpu driver version
     | nvidia driver ver | display driver | graphics driver | windows driver version | windows driver
-    | driver packages | nvidia driver packages | nvidia driver package | driver package | nvidia packages
+    | driver installed | nvidia driver installed | driver packages | nvidia driver packages
+    | nvidia driver package | driver package | nvidia packages
     | nvidia package | driver package installed | driver branch | 驱动版本 | 驱动 | nvidia 驱动 | 显卡驱动
 cuda and cudnn: cuda cudnn version | cuda cudnn | cuda and cudnn version
 cudnn: cudnn | cudnn runtime | system cudnn
@@ -194,7 +198,21 @@ _FILLERS = words(
     """the a an of my our your this that is was current currently reported shown status here itself actual
     exact"""
 )
-_ON_THE_HOST = (" on the host", " on host", " of the host", " of host", " host", " in use", " used", " in windows")
+_ON_THE_HOST = (
+    " on the host",
+    " on the node",
+    " on node",
+    " on the machine",
+    " on this machine",
+    " on the server",
+    " on host",
+    " of the host",
+    " of host",
+    " host",
+    " in use",
+    " used",
+    " in windows",
+)
 _DRIVERS = ("driver", "nvidia driver", "gpu driver", "driver version", "nvidia driver version", "graphics driver")
 _KNOWN = frozenset((*FACTS_OF, *COLUMNS, *SPECIAL, *SYSTEMS))
 _SORTED: dict[tuple[str, ...], str] = {}

@@ -30,9 +30,12 @@ _PACKAGE = Pattern(
     2,
 )
 _MODULE_PACKAGE = Pattern(
-    r"^(?:ii\s+)?(?:(?:local|extra|core|cachyos)/)?(?:nvidia(?:-\d{3}xx)?(?:-open)?(?:-dkms|-lts)?|(?:akmod|kmod)-nvidia(?:-open)?(?:-dkms)?)"
+    r"^(?:ii\s+)?(?:(?:local|extra|core|cachyos)/)?(?:nvidia(?:-\d{3}xx)?(?:-open)?(?:-dkms|-lts)?|(?:akmod"
+    r"|kmod)-nvidia(?:-open)?(?:-dkms)?)"
     r"[ -](?:\d:)?(\d{3}\.\d{2,3}(?:\.\d{2})?)-\d"
 )
+_QUERY = Pattern(r"^(?:pacman -Qs?|rpm -qa?|dpkg -l|dnf list(?: installed)?|packages?)\b[^:\n]{0,40}:\s*")
+"""What is written in front of a package where its query is the label."""
 _WHOLE_BUS = 3
 """Devices, bridges among them, that make a listing of the whole bus; one of a `grep` shows no bridge."""
 _IN_USE = Pattern(r"\s+Kernel driver in use: (\S+)")
@@ -62,7 +65,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _dkms(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    running = _running(paste)
+    running = running_kernel(paste)
     states: list[tuple[str, str, str]] = []
     for index, line in paste.having(": installed", ": added", ": built"):
         if match := _DKMS.search(line):
@@ -74,12 +77,13 @@ def _dkms(paste: Paste) -> Iterator[tuple[str, Fact]]:
         yield "driver.dkms", Known("added", states[0][2])
 
 
-def _running(paste: Paste) -> str:
+def running_kernel(paste: Paste) -> str:
     """The release of the running kernel, as a label, uname or Python names it."""
     labels = ("kernel", "kernel version", "uname r", "running kernel")
     told = next((label.value for label in paste.labels if label.name in labels), "")
     found = _KERNEL.search(paste.text)
-    return told or (found.group(1) or found.group(2) if found else "")
+    asked = next((line.strip() for at, _ in paste.asked("uname -r") for _, line in paste.output(at, 1)), "")
+    return told or asked or (found.group(1) or found.group(2) if found else "")
 
 
 def _distribution_packages(paste: Paste) -> Iterator[tuple[str, Fact]]:
@@ -95,7 +99,8 @@ def _distribution_packages(paste: Paste) -> Iterator[tuple[str, Fact]]:
 def _module_packages(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """``nvidia-open-dkms 590.48.01-1`` of pacman, ``akmod-nvidia-580.95.05-1`` of rpm: the module they build."""
     for index, line in enumerate(paste.bare):
-        if "nvidia" in line[:40] and (match := _MODULE_PACKAGE.match(line.strip())):
+        text = _QUERY.compiled.sub("", line.strip())
+        if "nvidia" in line[:60] and (match := _MODULE_PACKAGE.match(text)):
             source = paste.use(index)
             yield "driver.module_disk_version", Known(match.group(1), source)
             yield "driver.installed", Known(True, source)

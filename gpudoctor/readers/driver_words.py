@@ -7,6 +7,7 @@ What is told of the past, of a cure or of a wish is left alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from gpudoctor.model.catalog import fact
 from gpudoctor.model.fact import Fact, Known, Rows
@@ -16,8 +17,9 @@ from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._special import ANSWERS
 from gpudoctor.readers._verdict import verdict
+from gpudoctor.readers.driver_state import running_kernel
 
-EXACT = 1
+EXACT = 3
 
 FACTS = (
     fact("driver.works_as_root", "bool", "whether the report says that root can use the GPU and another user cannot"),
@@ -31,7 +33,10 @@ _TOLD_OF_ANOTHER_TIME = Pattern(
     r"|want\w*|earlier|previous\w*|formerly|yesterday|first|then|until|once|suggest\w*|advice|tried|attempt\w*"
     r"|question)\b"
 )
-_SMI = Pattern(r"^(host |node |bare metal )?nvidia smi(?: (?:on|in|inside|from|at)(?: the| a)? (.+))?$")
+_SMI = Pattern(
+    r"^(host |node |bare metal )?nvidia smi(?: as (?:normal |regular |non root |my )?user)?(?: (?:on|in|inside"
+    r"|from|at)(?: the| a)? (.+))?$"
+)
 _HOST_DRIVER = Pattern(
     r"^(?:nvidia |gpu )?(?:driver|smi|nvidia smi) (?:on|of)(?: the)? (?:host|node)\b|^(?:on )?(?:the )?(?:host"
     r"|node) (?:nvidia |gpu )?(?:driver|smi)\b"
@@ -39,6 +44,7 @@ _HOST_DRIVER = Pattern(
 """The kernel, and with it the module, is the host's for containers as well."""
 _CONTAINERS = ("container", "docker", "kubernetes", "podman", "lxc", "lxd", " pod")
 _VIRTUAL = ("vfio", "passthrough", "pass-through", "hypervisor", "guest", " vm")
+_SMI_AS_ROOT = Pattern(r"^(?:sudo nvidia smi|nvidia smi (?:as|with|under|using|via) (?:root|sudo))(?: .*)?$")
 _NO_TALK = Pattern(
     r"\b(?:communicat\w+|talk|speak|reach|contact|connect\w*)\b[^,;]{0,30}\bdriver|no (?:communication"
     r"|connection|contact)\b"
@@ -76,6 +82,7 @@ _UNBUILT = Pattern(
     2,
 )
 _BUILT = Pattern(r"\b(?:built|compiled|on (?:the )?disk|signed)\b", 2)
+_RELEASE = Pattern(r"\b\d\.\d{1,2}\.\d{1,3}(?:[-.][\w.+-]*\w)?")
 _HEADERS = Pattern(
     r"^(?:.* )?(?:kernel|linux)(?: \w+){0,2} (?:headers|devel|source|sources|build tree)(?: .*)?$"
     r"|^(?:.* )?headers(?: .*)?$"
@@ -105,12 +112,27 @@ _MACHINE = Pattern(
     r"|vps|workstation|host hardware|server hardware|cloud vm|setup|platform|compute node|worker)(?: type"
     r"| hardware| spec\w*)?$"
 )
+_OURS_DENIED = Pattern(r"\b(?:no|not an?|without(?: an?)?|non)[- ]nvidia\b[^,;]*", 2)
+_OTHER_GRAPHICS = Pattern(
+    r"\b(?:radeon|vega ?\d|iris|uhd|hd graphics|arc (?:a|b)\d|(?:integrated|onboard|internal) (?:graphics|gpu)"
+    r"|apple m\d|m[1-5]\b"
+    r"|apple silicon)",
+    2,
+)
 _OTHER_MACHINE = Pattern(r"\b(?:login|head|build|other|second|dev\w*|mac|client)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What else the text says of the machine: whether a container is meant, and which kernel runs."""
+
+    contained: bool
+    kernel: str
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Each label that names a part of the driver, with the verdict on it."""
-    contained = any(word in paste.lower for word in _CONTAINERS)
+    scene = Scene(any(word in paste.lower for word in _CONTAINERS), running_kernel(paste))
     host = not any(word in paste.lower for word in _VIRTUAL)
     for label in paste.labels:
         if not label.value or len(label.name) > 60 or _TOLD_OF_ANOTHER_TIME.search(label.name):
@@ -120,13 +142,20 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             yield "driver.module_loaded", Known(True, source)
         for pattern, answer in _SUBJECTS:
             if pattern.match(label.name):
-                yield from answer(label, source, contained)
+                yield from answer(label, source, scene)
                 break
         else:
             yield from _any(label, source)
 
 
-def _smi(label: Label, source: str, contained: bool) -> Answers:
+def _smi_of_user(label: Label, source: str, scene: Scene) -> Answers:
+    """``nvidia-smi as root: fine``"""
+    if verdict(label.value):
+        yield "driver.works_as_root", Known(True, source)
+    del scene
+
+
+def _smi(label: Label, source: str, scene: Scene) -> Answers:
     match = _SMI.match(label.name)
     place = (match.group(1) or match.group(2) or "").strip() if match else ""
     if place.startswith(("windows", "guest", "vm")):
@@ -142,14 +171,16 @@ def _smi(label: Label, source: str, contained: bool) -> Answers:
     elif _NO_DEVICE.search(label.value):
         yield "nvml.state", Known("ok", source)
         yield "gpu.count", Known(0, source)
-    elif good and not place and not contained:
+    elif good and not place and not scene.contained:
         yield "nvml.state", Known("ok", source)
 
 
-def _module(label: Label, source: str, contained: bool) -> Answers:
-    del contained
+def _module(label: Label, source: str, scene: Scene) -> Answers:
     value = label.value
-    if _UNLOADED.search(value):
+    kernels = _RELEASE.compiled.findall(value)
+    if kernels and scene.kernel and _BUILT.search(f"{label.name} {value}"):
+        yield "driver.module_on_disk", Known(any(scene.kernel in kernel for kernel in kernels), source)
+    elif _UNLOADED.search(value):
         yield "driver.module_loaded", Known(False, source)
         if _BUILT.search(value) and not _UNBUILT.search(value):
             yield "driver.module_on_disk", Known(True, source)
@@ -157,38 +188,44 @@ def _module(label: Label, source: str, contained: bool) -> Answers:
         yield "driver.module_on_disk", Known(False, source)
     elif label.name.startswith("lsmod"):
         low = value.lower()
-        if verdict(value) is False and "nouveau" not in low:
+        if "nouveau" in low and verdict(value) is not False:
+            yield "driver.nouveau_loaded", Known(True, source)
+        elif verdict(value) is False:
             yield "driver.module_loaded", Known(False, source)
         elif "nvidia" in low and "no nvidia" not in low:
             yield "driver.module_loaded", Known(True, source)
 
 
-def _headers(label: Label, source: str, contained: bool) -> Answers:
-    del contained
+def _headers(label: Label, source: str, scene: Scene) -> Answers:
+    del scene
     good = verdict(label.value)
     if good is not None:
         yield "driver.headers", Known(good, source)
 
 
-def _root(label: Label, source: str, contained: bool) -> Answers:
-    del contained
+def _root(label: Label, source: str, scene: Scene) -> Answers:
+    del scene
     if verdict(label.value):
         yield "driver.works_as_root", Known(True, source)
 
 
-def _graphics(label: Label, source: str, contained: bool) -> Answers:
-    del contained
+def _graphics(label: Label, source: str, scene: Scene) -> Answers:
+    del scene
     if "nvidia" not in label.value.lower() and vendor(label.value) not in (None, "nvidia"):
         yield from named(label.value, source)
 
 
-def _fabric(label: Label, source: str, contained: bool) -> Answers:
-    del contained
+def _fabric(label: Label, source: str, scene: Scene) -> Answers:
+    del scene
     yield from ANSWERS["fabric manager"](label, source)
 
 
-def _machine(label: Label, source: str, contained: bool) -> Answers:
-    if _NO_GPU.search(label.value.rstrip(" .")) and not contained and not _OTHER_MACHINE.search(label.name):
+def _machine(label: Label, source: str, scene: Scene) -> Answers:
+    others = _OURS_DENIED.compiled.sub("", label.value)
+    if _OTHER_GRAPHICS.search(others) and vendor(others) not in (None, "nvidia") and "nvidia" not in others.lower():
+        yield "pci.gpu_vendors", Known((vendor(others) or "other",), source)
+        yield "pci.nvidia_count", Known(0, source)
+    elif _NO_GPU.search(label.value.rstrip(" .")) and not scene.contained and not _OTHER_MACHINE.search(label.name):
         yield "pci.nvidia_count", Known(0, source)
     yield from _any(label, source)
 
@@ -210,7 +247,8 @@ def _any(label: Label, source: str) -> Answers:
             yield "host.secure_boot", Known(False, source)
 
 
-_SUBJECTS: tuple[tuple[Pattern, Callable[[Label, str, bool], Answers]], ...] = (
+_SUBJECTS: tuple[tuple[Pattern, Callable[[Label, str, Scene], Answers]], ...] = (
+    (_SMI_AS_ROOT, _smi_of_user),
     (_SMI, _smi),
     (_FABRIC, _fabric),
     (_HEADERS, _headers),

@@ -38,6 +38,8 @@ _MARKS = tuple(
         """
 kubernetes: orchestrator: kubernetes | kubectl exec | nvidia.com/gpu | kubelet | /kubepods
     | /var/run/secrets/kubernetes.io
+lxc: lxc container | in lxc | inside lxc | unprivileged lxc | privileged lxc | proxmox lxc | proxmox ct | pct enter
+    | lxc exec
 docker: /.dockerenv | inside a container | in a container | inside docker | in a docker container
     | the nvidia driver was not detected
 apptainer: apptainer exec | singularity exec | apptainer run | singularity run | singularity shell
@@ -87,6 +89,8 @@ def _kernels(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 def _wsl(paste: Paste) -> Iterator[tuple[str, Fact]]:
     for label in paste.labels:
+        if label.name.startswith(("wsl l", "wsl list")) and label.value.split()[-1:] in (["1"], ["2"]):
+            yield "host.wsl", Known(int(label.value.split()[-1]), paste.use(label.index))
         if label.name == "wsl version" and label.value[:1] in ("1", "2"):
             yield "host.wsl", Known(int(label.value[0]), paste.use(label.index))
     for label in paste.labels:
