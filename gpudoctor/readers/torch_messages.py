@@ -107,6 +107,8 @@ def _start(paste: Paste) -> Iterator[tuple[str, Fact]]:
                 source = paste.use(index)
                 yield "live.cuda_error", Known(match.group(1).strip()[:500], source)
                 yield "live.cuda_available", Known(False, source)
+    for index, _ in paste.having("torch is not able to use gpu", "torch is not able to use the gpu"):
+        yield "live.cuda_available", Known(False, paste.use(index))
     for index, line in paste.having("too old (found version"):
         if match := _TOO_OLD.search(line):
             number = int(match.group(1)[:6])
