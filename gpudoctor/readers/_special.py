@@ -28,6 +28,7 @@ _FLAVOUR = Pattern(
     r"|\bopen\s*$|\(open\)|\bopen\b(?= kernel)",
     2,
 )
+_UNNAMED = Pattern(r"NVIDIA Corporation Device ([0-9a-f]{4})\b")
 _UNAME = Pattern(r"release='([^']+)'")
 
 
@@ -165,6 +166,9 @@ def _torch(label: Label, source: str) -> Answers:
 
 def _lspci(label: Label, source: str) -> Answers:
     """``lspci: no NVIDIA device``; what it does show is read where lspci's own lines are."""
+    if unnamed := _UNNAMED.search(label.value):
+        yield "pci", ({"vendor": Known("nvidia", source), "device_id": Known(f"10de:{unnamed.group(1)}", source)},)
+        yield "pci.nvidia_count", Known(1, source)
     if label.value.lower().startswith(("no ", "none", "nothing", "empty", "(empty", "(no ")):
         yield "pci.nvidia_count", Known(0, source)
 

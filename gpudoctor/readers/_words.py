@@ -214,6 +214,10 @@ _ON_THE_HOST = (
     " in windows",
 )
 _DRIVERS = ("driver", "nvidia driver", "gpu driver", "driver version", "nvidia driver version", "graphics driver")
+_OTHER_DRIVERS = words(
+    """before old previous working good last next recommended required minimum needed other newer older target latest
+    cuda kernel storage network amd intel xe i915 odbc jdbc chrome web usb wifi audio legacy needs wants supported"""
+)
 _KNOWN = frozenset((*FACTS_OF, *COLUMNS, *SPECIAL, *SYSTEMS))
 _SORTED: dict[tuple[str, ...], str] = {}
 for _label in sorted(_KNOWN, reverse=True):
@@ -233,4 +237,6 @@ def plainer(label: str) -> str:
     if name in _DRIVERS:
         return "driver version"
     name = " ".join(parts)
+    if parts[-1:] in (["driver"], ["drivers"]) and len(parts) <= 3 and not _OTHER_DRIVERS & set(parts):
+        return "driver version"
     return name if name in _KNOWN else _SORTED.get(tuple(sorted(parts)), label)

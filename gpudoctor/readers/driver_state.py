@@ -24,6 +24,8 @@ _PCI = Pattern(
 _DEVICE = Pattern(r"\s*(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\s+[A-Z][^:\[]{2,50}(?: \[\w+\])?: \S", 0)
 _BRIDGES = ("Host bridge", "ISA bridge", "PCI bridge")
 _PCI_ID = Pattern(r"\[([0-9a-f]{4}:[0-9a-f]{4})\]", 2)
+_UNNAMED = Pattern(r"NVIDIA Corporation Device ([0-9a-f]{4})\b", 2)
+"""How lspci writes a device that its list of names is too old for."""
 _PACKAGE = Pattern(
     r"(?:nvidia-driver|libnvidia-compute|nvidia-compute-G0|dpkg nvidia driver)(?: \d{3})?"
     r"[\w.-]*?(?::\w+)?[\s:=-]+(?:\d:)?(\d{3}\.\d{2,3}(?:\.\d{2})?)(?![\w.])",
@@ -179,6 +181,8 @@ def _lspci(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             row["name"] = Known(name.strip(), source)
             if ids := _PCI_ID.search(name):
                 row["device_id"] = Known(ids.group(1).lower(), source)
+            elif unnamed := _UNNAMED.search(name):
+                row["device_id"] = Known(f"10de:{unnamed.group(1).lower()}", source)
             if "(rev ff)" in name:
                 row["alive"] = Known(False, source)
             rows.append(row)

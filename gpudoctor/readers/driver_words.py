@@ -82,6 +82,14 @@ _UNBUILT = Pattern(
     2,
 )
 _BUILT = Pattern(r"\b(?:built|compiled|on (?:the )?disk|signed)\b", 2)
+_PACKAGED = Pattern(r"^(?P<name>(?:nvidia|akmod|kmod|libnvidia|cuda drivers)\b[\w ]*)$")
+_PACKAGE_LABEL = Pattern(r"^(?:installed |driver |nvidia )*packages?(?: installed)?(?P<name>)$")
+_NAMED_PACKAGE = Pattern(
+    r"\b(?P<name>nvidia-(?:open-)?dkms|nvidia-open(?:-dkms|-lts)?|nvidia-driver(?=[ -]\d)"
+    r"|akmod-nvidia(?:-open)?|kmod-nvidia"
+    r"|nvidia-utils|nvidia-kernel-dkms|nvidia-\d{3}xx-dkms|cuda-drivers)[ -]?(?P<branch>(?<=-)\d{3}(?![.\d]))?(?:-\w+)*"
+    r"[ =:-]*(?:\d:)?(?P<version>\d{3}(?:\.\d+){0,2})?"
+)
 _RELEASE = Pattern(r"\b\d\.\d{1,2}\.\d{1,3}(?:[-.][\w.+-]*\w)?")
 _HEADERS = Pattern(
     r"^(?:.* )?(?:kernel|linux)(?: \w+){0,2} (?:headers|devel|source|sources|build tree)(?: .*)?$"
@@ -107,7 +115,7 @@ _NO_GPU = Pattern(
     2,
 )
 _MACHINE = Pattern(
-    r"^(?:the |this |my )?(?:machine|hardware|host|node|server|instance|vm|box|computer|pc|laptop|system"
+    r"^(?:[\w-]+ ){0,2}(?:machine|hardware|host|node|server|instance|vm|box|computer|pc|laptop|system"
     r"|environment|runtime|droplet"
     r"|vps|workstation|host hardware|server hardware|cloud vm|setup|platform|compute node|worker)(?: type"
     r"| hardware| spec\w*)?$"
@@ -134,18 +142,36 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Each label that names a part of the driver, with the verdict on it."""
     scene = Scene(any(word in paste.lower for word in _CONTAINERS), running_kernel(paste))
     host = not any(word in paste.lower for word in _VIRTUAL)
+    yield from _secure_boot(paste)
     for label in paste.labels:
         if not label.value or len(label.name) > 60 or _TOLD_OF_ANOTHER_TIME.search(label.name):
             continue
         source = f"line {paste.numbers[label.index]}"
         if host and _HOST_DRIVER.match(label.name) and verdict(label.value):
             yield "driver.module_loaded", Known(True, source)
+        if match := _PACKAGED.match(label.name) or _PACKAGE_LABEL.match(label.name):
+            yield from _package(match.group("name") or "", label, source)
         for pattern, answer in _SUBJECTS:
             if pattern.match(label.name):
                 yield from answer(label, source, scene)
                 break
         else:
             yield from _any(label, source)
+
+
+def _package(name: str, label: Label, source: str) -> Answers:
+    """``nvidia-dkms: 590.48.01``, ``package: nvidia-open-dkms 590.48.01-2``: what the driver's package is, and brings."""
+    text = f"{name.replace(' ', '-')} {label.value}"
+    match = _NAMED_PACKAGE.search(text)
+    if not match or verdict(label.value) is False:
+        return
+    version = match.group("version") or match.group("branch")
+    libraries = match.group("name").startswith(("nvidia-utils", "libnvidia", "nvidia-compute"))
+    yield "driver.installed", Known(True, source)
+    if version:
+        yield "driver.library_version" if libraries else "driver.module_disk_version", Known(version, source)
+    if "open" in match.group("name"):
+        yield "driver.module_kind", Known("open", source)
 
 
 def _smi_of_user(label: Label, source: str, scene: Scene) -> Answers:
@@ -230,6 +256,15 @@ def _machine(label: Label, source: str, scene: Scene) -> Answers:
     yield from _any(label, source)
 
 
+def _secure_boot(paste: Paste) -> Answers:
+    """What lines without a label say of Secure Boot."""
+    labelled = {label.index for label in paste.labels}
+    for index, line in paste.having("secure boot", "secureboot"):
+        if index not in labelled and (state := _SECURE_STATE.search(line)) and state.group("after"):
+            on = not state.group("after").lower().startswith(("no", "off", "disabled", "inactive"))
+            yield "host.secure_boot", Known(on, f"line {paste.numbers[index]}")
+
+
 def _any(label: Label, source: str) -> Answers:
     """Secure Boot, wherever in a label or value it is named."""
     text = f"{label.name}: {label.value}"
@@ -254,6 +289,6 @@ _SUBJECTS: tuple[tuple[Pattern, Callable[[Label, str, Scene], Answers]], ...] = 
     (_HEADERS, _headers),
     (_MODULE, _module),
     (_ROOT, _root),
-    (_MACHINE, _machine),
     (_GRAPHICS, _graphics),
+    (_MACHINE, _machine),
 )
