@@ -178,11 +178,11 @@ def _driver(label: Label, source: str) -> Answers:
     value = label.value
     gone = missing(value, source)
     packages = "package" in label.name
-    if gone and not packages:
-        yield "driver.version", gone
-        return
-    if gone and ("not installed" in value.lower() or "missing" in value.lower() or "no driver" in value.lower()):
-        yield "driver.installed", Known(False, source)
+    if gone:
+        if not packages:
+            yield "driver.version", gone
+        if value.lower().startswith(("not installed", "missing", "uninstalled", "absent")):
+            yield "driver.installed", Known(False, source)
         return
     version = FORMS["driver"](value)
     package = _PACKAGE.search(value)
