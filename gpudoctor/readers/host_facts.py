@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.model.fact import Fact, Known, Rows
-from gpudoctor.readers._lists import table
+from gpudoctor.readers._lists import phrases, table
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._system import kernel, system
@@ -18,6 +18,12 @@ _LINUX_VERSION = Pattern(r"Linux version (\d+\.\d+\S*)")
 _PRETTY = Pattern(r"\s*PRETTY_NAME=\"?([^\"]+)\"?")
 _DESCRIPTION = Pattern(r"Description:\s+(\S.*)")
 _WSL = Pattern(r"(?<![\w-])WSL ?([12])(?![\w.])", 2)
+_WSL_NAMED = Pattern(r"\bWSL\b(?! ?1)", 2)
+_BEFORE_WSL2 = Pattern(r"\b10\.0\.(?:1[0-7]\d{3}|18[0-2]\d{2}|183[0-5]\d)\b|\bWindows[^\n]{0,20}\b(?:1[678]0[39])\b")
+"""Builds of Windows before 18362 (1903), the first that can have WSL 2."""
+_PLATFORMS = frozenset(
+    phrases("environment | platform | os | system | operating system | running in | running on | distro | host | where")
+)
 _WSL_LIST = Pattern(r"\*?\s*\S+\s+(?:Running|Stopped)\s+([12])\s*$")
 _JETSON = Pattern(
     r"\b((?:NVIDIA )?Jetson[ -](?:AGX |TX\d|Orin|Nano|Xavier|Thor)[\w -]{0,20}?)(?=[\s,.;:)|*]*(?:$|[\n,.;:)|*(]))"
@@ -32,6 +38,8 @@ _MARKS = tuple(
         """
 kubernetes: orchestrator: kubernetes | kubectl exec | nvidia.com/gpu | kubelet | /kubepods
     | /var/run/secrets/kubernetes.io
+lxc: lxc container | in lxc | inside lxc | unprivileged lxc | privileged lxc | proxmox lxc | proxmox ct | pct enter
+    | lxc exec
 docker: /.dockerenv | inside a container | in a container | inside docker | in a docker container
     | the nvidia driver was not detected
 apptainer: apptainer exec | singularity exec | apptainer run | singularity run | singularity shell
@@ -81,8 +89,13 @@ def _kernels(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 def _wsl(paste: Paste) -> Iterator[tuple[str, Fact]]:
     for label in paste.labels:
+        if label.name.startswith(("wsl l", "wsl list")) and label.value.split()[-1:] in (["1"], ["2"]):
+            yield "host.wsl", Known(int(label.value.split()[-1]), paste.use(label.index))
         if label.name == "wsl version" and label.value[:1] in ("1", "2"):
             yield "host.wsl", Known(int(label.value[0]), paste.use(label.index))
+    for label in paste.labels:
+        if label.name in _PLATFORMS and _WSL_NAMED.search(label.value):
+            yield "host.wsl", Known(1 if _BEFORE_WSL2.search(paste.text) else 2, f"line {paste.numbers[label.index]}")
     for index, line in paste.having("wsl"):
         match = _WSL.search(line) or (_WSL_LIST.search(line) if "  " in line else None)
         if match:

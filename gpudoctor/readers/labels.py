@@ -7,6 +7,7 @@ its like become an absent fact, ``N/A`` and its like an unread one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from gpudoctor.model.fact import Fact, Known, Rows, Unread, Value
 from gpudoctor.readers._forms import FORMS, env_name
@@ -17,7 +18,7 @@ from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._special import ANSWERS, named_system
 from gpudoctor.readers._values import missing
 from gpudoctor.readers._variables import derived, wanted
-from gpudoctor.readers._words import COLUMNS, FACTS_OF, SPECIAL, SYSTEMS, VARIABLES
+from gpudoctor.readers._words import COLUMNS, FACTS_OF, SPECIAL, SYSTEMS, VARIABLES, plainer
 
 EXACT = 2
 
@@ -30,9 +31,10 @@ def read(paste: Paste) -> Answers:
     """Every label that the tables know, in the order of the text."""
     gpu: dict[str, Fact] = {}
     variables: dict[str, Fact] = {}
-    for label in paste.labels:
-        if label.index in paste.used or not label.value:
+    for written in paste.labels:
+        if written.index in paste.used or not written.value:
             continue
+        label = replace(written, name=plainer(written.name))
         source = f"line {paste.numbers[label.index]}"
         if entry := FACTS_OF.get(label.name):
             yield from _fact(entry, label, source)

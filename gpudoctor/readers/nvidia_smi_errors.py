@@ -8,6 +8,7 @@ from gpudoctor.model.fact import Fact, Known, Rows
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._values import address
+from gpudoctor.readers._verdict import past
 
 EXACT = 9
 
@@ -64,6 +65,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         if state == "no permission" and "nvmldeviceget" in paste.lower:
             continue  # one question refused, as of the GPU that a MIG device is part of; NVML itself answers
         for index, line in paste.having(words):
+            if past(line):
+                continue
             source = paste.use(index)
             yield "nvml.state", Known(state, source)
             yield "nvml.message", Known(line.strip()[:300], source)

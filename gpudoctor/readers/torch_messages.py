@@ -33,6 +33,7 @@ _INIT = Pattern(r"CUDA initialization: (.+)")
 _NO_DEVICE = Pattern(
     r"(?:RuntimeError: |AssertionError: |^)(No CUDA GPUs are available|Found no NVIDIA driver on your system.*)"
 )
+_UNKNOWN = Pattern(r"(CUDA unknown error - this may be due.*)")
 _UNEXPECTED = Pattern(r"(Unexpected error from cudaGetDeviceCount\(\).*)")
 
 
@@ -99,12 +100,15 @@ def _start(paste: Paste) -> Iterator[tuple[str, Fact]]:
         ("no cuda gpus are available", _NO_DEVICE),
         ("found no nvidia driver", _NO_DEVICE),
         ("cudagetdevicecount()", _UNEXPECTED),
+        ("cuda unknown error", _UNKNOWN),
     ):
         for index, line in paste.having(words):
             if match := pattern.search(line):
                 source = paste.use(index)
                 yield "live.cuda_error", Known(match.group(1).strip()[:500], source)
                 yield "live.cuda_available", Known(False, source)
+    for index, _ in paste.having("torch is not able to use gpu", "torch is not able to use the gpu"):
+        yield "live.cuda_available", Known(False, paste.use(index))
     for index, line in paste.having("too old (found version"):
         if match := _TOO_OLD.search(line):
             number = int(match.group(1)[:6])
