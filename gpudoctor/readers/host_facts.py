@@ -30,7 +30,8 @@ _FILES = Pattern(r"open files\s+\(-n\)\s+(\d+|unlimited)")
 _MARKS = tuple(
     table(
         """
-kubernetes: orchestrator: kubernetes | kubectl exec | nvidia.com/gpu | kubelet | /kubepods
+kubernetes: orchestrator: kubernetes | kubernetes pod | k8s pod | pod spec | in the pod | in a pod | inside the pod
+    | inside pod | in pod | the pod's | runtimeclassname | kubectl exec | nvidia.com/gpu | kubelet | /kubepods
     | /var/run/secrets/kubernetes.io
 docker: /.dockerenv | inside a container | in a container | inside docker | in a docker container
     | the nvidia driver was not detected
