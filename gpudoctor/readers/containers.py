@@ -40,7 +40,8 @@ _ARGUMENTS = Pattern(
 """Labels whose value is the options that a container is started with."""
 _THING = (
     r"(?:nvidia\.com/gpu\S*|runtimeClass(?:Name)?|deploy\.resources\S*|reservations?\.devices|--gpus(?: all)?|--nv\b"
-    r"|(?:gpu|device|nvidia)s? (?:reservations?|requests?|limits?|resources?|sections?|runtime|flags?|options?)"
+    r"|(?:gpu|device|nvidia)s? (?:reservations?|requests?|limits?|resources?|sections?|runtime|flags?|options?"
+    r"|resourceRequirements)"
     r"|runtime: ?nvidia|device[_ ]requests?|DeviceRequests)"
 )
 _WHERE = (

@@ -33,6 +33,7 @@ _MARKS = tuple(
 kubernetes: orchestrator: kubernetes | kubernetes pod | k8s pod | pod spec | in the pod | in a pod | inside the pod
     | inside pod | in pod | the pod's | runtimeclassname | kubectl exec | nvidia.com/gpu | kubelet | /kubepods
     | /var/run/secrets/kubernetes.io
+container: task definition | ecs task
 docker: /.dockerenv | inside a container | in a container | inside docker | in a docker container
     | the nvidia driver was not detected
 apptainer: apptainer exec | singularity exec | apptainer run | singularity run | singularity shell
