@@ -135,4 +135,11 @@ def env_name(label: str) -> str:
     Where it is set may stand behind it: ``CUDA_VISIBLE_DEVICES in the job``.
     """
     label = _PLACE.compiled.sub("", label)
-    return label.removeprefix("env ").removeprefix("export ").replace(" ", "_").upper()
+    return (
+        label.removeprefix("env ")
+        .removeprefix("export ")
+        .removeprefix("os environ ")
+        .removeprefix("echo ")
+        .replace(" ", "_")
+        .upper()
+    )

@@ -16,6 +16,8 @@ FACTS = (
     fact("container.asks_gpus", "bool", "whether the command, compose file or pod that starts it asks for GPUs"),
     fact("container.host_smi", "bool", "whether nvidia-smi works on the host, outside the container"),
     fact("container.inside_smi", "bool", "whether nvidia-smi works inside the container"),
+    fact("container.host_cuda", "version", "newest CUDA of the driver as nvidia-smi shows it on the host"),
+    fact("container.inside_cuda", "version", "newest CUDA of the driver as nvidia-smi shows it inside the container"),
     fact("container.others_work", "bool", "whether another container of this host, started with GPUs, has them"),
     fact("container.restart_cures", "bool", "whether a container has its GPUs back once it is started again"),
 )
@@ -73,7 +75,11 @@ _INSIDE = Pattern(
     r"(?:container|pod|docker|image|lxc)s?\b|\b(?:docker|kubectl|podman) exec\b|^\W*\(?(?:container|pod)\)?\W",
     2,
 )
-_CLAUSES = Pattern(r"\s*(?:;|,? (?:but|while|whereas|yet|though)\b|, (?=not\b)|\. (?=[A-Z]))\s*", 2)
+_CLAUSES = Pattern(
+    r"\s*(?:;|,? (?:but|while|whereas|yet|though)\b|, (?=not\b)|\. (?=[A-Z])|, (?=(?:on|in|inside|outside) the\b))\s*",
+    2,
+)
+_CUDA = Pattern(r"\bCUDA(?: Version)?\W{0,3}(\d{1,2}\.\d{1,2})\b|^\W*(\d{1,2}\.\d)\b", 2)
 _OTHERS = Pattern(
     r"^\W*(?:all )?(?:other|another|different) (?:gpu )?(?:containers?|images?|pods?|services?)\b"
     r"|^\W*(?:the )?(?:same (?:image|container) )?with --gpus\b",
@@ -177,7 +183,7 @@ def _worked(paste: Paste) -> Iterator[tuple[str, Fact]]:
                 yield "container.restart_cures", Known(cured, source)
 
 
-def _places(line: str) -> Iterator[tuple[str, bool]]:
+def _places(line: str) -> Iterator[tuple[str, bool | str]]:
     """``nvidia-smi works on the host but not in the container``: for each place whether it does."""
     spoken = False
     waiting = ""
@@ -193,6 +199,9 @@ def _places(line: str) -> Iterator[tuple[str, bool]]:
         assert place
         asked = _SMI.search(clause)
         start = min(place.start(), asked.start() if asked else place.start())
+        rest = clause[place.end() :] if not _SMI.search(clause) else _SMI.compiled.split(clause)[-1]
+        if cuda := _CUDA.search(rest):
+            yield ("container.host_cuda" if outside else "container.inside_cuda"), cuda.group(1) or cuda.group(2)
         name = "container.host_smi" if outside else "container.inside_smi"
         came = _came(clause[start:])
         if came is None:

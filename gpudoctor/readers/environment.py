@@ -24,6 +24,11 @@ _UNSET = Pattern(r"\s*unset\s+([A-Z][A-Z0-9_ ]+)$")
 _NCCL_SET = Pattern(r"(NCCL_[A-Z0-9_]+) set by environment to ([^\s.]\S*?)\.?$")
 _ECHO = Pattern(r"echo\s+\"?\$\{?([A-Z][A-Z0-9_]+)\}?\"?\s*$")
 _GO_PAIR = Pattern(r"(?:^|\s)([A-Z][A-Z0-9_]{2,60}):([^\s\[\]]+)")
+_SAID_EMPTY = Pattern(
+    r"\bCUDA_VISIBLE_DEVICES\b[^\n=]{0,60}\b(?:is|was|prints?|returns?|gives?|being|becomes?|shows?|to)\b (?:set to )?"
+    r"(?:an? )?(?:set (?:but|and) )?(?:empty\b(?! list)|''|\"\")",
+    2,
+)
 _SETS = Pattern(
     r"script|code|source|command|cmd|launch|contains|sets?\b|setting|train|main\b|\.py\b|\.sh\b|\.ya?ml|\benv|job|sbatch"
     r"|config|notebook|dockerfile|compose|bashrc|profile|variable|exports?\b|manifest|\bran\b|\brun|start",
@@ -67,6 +72,9 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
                 for name in gone.group(1).split():
                     values.setdefault(name, Absent(f"unset ({paste.use(index)})"))
         _echoes(paste, values)
+    for index, line in paste.having("visible_devices"):
+        if _SAID_EMPTY.search(line):
+            _set(values, "CUDA_VISIBLE_DEVICES", "", paste.use(index))
     _manifest(paste, values)
     if "map[" in paste.text:
         _go_maps(paste, values)

@@ -24,15 +24,16 @@ _JETSON = Pattern(
     r"|\b(L4T[: ]+(?:Release:? *)?(?:R|r)?\d[\d.]*|JetPack[: ]+\d[\d.]*|R\d\d \(release\), REVISION: [\d.]+)"
 )
 _SHM = Pattern(r"(?:\S+\s+)?(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+\d+%\s+/dev/shm")
+_SHM_MOUNT = Pattern(r"on /dev/shm type tmpfs \([^)]*\bsize=(\d+[kmg]?)")
 _SHM_SIZE = Pattern(r"--shm-size[= ](\d+(?:\.\d+)?\s?[kmgtKMGT]?)b?")
 _LOCKED = Pattern(r"max locked memory\s+\(k(?:bytes|B), -l\)\s+(\d+|unlimited)")
 _FILES = Pattern(r"open files\s+\(-n\)\s+(\d+|unlimited)")
 _MARKS = tuple(
     table(
         """
-kubernetes: orchestrator: kubernetes | kubernetes pod | k8s pod | pod spec | in the pod | in a pod | inside the pod
-    | inside pod | in pod | the pod's | runtimeclassname | kubectl exec | nvidia.com/gpu | kubelet | /kubepods
-    | /var/run/secrets/kubernetes.io
+kubernetes: orchestrator: kubernetes | kubeflow | openshift | kubernetes pod | k8s pod | pod spec | in the pod
+    | in a pod | inside the pod | inside pod | in pod | the pod's | runtimeclassname | kubectl exec
+    | nvidia.com/gpu | kubelet | /kubepods | /var/run/secrets/kubernetes.io
 container: task definition | ecs task
 docker: /.dockerenv | inside a container | in a container | inside docker | in a docker container
     | the nvidia driver was not detected
@@ -126,6 +127,10 @@ def _shared_memory(paste: Paste) -> Iterator[tuple[str, Fact]]:
                 size = mib(text if text[-1].isalpha() else f"{text}K")
                 if size is not None:
                     yield name, Known(size, source)
+        elif mount := _SHM_MOUNT.search(line):
+            size = mib(mount.group(1))
+            if size is not None:
+                yield "limits.shm_mib", Known(size, paste.use(index))
     for index, line in paste.having("--shm-size"):
         if (match := _SHM_SIZE.search(line)) and (size := mib(match.group(1))) is not None:
             yield "limits.shm_mib", Known(size, paste.use(index))

@@ -34,6 +34,8 @@ _INIT = Pattern(r"CUDA initialization: (.+)")
 _NO_DEVICE = Pattern(
     r"(?:RuntimeError: |AssertionError: |^)(No CUDA GPUs are available|Found no NVIDIA driver on your system.*)"
 )
+_INIT_FAILED = Pattern(r"(failed call to cuInit: (?:UNKNOWN ERROR \(303\)|CUDA_ERROR_NO_DEVICE).*)")
+_RETURNED = Pattern(r"(cudaGetDeviceCount returned (?:35|100|999)\b.*)")
 _UNEXPECTED = Pattern(r"(Unexpected error from cudaGetDeviceCount\(\).*)")
 
 
@@ -100,6 +102,8 @@ def _start(paste: Paste) -> Iterator[tuple[str, Fact]]:
         ("no cuda gpus are available", _NO_DEVICE),
         ("found no nvidia driver", _NO_DEVICE),
         ("cudagetdevicecount()", _UNEXPECTED),
+        ("cuinit", _INIT_FAILED),
+        ("cudagetdevicecount returned", _RETURNED),
     ):
         for index, line in paste.having(words):
             if match := pattern.search(line):

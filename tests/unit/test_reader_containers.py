@@ -118,3 +118,40 @@ def test_how_many_gpus(line: str, count: int | None) -> None:
 )
 def test_settings_in_prose(line: str, setting: str | None) -> None:
     assert value(line, "env.CUDA_VISIBLE_DEVICES") == setting
+
+
+@pytest.mark.parametrize(
+    ("line", "value_read"),
+    [
+        ("CUDA_VISIBLE_DEVICES inside the ray actor: empty", ""),
+        ("os.environ['CUDA_VISIBLE_DEVICES'] in the task: ''", ""),
+        ("print(os.environ['CUDA_VISIBLE_DEVICES']) prints an empty string", ""),
+        ("CUDA_VISIBLE_DEVICES: not set", None),
+        ("CUDA_VISIBLE_DEVICES is 0,1", None),
+    ],
+)
+def test_a_variable_that_is_set_and_empty(line: str, value_read: str | None) -> None:
+    assert value(line, "env.CUDA_VISIBLE_DEVICES") == value_read
+
+
+def test_the_newest_cuda_inside_and_outside() -> None:
+    line = "nvidia-smi in the container says CUDA Version 12.6, on the host 12.2 with the same driver"
+    assert value(line, "container.inside_cuda") == "12.6"
+    assert value(line, "container.host_cuda") == "12.2"
+
+
+def test_the_size_that_mount_shows() -> None:
+    assert value("shm on /dev/shm type tmpfs (rw,nosuid,size=65536k)", "limits.shm_mib") == 64
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'level=INFO source=gpu.go:392 msg="no compatible GPUs were discovered"',
+        "WARNING: CUDA not available, using CPU",
+        "No GPU found",
+        "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected",
+    ],
+)
+def test_programs_that_see_no_gpu(line: str) -> None:
+    assert value(line, "live.cuda_available") is False
