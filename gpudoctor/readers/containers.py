@@ -44,7 +44,7 @@ _THING = (
     r"(?:nvidia\.com/gpu\S*|runtimeClass(?:Name)?|deploy\.resources\S*|reservations?\.devices|--gpus(?: all)?|--nv\b"
     r"|(?:gpu|device|nvidia)s? (?:reservations?|requests?|limits?|resources?|sections?|runtime|flags?|options?"
     r"|resourceRequirements)"
-    r"|runtime: ?nvidia|device[_ ]requests?|DeviceRequests)"
+    r"|runtime: ?nvidia|device[_ ]requests?|DeviceRequests|gpus? ?[=:] ?[\"']?all)"
 )
 _WHERE = (
     r"(?:\b(?:field|flag|option|section|key|line|entry|on|in|of|the|pod|container|service|spec|compose|file)\b\W{0,2})"
@@ -82,7 +82,8 @@ _CLAUSES = Pattern(
 _CUDA = Pattern(r"\bCUDA(?: Version)?\W{0,3}(\d{1,2}\.\d{1,2})\b|^\W*(\d{1,2}\.\d)\b", 2)
 _OTHERS = Pattern(
     r"^\W*(?:all )?(?:other|another|different) (?:gpu )?(?:containers?|images?|pods?|services?)\b"
-    r"|^\W*(?:the )?(?:same (?:image|container) )?with --gpus\b",
+    r"|^\W*(?:the )?(?:same (?:image|container) )?(?:with|under|in|using|via|by|through) (?:plain )?"
+    r"(?:docker(?: run)? )?(?:with )?--gpus\b(?: all)?",
     2,
 )
 _AGAIN = Pattern(
@@ -119,7 +120,7 @@ def _commands(paste: Paste) -> Iterator[tuple[str, Fact]]:
         if _UNCLEAR.search(match["args"]) or not _REAL.search(match["args"]):
             continue
         source = f"line {paste.numbers[index]}"
-        asks = match["engine"].startswith("nvidia-docker") or bool(_ASKS.search(match["args"]))
+        asks = match["engine"].startswith("nvidia-docker") or bool(_ASKS.search(_options(match["args"])))
         if match["result"] and outcome(match["result"]) is True:
             if asks:
                 yield "container.others_work", Known(True, source)
@@ -131,6 +132,11 @@ def _commands(paste: Paste) -> Iterator[tuple[str, Fact]]:
     if len(asked) == 1:
         for asks, source in asked.items():
             yield "container.asks_gpus", Known(asks, source)
+
+
+def _options(arguments: str) -> str:
+    """The arguments as far as the engine reads them: what stands behind the image is the program's."""
+    return "" if arguments.strip()[:1] not in "-\"'" else arguments
 
 
 def _whole(lines: Sequence[str], index: int) -> str:
@@ -159,6 +165,7 @@ def _specified(paste: Paste) -> Iterator[tuple[str, Fact]]:
             and not _FIXED.search(line[: match.start()] + line[match.end() :])
         ):
             yield "container.asks_gpus", Known(False, f"line {paste.numbers[index]}")
+            yield "host.container", Known("container", f"line {paste.numbers[index]}")
             return
         if _SPEC.match(line):
             shown = shown or f"line {paste.numbers[index]}"

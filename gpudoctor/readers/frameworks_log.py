@@ -39,7 +39,8 @@ _SHOWN = (
 _NO_GPU = Pattern(
     r"no compatible GPUs were discovered|msg=\"no nvidia devices detected\"|no usable GPU found, --gpu-layers option"
     r"|\b(?:CUDA|GPU)(?: support)?(?: device)? (?:is )?not (?:available|found|detected)\b(?! (?:in|on|for) )"
-    r"|\bNo (?:CUDA |NVIDIA )?GPUs? (?:found|detected|available)\b|\bFound 0 GPUs?\b|cuda_is_available\(\)\W+FALSE",
+    r"|\bNo (?:CUDA |NVIDIA )?GPUs? (?:(?:is |are )?(?:found|detected|available|visible))\b|\bFound 0 GPUs?\b"
+    r"|cuda_is_available\(\)\W+FALSE",
     2,
 )
 """How programs on top say that they see none: Ollama, llama.cpp, Ultralytics, torch for R, and many a script."""

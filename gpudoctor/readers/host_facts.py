@@ -32,9 +32,9 @@ _MARKS = tuple(
     table(
         """
 kubernetes: orchestrator: kubernetes | kubeflow | openshift | kubernetes pod | k8s pod | pod spec | in the pod
-    | in a pod | inside the pod | inside pod | in pod | the pod's | runtimeclassname | kubectl exec
-    | nvidia.com/gpu | kubelet | /kubepods | /var/run/secrets/kubernetes.io
-container: task definition | ecs task
+    | in a pod | inside the pod | inside pod | in pod | running pod | recreated pod | new pod | the pod's
+    | runtimeclassname | kubectl exec | nvidia.com/gpu | kubelet | /kubepods | /var/run/secrets/kubernetes.io
+container: task definition | ecs task | enroot | pyxis | --container-image
 docker: /.dockerenv | inside a container | in a container | inside docker | in a docker container
     | the nvidia driver was not detected
 apptainer: apptainer exec | singularity exec | apptainer run | singularity run | singularity shell
