@@ -72,7 +72,8 @@ _OUTSIDE = Pattern(
 )
 _INSIDE = Pattern(
     r"\binside\b|\b(?:in|within|from) (?:the |a |my |this |that |running |same |docker |gpu )*"
-    r"(?:container|pod|docker|image|lxc)s?\b|\b(?:docker|kubectl|podman) exec\b|^\W*\(?(?:container|pod)\)?\W",
+    r"(?:container|pod|docker|image|lxc|service|workspace)s?\b|\b(?:docker|kubectl|podman) exec\b"
+    r"|^\W*\(?(?:container|pod)\)?\W",
     2,
 )
 _CLAUSES = Pattern(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.fact import Fact, Known, Rows
+from gpudoctor.model.fact import Absent, Fact, Known, Rows
 from gpudoctor.readers._lists import table
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
@@ -44,6 +44,11 @@ apptainer: apptainer exec | singularity exec | apptainer run | singularity run |
 """Words (lower case) that are printed inside a container, or say that one is meant."""
 _STARTED = (("docker", ("docker run", "docker compose", "docker args:")), ("podman", ("podman run",)))
 """Words that start a container: what follows is printed inside it, unless it did not start."""
+_NONE = Pattern(
+    r"\b(?:no|not in an?|without(?: an?| any)?) containers?(?= *(?:$|[,;.)]))"
+    r"|^\W*(?:runs? |running )?(?:on )?bare[- ]metal\W*$",
+    2,
+)
 _NOT_STARTED = ("nvidia-container-cli", "could not select device driver", "error response from daemon")
 
 
@@ -107,6 +112,10 @@ def _jetson(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _container(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    for index, line in paste.having("container", "bare metal", "bare-metal"):
+        if _NONE.search(line):
+            yield "host.container", Absent(f"the report says so (line {paste.numbers[index]})")
+            return
     marks = _MARKS if any(word in paste.lower for word in _NOT_STARTED) else _MARKS + _STARTED
     for kind, words in marks:
         found = [word for word in words if word in paste.lower]

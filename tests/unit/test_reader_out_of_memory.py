@@ -17,8 +17,8 @@ _OLD = (
 )
 _NEW = (
     "Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.64 GiB of which 1.00 GiB is free. Including"
-    " non-PyTorch memory, this process has 22.00 GiB memory in use. Of the allocated memory 21.50 GiB is allocated by PyTorch, and"
-    " 256.10 MiB is reserved by PyTorch but unallocated."
+    " non-PyTorch memory, this process has 22.00 GiB memory in use. Of the allocated memory 21.50 GiB is allocated by"
+    " PyTorch, and 256.10 MiB is reserved by PyTorch but unallocated."
 )
 
 
