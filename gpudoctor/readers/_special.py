@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.readers._forms import FORMS
-from gpudoctor.readers._gpus import named
+from gpudoctor.readers._gpus import named, sorted_by_vendor, vendor
 from gpudoctor.readers._labels import Label
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._system import kernel, platform_string, system
@@ -165,12 +165,16 @@ def _torch(label: Label, source: str) -> Answers:
 
 
 def _lspci(label: Label, source: str) -> Answers:
-    """``lspci: no NVIDIA device``; what it does show is read where lspci's own lines are."""
+    """``lspci: no NVIDIA device``, ``lspci: Intel UHD only``; what it does show is read where lspci's own lines are."""
     if unnamed := _UNNAMED.search(label.value):
         yield "pci", ({"vendor": Known("nvidia", source), "device_id": Known(f"10de:{unnamed.group(1)}", source)},)
         yield "pci.nvidia_count", Known(1, source)
     if label.value.lower().startswith(("no ", "none", "nothing", "empty", "(empty", "(no ")):
         yield "pci.nvidia_count", Known(0, source)
+    elif label.value.lower().startswith("only ") or label.value.lower().rstrip(".)").endswith(" only"):
+        said = label.value.removeprefix("only ").removeprefix("Only ")
+        if vendor(said) not in (None, "nvidia"):
+            yield from sorted_by_vendor([{"name": Known(said, source)}])
 
 
 def _driver(label: Label, source: str) -> Answers:

@@ -183,7 +183,8 @@ cudnn: cudnn | cudnn runtime | system cudnn
 nvjitlink: nvjitlink | libnvjitlink
 torch: pytorch version gpu | torch | pytorch | torch version | pytorch build version | torch version installed
     | torch build | pytorch build | torch wheel | pytorch 版本 | torch 版本
-lspci: lspci | lspci nvidia | lspci grep nvidia | lspci grep i nvidia
+lspci: lspci | lspci nvidia | lspci grep nvidia | lspci grep i nvidia | lspci display | lspci vga | lspci gpu
+    | display adapters | lspci shows | lspci output | lspci grep i vga | lspci grep vga
 framework: framework
 image: image | docker image | container image
 nvidia smi: nvidia smi | nvidia smi version

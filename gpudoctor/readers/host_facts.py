@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.fact import Fact, Known, Rows
+from gpudoctor.model.fact import Absent, Fact, Known, Rows
 from gpudoctor.readers._lists import phrases, table
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
@@ -30,16 +30,19 @@ _JETSON = Pattern(
     r"|\b(L4T[: ]+(?:Release:? *)?(?:R|r)?\d[\d.]*|JetPack[: ]+\d[\d.]*|R\d\d \(release\), REVISION: [\d.]+)"
 )
 _SHM = Pattern(r"(?:\S+\s+)?(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+\d+%\s+/dev/shm")
+_SHM_MOUNT = Pattern(r"on /dev/shm type tmpfs \([^)]*\bsize=(\d+[kmg]?)")
 _SHM_SIZE = Pattern(r"--shm-size[= ](\d+(?:\.\d+)?\s?[kmgtKMGT]?)b?")
 _LOCKED = Pattern(r"max locked memory\s+\(k(?:bytes|B), -l\)\s+(\d+|unlimited)")
 _FILES = Pattern(r"open files\s+\(-n\)\s+(\d+|unlimited)")
 _MARKS = tuple(
     table(
         """
-kubernetes: orchestrator: kubernetes | kubectl exec | nvidia.com/gpu | kubelet | /kubepods
-    | /var/run/secrets/kubernetes.io
+kubernetes: orchestrator: kubernetes | kubeflow | openshift | kubernetes pod | k8s pod | pod spec | in the pod
+    | in a pod | inside the pod | inside pod | in pod | running pod | recreated pod | new pod | the pod's
+    | runtimeclassname | kubectl exec | nvidia.com/gpu | kubelet | /kubepods | /var/run/secrets/kubernetes.io
 lxc: lxc container | in lxc | inside lxc | unprivileged lxc | privileged lxc | proxmox lxc | proxmox ct | pct enter
     | lxc exec
+container: task definition | ecs task | enroot | pyxis | --container-image
 docker: /.dockerenv | inside a container | in a container | inside docker | in a docker container
     | the nvidia driver was not detected
 apptainer: apptainer exec | singularity exec | apptainer run | singularity run | singularity shell
@@ -49,6 +52,11 @@ apptainer: apptainer exec | singularity exec | apptainer run | singularity run |
 """Words (lower case) that are printed inside a container, or say that one is meant."""
 _STARTED = (("docker", ("docker run", "docker compose", "docker args:")), ("podman", ("podman run",)))
 """Words that start a container: what follows is printed inside it, unless it did not start."""
+_NONE = Pattern(
+    r"\b(?:no|not in an?|without(?: an?| any)?) containers?(?= *(?:$|[,;.)]))"
+    r"|^\W*(?:runs? |running )?(?:on )?bare[- ]metal\W*$",
+    2,
+)
 _NOT_STARTED = ("nvidia-container-cli", "could not select device driver", "error response from daemon")
 
 
@@ -117,6 +125,10 @@ def _jetson(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _container(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    for index, line in paste.having("container", "bare metal", "bare-metal"):
+        if _NONE.search(line):
+            yield "host.container", Absent(f"the report says so (line {paste.numbers[index]})")
+            return
     marks = _MARKS if any(word in paste.lower for word in _NOT_STARTED) else _MARKS + _STARTED
     for kind, words in marks:
         found = [word for word in words if word in paste.lower]
@@ -137,6 +149,10 @@ def _shared_memory(paste: Paste) -> Iterator[tuple[str, Fact]]:
                 size = mib(text if text[-1].isalpha() else f"{text}K")
                 if size is not None:
                     yield name, Known(size, source)
+        elif mount := _SHM_MOUNT.search(line):
+            size = mib(mount.group(1))
+            if size is not None:
+                yield "limits.shm_mib", Known(size, paste.use(index))
     for index, line in paste.having("--shm-size"):
         if (match := _SHM_SIZE.search(line)) and (size := mib(match.group(1))) is not None:
             yield "limits.shm_mib", Known(size, paste.use(index))

@@ -23,6 +23,10 @@ from gpudoctor.readers._words import COLUMNS, FACTS_OF, SPECIAL, SYSTEMS, VARIAB
 EXACT = 2
 
 Answers = Iterator[tuple[str, "Fact | Rows"]]
+_MASK = "CUDA_VISIBLE_DEVICES"
+"""The variable that hides every GPU where it is set and empty."""
+_QUOTES = Pattern(r"(?:''|\"\")\W*$")
+_EMPTY = Pattern(r"\W*(?:(?:set|present|there)\b[^\n]{0,10}\b)?(?:an? )?empty(?: string)?\W*$", 2)
 _GPU_NUMBERS = Pattern(r"gpu(?: \d{1,2})+")
 _DRIVER = Pattern(r"(?:nvidia )?(?:gpu )?driver(?: version)?\s+v?(\d{3}\.\d+(?:\.\d+)?)\s*$", 2)
 
@@ -32,7 +36,11 @@ def read(paste: Paste) -> Answers:
     gpu: dict[str, Fact] = {}
     variables: dict[str, Fact] = {}
     for written in paste.labels:
-        if written.index in paste.used or not written.value:
+        if written.index in paste.used:
+            continue
+        if not written.value:
+            if (variable := env_name(written.name)) == _MASK and _QUOTES.search(paste.bare[written.index]):
+                variables.setdefault(variable, Known("", paste.use(written.index)))
             continue
         label = replace(written, name=plainer(written.name))
         source = f"line {paste.numbers[label.index]}"
@@ -49,7 +57,8 @@ def read(paste: Paste) -> Answers:
         elif _GPU_NUMBERS.fullmatch(label.name):
             yield from _numbered(label, source)
         elif variable := _variable(label, paste):
-            variables.setdefault(variable, missing(label.value, source) or Known(_setting(variable, label), source))
+            gone = None if variable == _MASK and _EMPTY.match(label.value) else missing(label.value, source)
+            variables.setdefault(variable, gone or Known(_setting(variable, label), source))
         else:
             continue
         paste.use(label.index)
@@ -91,7 +100,9 @@ def _variable(label: Label, paste: Paste) -> str:
 
 
 def _setting(variable: str, label: Label) -> str:
-    """The value without a remark behind it: ``29500 (default)``."""
+    """The value without a remark behind it: ``29500 (default)``; ``empty string`` is one."""
+    if variable == _MASK and _EMPTY.match(label.value):
+        return ""
     return label.value.split(" (")[0] if variable.endswith("_PORT") else label.value
 
 

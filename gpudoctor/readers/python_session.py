@@ -30,7 +30,10 @@ _SAID = Pattern(
     r"\s*(?:->|=>|\s)\s*['\"]?([\w\[(].*?)['\"]?\s*$"
 )
 _WHERE = Pattern(r"(\d+\.\d+\.\d+[\w.+]*)\s+\S*[\\/]torch[\\/]__init__\.pyc?$")
-_INLINE = Pattern(r"torch\.cuda\.is_available\(\)\s*(?:->|=+>?|returns?|is|gives|prints)?\s*[`'\"]*(True|False)\b")
+_INLINE = Pattern(
+    r"torch\.cuda\.is_available\(\)\s*(?:(?:->|=+>?|returns?|returned|is|was|gives|prints|turned|turns|became|becomes|goes|went|stays|now"
+    r"|still|says|shows)\s*){0,3}[`'\"]*(True|False)\b"
+)
 _ERROR = Pattern(r"\s*(?:E\s+)?((?:[\w.]*(?:Error|Exception)|ModuleNotFoundError|ImportError|OSError)): (.+)")
 _ARCHS = Pattern(r"(?:sm|compute)_\d{2,3}[af]?")
 _NO_TORCH = Pattern(r"No module named ['\"]?torch['\"]?(?![\w.])")
