@@ -15,15 +15,29 @@ FACTS = (
     column("rate.gpu", "int", "number of the GPU that was measured"),
     column("rate.value", "float", "what was measured on it"),
     column("rate.unit", "text", "its unit: TFLOP/s, GB/s"),
-    column("rate.others", "float", "the median of the same measurement on the other GPUs"),
+    column("rate.others", "float", "the median of the same measurement on the other GPUs, or what it should be"),
 )
 
 _UNIT = Pattern(r"\b([TG]FLOP(?:/s|S)|[GM]i?B/s|(?:it|img|images|samples|tok|tokens)/s)", 2)
 _RATE = Pattern(
-    r"\W*(?:GPUs?|devices?|cuda:)\s?(\d{1,3}(?:\s?,\s?\d{1,3}){0,15})(?:(?:\s+[a-z][\w -]{0,24})?\s*[:=|]\s*|\s+)"
+    r"\W*(?:GPUs?|devices?|cuda:|ranks?)\s?(\d{1,3}(?:\s?,\s?\d{1,3}){0,15})"
+    r"(?:(?:\s+[a-z][\w -]{0,24})?\s*[:=|]\s*|\s+)"
     r"(\d{1,7}(?:\.\d+)?)(?![\d.%])\s*(\S*)",
     2,
 )
+_LISTED = Pattern(
+    r"(?:each|per|by) (?:GPU|device|card|rank)\b|\b(?:all|the) \d+ (?:GPUs|devices|ranks)\b|\bGPUs? 0\s?-\s?\d+\b", 2
+)
+_PAIRS = Pattern(r"(?<![\d.])(\d{1,3})\s?[:=]\s?(\d{1,7}(?:\.\d+)?)(?![\d.%])")
+_ITEMS = Pattern(r"[\[(]?\s*(\d{1,7}(?:\.\d+)?(?:\s*[,/|;]\s*\d{1,7}(?:\.\d+)?){1,15})\s*[\])]?\s*\S{0,16}\s*$")
+_MEASURED = Pattern(
+    r"\b(?:measured|reached|reaches|achieved|got|observed|actual|my|this (?:card|gpu|one|node)|result)\b"
+)
+_EXPECTED = Pattern(
+    r"\b(?:expected|should (?:be|reach|get)|normal(?:ly)?|usual(?:ly)?|reference|healthy|good (?:card|gpu|node)"
+    r"|sibling\w*|peers?|others?|another|other (?:cards?|gpus?|nodes?|machines?))\b"
+)
+_COMPUTE = Pattern(r"(\d{1,5}(?:\.\d+)?) ?([TG]FLOP(?:/s|S))", 2)
 _DEVICE = Pattern(r"\s*Device (\d{1,3}): \S")
 _TRANSFER = Pattern(r"\s+(\d{3,12})\s+(\d{1,7}\.\d+)\s*$")
 
@@ -44,6 +58,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     found: list[_Rate] = []
     if "/s" in paste.lower or "flops" in paste.lower:
         found += _labelled(paste)
+        found += _listed(paste)
         found += _bandwidth_test(paste)
     kinds: dict[str, dict[int, _Rate]] = {}
     for rate in found:
@@ -53,6 +68,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         for gpu, rate in rates.items():
             if others := [other.value for number, other in rates.items() if number != gpu]:
                 rows.append(_row(rate, round(median(others), 3)))
+    rows = rows or list(_against_expected(paste))
     if rows:
         yield "rate", tuple(rows)
 
@@ -79,6 +95,47 @@ def _labelled(paste: Paste) -> Iterator[_Rate]:
             source = paste.use(index)
             for number in rate.group(1).split(","):
                 yield _Rate(int(number), float(rate.group(2)), own, kind or own.lower(), source)
+
+
+def _listed(paste: Paste) -> Iterator[_Rate]:
+    """``TFLOP/s per rank: 0: 702, 1: 431`` and ``per GPU: 702, 431 TFLOP/s``: all of them in one line."""
+    for index, line in enumerate(paste.bare):
+        if not (unit := _UNIT.search(line)) or not _LISTED.search(line):
+            continue
+        values = line.partition(":")[2]
+        pairs = [(int(number), float(value)) for number, value in _PAIRS.compiled.findall(values)]
+        if len(pairs) < 2 and (items := _ITEMS.match(values)):
+            pairs = [(number, float(value)) for number, value in enumerate(_split(items.group(1)))]
+        if len(pairs) > 1:
+            source = paste.use(index)
+            for number, value in pairs:
+                yield _Rate(number, value, unit.group(1), f"line {index}", source)
+
+
+def _split(items: str) -> list[str]:
+    for mark in "/|;":
+        items = items.replace(mark, ",")
+    return [item.strip() for item in items.split(",")]
+
+
+def _against_expected(paste: Paste) -> Iterator[Row]:
+    """``measured: 118 TFLOPS`` and ``expected: 250 TFLOPS``, one of each; a data sheet's peak is not that."""
+    told: dict[bool, list[tuple[float, str, int]]] = {True: [], False: []}
+    for label in paste.labels:
+        if rate := _COMPUTE.search(label.value):
+            expected = bool(_EXPECTED.search(label.name))
+            if expected or _MEASURED.search(label.name):
+                told[expected].append((float(rate.group(1)), rate.group(2), label.index))
+    if len(told[False]) != 1 or not told[True] or len({unit[0].lower() for _, unit, _ in told[True] + told[False]}) > 1:
+        return
+    value, unit, index = told[False][0]
+    expected_value, _, where = min(told[True])
+    source = paste.use(index)
+    yield {
+        "value": Known(value, source),
+        "unit": Known(unit, source),
+        "others": Known(expected_value, paste.use(where)),
+    }
 
 
 def _bandwidth_test(paste: Paste) -> Iterator[_Rate]:
