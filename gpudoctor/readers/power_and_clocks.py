@@ -16,7 +16,7 @@ FACTS = ()
 _WATTS = Pattern(r"(?<![\d.])(\d{1,4}(?:\.\d+)?) ?(?:W|watts?)\b", 2)
 _HERTZ = Pattern(r"(?<![\d.])(\d{1,4}(?:\.\d+)?) ?([MG])Hz\b", 2)
 _OTHER = Pattern(
-    r"(?:\b(?:of|out of|instead of|max\w*|vs|rated|default|stock|normal\w*)\b|/)[ :=(]*(?:about )?(\d{1,4}(?:\.\d+)?)\b",
+    r"(?:\b(?:of|instead of|max\w*|vs|rated|default|stock|normal\w*)\b|/)[ :=(]*(?:about )?(\d{1,4}(?:\.\d+)?)\b",
     2,
 )
 _POWER = Pattern(r"\b(?:power|wattage|tgp|tdp)\b")
