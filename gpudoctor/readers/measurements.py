@@ -29,6 +29,7 @@ _LISTED = Pattern(
     r"(?:each|per|by) (?:GPU|device|card|rank)\b|\b(?:all|the) \d+ (?:GPUs|devices|ranks)\b|\bGPUs? 0\s?-\s?\d+\b", 2
 )
 _PAIRS = Pattern(r"(?<![\d.])(\d{1,3})\s?[:=]\s?(\d{1,7}(?:\.\d+)?)(?![\d.%])")
+_NAMED = Pattern(r"\b(?:gpu|rank|device|cuda:|card) ?#?(\d{1,2})\s?[:=]?\s(\d{1,7}(?:\.\d+)?)(?![\d.%])", 2)
 _ITEMS = Pattern(r"[\[(]?\s*(\d{1,7}(?:\.\d+)?(?:\s*[,/|;]\s*\d{1,7}(?:\.\d+)?){1,15})\s*[\])]?\s*\S{0,16}\s*$")
 _MEASURED = Pattern(
     r"\b(?:measured|reached|reaches|achieved|got|observed|actual|my|this (?:card|gpu|one|node)|result)\b"
@@ -37,7 +38,12 @@ _EXPECTED = Pattern(
     r"\b(?:expected|should (?:be|reach|get)|normal(?:ly)?|usual(?:ly)?|reference|healthy|good (?:card|gpu|node)"
     r"|sibling\w*|peers?|others?|another|other (?:cards?|gpus?|nodes?|machines?))\b"
 )
+_SHEET = Pattern(r"\b(?:spec\w*|data ?sheet|theoretical|peak|nominal)\b")
+_REACHED = {True: 0.8, False: 0.6}
+"""The part of a data sheet's figure that a sound GPU reaches: of its memory bandwidth, of its arithmetic."""
 _COMPUTE = Pattern(r"(\d{1,5}(?:\.\d+)?) ?([TG]FLOP(?:/s|S))", 2)
+_MOVED = Pattern(r"(\d{1,5}(?:\.\d+)?) ?([GM]i?B/s)", 2)
+_TIME = Pattern(r"(?:about |around |~)?([1-9]\d{0,5}(?:\.\d+)?|0\.\d*[1-9]\d*) ?(ms|s|sec|seconds)?\b[^\d]{0,20}", 2)
 _DEVICE = Pattern(r"\s*Device (\d{1,3}): \S")
 _TRANSFER = Pattern(r"\s+(\d{3,12})\s+(\d{1,7}\.\d+)\s*$")
 
@@ -100,10 +106,14 @@ def _labelled(paste: Paste) -> Iterator[_Rate]:
 def _listed(paste: Paste) -> Iterator[_Rate]:
     """``TFLOP/s per rank: 0: 702, 1: 431`` and ``per GPU: 702, 431 TFLOP/s``: all of them in one line."""
     for index, line in enumerate(paste.bare):
-        if not (unit := _UNIT.search(line)) or not _LISTED.search(line):
+        if not (unit := _UNIT.search(line)):
+            continue
+        pairs = [(int(number), float(value)) for number, value in _NAMED.compiled.findall(line)]
+        if len(pairs) < 2 and not _LISTED.search(line):
             continue
         values = line.partition(":")[2]
-        pairs = [(int(number), float(value)) for number, value in _PAIRS.compiled.findall(values)]
+        if len(pairs) < 2:
+            pairs = [(int(number), float(value)) for number, value in _PAIRS.compiled.findall(values)]
         if len(pairs) < 2 and (items := _ITEMS.match(values)):
             pairs = [(number, float(value)) for number, value in enumerate(_split(items.group(1)))]
         if len(pairs) > 1:
@@ -119,22 +129,44 @@ def _split(items: str) -> list[str]:
 
 
 def _against_expected(paste: Paste) -> Iterator[Row]:
-    """``measured: 118 TFLOPS`` and ``expected: 250 TFLOPS``, one of each; a data sheet's peak is not that."""
+    """``measured: 118 TFLOPS`` and ``expected: 250 TFLOPS``, one of each; of a data sheet's peak a part."""
     told: dict[bool, list[tuple[float, str, int]]] = {True: [], False: []}
+    memory = any("memory bandwidth" in label.name for label in paste.labels)
     for label in paste.labels:
-        if rate := _COMPUTE.search(label.value):
-            expected = bool(_EXPECTED.search(label.name))
+        if rate := (_MOVED if memory else _COMPUTE).search(label.value):
+            sheet = bool(_SHEET.search(label.name))
+            expected = sheet or bool(_EXPECTED.search(label.name))
             if expected or _MEASURED.search(label.name):
-                told[expected].append((float(rate.group(1)), rate.group(2), label.index))
-    if len(told[False]) != 1 or not told[True] or len({unit[0].lower() for _, unit, _ in told[True] + told[False]}) > 1:
-        return
-    value, unit, index = told[False][0]
-    expected_value, _, where = min(told[True])
-    source = paste.use(index)
-    yield {
-        "value": Known(value, source),
-        "unit": Known(unit, source),
-        "others": Known(expected_value, paste.use(where)),
+                number = float(rate.group(1)) * (_REACHED[memory] if sheet else 1)
+                told[expected].append((round(number, 1), rate.group(2), label.index))
+    if len(told[False]) == 1 and told[True] and len({unit[0].lower() for _, unit, _ in told[True] + told[False]}) == 1:
+        yield _held(paste, told[False][0], min(told[True]))
+    yield from _times(paste)
+
+
+def _times(paste: Paste) -> Iterator[Row]:
+    """``step time: 94 ms`` and ``expected step time: 60 ms``: as rates, of which the lower is the worse."""
+    told: dict[str, dict[bool, tuple[float, str, int]]] = {}
+    for label in paste.labels:
+        if time := _TIME.fullmatch(label.value):
+            name, expected = _EXPECTED.compiled.subn("", label.name)
+            unit = time.group(2) or ("ms" if " ms" in f" {name}" else "s" if "second" in name else "")
+            if unit:
+                place = told.setdefault(" ".join(name.split()), {})
+                place.setdefault(
+                    bool(expected), (round(1000 / float(time.group(1)), 3), f"per 1000 {unit}", label.index)
+                )
+    for pair in told.values():
+        if len(pair) == 2 and pair[True][1] == pair[False][1]:
+            yield _held(paste, pair[False], pair[True])
+
+
+def _held(paste: Paste, one: tuple[float, str, int], other: tuple[float, str, int]) -> Row:
+    source = paste.use(one[2])
+    return {
+        "value": Known(one[0], source),
+        "unit": Known(one[1], source),
+        "others": Known(other[0], paste.use(other[2])),
     }
 
 

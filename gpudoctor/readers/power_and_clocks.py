@@ -1,4 +1,4 @@
-"""Power and clocks as people note them: ``sm clock: 345 MHz of 1410``, ``power limit: 150 W (default 300 W)``."""
+"""Power, clocks and link as people note them: ``sm clock: 345 MHz of 1410``, ``pcie: gen3 x4 of x16``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._values import truth
 
-EXACT = 2
+EXACT = 3
 FACTS = ()
 
 _WATTS = Pattern(r"(?<![\d.])(\d{1,4}(?:\.\d+)?) ?(?:W|watts?)\b", 2)
@@ -27,6 +27,10 @@ _HIGHEST = Pattern(r"\b(?:max|maximum|boost|rated|spec\w*|highest)\b")
 _NOT_THE_GPU = Pattern(
     r"\b(?:cpu|memory|mem|supply|psu|state|mode|wall|socket|brake|base|video|node|system|total|locked?|application)\b"
 )
+_LINK = Pattern(r"\b(?:pcie?|pci express|link)\b")
+_LANES = Pattern(r"\bx ?(1|2|4|8|16)\b", 2)
+_GENERATION = Pattern(r"\bgen(?:eration)? ?([1-6])\b", 2)
+_AGAINST = Pattern(r"\b(?:of|instead of|max\w*|capable(?: of)?|expected|should be|slot is|vs)\b|/", 2)
 _REASONS = {
     "sw power cap": "sw_power_cap",
     "hw slowdown": "hw_slowdown",
@@ -49,6 +53,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
                 held.setdefault(reason, paste.use(label.index))
         elif _NOT_THE_GPU.search(label.name):
             continue
+        elif _LINK.search(label.name) and "nvlink" not in label.name:
+            _add(row, _link(label), paste, label.index)
         elif _CLOCK.search(label.name):
             _add(row, _clocks(label), paste, label.index)
         elif _POWER.search(label.name):
@@ -82,6 +88,19 @@ def _clocks(label: Label) -> dict[str, int]:
     other = _OTHER.search(label.value[first.end() :])
     highest = int(float(other.group(1)) * (scale if float(other.group(1)) < 10 * scale else 1)) if other else 0
     return {"clock_mhz": clock, **({"clock_max_mhz": highest} if highest > clock else {})}
+
+
+def _link(label: Label) -> dict[str, int]:
+    """Lanes and generation, where the note holds them against what they should be."""
+    against = _AGAINST.search(label.value)
+    if not against:
+        return {}
+    now, most = label.value[: against.start()], label.value[against.end() :]
+    row: dict[str, int] = {}
+    for pattern, column in ((_LANES, "link_width"), (_GENERATION, "link_generation")):
+        if (one := pattern.search(now)) and (other := pattern.search(most)):
+            row |= {column: int(one.group(1)), f"{column}_max": int(other.group(1))}
+    return row
 
 
 def _power(label: Label) -> dict[str, int]:

@@ -86,5 +86,8 @@ def test_all_ranks_in_one_line() -> None:
 
 def test_what_was_measured_and_what_was_expected() -> None:
     assert rates("measured fp16 matmul: 118 TFLOPS\nexpected: about 250 TFLOPS\n") == [(118, "TFLOPS", 250)]
-    assert rates("measured: 193 TFLOPS\ntheoretical peak: 312 TFLOPS\n") == []
+    assert rates("measured: 193 TFLOPS\ntheoretical peak: 312 TFLOPS\n") == [(193, "TFLOPS", 187.2)]
+    assert rates("memory bandwidth measured: 480 GB/s\nspec: 1555 GB/s\n") == [(480, "GB/s", 1244)]
+    assert rates("step time: 94 ms\nexpected step time: 60 ms\n") == [(10.638, "per 1000 ms", 16.667)]
+    assert rates("matmul TFLOPS: gpu0 248, gpu1 119\n") == [(0, 248, "TFLOPS", 119), (1, 119, "TFLOPS", 248)]
     assert rates("measured fp16: 118 TFLOPS\nmeasured fp32: 17 TFLOPS\nexpected: 250 TFLOPS\n") == []

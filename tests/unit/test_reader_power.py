@@ -1,4 +1,4 @@
-"""Power, clocks and DCGM's fields, as people and dcgm-exporter write them."""
+"""Power, clocks, link, memory errors and DCGM's fields, as people and dcgm-exporter write them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,17 @@ def gpus(text: str) -> list[dict[str, object]]:
         ("power limit: 150 W (default 300 W)", {"power_limit_w": 150, "power_limit_default_w": 300}),
         ("power draw: 61.3 W / 250 W", {"power_w": 61, "power_limit_w": 250}),
         ("default power limit: 450 W", {"power_limit_default_w": 450}),
+        (
+            "pcie link: gen3 x4 of gen4 x16",
+            {"link_width": 4, "link_width_max": 16, "link_generation": 3, "link_generation_max": 4},
+        ),
+        ("row remapping: failed", {"remap_failed": True}),
+        ("rows remapped: 1, pending reset", {"remap_pending": True}),
+        ("rows remapped: 1, none pending", {"remap_pending": False}),
+        ("DBE count: 3", {"ecc_uncorrected": 3}),
+        ("double bit errors: 0", {"ecc_uncorrected": 0}),
+        ("pending page retirements: yes", {"retired_pending": True}),
+        ("sram uncorrectable errors: above threshold", {"sram_threshold_exceeded": True}),
         ("SW Power Cap: Active\nHW Slowdown: Not Active", {"throttle_reasons": ("sw_power_cap",)}),
     ],
 )
@@ -32,7 +43,15 @@ def test_a_note(text: str, row: dict[str, object]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["memory clock: 810 MHz", "cpu power: 65 W", "power supply: 1600 W", "HW Slowdown: Not Active", "power state: P8"],
+    [
+        "memory clock: 810 MHz",
+        "cpu power: 65 W",
+        "power supply: 1600 W",
+        "HW Slowdown: Not Active",
+        "power state: P8",
+        "nvlink: x4",
+        "ecc: off",
+    ],
 )
 def test_a_note_of_something_else(text: str) -> None:
     assert gpus(text) == []
