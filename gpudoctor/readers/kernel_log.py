@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.model.catalog import column, fact
+from gpudoctor.model.denial import denied
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
@@ -74,7 +75,7 @@ def _xids(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     rows: list[Row] = []
     for index, line in paste.having("xid"):
         for match in _XID.finditer(line[:600]):
-            if not int(match.group(2)):
+            if not int(match.group(2)) or denied(line[:600], *match.span()):
                 continue
             source = paste.use(index)
             where = address(match.group(1) or "")

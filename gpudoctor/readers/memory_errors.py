@@ -22,6 +22,7 @@ _REMAP = Pattern(r"\bremap\w*\b|\brows?\b.*\bpending\b")
 _PAGES = Pattern(r"\b(?:pages?|retired?|retirements?)\b")
 _NUMBER = Pattern(r"^\D{0,12}(\d{1,9})\b(?!\.\d)")
 _DENIED = Pattern(r"\b(?:no|not|none|never|without|0)\b[^,;]{0,12}$", 2)
+_NO = Pattern(r"\w*\s*[:=]?\s*(?:no|none|0|false)\b")
 _THRESHOLD = Pattern(
     r"\b(?:above|over|past|exceed\w*)\b[^,;]{0,16}\bthreshold\b|\bthreshold\b[^,;]{0,16}\bexceeded\b", 2
 )
@@ -65,6 +66,5 @@ def _said(name: str, value: str, word: str) -> bool | None:
     low = value.lower()
     if word not in low:
         return None
-    return not _DENIED.search(low.partition(word)[0]) and not low.partition(word)[2].lstrip(": =").startswith(
-        ("no", "0")
-    )
+    before, _, after = low.partition(word)
+    return not _DENIED.search(before) and not _NO.match(after)
