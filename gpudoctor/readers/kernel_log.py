@@ -29,7 +29,7 @@ CONSEQUENCES = (45, 154)
 """Xids that follow another one: a channel torn down, a recovery action announced."""
 
 _XID = Pattern(
-    r"(?<![a-z])xid\b\s*(?:\((?:PCI:)?([0-9a-f:.]+)\)|error|event|code)?\s*[:=#]?\s*(\d{1,3})\b(?![.:%/])", 2
+    r"(?<![a-z])xid\b\s*(?:\((?:PCI:)?([0-9a-f:.]+)\)|error|event|code)?\s*[:=#]?\s*(\d{1,3})\b(?![.:]\d|[%/])", 2
 )
 _CODES = Pattern(r"\d{1,3}(?:\s*(?:,|/|\+|and|then|->)\s*\d{1,3})*(?=\s*(?:$|[(;,]))")
 _XIDS = Pattern(
