@@ -109,6 +109,7 @@ FORMS: Mapping[str, Callable[[str], Value]] = {
     "release": _release,
     "number": _number,
     "text": lambda text: text or None,
+    "lower": lambda text: text.lower() or None,
     "bool": truth,
     "gone": _gone,
     "int": _count,

@@ -109,6 +109,7 @@ ecc_uncorrected int: ecc uncorrected | uncorrectable ecc errors | ecc errors unc
 remap_pending bool: remap pending | row remap pending | remapped rows pending | pending row remap | remapping pending
 remap_failed bool: remap failed | row remap failed | remap failure | remapping failure occurred | row remap failure
     | remapped rows failure
+recovery_action lower: gpu recovery action | recovery action | nvml recovery action
 temperature_c int: gpu temperature | temperature | gpu temp | temperature current | gpu current temp | temp |
     temperature gpu
 throttle_reasons throttling: throttle reasons | clocks throttle reasons | clocks event reasons | throttle reason |
