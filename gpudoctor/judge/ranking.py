@@ -23,7 +23,7 @@ def _key(finding: Finding, findings: Sequence[Finding]) -> tuple[object, ...]:
 def place(finding: Finding) -> tuple[object, ...]:
     """The sort key of a finding: of what is proven the ground first, of guesses the commonest and cheapest to check."""
     guess = finding.confidence == "possible"
-    odds = (PREVALENCES.index(finding.prevalence), _cost(finding))
+    odds = (-finding.nearness, PREVALENCES.index(finding.prevalence), _cost(finding))
     return (
         SEVERITIES.index(finding.severity),
         finding.role == "symptom",
@@ -73,6 +73,8 @@ def _with(finding: Finding, children: set[str], errors: set[str]) -> Finding:
 
 def _yields(consequence: Finding, cause: Finding) -> bool:
     if consequence.about and cause.about and not consequence.about & cause.about:
+        return False
+    if consequence.nearness:
         return False
     if consequence.role == "symptom":
         return True

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
+from gpudoctor.model.denial import denied
 from gpudoctor.model.diagnosis import Evidence
 from gpudoctor.model.fact import Known, Unread
 from gpudoctor.model.rule import Sign
@@ -40,6 +41,7 @@ class Text:
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
         rows = snapshot.rows("text")
         self._rows = rows if isinstance(rows, tuple) else ()
         pieces = list(_pieces([_line(row.get("line")) for row in self._rows]))
@@ -52,10 +54,11 @@ class Text:
             self.silence = f"text: {rows.why}" if "text" in snapshot.groups else "no log was read"
 
     def find(self, sign: Sign) -> Match | None:
-        """The first place where the sign is heard."""
+        """The first place where the sign is heard, and not denied."""
         if not self._joined or (sign.needles and not any(word in self._lower for word in sign.needles)):
             return None
-        match = _compiled(sign.match).search(self._joined)
+        found = _compiled(sign.match).finditer(self._joined)
+        match = next((match for match in found if not self._denied(match)), None)
         if not match:
             return None
         first = self._place(match.start())
@@ -67,6 +70,12 @@ class Text:
         )
         groups = {name: value or "" for name, value in match.groupdict().items()}
         return Match(sign, evidence, groups)
+
+    def _denied(self, match: re.Match[str]) -> bool:
+        start = self._joined.rfind("\n", 0, match.start()) + 1
+        stop = self._joined.find("\n", match.start())
+        line = self._joined[start : stop if stop >= 0 else len(self._joined)]
+        return match.end() <= start + len(line) and denied(line, match.start() - start, match.end() - start)
 
     def _place(self, at: int) -> int:
         """The row whose line is at that character of the joined text."""

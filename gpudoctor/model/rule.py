@@ -85,6 +85,8 @@ class Rule:
     confidence: Confidence = "certain"
     prevalence: Prevalence = "usual"
     sound: bool = False
+    open: bool = False
+    """Whether it is a symptom that asks for its cause: where nothing explains it, the nearest pages are named."""
     each: str = ""
     about: str = ""
     explains: tuple[str, ...] = ()
