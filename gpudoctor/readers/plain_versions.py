@@ -1,4 +1,4 @@
-"""Versions and GPUs that people write without a colon: ``nvcc 10.1``, ``torch 2.3.0, CUDA 12.1, driver 535``, ``RTX 4090``.
+"""Versions and GPUs that people write without a colon: ``nvcc 10.1``, ``torch 2.3.0, driver 535``, ``RTX 4090``.
 
 Only where nothing else stands between the commas: a sentence that names a version in passing may speak of another.
 """
@@ -28,13 +28,16 @@ _NAMED = Pattern(
 )
 _GPU = Pattern(
     r"(?:GPU(?: is)?:? )?((?:\d{1,2}\s?[x×] ?)?(?:NVIDIA )?(?:GeForce |Tesla |Quadro |TITAN |Jetson )?"
-    r"(?:(?:RTX|GTX|GT|MX)[ -]?(?:PRO )?[A-Z]?\d{3,4}\w*(?: ?(?:Ti|SUPER|Ada|D|Max-Q|Mobile|Laptop(?: GPU)?|Blackwell|\d{1,3} ?GB))*"
-    r"|(?:Tesla )[A-Z]\d{1,3}\w*|TITAN(?: \w+)?|[ABHL]\d{2,3}[sS]?(?:[ -](?:SXM\d?|PCIe|NVL|\d{2,3} ?GB))*|GB\d{2,3}|AGX \w+))s?"
+    r"(?:(?:RTX|GTX|GT|MX)[ -]?(?:PRO )?[A-Z]?\d{3,4}\w*"
+    r"(?: ?(?:Ti|SUPER|Ada|D|Max-Q|Mobile|Laptop(?: GPU)?|Blackwell|\d{1,3} ?GB))*"
+    r"|(?:Tesla )[A-Z]\d{1,3}\w*|TITAN(?: \w+)?|AGX \w+"
+    r"|[ABHL]\d{2,3}[sS]?(?:[ -](?:SXM\d?|PCIe|NVL|\d{2,3} ?GB))*|GB\d{2,3}))s?"
     r"(?:\s*\([^)]*\))?",
     2,
 )
 _SYSTEM = Pattern(
-    r"((?:Ubuntu|Debian|CentOS|Fedora|Rocky|Alma\w*|RHEL|Red Hat[\w ]*|Arch Linux|openSUSE[\w ]*|SLES|Linux Mint|Pop!_OS|Windows|Win(?=\s?1[01]\b)|macOS)"
+    r"((?:Ubuntu|Debian|CentOS|Fedora|Rocky|Alma\w*|RHEL|Red Hat[\w ]*|Arch Linux|openSUSE[\w ]*|SLES"
+    r"|Linux Mint|Pop!_OS|Windows|Win(?=\s?1[01]\b)|macOS)"
     r"(?: Linux)?(?: Server| Stream| Enterprise)?\s?\d{0,2}(?:\.\d+){0,2}[\w ]{0,12})",
     2,
 )
@@ -62,6 +65,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     for index, line in enumerate(paste.bare):
         if index in paste.commands or not line.strip() or len(line) > _LONGEST:
             continue
+        if index in paste.used and index not in labelled:
+            continue
         parts = [part.strip() for part in _PART.compiled.split((labelled.get(index) or line).strip(" \t-*•·.'\"`"))]
         if index in labelled:
             parts = parts[1:]
@@ -86,10 +91,10 @@ def _stated(parts: list[str], gpus: Label, paste: Paste) -> Iterator[tuple[str, 
             name = spelled(found.group(1))
             if name in ("torch", "pytorch"):
                 yield from ANSWERS["torch"](Label(gpus.index, "torch", found.group(2)), source)
+            of_driver = driver and "cuda version" in part.lower()
             for fact, form in _FORMS.get(name, ()):
-                fact = "driver.cuda_version" if driver and "cuda version" in part.lower() else fact
                 if (value := FORMS[form](found.group(2))) is not None:
-                    yield fact, Known(value, source)
+                    yield "driver.cuda_version" if of_driver else fact, Known(value, source)
 
 
 def _gpu(part: str) -> str:

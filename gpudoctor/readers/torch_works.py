@@ -1,4 +1,4 @@
-"""Whether torch's own operations run on the GPU, as people say it and as a prompt shows it: what fails then is above."""
+"""Whether torch's own operations run on the GPU, as people say it and as a prompt shows it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _SUBJECT = (
     r"|computations?|smoke test|convolutions?|gemm|sdpa|attention|script|training|programs?|cuda|gpu|in the same"
     r" (?:env\w*|container|notebook)|on (?:the |this )?(?:cuda|gpu|same \w+|\w{0,12}\d{2,4}\w{0,4})|same env\w*))*"
 )
-_GOOD = r"(?:works?|working|worked|fine|ok(?:ay)?|runs?|running|passe[sd]|succeeds?|succeeded|correct|good|no (?:error|problem|issue)s?)\b"
+_GOOD = (
+    r"(?:works?|working|worked|fine|ok(?:ay)?|runs?|running|passe[sd]|succeeds?|succeeded|correct|good"
+    r"|no (?:error|problem|issue)s?)\b"
+)
 _LABELLED = Pattern(
     r"^\W{0,4}" + _SUBJECT + r"\s*[:：=]\s*(?:\w+,\s+){0,2}" + _GOOD + r"|"
     r"^\W{0,4}" + _SUBJECT + r"\s*[:：=]\s[^\n]*\b(?:uses?|using|runs? on|works? (?:on|with)) (?:the )?(?:cuda|gpu)\b",
@@ -27,10 +30,13 @@ _LABELLED = Pattern(
 _SAID = Pattern(
     _SUBJECT + r"\s+(?:works?|runs?|is working|is fine|works? fine|computes?)\s+(?:\w+\s+){0,2}"
     r"(?:on|with|using) (?:the |this |that )?(?:cuda|gpu)\b|"
-    r"\b(?:matmul|gemm|torch\.(?:ones|zeros|rand\w*|tensor)\([^)\n]*\)\S*)\s+(?:on (?:the )?(?:cuda|gpu)\s*)?[:=]?\s*" + _GOOD,
+    r"\b(?:matmul|gemm|torch\.(?:ones|zeros|rand\w*|tensor)\([^)\n]*\)\S*)\s+(?:on (?:the )?(?:cuda|gpu)\s*)?[:=]?\s*"
+    + _GOOD,
     2,
 )
-_DENIED = Pattern(r"\b(?:not|n't|never|nothing|fails?|failed|error(?!s?\b.{0,3}$)|only on (?:the )?cpu|on (?:the )?cpu|cpu only)\b", 2)
+_DENIED = Pattern(
+    r"\b(?:not|n't|never|nothing|fails?|failed|error(?!s?\b.{0,3}$)|only on (?:the )?cpu|on (?:the )?cpu|cpu only)\b", 2
+)
 _TENSOR = Pattern(r"\btensor\(\s*[\[\-\d.][^\n]*device='cuda(?::\d+)?'")
 
 
