@@ -31,6 +31,20 @@ _PRINTED = Pattern(r"print\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
 _HOME_LABELS = frozenset({"echo cuda home", "echo $cuda home", "cpp extension cuda home"})
 _NVCC_LABELS = frozenset({"nvcc", "nvcc version", "nvcc v", "which nvcc", "command v nvcc", "type nvcc", "where nvcc"})
 _FOLDERS = frozenset({"usr local cuda", "ls usr local cuda", "ls d usr local cuda", "opt cuda"})
+_NOT_THERE = Pattern(
+    r"\b(?:no nvcc\b(?! (?:is )?(?:needed|required|necessary|error|problem|issue|warning))"
+    r"|nvcc (?:is |was )?(?:not installed|missing|not on (?:the )?PATH|not in (?:the )?PATH|not there|not available))",
+    2,
+)
+_NO_TOOLKIT = Pattern(
+    r"\bno cuda(?:-?\S*)? (?:folder|directory|dir)\b"
+    r"|\bno CUDA toolkit\b(?! (?:is )?(?:needed|required|necessary|error))"
+    r"|CUDA toolkit (?:is |was )?(?:not installed|missing|not there)"
+    r"|CUDA_HOME[^\n]{0,60}(?:does not|doesn't) exist|CUDA_HOME[^\n]{0,60}no such (?:folder|directory|file)",
+    2,
+)
+_SLIM = Pattern(r"\b(?:nvidia/cuda|pytorch/pytorch):\S*?-(runtime|base)(?:-\S*)?(?![\w-])")
+_FULL = Pattern(r"\b(?:nvidia/cuda|pytorch/pytorch):\S*-devel|[-:]devel\b")
 _HOME = Pattern(r"default cuda_home='([^']+)' doesn't exist")
 
 
@@ -95,6 +109,18 @@ def _told(paste: Paste) -> Iterator[tuple[str, Fact]]:
         else:
             yield "cuda.nvcc", gone
         paste.use(label.index)
+    for index, line in paste.having("nvcc"):
+        if match := _NOT_THERE.search(line):
+            yield "cuda.nvcc", Absent(f"{match.group()} ({paste.use(index)})")
+    for index, line in paste.having("no cuda", "cuda toolkit", "cuda_home"):
+        if match := _NO_TOOLKIT.search(line):
+            yield "cuda.toolkit_version", Absent(f"{match.group()} ({paste.use(index)})")
+    for index, line in paste.having("nvidia/cuda:", "pytorch/pytorch:"):
+        if (match := _SLIM.search(line)) and not any(_FULL.search(other) for other in paste.lines):
+            yield (
+                "cuda.nvcc",
+                Absent(f"images with {match.group(1)} in their tag carry no compiler ({paste.use(index)})"),
+            )
 
 
 def _cmake(paste: Paste) -> Iterator[tuple[str, Fact]]:

@@ -41,6 +41,10 @@ _SYSTEM = Pattern(
     r"(?: Linux)?(?: Server| Stream| Enterprise)?\s?\d{0,2}(?:\.\d+){0,2}[\w ]{0,12})",
     2,
 )
+_BUILD = Pattern(
+    r"(?:py)?torch (?:is |built |wheel |build |for |of |with |against )*(?:cu(\d{2,3})|CUDA (\d+\.\d+))", 2
+)
+"""torch by its CUDA alone: ``torch cu124``, ``torch built for CUDA 12.4``."""
 _BARE = Pattern(r"[Vv]\d+(?:\.\d+)+")
 """A version once more: ``release 11.5, V11.5.119``."""
 _VERSIONS = ("version", "release", "driver")
@@ -87,6 +91,9 @@ def _stated(parts: list[str], gpus: Label, paste: Paste) -> Iterator[tuple[str, 
             continue
         if _SYSTEM.fullmatch(part):
             yield from system(part, source)
+        elif build := _BUILD.fullmatch(part):
+            tag = build.group(1)
+            yield "torch.cuda", Known(f"{tag[:-1]}.{tag[-1]}" if tag else build.group(2), source)
         elif found := _NAMED.fullmatch(part):
             name = spelled(found.group(1))
             if name in ("torch", "pytorch"):
@@ -104,5 +111,5 @@ def _gpu(part: str) -> str:
 
 
 def _plain(part: str) -> bool:
-    """Whether the whole of the part is a GPU, a system or a thing and its version."""
-    return bool(_GPU.fullmatch(part) or _SYSTEM.fullmatch(part) or _NAMED.fullmatch(part) or _BARE.fullmatch(part))
+    """Whether the whole of the part is a GPU, a system or a thing and its version or build."""
+    return any(form.fullmatch(part) for form in (_GPU, _SYSTEM, _BUILD, _NAMED, _BARE))
