@@ -35,6 +35,7 @@ _CALLABLE = (
     archs.arch_too_old,
     archs.needs_jit,
     toolchain.nvcc_knows,
+    toolchain.cuda_serves,
     toolchain.nvcc_dropped,
     toolchain.nvcc_for,
     toolchain.gcc_max,
