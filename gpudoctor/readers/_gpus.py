@@ -13,8 +13,9 @@ _LONGEST = 120
 _PARTS = Pattern(r"\s*(?:,|;|\+| and | & )\s*")
 _INDEX = Pattern(r"(?:GPU\s*)?\[?(\d{1,2})\]?\s*[:=]\s*(.+)")
 _NOTE = Pattern(r"\s*\((?:UUID|compute|sm_|CC|driver|\d+\s*[GM]i?B|laptop, )[^)]*\)?|\s+@\s.*", 2)
+_NEGATED = Pattern(r"\s*(?:no|not|without|none|non)\b", 2)
 _OTHERS = (
-    ("amd", Pattern(r"\b(?:amd|radeon|instinct|firepro|gfx\d+|mi\d{2,3}x?|rx ?\d{3,4})\b", 2)),
+    ("amd", Pattern(r"\b(?:amd|radeon|instinct|firepro|gfx\d+|mi\d{2,3}x?|rx ?\d{3,4}(?: ?(?:xtx?|gre|[ms]))?)\b", 2)),
     ("intel", Pattern(r"\b(?:intel|iris|uhd graphics|hd graphics|arc a\d+|arc b\d+|data center gpu max)\b", 2)),
     (
         "other",
@@ -41,7 +42,7 @@ def names(text: str) -> list[str]:
     """Every GPU in the text, one entry each."""
     out: list[str] = []
     for part in _PARTS.compiled.split(text):
-        if len(part) > _LONGEST:
+        if len(part) > _LONGEST or _NEGATED.match(part):
             continue
         name = _NOTE.compiled.sub("", part).strip(" .'\"[]{}")
         if numbered := _INDEX.fullmatch(name):

@@ -14,6 +14,7 @@ from gpudoctor.readers._gpus import names, sorted_by_vendor, vendor
 from gpudoctor.readers._labels import Label
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers._qualified import plain
 from gpudoctor.readers._special import ANSWERS, named_system
 from gpudoctor.readers._values import missing
 from gpudoctor.readers._variables import derived, wanted
@@ -30,9 +31,7 @@ def read(paste: Paste) -> Answers:
     """Every label that the tables know, in the order of the text."""
     gpu: dict[str, Fact] = {}
     variables: dict[str, Fact] = {}
-    for label in paste.labels:
-        if label.index in paste.used or not label.value:
-            continue
+    for label in plain(paste):
         source = f"line {paste.numbers[label.index]}"
         if entry := FACTS_OF.get(label.name):
             yield from _fact(entry, label, source)
