@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.readers._forms import FORMS
-from gpudoctor.readers._gpus import named
+from gpudoctor.readers._gpus import named, names, vendor
 from gpudoctor.readers._labels import Label
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._system import kernel, platform_string, system
@@ -147,6 +147,17 @@ def _torch(label: Label, source: str) -> Answers:
         yield "live.cuda_available", Known("(True)" in value, source)
 
 
+_MACHINE = Pattern(r"\b(?:(aarch64|arm64)|(x86[_-]64|amd64))\b", 2)
+
+
+def _machine(label: Label, source: str) -> Answers:
+    """``machine: aarch64, NVIDIA GB200``: the processor's architecture, and the GPUs of NVIDIA in the list."""
+    if match := _MACHINE.search(label.value):
+        yield "host.arch", Known("aarch64" if match.group(1) else "x86_64", source)
+    if ours := [name for name in names(label.value) if vendor(name) == "nvidia" and len(name) < 50]:
+        yield from _gpu_names(Label(label.index, "gpus", ", ".join(ours)), source)
+
+
 def _lspci(label: Label, source: str) -> Answers:
     """``lspci: no NVIDIA device``; what it does show is read where lspci's own lines are."""
     if label.value.lower().startswith(("no ", "none", "nothing", "empty", "(empty", "(no ")):
@@ -196,6 +207,7 @@ ANSWERS: Mapping[str, Callable[[Label, str], Answers]] = {
     "nvjitlink": _library("libnvJitLink"),
     "torch": _torch,
     "lspci": _lspci,
+    "machine": _machine,
     "framework": _framework,
     "image": _image,
     "nvidia smi": _nvidia_smi,

@@ -177,6 +177,7 @@ cudnn: cudnn | cudnn runtime | system cudnn
 nvjitlink: nvjitlink | libnvjitlink
 torch: pytorch version gpu | torch | pytorch | torch version | pytorch build version | torch version installed
     | torch build | pytorch build | torch wheel | pytorch 版本 | torch 版本
+machine: machine | board | node type | instance type | hardware | cpu and gpu | processor | cpu
 lspci: lspci | lspci nvidia | lspci grep nvidia | lspci grep i nvidia
 framework: framework
 image: image | docker image | container image
