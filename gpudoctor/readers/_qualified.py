@@ -9,6 +9,7 @@ from gpudoctor.readers._labels import Label
 from gpudoctor.readers._lists import phrases, words
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers._words import COLUMNS, FACTS_OF, SPECIAL, SYSTEMS
 
 _BEFORE = words(
     """
@@ -59,7 +60,7 @@ def plain(paste: Paste) -> Iterator[Label]:
 
 def _core(name: str) -> str:
     """The label without words of place and time, if what is left is a thing of which a report has one."""
-    if name in _CORES:
+    if any(name in table for table in (_CORES, FACTS_OF, COLUMNS, SPECIAL, SYSTEMS)):
         return name
     core = name
     if behind := _BEHIND.search(core):
