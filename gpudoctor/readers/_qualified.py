@@ -1,4 +1,4 @@
-"""Labels that say where or when: ``host driver``, ``torch in the container``, ``GPU of the node``, without that part."""
+"""Labels that say where or when, without that part: ``host driver``, ``torch in the container``, ``GPU of the node``."""
 
 from __future__ import annotations
 

@@ -15,7 +15,9 @@ _NAMED = Pattern(
 
 
 _TOOLKIT = Pattern(r"\b(?:cudatoolkit|pytorch-cuda)[ =:'\"]{1,4}(\d+\.\d+)", 2)
-_WISHED = Pattern(r"\b(?:want(?:s|ed)?|requires?|needs?|tried|should|would|instead|upgrade|before|previous(?:ly)?)\b", 2)
+_WISHED = Pattern(
+    r"\b(?:want(?:s|ed)?|requires?|needs?|tried|should|would|instead|upgrade|before|previous(?:ly)?)\b", 2
+)
 _TORCH_WORDS = ("torch", "you might not have a cuda gpu")
 
 
