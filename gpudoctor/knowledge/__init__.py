@@ -40,6 +40,7 @@ _CALLABLE = (
     toolchain.nvcc_for,
     toolchain.gcc_max,
     toolchain.clang_max,
+    builds.release_serves,
     builds.torch_for,
     builds.torch_default,
     builds.torch_archs,

@@ -79,6 +79,8 @@ def _default_flavor(snapshot: Snapshot, groups: Groups, version: str) -> tuple[b
         return builds.Flavor("cpu", ""), f"table torch: the default Windows wheel of {version}"
     machine = known(snapshot, "host.arch") or "x86_64"
     cuda = builds.default_cuda(version, machine)
+    if machine == "aarch64" and not builds.releases()[builds.base(version) or ""]["aarch64"]:
+        return None, ""
     source = f"table torch: the default Linux {machine} wheel of {version}"
     return builds.Flavor("cuda", cuda) if cuda else builds.Flavor("cpu", ""), source
 

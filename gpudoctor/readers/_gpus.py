@@ -33,7 +33,8 @@ _NVIDIA = Pattern(
 
 def vendor(name: str) -> str | None:
     """Who made the GPU of that name: nvidia, amd, intel, other; None where the name does not tell."""
-    if _NVIDIA.search(name) and not name.lower().startswith(("amd", "intel", "apple")):
+    theirs = name.lower().startswith(("amd", "intel", "apple", "radeon", "instinct"))
+    if _NVIDIA.search(name) and not theirs:
         return "nvidia"
     return next((maker for maker, pattern in _OTHERS if pattern.search(name)), None)
 

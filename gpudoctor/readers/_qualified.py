@@ -1,4 +1,4 @@
-"""Labels that say where or when, without that part: ``host driver``, ``torch in the container``, ``GPU of the node``."""
+"""Labels that say where or when, without that part: ``host driver``, ``torch in the container``, ``node GPU``."""
 
 from __future__ import annotations
 

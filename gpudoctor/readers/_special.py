@@ -14,7 +14,7 @@ from gpudoctor.readers._values import driver_version, libcuda_kind, missing
 
 Answers = Iterator[tuple[str, "Fact | Rows"]]
 
-_BUILT = Pattern(r"\bcu(\d{2,3})\b|\bCUDA (\d+\.\d+)", 2)
+_BUILT = Pattern(r"\bcu(\d{2,3})\b|\bCUDA[ -]?(\d+\.\d+)", 2)
 _CPU = Pattern(r"\bcpu\b", 2)
 _UNAME = Pattern(r"release='([^']+)'")
 
@@ -150,12 +150,17 @@ def _torch(label: Label, source: str) -> Answers:
 _MACHINE = Pattern(r"\b(?:(aarch64|arm64)|(x86[_-]64|amd64))\b", 2)
 
 
+_AMD_GPU = Pattern(r"\b(?:radeon|instinct|gfx\d+|rx ?\d{4})", 2)
+
+
 def _machine(label: Label, source: str) -> Answers:
     """``machine: aarch64, NVIDIA GB200``: the processor's architecture, and the GPUs of NVIDIA in the list."""
     if match := _MACHINE.search(label.value):
         yield "host.arch", Known("aarch64" if match.group(1) else "x86_64", source)
-    if ours := [name for name in names(label.value) if vendor(name) == "nvidia" and len(name) < 50]:
-        yield from _gpu_names(Label(label.index, "gpus", ", ".join(ours)), source)
+    found = [name for name in names(label.value) if len(name) < 50]
+    gpus = [name for name in found if vendor(name) == "nvidia" or _AMD_GPU.search(name)]
+    if gpus and label.name not in ("cpu", "processor"):
+        yield from _gpu_names(Label(label.index, "gpus", ", ".join(gpus)), source)
 
 
 def _lspci(label: Label, source: str) -> Answers:

@@ -21,7 +21,7 @@ triton.wanted version: torch pins triton | triton wanted
 live.cuda_available bool: torch cuda is available | torch cuda available | cuda available | cuda is available | is
     cuda available | gpu available | pytorch cuda available | using gpu in script | torch sees gpu
 live.device_count int: torch cuda device count | device count | cuda device count
-live.cudnn version: torch backends cudnn version | cudnn runtime version | torch cudnn version | cudnn loaded |
+live.cudnn cudnn: torch backends cudnn version | cudnn runtime version | torch cudnn version | cudnn loaded |
     runtime cudnn
 live.nccl version: torch cuda nccl version
 live.import_error text: import torch error | torch import error | import error

@@ -10,10 +10,10 @@ from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
 EXACT = 0
-_PARTS = Pattern(r"\s*[,;()|]\s*|\s+(?:and|with|on) (?:an? )?|: ")
+_PARTS = Pattern(r"\s*[,;()|]\s*|\s+(?:and|with|on) (?:an? )?|: |\s+nodes?\b")
 _GPU = Pattern(
     r"(?:\d{1,2} ?[x×] ?|an? |one |two |four |eight )?(?:nvidia )?(?:geforce )?(?:"
-    r"(?:rtx|gtx) ?(?:pro )?a?\d{3,4}(?: ?(?:ti|super|laptop|mobile|max-?q|d|ada|blackwell|generation))*"
+    r"(?:rtx|gtx)[ -]?(?:pro )?a?\d{3,4}(?: ?(?:ti|super|laptop|mobile|max-?q|d|ada|blackwell|generation))*"
     r"|(?:titan|quadro|tesla|jetson) \w[\w ]{0,20}"
     r"|(?:a100|a800|h100|h200|h800|h20|b200|b300|gb200|gb300|gb10|l40s?|a10g?|a30|a40|v100s?|p100|k80|p40|m40|m60)"
     r"(?: ?(?:\d{2,3} ?gb|sxm\d?|pcie|nvl|hbm3e?))*"
@@ -22,7 +22,14 @@ _GPU = Pattern(
     2,
 )
 _DRIVER = Pattern(r"(?:nvidia |gpu )?driver(?: version)? v?(\d{3}\.\d{2,3}(?:\.\d{2})?)", 2)
-_TORCH = Pattern(r"(?:py)?torch v?(\d+\.\d+\.\d+)", 2)
+_TORCH = Pattern(
+    r"(?:(?:uv )?pip3? install torch (?:gave|gives|got|installs|installed|brought|pulled|picks|picked|resolved to)"
+    r"(?: me)?(?: torch)? |(?:py)?torch[ =:]{1,2}v?)(\d+\.\d+\.\d+)(?:-cuda\d+\.\d+)?",
+    2,
+)
+_CUDA_OF = Pattern(
+    r"\b(?:py)?torch[ =:]{1,2}v?\d+\.\d+\.\d+(?:-|, | \(| with | for )(?:built with |for )?cuda ?(\d+\.\d+)", 2
+)
 _ELSE = Pattern(
     r"\b(?:requires?|needs?|minimum|least|older|newer|below|before|after|upgrad\w+|updat\w+|downgrad\w+|tried|tested"
     r"|work(?:s|ed|ing)?|until|since|was|old|former|previous\w*|instead|supported|recommend\w*|like|unlike|than|from|to"
@@ -50,11 +57,15 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     gpus: dict[str, str] = {}
     drivers: dict[str, str] = {}
     torches: dict[str, str] = {}
+    cudas: dict[str, str] = {}
     for index, line in enumerate(paste.bare):
-        if index in paste.used or not line.strip() or len(line) > 300 or _ELSE.search(line):
+        if index in paste.used or not line.strip() or len(line) > 300:
             continue
         source = f"line {paste.numbers[index]}"
-        for part in _PARTS.compiled.split(line.strip(" \t-*•.")):
+        if not _ELSE.search(line) and (built := _CUDA_OF.search(line)):
+            cudas.setdefault(built.group(1), source)
+        clauses = [clause for clause in line.strip(" \t-*•.").split(", ") if not _ELSE.search(clause)]
+        for part in (part for clause in clauses for part in _PARTS.compiled.split(clause)):
             if part[:1].isalnum() and _GPU.fullmatch(part):
                 gpus.setdefault(part, source)
             elif driver := _DRIVER.fullmatch(part):
@@ -65,7 +76,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         name, source = gpus.popitem()
         yield from named(name, source)
         yield "pci.nvidia_count", Known(1, source)
-    for fact, found in (("driver.version", drivers), ("torch.version", torches)):
+    for fact, found in (("driver.version", drivers), ("torch.version", torches), ("torch.cuda", cudas)):
         if len(found) == 1:
             version, source = found.popitem()
             yield fact, Known(version, source)
