@@ -30,8 +30,6 @@ _INLINE = Pattern(
     r"(?<![\w.])(?:torch\.)?(?:cuda\.)?is_available(?:\(\))?[\s:]*(?:->|=+>?|returns?|is|gives|prints)?"
     r"\s*[`'\"]*(True|False)\b"
 )
-    r"(?<![\w.])(?:torch\.)?(?:cuda\.)?is_available(?:\(\))?[\s:]*(?:->|=+>?|returns?|is|gives|prints)?\s*[`'\"]*(True|False)\b"
-)
 _PRINTED = Pattern(
     r"print\((?P<asked>torch[\w.]*(?:\(\))?(?:, ?torch[\w.]*(?:\(\))?)*)\)['\"`]?\s*"
     r"(?:in \w[\w ]{0,20})?(?:(?:prints|gives|says|shows|returns|->|=+>|:)\s*(?P<said>\S.{0,60}))?$"
