@@ -1,4 +1,9 @@
-"""Machine-printed text, searched for the signs of rules."""
+"""Machine-printed text, searched for the signs of rules.
+
+A pattern is tried only on lines that hold the words which it cannot do without, so that 600 patterns cost what the text
+makes likely. What is tried is bounded: long lines in pieces, the same line a few times, parts that may stand pages
+apart one by one.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +13,25 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from gpudoctor.model.diagnosis import Evidence
 from gpudoctor.model.fact import Known, Unread
-from gpudoctor.model.rule import Sign
+from gpudoctor.model.rule import Part, Sign
 from gpudoctor.model.snapshot import Snapshot
 
 SILENCE = "none of its messages is in the text that was read"
+_MOST = 768 << 10
+"""Characters that are searched, the first of them; a paste has fewer."""
 _WIDTH = 1000
 """Characters that a pattern sees as one line; a longer line is searched in pieces, for time grows with their square."""
 _OVERLAP = 100
 _COPIES = 8
 """How often the same line is searched; a message that is printed a thousand times says no more."""
+_AROUND = 6
+"""Lines before and after one with the pattern's words that a match may reach into."""
+_TRIED = 2_000_000
+"""Characters that one pattern with parts pages apart may read where its first part is there again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +46,7 @@ class Match:
 class Text:
     """The lines of the snapshot's group ``text`` as one string, with the way back to each line.
 
-    Long lines are searched in pieces, and the same line a few times only.
-    `silence` says why a message that is not there proves nothing.
+    `searched` is what patterns see; `silence` says why a message that is not there proves nothing.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -44,20 +54,26 @@ class Text:
         self._rows = rows if isinstance(rows, tuple) else ()
         pieces = list(_pieces([_line(row.get("line")) for row in self._rows]))
         self._places = [index for index, _ in pieces]
-        self._joined = "\n".join(piece for _, piece in pieces)
-        self._lower = self._joined.lower()
-        self._starts = list(accumulate((len(piece) + 1 for _, piece in pieces), initial=0))[:-1]
+        self.searched = "\n".join(piece for _, piece in pieces)
+        self._starts = _starts([piece for _, piece in pieces])
+        lower = [piece.lower() for _, piece in pieces]  # not always as long as the piece
+        self._lower = "\n".join(lower)
+        self._lower_starts = _starts(lower)
+        self._holders: dict[str, frozenset[int]] = {}
+        self._found: dict[str, list[int]] = {}
         self.silence = SILENCE
         if isinstance(rows, Unread) and not snapshot.pasted:
             self.silence = f"text: {rows.why}" if "text" in snapshot.groups else "no log was read"
 
     def find(self, sign: Sign) -> Match | None:
         """The first place where the sign is heard."""
-        if not self._joined or (sign.needles and not any(word in self._lower for word in sign.needles)):
+        if not self.searched or not all(any(word in self._lower for word in words) for words in sign.needles):
             return None
-        match = _compiled(sign.match).search(self._joined)
-        if not match:
+        ways = sign.ways or ((Part(sign.match, sign.needles, sign.goes_on),),)
+        found = [match for way in ways if (match := self._tried(sign.match, way))]
+        if not found:
             return None
+        match = min(found, key=lambda one: one.start())
         first = self._place(match.start())
         last = self._place(max(match.start(), match.end() - 1))
         evidence = tuple(
@@ -68,6 +84,72 @@ class Text:
         groups = {name: value or "" for name, value in match.groupdict().items()}
         return Match(sign, evidence, groups)
 
+    def _tried(self, pattern: str, way: Sequence[Part]) -> re.Match[str] | None:
+        """The first match of the whole pattern that begins where the way's first part does."""
+        reach = sum(min(part.reach, len(self.searched)) for part in way[:-1])
+        starts = (start for start in self._matches(way[0]) if self._followed(start, way[1:], reach))
+        tries = (_compiled(pattern).match(self.searched, start) for start in starts)
+        return next(filter(None, islice(tries, 1 + _TRIED // (1 + reach))), None)
+
+    def _followed(self, start: int, parts: Sequence[Part], reach: int) -> bool:
+        """Whether each of these parts begins somewhere after `start`, near enough."""
+        for part in parts:
+            begins = self._begins(part)
+            after = bisect_right(begins, start)
+            if after == len(begins) or begins[after] > start + reach + len(parts) * _WIDTH:
+                return False
+        return True
+
+    def _begins(self, part: Part) -> list[int]:
+        """Where the part matches, all of it."""
+        if part.match not in self._found:
+            self._found[part.match] = list(self._matches(part))
+        return self._found[part.match]
+
+    def _matches(self, part: Part) -> Iterator[int]:
+        """Where the part matches, in order."""
+        pattern = _compiled(part.match)
+        for start, end in self._regions(part):
+            match = pattern.search(self.searched, start, end)
+            while match:
+                yield match.start()
+                match = pattern.search(self.searched, max(match.end(), match.start() + 1), end)
+
+    def _regions(self, part: Part) -> Iterator[tuple[int, int]]:
+        """Where in the text the part can match: the lines that hold its words, with those around if it goes on."""
+        if not part.needles:
+            yield 0, len(self.searched)
+            return
+        holders = [frozenset[int]().union(*map(self._holding, words)) for words in part.needles]
+        around = _AROUND if part.goes_on else 0
+        first = last = -1
+        for line in sorted(holders[0] if part.goes_on else frozenset.intersection(*holders)):
+            if first >= 0 and line - around > last + 1:
+                yield self._starts[first], self._end(last)
+                first = -1
+            first = max(0, line - around) if first < 0 else first
+            last = line + around
+        if first >= 0:
+            yield self._starts[first], self._end(last)
+
+    def _end(self, line: int) -> int:
+        """Where that line ends, or the last one."""
+        return self._starts[line + 1] - 1 if line + 1 < len(self._starts) else len(self.searched)
+
+    def _holding(self, word: str) -> frozenset[int]:
+        """The lines that hold the word."""
+        if word not in self._holders:
+            self._holders[word] = frozenset(self._lines_with(word))
+        return self._holders[word]
+
+    def _lines_with(self, word: str) -> Iterator[int]:
+        at = self._lower.find(word)
+        while at >= 0:
+            line = bisect_right(self._lower_starts, at) - 1
+            yield line
+            following = line + 1
+            at = self._lower.find(word, self._lower_starts[following]) if following < len(self._lower_starts) else -1
+
     def _place(self, at: int) -> int:
         """The row whose line is at that character of the joined text."""
         return self._places[bisect_right(self._starts, at) - 1]
@@ -76,6 +158,7 @@ class Text:
 def _pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     """What is searched of each line, with the line's index."""
     seen: Counter[str] = Counter()
+    room = _MOST
     for index, line in enumerate(lines):
         step = _WIDTH - _OVERLAP
         for start in range(0, max(1, len(line) - _OVERLAP), step) if len(line) > _WIDTH else (0,):
@@ -83,6 +166,14 @@ def _pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
             seen[piece] += 1
             if seen[piece] <= _COPIES:
                 yield index, piece
+                room -= len(piece) + 1
+        if room < 0:
+            return
+
+
+def _starts(pieces: Sequence[str]) -> list[int]:
+    """Where each begins in the pieces joined line by line."""
+    return list(accumulate((len(piece) + 1 for piece in pieces), initial=0))[:-1]
 
 
 def _line(state: object) -> str:
