@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from gpudoctor.expression import NOT_KNOWN, Evaluator, Facts, Touched, evaluate, fill
 from gpudoctor.judge.signs import Match, Text
-from gpudoctor.knowledge import LOOKUPS
 from gpudoctor.model.diagnosis import Evidence, Finding, Unjudged
 from gpudoctor.model.fact import Fact, Json, Known
 from gpudoctor.model.rule import Confidence, Fix, Rule
@@ -17,20 +16,24 @@ Outcome = Finding | Unjudged | None
 
 
 class Judgement:
-    """One rule judged once: on the machine, or on one row."""
+    """One rule judged once: on the machine, or on one row. `evaluator` is lent for as long."""
 
-    def __init__(self, rule: Rule, facts: Facts, matches: Sequence[Match], text: Text) -> None:
+    def __init__(self, rule: Rule, facts: Facts, matches: Sequence[Match], text: Text, evaluator: Evaluator) -> None:
         self.rule = rule
         self.facts = facts
         self.matches = matches
         self.text = text
-        self.evaluator = Evaluator(facts, LOOKUPS)
+        self.evaluator = evaluator
+        evaluator.names = facts
 
     def outcome(self) -> Outcome:
+        proof = self._holds(self.rule.when) if self.rule.when else None
+        if proof is False and not self.matches:
+            return None
+        weighed, self.facts.touched = self.facts.touched, {}
         if any(self._holds((condition,)) is True for condition in self.rule.unless):
             return None
-        self.facts.touched.clear()
-        proof = self._holds(self.rule.when) if self.rule.when else None
+        self.facts.touched = weighed
         if proof is True:
             return self._finding(self.rule.confidence, self.rule.finding, self._lines(self.matches))
         proven: Touched = dict(self.facts.touched) if proof is False else {}  # what contradicts a sign is shown too

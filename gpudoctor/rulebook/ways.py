@@ -1,7 +1,7 @@
-"""A pattern that looks for one message and, pages further, for another: taken apart, so that each is looked for once.
+"""A pattern that looks for one message and, pages further, for another, taken apart: each is looked for once.
 
-Tried as it stands, ``A[\\s\\S]{0,6000}?B`` reads 6000 characters again for every A. Apart, A and B are found in one pass
-each, and the whole is tried only where both are near enough.
+Tried as it stands, ``A[\\s\\S]{0,6000}?B`` reads 6000 characters again for every A. Apart, A and B are found in one
+pass each, and the whole is tried only where both are near enough.
 """
 
 from __future__ import annotations
