@@ -23,13 +23,15 @@ from gpudoctor.model.snapshot import Snapshot
 SILENCE = "none of its messages is in the text that was read"
 _MOST = 768 << 10
 """Characters that are searched, the first of them; a paste has fewer."""
-_WIDTH = 1000
+_WIDTH = 600
 """Characters that a pattern sees as one line; a longer line is searched in pieces, for time grows with their square."""
-_OVERLAP = 100
+_OVERLAP = 150
 _COPIES = 8
 """How often the same line is searched; a message that is printed a thousand times says no more."""
 _AROUND = 6
 """Lines before and after one with the pattern's words that a match may reach into."""
+_HELD = 128 << 10
+"""Characters around its words on which one pattern is tried: where there are more, half of them from each end."""
 _TRIED = 2_000_000
 """Characters that one pattern with parts pages apart may read where its first part is there again and again."""
 
@@ -115,22 +117,19 @@ class Text:
                 yield match.start()
                 match = pattern.search(self.searched, max(match.end(), match.start() + 1), end)
 
-    def _regions(self, part: Part) -> Iterator[tuple[int, int]]:
+    def _regions(self, part: Part) -> list[tuple[int, int]]:
         """Where in the text the part can match: the lines that hold its words, with those around if it goes on."""
         if not part.needles:
-            yield 0, len(self.searched)
-            return
+            return _both_ends([(0, len(self.searched))], self.searched)
         holders = [frozenset[int]().union(*map(self._holding, words)) for words in part.needles]
         around = _AROUND if part.goes_on else 0
-        first = last = -1
+        spans: list[tuple[int, int]] = []
         for line in sorted(holders[0] if part.goes_on else frozenset.intersection(*holders)):
-            if first >= 0 and line - around > last + 1:
-                yield self._starts[first], self._end(last)
-                first = -1
-            first = max(0, line - around) if first < 0 else first
-            last = line + around
-        if first >= 0:
-            yield self._starts[first], self._end(last)
+            start, end = self._starts[max(0, line - around)], self._end(line + around)
+            if spans and start <= spans[-1][1] + 1:
+                start = spans.pop()[0]
+            spans.append((start, end))
+        return _both_ends(spans, self.searched)
 
     def _end(self, line: int) -> int:
         """Where that line ends, or the last one."""
@@ -169,6 +168,30 @@ def _pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
                 room -= len(piece) + 1
         if room < 0:
             return
+
+
+def _both_ends(spans: list[tuple[int, int]], text: str) -> list[tuple[int, int]]:
+    """The spans, cut to `_HELD` characters where they are more: whole lines, half of them from each end."""
+    if sum(end - start for start, end in spans) <= _HELD:
+        return spans
+    front: list[tuple[int, int]] = []
+    room = _HELD // 2
+    for start, end in spans:
+        cut = text.find("\n", start + room, end) if end - start > room else end
+        front.append((start, cut if cut >= 0 else end))
+        room -= front[-1][1] - start
+        if room <= 0:
+            break
+    back: list[tuple[int, int]] = []
+    room = _HELD // 2
+    for start, end in reversed(spans):
+        start = max(start, front[-1][1])
+        cut = text.rfind("\n", start, end - room) + 1 if end - start > room else start
+        back.append((cut or start, end))
+        room -= end - back[-1][0]
+        if room <= 0:
+            break
+    return [*front, *reversed(back)]
 
 
 def _starts(pieces: Sequence[str]) -> list[int]:
