@@ -23,6 +23,9 @@ def parser() -> argparse.ArgumentParser:
     _add_report_options(check)
     read = _command(commands, "read", "diagnose pasted reports, logs, saved snapshots or records")
     read.add_argument("files", nargs="+", metavar="FILE", help="a text file; - is standard input")
+    read.add_argument(
+        "--together", action="store_true", help="all files are about one machine: one diagnosis, the later file wins"
+    )
     _add_report_options(read)
     _add_saving_commands(commands)
     _add_explain(commands)

@@ -70,9 +70,12 @@ def _check(options: argparse.Namespace) -> int:
 
 def _read(options: argparse.Namespace) -> int:
     from gpudoctor import doctor, rulebook
+    from gpudoctor.readers import together
 
     book = rulebook.load(options.rules)
     snapshots = _snapshots_in(options.files)  # all of them, before anything is printed
+    if options.together:
+        snapshots = [together(snapshots)]
     codes = []
     for number, snapshot in enumerate(snapshots):
         diagnosis = doctor.diagnose(snapshot, book)

@@ -8,7 +8,7 @@ with it is false, ``absent(name)`` is true. Every fact touched is remembered: th
 
 from __future__ import annotations
 
-from gpudoctor.expression.facts import Facts, Touched
+from gpudoctor.expression.facts import Facts, Mentioned, Touched
 from gpudoctor.expression.language import BUILTINS, NOT_KNOWN, Evaluator, evaluate, fill, parse
 
-__all__ = ["BUILTINS", "NOT_KNOWN", "Evaluator", "Facts", "Touched", "evaluate", "fill", "parse"]
+__all__ = ["BUILTINS", "NOT_KNOWN", "Evaluator", "Facts", "Mentioned", "Touched", "evaluate", "fill", "parse"]

@@ -41,6 +41,14 @@ class Facts:
         return fact.value if isinstance(fact, Known) else NOTHING
 
 
+class Mentioned(Facts):
+    """Facts seen as a listener does who takes what nobody mentioned for not being there: to order, never to judge."""
+
+    def value(self, name: str, fact: Fact, index: int | None) -> object:
+        """The value of a fact; `NOTHING` where absent or unread."""
+        return NOTHING if isinstance(fact, Unread) else super().value(name, fact, index)
+
+
 class _Topic:
     """``driver`` of ``driver.version``."""
 

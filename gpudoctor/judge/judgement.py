@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gpudoctor.expression import NOT_KNOWN, Evaluator, Facts, Touched, evaluate, fill
+from gpudoctor.expression import NOT_KNOWN, Evaluator, Facts, Mentioned, Touched, evaluate, fill
 from gpudoctor.judge.signs import Match, Text
 from gpudoctor.model.diagnosis import Evidence, Finding, Unjudged
 from gpudoctor.model.fact import Fact, Json, Known
@@ -47,15 +47,7 @@ class Judgement:
         return Unjudged(self.rule.id, str(proof) if isinstance(proof, CannotJudge) else self.text.silence)
 
     def _holds(self, conditions: Sequence[str]) -> bool | CannotJudge:
-        """Whether all hold. One false condition settles it even where another is unread."""
-        pending: CannotJudge | None = None
-        for condition in conditions:
-            try:
-                if not evaluate(condition, self.evaluator):
-                    return False
-            except CannotJudge as unread:
-                pending = pending or unread
-        return pending or True
+        return _all_hold(conditions, self.evaluator)
 
     def _hear(self, contradicted: bool, touched: Touched) -> tuple[Confidence | None, list[Match]]:
         """How sure the signs make us, and which of them count."""
@@ -107,14 +99,15 @@ class Judgement:
             references=rule.sources,
             confirm=rule.confirm,
             about=self._about(),
+            prevalence=rule.prevalence,
         )
 
     def _fixes(self, groups: Mapping[str, str] | None) -> Iterator[Fix]:
         """The fixes that apply, as far as their commands can be written out: half a command is worse than none.
 
-        Those known to apply come before those that may.
+        Those known to apply come first, then those that do if what nobody mentioned is not there, then the rest.
         """
-        offered = [(holds is not True, fix) for fix in self.rule.fixes if (holds := self._holds(fix.when)) is not False]
+        offered = [(doubt, fix) for fix in self.rule.fixes if (doubt := self._doubt(fix.when)) is not None]
         for _, fix in sorted(offered, key=lambda entry: entry[0]):
             steps = tuple(
                 replace(
@@ -125,6 +118,14 @@ class Judgement:
             if not any(NOT_KNOWN in word for step in steps for word in step.argv):
                 undo = self._full(fix.undo, groups)
                 yield Fix(self._full(fix.title, groups), steps, fix.when, "" if NOT_KNOWN in undo else undo)
+
+    def _doubt(self, conditions: Sequence[str]) -> int | None:
+        """0 where they hold, 1 where they do if what nobody mentioned is not there, else 2; none where they do not."""
+        holds = self._holds(conditions)
+        if not isinstance(holds, CannotJudge):
+            return 0 if holds else None
+        mentioned = Mentioned(self.facts.snapshot, self.facts.each, self.facts.index)
+        return 1 if _all_hold(conditions, Evaluator(mentioned, LOOKUPS)) is True else 2
 
     def _full(self, template: str, groups: Mapping[str, str] | None) -> str:
         return fill(template, self.evaluator, groups)
@@ -149,3 +150,15 @@ class Judgement:
             if isinstance(state, Known):
                 subject[column] = str(state.value)
         return subject
+
+
+def _all_hold(conditions: Sequence[str], evaluator: Evaluator) -> bool | CannotJudge:
+    """Whether all hold. One false condition settles it even where another is unread."""
+    pending: CannotJudge | None = None
+    for condition in conditions:
+        try:
+            if not evaluate(condition, evaluator):
+                return False
+        except CannotJudge as unread:
+            pending = pending or unread
+    return pending or True

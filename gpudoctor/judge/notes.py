@@ -8,6 +8,7 @@ from dataclasses import replace
 from gpudoctor.knowledge import LOOKUPS, promise
 from gpudoctor.knowledge.promise import Newer
 from gpudoctor.model.diagnosis import Diagnosis, Finding, Note
+from gpudoctor.model.fact import Known
 from gpudoctor.rulebook import Rulebook
 from gpudoctor.rulebook.reading import facts_weighed
 
@@ -27,6 +28,8 @@ def noted(diagnosis: Diagnosis, rulebook: Rulebook, today: str) -> Diagnosis:
         notes.append(Note(tuple(dict.fromkeys(item.fact for item in new)), _newer_says(new), tuple(by_rule)))
     if old:
         notes.append(Note((), _old_says(old)))
+    if isinstance(clashes := diagnosis.snapshot.get("report.clashes"), Known):
+        notes.append(Note(("report.clashes",), _clashes_say(clashes)))
     return replace(diagnosis, notes=tuple(notes)) if notes else diagnosis
 
 
@@ -60,6 +63,12 @@ def _old_says(names: Sequence[str]) -> str:
         f"The {what} {_listed(names)} {are} of {month}, and good for {promise.GOOD_FOR}: what came out since then is"
         " judged by rule. A newer gpudoctor brings newer tables."
     )
+
+
+def _clashes_say(clashes: Known) -> str:
+    """What files that were read together tell differently."""
+    told = clashes.value if isinstance(clashes.value, tuple) else (clashes.value,)
+    return f"The files do not agree, and the later one was believed. {'. '.join(str(item) for item in told)}."
 
 
 def _listed(items: Iterable[str]) -> str:

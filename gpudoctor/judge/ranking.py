@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gpudoctor.model.diagnosis import Finding
-from gpudoctor.model.rule import CONFIDENCES, LAYERS, SEVERITIES
+from gpudoctor.model.rule import CONFIDENCES, LAYERS, PREVALENCES, SEVERITIES
 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:
@@ -15,22 +15,33 @@ def ranked(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _key(finding: Finding, findings: Sequence[Finding]) -> tuple[object, ...]:
-    """Severity, then proof before guess, then what explains most of the rest, then the lower layer."""
+    """As `place`, with what it would explain of the rest counted before anything is folded."""
     explained = {other.id for other in findings} & set(finding.explains)
     return place(replace(finding, explains=tuple(explained)))
 
 
 def place(finding: Finding) -> tuple[object, ...]:
-    """The sort key of a finding."""
+    """The sort key of a finding: of what is proven the ground first, of guesses the commonest and cheapest to check."""
+    guess = finding.confidence == "possible"
+    odds = (PREVALENCES.index(finding.prevalence), _cost(finding))
     return (
         SEVERITIES.index(finding.severity),
         finding.role == "symptom",
-        finding.confidence == "possible",
+        guess,
         -len(finding.explains),
+        odds if guess else (),
         LAYERS.index(finding.layer),
         CONFIDENCES.index(finding.confidence),
+        odds,
         finding.id,
     )
+
+
+def _cost(finding: Finding) -> int:
+    """What it takes to make sure: 0 a command that anybody may run, 1 one for root, 2 there is none to name."""
+    if not finding.confirm:
+        return 2
+    return int("sudo " in finding.confirm)
 
 
 def _fold(ordered: Sequence[Finding]) -> list[Finding]:

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Absent, Fact, Json, Known, fact_from_json, fact_to_json
-from gpudoctor.model.rule import Confidence, Fix, Role, Severity, Step
+from gpudoctor.model.rule import Confidence, Fix, Prevalence, Role, Severity, Step
 from gpudoctor.model.snapshot import SCHEMA, Snapshot
 from gpudoctor.model.snapshot import from_json as snapshot_from_json
 
@@ -56,6 +56,8 @@ class Finding:
     """Facts it rests on that are newer than any row of the tables: judged by rule, not by record."""
     about: frozenset[str] = frozenset()
     """PCI addresses of the devices that it is about, where it names them; for ranking, not written out."""
+    prevalence: Prevalence = "usual"
+    """How common the cause is; for ranking, not written out."""
 
     def to_json(self) -> dict[str, Json]:
         """As the contract has it; ``layer``, ``confirm`` and ``by_rule`` are additions."""

@@ -12,6 +12,9 @@ Confidence = Literal["certain", "likely", "possible"]
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 CONFIDENCES: tuple[Confidence, ...] = ("certain", "likely", "possible")
+Prevalence = Literal["common", "usual", "rare"]
+PREVALENCES: tuple[Prevalence, ...] = ("common", "usual", "rare")
+"""How often a cause is behind reports that look like it: of 200 labelled ones at least 4, some, next to none."""
 LAYERS = (
     "host",
     "driver",
@@ -93,6 +96,7 @@ class Rule:
     misses: str
     sources: tuple[str, ...]
     confidence: Confidence = "certain"
+    prevalence: Prevalence = "usual"
     sound: bool = False
     each: str = ""
     about: str = ""

@@ -18,6 +18,9 @@ from gpudoctor.readers._merge import better, joined
 from gpudoctor.readers._paste import Paste, clean
 from gpudoctor.readers._saved import saved
 from gpudoctor.readers._stream import whole
+from gpudoctor.readers._together import together
+
+__all__ = ["EXACT", "LIMIT", "decode", "read_file", "read_text", "together"]
 
 LIMIT = 32 << 20
 """Bytes of the largest file that is read; more is a log to be cut first."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from gpudoctor.model.errors import RuleError
-from gpudoctor.model.rule import CONFIDENCES, LAYERS, SEVERITIES, Case, Fix, Part, Role, Rule, Sign, Step
+from gpudoctor.model.rule import CONFIDENCES, LAYERS, PREVALENCES, SEVERITIES, Case, Fix, Part, Role, Rule, Sign, Step
 
 
 def rule_of(raw: Mapping[str, Any], origin: str) -> Rule:
@@ -29,6 +29,7 @@ def rule_of(raw: Mapping[str, Any], origin: str) -> Rule:
             misses=raw["misses"],
             sources=tuple(raw["sources"]),
             confidence=_one_of(raw.get("confidence", "certain"), CONFIDENCES, origin),
+            prevalence=_one_of(raw.get("prevalence", "usual"), PREVALENCES, origin),
             sound=raw.get("sound", False),
             each=raw.get("each", ""),
             about=raw.get("about", ""),
@@ -61,6 +62,7 @@ _KEYS = frozenset(
         "misses",
         "sources",
         "confidence",
+        "prevalence",
         "sound",
         "each",
         "about",

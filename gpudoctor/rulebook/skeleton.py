@@ -25,6 +25,9 @@ severity = "warning"
 # cause, or symptom: what has a cause elsewhere and is shown under it.
 role = "cause"
 
+# How often it is behind reports that look like it: common, usual or rare. Of equal guesses the commoner comes first.
+# prevalence = "rare"
+
 # Other rules whose findings are mere consequences of this one: ["torch.cuda-unavailable"]
 explains = []
 

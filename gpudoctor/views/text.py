@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding, Verdict
@@ -19,6 +19,7 @@ _VERDICTS: dict[Verdict, tuple[str, str]] = {
 }
 _WORDS = {"error": ("ERROR", "red"), "warning": ("WARNING", "yellow"), "info": ("INFO", "green")}
 _MOST_EVIDENCE = 8
+_MOST_FIXES = 3
 _MOST_IDS = 12
 
 
@@ -28,8 +29,8 @@ def render(diagnosis: Diagnosis, style: Style | None = None) -> str:
     blocks = [_head(diagnosis, style)]
     for _, same in groupby(diagnosis.findings, key=lambda finding: (finding.id, finding.severity)):
         blocks.append("\n".join(_finding(list(same), style)))
-    if len(plan := _plan(diagnosis)) > 1:
-        blocks.append("\n".join(["To act on, in this order:", *plan]))
+    if len(causes := _causes(diagnosis)) > 1:
+        blocks.append("\n".join(["To act on, in this order:", *_plan(causes)]))
     if diagnosis.unjudged:
         blocks.append("\n".join(_unjudged(diagnosis, style)))
     blocks += ["\n".join(wrapped(note.text)) for note in diagnosis.notes]
@@ -72,25 +73,33 @@ def _finding(same: list[Finding], style: Style) -> Iterator[str]:
         yield from wrapped(f"To be sure: {finding.confirm}", 2, 4)
     if finding.explains:
         yield from wrapped(f"This explains: {', '.join(finding.explains)}", 2, 4)
-    for fix in finding.fixes:
+    for fix in finding.fixes[:_MOST_FIXES]:
         yield ""
         yield from _fix(fix)
+    if rest := finding.fixes[_MOST_FIXES:]:
+        yield ""
+        yield "  Or, where it applies (gpudoctor explain shows how):"
+        for fix in rest:
+            yield from wrapped(f"- {fix.title}", 4, 6)
     yield ""
     yield style.paint(f"  [{finding.id}]  more: gpudoctor explain {finding.id}", "dim")
 
 
-def _plan(diagnosis: Diagnosis) -> list[str]:
-    """One line a cause: what to do about it, the ground first."""
+def _causes(diagnosis: Diagnosis) -> list[Finding]:
+    """What is to be acted on, each cause once, in the order of the diagnosis."""
     causes = {
         finding.id: finding
-        for finding in diagnosis.findings
+        for finding in reversed(diagnosis.findings)
         if finding.role == "cause" and finding.severity != "info" and finding.confidence != "possible"
     }
-    lines = []
-    for number, finding in enumerate(causes.values(), 1):
+    return list(reversed(causes.values()))
+
+
+def _plan(causes: Sequence[Finding]) -> Iterator[str]:
+    """One point a cause: what to do about it."""
+    for number, finding in enumerate(causes, 1):
         act = finding.fixes[0].title if finding.fixes else finding.title
-        lines += wrapped(f"{number}. {act}  [{finding.id}]", 2, 5)
-    return lines
+        yield from wrapped(f"{number}. {act}  [{finding.id}]", 2, 5)
 
 
 def _evidence(evidence: tuple[Evidence, ...]) -> Iterator[str]:
@@ -140,8 +149,9 @@ def _unjudged(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
     if diagnosis.snapshot.target.kind == "local":
         yield "  The log of a job that failed can be judged too: gpudoctor read LOG"
     elif diagnosis.snapshot.pasted:
-        yield "  To have more judged, add the output of these to the paste:"
+        yield "  To have more judged, save the output of these, and read it with what you have:"
         yield from (f"      $ {line}" for line in _ASK_FOR)
+        yield "      $ gpudoctor read --together FIRST SECOND"
 
 
 _MISSING = re.compile(r"([a-z_]+(?:\.\w+)?): (.+)", re.DOTALL)

@@ -8,7 +8,7 @@ from typing import Any
 from gpudoctor.judge import judge
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.fact import Fact, Known, Rows, Unread
-from gpudoctor.model.rule import Rule, Sign
+from gpudoctor.model.rule import Fix, Rule, Sign, Step
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.rulebook import Rulebook
 
@@ -181,3 +181,33 @@ def test_healthy_is_said_only_where_it_was_looked_for() -> None:
     assert judged([sound, HOLDS], YES).verdict == "broken"
     assert [finding.id for finding in judged([sound, HOLDS], YES).findings] == ["driver.a"]
     assert judged([sound, replace(HOLDS, severity="warning")], YES).verdict == "impaired"
+
+
+def test_of_equal_guesses_the_commoner_comes_first_and_then_the_cheaper_to_check() -> None:
+    guess = (Sign("odd words", conclusive=False),)
+    rare = rule("driver.rare", signs=guess, prevalence="rare", confirm="nvidia-smi")
+    dear = rule("driver.dear", signs=guess, confirm="sudo dmesg")
+    cheap = rule("torch.cheap", signs=guess, confirm="nvidia-smi")
+    common = rule("workload.common", signs=guess, prevalence="common")
+    found = judged([rare, dear, cheap, common], {}, text("odd words")).findings
+    assert [finding.id for finding in found] == ["workload.common", "torch.cheap", "driver.dear", "driver.rare"]
+
+
+def test_of_proven_causes_the_ground_comes_first_however_common() -> None:
+    common = rule("torch.b", when=("driver.installed",), prevalence="common")
+    assert [finding.id for finding in judged([common, HOLDS], YES).findings] == ["driver.a", "torch.b"]
+
+
+def test_cures_are_ordered_by_what_is_known_and_then_by_what_nobody_mentioned() -> None:
+    conditions = {
+        "in a container": ("present(host.container)",),
+        "on a host": ("not present(host.container)",),
+        "always": (),
+        "never": ("not driver.installed",),
+    }
+    fixes = tuple(Fix(title, (Step(text="do it"),), when) for title, when in conditions.items())
+    page = replace(HOLDS, fixes=fixes)
+    offered = {"not said": ["always", "on a host", "in a container"], "docker": ["in a container", "always"]}
+    for container, titles in offered.items():
+        told: dict[str, Fact] = {} if container == "not said" else {"host.container": Known(container, "case")}
+        assert [fix.title for fix in judged([page], {**YES, **told}).findings[0].fixes] == titles
