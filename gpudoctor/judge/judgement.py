@@ -124,8 +124,11 @@ class Judgement:
         holds = self._holds(conditions)
         if not isinstance(holds, CannotJudge):
             return 0 if holds else None
-        mentioned = Mentioned(self.facts.snapshot, self.facts.each, self.facts.index)
-        return 1 if _all_hold(conditions, Evaluator(mentioned, LOOKUPS)) is True else 2
+        self.evaluator.names = Mentioned(self.facts.snapshot, self.facts.each, self.facts.index)
+        try:
+            return 1 if self._holds(conditions) is True else 2
+        finally:
+            self.evaluator.names = self.facts
 
     def _full(self, template: str, groups: Mapping[str, str] | None) -> str:
         return fill(template, self.evaluator, groups)

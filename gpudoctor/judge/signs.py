@@ -184,8 +184,8 @@ def _both_ends(spans: list[tuple[int, int]], text: str) -> list[tuple[int, int]]
             break
     back: list[tuple[int, int]] = []
     room = _HELD // 2
-    for start, end in reversed(spans):
-        start = max(start, front[-1][1])
+    for begun, end in reversed(spans):
+        start = max(begun, front[-1][1])
         cut = text.rfind("\n", start, end - room) + 1 if end - start > room else start
         back.append((cut or start, end))
         room -= end - back[-1][0]

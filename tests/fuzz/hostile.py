@@ -77,7 +77,7 @@ def shapes(pattern: str, needles: Sequence[Sequence[str]]) -> Iterator[Shape]:
 
 
 def lines(shape: Shape, size: int) -> list[str]:
-    """So many characters of lines of that shape, no two alike: the words behind, in front of or amid what is repeated."""
+    """So many characters of such lines, no two alike: the words behind, in front of or amid what is repeated."""
     stem, words, width = shape
     room = max(1, width - len(words) - 10)
     body = (stem * (1 + room // len(stem)))[: room - room % len(stem) or len(stem)]
