@@ -1,10 +1,10 @@
 """Texts made against one pattern: near-matches of it, on as many different lines as are read.
 
-python -m tests.fuzz.hostile [--name PART] [--readers] [--share N/M]
+python -m tests.fuzz.hostile [--name PART]
 
 Each line holds the words without which the pattern is not even tried, and a beginning of a match, once or as often as
-there is room. What costs much on a few lines is run at full length. Ends with 1 where one pattern takes longer than
-`SLOW` seconds.
+there is room. What costs most on a few lines is run at full length: each pattern alone, the signs of each page together
+through the whole path, and what the readers look for. Ends with 1 where something takes too long.
 """
 
 from __future__ import annotations
@@ -24,14 +24,18 @@ from gpudoctor.model.fact import Known
 from gpudoctor.model.rule import Sign
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.readers._pattern import Pattern
+from tests.fuzz.examine import examine
 from tests.fuzz.pump import sample, units
 
 SLOW = 0.3
 """Processor time that one pattern may take on the whole of a text; a run has 600 of them, on one text."""
+WHOLE, READ = 2.0, 1.0
+"""And the whole of a run; its readers."""
 SIZE = 500_000
 _SMALL = 20_000
 """Characters on which a text is tried first."""
 _WIDTHS = (118, 580)
+_READ_WIDTHS = (118, 3900)
 _MOST_STEMS = 24
 
 _parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
@@ -107,35 +111,65 @@ def _at_length(sign: Sign, shape: Shape, seconds: float) -> float:
     return length if seconds > SLOW else heard(sign, lines(shape, SIZE))
 
 
-def reader_patterns() -> Iterator[tuple[str, Any]]:
+def reader_patterns() -> Iterator[tuple[str, str]]:
     """Every pattern of a reader, by module and name."""
     parts = [module for name, module in sys.modules.items() if name.startswith("gpudoctor.readers.")]
     for module in dict.fromkeys([*modules_of(readers), *parts]):
         for name, value in vars(module).items():
             if isinstance(value, (Pattern, re.Pattern)):
-                yield f"{module.__name__.rpartition('.')[2]}.{name}", value
+                source = value.source if isinstance(value, Pattern) else value.pattern
+                yield f"{module.__name__.rpartition('.')[2]}.{name}", source
+
+
+def read_in(text: Sequence[str]) -> float:
+    """Seconds that the readers take for these lines."""
+    started = time.process_time()
+    readers.read_text("\n".join(text))
+    return time.process_time() - started
+
+
+def worst_read(pattern: str) -> Attempt:
+    """The shape on which the readers are slowest; `pattern` is one of theirs."""
+    tried = ((stem, "", width) for stem in stems(pattern) for width in _READ_WIDTHS)
+    suspects = sorted((read_in(lines(shape, _SMALL)), shape) for shape in tried)[-1:]
+    return max((Attempt(read_in(lines(shape, SIZE)), shape) for _, shape in suspects), default=Attempt(0, ("", "", 0)))
+
+
+def together(attempts: Sequence[Attempt]) -> str:
+    """One document with lines of all these shapes."""
+    return "\n".join(line for one in attempts for line in lines(one.shape, SIZE // len(attempts)))
 
 
 def main() -> int:
-    """Print the slowest patterns, and every one that is too slow."""
+    """Print the slowest patterns, readers and documents, and each that is too slow."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--name", default="", help="only pages whose id holds this")
+    parser.add_argument("--name", default="", help="only pages whose id, or readers whose name, holds this")
     options = parser.parse_args()
-    found = []
+    named: list[tuple[str, Attempt]] = []
+    documents: list[tuple[str, Attempt]] = []
     for rule in rulebook.load().rules:
-        for number, sign in enumerate(rule.signs, 1):
-            if options.name in rule.id:
-                attempt = worst(sign)
-                found.append((attempt, f"{rule.id} sign {number}"))
-                if attempt.seconds > SLOW:
-                    print(f"{attempt.seconds:.2f} s  {rule.id} sign {number}  {attempt.shape}", flush=True)
-    found.sort(reverse=True)
-    print(
-        f"{len(found)} patterns, {sum(attempt.seconds > SLOW for attempt, _ in found)} of them too slow; the slowest:"
+        if options.name in rule.id and rule.signs:
+            attempts = [worst(sign) for sign in rule.signs]
+            named += [(f"{rule.id} sign {number}", one) for number, one in enumerate(attempts, 1)]
+            examined = examine(together(attempts).encode(), "report")
+            documents.append((f"all of {rule.id} {examined.problems}", Attempt(examined.seconds, ("", "", 0))))
+    read = [(name, worst_read(pattern)) for name, pattern in reader_patterns() if options.name in name]
+    told = (
+        _told("patterns", named, SLOW),
+        _told("documents", documents, WHOLE),
+        _told("readers' patterns", read, READ),
     )
-    for attempt, name in found[:10]:
-        print(f"  {attempt.seconds:.2f} s  {name}  {attempt.shape}")
-    return int(any(attempt.seconds > SLOW for attempt, _ in found))
+    return int(any(told))
+
+
+def _told(what: str, attempts: Sequence[tuple[str, Attempt]], most: float) -> int:
+    """Print the slowest; how many took longer than `most` seconds."""
+    order = sorted(attempts, key=lambda entry: -entry[1].seconds)
+    slow = sum(one.seconds > most for _, one in order)
+    print(f"{len(order)} {what}, {slow} of them over {most} s; the slowest:")
+    for name, one in order[: max(8, slow)]:
+        print(f"  {one.seconds:.2f} s  {name}  {one.shape}")
+    return slow
 
 
 if __name__ == "__main__":
