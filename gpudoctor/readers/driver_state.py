@@ -26,7 +26,7 @@ _BRIDGES = ("Host bridge", "ISA bridge", "PCI bridge")
 _PCI_ID = Pattern(r"\[([0-9a-f]{4}:[0-9a-f]{4})\]", 2)
 _PACKAGE = Pattern(
     r"(?:nvidia-driver|libnvidia-compute|nvidia-compute-G0|dpkg nvidia driver)(?: \d{3})?"
-    r"[\w.-]*?(?::\w+)?[\s:=-]+(?:\d:)?(\d{3}\.\d{2,3}(?:\.\d{2})?)(?![\w.])",
+    r"[\w.-]{0,40}?(?::\w{1,12})?[\s:=-]+(?:\d:)?(\d{3}\.\d{2,3}(?:\.\d{2})?)(?![\w.])",
     2,
 )
 _MODULE_PACKAGE = Pattern(

@@ -18,7 +18,7 @@ _LINUX_VERSION = Pattern(r"Linux version (\d+\.\d+\S*)")
 _PRETTY = Pattern(r"\s*PRETTY_NAME=\"?([^\"]+)\"?")
 _DESCRIPTION = Pattern(r"Description:\s+(\S.*)")
 _WSL = Pattern(r"(?<![\w-])WSL ?([12])(?![\w.])", 2)
-_WSL_LIST = Pattern(r"\*?\s*\S+\s+(?:Running|Stopped)\s+([12])\s*$")
+_WSL_LIST = Pattern(r"(?<!\S)\S+\s+(?:Running|Stopped)\s+([12])\s*$")
 _JETSON = Pattern(
     r"\b((?:NVIDIA )?Jetson[ -](?:AGX |TX\d|Orin|Nano|Xavier|Thor)[\w -]{0,20}?)(?=[\s,.;:)|*]*(?:$|[\n,.;:)|*(]))"
     r"|\b(L4T[: ]+(?:Release:? *)?(?:R|r)?\d[\d.]*|JetPack[: ]+\d[\d.]*|R\d\d \(release\), REVISION: [\d.]+)"
