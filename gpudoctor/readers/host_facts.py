@@ -24,7 +24,7 @@ _BEFORE_WSL2 = Pattern(r"\b10\.0\.(?:1[0-7]\d{3}|18[0-2]\d{2}|183[0-5]\d)\b|\bWi
 _PLATFORMS = frozenset(
     phrases("environment | platform | os | system | operating system | running in | running on | distro | host | where")
 )
-_WSL_LIST = Pattern(r"\*?\s*\S+\s+(?:Running|Stopped)\s+([12])\s*$")
+_WSL_LIST = Pattern(r"(?<!\S)\S+\s+(?:Running|Stopped)\s+([12])\s*$")
 _JETSON = Pattern(
     r"\b((?:NVIDIA )?Jetson[ -](?:AGX |TX\d|Orin|Nano|Xavier|Thor)[\w -]{0,20}?)(?=[\s,.;:)|*]*(?:$|[\n,.;:)|*(]))"
     r"|\b(L4T[: ]+(?:Release:? *)?(?:R|r)?\d[\d.]*|JetPack[: ]+\d[\d.]*|R\d\d \(release\), REVISION: [\d.]+)"
@@ -37,8 +37,8 @@ _FILES = Pattern(r"open files\s+\(-n\)\s+(\d+|unlimited)")
 _MARKS = tuple(
     table(
         """
-kubernetes: orchestrator: kubernetes | kubeflow | openshift | kubernetes pod | k8s pod | pod spec | in the pod
-    | in a pod | inside the pod | inside pod | in pod | running pod | recreated pod | new pod | the pod's
+kubernetes: orchestrator: kubernetes | platform: kube | kubeflow | openshift | kubernetes pod | k8s pod | pod spec
+    | in the pod | in a pod | inside the pod | inside pod | in pod | running pod | recreated pod | new pod | the pod's
     | runtimeclassname | kubectl exec | nvidia.com/gpu | kubelet | /kubepods | /var/run/secrets/kubernetes.io
 lxc: lxc container | in lxc | inside lxc | unprivileged lxc | privileged lxc | proxmox lxc | proxmox ct | pct enter
     | lxc exec
@@ -53,10 +53,11 @@ apptainer: apptainer exec | singularity exec | apptainer run | singularity run |
 _STARTED = (("docker", ("docker run", "docker compose", "docker args:")), ("podman", ("podman run",)))
 """Words that start a container: what follows is printed inside it, unless it did not start."""
 _NONE = Pattern(
-    r"\b(?:no|not in an?|without(?: an?| any)?) containers?(?= *(?:$|[,;.)]))"
-    r"|^\W*(?:runs? |running )?(?:on )?bare[- ]metal(?:: *(?:yes|true))?\W*$",
+    r"\b(?:no|not in an?|without(?: an?| any)?) (?:containers?|docker)(?= *(?:$|[,;.)]|: *(?:yes|true)\b))"
+    r"|^\W*(?:runs? |running )?(?:on )?bare[- ]metal(?:\W*$|: *(?:yes|true)\b)",
     2,
 )
+"""``slurm job, no container``, ``bare metal: yes``; not ``works on bare metal, fails in docker``."""
 _NOT_STARTED = ("nvidia-container-cli", "could not select device driver", "error response from daemon")
 
 
@@ -125,7 +126,7 @@ def _jetson(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _container(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    for index, line in paste.having("container", "bare metal", "bare-metal"):
+    for index, line in paste.having("container", "bare metal", "bare-metal", "no docker"):
         if _NONE.search(line):
             yield "host.container", Absent(f"the report says so (line {paste.numbers[index]})")
             return
