@@ -135,6 +135,7 @@ def test_a_failure_on_several_gpus_is_not_outweighed() -> None:
         ("multi-node job", 2),
         ("instance: p5.48xlarge x2", 2),
         ("nodes: 1", 1),
+        ("single node: works, 2 nodes: hangs", 2),
     ],
 )
 def test_nodes_of_the_job(text: str, nodes: int) -> None:
