@@ -24,6 +24,7 @@ from gpudoctor.readers._driver_patterns import (
     NO_DEVICE,
     NO_GPU,
     NO_TALK,
+    NOT_LOADED,
     OTHER_GRAPHICS,
     OTHER_MACHINE,
     OURS_DENIED,
@@ -45,6 +46,7 @@ from gpudoctor.readers._labels import Label
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._special import ANSWERS
+from gpudoctor.readers._values import driver_version
 from gpudoctor.readers._verdict import verdict
 from gpudoctor.readers.driver_state import running_kernel
 
@@ -133,7 +135,10 @@ def _module(label: Label, source: str, scene: Scene) -> Answers:
     kernels = RELEASE.compiled.findall(value)
     if kernels and scene.kernel and BUILT.search(f"{label.name} {value}"):
         yield "driver.module_on_disk", Known(any(scene.kernel in kernel for kernel in kernels), source)
-    elif UNLOADED.search(value):
+    elif release := driver_version(value):
+        if "disk" not in label.name and "modinfo" not in label.name:
+            yield "driver.module_version", Known(release, source)
+    elif UNLOADED.search(value) or NOT_LOADED.match(label.name):
         yield "driver.module_loaded", Known(False, source)
         if BUILT.search(value) and not UNBUILT.search(value):
             yield "driver.module_on_disk", Known(True, source)
