@@ -41,7 +41,7 @@ from gpudoctor.readers._driver_patterns import (
     UNLOADED,
     VIRTUAL,
 )
-from gpudoctor.readers._gpus import named, vendor
+from gpudoctor.readers._gpus import named, names, vendor
 from gpudoctor.readers._labels import Label
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
@@ -169,7 +169,8 @@ def _root(label: Label, source: str, scene: Scene) -> Answers:
 
 def _graphics(label: Label, source: str, scene: Scene) -> Answers:
     del scene
-    if "nvidia" not in label.value.lower() and vendor(label.value) not in (None, "nvidia"):
+    makers = {vendor(part) for part in names(label.value)}
+    if "nvidia" not in label.value.lower() and "nvidia" not in makers and vendor(label.value) not in (None, "nvidia"):
         yield from named(label.value, source)
 
 
@@ -180,7 +181,8 @@ def _fabric(label: Label, source: str, scene: Scene) -> Answers:
 
 def _machine(label: Label, source: str, scene: Scene) -> Answers:
     others = OURS_DENIED.compiled.sub("", label.value)
-    if OTHER_GRAPHICS.search(others) and vendor(others) not in (None, "nvidia") and "nvidia" not in others.lower():
+    makers = {vendor(part) for part in names(others)}
+    if OTHER_GRAPHICS.search(others) and "nvidia" not in makers and vendor(others) not in (None, "nvidia"):
         yield "pci.gpu_vendors", Known((vendor(others) or "other",), source)
         yield "pci.nvidia_count", Known(0, source)
     elif NO_GPU.search(label.value.rstrip(" .")) and not scene.contained and not OTHER_MACHINE.search(label.name):
