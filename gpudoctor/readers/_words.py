@@ -34,7 +34,8 @@ driver.module_version version: kernel module version | proc driver nvidia versio
 driver.library_version version: dpkg nvidia driver | nvidia driver package version | driver package version |
     library version | nvml library version | user space version | userspace version | user space libraries
     | userspace libraries | driver libraries |
-    libraries on disk | driver libraries on disk | libcuda on disk | libnvidia ml on disk | libcuda file
+    libraries on disk | driver libraries on disk | libcuda on disk | libnvidia ml on disk | libnvidia ml so
+    | libnvidia ml so 1 | libcuda so version | libcuda file
     | libcuda version | libnvidia ml
     version | client version | user space driver
 driver.module_loaded bool: loaded at boot | nvidia module loaded | module loaded | kernel module loaded | nvidia
