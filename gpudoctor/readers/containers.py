@@ -157,7 +157,8 @@ _BOXES = ("apptainer", "singularity")
 def _specified(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """What a compose file or a pod asks for, as shown or told. That something is lacking counts for more."""
     shown = ""
-    for index, line in enumerate(paste.bare):
+    for index, _ in paste.having("gpu", "runtime", "device", "--nv", "driver:", "reservation"):
+        line = paste.bare[index]
         if len(line) > 400:
             continue
         if (
@@ -176,7 +177,10 @@ def _specified(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 def _worked(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """What people say of nvidia-smi outside and inside, of other containers, and of starting it again."""
-    for index, line in enumerate(paste.bare):
+    for index, _ in paste.having(
+        "nvidia-smi", "nvidia smi", "nvidia_smi", "container", "pod", "docker", "image", "--gpus", "kubectl"
+    ):
+        line = paste.bare[index]
         if len(line) > 300 or line[:1] in "|+":
             continue
         source = f"line {paste.numbers[index]}"

@@ -1,4 +1,4 @@
-"""How many GPUs a machine has, in people's words: ``the server has two A100``, ``only one GPU here``."""
+"""GPUs in words: ``the server has two A100``, ``only one GPU here``, ``no compatible GPUs were discovered``."""
 
 from __future__ import annotations
 
@@ -32,16 +32,34 @@ _WORDS = (
 _NOT_HERE = Pattern(
     r"\b(?:works?|worked|other|another|different|expected|should|need\w*|requires?|want\w*|used?|using)\b", 2
 )
+_NO_GPU = Pattern(
+    r"no compatible GPUs were discovered|msg=\"no nvidia devices detected\"|no usable GPU found, --gpu-layers option"
+    r"|\b(?:CUDA|GPU)(?: support)?(?: device)? (?:is )?not (?:available|found|detected)\b(?! (?:in|on|for) )"
+    r"|\bNo (?:CUDA |NVIDIA )?GPUs? (?:(?:is |are )?(?:found|detected|available|visible))\b|\bFound 0 GPUs?\b"
+    r"|cuda_is_available\(\)\W+FALSE",
+    2,
+)
+"""How programs on top say that they see none: Ollama, llama.cpp, Ultralytics, torch for R, and many a script."""
 _LISTED = Pattern(r"\bGPU \d{1,2}:\s?\S")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """That programs see no GPU, and how many there are."""
+    for index, line in paste.having("gpu", "cuda not", "cuda is not", "cuda device not", "nvidia devices"):
+        if len(line) < 1000 and _NO_GPU.search(line):
+            yield "live.cuda_available", Known(False, f"line {paste.numbers[index]}")
+            break
+    yield from _counted(paste)
+
+
+def _counted(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """``gpu.count``, from the first line that speaks of this machine's GPUs."""
     for label in paste.labels:
         if label.name.startswith("nvidia smi l") and (found := _LISTED.compiled.findall(label.value)):
             yield "gpu.count", Known(len(found), f"line {paste.numbers[label.index]}")
             return
-    for index, line in enumerate(paste.bare):
+    for index, _ in paste.having("gpu", "card", "rtx", "gtx", "a100", "h100", "v100", "l40", " t4"):
+        line = paste.bare[index]
         if not line or len(line) > 200 or line[0] in "|+" or _NOT_HERE.search(line):
             continue
         for pattern in _WORDS:
