@@ -45,8 +45,8 @@ _ARGUMENTS = Pattern(
 """Labels whose value is the options that a container is started with."""
 _THING = (
     r"(?:nvidia\.com/gpu\S*|runtimeClass(?:Name)?|deploy\.resources\S*|reservations?\.devices|--gpus(?: all)?|--nv\b"
-    r"|(?:gpu|device|nvidia)s? (?:reservations?|requests?|limits?|resources?|sections?|runtime|flags?|options?)"
-    r"|deploy(?:/devices)? (?:part|section|block|entry|key)|devices? (?:part|section|block)|(?:gpu )?resourceRequirements"
+    r"|(?:gpu|device|nvidia)s? (?:reservations?|requests?|limits?|resource\w*|sections?|runtime|flags?|options?)"
+    r"|deploy(?:/devices)? (?:part|section|block|entry|key)|devices? (?:part|section|block)|resourceRequirements"
     r"|runtime: ?nvidia|device[_ ]requests?|DeviceRequests|gpus? ?[=:] ?[\"']?all)"
 )
 _WHERE = (
@@ -157,10 +157,13 @@ _ENGINES = ("docker", "podman", "nerdctl", "apptainer", "singularity")
 _BOXES = ("apptainer", "singularity")
 
 
+_GPU_WORDS = ("gpu", "runtime", "device", "--nv", "driver:", "reservation", "deploy")
+
+
 def _specified(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """What a compose file or a pod asks for, as shown or told. That something is lacking counts for more."""
     shown = ""
-    for index, _ in islice(paste.having("gpu", "runtime", "device", "--nv", "driver:", "reservation"), _MOST):
+    for index, _ in islice(paste.having(*_GPU_WORDS), _MOST):
         line = paste.bare[index]
         if len(line) > 400:
             continue
