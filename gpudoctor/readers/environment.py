@@ -22,6 +22,8 @@ _WHOLE = Pattern(
 _PYTHON = Pattern(r"environ(?:\.setdefault)?[\[(]\s*['\"]([A-Z][A-Z0-9_]+)['\"]\s*[\],]\s*=?\s*['\"]([^'\"]*)['\"]")
 _UNSET = Pattern(r"\s*unset\s+([A-Z][A-Z0-9_ ]+)$")
 _NCCL_SET = Pattern(r"(NCCL_[A-Z0-9_]+) set by environment to ([^\s.]\S*?)\.?$")
+_EXPORTS = Pattern(r"[\w./ -]{2,40}: (?:export|ENV) [A-Z][A-Z0-9_]+=\S+$")
+"""``.bashrc: export NCCL_P2P_DISABLE=1``"""
 _ECHO = Pattern(r"echo\s+\"?\$\{?([A-Z][A-Z0-9_]+)\}?\"?\s*$")
 _GO_PAIR = Pattern(r"(?:^|\s)([A-Z][A-Z0-9_]{2,60}):([^\s\[\]]+)")
 _SAID_EMPTY = Pattern(
@@ -102,6 +104,7 @@ def _assignments(paste: Paste, index: int, line: str, values: dict[str, Fact]) -
         or label in _COMMAND_LABELS
         or "environ" in line
         or line.startswith(_COMMAND)
+        or _EXPORTS.match(line)
     ):
         return
     found: dict[str, set[str]] = {}

@@ -7,6 +7,7 @@ its like become an absent fact, ``N/A`` and its like an unread one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from gpudoctor.model.fact import Fact, Known, Rows, Unread, Value
 from gpudoctor.readers._forms import FORMS, env_name
@@ -14,10 +15,11 @@ from gpudoctor.readers._gpus import names, sorted_by_vendor, vendor
 from gpudoctor.readers._labels import Label
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers._qualified import plain
 from gpudoctor.readers._special import ANSWERS, named_system
 from gpudoctor.readers._values import missing
 from gpudoctor.readers._variables import derived, wanted
-from gpudoctor.readers._words import COLUMNS, FACTS_OF, SPECIAL, SYSTEMS, VARIABLES
+from gpudoctor.readers._words import COLUMNS, FACTS_OF, SPECIAL, SYSTEMS, VARIABLES, plainer
 
 EXACT = 2
 
@@ -35,12 +37,12 @@ def read(paste: Paste) -> Answers:
     gpu: dict[str, Fact] = {}
     variables: dict[str, Fact] = {}
     for label in paste.labels:
-        if label.index in paste.used:
+        if label.index in paste.used or label.value:
             continue
-        if not label.value:
-            if (variable := env_name(label.name)) == _MASK and _QUOTES.search(paste.bare[label.index]):
-                variables.setdefault(variable, Known("", paste.use(label.index)))
-            continue
+        if (variable := env_name(label.name)) == _MASK and _QUOTES.search(paste.bare[label.index]):
+            variables.setdefault(variable, Known("", paste.use(label.index)))
+    for written in plain(paste):
+        label = replace(written, name=plainer(written.name))
         source = f"line {paste.numbers[label.index]}"
         if entry := FACTS_OF.get(label.name):
             yield from _fact(entry, label, source)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpudoctor.model.denial import denied
 from gpudoctor.model.fact import Fact, Known, Rows
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._values import address
+from gpudoctor.readers._verdict import past
 
 EXACT = 9
 
@@ -65,6 +67,9 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         if state == "no permission" and "nvmldeviceget" in paste.lower:
             continue  # one question refused, as of the GPU that a MIG device is part of; NVML itself answers
         for index, line in paste.having(words):
+            place = line.lower().find(words)
+            if past(line) or denied(line, place, place + len(words)):
+                continue
             source = paste.use(index)
             yield "nvml.state", Known(state, source)
             yield "nvml.message", Known(line.strip()[:300], source)

@@ -13,7 +13,9 @@ from gpudoctor.readers._values import release
 EXACT = 6
 FACTS = (fact("torch.cudnn_built", "version", "cuDNN that torch says it was compiled against"),)
 
-_NOT_COMPATIBLE = Pattern(r"(\S.*?) with CUDA capability sm_(\d+)(\d)a? is not compatible with the current PyTorch")
+_NOT_COMPATIBLE = Pattern(
+    r"(\S.{0,160}?) with CUDA capability sm_(\d+)(\d)a? is not compatible with the current PyTorch"
+)
 _TO_USE = Pattern(r"If you want to use the (\S.*?) GPU with PyTorch")
 _INSTALL = Pattern(r"PyTorch install supports CUDA capabilities ([\w ]+)")
 _ARCH = Pattern(r"\b(?:sm|compute)_\d{2,3}[af]?\b")
@@ -34,6 +36,7 @@ _INIT = Pattern(r"CUDA initialization: (.+)")
 _NO_DEVICE = Pattern(
     r"(?:RuntimeError: |AssertionError: |^)(No CUDA GPUs are available|Found no NVIDIA driver on your system.*)"
 )
+_UNKNOWN = Pattern(r"(CUDA unknown error - this may be due.*)")
 _INIT_FAILED = Pattern(r"(failed call to cuInit: (?:UNKNOWN ERROR \(303\)|CUDA_ERROR_NO_DEVICE).*)")
 _RETURNED = Pattern(r"(cudaGetDeviceCount returned (?:35|100|999)\b.*)")
 _UNEXPECTED = Pattern(r"(Unexpected error from cudaGetDeviceCount\(\).*)")
@@ -102,6 +105,7 @@ def _start(paste: Paste) -> Iterator[tuple[str, Fact]]:
         ("no cuda gpus are available", _NO_DEVICE),
         ("found no nvidia driver", _NO_DEVICE),
         ("cudagetdevicecount()", _UNEXPECTED),
+        ("cuda unknown error", _UNKNOWN),
         ("cuinit", _INIT_FAILED),
         ("cudagetdevicecount returned", _RETURNED),
     ):
@@ -110,6 +114,8 @@ def _start(paste: Paste) -> Iterator[tuple[str, Fact]]:
                 source = paste.use(index)
                 yield "live.cuda_error", Known(match.group(1).strip()[:500], source)
                 yield "live.cuda_available", Known(False, source)
+    for index, _ in paste.having("torch is not able to use gpu", "torch is not able to use the gpu"):
+        yield "live.cuda_available", Known(False, paste.use(index))
     for index, line in paste.having("too old (found version"):
         if match := _TOO_OLD.search(line):
             number = int(match.group(1)[:6])
