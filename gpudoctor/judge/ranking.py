@@ -26,7 +26,7 @@ def place(finding: Finding) -> tuple[object, ...]:
     Of two that are equally sure in one layer, what a message says comes before what versions let expect.
     """
     guess = finding.confidence == "possible"
-    odds = (PREVALENCES.index(finding.prevalence), _cost(finding))
+    odds = (-finding.nearness, PREVALENCES.index(finding.prevalence), _cost(finding))
     return (
         SEVERITIES.index(finding.severity),
         finding.role == "symptom",
@@ -77,6 +77,8 @@ def _with(finding: Finding, children: set[str], errors: set[str]) -> Finding:
 
 def _yields(consequence: Finding, cause: Finding) -> bool:
     if consequence.about and cause.about and not consequence.about & cause.about:
+        return False
+    if consequence.nearness:
         return False
     if consequence.role == "symptom":
         return True

@@ -36,6 +36,14 @@ _SHOWN = (
     ),
 )
 """How programs on top announce their GPU: ComfyUI, llama.cpp, Ultralytics, Ollama."""
+_NO_GPU = Pattern(
+    r"no compatible GPUs were discovered|msg=\"no nvidia devices detected\"|no usable GPU found, --gpu-layers option"
+    r"|\b(?:CUDA|GPU)(?: support)?(?: device)? (?:is )?not (?:available|found|detected)\b(?! (?:in|on|for) )"
+    r"|\bNo (?:CUDA |NVIDIA )?GPUs? (?:(?:is |are )?(?:found|detected|available|visible))\b|\bFound 0 GPUs?\b"
+    r"|cuda_is_available\(\)\W+FALSE",
+    2,
+)
+"""How programs on top say that they see none: Ollama, llama.cpp, Ultralytics, torch for R, and many a script."""
 _WHOLE = Pattern(r"^\s*(?:\w[\w ]*[:=]\s*)?\[PhysicalDevice\(.*\)\]\s*$")
 _MOST_ROWS = 20
 _ASKED_TF = Pattern(
@@ -79,6 +87,11 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield "tf.missing_libraries", Known(tuple(lost), next(iter(lost.values())))
     yield from _created(paste)
     yield from _shown(paste)
+    if any(word in paste.lower for word in ("gpu", "cuda")):
+        for index, line in enumerate(paste.lines):
+            if len(line) < 1000 and _NO_GPU.search(line):
+                yield "live.cuda_available", Known(False, f"line {paste.numbers[index]}")
+                return
 
 
 def _listed(paste: Paste) -> Iterator[tuple[str, Fact]]:
