@@ -68,7 +68,7 @@ python.version version: python | python version | python ver | interpreter | py 
 python.path first: python path | python executable | which python | sys executable
 cuda.toolkit_version release: cuda toolkit | cuda toolkit version | toolkit | cuda | cuda version | local cuda
     version | system cuda | cuda 版本 | installed cuda | cuda runtime | cuda sdk
-cuda.nvcc_version release: nvcc | nvcc version | nvcc release
+cuda.nvcc_version release: nvcc | nvcc version | nvcc release | system cuda nvcc | cuda nvcc | nvcc cuda version
 cuda.nvcc first: nvcc path | which nvcc
 cuda.ptxas_version version: ptxas version | ptxas
 cuda.ptxas first: ptxas used | ptxas path
