@@ -41,6 +41,7 @@ class Text:
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
         rows = snapshot.rows("text")
         self._rows = rows if isinstance(rows, tuple) else ()
         pieces = list(_pieces([_line(row.get("line")) for row in self._rows]))

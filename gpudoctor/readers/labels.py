@@ -7,6 +7,7 @@ its like become an absent fact, ``N/A`` and its like an unread one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from gpudoctor.model.fact import Fact, Known, Rows, Unread, Value
 from gpudoctor.readers._forms import FORMS, env_name
@@ -17,11 +18,15 @@ from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._special import ANSWERS, named_system
 from gpudoctor.readers._values import missing
 from gpudoctor.readers._variables import derived, wanted
-from gpudoctor.readers._words import COLUMNS, FACTS_OF, SPECIAL, SYSTEMS, VARIABLES
+from gpudoctor.readers._words import COLUMNS, FACTS_OF, SPECIAL, SYSTEMS, VARIABLES, plainer
 
 EXACT = 2
 
 Answers = Iterator[tuple[str, "Fact | Rows"]]
+_MASK = "CUDA_VISIBLE_DEVICES"
+"""The variable that hides every GPU where it is set and empty."""
+_QUOTES = Pattern(r"(?:''|\"\")\W*$")
+_EMPTY = Pattern(r"\W*(?:(?:set|present|there)\b[^\n]{0,10}\b)?(?:an? )?empty(?: string)?\W*$", 2)
 _GPU_NUMBERS = Pattern(r"gpu(?: \d{1,2})+")
 _DRIVER = Pattern(r"(?:nvidia )?(?:gpu )?driver(?: version)?\s+v?(\d{3}\.\d+(?:\.\d+)?)\s*$", 2)
 
@@ -30,9 +35,14 @@ def read(paste: Paste) -> Answers:
     """Every label that the tables know, in the order of the text."""
     gpu: dict[str, Fact] = {}
     variables: dict[str, Fact] = {}
-    for label in paste.labels:
-        if label.index in paste.used or not label.value:
+    for written in paste.labels:
+        if written.index in paste.used:
             continue
+        if not written.value:
+            if (variable := env_name(written.name)) == _MASK and _QUOTES.search(paste.bare[written.index]):
+                variables.setdefault(variable, Known("", paste.use(written.index)))
+            continue
+        label = replace(written, name=plainer(written.name))
         source = f"line {paste.numbers[label.index]}"
         if entry := FACTS_OF.get(label.name):
             yield from _fact(entry, label, source)
@@ -47,7 +57,8 @@ def read(paste: Paste) -> Answers:
         elif _GPU_NUMBERS.fullmatch(label.name):
             yield from _numbered(label, source)
         elif variable := _variable(label, paste):
-            variables.setdefault(variable, missing(label.value, source) or Known(_setting(variable, label), source))
+            gone = None if variable == _MASK and _EMPTY.match(label.value) else missing(label.value, source)
+            variables.setdefault(variable, gone or Known(_setting(variable, label), source))
         else:
             continue
         paste.use(label.index)
@@ -89,7 +100,9 @@ def _variable(label: Label, paste: Paste) -> str:
 
 
 def _setting(variable: str, label: Label) -> str:
-    """The value without a remark behind it: ``29500 (default)``."""
+    """The value without a remark behind it: ``29500 (default)``; ``empty string`` is one."""
+    if variable == _MASK and _EMPTY.match(label.value):
+        return ""
     return label.value.split(" (")[0] if variable.endswith("_PORT") else label.value
 
 
