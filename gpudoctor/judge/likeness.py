@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from gpudoctor.expression import Facts
+from gpudoctor.expression import Evaluator, Facts
 from gpudoctor.judge.judgement import Judgement
 from gpudoctor.judge.signs import Match, Text
+from gpudoctor.knowledge import LOOKUPS
 from gpudoctor.model.diagnosis import Evidence, Finding
 from gpudoctor.model.fact import Known
 from gpudoctor.model.rule import Rule, Sign
@@ -42,7 +43,8 @@ def nearest(
     for rule in named[:_MOST]:
         match = Match(_HEARD, tuple(_telling(told, worth[rule.id])), {})
         whole = replace(rule, when=(), each="") if rule.each else rule
-        outcome = Judgement(whole, Facts(text.snapshot), [match], text).outcome()
+        facts = Facts(text.snapshot)
+        outcome = Judgement(whole, facts, [match], text, Evaluator(facts, LOOKUPS)).outcome()
         if isinstance(outcome, Finding):
             findings.append(replace(outcome, nearness=near[rule.id]))
     return findings

@@ -103,8 +103,21 @@ def _driver(text: str) -> str | None:
     return None if _PROSE.search(text) else driver_version(text) or (branch if branch and len(branch) == 3 else None)
 
 
+def cudnn(number: int) -> str:
+    """cuDNN's version from its number: 8902 is 8.9.2, 90100 is 9.1.0."""
+    if number >= 90000:
+        return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+    return f"{number // 1000}.{number // 100 % 10}.{number % 100}"
+
+
+def _cudnn(text: str) -> str | None:
+    said = text.strip(" ()'\"").split(" ")[0]
+    return cudnn(int(said)) if said.isdecimal() and 4 <= len(said) <= 6 else _version(text)
+
+
 FORMS: Mapping[str, Callable[[str], Value]] = {
     "version": _version,
+    "cudnn": _cudnn,
     "driver": _driver,
     "release": _release,
     "number": _number,

@@ -17,8 +17,9 @@ _FORMER = Pattern(
     r"(?:replac\w+|instead|was|were|formerly|previous\w*|before|not|no|without|old|swapped|after|worked|like)\b", 2
 )
 """How a part of the list begins that names a GPU which is not, or no longer, in the machine."""
+_NEGATED = Pattern(r"\s*(?:no|not|without|none|non)\b", 2)
 _OTHERS = (
-    ("amd", Pattern(r"\b(?:amd|radeon|instinct|firepro|gfx\d+|mi\d{2,3}x?|rx ?\d{3,4})\b", 2)),
+    ("amd", Pattern(r"\b(?:amd|radeon|instinct|firepro|gfx\d+|mi\d{2,3}x?|rx ?\d{3,4}(?: ?(?:xtx?|gre|[ms]))?)\b", 2)),
     ("intel", Pattern(r"\b(?:intel|iris|uhd graphics|hd graphics|arc a\d+|arc b\d+|data center gpu max)\b", 2)),
     (
         "other",
@@ -36,7 +37,8 @@ _NVIDIA = Pattern(
 
 def vendor(name: str) -> str | None:
     """Who made the GPU of that name: nvidia, amd, intel, other; None where the name does not tell."""
-    if _NVIDIA.search(name) and not name.lower().startswith(("amd", "intel", "apple")):
+    theirs = name.lower().startswith(("amd", "intel", "apple", "radeon", "instinct"))
+    if _NVIDIA.search(name) and not theirs:
         return "nvidia"
     return next((maker for maker, pattern in _OTHERS if pattern.search(name)), None)
 
@@ -45,7 +47,7 @@ def names(text: str) -> list[str]:
     """Every GPU in the text, one entry each."""
     out: list[str] = []
     for part in _PARTS.compiled.split(text):
-        if len(part) > _LONGEST:
+        if len(part) > _LONGEST or _NEGATED.match(part):
             continue
         name = _NOTE.compiled.sub("", part).strip(" .'\"[]{}")
         if numbered := _INDEX.fullmatch(name):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.readers._forms import FORMS
-from gpudoctor.readers._gpus import named, sorted_by_vendor, vendor
+from gpudoctor.readers._gpus import named, names, sorted_by_vendor, vendor
 from gpudoctor.readers._labels import Label
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._system import kernel, platform_string, system
@@ -15,7 +15,7 @@ from gpudoctor.readers._values import driver_version, libcuda_kind, missing
 
 Answers = Iterator[tuple[str, "Fact | Rows"]]
 
-_BUILT = Pattern(r"\bcu(\d{2,3})\b|\bCUDA (\d+\.\d+)", 2)
+_BUILT = Pattern(r"\bcu(\d{2,3})\b|\bCUDA[ -]?(\d+\.\d+)", 2)
 _CPU = Pattern(r"\bcpu\b", 2)
 _PACKAGE = Pattern(
     r"\bnvidia-(?:driver|dkms|kernel-source|headless)-(?P<branch>\d{3})(?:-server)?(?:-open)?\b"
@@ -164,6 +164,22 @@ def _torch(label: Label, source: str) -> Answers:
         yield "live.cuda_available", Known("(True)" in value, source)
 
 
+_MACHINE = Pattern(r"\b(?:(aarch64|arm64)|(x86[_-]64|amd64))\b", 2)
+
+
+_AMD_GPU = Pattern(r"\b(?:radeon|instinct|gfx\d+|rx ?\d{4})", 2)
+
+
+def _machine(label: Label, source: str) -> Answers:
+    """``machine: aarch64, NVIDIA GB200``: the processor's architecture, and the GPUs of NVIDIA in the list."""
+    if match := _MACHINE.search(label.value):
+        yield "host.arch", Known("aarch64" if match.group(1) else "x86_64", source)
+    found = [name for name in names(label.value) if len(name) < 50]
+    gpus = [name for name in found if vendor(name) == "nvidia" or _AMD_GPU.search(name)]
+    if gpus and label.name not in ("cpu", "processor"):
+        yield from _gpu_names(Label(label.index, "gpus", ", ".join(gpus)), source)
+
+
 def _lspci(label: Label, source: str) -> Answers:
     """``lspci: no NVIDIA device``, ``lspci: Intel UHD only``; what it does show is read where lspci's own lines are."""
     if unnamed := _UNNAMED.search(label.value):
@@ -255,6 +271,7 @@ ANSWERS: Mapping[str, Callable[[Label, str], Answers]] = {
     "torch": _torch,
     "lspci": _lspci,
     "driver": _driver,
+    "machine": _machine,
     "framework": _framework,
     "image": _image,
     "nvidia smi": _nvidia_smi,

@@ -21,7 +21,7 @@ triton.wanted version: torch pins triton | triton wanted
 live.cuda_available bool: torch cuda is available | torch cuda available | cuda available | cuda is available | is
     cuda available | gpu available | pytorch cuda available | using gpu in script | torch sees gpu
 live.device_count int: torch cuda device count | device count | cuda device count
-live.cudnn version: torch backends cudnn version | cudnn runtime version | torch cudnn version | cudnn loaded |
+live.cudnn cudnn: torch backends cudnn version | cudnn runtime version | torch cudnn version | cudnn loaded |
     runtime cudnn
 live.nccl version: torch cuda nccl version
 live.import_error text: import torch error | torch import error | import error
@@ -184,6 +184,7 @@ cudnn: cudnn | cudnn runtime | system cudnn
 nvjitlink: nvjitlink | libnvjitlink
 torch: pytorch version gpu | torch | pytorch | torch version | pytorch build version | torch version installed
     | torch build | pytorch build | torch wheel | pytorch 版本 | torch 版本
+machine: machine | board | node type | instance type | hardware | cpu and gpu | processor | cpu
 lspci: lspci | lspci nvidia | lspci grep nvidia | lspci grep i nvidia | lspci display | lspci vga | lspci gpu
     | display adapters | lspci shows | lspci output | lspci grep i vga | lspci grep vga
 framework: framework

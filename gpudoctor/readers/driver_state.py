@@ -28,7 +28,7 @@ _UNNAMED = Pattern(r"NVIDIA Corporation Device ([0-9a-f]{4})\b", 2)
 """How lspci writes a device that its list of names is too old for."""
 _PACKAGE = Pattern(
     r"(?:nvidia-driver|libnvidia-compute|nvidia-compute-G0|dpkg nvidia driver)(?: \d{3})?"
-    r"[\w.-]*?(?::\w+)?[\s:=-]+(?:\d:)?(\d{3}\.\d{2,3}(?:\.\d{2})?)(?![\w.])",
+    r"[\w.-]{0,40}?(?::\w{1,12})?[\s:=-]+(?:\d:)?(\d{3}\.\d{2,3}(?:\.\d{2})?)(?![\w.])",
     2,
 )
 _MODULE_PACKAGE = Pattern(

@@ -24,7 +24,7 @@ _BEFORE_WSL2 = Pattern(r"\b10\.0\.(?:1[0-7]\d{3}|18[0-2]\d{2}|183[0-5]\d)\b|\bWi
 _PLATFORMS = frozenset(
     phrases("environment | platform | os | system | operating system | running in | running on | distro | host | where")
 )
-_WSL_LIST = Pattern(r"\*?\s*\S+\s+(?:Running|Stopped)\s+([12])\s*$")
+_WSL_LIST = Pattern(r"(?<!\S)\S+\s+(?:Running|Stopped)\s+([12])\s*$")
 _JETSON = Pattern(
     r"\b((?:NVIDIA )?Jetson[ -](?:AGX |TX\d|Orin|Nano|Xavier|Thor)[\w -]{0,20}?)(?=[\s,.;:)|*]*(?:$|[\n,.;:)|*(]))"
     r"|\b(L4T[: ]+(?:Release:? *)?(?:R|r)?\d[\d.]*|JetPack[: ]+\d[\d.]*|R\d\d \(release\), REVISION: [\d.]+)"

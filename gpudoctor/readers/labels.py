@@ -15,6 +15,7 @@ from gpudoctor.readers._gpus import names, sorted_by_vendor, vendor
 from gpudoctor.readers._labels import Label
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers._qualified import plain
 from gpudoctor.readers._special import ANSWERS, named_system
 from gpudoctor.readers._values import missing
 from gpudoctor.readers._variables import derived, wanted
@@ -35,13 +36,12 @@ def read(paste: Paste) -> Answers:
     """Every label that the tables know, in the order of the text."""
     gpu: dict[str, Fact] = {}
     variables: dict[str, Fact] = {}
-    for written in paste.labels:
-        if written.index in paste.used:
+    for label in paste.labels:
+        if label.index in paste.used or label.value:
             continue
-        if not written.value:
-            if (variable := env_name(written.name)) == _MASK and _QUOTES.search(paste.bare[written.index]):
-                variables.setdefault(variable, Known("", paste.use(written.index)))
-            continue
+        if (variable := env_name(label.name)) == _MASK and _QUOTES.search(paste.bare[label.index]):
+            variables.setdefault(variable, Known("", paste.use(label.index)))
+    for written in plain(paste):
         label = replace(written, name=plainer(written.name))
         source = f"line {paste.numbers[label.index]}"
         if entry := FACTS_OF.get(label.name):

@@ -13,7 +13,9 @@ from gpudoctor.readers._values import release
 EXACT = 6
 FACTS = (fact("torch.cudnn_built", "version", "cuDNN that torch says it was compiled against"),)
 
-_NOT_COMPATIBLE = Pattern(r"(\S.*?) with CUDA capability sm_(\d+)(\d)a? is not compatible with the current PyTorch")
+_NOT_COMPATIBLE = Pattern(
+    r"(\S.{0,160}?) with CUDA capability sm_(\d+)(\d)a? is not compatible with the current PyTorch"
+)
 _TO_USE = Pattern(r"If you want to use the (\S.*?) GPU with PyTorch")
 _INSTALL = Pattern(r"PyTorch install supports CUDA capabilities ([\w ]+)")
 _ARCH = Pattern(r"\b(?:sm|compute)_\d{2,3}[af]?\b")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,7 +71,8 @@ def _page_files(folder: Path) -> list[Path]:
 def checked_pages(folder: Path) -> list[dict[str, Any]]:
     """Every page as TOML gave it, after all its checks; its cases stay on the page."""
     from gpudoctor.rulebook.check import check_page, refuse_blanks
-    from gpudoctor.rulebook.needles import needles
+    from gpudoctor.rulebook.needles import goes_on, needles
+    from gpudoctor.rulebook.ways import ways
 
     checked = []
     for path in _page_files(folder):
@@ -81,7 +82,8 @@ def checked_pages(folder: Path) -> list[dict[str, Any]]:
         raw["origin"] = path.relative_to(folder).as_posix()
         raw.pop("case", None)
         for sign in raw.get("sign", ()):
-            sign["needles"] = needles(sign.get("match", ""))
+            pattern = sign.get("match", "")
+            sign["compiled"] = needles(pattern), goes_on(pattern), [list(map(astuple, way)) for way in ways(pattern)]
         check_page(rule_of(raw, str(path)), page_cases, path)
         checked.append(raw)
     return checked
