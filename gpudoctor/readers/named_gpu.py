@@ -15,13 +15,22 @@ _GPU = Pattern(
     r"(?:\d{1,2} ?[x×] ?|an? |one |two |four |eight )?(?:nvidia )?(?:geforce )?(?:"
     r"(?:rtx|gtx)[ -]?(?:pro )?a?\d{3,4}(?: ?(?:ti|super|laptop|mobile|max-?q|d|ada|blackwell|generation))*"
     r"|(?:titan|quadro|tesla|jetson) \w[\w ]{0,20}"
-    r"|(?:a100|a800|h100|h200|h800|h20|b200|b300|gb200|gb300|gb10|l40s?|a10g?|a30|a40|v100s?|p100|k80|p40|m40|m60)"
+    r"|(?:a100|a800|h100|h200|h800|h20|gh200|b200|b300|gb200|gb300|gb10|l40s?|a10g?|a30|a40|v100s?|p100|k80|p40|m40|m60)"
     r"(?: ?(?:\d{2,3} ?gb|sxm\d?|pcie|nvl|hbm3e?))*"
+    r"|(?:rtx )?a(?:2000|4000|4500|5000|5500|6000)"
     r"|nvidia (?:t4|l4|l20|l2|p4|a2|a16|t1000|t600|t400)"
     r")(?: \d{1,3} ?gb)?(?: gpus?| cards?)?",
     2,
 )
-_DRIVER = Pattern(r"(?:nvidia |gpu )?driver(?: version)? v?(\d{3}\.\d{2,3}(?:\.\d{2})?)", 2)
+_LEAD = Pattern(
+    r"(?:gpu |card |nvidia-smi:? (?:(?:works|ok|fine),? )?(?:lists|shows|sees|finds|reports) )?(?:the |my |an? |both )?",
+    2,
+)
+"""What may stand before the name."""
+_DRIVER = Pattern(
+    r"(?:nvidia |gpu )?driver(?: version)?(?: is| still| stays| remains| stayed at| at)* v?(\d{3}\.\d{2,3}(?:\.\d{2})?)",
+    2,
+)
 _TORCH = Pattern(
     r"(?:(?:uv )?pip3? install torch (?:gave|gives|got|installs|installed|brought|pulled|picks|picked|resolved to)"
     r"(?: me)?(?: torch)? |(?:py)?torch[ =:]{1,2}v?)(\d+\.\d+\.\d+)(?:-cuda\d+\.\d+)?",
@@ -39,7 +48,9 @@ _ELSE = Pattern(
 """Words of a line that names a thing which need not be the one at fault."""
 _LISTED = (
     "gpu models and configuration",
-    "nvidia-smi ",
+    "| nvidia-smi ",
+    "$ nvidia-smi",
+    "-l: ",
     "with cuda capability",
     "found gpu",
     "gpu 0",
@@ -66,8 +77,9 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             cudas.setdefault(built.group(1), source)
         clauses = [clause for clause in line.strip(" \t-*•.").split(", ") if not _ELSE.search(clause)]
         for part in (part for clause in clauses for part in _PARTS.compiled.split(clause)):
-            if part[:1].isalnum() and _GPU.fullmatch(part):
-                gpus.setdefault(part, source)
+            bare = part[lead.end() :] if (lead := _LEAD.match(part)) else part
+            if bare[:1].isalnum() and _GPU.fullmatch(bare):
+                gpus.setdefault(bare, source)
             elif driver := _DRIVER.fullmatch(part):
                 drivers.setdefault(driver.group(1), source)
             elif torch := _TORCH.fullmatch(part):
