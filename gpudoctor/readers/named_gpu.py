@@ -28,7 +28,7 @@ _LEAD = Pattern(
 )
 """What may stand before the name."""
 _DRIVER = Pattern(
-    r"(?:nvidia |gpu )?driver(?: version)?(?: is| still| stays| remains| stayed at| at)* v?(\d{3}\.\d{2,3}(?:\.\d{2})?)",
+    r"(?:nvidia |gpu )?driver(?: version)?(?: is| still| stays| remains| at)* v?(\d{3}\.\d{2,3}(?:\.\d{2})?)",
     2,
 )
 _TORCH = Pattern(
