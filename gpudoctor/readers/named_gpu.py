@@ -10,7 +10,7 @@ from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
 EXACT = 0
-_PARTS = Pattern(r"\s*[,;()|]\s*|\s+(?:and|with|on) (?:an? )?|: |\s+nodes?\b")
+_PARTS = Pattern(r"\s*[,;()|]\s*|\s+/\s+|\s+(?:and|with|on) (?:an? )?|: |\s+nodes?\b")
 _GPU = Pattern(
     r"(?:\d{1,2} ?[x×] ?|an? |one |two |four |eight )?(?:nvidia )?(?:geforce )?(?:"
     r"(?:rtx|gtx)[ -]?(?:pro )?a?\d{3,4}(?: ?(?:ti|super|laptop|mobile|max-?q|d|ada|blackwell|generation))*"
@@ -23,7 +23,8 @@ _GPU = Pattern(
     2,
 )
 _LEAD = Pattern(
-    r"(?:gpu |card |nvidia-smi:? (?:(?:works|ok|fine),? )?(?:lists|shows|sees|finds|reports) )?(?:the |my |an? |both )?",
+    r"(?:gpu |card |nvidia-smi:? (?:(?:works|ok|fine),? )?(?:lists|shows|sees|finds|reports) )?"
+    r"(?:the |my |an? |both )?",
     2,
 )
 """What may stand before the name."""

@@ -97,7 +97,10 @@ def answered(question: str, answer: str, source: str) -> Iterator[tuple[str, Fac
             Absent(f"torch.version.hip is None ({source})") if answer == "None" else Known(answer, source),
         )
     elif question in ("torch.__version__", "tf.__version__") and answer[:1].isdecimal():
-        yield ("torch.version" if question[:2] == "to" else "tf.version"), Known(answer, source)
+        yield (
+            ("torch.version" if question[:2] == "to" else "tf.version"),
+            Known(answer.split()[0].rstrip(",;.)'\""), source),
+        )
     elif question == "torch.version.cuda":
         if answer == "None" or not answer:
             yield "torch.cuda", Absent(f"torch.version.cuda is None ({source})")
