@@ -85,7 +85,7 @@ def torch_archs(torch: object, cuda: object) -> object:
 
 @lookup
 def release_serves(torch: object, compute_capability: object) -> bool:
-    """Whether any build of that torch release holds code for that GPU: none of 2.5.1 does for 12.0."""
+    """Whether any build of that torch release holds machine code for that GPU: none of 2.5.1 does for 12.0."""
     wanted = base(text(torch, "torch version"))
     if wanted is None:
         raise CannotJudge("torch builds", f"the table has no torch {str(torch)[:40]}")
@@ -97,7 +97,8 @@ def release_serves(torch: object, compute_capability: object) -> bool:
     ]
     if not lists:
         raise CannotJudge("torch builds", f"the table does not know what the builds of {wanted} hold")
-    return any(runs_on(archs, compute_capability) for archs in lists)
+    binary = (" ".join(code for code in archs.split() if code.startswith("sm_")) for archs in lists)
+    return any(runs_on(archs, compute_capability) for archs in binary)
 
 
 @lookup
