@@ -91,6 +91,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
                 drivers.setdefault(driver.group(1), source)
             elif torch := _TORCH.fullmatch(part):
                 torches.setdefault(torch.group(1), source)
+    for name in [name for name in gpus if any(name.lower() in other.lower() for other in gpus if other != name)]:
+        del gpus[name]
     if len(gpus) == 1 and not any(words in paste.lower for words in _LISTED):
         name, source = gpus.popitem()
         yield from named(name, source)
