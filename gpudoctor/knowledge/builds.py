@@ -131,6 +131,21 @@ def companion_for(torch: object, companion: object) -> str:
 
 
 @lru_cache(maxsize=1)
+def _oldest() -> Mapping[tuple[str, tuple[int, int]], tuple[int, int]]:
+    """The oldest torch x.y that a companion x.y goes with."""
+    pairs = sorted(
+        (
+            (release(row["version"], "torch"), (name, release(row[name], name)))
+            for row in releases().values()
+            for name in _PINNED
+            if name in row
+        ),
+        reverse=True,
+    )
+    return {companion: torch for torch, companion in pairs}
+
+
+@lru_cache(maxsize=1)
 def _minors() -> Mapping[tuple[str, tuple[int, int]], tuple[int, int]]:
     """Which torch x.y a companion x.y belongs to, for those of which every release pins its torch."""
     paired = [
@@ -150,11 +165,14 @@ def misfit(name: str, companion: str, torch: str) -> str | None:
     """
     try:
         owner = _minors().get((name, release(companion, name)))
+        oldest = _oldest().get((name, release(companion, name)))
         own = release(torch, "torch version")
     except CannotJudge:
         return None
     if owner and owner != own:
         return f"{name} {companion} is for torch {dotted(owner)}"
+    if not owner and oldest and own < oldest:
+        return f"{name} {companion} is for torch {dotted(oldest)} or newer"
     ours, theirs = flavor_of(companion), flavor_of(torch)
     if ours and theirs and ours.name != theirs.name:
         return f"{name} {companion} is a {ours.name} build, torch {torch} a {theirs.name} build"

@@ -18,12 +18,14 @@ _GPU = Pattern(
     r"|(?:a100|a800|h100|h200|h800|h20|gh200|b200|b300|gb200|gb300|gb10|l40s?|a10g?|a30|a40|v100s?|p100|k80|p40|m40|m60)"
     r"(?: ?(?:\d{2,3} ?gb|sxm\d?|pcie|nvl|hbm3e?))*"
     r"|(?:rtx )?a(?:2000|4000|4500|5000|5500|6000)"
-    r"|nvidia (?:t4|l4|l20|l2|p4|a2|a16|t1000|t600|t400)"
+    r"|k20[cmx]?|k40[cmst]?|t4|l4"
+    r"|nvidia (?:l20|l2|p4|a2|a16|t1000|t600|t400)"
     r")(?: \d{1,3} ?gb)?(?: gpus?| cards?)?",
     2,
 )
 _LEAD = Pattern(
-    r"(?:gpu |card |nvidia-smi:? (?:(?:works|ok|fine),? )?(?:lists|shows|sees|finds|reports) )?"
+    r"(?:gpu |card |laptop |desktop |workstation |server "
+    r"|nvidia-smi:? (?:(?:works|ok|fine),? )?(?:lists|shows|sees|finds|reports) )?"
     r"(?:the |my |an? |both )?",
     2,
 )
@@ -34,11 +36,14 @@ _DRIVER = Pattern(
 )
 _TORCH = Pattern(
     r"(?:(?:uv )?pip3? install torch (?:gave|gives|got|installs|installed|brought|pulled|picks|picked|resolved to)"
-    r"(?: me)?(?: torch)? |(?:py)?torch[ =:]{1,2}v?)(\d+\.\d+\.\d+)(?:-cuda\d+\.\d+)?",
+    r"(?: me)?(?: torch)? |(?:(?:[\w./-]+ )?(?:installed|installs|pulled|pulls|brought|brings|got|gives|has|have)"
+    r"(?: me)? )?"
+    r"(?:(?:conda|pip|conda's|pip's) )?(?:py)?torch[ =:]{1,2}v?)(\d+\.\d+(?:\.\d+)?)"
+    r"(?:-cuda\d+\.\d+| cuda ?\d+\.\d+| py3\.\d+_cuda\d\S+)?",
     2,
 )
 _CUDA_OF = Pattern(
-    r"\b(?:py)?torch[ =:]{1,2}v?\d+\.\d+\.\d+(?:-|, | \(| with | for )(?:built with |for )?cuda ?(\d+\.\d+)", 2
+    r"\b(?:py)?torch[ =:]{1,2}v?\d+\.\d+\.\d+(?:-|, | \(| with | for | )(?:built with |for )?cuda ?(\d+\.\d+)", 2
 )
 _ELSE = Pattern(
     r"\b(?:requires?|needs?|minimum|least|older|newer|below|before|after|upgrad\w+|updat\w+|downgrad\w+|tried|tested"
