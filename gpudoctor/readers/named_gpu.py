@@ -14,7 +14,7 @@ _PARTS = Pattern(r"\s*[,;()|]\s*|\s+/\s+|\s+(?:and|with|on) (?:an? )?|: |\s+node
 _GPU = Pattern(
     r"(?:\d{1,2} ?[x×] ?|an? |one |two |four |eight )?(?:nvidia )?(?:geforce )?(?:"
     r"(?:rtx|gtx)[ -]?(?:pro )?a?\d{3,4}(?: ?(?:ti|super|laptop|mobile|max-?q|d|ada|blackwell|generation))*"
-    r"|(?:titan|quadro|tesla|jetson) \w[\w ]{0,20}"
+    r"|(?:gtx |rtx )?(?:titan|quadro|tesla|jetson) \w[\w ]{0,20}"
     r"|(?:a100|a800|h100|h200|h800|h20|gh200|b200|b300|gb200|gb300|gb10|l40s?|a10g?|a30|a40|v100s?|p100|k80|p40|m40|m60)"
     r"(?: ?(?:\d{2,3} ?gb|sxm\d?|pcie|nvl|hbm3e?))*"
     r"|(?:rtx )?a(?:2000|4000|4500|5000|5500|6000)"
@@ -31,7 +31,7 @@ _LEAD = Pattern(
 )
 """What may stand before the name."""
 _DRIVER = Pattern(
-    r"(?:nvidia |gpu )?driver(?: version)?(?: is| still| stays| remains| at)* v?(\d{3}\.\d{2,3}(?:\.\d{2})?)",
+    r"(?:host )?(?:nvidia |gpu )?driver(?: version)?(?: is| still| stays| remains| at)* v?(\d{3}\.\d{2,3}(?:\.\d{2})?)",
     2,
 )
 _TORCH = Pattern(

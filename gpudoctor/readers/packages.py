@@ -31,7 +31,7 @@ _LIST_LABEL = Pattern(
     r"|(?:installed |relevant |python )?(?:packages|versions|libraries|libs)(?: installed)?|installed|stack"
     r"|(?:conda |python )?(?:env|environment|venv)(?: packages)?"
 )
-_ITEM = Pattern(_NAME + r"(?:==| ?= ?| v?|: )(\d+\.[\w.+!]*)(?:\s+(\S+))?$")
+_ITEM = Pattern(_NAME + r"(?:==| ?= ?| v?|: )(\d+\.[\w.+!]*)(?:[\s=]+(\S+))?$")
 _NOT_BY_LABEL = frozenset(
     ("torch", "pytorch", "cudnn", "nccl", "cudatoolkit", "cuda-toolkit", "tensorflow", "jax", "jaxlib", "triton")
 )

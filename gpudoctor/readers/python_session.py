@@ -73,7 +73,9 @@ def _answers(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             continue
         if inline := _INLINE.search(line):
             yield "live.cuda_available", Known(inline.group(1) == "True", paste.use(index))
-        if (said := _SAID.match(line.strip())) and ("device_name" not in said.group(1) or vendor(said.group(2))):
+        if (said := _SAID.match(line.strip().removeprefix(">>> ").removeprefix("import torch; "))) and (
+            "device_name" not in said.group(1) or vendor(said.group(2))
+        ):
             facts = list(answered(said.group(1), said.group(2), f"line {paste.numbers[index]}"))
             if facts:
                 paste.use(index)
