@@ -143,6 +143,12 @@ _HANGS = Pattern(
     r"\b(?:hangs?|hung|hanging|stuck|stalls?|freez\w+|frozen|deadlock\w*|forever|never|lock(?:s|ed)(?: up)?)\b", 2
 )
 _WRONG = Pattern(r"\b(?:garbage|gibberish|wrong|corrupt\w*|zeros|nans?|incoherent|nonsense)\b|!!!!", 2)
+_STANDS = Pattern(
+    r"\W*(?:env(?:ironment)?(?: variables?)?|exports?|variables?|launch(?:er)?|command|cmd|script|dockerfile"
+    r"|\.?bashrc)\s*:",
+    2,
+)
+"""Lines that say how the job is started, whatever else they tell."""
 _TROUBLE = Pattern(
     rf"\b(?:{_BAD}|never|unless|otherwise|without|workaround|fix(?:es|ed)?|solv(?:es|ed)|cur(?:es|ed)|helps|slow\w*|warn)\b"
     r"|\w(?:Error|Exception)\b|[!@#?]{4,}|(?<!os )error\b",
@@ -182,7 +188,7 @@ def _told(line: str, change: Pattern) -> set[str]:
     """What the line says came of the change, in each sentence. Words are parted by spaces."""
     found: set[str] = set()
     line = line.replace("_", " ")
-    if "NCCL INFO" in line or not change.search(line):
+    if "NCCL INFO" in line or _STANDS.match(line) or not change.search(line):
         return found
     for sentence in _sentences(line):
         if match := change.search(sentence):
