@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from gpudoctor.expression import Evaluator, Facts
 from gpudoctor.judge.judgement import Judgement, Outcome
+from gpudoctor.judge.likeness import nearest
 from gpudoctor.judge.ranking import place, ranked
 from gpudoctor.judge.signs import Text
 from gpudoctor.knowledge import LOOKUPS
@@ -35,6 +38,11 @@ def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
             unjudged.append(pending[0])
         else:
             passed.append(rule.id)
+    if snapshot.pasted and not sound:
+        guesses = _guesses(rulebook, found, {item.id for item in unjudged}, text)
+        found.extend(guesses)
+        guessed = {guess.id for guess in guesses}
+        unjudged = [item for item in unjudged if item.id not in guessed]
     causes = ranked(found)
     verdict: Verdict = "sound"
     if any(finding.severity == "error" for finding in causes):
@@ -45,6 +53,17 @@ def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
         verdict = "impaired"
     findings = causes if verdict == "broken" else sorted([*causes, *ranked(sound)], key=place)
     return Diagnosis(snapshot, verdict, tuple(findings), tuple(unjudged), tuple(passed), __version__)
+
+
+def _guesses(rulebook: Rulebook, found: Sequence[Finding], unjudged: AbstractSet[str], text: Text) -> list[Finding]:
+    """Where nothing that was found names a cause: the pages nearest to the text, of those that could still hold."""
+    symptoms = {finding.id for finding in found if finding.severity != "info"}
+    told = {item.index for finding in found for item in finding.evidence if item.fact == "text.line"}
+    if not symptoms <= {rule.id for rule in rulebook.rules if rule.open}:
+        return []
+    rules = [rule for rule in rulebook.rules if rule.id in unjudged]
+    causes = [rule for rule in rules if symptoms & set(rule.explains)] if symptoms else rules
+    return nearest(causes, text, rulebook.vocabulary, told)
 
 
 def new_evaluator(snapshot: Snapshot) -> Evaluator:

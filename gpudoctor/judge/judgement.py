@@ -36,12 +36,15 @@ class Judgement:
         self.facts.touched = weighed
         if proof is True:
             return self._finding(self.rule.confidence, self.rule.finding, self._lines(self.matches))
-        proven: Touched = dict(self.facts.touched) if proof is False else {}  # what contradicts a sign is shown too
-        confidence, heard = self._hear(contradicted=proof is False, touched=proven)
+        contradicted = proof is False and not self.rule.several
+        proven: Touched = dict(self.facts.touched) if contradicted else {}  # what contradicts a sign is shown too
+        confidence, heard = self._hear(contradicted, touched=proven)
         if confidence:
             self.facts.touched = proven
-            template = next((m.sign.finding for m in heard if m.sign.finding), self.rule.title)
-            return self._finding(confidence, template, self._lines(heard), heard[0].groups)
+            speaker = next((match for match in heard if match.sign.finding), heard[0])
+            return self._finding(
+                confidence, speaker.sign.finding or self.rule.title, self._lines(heard), speaker.groups
+            )
         if proof is False:
             return None
         return Unjudged(self.rule.id, str(proof) if isinstance(proof, CannotJudge) else self.text.silence)

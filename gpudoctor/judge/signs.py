@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, islice
 
+from gpudoctor.model.denial import denied
 from gpudoctor.model.diagnosis import Evidence
 from gpudoctor.model.fact import Known, Unread
 from gpudoctor.model.rule import Part, Sign
@@ -52,6 +53,7 @@ class Text:
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
         rows = snapshot.rows("text")
         self._rows = rows if isinstance(rows, tuple) else ()
         pieces = list(_pieces([_line(row.get("line")) for row in self._rows]))
@@ -68,7 +70,7 @@ class Text:
             self.silence = f"text: {rows.why}" if "text" in snapshot.groups else "no log was read"
 
     def find(self, sign: Sign) -> Match | None:
-        """The first place where the sign is heard."""
+        """The first place where the sign is heard, and not denied."""
         if not self.searched or not all(any(word in self._lower for word in words) for words in sign.needles):
             return None
         ways = sign.ways or ((Part(sign.match, sign.needles, sign.goes_on),),)
@@ -91,7 +93,8 @@ class Text:
         reach = sum(min(part.reach, len(self.searched)) for part in way[:-1])
         starts = (start for start in self._matches(way[0]) if self._followed(start, way[1:], reach))
         tries = (_compiled(pattern).match(self.searched, start) for start in starts)
-        return next(filter(None, islice(tries, 1 + _TRIED // (1 + reach))), None)
+        some = islice(tries, 1 + _TRIED // (1 + reach))
+        return next((match for match in some if match and not self._denied(match)), None)
 
     def _followed(self, start: int, parts: Sequence[Part], reach: int) -> bool:
         """Whether each of these parts begins somewhere after `start`, near enough."""
@@ -148,6 +151,12 @@ class Text:
             yield line
             following = line + 1
             at = self._lower.find(word, self._lower_starts[following]) if following < len(self._lower_starts) else -1
+
+    def _denied(self, match: re.Match[str]) -> bool:
+        start = self.searched.rfind("\n", 0, match.start()) + 1
+        stop = self.searched.find("\n", match.start())
+        line = self.searched[start : stop if stop >= 0 else len(self.searched)]
+        return match.end() <= start + len(line) and denied(line, match.start() - start, match.end() - start)
 
     def _place(self, at: int) -> int:
         """The row whose line is at that character of the joined text."""

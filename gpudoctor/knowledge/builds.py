@@ -8,11 +8,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gpudoctor.knowledge._tables import TableRow, dotted, lookup, release, table, text, version
+from gpudoctor.knowledge.archs import runs_on
+from gpudoctor.knowledge.toolchain import cuda_serves
 from gpudoctor.model.values import NOTHING, CannotJudge
 
 _LOCAL = re.compile(r"\+(?:(cu)(\d{2,3})|(rocm)([\d.]+)|(cpu|xpu))(?=$|[^0-9A-Za-z])")
 _WITH_TORCH = ("torchvision", "torchaudio", "triton")
 _PINNED = ("torchvision", "torchaudio")
+_LISTS = ("archs", "windows", "aarch64")
 
 
 class Flavor(NamedTuple):
@@ -36,8 +39,9 @@ def flavor_of(torch: str) -> Flavor | None:
 
 @lru_cache(maxsize=1)
 def releases() -> Mapping[str, TableRow]:
-    """Rows of torch releases by version: ``2.4.0``."""
-    return {row["version"]: row for row in table("torch")["release"]}
+    """Rows of torch releases by version: ``2.4.0``. The earliest name no build for Arm."""
+    early = ({**row, "aarch64": ""} for row in table("torch")["early"])
+    return {row["version"]: row for row in (*early, *table("torch")["release"])}
 
 
 @lru_cache(maxsize=1)
@@ -64,7 +68,10 @@ def torch_default(torch: object, machine: object = "x86_64") -> str:
     wanted = base(text(torch, "torch version"))
     if wanted is None:
         raise CannotJudge("torch build", f"the table has no torch {torch}")
-    return str(releases()[wanted]["aarch64" if machine == "aarch64" else "linux"])
+    tag = str(releases()[wanted]["aarch64" if machine == "aarch64" else "linux"])
+    if not tag:
+        raise CannotJudge("torch build", f"torch {wanted} has no wheel for Arm")
+    return tag
 
 
 @lookup
@@ -77,6 +84,23 @@ def torch_archs(torch: object, cuda: object) -> object:
 
 
 @lookup
+def release_serves(torch: object, compute_capability: object) -> bool:
+    """Whether any build of that torch release holds code for that GPU: none of 2.5.1 does for 12.0."""
+    wanted = base(text(torch, "torch version"))
+    if wanted is None:
+        raise CannotJudge("torch builds", f"the table has no torch {str(torch)[:40]}")
+    row = releases()[wanted]
+    if "newest" in row:
+        return cuda_serves(row["newest"], compute_capability)
+    lists = [
+        one[column] for one in table("torch")["build"] if one["torch"] == wanted for column in _LISTS if column in one
+    ]
+    if not lists:
+        raise CannotJudge("torch builds", f"the table does not know what the builds of {wanted} hold")
+    return any(runs_on(archs, compute_capability) for archs in lists)
+
+
+@lookup
 def torch_for(companion: object, companion_version: object) -> object:
     """The torch that a release of another package belongs to: ``2.4.0`` for torchvision 0.19.0.
 
@@ -84,7 +108,7 @@ def torch_for(companion: object, companion_version: object) -> object:
     """
     name, wanted = text(companion, "package").lower(), _public(companion_version)
     if name in _WITH_TORCH:
-        rows = [row for row in table("torch")["release"] if row.get(name) == wanted]
+        rows = [row for row in releases().values() if row.get(name) == wanted]
         owners = [row["version"] if name not in row.get("loose", "") else "" for row in rows]
     elif name in ("xformers", "vllm"):
         owners = [row.get("torch", "") for row in table("companions")[name] if row["version"] == wanted]
@@ -110,7 +134,7 @@ def _minors() -> Mapping[tuple[str, tuple[int, int]], tuple[int, int]]:
     """Which torch x.y a companion x.y belongs to, for those of which every release pins its torch."""
     paired = [
         ((name, release(row[name], name)), release(row["version"], "torch"), name in row.get("loose", ""))
-        for row in table("torch")["release"]
+        for row in releases().values()
         for name in _PINNED
         if name in row
     ]

@@ -23,6 +23,9 @@ _TAIL = re.compile(
 )
 _SLICE = re.compile(r"^(.+?)-(?:\d-)?\d{1,3}[ABCQ](?:ME)?$")
 _BRACKETED = re.compile(r"\[(?![0-9a-f]{4}(?::[0-9a-f]{4})?\])([^\]]+)\]", re.IGNORECASE)
+_SERIES = re.compile(r"\b(?:rtx|gtx)[-_ ]?(?=(?:20|30|40|50)[5-9]0(?!\d))", re.IGNORECASE)
+"""From the 20 series on GeForce is called RTX, whatever people write."""
+_JOINED = re.compile(r"\b(rtx|gtx|gt|tesla|quadro|titan)[-_](?=\w)", re.IGNORECASE)
 _CUT = re.compile(r"\s?(?:\.\.\.?|…)$")
 
 
@@ -45,7 +48,7 @@ def plain(name: str) -> tuple[str, bool]:
     bare = " ".join(re.sub(r"\((?:R|TM|C)\)|[®™]", " ", name, flags=re.IGNORECASE).split())
     if bracketed := _BRACKETED.search(bare):
         bare = bracketed.group(1)
-    bare = _BRAND.sub("", _TAIL.sub("", bare)).strip()
+    bare = _SERIES.sub("RTX ", _JOINED.sub(r"\1 ", _BRAND.sub("", _TAIL.sub("", bare)).strip()))
     if sliced := _SLICE.match(bare):
         return re.sub(r"(?<=RTX)(?=[A\d])", " ", sliced.group(1)), True
     return bare, False

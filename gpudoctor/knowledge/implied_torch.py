@@ -19,6 +19,7 @@ def imply_torch(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
         fill(snapshot, facts, "python.installer", Known("conda", "conda installed torch"))
     _torch_build(snapshot, facts, groups)
     _torch_archs(snapshot, facts, groups)
+    _torch_cudnn(snapshot, facts)
     _companions(snapshot, facts, groups)
     _pins(snapshot, facts, groups)
 
@@ -69,8 +70,8 @@ def _flavor_from_toolkits(snapshot: Snapshot, facts: Facts) -> None:
 
 def _default_flavor(snapshot: Snapshot, groups: Groups, version: str) -> tuple[builds.Flavor | None, str]:
     """The build that the package index gives for a version without local part, on the platform that is known."""
-    platform = known(snapshot, "host.platform")
-    if builds.base(version) is None or not platform or _from_conda(groups):
+    platform = known(snapshot, "host.platform") or _linux_by_processor(snapshot, groups)
+    if builds.base(version) is None or not platform or _from_conda(groups) or known(snapshot, "host.jetson"):
         return None, ""
     if platform == "macos":
         return builds.Flavor("mps", ""), f"table torch: the macOS wheel of {version}"
@@ -78,8 +79,15 @@ def _default_flavor(snapshot: Snapshot, groups: Groups, version: str) -> tuple[b
         return builds.Flavor("cpu", ""), f"table torch: the default Windows wheel of {version}"
     machine = known(snapshot, "host.arch") or "x86_64"
     cuda = builds.default_cuda(version, machine)
+    if machine == "aarch64" and not builds.releases()[builds.base(version) or ""]["aarch64"]:
+        return None, ""
     source = f"table torch: the default Linux {machine} wheel of {version}"
     return builds.Flavor("cuda", cuda) if cuda else builds.Flavor("cpu", ""), source
+
+
+def _linux_by_processor(snapshot: Snapshot, groups: Groups) -> str:
+    """NVIDIA's GPUs beside an Arm processor run Linux."""
+    return "linux" if known(snapshot, "host.arch") == "aarch64" and isinstance(groups.get("gpu"), tuple) else ""
 
 
 def _from_conda(groups: Groups) -> bool:
@@ -111,6 +119,20 @@ def _torch_archs(snapshot: Snapshot, facts: Facts, _: Groups) -> None:
     facts["torch.archs"] = Known(tuple(row[column].split()), source)
 
 
+def _torch_cudnn(snapshot: Snapshot, facts: Facts) -> None:
+    """torch.cudnn_built: the cuDNN that the release's build for that CUDA pins, which it was compiled against."""
+    version, cuda = known(snapshot, "torch.version"), known(snapshot, "torch.cuda")
+    if not version or not cuda:
+        return
+    try:
+        row = builds.build(version, cuda)
+    except CannotJudge:
+        return
+    if row and "cudnn" in row:
+        source = f"table torch: what the {row['build']} build of {row['torch']} pins"
+        fill(snapshot, facts, "torch.cudnn_built", Known(row["cudnn"], source))
+
+
 def _companions(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
     """torch.companions_unmet from the packages listed, where one torch is listed and a companion beside it."""
     version, rows = known(snapshot, "torch.version"), groups.get("package")
@@ -126,8 +148,11 @@ def _companions(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
 
 def _pins(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
     """torch.pins_unmet and the rows of `pin`, from the packages listed and the wheels that the release pins."""
-    version, cuda, rows = known(snapshot, "torch.version"), known(snapshot, "torch.cuda"), groups.get("package")
-    if not version or not cuda or not isinstance(rows, tuple) or not is_open(snapshot, "torch.pins_unmet"):
+    version, rows = known(snapshot, "torch.version"), groups.get("package")
+    if not version or not isinstance(rows, tuple) or not is_open(snapshot, "torch.pins_unmet"):
+        return
+    cuda = known(snapshot, "torch.cuda") or _cuda_of_wheels(snapshot, version, rows)
+    if not cuda:
         return
     try:
         found = list(wheels.unmet(version, cuda, _packages(rows)))
@@ -142,6 +167,16 @@ def _pins(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
             {"name": Known(name, source), "wants": Known(want, source), "has": Known(have, source)}
             for name, want, have in found
         )
+
+
+def _cuda_of_wheels(snapshot: Snapshot, version: str, rows: tuple[Row, ...]) -> str | None:
+    """The CUDA of the release's default wheel, where nvidia wheels of that major are listed beside a torch."""
+    if not is_open(snapshot, "torch.cuda") or builds.flavor_of(version):
+        return None
+    usual = builds.default_cuda(version, known(snapshot, "host.arch") or "x86_64")
+    major = (usual or "").partition(".")[0]
+    beside = any(name.startswith("nvidia-") and name.endswith(f"-cu{major}") for name, _ in _packages(rows))
+    return usual if beside else None
 
 
 def _packages(rows: tuple[Row, ...]) -> Iterator[tuple[str, str]]:

@@ -44,6 +44,20 @@ def nvcc_dropped(nvcc: object, compute_capability: object) -> bool:
 
 
 @lookup
+def cuda_serves(cuda: object, compute_capability: object) -> bool:
+    """Whether any machine code that this CUDA can make runs on that GPU: the most that a build of it can hold.
+
+    CUDA 11.7 serves 8.9 (sm_86 code runs there), CUDA 12.6 does not serve 12.0, CUDA 13.0 not 7.0.
+    """
+    gpu = capability(compute_capability)
+    wanted = release(cuda, "CUDA version")
+    serves = any(one.runs_on(gpu) for one in codes(_row(wanted)["targets"]))
+    if not serves and "newer" in _row(wanted):
+        raise CannotJudge("CUDA", f"the table ends before CUDA {dotted(wanted)}")
+    return serves
+
+
+@lookup
 def nvcc_for(compute_capability: object) -> str:
     """The first CUDA toolkit whose nvcc compiles for that compute capability: ``12.8`` for 12.0."""
     gpu = capability(compute_capability)

@@ -84,7 +84,11 @@ class Sign:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One page of the rulebook. Conditions are expressions over facts; see `gpudoctor.expression`."""
+    """One page of the rulebook. Conditions are expressions over facts; see `gpudoctor.expression`.
+
+    `several`: the cause comes about in several ways, of which `when` is one; where that is false, the signs of the
+    others count as before.
+    """
 
     id: str
     layer: str
@@ -98,6 +102,9 @@ class Rule:
     confidence: Confidence = "certain"
     prevalence: Prevalence = "usual"
     sound: bool = False
+    open: bool = False
+    """Whether it is a symptom that asks for its cause: where nothing explains it, the nearest pages are named."""
+    several: bool = False
     each: str = ""
     about: str = ""
     explains: tuple[str, ...] = ()

@@ -103,12 +103,26 @@ def _driver(text: str) -> str | None:
     return None if _PROSE.search(text) else driver_version(text) or (branch if branch and len(branch) == 3 else None)
 
 
+def cudnn(number: int) -> str:
+    """cuDNN's version from its number: 8902 is 8.9.2, 90100 is 9.1.0."""
+    if number >= 90000:
+        return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+    return f"{number // 1000}.{number // 100 % 10}.{number % 100}"
+
+
+def _cudnn(text: str) -> str | None:
+    said = text.strip(" ()'\"").split(" ")[0]
+    return cudnn(int(said)) if said.isdecimal() and 4 <= len(said) <= 6 else _version(text)
+
+
 FORMS: Mapping[str, Callable[[str], Value]] = {
     "version": _version,
+    "cudnn": _cudnn,
     "driver": _driver,
     "release": _release,
     "number": _number,
     "text": lambda text: text or None,
+    "lower": lambda text: text.lower() or None,
     "bool": truth,
     "gone": _gone,
     "int": _count,
@@ -124,6 +138,22 @@ FORMS: Mapping[str, Callable[[str], Value]] = {
 }
 
 
+_PLACE = Pattern(
+    r" (?:(?:in|inside|within|of|for|on|at) (?:the |a |my |this )?(?:\w+ ){0,2}?\w+|value|is|env|variable)$"
+)
+
+
 def env_name(label: str) -> str:
-    """The environment variable that the label spells: ``nvidia driver capabilities`` is NVIDIA_DRIVER_CAPABILITIES."""
-    return label.removeprefix("env ").removeprefix("export ").replace(" ", "_").upper()
+    """The environment variable that the label spells: ``nvidia driver capabilities`` is NVIDIA_DRIVER_CAPABILITIES.
+
+    Where it is set may stand behind it: ``CUDA_VISIBLE_DEVICES in the job``.
+    """
+    label = _PLACE.compiled.sub("", label)
+    return (
+        label.removeprefix("env ")
+        .removeprefix("export ")
+        .removeprefix("os environ ")
+        .removeprefix("echo ")
+        .replace(" ", "_")
+        .upper()
+    )

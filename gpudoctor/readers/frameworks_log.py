@@ -36,6 +36,24 @@ _SHOWN = (
     ),
 )
 """How programs on top announce their GPU: ComfyUI, llama.cpp, Ultralytics, Ollama."""
+_NO_GPU = Pattern(
+    r"no compatible GPUs were discovered|msg=\"no nvidia devices detected\"|no usable GPU found, --gpu-layers option"
+    r"|\b(?:CUDA|GPU)(?: support)?(?: device)? (?:is )?not (?:available|found|detected)\b(?! (?:in|on|for) )"
+    r"|\bNo (?:CUDA |NVIDIA )?GPUs? (?:(?:is |are )?(?:found|detected|available|visible))\b|\bFound 0 GPUs?\b"
+    r"|cuda_is_available\(\)\W+FALSE",
+    2,
+)
+"""How programs on top say that they see none: Ollama, llama.cpp, Ultralytics, torch for R, and many a script."""
+_WHOLE = Pattern(r"^\s*(?:\w[\w ]*[:=]\s*)?\[PhysicalDevice\(.*\)\]\s*$")
+_ASKED_TF = Pattern(
+    r"(?:num(?:ber of)? )?gpus? available"
+    r"|(?:tf|tensorflow)\b(?: config| experimental)*(?: lists?| sees| detects| finds)?"
+    r"(?: logical| physical| visible| available| local)*"
+    r" (?:gpus?|gpu devices|devices|device list)(?: gpu| count| list| found| visible)?"
+    r"|(?:tf config )?list physical devices(?: gpu)?"
+    r"|gpus? (?:visible|seen|found|listed)(?: to| by| in) (?:tf|tensorflow)|physical gpus"
+)
+_NOTHING = ("", "none", "no", "0", "empty", "nothing", "cpu", "false", "empty list", "cpu:0", "no gpus", "no gpu")
 _PJRT = Pattern(r"jax_plugins\.xla_cuda(\d+)")
 
 
@@ -59,6 +77,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     for index, line in paste.having("list_physical_devices"):
         if match := _DEVICES.search(line):
             yield "tf.gpus", Known(match.group(1).count("PhysicalDevice"), paste.use(index))
+    yield from _listed(paste)
     lost: dict[str, str] = {}
     for index, line in paste.having("could not load dynamic library"):
         if match := _NOT_LOADED.search(line):
@@ -67,6 +86,29 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield "tf.missing_libraries", Known(tuple(lost), next(iter(lost.values())))
     yield from _created(paste)
     yield from _shown(paste)
+    if any(word in paste.lower for word in ("gpu", "cuda")):
+        for index, line in enumerate(paste.lines):
+            if len(line) < 1000 and _NO_GPU.search(line):
+                yield "live.cuda_available", Known(False, f"line {paste.numbers[index]}")
+                return
+
+
+def _listed(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """How many GPUs TensorFlow lists, as its own print without the question, or as people put it."""
+    for index, line in paste.having("[physicaldevice("):
+        asked = paste.lines[index - 1] if index else ""
+        if "'CPU')" not in asked and "list_physical_devices" not in line and _WHOLE.search(line):
+            yield "tf.gpus", Known(line.count("device_type='GPU'"), paste.use(index))
+    for label in paste.labels:
+        if not _ASKED_TF.fullmatch(label.name) or "memory" in label.name:
+            continue
+        said = label.value.strip(" .'\"[]()").lower()
+        if said in _NOTHING or said.startswith(("cpu only", "only cpu", "only the cpu", "no gpu")):
+            yield "tf.gpus", Known(0, paste.use(label.index))
+        elif said.isdecimal() and len(said) < 4:
+            yield "tf.gpus", Known(int(said), paste.use(label.index))
+        elif "physicaldevice" in said:
+            yield "tf.gpus", Known(said.count("device_type='gpu'"), paste.use(label.index))
 
 
 def _created(paste: Paste) -> Iterator[tuple[str, Rows]]:

@@ -26,6 +26,12 @@ _TAG = Pattern(
     r"\b(flash[-_]attn)\W{1,4}(\d+\.\d+\.\d+(?:\.post\d+)?)\b[^\n]{0,16}?\b(cu\d+torch\d\.\d+cxx11abi(?:TRUE|FALSE))", 2
 )
 _LISTS = ("==", "[conda]", "[pip", "version", "packages in environment", "dependencies:", "pip ", "conda ", "torch  ")
+_LIST_LABEL = Pattern(
+    r"(?:(?:uv )?pip3?|conda|mamba)(?: list| freeze| show)?(?: grep .*)?(?: packages)?"
+    r"|(?:installed |relevant |python )?(?:packages|versions|libraries|libs)(?: installed)?|installed|stack"
+    r"|(?:conda |python )?(?:env|environment|venv)(?: packages)?"
+)
+_ITEM = Pattern(_NAME + r"(?:==| ?= ?| v?|: )(\d+\.[\w.+!]*)(?:\s+(\S+))?$")
 _NOT_BY_LABEL = frozenset(
     ("torch", "pytorch", "cudnn", "nccl", "cudatoolkit", "cuda-toolkit", "tensorflow", "jax", "jaxlib", "triton")
 )
@@ -39,7 +45,7 @@ def normal(name: str) -> str:
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Rows of packages, and the facts of torch, TensorFlow, JAX and their extensions that follow from them."""
-    rows = [*_listed(paste), *_wheel_tags(paste), *_labelled(paste), *_told(paste)]
+    rows = [*_listed(paste), *_wheel_tags(paste), *_labelled(paste), *_inlined(paste), *_told(paste)]
     if not rows:
         return
     yield "package", tuple(rows)
@@ -136,6 +142,22 @@ def _labelled(paste: Paste) -> Iterator[Row]:
             yield _row(name, label.value.rstrip(","), "pip", "", paste.use(label.index))
 
 
+def _inlined(paste: Paste) -> Iterator[Row]:
+    """``pip list: torch 2.8.0, torchvision 0.23.0``, ``packages: torch==2.1.0; numpy==1.26``: a list in one line."""
+    for label in paste.labels:
+        if label.index in paste.used or not _LIST_LABEL.fullmatch(label.name):
+            continue
+        items = [_ITEM.match(part.strip(" .")) for part in label.value.replace(";", ",").split(",")]
+        for item in items:
+            if item and normal(item.group(1)) in FOLLOWED:
+                name, version, build = item.groups()
+                source = paste.use(label.index)
+                if label.name.startswith(("conda", "mamba")) and build:
+                    yield _conda(name, version, build, source)
+                else:
+                    yield _row(name, version, "pip", "", source)
+
+
 def _told(paste: Paste) -> Iterator[Row]:
     """What pip says when it installs, and the file names of wheels."""
     for index, line in paste.having("successfully installed"):
@@ -146,6 +168,8 @@ def _told(paste: Paste) -> Iterator[Row]:
         if here := _HERE.search(line):
             yield _row(here.group(1), here.group(2), "pip", "", paste.use(index))
     for index, line in paste.having(".whl"):
+        if "not a supported wheel" in line.lower():
+            continue
         for wheel in _WHEEL.finditer(line[:2000]):
             if normal(wheel.group(1)) in FOLLOWED and "no matching" not in line.lower():
                 yield _row(wheel.group(1), wheel.group(2), "pip", "", paste.use(index))

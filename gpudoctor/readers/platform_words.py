@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from gpudoctor.model.fact import Fact, Known, Rows
 from gpudoctor.readers._paste import Paste
+from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers._system import system
 
 EXACT = 0
 
@@ -21,11 +23,19 @@ _LINUX_WORDS = (
     "linux-gnu",
     "/usr/local/cuda",
 )
+_NAMED = Pattern(
+    r"(?:Ubuntu|Debian|CentOS|Fedora|RHEL|Red Hat|Rocky|AlmaLinux|Arch Linux|Manjaro|openSUSE|Linux Mint|Pop!_OS"
+    r"|(?:Microsoft )?Windows 1[01])\b[^,;:]{0,40}$"
+)
+"""A system by its name, on a line or in a list of its own."""
 _WINDOWS_WORDS = ("c:\\", ".dll", "winerror", "win_amd64")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Linux or Windows; a guess that any other reader overrules."""
+    for index, line in enumerate(paste.bare):
+        if index not in paste.used and (match := _NAMED.match(line.strip(" -*").partition(",")[0])):
+            yield from system(match.group(), f"line {paste.numbers[index]}")
     for platform, words in (("linux", _LINUX_WORDS), ("windows", _WINDOWS_WORDS)):
         found = [word for word in words if word in paste.lower]
         if found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.model.fact import Absent, Fact, Known, Rows
+from gpudoctor.readers._forms import cudnn
 from gpudoctor.readers._gpus import vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
@@ -15,17 +16,29 @@ EXACT = 9
 _TRIPLE = Pattern(r"(\d+\.\d+\.\d+[\w.+]*)\s+(\d+\.\d+|None)(?:\s+(True|False))?$")
 _DOUBLE = Pattern(r"(\d+\.\d+\.\d+[\w.+]*)\s+(True|False)$")
 _ASKED = Pattern(
-    r"(?:print\()?(torch\.__version__|torch\.version\.cuda|torch\.version\.hip|torch\.cuda\.is_available\(\)|torch\.cuda\.device_count\(\)"
-    r"|torch\.backends\.cudnn\.version\(\)|torch\.cuda\.get_device_name\(\d*\)|torch\.cuda\.get_device_capability\(\d*\)"
-    r"|torch\.cuda\.get_arch_list\(\)|tf\.test\.is_built_with_cuda\(\)|tf\.__version__|torch\.cuda\.nccl\.version\(\))\)?\s*$"
+    r"(?:print\()?(torch\.__version__|torch\.version\.cuda|torch\.version\.hip|torch\.cuda\.is_available\(\)"
+    r"|torch\.cuda\.device_count\(\)"
+    r"|torch\.backends\.cudnn\.version\(\)|torch\.cuda\.get_device_name\(\d*\)"
+    r"|torch\.cuda\.get_device_capability\(\d*\)"
+    r"|torch\.cuda\.get_arch_list\(\)|tf\.test\.is_built_with_cuda\(\)|tf\.__version__"
+    r"|torch\.cuda\.nccl\.version\(\))\)?\s*$"
 )
 _SAID = Pattern(
-    r"(?:print\()?(torch\.__version__|torch\.version\.cuda|torch\.cuda\.device_count\(\)|torch\.cuda\.get_device_name\(\d*\)"
-    r"|torch\.cuda\.get_device_capability\(\d*\)|torch\.cuda\.get_arch_list\(\)|torch\.backends\.cudnn\.version\(\)|tf\.__version__)\)?"
+    r"(?:print\()?(torch\.__version__|torch\.version\.cuda|torch\.cuda\.device_count\(\)"
+    r"|torch\.cuda\.get_device_name\(\d*\)"
+    r"|torch\.cuda\.get_device_capability\(\d*\)|torch\.cuda\.get_arch_list\(\)"
+    r"|torch\.backends\.cudnn\.version\(\)|tf\.__version__)\)?"
     r"\s*(?:->|=>|\s)\s*['\"]?([\w\[(].*?)['\"]?\s*$"
 )
 _WHERE = Pattern(r"(\d+\.\d+\.\d+[\w.+]*)\s+\S*[\\/]torch[\\/]__init__\.pyc?$")
-_INLINE = Pattern(r"torch\.cuda\.is_available\(\)\s*(?:->|=+>?|returns?|is|gives|prints)?\s*[`'\"]*(True|False)\b")
+_INLINE = Pattern(
+    r"(?<![\w.])(?:torch\.)?(?:cuda\.)?is_available(?:\(\))?[\s:]*(?:(?:->|=+>?|returns?|returned|is|was|gives|prints"
+    r"|turned|turns|became|becomes|goes|went|stays|now|still|says|shows)\s*){0,3}[`'\"]*(True|False)\b"
+)
+_PRINTED = Pattern(
+    r"print\((?P<asked>torch[\w.]*(?:\(\))?(?:, ?torch[\w.]*(?:\(\))?)*)\)['\"`]?\s*"
+    r"(?:in \w[\w ]{0,20})?(?:(?:prints|gives|says|shows|returns|->|=+>|:)\s*(?P<said>\S.{0,60}))?$"
+)
 _ERROR = Pattern(r"\s*(?:E\s+)?((?:[\w.]*(?:Error|Exception)|ModuleNotFoundError|ImportError|OSError)): (.+)")
 _ARCHS = Pattern(r"(?:sm|compute)_\d{2,3}[af]?")
 _NO_TORCH = Pattern(r"No module named ['\"]?torch['\"]?(?![\w.])")
@@ -36,10 +49,27 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """What was asked of torch and answered, and how its import failed."""
     if "torch" in paste.lower or "tf." in paste.text:
         yield from _answers(paste)
+    if "print(" in paste.text:
+        yield from _printed(paste)
     if "True" in paste.text or "False" in paste.text or "None" in paste.text or "__init__.py" in paste.text:
         yield from _one_liners(paste)
     if "error" in paste.lower:
         yield from _imports(paste)
+
+
+def _printed(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """``python -c "...; print(torch.__version__, torch.version.hip)"`` with its answers behind or below it."""
+    for index, line in paste.having("print(torch"):
+        if not (match := _PRINTED.search(line[:500])):
+            continue
+        asked = [part.strip() for part in match.group("asked").split(",")]
+        said = match.group("said") or (paste.lines[index + 1].strip() if index + 1 < len(paste.lines) else "")
+        answers = said.rstrip(".").split()
+        if len(asked) != len(answers):
+            continue
+        paste.use(index, index if match.group("said") else index + 1)
+        for question, answer in zip(asked, answers, strict=True):
+            yield from answered(question, answer, f"line {paste.numbers[index]}")
 
 
 def _answers(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
@@ -66,7 +96,12 @@ def _answers(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 def answered(question: str, answer: str, source: str) -> Iterator[tuple[str, Fact | Rows]]:
     """The facts in torch's answer to the expression."""
-    if question in ("torch.__version__", "tf.__version__") and answer[:1].isdecimal():
+    if question == "torch.version.hip":
+        yield (
+            "torch.hip",
+            Absent(f"torch.version.hip is None ({source})") if answer == "None" else Known(answer, source),
+        )
+    elif question in ("torch.__version__", "tf.__version__") and answer[:1].isdecimal():
         yield ("torch.version" if question[:2] == "to" else "tf.version"), Known(answer, source)
     elif question == "torch.version.cuda":
         if answer == "None" or not answer:
@@ -94,17 +129,10 @@ def answered(question: str, answer: str, source: str) -> Iterator[tuple[str, Fac
 _TRUTHS = {"torch.cuda.is_available()": "live.cuda_available", "tf.test.is_built_with_cuda()": "tf.built_with_cuda"}
 
 
-def cudnn(number: int) -> str:
-    """cuDNN's version from its number: 8902 is 8.9.2, 90100 is 9.1.0."""
-    if number >= 90000:
-        return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
-    return f"{number // 1000}.{number // 100 % 10}.{number % 100}"
-
-
 def _one_liners(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """``2.5.1+cu124 12.4 False``: version, CUDA, availability in one print; ``2.5.1 /.../torch/__init__.py``."""
     for index, line in enumerate(paste.bare):
-        if not line[:1].isdecimal() or len(line) > 100:
+        if not line[:1].isdecimal() or len(line) > 100 or index in paste.used:
             continue
         text = line.strip()
         if where := _WHERE.match(text):

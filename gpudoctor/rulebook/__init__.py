@@ -4,30 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpudoctor import pages
 from gpudoctor.model.errors import RuleError
 from gpudoctor.model.rule import LAYERS, Case, Rule
 from gpudoctor.rulebook.page import cases_on, rule_of
 
+if TYPE_CHECKING:
+    from gpudoctor.rulebook.words import Vocabulary
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class Rulebook:
-    """All rules, ordered from the ground up."""
+    """All rules, ordered from the ground up, and the folders that they came from."""
 
     rules: tuple[Rule, ...]
+    folders: tuple[Path, ...] = ()
 
     def find(self, rule_id: str) -> Rule | None:
         """The rule of that id."""
         return next((rule for rule in self.rules if rule.id == rule_id), None)
 
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The words of all pages that name a cause."""
+        from gpudoctor.rulebook.words import Vocabulary, words_of_pages
+
+        found: dict[str, dict[str, int]] = {}
+        for folder in self.folders:
+            found.update(pages.compiled(folder, "words", words_of_pages))
+        return Vocabulary(found)
+
 
 def load(extra: Sequence[Path] = ()) -> Rulebook:
     """Our own pages, then those of a site's folders; raises `RuleError` on a broken page or an id taken twice."""
     found: dict[str, Rule] = {}
-    for folder in (pages.home(), *extra):
+    folders = (pages.home(), *extra)
+    for folder in folders:
         if not folder.is_dir():
             raise RuleError(f"{folder}: no such folder of rule pages")
         for raw in pages.compiled(folder, "rules", checked_pages):
@@ -35,7 +51,7 @@ def load(extra: Sequence[Path] = ()) -> Rulebook:
             if rule.id in found:
                 raise RuleError(f"{rule.origin}: {rule.id} is already defined by {found[rule.id].origin}")
             found[rule.id] = rule
-    return Rulebook(tuple(sorted(found.values(), key=lambda rule: (LAYERS.index(rule.layer), rule.id))))
+    return Rulebook(tuple(sorted(found.values(), key=lambda rule: (LAYERS.index(rule.layer), rule.id))), folders)
 
 
 def cases(folder: Path | None = None) -> tuple[Case, ...]:

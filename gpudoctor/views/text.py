@@ -73,14 +73,8 @@ def _finding(same: list[Finding], style: Style) -> Iterator[str]:
         yield from wrapped(f"To be sure: {finding.confirm}", 2, 4)
     if finding.explains:
         yield from wrapped(f"This explains: {', '.join(finding.explains)}", 2, 4)
-    for fix in finding.fixes[:_MOST_FIXES]:
-        yield ""
-        yield from _fix(fix)
-    if rest := finding.fixes[_MOST_FIXES:]:
-        yield ""
-        yield "  Or, where it applies (gpudoctor explain shows how):"
-        for fix in rest:
-            yield from wrapped(f"- {fix.title}", 4, 6)
+    if not finding.nearness:  # what only words point to is to be made sure of first
+        yield from _fixes(finding.fixes)
     yield ""
     yield style.paint(f"  [{finding.id}]  more: gpudoctor explain {finding.id}", "dim")
 
@@ -118,6 +112,18 @@ def _name(item: Evidence) -> str:
     """``gpu[0].name`` for a row's fact."""
     group, _, column = item.fact.rpartition(".")
     return item.fact if item.index is None else f"{group}[{item.index}].{column}"
+
+
+def _fixes(fixes: Sequence[Fix]) -> Iterator[str]:
+    """The first few in full, of the rest the titles."""
+    for fix in fixes[:_MOST_FIXES]:
+        yield ""
+        yield from _fix(fix)
+    if rest := fixes[_MOST_FIXES:]:
+        yield ""
+        yield "  Or, where it applies (gpudoctor explain shows how):"
+        for fix in rest:
+            yield from wrapped(f"- {fix.title}", 4, 6)
 
 
 def _fix(fix: Fix) -> Iterator[str]:

@@ -28,6 +28,7 @@ REQUIRED = {
     "compilers": {"nvcc": "cuda gcc_max targets source"},
     "gpus": {"generation": "cc arch", "family": "match cc", "gpu": "name cc kind", "device": "from to chip"},
     "torch": {
+        "early": "version linux newest pythons",
         "release": "version linux aarch64 pythons requires_python glibc cxx11 torchvision torchaudio",
         "build": "torch build cuda",
         "toolkit": "cuda nvrtc runtime",
@@ -62,6 +63,7 @@ KEYS = {
     ("gpus", "generation"): ("cc",),
     ("gpus", "family"): ("match",),
     ("gpus", "device"): ("from",),
+    ("torch", "early"): ("version",),
     ("torch", "release"): ("version",),
     ("torch", "build"): ("torch", "build"),
     ("xid", "xid"): ("code",),

@@ -19,12 +19,14 @@ def of_torch(key: str) -> Found:
         return Found(rows("torch", "toolkit", lambda row: is_of(row["cuda"], toolkit[1])))
     public, _, local = wanted.partition("+")
     hits = rows("torch", "release", lambda row: is_of(row["version"], public))
+    hits += rows("torch", "early", lambda row: is_of(row["version"], public))
     made = rows("torch", "build", lambda row: is_of(row["torch"], public) and local in ("", row["build"]))
     toolkits = {hit.row.get("toolkit") for hit in made if local}
     pins = rows("torch", "toolkit", lambda row: row["cuda"] in toolkits)
     if local and not made and builds.flavor_of(f"+{local}") and not local.startswith("cu"):
         return Found(hits, f"{local} builds have no rows: what is said is of the release")
-    return Found([*hits, *made, *pins] if made else [])
+    early = any(hit.section == "early" for hit in hits)
+    return Found([*hits, *made, *pins] if made or early else [])
 
 
 def of_companions(key: str) -> Found:
@@ -41,7 +43,7 @@ def of_companions(key: str) -> Found:
 
 def _paired(package: str) -> Iterator[Hit]:
     """The releases of a companion, each with the torch that it belongs to."""
-    for row in table("torch")["release"]:
+    for row in builds.releases().values():
         if package in row:
             others = package in row.get("loose", "").split()
             told = {"package": package, "version": row[package], "torch": row["version"], "loose": others}

@@ -191,6 +191,19 @@ SECTIONS: Mapping[tuple[str, str], Section] = {
     ("symbols", "symbol"): Section(
         "Symbols, as patterns", "{match}", "Symbols like {match}", {"match": "", "says": "says", "library": "library"}
     ),
+    ("torch", "early"): Section(
+        "Early releases",
+        "{version}",
+        "torch {version}",
+        {
+            "version": "",
+            "released": "released",
+            "linux": "pip gives, Linux x86_64",
+            "newest": "newest CUDA of its builds",
+            "pythons": "wheels for",
+            "loose": "companions that take other torches too",
+        },
+    ),
     ("torch", "release"): Section(
         "Releases",
         "{version}",

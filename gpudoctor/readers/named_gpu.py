@@ -1,0 +1,82 @@
+"""A GPU, a driver and a torch named in passing: ``torch 2.8.0+cu128, RTX 5090, driver 570.86``, without any label."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.model.fact import Fact, Known, Rows
+from gpudoctor.readers._gpus import named
+from gpudoctor.readers._paste import Paste
+from gpudoctor.readers._pattern import Pattern
+
+EXACT = 0
+_PARTS = Pattern(r"\s*[,;()|]\s*|\s+(?:and|with|on) (?:an? )?|: |\s+nodes?\b")
+_GPU = Pattern(
+    r"(?:\d{1,2} ?[x×] ?|an? |one |two |four |eight )?(?:nvidia )?(?:geforce )?(?:"
+    r"(?:rtx|gtx)[ -]?(?:pro )?a?\d{3,4}(?: ?(?:ti|super|laptop|mobile|max-?q|d|ada|blackwell|generation))*"
+    r"|(?:titan|quadro|tesla|jetson) \w[\w ]{0,20}"
+    r"|(?:a100|a800|h100|h200|h800|h20|b200|b300|gb200|gb300|gb10|l40s?|a10g?|a30|a40|v100s?|p100|k80|p40|m40|m60)"
+    r"(?: ?(?:\d{2,3} ?gb|sxm\d?|pcie|nvl|hbm3e?))*"
+    r"|nvidia (?:t4|l4|l20|l2|p4|a2|a16|t1000|t600|t400)"
+    r")(?: \d{1,3} ?gb)?(?: gpus?| cards?)?",
+    2,
+)
+_DRIVER = Pattern(r"(?:nvidia |gpu )?driver(?: version)? v?(\d{3}\.\d{2,3}(?:\.\d{2})?)", 2)
+_TORCH = Pattern(
+    r"(?:(?:uv )?pip3? install torch (?:gave|gives|got|installs|installed|brought|pulled|picks|picked|resolved to)"
+    r"(?: me)?(?: torch)? |(?:py)?torch[ =:]{1,2}v?)(\d+\.\d+\.\d+)(?:-cuda\d+\.\d+)?",
+    2,
+)
+_CUDA_OF = Pattern(
+    r"\b(?:py)?torch[ =:]{1,2}v?\d+\.\d+\.\d+(?:-|, | \(| with | for )(?:built with |for )?cuda ?(\d+\.\d+)", 2
+)
+_ELSE = Pattern(
+    r"\b(?:requires?|needs?|minimum|least|older|newer|below|before|after|upgrad\w+|updat\w+|downgrad\w+|tried|tested"
+    r"|work(?:s|ed|ing)?|until|since|was|old|former|previous\w*|instead|supported|recommend\w*|like|unlike|than|from|to"
+    r"|first|wants?|wanted|fine|ok)\b|[<>≥≤]|->|→",
+    2,
+)
+"""Words of a line that names a thing which need not be the one at fault."""
+_LISTED = (
+    "gpu models and configuration",
+    "nvidia-smi ",
+    "with cuda capability",
+    "found gpu",
+    "gpu 0",
+    "gpu:",
+    "gpus:",
+    "card:",
+    "device name",
+    "name, ",
+)
+"""Words (lower case) of texts that list their GPUs elsewhere."""
+
+
+def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Each of the three where the text names exactly one in passing."""
+    gpus: dict[str, str] = {}
+    drivers: dict[str, str] = {}
+    torches: dict[str, str] = {}
+    cudas: dict[str, str] = {}
+    for index, line in enumerate(paste.bare):
+        if index in paste.used or not line.strip() or len(line) > 300:
+            continue
+        source = f"line {paste.numbers[index]}"
+        if not _ELSE.search(line) and (built := _CUDA_OF.search(line)):
+            cudas.setdefault(built.group(1), source)
+        clauses = [clause for clause in line.strip(" \t-*•.").split(", ") if not _ELSE.search(clause)]
+        for part in (part for clause in clauses for part in _PARTS.compiled.split(clause)):
+            if part[:1].isalnum() and _GPU.fullmatch(part):
+                gpus.setdefault(part, source)
+            elif driver := _DRIVER.fullmatch(part):
+                drivers.setdefault(driver.group(1), source)
+            elif torch := _TORCH.fullmatch(part):
+                torches.setdefault(torch.group(1), source)
+    if len(gpus) == 1 and not any(words in paste.lower for words in _LISTED):
+        name, source = gpus.popitem()
+        yield from named(name, source)
+        yield "pci.nvidia_count", Known(1, source)
+    for fact, found in (("driver.version", drivers), ("torch.version", torches), ("torch.cuda", cudas)):
+        if len(found) == 1:
+            version, source = found.popitem()
+            yield fact, Known(version, source)

@@ -1,0 +1,62 @@
+"""Another torch is imported than the one that the package list names: two of them are installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.model.fact import Fact, Known, Rows
+from gpudoctor.readers._paste import Paste
+from gpudoctor.readers._pattern import Pattern
+
+EXACT = 7
+_VERSION = r"['\"]?v?(\d+\.\d+(?:\.\d+)?)(?:[+.]?[\w.+]*)?"
+_IMPORTED = Pattern(
+    r"(?:torch\.(?:version\.)?__version__\)?|(?:py)?torch (?:version )?imported|imported (?:py)?torch(?: version)?"
+    r"|import torch|PyTorch version|python imports torch)\s*(?:[:=]+|->|is|gives|prints|says|shows)\s*" + _VERSION,
+    2,
+)
+_LISTED = Pattern(
+    r"(?:(?:uv )?pip3? (?:list|show|freeze)[^:\n]{0,30}[:=]\s*(?:torch(?:==| |: ))?"
+    r"|(?:importlib\.)?metadata(?:\.version)?[^:\n]{0,20}torch['\")]*\s*[:=]+\s*"
+    r"|conda list[^:\n]{0,20}[:=]\s*pytorch[ =]+"
+    r"|\[pip3?\] torch==|\[conda\] pytorch\s+|^torch==|^torch\s{2,})" + _VERSION,
+    2 | 8,
+)
+
+
+def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Both versions, where the text shows one imported and one listed that are of different releases."""
+    if "torch" not in paste.lower:
+        return
+    imported: dict[str, int] = {}
+    listed: dict[str, int] = {}
+    for index, line in paste.having("torch"):
+        text = paste.bare[index][:400]
+        if found := _IMPORTED.search(text):
+            imported.setdefault(found.group(1), index)
+        elif "__version__" in line and (answer := _answer(paste, index)):
+            imported.setdefault(answer, index)
+        elif found := _LISTED.search(text):
+            listed.setdefault(found.group(1), index)
+    if len(imported) != 1 or not listed:
+        return
+    version, index = next(iter(imported.items()))
+    if all(not _same(version, other) for other in listed):
+        sources = f"lines {paste.numbers[index]} and {paste.numbers[next(iter(listed.values()))]}"
+        installs = (f"imported {version}", *(f"listed {other}" for other in listed))
+        yield "torch.installs", Known(installs, sources)
+
+
+_PLAIN = Pattern(r"['\"]?(\d+\.\d+\.\d+)[\w.+]*['\"]?\s*$")
+
+
+def _answer(paste: Paste, index: int) -> str:
+    """What the interpreter printed below the question."""
+    after = paste.lines[index + 1].strip() if index + 1 < len(paste.lines) else ""
+    match = _PLAIN.match(after)
+    return match.group(1) if match else ""
+
+
+def _same(one: str, other: str) -> bool:
+    shorter = min(one.count("."), other.count(".")) + 1
+    return one.split(".")[:shorter] == other.split(".")[:shorter]
