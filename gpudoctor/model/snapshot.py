@@ -12,6 +12,9 @@ from gpudoctor.model.fact import Fact, Json, Known, Row, Rows, Unread, fact_from
 SCHEMA = "gpudoctor/1"
 MOST_GPUS = 128
 """GPUs of the largest machine that is judged: what is judged for each GPU looks at all of them."""
+MOST_ROWS = {"text": 1 << 20, "package": 2000, "pci": 1000}
+"""Rows of a group that are kept, the first of them: what repeats itself without end tells nothing new."""
+MOST_OTHER_ROWS = 500
 Level = Literal["quick", "standard", "deep"]
 T = TypeVar("T")
 
@@ -93,7 +96,9 @@ def from_json(raw: object) -> Snapshot:
         if "." in name:
             facts[str(name)] = _at(name, fact_from_json, entry)
         else:
-            groups[str(name)] = _at(name, _rows, entry)
+            rows = _at(name, _rows, entry)
+            most = MOST_ROWS.get(name, MOST_OTHER_ROWS)
+            groups[str(name)] = rows[:most] if isinstance(rows, tuple) else rows
     if isinstance(gpus := groups.get("gpu"), tuple) and len(gpus) > MOST_GPUS:
         raise DocumentError(f"{len(gpus)} GPUs in one machine; at most {MOST_GPUS} are judged")
     timings = raw.get("timings_ms") or {}
