@@ -96,9 +96,7 @@ def from_json(raw: object) -> Snapshot:
         if "." in name:
             facts[str(name)] = _at(name, fact_from_json, entry)
         else:
-            rows = _at(name, _rows, entry)
-            most = MOST_ROWS.get(name, MOST_OTHER_ROWS)
-            groups[str(name)] = rows[:most] if isinstance(rows, tuple) else rows
+            groups[str(name)] = _at(name, _rows, entry)
     if isinstance(gpus := groups.get("gpu"), tuple) and len(gpus) > MOST_GPUS:
         raise DocumentError(f"{len(gpus)} GPUs in one machine; at most {MOST_GPUS} are judged")
     timings = raw.get("timings_ms") or {}
@@ -107,7 +105,10 @@ def from_json(raw: object) -> Snapshot:
     return Snapshot(
         target=_target(target),
         facts=facts,
-        groups=groups,
+        groups={
+            name: rows[: MOST_ROWS.get(name, MOST_OTHER_ROWS)] if isinstance(rows, tuple) else rows
+            for name, rows in groups.items()
+        },
         timings_ms={str(k): float(v) for k, v in timings.items() if isinstance(v, (int, float))},
     )
 
