@@ -94,7 +94,7 @@ _CHANGES = {
     rf"|iptables -F|systemctl stop firewalld|\b(?:{_OFF}|stopp(?:ed|ing)) (?:the )?(?:firewall|ufw|firewalld|iptables)"
     r"|\bopen(?:ed|ing) (?:the )?ports?\b",
     "ipv6_off": r"disable[- ]ipv6\W{1,3}1|\bipv6 (?:is |was )?(?:off|disabled)|\b(?:without|disabl(?:e|ed|ing)) ipv6",
-    "one_gpu": r"\b(?:single|one|1|each|either)[- ](?:nvidia )?(?:gpus?|cards?)\b(?! memory| shows| has)"
+    "one_gpu": r"(?<!than )\b(?:single|one|1|each|either)[- ](?:nvidia )?(?:gpus?|cards?)\b(?! memory| shows| has)"
     r"|CUDA VISIBLE DEVICES=\d\b(?!,)"
     r"|\b(?:tensor[- ]parallel[- ]size|nproc[- ]per[- ]node|tp|num gpus|ngpus|devices|gpus)[ =:]+1\b(?![.,]\d)",
     "several_gpus": rf"\b(?:two|three|four|eight|both|all|[2-9]|1\d)(?: ?x)? (?:nvidia |geforce )?{_GPUS}\b"
