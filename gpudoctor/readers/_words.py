@@ -187,7 +187,7 @@ torch: pytorch version gpu | torch | pytorch | torch version | pytorch build ver
     | torch build | pytorch build | torch wheel | pytorch 版本 | torch 版本
 machine: machine | board | node type | instance type | hardware | cpu and gpu | processor | cpu
 lspci: lspci | lspci nvidia | lspci grep nvidia | lspci grep i nvidia | lspci display | lspci vga | lspci gpu
-    | display adapters | lspci shows | lspci output | lspci grep i vga | lspci grep vga
+    | lspci shows | lspci output | lspci grep i vga | lspci grep vga
 framework: framework
 image: image | docker image | container image
 nvidia smi: nvidia smi | nvidia smi version
