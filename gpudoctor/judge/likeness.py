@@ -36,7 +36,7 @@ def nearest(
     told = [line for line in _lines(text.snapshot) if line.index not in known]
     worth = vocabulary.shared({word for line in told for word in line.words})
     near = {rule.id: sum(worth[rule.id].values()) for rule in rules if rule.id in worth}
-    ranks = [*sorted(near.values(), reverse=True), *[0.0] * _CROWD]
+    ranks = [*sorted(near.values(), reverse=True), *[0.0] * (_CROWD + 1)]
     if ranks[0] - ranks[_CROWD] < _LEAD:
         return []
     named = sorted((rule for rule in rules if near.get(rule.id, 0.0) >= _BESIDE * ranks[0]), key=lambda r: -near[r.id])
