@@ -21,10 +21,14 @@ class CompileRules(BuildHookInterface):  # type: ignore[type-arg]
         sys.path.insert(0, self.root)
         from gpudoctor import pages, rulebook
         from gpudoctor.knowledge import promise
+        from gpudoctor.rulebook.words import words_of_pages
 
         rules = Path(self.root) / "rules"
         scratch = Path(tempfile.mkdtemp())
-        compiled: dict[str, object] = {"rules.json": rulebook.checked_pages(rules)}
+        compiled: dict[str, object] = {
+            "rules.json": rulebook.checked_pages(rules),
+            "words.json": words_of_pages(rules),
+        }
         for table in (rules / "tables").glob("*.toml"):
             compiled[f"tables/tables-{table.stem}.json"] = pages.toml(table)
         compiled["tables/tables-reach.json"] = promise.reach_of(rules / "tables")

@@ -16,6 +16,9 @@ from typing import Any
 from gpudoctor.model.errors import RuleError
 from gpudoctor.version import __version__
 
+_FORM = 3
+"""Form of the compiled copies; one of another form is not read."""
+
 
 def home() -> Path:
     """The folder of the pages: inside an installed package, beside it in a checkout."""
@@ -58,7 +61,9 @@ def compiled(folder: Path, name: str, build: Callable[[Path], Any]) -> Any:
 def _stamp(folder: Path) -> str:
     """Checksums of all names, sizes and times; hashlib would load OpenSSL for it and cost more than the pages."""
     states = [(path.name, path.stat()) for path in sorted(folder.rglob("*.toml"))]
-    text = __version__ + "".join(f"{name} {state.st_size} {state.st_mtime_ns}\n" for name, state in states)
+    text = f"{__version__} {_FORM}\n" + "".join(
+        f"{name} {state.st_size} {state.st_mtime_ns}\n" for name, state in states
+    )
     return f"{zlib.crc32(text.encode()):08x}{zlib.adler32(text.encode()):08x}"
 
 

@@ -6,9 +6,8 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 from simpleeval import DEFAULT_OPERATORS, EvalWithCompoundTypes
 
@@ -16,9 +15,14 @@ from gpudoctor.expression.facts import Facts, Touched
 from gpudoctor.model.errors import RuleError
 from gpudoctor.model.values import CannotJudge, Nothing, Version
 
+T = TypeVar("T")
+
 
 class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
-    """simpleeval with three values: ``and``, ``or`` and ``not in`` know what absent and unread mean."""
+    """simpleeval with three values: ``and``, ``or`` and ``not in`` know what absent and unread mean.
+
+    Making one costs more than most expressions: its `names` may be changed from one judgement to the next.
+    """
 
     def __init__(self, facts: Facts, functions: Mapping[str, Callable[..., object]]) -> None:
         operators = {
@@ -58,8 +62,7 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
             for scope, part in parts:
                 self.names.touched = {}
                 try:
-                    with self._naming(scope):
-                        settles = bool(part()) is wanted
+                    settles = bool(self._naming(scope, part) if scope else part()) is wanted
                 except CannotJudge as unread:
                     pending = pending or unread
                     continue
@@ -95,17 +98,15 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
             if len(loops) == 1:
                 yield scope
                 continue
-            with self._naming(scope):
-                inner = list(self._rounds(loops[1:], self._eval(loops[1].iter)))
+            inner = self._naming(scope, lambda: list(self._rounds(loops[1:], self._eval(loops[1].iter))))
             yield from ({**scope, **more} for more in inner)
 
-    @contextmanager
-    def _naming(self, scope: Mapping[str, object]) -> Iterator[None]:
-        """Let these names mean these things for a while."""
+    def _naming(self, scope: Mapping[str, object], part: Callable[[], T]) -> T:
+        """What the part gives while these names mean these things."""
         outer = self.nodes[ast.Name]
         self.nodes[ast.Name] = lambda node: scope[node.id] if node.id in scope else outer(node)
         try:
-            yield
+            return part()
         finally:
             self.nodes[ast.Name] = outer
 

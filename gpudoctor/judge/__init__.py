@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from gpudoctor.expression import Facts
+from gpudoctor.expression import Evaluator, Facts
 from gpudoctor.judge.judgement import Judgement, Outcome
+from gpudoctor.judge.likeness import nearest
 from gpudoctor.judge.ranking import place, ranked
 from gpudoctor.judge.signs import Text
+from gpudoctor.knowledge import LOOKUPS
 from gpudoctor.model.diagnosis import Diagnosis, Finding, Unjudged, Verdict
 from gpudoctor.model.fact import Absent, Fact, Known, Unread
 from gpudoctor.model.rule import Rule
@@ -19,12 +23,13 @@ from gpudoctor.version import __version__
 def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
     """Every rule's answer, the findings folded under their causes and ordered."""
     text = Text(snapshot)
+    evaluator = new_evaluator(snapshot)
     found: list[Finding] = []
     unjudged: list[Unjudged] = []
     passed: list[str] = []
     sound: list[Finding] = []
     for rule in rulebook.rules:
-        outcomes = judge_rule(rule, snapshot, text)
+        outcomes = judge_rule(rule, snapshot, text, evaluator)
         findings = [outcome for outcome in outcomes if isinstance(outcome, Finding)]
         pending = [outcome for outcome in outcomes if isinstance(outcome, Unjudged)]
         if findings:
@@ -33,6 +38,11 @@ def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
             unjudged.append(pending[0])
         else:
             passed.append(rule.id)
+    if snapshot.pasted and not sound:
+        guesses = _guesses(rulebook, found, {item.id for item in unjudged}, text)
+        found.extend(guesses)
+        guessed = {guess.id for guess in guesses}
+        unjudged = [item for item in unjudged if item.id not in guessed]
     causes = ranked(found)
     verdict: Verdict = "sound"
     if any(finding.severity == "error" for finding in causes):
@@ -45,22 +55,40 @@ def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
     return Diagnosis(snapshot, verdict, tuple(findings), tuple(unjudged), tuple(passed), __version__)
 
 
-def judge_rule(rule: Rule, snapshot: Snapshot, text: Text) -> list[Outcome]:
-    """The rule's answers: one, or one per row where it has `each`."""
+def _guesses(rulebook: Rulebook, found: Sequence[Finding], unjudged: AbstractSet[str], text: Text) -> list[Finding]:
+    """Where nothing that was found names a cause: the pages nearest to the text, of those that could still hold."""
+    symptoms = {finding.id for finding in found if finding.severity != "info"}
+    told = {item.index for finding in found for item in finding.evidence if item.fact == "text.line"}
+    if not symptoms <= {rule.id for rule in rulebook.rules if rule.open}:
+        return []
+    rules = [rule for rule in rulebook.rules if rule.id in unjudged]
+    causes = [rule for rule in rules if symptoms & set(rule.explains)] if symptoms else rules
+    return nearest(causes, text, rulebook.vocabulary, told)
+
+
+def new_evaluator(snapshot: Snapshot) -> Evaluator:
+    """What works out conditions: one for all rules, one after the other."""
+    return Evaluator(Facts(snapshot), LOOKUPS)
+
+
+def judge_rule(rule: Rule, snapshot: Snapshot, text: Text, evaluator: Evaluator | None = None) -> list[Outcome]:
+    """The rule's answers: one, or one per row where it has `each`. `evaluator` is one to use again."""
+    evaluator = evaluator or new_evaluator(snapshot)
     matches = [match for sign in rule.signs if (match := text.find(sign))]
     if not rule.each:
-        return [Judgement(rule, Facts(snapshot), matches, text).outcome()]
+        return [Judgement(rule, Facts(snapshot), matches, text, evaluator).outcome()]
     rows = snapshot.rows(rule.each)
     outcomes: list[Outcome] = []
     if isinstance(rows, Unread):
         outcomes.append(Unjudged(rule.id, f"{rule.each}: {rows.why}"))
     elif isinstance(rows, tuple):
         outcomes = [
-            Judgement(rule, Facts(snapshot, rule.each, index), [], text).outcome() for index in range(len(rows))
+            Judgement(rule, Facts(snapshot, rule.each, index), [], text, evaluator).outcome()
+            for index in range(len(rows))
         ]
     if matches and not any(isinstance(outcome, Finding) for outcome in outcomes):
         whole = replace(rule, when=(), each="")
-        outcomes = [Judgement(whole, Facts(snapshot), matches, text).outcome()]
+        outcomes = [Judgement(whole, Facts(snapshot), matches, text, evaluator).outcome()]
     return outcomes
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from gpudoctor.expression import NOT_KNOWN, Evaluator, Facts, Mentioned, Touched, evaluate, fill
 from gpudoctor.judge.signs import Match, Text
-from gpudoctor.knowledge import LOOKUPS
 from gpudoctor.model.diagnosis import Evidence, Finding, Unjudged
 from gpudoctor.model.fact import Fact, Json, Known
 from gpudoctor.model.rule import Confidence, Fix, Rule
@@ -17,28 +16,35 @@ Outcome = Finding | Unjudged | None
 
 
 class Judgement:
-    """One rule judged once: on the machine, or on one row."""
+    """One rule judged once: on the machine, or on one row. `evaluator` is lent for as long."""
 
-    def __init__(self, rule: Rule, facts: Facts, matches: Sequence[Match], text: Text) -> None:
+    def __init__(self, rule: Rule, facts: Facts, matches: Sequence[Match], text: Text, evaluator: Evaluator) -> None:
         self.rule = rule
         self.facts = facts
         self.matches = matches
         self.text = text
-        self.evaluator = Evaluator(facts, LOOKUPS)
+        self.evaluator = evaluator
+        evaluator.names = facts
 
     def outcome(self) -> Outcome:
+        proof = self._holds(self.rule.when) if self.rule.when else None
+        if proof is False and not self.matches:
+            return None
+        weighed, self.facts.touched = self.facts.touched, {}
         if any(self._holds((condition,)) is True for condition in self.rule.unless):
             return None
-        self.facts.touched.clear()
-        proof = self._holds(self.rule.when) if self.rule.when else None
+        self.facts.touched = weighed
         if proof is True:
             return self._finding(self.rule.confidence, self.rule.finding, self._lines(self.matches))
-        proven: Touched = dict(self.facts.touched) if proof is False else {}  # what contradicts a sign is shown too
-        confidence, heard = self._hear(contradicted=proof is False, touched=proven)
+        contradicted = proof is False and not self.rule.several
+        proven: Touched = dict(self.facts.touched) if contradicted else {}  # what contradicts a sign is shown too
+        confidence, heard = self._hear(contradicted, touched=proven)
         if confidence:
             self.facts.touched = proven
-            template = next((m.sign.finding for m in heard if m.sign.finding), self.rule.title)
-            return self._finding(confidence, template, self._lines(heard), heard[0].groups)
+            speaker = next((match for match in heard if match.sign.finding), heard[0])
+            return self._finding(
+                confidence, speaker.sign.finding or self.rule.title, self._lines(heard), speaker.groups
+            )
         if proof is False:
             return None
         return Unjudged(self.rule.id, str(proof) if isinstance(proof, CannotJudge) else self.text.silence)
@@ -121,8 +127,11 @@ class Judgement:
         holds = self._holds(conditions)
         if not isinstance(holds, CannotJudge):
             return 0 if holds else None
-        mentioned = Mentioned(self.facts.snapshot, self.facts.each, self.facts.index)
-        return 1 if _all_hold(conditions, Evaluator(mentioned, LOOKUPS)) is True else 2
+        self.evaluator.names = Mentioned(self.facts.snapshot, self.facts.each, self.facts.index)
+        try:
+            return 1 if self._holds(conditions) is True else 2
+        finally:
+            self.evaluator.names = self.facts
 
     def _full(self, template: str, groups: Mapping[str, str] | None) -> str:
         return fill(template, self.evaluator, groups)

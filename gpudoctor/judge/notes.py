@@ -12,6 +12,11 @@ from gpudoctor.model.fact import Known
 from gpudoctor.rulebook import Rulebook
 from gpudoctor.rulebook.reading import facts_weighed
 
+_NEAR = (
+    "No message of a known cause was recognised in this text. What is named as possible is where its words point:"
+    " a place to look, not a finding."
+)
+
 
 def noted(diagnosis: Diagnosis, rulebook: Rulebook, today: str) -> Diagnosis:
     """The diagnosis with its notes, and with what was judged by rule rather than by record marked.
@@ -28,6 +33,8 @@ def noted(diagnosis: Diagnosis, rulebook: Rulebook, today: str) -> Diagnosis:
         notes.append(Note(tuple(dict.fromkeys(item.fact for item in new)), _newer_says(new), tuple(by_rule)))
     if old:
         notes.append(Note((), _old_says(old)))
+    if near := tuple(finding.id for finding in diagnosis.findings if finding.nearness):
+        notes.append(Note((), _NEAR, near))
     if isinstance(clashes := diagnosis.snapshot.get("report.clashes"), Known):
         notes.append(Note(("report.clashes",), _clashes_say(clashes)))
     return replace(diagnosis, notes=tuple(notes)) if notes else diagnosis

@@ -21,9 +21,12 @@ def _key(finding: Finding, findings: Sequence[Finding]) -> tuple[object, ...]:
 
 
 def place(finding: Finding) -> tuple[object, ...]:
-    """The sort key of a finding: of what is proven the ground first, of guesses the commonest and cheapest to check."""
+    """The sort key of a finding: of what is proven the ground first, of guesses the commonest and cheapest to check.
+
+    Of two that are equally sure in one layer, what a message says comes before what versions let expect.
+    """
     guess = finding.confidence == "possible"
-    odds = (PREVALENCES.index(finding.prevalence), _cost(finding))
+    odds = (-finding.nearness, PREVALENCES.index(finding.prevalence), _cost(finding))
     return (
         SEVERITIES.index(finding.severity),
         finding.role == "symptom",
@@ -32,6 +35,7 @@ def place(finding: Finding) -> tuple[object, ...]:
         odds if guess else (),
         LAYERS.index(finding.layer),
         CONFIDENCES.index(finding.confidence),
+        not any(item.fact == "text.line" for item in finding.evidence),
         odds,
         finding.id,
     )
@@ -73,6 +77,8 @@ def _with(finding: Finding, children: set[str], errors: set[str]) -> Finding:
 
 def _yields(consequence: Finding, cause: Finding) -> bool:
     if consequence.about and cause.about and not consequence.about & cause.about:
+        return False
+    if consequence.nearness:
         return False
     if consequence.role == "symptom":
         return True

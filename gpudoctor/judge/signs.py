@@ -1,4 +1,9 @@
-"""Machine-printed text, searched for the signs of rules."""
+"""Machine-printed text, searched for the signs of rules.
+
+A pattern is tried only on lines that hold the words which it cannot do without, so that 600 patterns cost what the text
+makes likely. What is tried is bounded: long lines in pieces, the same line a few times, parts that may stand pages
+apart one by one.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +13,28 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, islice
 
+from gpudoctor.model.denial import denied
 from gpudoctor.model.diagnosis import Evidence
 from gpudoctor.model.fact import Known, Unread
-from gpudoctor.model.rule import Sign
+from gpudoctor.model.rule import Part, Sign
 from gpudoctor.model.snapshot import Snapshot
 
 SILENCE = "none of its messages is in the text that was read"
-_WIDTH = 1000
+_MOST = 768 << 10
+"""Characters that are searched, the first of them; a paste has fewer."""
+_WIDTH = 600
 """Characters that a pattern sees as one line; a longer line is searched in pieces, for time grows with their square."""
-_OVERLAP = 100
+_OVERLAP = 150
 _COPIES = 8
 """How often the same line is searched; a message that is printed a thousand times says no more."""
+_AROUND = 6
+"""Lines before and after one with the pattern's words that a match may reach into."""
+_HELD = 128 << 10
+"""Characters around its words on which one pattern is tried: where there are more, half of them from each end."""
+_TRIED = 2_000_000
+"""Characters that one pattern with parts pages apart may read where its first part is there again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,29 +49,35 @@ class Match:
 class Text:
     """The lines of the snapshot's group ``text`` as one string, with the way back to each line.
 
-    Long lines are searched in pieces, and the same line a few times only.
-    `silence` says why a message that is not there proves nothing.
+    `searched` is what patterns see; `silence` says why a message that is not there proves nothing.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
         rows = snapshot.rows("text")
         self._rows = rows if isinstance(rows, tuple) else ()
         pieces = list(_pieces([_line(row.get("line")) for row in self._rows]))
         self._places = [index for index, _ in pieces]
-        self._joined = "\n".join(piece for _, piece in pieces)
-        self._lower = self._joined.lower()
-        self._starts = list(accumulate((len(piece) + 1 for _, piece in pieces), initial=0))[:-1]
+        self.searched = "\n".join(piece for _, piece in pieces)
+        self._starts = _starts([piece for _, piece in pieces])
+        lower = [piece.lower() for _, piece in pieces]  # not always as long as the piece
+        self._lower = "\n".join(lower)
+        self._lower_starts = _starts(lower)
+        self._holders: dict[str, frozenset[int]] = {}
+        self._found: dict[str, list[int]] = {}
         self.silence = SILENCE
         if isinstance(rows, Unread) and not snapshot.pasted:
             self.silence = f"text: {rows.why}" if "text" in snapshot.groups else "no log was read"
 
     def find(self, sign: Sign) -> Match | None:
-        """The first place where the sign is heard."""
-        if not self._joined or (sign.needles and not any(word in self._lower for word in sign.needles)):
+        """The first place where the sign is heard, and not denied."""
+        if not self.searched or not all(any(word in self._lower for word in words) for words in sign.needles):
             return None
-        match = _compiled(sign.match).search(self._joined)
-        if not match:
+        ways = sign.ways or ((Part(sign.match, sign.needles, sign.goes_on),),)
+        found = [match for way in ways if (match := self._tried(sign.match, way))]
+        if not found:
             return None
+        match = min(found, key=lambda one: one.start())
         first = self._place(match.start())
         last = self._place(max(match.start(), match.end() - 1))
         evidence = tuple(
@@ -68,6 +88,76 @@ class Text:
         groups = {name: value or "" for name, value in match.groupdict().items()}
         return Match(sign, evidence, groups)
 
+    def _tried(self, pattern: str, way: Sequence[Part]) -> re.Match[str] | None:
+        """The first match of the whole pattern that begins where the way's first part does."""
+        reach = sum(min(part.reach, len(self.searched)) for part in way[:-1])
+        starts = (start for start in self._matches(way[0]) if self._followed(start, way[1:], reach))
+        tries = (_compiled(pattern).match(self.searched, start) for start in starts)
+        some = islice(tries, 1 + _TRIED // (1 + reach))
+        return next((match for match in some if match and not self._denied(match)), None)
+
+    def _followed(self, start: int, parts: Sequence[Part], reach: int) -> bool:
+        """Whether each of these parts begins somewhere after `start`, near enough."""
+        for part in parts:
+            begins = self._begins(part)
+            after = bisect_right(begins, start)
+            if after == len(begins) or begins[after] > start + reach + len(parts) * _WIDTH:
+                return False
+        return True
+
+    def _begins(self, part: Part) -> list[int]:
+        """Where the part matches, all of it."""
+        if part.match not in self._found:
+            self._found[part.match] = list(self._matches(part))
+        return self._found[part.match]
+
+    def _matches(self, part: Part) -> Iterator[int]:
+        """Where the part matches, in order."""
+        pattern = _compiled(part.match)
+        for start, end in self._regions(part):
+            match = pattern.search(self.searched, start, end)
+            while match:
+                yield match.start()
+                match = pattern.search(self.searched, max(match.end(), match.start() + 1), end)
+
+    def _regions(self, part: Part) -> list[tuple[int, int]]:
+        """Where in the text the part can match: the lines that hold its words, with those around if it goes on."""
+        if not part.needles:
+            return _both_ends([(0, len(self.searched))], self.searched)
+        holders = [frozenset[int]().union(*map(self._holding, words)) for words in part.needles]
+        around = _AROUND if part.goes_on else 0
+        spans: list[tuple[int, int]] = []
+        for line in sorted(holders[0] if part.goes_on else frozenset.intersection(*holders)):
+            start, end = self._starts[max(0, line - around)], self._end(line + around)
+            if spans and start <= spans[-1][1] + 1:
+                start = spans.pop()[0]
+            spans.append((start, end))
+        return _both_ends(spans, self.searched)
+
+    def _end(self, line: int) -> int:
+        """Where that line ends, or the last one."""
+        return self._starts[line + 1] - 1 if line + 1 < len(self._starts) else len(self.searched)
+
+    def _holding(self, word: str) -> frozenset[int]:
+        """The lines that hold the word."""
+        if word not in self._holders:
+            self._holders[word] = frozenset(self._lines_with(word))
+        return self._holders[word]
+
+    def _lines_with(self, word: str) -> Iterator[int]:
+        at = self._lower.find(word)
+        while at >= 0:
+            line = bisect_right(self._lower_starts, at) - 1
+            yield line
+            following = line + 1
+            at = self._lower.find(word, self._lower_starts[following]) if following < len(self._lower_starts) else -1
+
+    def _denied(self, match: re.Match[str]) -> bool:
+        start = self.searched.rfind("\n", 0, match.start()) + 1
+        stop = self.searched.find("\n", match.start())
+        line = self.searched[start : stop if stop >= 0 else len(self.searched)]
+        return match.end() <= start + len(line) and denied(line, match.start() - start, match.end() - start)
+
     def _place(self, at: int) -> int:
         """The row whose line is at that character of the joined text."""
         return self._places[bisect_right(self._starts, at) - 1]
@@ -76,6 +166,7 @@ class Text:
 def _pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     """What is searched of each line, with the line's index."""
     seen: Counter[str] = Counter()
+    room = _MOST
     for index, line in enumerate(lines):
         step = _WIDTH - _OVERLAP
         for start in range(0, max(1, len(line) - _OVERLAP), step) if len(line) > _WIDTH else (0,):
@@ -83,6 +174,38 @@ def _pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
             seen[piece] += 1
             if seen[piece] <= _COPIES:
                 yield index, piece
+                room -= len(piece) + 1
+        if room < 0:
+            return
+
+
+def _both_ends(spans: list[tuple[int, int]], text: str) -> list[tuple[int, int]]:
+    """The spans, cut to `_HELD` characters where they are more: whole lines, half of them from each end."""
+    if sum(end - start for start, end in spans) <= _HELD:
+        return spans
+    front: list[tuple[int, int]] = []
+    room = _HELD // 2
+    for start, end in spans:
+        cut = text.find("\n", start + room, end) if end - start > room else end
+        front.append((start, cut if cut >= 0 else end))
+        room -= front[-1][1] - start
+        if room <= 0:
+            break
+    back: list[tuple[int, int]] = []
+    room = _HELD // 2
+    for begun, end in reversed(spans):
+        start = max(begun, front[-1][1])
+        cut = text.rfind("\n", start, end - room) + 1 if end - start > room else start
+        back.append((cut or start, end))
+        room -= end - back[-1][0]
+        if room <= 0:
+            break
+    return [*front, *reversed(back)]
+
+
+def _starts(pieces: Sequence[str]) -> list[int]:
+    """Where each begins in the pieces joined line by line."""
+    return list(accumulate((len(piece) + 1 for piece in pieces), initial=0))[:-1]
 
 
 def _line(state: object) -> str:

@@ -195,6 +195,16 @@ def gpu_ceiling(compute_capability: object) -> object:
 
 
 @lookup
+def gpu_ceiling_of(name: object) -> object:
+    """As `gpu_ceiling`, by a name that several generations share: the last branch that serves any of them."""
+    ceilings = [gpu_ceiling(gpu.compute_capability) for gpu in candidates(text(name, "GPU name"))]
+    if not ceilings:
+        raise CannotJudge("driver for the GPU", f"the table has no GPU {str(name)[:60]!r}")
+    served = next((ceiling for ceiling in ceilings if not isinstance(ceiling, str)), None)
+    return served if served is not None else max(map(str, ceilings), key=lambda branch: version(branch, "driver"))
+
+
+@lookup
 def gpu_floor_of(name: object) -> object:
     """The first driver that lists the GPU of that name, else the first branch of its generation."""
     floors = {str(gpu.first or gpu_floor(gpu.compute_capability)) for gpu in candidates(text(name, "GPU name"))}

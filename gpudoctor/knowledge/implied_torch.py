@@ -148,8 +148,11 @@ def _companions(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
 
 def _pins(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
     """torch.pins_unmet and the rows of `pin`, from the packages listed and the wheels that the release pins."""
-    version, cuda, rows = known(snapshot, "torch.version"), known(snapshot, "torch.cuda"), groups.get("package")
-    if not version or not cuda or not isinstance(rows, tuple) or not is_open(snapshot, "torch.pins_unmet"):
+    version, rows = known(snapshot, "torch.version"), groups.get("package")
+    if not version or not isinstance(rows, tuple) or not is_open(snapshot, "torch.pins_unmet"):
+        return
+    cuda = known(snapshot, "torch.cuda") or _cuda_of_wheels(snapshot, version, rows)
+    if not cuda:
         return
     try:
         found = list(wheels.unmet(version, cuda, _packages(rows)))
@@ -164,6 +167,16 @@ def _pins(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
             {"name": Known(name, source), "wants": Known(want, source), "has": Known(have, source)}
             for name, want, have in found
         )
+
+
+def _cuda_of_wheels(snapshot: Snapshot, version: str, rows: tuple[Row, ...]) -> str | None:
+    """The CUDA of the release's default wheel, where nvidia wheels of that major are listed beside a torch."""
+    if not is_open(snapshot, "torch.cuda") or builds.flavor_of(version):
+        return None
+    usual = builds.default_cuda(version, known(snapshot, "host.arch") or "x86_64")
+    major = (usual or "").partition(".")[0]
+    beside = any(name.startswith("nvidia-") and name.endswith(f"-cu{major}") for name, _ in _packages(rows))
+    return usual if beside else None
 
 
 def _packages(rows: tuple[Row, ...]) -> Iterator[tuple[str, str]]:

@@ -58,6 +58,8 @@ class Finding:
     """PCI addresses of the devices that it is about, where it names them; for ranking, not written out."""
     prevalence: Prevalence = "usual"
     """How common the cause is; for ranking, not written out."""
+    nearness: float = 0.0
+    """How near the page's words are to the text, where only words speak for it; for ranking, not written out."""
 
     def to_json(self) -> dict[str, Json]:
         """As the contract has it; ``layer``, ``confirm`` and ``by_rule`` are additions."""

@@ -54,24 +54,41 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a sign's pattern; the next may begin `reach` characters behind it. The rest is as in `Sign`."""
+
+    match: str
+    needles: tuple[tuple[str, ...], ...] = ()
+    goes_on: bool = True
+    reach: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Sign:
     """A pattern of machine-printed text that speaks for the rule.
 
     A conclusive sign is proof by itself; a suggestive one makes the cause possible, and likely where its `when` holds
     or where a second sign agrees on another line. A sign whose `when` or page-wide `unless` contradicts does not count.
-    `needles` are lower-case words of which every match contains one; empty where nothing is promised.
+    `needles` are sets of lower-case words: every match contains a word of each. `goes_on` is false where no match goes
+    over the end of a line. `ways` are its alternatives where one of them has parts that may stand pages apart.
     """
 
     match: str
     conclusive: bool
     when: tuple[str, ...] = ()
     finding: str = ""
-    needles: tuple[str, ...] = ()
+    needles: tuple[tuple[str, ...], ...] = ()
+    goes_on: bool = True
+    ways: tuple[tuple[Part, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One page of the rulebook. Conditions are expressions over facts; see `gpudoctor.expression`."""
+    """One page of the rulebook. Conditions are expressions over facts; see `gpudoctor.expression`.
+
+    `several`: the cause comes about in several ways, of which `when` is one; where that is false, the signs of the
+    others count as before.
+    """
 
     id: str
     layer: str
@@ -85,6 +102,9 @@ class Rule:
     confidence: Confidence = "certain"
     prevalence: Prevalence = "usual"
     sound: bool = False
+    open: bool = False
+    """Whether it is a symptom that asks for its cause: where nothing explains it, the nearest pages are named."""
+    several: bool = False
     each: str = ""
     about: str = ""
     explains: tuple[str, ...] = ()

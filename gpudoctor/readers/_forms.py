@@ -122,6 +122,7 @@ FORMS: Mapping[str, Callable[[str], Value]] = {
     "release": _release,
     "number": _number,
     "text": lambda text: text or None,
+    "lower": lambda text: text.lower() or None,
     "bool": truth,
     "gone": _gone,
     "int": _count,
@@ -137,6 +138,22 @@ FORMS: Mapping[str, Callable[[str], Value]] = {
 }
 
 
+_PLACE = Pattern(
+    r" (?:(?:in|inside|within|of|for|on|at) (?:the |a |my |this )?(?:\w+ ){0,2}?\w+|value|is|env|variable)$"
+)
+
+
 def env_name(label: str) -> str:
-    """The environment variable that the label spells: ``nvidia driver capabilities`` is NVIDIA_DRIVER_CAPABILITIES."""
-    return label.removeprefix("env ").removeprefix("export ").replace(" ", "_").upper()
+    """The environment variable that the label spells: ``nvidia driver capabilities`` is NVIDIA_DRIVER_CAPABILITIES.
+
+    Where it is set may stand behind it: ``CUDA_VISIBLE_DEVICES in the job``.
+    """
+    label = _PLACE.compiled.sub("", label)
+    return (
+        label.removeprefix("env ")
+        .removeprefix("export ")
+        .removeprefix("os environ ")
+        .removeprefix("echo ")
+        .replace(" ", "_")
+        .upper()
+    )

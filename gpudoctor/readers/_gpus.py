@@ -12,7 +12,11 @@ _TIMES_AFTER = Pattern(r"(.+?)[\s(]*[x×*]\s*(\d{1,3})\)?$")
 _LONGEST = 120
 _PARTS = Pattern(r"\s*(?:,|;|\+| and | & )\s*")
 _INDEX = Pattern(r"(?:GPU\s*)?\[?(\d{1,2})\]?\s*[:=]\s*(.+)")
-_NOTE = Pattern(r"\s*\((?:UUID|compute|sm_|CC|driver|\d+\s*[GM]i?B|laptop, )[^)]*\)?|\s+@\s.*", 2)
+_NOTE = Pattern(r"\s*\((?:UUID|compute|sm_|CC|driver|\d+\s*[GM]i?B|laptop, )[^)]*\)?|\s+@\s.*|\s+[-–—]\s+[A-Za-z].*", 2)
+_FORMER = Pattern(
+    r"(?:replac\w+|instead|was|were|formerly|previous\w*|before|not|no|without|old|swapped|after|worked|like)\b", 2
+)
+"""How a part of the list begins that names a GPU which is not, or no longer, in the machine."""
 _NEGATED = Pattern(r"\s*(?:no|not|without|none|non)\b", 2)
 _OTHERS = (
     ("amd", Pattern(r"\b(?:amd|radeon|instinct|firepro|gfx\d+|mi\d{2,3}x?|rx ?\d{3,4}(?: ?(?:xtx?|gre|[ms]))?)\b", 2)),
@@ -53,7 +57,7 @@ def names(text: str) -> list[str]:
             count, name = int(before.group(1) or before.group(3)), (before.group(2) or before.group(4)).strip()
         elif after := _TIMES_AFTER.fullmatch(name):
             count, name = int(after.group(2)), after.group(1).strip()
-        if name:
+        if name and not _FORMER.match(name):
             out.extend([name] * min(count, 256))
     return out
 

@@ -29,6 +29,7 @@ _FIELDS = {
     "pcie.link.width.current": "link_width",
     "pcie.link.width.max": "link_width_max",
     "ecc.errors.uncorrected.volatile.total": "ecc_uncorrected",
+    "remapped_rows.uncorrectable": "remapped_uncorrected",
     "remapped_rows.pending": "remap_pending",
     "remapped_rows.failure": "remap_failed",
     "clocks_throttle_reasons.active": "throttle_reasons",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.readers._forms import FORMS
-from gpudoctor.readers._gpus import named, names, vendor
+from gpudoctor.readers._gpus import named, names, sorted_by_vendor, vendor
 from gpudoctor.readers._labels import Label
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._system import kernel, platform_string, system
@@ -16,6 +17,18 @@ Answers = Iterator[tuple[str, "Fact | Rows"]]
 
 _BUILT = Pattern(r"\bcu(\d{2,3})\b|\bCUDA[ -]?(\d+\.\d+)", 2)
 _CPU = Pattern(r"\bcpu\b", 2)
+_PACKAGE = Pattern(
+    r"\bnvidia-(?:driver|dkms|kernel-source|headless)-(?P<branch>\d{3})(?:-server)?(?:-open)?\b"
+    r"|\bnvidia-open(?:-dkms|-lts|-beta|-\d{3})?\b|\bakmod-nvidia-open\b|\bnvidia-dkms\b|\bnvidia-driver\b",
+    2,
+)
+_FLAVOUR = Pattern(
+    r"\b(?:open(?:[- ]source)? (?:gpu )?(?:kernel )?(?:modules?|flavou?r|variant|driver)|proprietary"
+    r"|closed[- ]?(?:source)?)\b"
+    r"|\bopen\s*$|\(open\)|\bopen\b(?= kernel)",
+    2,
+)
+_UNNAMED = Pattern(r"NVIDIA Corporation Device ([0-9a-f]{4})\b")
 _UNAME = Pattern(r"release='([^']+)'")
 
 
@@ -85,7 +98,11 @@ def _container(label: Label, source: str) -> Answers:
 
 def _fabric_manager(label: Label, source: str) -> Answers:
     low = label.value.lower()
-    if any(word in low for word in ("not installed", "not found", "missing", "absent", "false")) or low in (
+    if version := driver_version(label.value):
+        yield "driver.fabric_manager_version", Known(version, source)
+    if any(
+        word in low for word in ("not installed", "never installed", "not found", "missing", "absent", "false")
+    ) or low in (
         "no",
         "none",
     ):
@@ -164,9 +181,50 @@ def _machine(label: Label, source: str) -> Answers:
 
 
 def _lspci(label: Label, source: str) -> Answers:
-    """``lspci: no NVIDIA device``; what it does show is read where lspci's own lines are."""
+    """``lspci: no NVIDIA device``, ``lspci: Intel UHD only``; what it does show is read where lspci's own lines are."""
+    if unnamed := _UNNAMED.search(label.value):
+        yield "pci", ({"vendor": Known("nvidia", source), "device_id": Known(f"10de:{unnamed.group(1)}", source)},)
+        yield "pci.nvidia_count", Known(1, source)
     if label.value.lower().startswith(("no ", "none", "nothing", "empty", "(empty", "(no ")):
         yield "pci.nvidia_count", Known(0, source)
+    elif label.value.lower().startswith("only ") or label.value.lower().rstrip(".)").endswith(" only"):
+        said = label.value.removeprefix("only ").removeprefix("Only ")
+        if vendor(said) not in (None, "nvidia"):
+            yield from sorted_by_vendor([{"name": Known(said, source)}])
+
+
+def _driver(label: Label, source: str) -> Answers:
+    """``570.144, proprietary kernel module``, ``nvidia-driver-570-open``, ``nvidia-open-dkms 590.48.01``, ``none``."""
+    value = label.value
+    gone = missing(value, source)
+    packages = "package" in label.name
+    if gone:
+        if not packages:
+            yield "driver.version", gone
+        if value.lower().startswith(("not installed", "missing", "uninstalled", "absent")):
+            yield "driver.installed", Known(False, source)
+        return
+    version = FORMS["driver"](value)
+    package = _PACKAGE.search(value)
+    if version and not packages:
+        yield "driver.version", Known(version, source)
+    elif version:
+        yield "driver.module_disk_version", Known(version, source)
+    if (said := FORMS["bool"](value)) is not None:
+        yield "driver.installed", Known(said, source)
+    elif package or version:
+        yield "driver.installed", Known(True, source)
+    if kind := _kind(value, package):
+        yield "driver.module_kind", Known(kind, source)
+
+
+def _kind(value: str, package: re.Match[str] | None) -> str:
+    """The flavour of kernel module that a driver's name tells: open, proprietary, or nothing."""
+    if told := _FLAVOUR.search(value):
+        return "open" if "open" in told.group().lower() else "proprietary"
+    if package:
+        return "open" if "open" in package.group().lower() else "proprietary" if package.group("branch") else ""
+    return ""
 
 
 def _framework(label: Label, source: str) -> Answers:
@@ -212,6 +270,7 @@ ANSWERS: Mapping[str, Callable[[Label, str], Answers]] = {
     "nvjitlink": _library("libnvJitLink"),
     "torch": _torch,
     "lspci": _lspci,
+    "driver": _driver,
     "machine": _machine,
     "framework": _framework,
     "image": _image,

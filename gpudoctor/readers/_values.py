@@ -18,7 +18,8 @@ _GONE = frozenset(
     phrases(
         """absent | none | not set | unset | not installed | missing | not present | null | nil | not defined | empty
         | undefined | not found | no | does not exist | not there | not available | package not installed | <not set>
-        | (not set) | (none) | (unset)"""
+        | (not set) | (none) | (unset) | (empty) | <empty> | nothing | prints nothing | no output | (no output) | blank
+        | empty string | command not found | no such file or directory | not on path"""
     )
 )
 _UNSEEN = frozenset(
@@ -66,6 +67,7 @@ def whole(text: str) -> int | None:
 def truth(text: str) -> bool | None:
     """Yes or no, however it is put; None where it is neither."""
     said = text.strip(" .()[]'\"").lower()
+    said = re.sub(r"^(?:still|is|are|was|already|also|indeed|correctly|properly|currently|now|it is) ", "", said)
     if said.startswith(("not ", "no ")):
         return False
     first = re.split(r"[ ,;(]", said, maxsplit=1)[0]

@@ -25,23 +25,23 @@ live.cudnn cudnn: torch backends cudnn version | cudnn runtime version | torch c
     runtime cudnn
 live.nccl version: torch cuda nccl version
 live.import_error text: import torch error | torch import error | import error
-driver.version driver: driver | nvidia driver | gpu driver | driver version | nvidia driver version | gpu driver
-    version | nvidia driver ver | display driver | windows driver version | 驱动版本 |
-    驱动 | nvidia 驱动 | 显卡驱动
 driver.cuda_version release: cuda driver version | driver cuda version | cuda driver
     | driver supports cuda | cuda version nvidia smi |
     nvidia smi cuda version | cuda umd version | max cuda | driver cuda
-driver.module_version version: kernel module version | nvrm version | module version | loaded module version |
+driver.module_version version: kernel module version | proc driver nvidia version | nvrm version
+    | module version | loaded module version |
     loaded kernel module | sys module nvidia version | loaded module
 driver.library_version version: dpkg nvidia driver | nvidia driver package version | driver package version |
-    library version | nvml library version | user space version | userspace version | libcuda version | libnvidia ml
+    library version | nvml library version | user space version | userspace version | user space libraries
+    | userspace libraries | driver libraries |
+    libraries on disk | driver libraries on disk | libcuda on disk | libnvidia ml on disk | libnvidia ml so
+    | libnvidia ml so 1 | libcuda so version | libcuda file
+    | libcuda version | libnvidia ml
     version | client version | user space driver
 driver.module_loaded bool: loaded at boot | nvidia module loaded | module loaded | kernel module loaded | nvidia
     module | nvidia ko loaded
 driver.module_on_disk bool: nvidia module for running kernel | module on disk | nvidia ko | kmod nvidia for running
     kernel | module built for running kernel | nvidia module for this kernel | kernel module built
-driver.installed bool: driver installed | nvidia driver installed | driver packages | nvidia driver packages |
-    nvidia driver package | windows driver
 driver.nouveau_loaded bool: nouveau loaded | nouveau | nouveau in use | nouveau module
 driver.nouveau_blacklisted bool: nouveau blacklisted | nouveau blacklist
 driver.headers bool: linux headers for running kernel | linux headers | kernel headers | headers for running kernel
@@ -68,7 +68,7 @@ python.version version: python | python version | python ver | interpreter | py 
 python.path first: python path | python executable | which python | sys executable
 cuda.toolkit_version release: cuda toolkit | cuda toolkit version | toolkit | cuda | cuda version | local cuda
     version | system cuda | cuda 版本 | installed cuda | cuda runtime | cuda sdk
-cuda.nvcc_version release: nvcc | nvcc version | nvcc release
+cuda.nvcc_version release: nvcc | nvcc version | nvcc release | system cuda nvcc | cuda nvcc | nvcc cuda version
 cuda.nvcc first: nvcc path | which nvcc
 cuda.ptxas_version version: ptxas version | ptxas
 cuda.ptxas first: ptxas used | ptxas path
@@ -110,6 +110,7 @@ ecc_uncorrected int: ecc uncorrected | uncorrectable ecc errors | ecc errors unc
 remap_pending bool: remap pending | row remap pending | remapped rows pending | pending row remap | remapping pending
 remap_failed bool: remap failed | row remap failed | remap failure | remapping failure occurred | row remap failure
     | remapped rows failure
+recovery_action lower: gpu recovery action | recovery action | nvml recovery action
 temperature_c int: gpu temperature | temperature | gpu temp | temperature current | gpu current temp | temp |
     temperature gpu
 throttle_reasons throttling: throttle reasons | clocks throttle reasons | clocks event reasons | throttle reason |
@@ -161,7 +162,8 @@ SPECIAL: Mapping[str, str] = {
     for handler, labels in table(
         """
 gpus: gpu | gpus | gpu name | gpu model | gpu models | gpu type | gpu s | graphics card | gpu model and memory
-    | gpu hardware | card | video card | nvidia gpu | gpu device | device name | gpu name s | 显卡 | 显卡型号
+    | gpu hardware | card | video card | nvidia gpu | gpu device | device name | gpu name s
+    | device manager | display adapters | new gpu | new card | gpu here | cards | graphics cards | 显卡 | 显卡型号
 kernel: kernel | kernel version | linux kernel | uname r | kernel release | running kernel | current kernel
     | booted kernel
 wsl: wsl version | wsl | default version
@@ -171,14 +173,21 @@ fabric manager: fabricmanager state | fabric manager | nvidia fabricmanager | fa
     | fabricmanager installed | fabric manager status | fabricmanager status | nvidia fabricmanager service
     | fabricmanager service
 module kind: module kind | kernel module | kernel modules | kernel module kind | driver kind | driver type
-    | driver flavor | module license | kernel module type | driver variant | driver package | driver fork
+    | driver flavor | driver flavour | module license | kernel module type | driver variant | driver fork
+    | module flavour | module flavor
+driver: driver | nvidia driver | gpu driver | driver version | nvidia driver version | gpu driver version
+    | nvidia driver ver | display driver | graphics driver | windows driver version | windows driver
+    | driver installed | nvidia driver installed | driver packages | nvidia driver packages
+    | nvidia driver package | driver package | nvidia packages
+    | nvidia package | driver package installed | driver branch | 驱动版本 | 驱动 | nvidia 驱动 | 显卡驱动
 cuda and cudnn: cuda cudnn version | cuda cudnn | cuda and cudnn version
 cudnn: cudnn | cudnn runtime | system cudnn
 nvjitlink: nvjitlink | libnvjitlink
 torch: pytorch version gpu | torch | pytorch | torch version | pytorch build version | torch version installed
     | torch build | pytorch build | torch wheel | pytorch 版本 | torch 版本
 machine: machine | board | node type | instance type | hardware | cpu and gpu | processor | cpu
-lspci: lspci | lspci nvidia | lspci grep nvidia | lspci grep i nvidia
+lspci: lspci | lspci nvidia | lspci grep nvidia | lspci grep i nvidia | lspci display | lspci vga | lspci gpu
+    | display adapters | lspci shows | lspci output | lspci grep i vga | lspci grep vga
 framework: framework
 image: image | docker image | container image
 nvidia smi: nvidia smi | nvidia smi version
@@ -188,3 +197,50 @@ processes: nvidia smi processes | gpu processes
     for label in labels
 }
 """Labels whose value says several things, and which answer of `labels` takes it apart."""
+
+_FILLERS = words(
+    """the a an of my our your this that is was current currently reported shown status here itself actual
+    exact"""
+)
+_ON_THE_HOST = (
+    " on the host",
+    " on the node",
+    " on node",
+    " on the machine",
+    " on this machine",
+    " on the server",
+    " on host",
+    " of the host",
+    " of host",
+    " host",
+    " in use",
+    " used",
+    " in windows",
+)
+_DRIVERS = ("driver", "nvidia driver", "gpu driver", "driver version", "nvidia driver version", "graphics driver")
+_OTHER_DRIVERS = words(
+    """before old previous working good last next recommended required minimum needed other newer older target latest
+    cuda kernel storage network amd intel xe i915 odbc jdbc chrome web usb wifi audio legacy needs wants supported"""
+)
+_KNOWN = frozenset((*FACTS_OF, *COLUMNS, *SPECIAL, *SYSTEMS))
+_SORTED: dict[tuple[str, ...], str] = {}
+for _label in sorted(_KNOWN, reverse=True):
+    if " " in _label:
+        _SORTED[tuple(sorted(_label.split()))] = _label
+
+
+def plainer(label: str) -> str:
+    """The label of the tables that says the same in another order or with fillers: ``kernel running``."""
+    if label in _KNOWN:
+        return label
+    parts = [word for word in label.split() if word not in _FILLERS]
+    name = label
+    for tail in _ON_THE_HOST:
+        if name.endswith(tail) and name.removesuffix(tail) in _DRIVERS:
+            name = name.removesuffix(tail)
+    if name in _DRIVERS:
+        return "driver version"
+    name = " ".join(parts)
+    if parts[-1:] in (["driver"], ["drivers"]) and len(parts) <= 3 and not _OTHER_DRIVERS & set(parts):
+        return "driver version"
+    return name if name in _KNOWN else _SORTED.get(tuple(sorted(parts)), label)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gpudoctor.model.fact import Absent, Fact, Known, Rows
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers._values import missing
 
 EXACT = 7
 
@@ -25,6 +26,25 @@ _MISMATCH = (
 _NO_NVCC = Pattern(r"nvcc['\"]?: (?:command )?not found|'nvcc' is not recognized|Could not find nvcc", 2)
 _IDENTIFIED = Pattern(r"The (CUDA|CXX) compiler identification is (NVIDIA|GNU|Clang|AppleClang|MSVC) (\d+(?:\.\d+)+)")
 _FOUND = Pattern(r"Found CUDA(?:Toolkit)?: .*\(found (?:suitable )?version \"(\d+\.\d+)")
+_RUNTIME = Pattern(r"using CUDA_HOME='([^'\n]+)'")
+_PRINTED = Pattern(r"print\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
+_HOME_LABELS = frozenset({"echo cuda home", "echo $cuda home", "cpp extension cuda home"})
+_NVCC_LABELS = frozenset({"nvcc", "nvcc version", "nvcc v", "which nvcc", "command v nvcc", "type nvcc", "where nvcc"})
+_FOLDERS = frozenset({"usr local cuda", "ls usr local cuda", "ls d usr local cuda", "opt cuda"})
+_NOT_THERE = Pattern(
+    r"\b(?:no nvcc\b(?! (?:is )?(?:needed|required|necessary|error|problem|issue|warning))"
+    r"|nvcc (?:is |was )?(?:not installed|missing|not on (?:the )?PATH|not in (?:the )?PATH|not there|not available))",
+    2,
+)
+_NO_TOOLKIT = Pattern(
+    r"\bno cuda(?:-?\S*)? (?:folder|directory|dir)\b"
+    r"|\bno CUDA toolkit\b(?! (?:is )?(?:needed|required|necessary|error))"
+    r"|CUDA toolkit (?:is |was )?(?:not installed|missing|not there)"
+    r"|CUDA_HOME[^\n]{0,60}(?:does not|doesn't) exist|CUDA_HOME[^\n]{0,60}no such (?:folder|directory|file)",
+    2,
+)
+_SLIM = Pattern(r"\b(?:nvidia/cuda|pytorch/pytorch):\S*?-(runtime|base)(?:-\S*)?(?![\w-])")
+_FULL = Pattern(r"\b(?:nvidia/cuda|pytorch/pytorch):\S*-devel|[-:]devel\b")
 _HOME = Pattern(r"default cuda_home='([^']+)' doesn't exist")
 
 
@@ -48,8 +68,59 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             if home := _HOME.search(line):
                 yield "cuda.home_has_nvcc", Known(False, paste.use(index))
                 yield "cuda.toolkit_version", Absent(f"{home.group(1)} does not exist ({paste.use(index)})")
+    if "cuda_home" in low:
+        yield from _cuda_home(paste)
+    yield from _told(paste)
     if "gcc" in low or "g++" in low or "clang version" in low:
         yield from _host(paste)
+
+
+def _cuda_home(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """What torch's build helper takes for CUDA_HOME: its own remark, and the answer to ``print(..., CUDA_HOME)``."""
+    for index, line in paste.having("cuda_home"):
+        if match := _RUNTIME.search(line):
+            yield "cuda.home", Known(match.group(1), paste.use(index))
+            continue
+        asked = _PRINTED.search(line)
+        arguments = [part.strip() for part in asked.group(1).split(", ")] if asked else []
+        places = [place for place, name in enumerate(arguments) if name.rpartition(".")[2] == "CUDA_HOME"]
+        if not places or index + 1 >= len(paste.lines):
+            continue
+        answers = paste.lines[index + 1].split()
+        if len(answers) == len(arguments):
+            answer = answers[places[0]]
+            source = paste.use(index + 1)
+            yield "cuda.home", Absent(f"CUDA_HOME is None ({source})") if answer == "None" else Known(answer, source)
+
+
+def _told(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """A compiler or a toolkit that somebody says is not there: ``which nvcc: nothing``."""
+    for label in paste.labels:
+        name = label.name
+        if name not in _NVCC_LABELS and name not in _FOLDERS and name not in _HOME_LABELS:
+            continue
+        source = f"line {paste.numbers[label.index]}"
+        if not isinstance(gone := missing(label.value, source), Absent):
+            continue
+        if name in _HOME_LABELS:
+            yield "cuda.home", gone
+        elif name in _FOLDERS:
+            yield "cuda.toolkit_version", gone
+        else:
+            yield "cuda.nvcc", gone
+        paste.use(label.index)
+    for index, line in paste.having("nvcc"):
+        if match := _NOT_THERE.search(line):
+            yield "cuda.nvcc", Absent(f"{match.group()} ({paste.use(index)})")
+    for index, line in paste.having("no cuda", "cuda toolkit", "cuda_home"):
+        if match := _NO_TOOLKIT.search(line):
+            yield "cuda.toolkit_version", Absent(f"{match.group()} ({paste.use(index)})")
+    for index, line in paste.having("nvidia/cuda:", "pytorch/pytorch:"):
+        if (match := _SLIM.search(line)) and not any(_FULL.search(other) for other in paste.lines):
+            yield (
+                "cuda.nvcc",
+                Absent(f"images with {match.group(1)} in their tag carry no compiler ({paste.use(index)})"),
+            )
 
 
 def _cmake(paste: Paste) -> Iterator[tuple[str, Fact]]:

@@ -23,6 +23,11 @@ _COMPARED = Pattern(r"\b(?:diff(?:erence)?|error|deviation|mismatch|l2|norm)\b",
 _DEVICE = Pattern(
     r".*?\b(?:GPU|device|cuda:)\s?(\d{1,2})\b[^\w\n]{1,4}(\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]\d+|0|nan|[+-]?inf)\s*$", 2
 )
+_TOLD = Pattern(
+    r".*?\b(?:GPU|device|cuda:)\s?(\d{1,2})\b[^\n]*(?:[:=]|error|diff\w*|deviation)\s*(\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+|0|nan|[+-]?inf)\s*$",
+    2,
+)
+"""As `_DEVICE`, for a line that itself says that it compares."""
 _COUNTED = Pattern(r"\b(?:ecc|xid|counts?|correct\w*|uncorrect\w*|crc|replays?|nvlink|codes?|rate)\b", 2)
 
 
@@ -51,7 +56,7 @@ def _deviations(paste: Paste) -> Iterator[tuple[int, float, str]]:
     heading = False
     for index, line in enumerate(paste.bare):
         compares = bool(_COMPARED.search(line)) and not _COUNTED.search(line)
-        told = _DEVICE.match(line)
+        told = _DEVICE.match(line) or (_TOLD.match(line) if compares else None)
         if told and (compares or heading) and (value := _number(told.group(2))) is not None:
             yield int(told.group(1)), value, paste.use(index)
         elif line.strip():

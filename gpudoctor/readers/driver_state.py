@@ -24,15 +24,20 @@ _PCI = Pattern(
 _DEVICE = Pattern(r"\s*(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\s+[A-Z][^:\[]{2,50}(?: \[\w+\])?: \S", 0)
 _BRIDGES = ("Host bridge", "ISA bridge", "PCI bridge")
 _PCI_ID = Pattern(r"\[([0-9a-f]{4}:[0-9a-f]{4})\]", 2)
+_UNNAMED = Pattern(r"NVIDIA Corporation Device ([0-9a-f]{4})\b", 2)
+"""How lspci writes a device that its list of names is too old for."""
 _PACKAGE = Pattern(
     r"(?:nvidia-driver|libnvidia-compute|nvidia-compute-G0|dpkg nvidia driver)(?: \d{3})?"
-    r"[\w.-]*?(?::\w+)?[\s:=-]+(?:\d:)?(\d{3}\.\d{2,3}(?:\.\d{2})?)(?![\w.])",
+    r"[\w.-]{0,40}?(?::\w{1,12})?[\s:=-]+(?:\d:)?(\d{3}\.\d{2,3}(?:\.\d{2})?)(?![\w.])",
     2,
 )
 _MODULE_PACKAGE = Pattern(
-    r"^(?:ii\s+)?(?:(?:local|extra|core|cachyos)/)?(?:nvidia(?:-\d{3}xx)?(?:-open)?(?:-dkms|-lts)?|(?:akmod|kmod)-nvidia(?:-open)?(?:-dkms)?)"
+    r"^(?:ii\s+)?(?:(?:local|extra|core|cachyos)/)?(?:nvidia(?:-\d{3}xx)?(?:-open)?(?:-dkms|-lts)?|(?:akmod"
+    r"|kmod)-nvidia(?:-open)?(?:-dkms)?)"
     r"[ -](?:\d:)?(\d{3}\.\d{2,3}(?:\.\d{2})?)-\d"
 )
+_QUERY = Pattern(r"^(?:pacman -Qs?|rpm -qa?|dpkg -l|dnf list(?: installed)?|packages?)\b[^:\n]{0,40}:\s*")
+"""What is written in front of a package where its query is the label."""
 _WHOLE_BUS = 3
 """Devices, bridges among them, that make a listing of the whole bus; one of a `grep` shows no bridge."""
 _IN_USE = Pattern(r"\s+Kernel driver in use: (\S+)")
@@ -62,7 +67,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _dkms(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    running = _running(paste)
+    running = running_kernel(paste)
     states: list[tuple[str, str, str]] = []
     for index, line in paste.having(": installed", ": added", ": built"):
         if match := _DKMS.search(line):
@@ -74,12 +79,13 @@ def _dkms(paste: Paste) -> Iterator[tuple[str, Fact]]:
         yield "driver.dkms", Known("added", states[0][2])
 
 
-def _running(paste: Paste) -> str:
+def running_kernel(paste: Paste) -> str:
     """The release of the running kernel, as a label, uname or Python names it."""
     labels = ("kernel", "kernel version", "uname r", "running kernel")
     told = next((label.value for label in paste.labels if label.name in labels), "")
     found = _KERNEL.search(paste.text)
-    return told or (found.group(1) or found.group(2) if found else "")
+    asked = next((line.strip() for at, _ in paste.asked("uname -r") for _, line in paste.output(at, 1)), "")
+    return told or asked or (found.group(1) or found.group(2) if found else "")
 
 
 def _distribution_packages(paste: Paste) -> Iterator[tuple[str, Fact]]:
@@ -95,7 +101,8 @@ def _distribution_packages(paste: Paste) -> Iterator[tuple[str, Fact]]:
 def _module_packages(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """``nvidia-open-dkms 590.48.01-1`` of pacman, ``akmod-nvidia-580.95.05-1`` of rpm: the module they build."""
     for index, line in enumerate(paste.bare):
-        if "nvidia" in line[:40] and (match := _MODULE_PACKAGE.match(line.strip())):
+        text = _QUERY.compiled.sub("", line.strip())
+        if "nvidia" in line[:60] and (match := _MODULE_PACKAGE.match(text)):
             source = paste.use(index)
             yield "driver.module_disk_version", Known(match.group(1), source)
             yield "driver.installed", Known(True, source)
@@ -126,10 +133,23 @@ def _nodes(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         elif missing := _NO_NODE.search(line):
             source = paste.use(index)
             gone.extend(("/dev/nvidia0", "/dev/nvidiactl") if "*" in missing.group(1) else (missing.group(1),))
+    if not gone:
+        gone, source = _unlisted(paste)
     if rows:
         yield "node", tuple(rows)
     if gone:
         yield "driver.nodes_missing", Known(tuple(dict.fromkeys(gone)), source)
+
+
+def _unlisted(paste: Paste) -> tuple[list[str], str]:
+    """Files that a listing of every /dev/nvidia* lacks, once it shows some."""
+    for index, command in paste.asked("ls"):
+        if not command.rstrip().endswith("/dev/nvidia*"):
+            continue
+        shown = {word for _, line in paste.output(index) for word in line.split() if word.startswith("/dev/nvidia")}
+        if shown and "grep" not in command:
+            return [path for path in ("/dev/nvidiactl", "/dev/nvidia-uvm") if path not in shown], paste.use(index)
+    return [], ""
 
 
 def _fabric_manager(paste: Paste) -> Iterator[tuple[str, Fact]]:
@@ -161,6 +181,8 @@ def _lspci(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             row["name"] = Known(name.strip(), source)
             if ids := _PCI_ID.search(name):
                 row["device_id"] = Known(ids.group(1).lower(), source)
+            elif unnamed := _UNNAMED.search(name):
+                row["device_id"] = Known(f"10de:{unnamed.group(1).lower()}", source)
             if "(rev ff)" in name:
                 row["alive"] = Known(False, source)
             rows.append(row)

@@ -22,8 +22,27 @@ _WHOLE = Pattern(
 _PYTHON = Pattern(r"environ(?:\.setdefault)?[\[(]\s*['\"]([A-Z][A-Z0-9_]+)['\"]\s*[\],]\s*=?\s*['\"]([^'\"]*)['\"]")
 _UNSET = Pattern(r"\s*unset\s+([A-Z][A-Z0-9_ ]+)$")
 _NCCL_SET = Pattern(r"(NCCL_[A-Z0-9_]+) set by environment to ([^\s.]\S*?)\.?$")
+_EXPORTS = Pattern(r"[\w./ -]{2,40}: (?:export|ENV) [A-Z][A-Z0-9_]+=\S+$")
+"""``.bashrc: export NCCL_P2P_DISABLE=1``"""
 _ECHO = Pattern(r"echo\s+\"?\$\{?([A-Z][A-Z0-9_]+)\}?\"?\s*$")
 _GO_PAIR = Pattern(r"(?:^|\s)([A-Z][A-Z0-9_]{2,60}):([^\s\[\]]+)")
+_SAID_EMPTY = Pattern(
+    r"\bCUDA_VISIBLE_DEVICES\b[^\n=]{0,60}\b(?:is|was|prints?|returns?|gives?|being|becomes?|shows?|to)\b (?:set to )?"
+    r"(?:an? )?(?:set (?:but|and) )?(?:empty\b(?! list)|''|\"\")",
+    2,
+)
+_SETS = Pattern(
+    r"script|code|source|command|cmd|launch|contains|sets?\b|setting|train|main\b|\.py\b|\.sh\b|\.ya?ml|\benv|job|sbatch"
+    r"|config|notebook|dockerfile|compose|bashrc|profile|variable|exports?\b|manifest|\bran\b|\brun|start",
+    2,
+)
+"""Labels behind which a setting stands as it is: ``run script contains: export CUDA_VISIBLE_DEVICES=1``."""
+_TRIAL = Pattern(
+    r"\b(?:works?|worked|working|fix\w*|solv\w*|solution|workaround|with|without|after|if|when|unset|tr(?:y|ied|ying)"
+    r"|instead|chang\w+|should|expected|suggest\w*|recommend\w*|docs?|readme|examples?|other|another|ok|helps?)\b",
+    2,
+)
+"""Labels of what somebody tried, or should."""
 _COMMAND = (
     "python",
     "torchrun",
@@ -55,6 +74,9 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
                 for name in gone.group(1).split():
                     values.setdefault(name, Absent(f"unset ({paste.use(index)})"))
         _echoes(paste, values)
+    for index, line in paste.having("visible_devices"):
+        if _SAID_EMPTY.search(line):
+            _set(values, "CUDA_VISIBLE_DEVICES", "", paste.use(index))
     _manifest(paste, values)
     if "map[" in paste.text:
         _go_maps(paste, values)
@@ -74,8 +96,15 @@ def _assignments(paste: Paste, index: int, line: str, values: dict[str, Fact]) -
             _set(values, name, value.strip().strip("\"'"), paste.use(index))
         return
     label = line.partition(":")[0].strip().lower()
+    told = ": " in line and bool(_SETS.search(label)) and not _TRIAL.search(label)
     if not (
-        index in paste.commands or many or label in _COMMAND_LABELS or "environ" in line or line.startswith(_COMMAND)
+        index in paste.commands
+        or many
+        or told
+        or label in _COMMAND_LABELS
+        or "environ" in line
+        or line.startswith(_COMMAND)
+        or _EXPORTS.match(line)
     ):
         return
     found: dict[str, set[str]] = {}

@@ -36,6 +36,17 @@ _SHOWN = (
     ),
 )
 """How programs on top announce their GPU: ComfyUI, llama.cpp, Ultralytics, Ollama."""
+_WHOLE = Pattern(r"^\s*(?:\w[\w ]*[:=]\s*)?\[PhysicalDevice\(.*\)\]\s*$")
+_MOST_ROWS = 20
+_ASKED_TF = Pattern(
+    r"(?:num(?:ber of)? )?gpus? available"
+    r"|(?:tf|tensorflow)\b(?: config| experimental)*(?: lists?| sees| detects| finds)?"
+    r"(?: logical| physical| visible| available| local)*"
+    r" (?:gpus?|gpu devices|devices|device list)(?: gpu| count| list| found| visible)?"
+    r"|(?:tf config )?list physical devices(?: gpu)?"
+    r"|gpus? (?:visible|seen|found|listed)(?: to| by| in) (?:tf|tensorflow)|physical gpus"
+)
+_NOTHING = ("", "none", "no", "0", "empty", "nothing", "cpu", "false", "empty list", "cpu:0", "no gpus", "no gpu")
 _PJRT = Pattern(r"jax_plugins\.xla_cuda(\d+)")
 
 
@@ -59,6 +70,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     for index, line in paste.having("list_physical_devices"):
         if match := _DEVICES.search(line):
             yield "tf.gpus", Known(match.group(1).count("PhysicalDevice"), paste.use(index))
+    yield from _listed(paste)
     lost: dict[str, str] = {}
     for index, line in paste.having("could not load dynamic library"):
         if match := _NOT_LOADED.search(line):
@@ -67,6 +79,29 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield "tf.missing_libraries", Known(tuple(lost), next(iter(lost.values())))
     yield from _created(paste)
     yield from _shown(paste)
+
+
+def _listed(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """How many GPUs TensorFlow lists, as its own print without the question, or as people put it."""
+    for index, line in paste.having("[physicaldevice("):
+        asked = paste.lines[index - 1] if index else ""
+        whole = line
+        for more in paste.lines[index + 1 : index + 1 + _MOST_ROWS]:
+            if "]" in whole or "PhysicalDevice(" not in more:
+                break
+            whole = f"{whole.rstrip()} {more.strip()}"
+        if "'CPU')" not in asked and "list_physical_devices" not in line and _WHOLE.search(whole):
+            yield "tf.gpus", Known(whole.count("device_type='GPU'"), paste.use(index))
+    for label in paste.labels:
+        if not _ASKED_TF.fullmatch(label.name) or "memory" in label.name:
+            continue
+        said = label.value.strip(" .'\"[]()").lower()
+        if said in _NOTHING or said.startswith(("cpu only", "only cpu", "only the cpu", "no gpu")):
+            yield "tf.gpus", Known(0, paste.use(label.index))
+        elif said.isdecimal() and len(said) < 4:
+            yield "tf.gpus", Known(int(said), paste.use(label.index))
+        elif "physicaldevice" in said:
+            yield "tf.gpus", Known(said.count("device_type='gpu'"), paste.use(label.index))
 
 
 def _created(paste: Paste) -> Iterator[tuple[str, Rows]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.fact import Fact, Known, Rows
-from gpudoctor.readers._lists import table
+from gpudoctor.model.fact import Absent, Fact, Known, Rows
+from gpudoctor.readers._lists import phrases, table
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._system import kernel, system
@@ -18,20 +18,31 @@ _LINUX_VERSION = Pattern(r"Linux version (\d+\.\d+\S*)")
 _PRETTY = Pattern(r"\s*PRETTY_NAME=\"?([^\"]+)\"?")
 _DESCRIPTION = Pattern(r"Description:\s+(\S.*)")
 _WSL = Pattern(r"(?<![\w-])WSL ?([12])(?![\w.])", 2)
-_WSL_LIST = Pattern(r"\*?\s*\S+\s+(?:Running|Stopped)\s+([12])\s*$")
+_WSL_NAMED = Pattern(r"\bWSL\b(?! ?1)", 2)
+_BEFORE_WSL2 = Pattern(r"\b10\.0\.(?:1[0-7]\d{3}|18[0-2]\d{2}|183[0-5]\d)\b|\bWindows[^\n]{0,20}\b(?:1[678]0[39])\b")
+"""Builds of Windows before 18362 (1903), the first that can have WSL 2."""
+_PLATFORMS = frozenset(
+    phrases("environment | platform | os | system | operating system | running in | running on | distro | host | where")
+)
+_WSL_LIST = Pattern(r"(?<!\S)\S+\s+(?:Running|Stopped)\s+([12])\s*$")
 _JETSON = Pattern(
     r"\b((?:NVIDIA )?Jetson[ -](?:AGX |TX\d|Orin|Nano|Xavier|Thor)[\w -]{0,20}?)(?=[\s,.;:)|*]*(?:$|[\n,.;:)|*(]))"
     r"|\b(L4T[: ]+(?:Release:? *)?(?:R|r)?\d[\d.]*|JetPack[: ]+\d[\d.]*|R\d\d \(release\), REVISION: [\d.]+)"
 )
 _SHM = Pattern(r"(?:\S+\s+)?(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+\d+%\s+/dev/shm")
+_SHM_MOUNT = Pattern(r"on /dev/shm type tmpfs \([^)]*\bsize=(\d+[kmg]?)")
 _SHM_SIZE = Pattern(r"--shm-size[= ](\d+(?:\.\d+)?\s?[kmgtKMGT]?)b?")
 _LOCKED = Pattern(r"max locked memory\s+\(k(?:bytes|B), -l\)\s+(\d+|unlimited)")
 _FILES = Pattern(r"open files\s+\(-n\)\s+(\d+|unlimited)")
 _MARKS = tuple(
     table(
         """
-kubernetes: orchestrator: kubernetes | kubectl exec | nvidia.com/gpu | kubelet | /kubepods
-    | /var/run/secrets/kubernetes.io
+kubernetes: orchestrator: kubernetes | platform: kube | kubeflow | openshift | kubernetes pod | k8s pod | pod spec
+    | in the pod | in a pod | inside the pod | inside pod | in pod | running pod | recreated pod | new pod | the pod's
+    | runtimeclassname | kubectl exec | nvidia.com/gpu | kubelet | /kubepods | /var/run/secrets/kubernetes.io
+lxc: lxc container | in lxc | inside lxc | unprivileged lxc | privileged lxc | proxmox lxc | proxmox ct | pct enter
+    | lxc exec
+container: task definition | ecs task | enroot | pyxis | --container-image
 docker: /.dockerenv | inside a container | in a container | inside docker | in a docker container
     | the nvidia driver was not detected
 apptainer: apptainer exec | singularity exec | apptainer run | singularity run | singularity shell
@@ -41,6 +52,12 @@ apptainer: apptainer exec | singularity exec | apptainer run | singularity run |
 """Words (lower case) that are printed inside a container, or say that one is meant."""
 _STARTED = (("docker", ("docker run", "docker compose", "docker args:")), ("podman", ("podman run",)))
 """Words that start a container: what follows is printed inside it, unless it did not start."""
+_NONE = Pattern(
+    r"\b(?:no|not in an?|without(?: an?| any)?) (?:containers?|docker)(?= *(?:$|[,;.)]|: *(?:yes|true)\b))"
+    r"|^\W*(?:runs? |running )?(?:on )?bare[- ]metal(?:\W*$|: *(?:yes|true)\b)",
+    2,
+)
+"""``slurm job, no container``, ``bare metal: yes``; not ``works on bare metal, fails in docker``."""
 _NOT_STARTED = ("nvidia-container-cli", "could not select device driver", "error response from daemon")
 
 
@@ -81,8 +98,13 @@ def _kernels(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 def _wsl(paste: Paste) -> Iterator[tuple[str, Fact]]:
     for label in paste.labels:
+        if label.name.startswith(("wsl l", "wsl list")) and label.value.split()[-1:] in (["1"], ["2"]):
+            yield "host.wsl", Known(int(label.value.split()[-1]), paste.use(label.index))
         if label.name == "wsl version" and label.value[:1] in ("1", "2"):
             yield "host.wsl", Known(int(label.value[0]), paste.use(label.index))
+    for label in paste.labels:
+        if label.name in _PLATFORMS and _WSL_NAMED.search(label.value):
+            yield "host.wsl", Known(1 if _BEFORE_WSL2.search(paste.text) else 2, f"line {paste.numbers[label.index]}")
     for index, line in paste.having("wsl"):
         match = _WSL.search(line) or (_WSL_LIST.search(line) if "  " in line else None)
         if match:
@@ -104,6 +126,10 @@ def _jetson(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _container(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    for index, line in paste.having("container", "bare metal", "bare-metal", "no docker"):
+        if _NONE.search(line):
+            yield "host.container", Absent(f"the report says so (line {paste.numbers[index]})")
+            return
     marks = _MARKS if any(word in paste.lower for word in _NOT_STARTED) else _MARKS + _STARTED
     for kind, words in marks:
         found = [word for word in words if word in paste.lower]
@@ -124,6 +150,10 @@ def _shared_memory(paste: Paste) -> Iterator[tuple[str, Fact]]:
                 size = mib(text if text[-1].isalpha() else f"{text}K")
                 if size is not None:
                     yield name, Known(size, source)
+        elif mount := _SHM_MOUNT.search(line):
+            size = mib(mount.group(1))
+            if size is not None:
+                yield "limits.shm_mib", Known(size, paste.use(index))
     for index, line in paste.having("--shm-size"):
         if (match := _SHM_SIZE.search(line)) and (size := mib(match.group(1))) is not None:
             yield "limits.shm_mib", Known(size, paste.use(index))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.model.catalog import column, fact
+from gpudoctor.model.denial import denied
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
@@ -28,9 +29,14 @@ CONSEQUENCES = (45, 154)
 """Xids that follow another one: a channel torn down, a recovery action announced."""
 
 _XID = Pattern(
-    r"(?<![a-z])xid\b\s*(?:\((?:PCI:)?([0-9a-f:.]+)\)|error|event|code)?\s*[:=#]?\s*(\d{1,3})\b(?![.:%/])", 2
+    r"(?<![a-z])xid\b\s*(?:\((?:PCI:)?([0-9a-f:.]+)\)|error|event|code)?\s*[:=#]?\s*(\d{1,3})\b(?![.:]\d|[%/])", 2
 )
-_CODES = Pattern(r"\d{1,3}(?:\s*(?:,|/|and)\s*\d{1,3})*")
+_CODES = Pattern(r"\d{1,3}(?:\s*(?:,|/|\+|and|then|->)\s*\d{1,3})*(?=\s*(?:$|[(;,]))")
+_XIDS = Pattern(
+    r"(?:(?:nvidia|gpu|nvrm|kernel|dmesg|first|last|log) )*xids?(?: (?:errors?|codes?|numbers?|events?|messages?))*"
+    r"(?: (?:in|from|by|of) (?:the )?[a-z ]{2,24}| seen| logged| found| reported)?"
+)
+_SEPARATORS = Pattern(r"\D+")
 _SXID = Pattern(r"\bSXid\s*(?:\([^)]*\))?\s*:?\s*(\d{4,5})\b")
 _SEVERITY = Pattern(r"\bXid\b[^,\n]*: 1(?:4[4-9]|50), ?\w+\s+(Non-?)?fatal\b", 2)
 _SWITCH = Pattern(r"\bSXid\b[^,\n]*: \d{4,6}, (Non-)?fatal\b", 2)
@@ -69,7 +75,7 @@ def _xids(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     rows: list[Row] = []
     for index, line in paste.having("xid"):
         for match in _XID.finditer(line[:600]):
-            if not int(match.group(2)):
+            if not int(match.group(2)) or denied(line[:600], *match.span()):
                 continue
             source = paste.use(index)
             where = address(match.group(1) or "")
@@ -102,10 +108,11 @@ def _fatal(severity: re.Match[str] | None, source: str) -> Fact:
 def _labelled(paste: Paste) -> Iterator[Row]:
     """``xids: 13, 31``: the codes that no pattern of the kernel's own line sees."""
     for label in paste.labels:
-        if label.name in ("xid", "xids", "xid errors", "xid codes") and _CODES.fullmatch(label.value):
+        if _XIDS.fullmatch(label.name) and (listed := _CODES.match(label.value)):
             source = paste.use(label.index)
-            codes = [int(code) for code in label.value.replace("/", " ").replace(",", " ").replace("and", " ").split()]
-            for code in codes if label.name != "xid" else codes[1:]:
+            codes = [int(code) for code in _SEPARATORS.compiled.split(listed.group())]
+            seen = _XID.search(paste.bare[label.index])
+            for code in codes[1:] if seen else codes:
                 where = Absent(f"the line does not say ({source})")
                 yield {
                     "code": Known(code, source),

@@ -7,6 +7,7 @@ its like become an absent fact, ``N/A`` and its like an unread one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from gpudoctor.model.fact import Fact, Known, Rows, Unread, Value
 from gpudoctor.readers._forms import FORMS, env_name
@@ -18,20 +19,40 @@ from gpudoctor.readers._qualified import plain
 from gpudoctor.readers._special import ANSWERS, named_system
 from gpudoctor.readers._values import missing
 from gpudoctor.readers._variables import derived, wanted
-from gpudoctor.readers._words import COLUMNS, FACTS_OF, SPECIAL, SYSTEMS, VARIABLES
+from gpudoctor.readers._words import COLUMNS, FACTS_OF, SPECIAL, SYSTEMS, VARIABLES, plainer
 
 EXACT = 2
 
 Answers = Iterator[tuple[str, "Fact | Rows"]]
+_MASK = "CUDA_VISIBLE_DEVICES"
+"""The variable that hides every GPU where it is set and empty."""
+_QUOTES = Pattern(r"(?:''|\"\")\W*$")
+_EMPTY = Pattern(r"\W*(?:(?:set|present|there)\b[^\n]{0,10}\b)?(?:an? )?empty(?: string)?\W*$", 2)
 _GPU_NUMBERS = Pattern(r"gpu(?: \d{1,2})+")
-_DRIVER = Pattern(r"(?:nvidia )?(?:gpu )?driver(?: version)?\s+v?(\d{3}\.\d+(?:\.\d+)?)\s*$", 2)
+_DRIVER = Pattern(
+    r"(?:nvidia )?(?:gpu )?driver(?: version)?\s+v?(\d{3}\.\d+(?:\.\d+)?)\s*$"
+    r"|(?:nvidia )(?:gpu )?driver(?: version)?[\s-]v?(\d{3}(?:\.\d+){0,2})[\s,(-]*(?:server-?)?"
+    r"(?:(?:open|proprietary)[\w ]{0,30}\)?)?\s*$|nvidia-driver-(\d{3})(?:-server)?(?:-open)?\s*$",
+    2,
+)
+_CHANGED = Pattern(
+    r"\W*(?:\w+ )?(?:nvidia )?drivers?\b[^:\n]{0,30}:[^\n]*?\d{3}(?:\.\d+)*\s*(?:->|→|=>"
+    r"|to)\s*v?(\d{3}(?:\.\d+){0,2})\b",
+    2,
+)
 
 
 def read(paste: Paste) -> Answers:
     """Every label that the tables know, in the order of the text."""
     gpu: dict[str, Fact] = {}
     variables: dict[str, Fact] = {}
-    for label in plain(paste):
+    for label in paste.labels:
+        if label.index in paste.used or label.value:
+            continue
+        if (variable := env_name(label.name)) == _MASK and _QUOTES.search(paste.bare[label.index]):
+            variables.setdefault(variable, Known("", paste.use(label.index)))
+    for written in plain(paste):
+        label = replace(written, name=plainer(written.name))
         source = f"line {paste.numbers[label.index]}"
         if entry := FACTS_OF.get(label.name):
             yield from _fact(entry, label, source)
@@ -46,7 +67,8 @@ def read(paste: Paste) -> Answers:
         elif _GPU_NUMBERS.fullmatch(label.name):
             yield from _numbered(label, source)
         elif variable := _variable(label, paste):
-            variables.setdefault(variable, missing(label.value, source) or Known(_setting(variable, label), source))
+            gone = None if variable == _MASK and _EMPTY.match(label.value) else missing(label.value, source)
+            variables.setdefault(variable, gone or Known(_setting(variable, label), source))
         else:
             continue
         paste.use(label.index)
@@ -88,15 +110,20 @@ def _variable(label: Label, paste: Paste) -> str:
 
 
 def _setting(variable: str, label: Label) -> str:
-    """The value without a remark behind it: ``29500 (default)``."""
+    """The value without a remark behind it: ``29500 (default)``; ``empty string`` is one."""
+    if variable == _MASK and _EMPTY.match(label.value):
+        return ""
     return label.value.split(" (")[0] if variable.endswith("_PORT") else label.value
 
 
 def _bare(paste: Paste) -> Answers:
-    """``NVIDIA driver 512.78``, without a colon."""
-    for index, line in paste.having("driver "):
-        if match := _DRIVER.match(line.strip()):
-            yield "driver.version", Known(match.group(1), paste.use(index))
+    """``NVIDIA driver 512.78`` and ``nvidia-driver-535-open``, without a colon; ``driver upgraded: 580 -> 590``."""
+    for index, line in paste.having("driver"):
+        if match := _DRIVER.match(line.strip()) or _CHANGED.match(line):
+            yield "driver.version", Known(next(filter(None, match.groups())), paste.use(index))
+            low = line.lower().replace("opensuse", "")
+            if kind := next((word for word in ("proprietary", "open") if word in low), ""):
+                yield "driver.module_kind", Known(kind, paste.use(index))
 
 
 def _numbered(label: Label, source: str) -> Answers:

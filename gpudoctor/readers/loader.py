@@ -13,6 +13,12 @@ _CUDA = (
     r"(lib(?:cuda|cudart|cudnn\w*|cublas\w*|cufft\w*|cusparse\w*|cusolver\w*|curand|nccl|nvJitLink|nvrtc|cupti)(?:64)?)"
 )
 _LDD = Pattern(r"\b" + _CUDA + r"\.so((?:\.\d+)*)(?: \([^)]*\))? => (/\S+|not found)")
+_EXTENSION = Pattern(
+    r"\bldd\b(?=[^\n]*(?:extension|site-packages/(?!torch/|nvidia/)\w+|_cuda\w*\.(?:so|cpython)|/_C\.))"
+    r"(?![^\n]*site-packages/torch/)",
+    2,
+)
+"""The listing is of an extension's library, not of torch's."""
 _INIT = Pattern(r"calling init: (/\S*/libcuda\.so\S*)")
 _MAPS = Pattern(r"^[0-9a-f]{8,16}-[0-9a-f]{8,16} \S+ .*\s(/\S*/libcuda\.so\S*)")
 
@@ -28,6 +34,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         name, version, path = match.groups()
         source = paste.use(index)
         if path == "not found":
+            if _EXTENSION.search(" ".join(paste.lines[max(0, index - 6) : index + 1])):
+                continue
             missing.setdefault(f"{name}.so{version}", source)
             continue
         row: dict[str, Fact] = {"name": Known(name, source), "path": Known(path, source)}

@@ -15,15 +15,35 @@ FACTS = (
     column("rate.gpu", "int", "number of the GPU that was measured"),
     column("rate.value", "float", "what was measured on it"),
     column("rate.unit", "text", "its unit: TFLOP/s, GB/s"),
-    column("rate.others", "float", "the median of the same measurement on the other GPUs"),
+    column("rate.others", "float", "the median of the same measurement on the other GPUs, or what it should be"),
 )
 
 _UNIT = Pattern(r"\b([TG]FLOP(?:/s|S)|[GM]i?B/s|(?:it|img|images|samples|tok|tokens)/s)", 2)
 _RATE = Pattern(
-    r"\W*(?:GPUs?|devices?|cuda:)\s?(\d{1,3}(?:\s?,\s?\d{1,3}){0,15})(?:(?:\s+[a-z][\w -]{0,24})?\s*[:=|]\s*|\s+)"
+    r"\W*(?:GPUs?|devices?|cuda:|ranks?)\s?(\d{1,3}(?:\s?,\s?\d{1,3}){0,15})"
+    r"(?:(?:\s+[a-z][\w -]{0,24})?\s*[:=|]\s*|\s+)"
     r"(\d{1,7}(?:\.\d+)?)(?![\d.%])\s*(\S*)",
     2,
 )
+_LISTED = Pattern(
+    r"(?:each|per|by) (?:GPU|device|card|rank)\b|\b(?:all|the) \d+ (?:GPUs|devices|ranks)\b|\bGPUs? 0\s?-\s?\d+\b", 2
+)
+_PAIRS = Pattern(r"(?<![\d.])(\d{1,3})\s?[:=]\s?(\d{1,7}(?:\.\d+)?)(?![\d.%])")
+_NAMED = Pattern(r"\b(?:gpu|rank|device|cuda:|card) ?#?(\d{1,2})\s?[:=]?\s(\d{1,7}(?:\.\d+)?)(?![\d.%])", 2)
+_ITEMS = Pattern(r"[\[(]?\s*(\d{1,7}(?:\.\d+)?(?:\s*[,/|;]\s*\d{1,7}(?:\.\d+)?){1,15})\s*[\])]?\s*\S{0,16}\s*$")
+_MEASURED = Pattern(
+    r"\b(?:measured|reached|reaches|achieved|got|observed|actual|my|this (?:card|gpu|one|node)|result)\b"
+)
+_EXPECTED = Pattern(
+    r"\b(?:expected|should (?:be|reach|get)|normal(?:ly)?|usual(?:ly)?|reference|healthy|good (?:card|gpu|node)"
+    r"|sibling\w*|peers?|others?|another|other (?:cards?|gpus?|nodes?|machines?))\b"
+)
+_SHEET = Pattern(r"\b(?:spec\w*|data ?sheet|theoretical|peak|nominal)\b")
+_REACHED = {True: 0.8, False: 0.6}
+"""The part of a data sheet's figure that a sound GPU reaches: of its memory bandwidth, of its arithmetic."""
+_COMPUTE = Pattern(r"(\d{1,5}(?:\.\d+)?) ?([TG]FLOP(?:/s|S))", 2)
+_MOVED = Pattern(r"(\d{1,5}(?:\.\d+)?) ?([GM]i?B/s)", 2)
+_TIME = Pattern(r"(?:about |around |~)?([1-9]\d{0,5}(?:\.\d+)?|0\.\d*[1-9]\d*) ?(ms|s|sec|seconds)?\b[^\d]{0,20}", 2)
 _DEVICE = Pattern(r"\s*Device (\d{1,3}): \S")
 _TRANSFER = Pattern(r"\s+(\d{3,12})\s+(\d{1,7}\.\d+)\s*$")
 
@@ -44,6 +64,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     found: list[_Rate] = []
     if "/s" in paste.lower or "flops" in paste.lower:
         found += _labelled(paste)
+        found += _listed(paste)
         found += _bandwidth_test(paste)
     kinds: dict[str, dict[int, _Rate]] = {}
     for rate in found:
@@ -53,6 +74,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         for gpu, rate in rates.items():
             if others := [other.value for number, other in rates.items() if number != gpu]:
                 rows.append(_row(rate, round(median(others), 3)))
+    rows = rows or list(_against_expected(paste))
     if rows:
         yield "rate", tuple(rows)
 
@@ -79,6 +101,73 @@ def _labelled(paste: Paste) -> Iterator[_Rate]:
             source = paste.use(index)
             for number in rate.group(1).split(","):
                 yield _Rate(int(number), float(rate.group(2)), own, kind or own.lower(), source)
+
+
+def _listed(paste: Paste) -> Iterator[_Rate]:
+    """``TFLOP/s per rank: 0: 702, 1: 431`` and ``per GPU: 702, 431 TFLOP/s``: all of them in one line."""
+    for index, line in enumerate(paste.bare):
+        if not (unit := _UNIT.search(line)):
+            continue
+        pairs = [(int(number), float(value)) for number, value in _NAMED.compiled.findall(line)]
+        if len(pairs) < 2 and not _LISTED.search(line):
+            continue
+        values = line.partition(":")[2]
+        if len(pairs) < 2:
+            pairs = [(int(number), float(value)) for number, value in _PAIRS.compiled.findall(values)]
+        if len(pairs) < 2 and (items := _ITEMS.match(values)):
+            pairs = [(number, float(value)) for number, value in enumerate(_split(items.group(1)))]
+        if len(pairs) > 1:
+            source = paste.use(index)
+            for number, value in pairs:
+                yield _Rate(number, value, unit.group(1), f"line {index}", source)
+
+
+def _split(items: str) -> list[str]:
+    for mark in "/|;":
+        items = items.replace(mark, ",")
+    return [item.strip() for item in items.split(",")]
+
+
+def _against_expected(paste: Paste) -> Iterator[Row]:
+    """``measured: 118 TFLOPS`` and ``expected: 250 TFLOPS``, one of each; of a data sheet's peak a part."""
+    told: dict[bool, list[tuple[float, str, int]]] = {True: [], False: []}
+    memory = any("memory bandwidth" in label.name for label in paste.labels)
+    for label in paste.labels:
+        if rate := (_MOVED if memory else _COMPUTE).search(label.value):
+            sheet = bool(_SHEET.search(label.name))
+            expected = sheet or bool(_EXPECTED.search(label.name))
+            if expected or _MEASURED.search(label.name):
+                number = float(rate.group(1)) * (_REACHED[memory] if sheet else 1)
+                told[expected].append((round(number, 1), rate.group(2), label.index))
+    if len(told[False]) == 1 and told[True] and len({unit[0].lower() for _, unit, _ in told[True] + told[False]}) == 1:
+        yield _held(paste, told[False][0], min(told[True]))
+    yield from _times(paste)
+
+
+def _times(paste: Paste) -> Iterator[Row]:
+    """``step time: 94 ms`` and ``expected step time: 60 ms``: as rates, of which the lower is the worse."""
+    told: dict[str, dict[bool, tuple[float, str, int]]] = {}
+    for label in paste.labels:
+        if time := _TIME.fullmatch(label.value):
+            name, expected = _EXPECTED.compiled.subn("", label.name)
+            unit = time.group(2) or ("ms" if " ms" in f" {name}" else "s" if "second" in name else "")
+            if unit:
+                place = told.setdefault(" ".join(name.split()), {})
+                place.setdefault(
+                    bool(expected), (round(1000 / float(time.group(1)), 3), f"per 1000 {unit}", label.index)
+                )
+    for pair in told.values():
+        if len(pair) == 2 and pair[True][1] == pair[False][1]:
+            yield _held(paste, pair[False], pair[True])
+
+
+def _held(paste: Paste, one: tuple[float, str, int], other: tuple[float, str, int]) -> Row:
+    source = paste.use(one[2])
+    return {
+        "value": Known(one[0], source),
+        "unit": Known(one[1], source),
+        "others": Known(other[0], paste.use(other[2])),
+    }
 
 
 def _bandwidth_test(paste: Paste) -> Iterator[_Rate]:

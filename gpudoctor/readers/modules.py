@@ -8,6 +8,7 @@ from gpudoctor.model.fact import Fact, Known, Rows
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._system import kernel
+from gpudoctor.readers._values import driver_version
 
 EXACT = 6
 
@@ -39,6 +40,10 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield from _on_disk(paste)
     if "module nvidia" in low or "could not insert" in low:
         yield from _refused(paste)
+    for index, _ in paste.asked("cat /sys/module/nvidia/version"):
+        for after, line in paste.output(index, 1):
+            if version := driver_version(line):
+                yield "driver.module_version", Known(version, paste.use(after))
     if "blacklist" in low or "boot_image=" in low:
         yield from _blacklists(paste)
 

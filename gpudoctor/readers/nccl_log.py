@@ -19,6 +19,9 @@ FACTS = (
     fact("nccl.devices", "list", "RDMA devices that NCCL says it uses: mlx5_0"),
     fact("nccl.peers", "list", "addresses of peers in the log"),
     fact("nccl.world_size", "int", "ranks of the communicator"),
+    fact("nccl.nodes", "int", "nodes of the job, as a launcher's option or the report says"),
+    fact("nccl.rate_high", "float", "largest of the rates that the text gives of collectives, in GB/s"),
+    fact("nccl.rate_low", "float", "smallest of them"),
 )
 
 _VERSION = Pattern(r"NCCL version:?\s+(\d+\.\d+(?:\.\d+)?)(?:\+cuda(\d+\.\d+))?", 2)
@@ -29,11 +32,39 @@ _VIA = Pattern(r" via ((?:P2P|SHM|NET|COLL|direct)[\w/() ]*?)(?:\s+comm|\s*$)")
 _PEER = Pattern(
     r"(?:peer|remote=|connect(?:ing)? to|socket with|Call to connect to)\s*\[?(?:::ffff:)?(\d+\.\d+\.\d+\.\d+)", 2
 )
+_PACKAGE = Pattern(r"\blibnccl(?:2|-dev)[\s=:/,\w]{1,30}?(\d+\.\d+\.\d+)-\d+\+cuda(\d+\.\d+)", 2)
 _RANKS = Pattern(r"\brank \d+ nranks (\d+)")
+_NODES = Pattern(
+    r"(?:--nnodes[= ]|\b(?:nnodes|n_?nodes|num_?nodes|nodes|machines|hosts)\s?[:=]\s?)(?:\d+:)?(\d{1,4})(?![\d.])"
+    r"|\b(\d{1,4}|two|three|four|eight)[ -](?:gpu )?(?:nodes?|machines?|hosts?|servers?|pods?|vms?)\b"
+    r"|\b(?:each of|on|across|between|over) (two|three|four|both) (?:\w+ )?(?:nodes|machines|hosts|servers|pods|vms)\b",
+    2,
+)
+_MANY = Pattern(r"\b(?:multi|inter|cross)[- ]?nodes?\b", 2)
+_NUMBERS = {"two": 2, "both": 2, "three": 3, "four": 4, "eight": 8}
+_RATED = (
+    "busbw",
+    "bus bw",
+    "bus bandwidth",
+    "all_reduce",
+    "allreduce",
+    "all-reduce",
+    "all_gather",
+    "allgather",
+    "algbw",
+)
+_RATE = Pattern(r"(?<![\w.])(\d{1,4}(?:\.\d+)?)\s?GB(?:ps|/s)", 2)
+_LINK = Pattern(r"\bLink \d|nvlink|hbm|memory|ib_(?:write|read)|iperf|bandwidthTest|pcie?\b|theoretical|line rate", 2)
+_FALLS = Pattern(r"\bfrom (\d{1,4}(?:\.\d+)?) ?(?:GB(?:ps|/s))? to (\d{1,4}(?:\.\d+)?) ?GB(?:ps|/s)", 2)
+_EXPECTED = Pattern(
+    r"\b(?:expected|reference|should be|normal(?:ly)?|usual(?:ly)?)\b\D{1,24}?(\d{1,4}(?:\.\d+)?)(?![\d.]*\s?[%xMK])", 2
+)
+_AVERAGE = Pattern(r"Avg bus bandwidth\s*:\s*(\d{1,4}(?:\.\d+)?)", 2)
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """What NCCL says of itself."""
+    """What NCCL says of itself, and what is said of its job."""
+    yield from _job(paste)
     if "nccl" not in paste.lower and "net/" not in paste.lower:
         return
     yield from _versions(paste)
@@ -62,8 +93,34 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             yield "nccl.network", Known("IB", paste.use(index))
 
 
+def _job(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """Over how many nodes it runs, and how fast its collectives are."""
+    for index, line in paste.having("node", "machine", "hosts", "servers", "pods", "vms"):
+        if (match := _NODES.search(line[:400])) and (number := next(filter(None, match.groups()), "")):
+            count = int(number) if number.isdecimal() else _NUMBERS[number.lower()]
+            yield "nccl.nodes", Known(count, f"line {paste.numbers[index]}")
+            break
+        if _MANY.search(line[:400]):
+            yield "nccl.nodes", Known(2, f"line {paste.numbers[index]}")
+            break
+    rates: dict[float, str] = {}
+    speaks = any(word in paste.lower for word in _RATED)
+    for index, line in paste.having(*_RATED, "gb/s", "gbps", "expected") if speaks else ():
+        if _LINK.search(line):
+            continue
+        for told in (told for pattern in (_RATE, _AVERAGE, _FALLS, _EXPECTED) for told in pattern.finditer(line[:400])):
+            for number in told.groups():
+                rates.setdefault(float(number), f"line {paste.numbers[index]}")
+    if rates:
+        yield "nccl.rate_high", Known(max(rates), rates[max(rates)])
+        yield "nccl.rate_low", Known(min(rates), rates[min(rates)])
+
+
 def _versions(paste: Paste) -> Iterator[tuple[str, Fact]]:
     found: dict[str, str] = {}
+    for index, line in paste.having("libnccl"):
+        if told := _PACKAGE.search(line[:400]):
+            yield "nccl.cuda", Known(told.group(2), paste.use(index))
     for index, line in paste.having("nccl version"):
         for match in _VERSION.finditer(line[:1000]):
             source = paste.use(index)

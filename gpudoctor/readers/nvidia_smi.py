@@ -24,10 +24,12 @@ _SMI = Pattern(r"NVIDIA-SMI(?: version\s*:)?\s+" + _VERSION)
 _DRIVER = Pattern(r"(?:Driver|KMD|DRIVER) [Vv]ersion\s*:\s*" + _VERSION)
 _CUDA = Pattern(r"CUDA (?:UMD )?[Vv]ersion\s*:\s*" + _VERSION)
 _GPU = Pattern(
-    r"\s*\|\s*(\d+)\s+(\S.*?)\s+(On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*\|\s*([0-9A-Fa-f:.]{7,16})\s+(?:On|Off|N/A)\s*\|\s*(\S+)"
+    r"\s*\|\s*(\d+)\s+(\S.*?)\s+(On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*\|\s*([0-9A-Fa-f:.]{7,16})\s+(?:On|Off"
+    r"|N/A)\s*\|\s*(\S+)"
 )
 _USAGE = Pattern(
-    r"\s*\|\s*(\S+)\s+(\S+)\s+(\S+)\s+.*?\|\s*(\d+\s?[MG]i?B|N/A|ERR!)\s*/\s*(\d+\s?[MG]i?B|N/A)\s*\|\s*(\d+%|N/A|ERR!)\s+(.*?)\s*\|"
+    r"\s*\|\s*(\S+)\s+(\S+)\s+(\S+)\s+(?:(\d+)W\s*/\s*(\d+)W\s*|.*?)\|"
+    r"\s*(\d+\s?[MG]i?B|N/A|ERR!)\s*/\s*(\d+\s?[MG]i?B|N/A)\s*\|\s*(\d+%|N/A|ERR!)\s+(.*?)\s*\|"
 )
 _MIG = Pattern(r"\s*\|\s*\|\s*\|\s*(Enabled\*?|Disabled\*?|N/A)\s*\|\s*$")
 _PROCESS = Pattern(
@@ -133,10 +135,12 @@ def _gpu(cells: tuple[str | None, ...], source: str) -> dict[str, Fact]:
 
 
 def _usage(cells: tuple[str | None, ...], source: str) -> dict[str, Fact]:
-    _, temperature, _, used, total, busy, mode = (cell or "" for cell in cells)
+    _, temperature, _, drawn, limit, used, total, busy, mode = (cell or "" for cell in cells)
     row: dict[str, Fact] = {}
     numbers = {
         "temperature_c": whole(temperature) if temperature.endswith("C") else None,
+        "power_w": whole(drawn),
+        "power_limit_w": whole(limit),
         "memory_used_mib": mib(used),
         "memory_mib": mib(total),
         "utilization": whole(busy),

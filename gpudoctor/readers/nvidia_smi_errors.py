@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpudoctor.model.denial import denied
 from gpudoctor.model.fact import Fact, Known, Rows
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._values import address
+from gpudoctor.readers._verdict import past
 
 EXACT = 9
 
@@ -42,6 +44,7 @@ _STATES = (
 """Words (lower case) and the state they tell, in the vocabulary of nvml.state."""
 _HANDLE = Pattern(r"unable to determine the device handle for gpu\s?(\d*):?\s?([0-9a-f:.]*[0-9a-f])\s*:\s*(.+)", 2)
 _LIBRARY = Pattern(r"NVML library version: (\d+(?:\.\d+)+)")
+_UNKNOWN = Pattern(r"nvmlInit\w*\b[^\n]{0,40}(?<![\d.])999(?![\d.])", 2)
 _MISSING = Pattern(
     r"nvidia-smi['\"]?: (?:command )?not found|nvidia-smi' is not recognized|command 'nvidia-smi' not found", 2
 )
@@ -64,11 +67,17 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         if state == "no permission" and "nvmldeviceget" in paste.lower:
             continue  # one question refused, as of the GPU that a MIG device is part of; NVML itself answers
         for index, line in paste.having(words):
+            place = line.lower().find(words)
+            if past(line) or denied(line, place, place + len(words)):
+                continue
             source = paste.use(index)
             yield "nvml.state", Known(state, source)
             yield "nvml.message", Known(line.strip()[:300], source)
             if state == "driver not loaded" and "nvidia-smi has failed" in line.lower():
                 yield "driver.installed", Known(True, source)
+    for index, line in paste.having("nvmlinit"):
+        if _UNKNOWN.search(line):
+            yield "nvml.state", Known("unknown error", paste.use(index))
     yield from _handles(paste)
     for index, line in paste.having("no devices were found"):
         if "|" not in line:

@@ -40,7 +40,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     if "(UUID: " in paste.text:
         yield from _listing(paste)
     if "," in paste.text and any(
-        word in paste.lower for word in ("index,", "name,", "driver_version", "query-gpu", "gpu_uuid,")
+        word in paste.lower
+        for word in ("index,", "name,", "driver_version", "query-gpu", "gpu_uuid,", "bus_id,", "remapped_rows.")
     ):
         yield from _table(paste)
     if "GPU" in paste.text and any(word in paste.text for word in ("topo", "SYS", "PIX", "PHB", "PXB", "NODE", "NV")):

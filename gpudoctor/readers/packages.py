@@ -191,6 +191,8 @@ def _told(paste: Paste) -> Iterator[Row]:
         if here := _HERE.search(line):
             yield _row(here.group(1), here.group(2), "pip", "", paste.use(index))
     for index, line in paste.having(".whl"):
+        if "not a supported wheel" in line.lower():
+            continue
         for wheel in _WHEEL.finditer(line[:2000]):
             if normal(wheel.group(1)) in FOLLOWED and "no matching" not in line.lower():
                 yield _row(wheel.group(1), wheel.group(2), "pip", "", paste.use(index))

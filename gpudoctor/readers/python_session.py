@@ -16,19 +16,24 @@ EXACT = 9
 _TRIPLE = Pattern(r"(\d+\.\d+\.\d+[\w.+]*)\s+(\d+\.\d+|None)(?:\s+(True|False))?$")
 _DOUBLE = Pattern(r"(\d+\.\d+\.\d+[\w.+]*)\s+(True|False)$")
 _ASKED = Pattern(
-    r"(?:print\()?(torch\.__version__|torch\.version\.cuda|torch\.version\.hip|torch\.cuda\.is_available\(\)|torch\.cuda\.device_count\(\)"
-    r"|torch\.backends\.cudnn\.version\(\)|torch\.cuda\.get_device_name\(\d*\)|torch\.cuda\.get_device_capability\(\d*\)"
-    r"|torch\.cuda\.get_arch_list\(\)|tf\.test\.is_built_with_cuda\(\)|tf\.__version__|torch\.cuda\.nccl\.version\(\))\)?\s*$"
+    r"(?:print\()?(torch\.__version__|torch\.version\.cuda|torch\.version\.hip|torch\.cuda\.is_available\(\)"
+    r"|torch\.cuda\.device_count\(\)"
+    r"|torch\.backends\.cudnn\.version\(\)|torch\.cuda\.get_device_name\(\d*\)"
+    r"|torch\.cuda\.get_device_capability\(\d*\)"
+    r"|torch\.cuda\.get_arch_list\(\)|tf\.test\.is_built_with_cuda\(\)|tf\.__version__"
+    r"|torch\.cuda\.nccl\.version\(\))\)?\s*$"
 )
 _SAID = Pattern(
-    r"(?:print\()?(torch\.__version__|torch\.version\.cuda|torch\.cuda\.device_count\(\)|torch\.cuda\.get_device_name\(\d*\)"
-    r"|torch\.cuda\.get_device_capability\(\d*\)|torch\.cuda\.get_arch_list\(\)|torch\.backends\.cudnn\.version\(\)|tf\.__version__)\)?"
+    r"(?:print\()?(torch\.__version__|torch\.version\.cuda|torch\.cuda\.device_count\(\)"
+    r"|torch\.cuda\.get_device_name\(\d*\)"
+    r"|torch\.cuda\.get_device_capability\(\d*\)|torch\.cuda\.get_arch_list\(\)"
+    r"|torch\.backends\.cudnn\.version\(\)|tf\.__version__)\)?"
     r"\s*(?:->|=>|\s)\s*['\"]?([\w\[(].*?)['\"]?\s*$"
 )
 _WHERE = Pattern(r"(\d+\.\d+\.\d+[\w.+]*)\s+\S*[\\/]torch[\\/]__init__\.pyc?$")
 _INLINE = Pattern(
-    r"(?<![\w.])(?:torch\.)?(?:cuda\.)?is_available(?:\(\))?[\s:]*(?:->|=+>?|returns?|is|gives|prints)?"
-    r"\s*[`'\"]*(True|False)\b"
+    r"(?<![\w.])(?:torch\.)?(?:cuda\.)?is_available(?:\(\))?[\s:]*(?:(?:->|=+>?|returns?|returned|is|was|gives|prints"
+    r"|turned|turns|became|becomes|goes|went|stays|now|still|says|shows)\s*){0,3}[`'\"]*(True|False)\b"
 )
 _PRINTED = Pattern(
     r"print\((?P<asked>torch[\w.]*(?:\(\))?(?:, ?torch[\w.]*(?:\(\))?)*)\)['\"`]?\s*"

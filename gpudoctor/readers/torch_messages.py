@@ -13,14 +13,17 @@ from gpudoctor.readers._values import release
 EXACT = 6
 FACTS = (fact("torch.cudnn_built", "version", "cuDNN that torch says it was compiled against"),)
 
-_NOT_COMPATIBLE = Pattern(r"(\S.*?) with CUDA capability sm_(\d+)(\d)a? is not compatible with the current PyTorch")
+_NOT_COMPATIBLE = Pattern(
+    r"(\S.{0,160}?) with CUDA capability sm_(\d+)(\d)a? is not compatible with the current PyTorch"
+)
 _TO_USE = Pattern(r"If you want to use the (\S.*?) GPU with PyTorch")
 _INSTALL = Pattern(r"PyTorch install supports CUDA capabilities ([\w ]+)")
 _ARCH = Pattern(r"\b(?:sm|compute)_\d{2,3}[af]?\b")
 _FOUND_GPU = Pattern(r"Found GPU(\d+) (.+?) which is of (?:cuda|compute) capability (\d+\.\d+)")
 _TOO_OLD = Pattern(r"too old \(found version (\d+)\)")
 _CUDNN = Pattern(
-    r"PyTorch was compiled\s+against \((\d+), (\d+), (\d+)\) but found runtime version \((\d+), (\d+), (\d+)\)"
+    r"PyTorch was compiled\s+against \((\d+), (\d+), (\d+)\)"
+    r" but (?:found runtime version|linked against) \((\d+), (\d+), (\d+)\)"
 )
 _COMPANION = Pattern(r"PyTorch has CUDA Version=([\d.]+) and (torchvision|torchaudio) has CUDA Version=([\d.]+)", 2)
 _REQUIRES = Pattern(
@@ -33,6 +36,9 @@ _INIT = Pattern(r"CUDA initialization: (.+)")
 _NO_DEVICE = Pattern(
     r"(?:RuntimeError: |AssertionError: |^)(No CUDA GPUs are available|Found no NVIDIA driver on your system.*)"
 )
+_UNKNOWN = Pattern(r"(CUDA unknown error - this may be due.*)")
+_INIT_FAILED = Pattern(r"(failed call to cuInit: (?:UNKNOWN ERROR \(303\)|CUDA_ERROR_NO_DEVICE).*)")
+_RETURNED = Pattern(r"(cudaGetDeviceCount returned (?:35|100|999)\b.*)")
 _UNEXPECTED = Pattern(r"(Unexpected error from cudaGetDeviceCount\(\).*)")
 
 
@@ -47,7 +53,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         for index, line in paste.having("- cuda runtime "):
             if match := _COMPILED.search(line):
                 yield "torch.cuda", Known(match.group(1), paste.use(index))
-    if "found runtime version" in low:
+    if "pytorch was compiled" in low:
         yield from _cudnn(paste)
     if "cuda version=" in low:
         yield from _companions(paste)
@@ -99,12 +105,17 @@ def _start(paste: Paste) -> Iterator[tuple[str, Fact]]:
         ("no cuda gpus are available", _NO_DEVICE),
         ("found no nvidia driver", _NO_DEVICE),
         ("cudagetdevicecount()", _UNEXPECTED),
+        ("cuda unknown error", _UNKNOWN),
+        ("cuinit", _INIT_FAILED),
+        ("cudagetdevicecount returned", _RETURNED),
     ):
         for index, line in paste.having(words):
             if match := pattern.search(line):
                 source = paste.use(index)
                 yield "live.cuda_error", Known(match.group(1).strip()[:500], source)
                 yield "live.cuda_available", Known(False, source)
+    for index, _ in paste.having("torch is not able to use gpu", "torch is not able to use the gpu"):
+        yield "live.cuda_available", Known(False, paste.use(index))
     for index, line in paste.having("too old (found version"):
         if match := _TOO_OLD.search(line):
             number = int(match.group(1)[:6])
@@ -115,7 +126,7 @@ def _start(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _cudnn(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    for index, line in paste.having("found runtime version"):
+    for index, line in paste.having("pytorch was compiled"):
         if match := _CUDNN.search(line):
             numbers = match.groups()
             yield "torch.cudnn_built", Known(".".join(numbers[:3]), paste.use(index))

@@ -3,31 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpudoctor import pages
 from gpudoctor.model.errors import RuleError
 from gpudoctor.model.rule import LAYERS, Case, Rule
 from gpudoctor.rulebook.page import cases_on, rule_of
 
+if TYPE_CHECKING:
+    from gpudoctor.rulebook.words import Vocabulary
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class Rulebook:
-    """All rules, ordered from the ground up."""
+    """All rules, ordered from the ground up, and the folders that they came from."""
 
     rules: tuple[Rule, ...]
+    folders: tuple[Path, ...] = ()
 
     def find(self, rule_id: str) -> Rule | None:
         """The rule of that id."""
         return next((rule for rule in self.rules if rule.id == rule_id), None)
 
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The words of all pages that name a cause."""
+        from gpudoctor.rulebook.words import Vocabulary, words_of_pages
+
+        found: dict[str, dict[str, int]] = {}
+        for folder in self.folders:
+            found.update(pages.compiled(folder, "words", words_of_pages))
+        return Vocabulary(found)
+
 
 def load(extra: Sequence[Path] = ()) -> Rulebook:
     """Our own pages, then those of a site's folders; raises `RuleError` on a broken page or an id taken twice."""
     found: dict[str, Rule] = {}
-    for folder in (pages.home(), *extra):
+    folders = (pages.home(), *extra)
+    for folder in folders:
         if not folder.is_dir():
             raise RuleError(f"{folder}: no such folder of rule pages")
         for raw in pages.compiled(folder, "rules", checked_pages):
@@ -35,7 +51,7 @@ def load(extra: Sequence[Path] = ()) -> Rulebook:
             if rule.id in found:
                 raise RuleError(f"{rule.origin}: {rule.id} is already defined by {found[rule.id].origin}")
             found[rule.id] = rule
-    return Rulebook(tuple(sorted(found.values(), key=lambda rule: (LAYERS.index(rule.layer), rule.id))))
+    return Rulebook(tuple(sorted(found.values(), key=lambda rule: (LAYERS.index(rule.layer), rule.id))), folders)
 
 
 def cases(folder: Path | None = None) -> tuple[Case, ...]:
@@ -55,7 +71,8 @@ def _page_files(folder: Path) -> list[Path]:
 def checked_pages(folder: Path) -> list[dict[str, Any]]:
     """Every page as TOML gave it, after all its checks; its cases stay on the page."""
     from gpudoctor.rulebook.check import check_page, refuse_blanks
-    from gpudoctor.rulebook.needles import needles
+    from gpudoctor.rulebook.needles import goes_on, needles
+    from gpudoctor.rulebook.ways import ways
 
     checked = []
     for path in _page_files(folder):
@@ -65,7 +82,8 @@ def checked_pages(folder: Path) -> list[dict[str, Any]]:
         raw["origin"] = path.relative_to(folder).as_posix()
         raw.pop("case", None)
         for sign in raw.get("sign", ()):
-            sign["needles"] = needles(sign.get("match", ""))
+            pattern = sign.get("match", "")
+            sign["compiled"] = needles(pattern), goes_on(pattern), [list(map(astuple, way)) for way in ways(pattern)]
         check_page(rule_of(raw, str(path)), page_cases, path)
         checked.append(raw)
     return checked

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 from gpudoctor.model.errors import RuleError
-from gpudoctor.model.rule import CONFIDENCES, LAYERS, PREVALENCES, SEVERITIES, Case, Fix, Role, Rule, Sign, Step
+from gpudoctor.model.rule import CONFIDENCES, LAYERS, PREVALENCES, SEVERITIES, Case, Fix, Part, Role, Rule, Sign, Step
 
 
 def rule_of(raw: Mapping[str, Any], origin: str) -> Rule:
@@ -30,6 +31,8 @@ def rule_of(raw: Mapping[str, Any], origin: str) -> Rule:
             confidence=_one_of(raw.get("confidence", "certain"), CONFIDENCES, origin),
             prevalence=_one_of(raw.get("prevalence", "usual"), PREVALENCES, origin),
             sound=raw.get("sound", False),
+            open=raw.get("open", False),
+            several=raw.get("several", False),
             each=raw.get("each", ""),
             about=raw.get("about", ""),
             explains=_texts(raw, "explains", origin),
@@ -63,6 +66,8 @@ _KEYS = frozenset(
         "confidence",
         "prevalence",
         "sound",
+        "open",
+        "several",
         "each",
         "about",
         "explains",
@@ -84,12 +89,21 @@ def _only(raw: Mapping[str, Any], keys: str, origin: str) -> None:
 
 
 def _sign(raw: Mapping[str, Any], origin: str) -> Sign:
-    _only(raw, "match weight when finding needles", origin)
+    _only(raw, "match weight when finding compiled", origin)
     weight = _one_of(raw["weight"], ("conclusive", "suggestive"), origin)
     conclusive = weight == "conclusive"
-    return Sign(
-        raw["match"], conclusive, _texts(raw, "when", origin), raw.get("finding", ""), tuple(raw.get("needles", ()))
-    )
+    sign = Sign(raw["match"], conclusive, _texts(raw, "when", origin), raw.get("finding", ""))
+    return compiled_sign(sign, *raw["compiled"]) if "compiled" in raw else sign
+
+
+def compiled_sign(sign: Sign, needles: Sequence[Sequence[str]], goes_on: bool, ways: Sequence[Any]) -> Sign:
+    """The sign with what was worked out from its pattern when the pages were compiled."""
+    parts = tuple(tuple(Part(match, _sets(words), on, reach) for match, words, on, reach in way) for way in ways)
+    return replace(sign, needles=_sets(needles), goes_on=goes_on, ways=parts)
+
+
+def _sets(needles: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    return tuple(map(tuple, needles))
 
 
 def _fix(raw: Mapping[str, Any], origin: str) -> Fix:

@@ -42,6 +42,9 @@ when = ["{blank} a condition over facts"]
 # Any one that holds: never found, whatever else is seen.
 unless = []
 
+# Where `when` is but one of several ways to come true, so that its being false says nothing against the signs:
+# several = true
+
 # What is, with the values that clash: "driver.version is read so: {{driver.version}}, and {{gpu.count | some}} GPUs".
 finding = "{blank} the sentence to say, with facts in braces"
 

@@ -17,6 +17,7 @@ _VERDICTS: dict[Verdict, tuple[str, str]] = {
     "broken": ("Broken: the first finding is the one to act on first", "red"),
     "unknown": ("No verdict: no error found, and too little could be read to call it sound", "yellow"),
 }
+_ONE_CAUSE = "Broken: the finding below is why"
 _WORDS = {"error": ("ERROR", "red"), "warning": ("WARNING", "yellow"), "info": ("INFO", "green")}
 _MOST_EVIDENCE = 8
 _MOST_FIXES = 3
@@ -44,6 +45,8 @@ def _head(diagnosis: Diagnosis, style: Style) -> str:
     if target.python:
         about.append(target.python)
     text, colour = _VERDICTS[diagnosis.verdict]
+    if diagnosis.verdict == "broken" and len(diagnosis.findings) == 1:
+        text = _ONE_CAUSE
     return f"gpudoctor {diagnosis.tool_version}: {one_line(', '.join(about))}\n{style.paint(text, 'bold', colour)}"
 
 
@@ -73,14 +76,8 @@ def _finding(same: list[Finding], style: Style) -> Iterator[str]:
         yield from wrapped(f"To be sure: {finding.confirm}", 2, 4)
     if finding.explains:
         yield from wrapped(f"This explains: {', '.join(finding.explains)}", 2, 4)
-    for fix in finding.fixes[:_MOST_FIXES]:
-        yield ""
-        yield from _fix(fix)
-    if rest := finding.fixes[_MOST_FIXES:]:
-        yield ""
-        yield "  Or, where it applies (gpudoctor explain shows how):"
-        for fix in rest:
-            yield from wrapped(f"- {fix.title}", 4, 6)
+    if not finding.nearness:  # what only words point to is to be made sure of first
+        yield from _fixes(finding.fixes)
     yield ""
     yield style.paint(f"  [{finding.id}]  more: gpudoctor explain {finding.id}", "dim")
 
@@ -118,6 +115,18 @@ def _name(item: Evidence) -> str:
     """``gpu[0].name`` for a row's fact."""
     group, _, column = item.fact.rpartition(".")
     return item.fact if item.index is None else f"{group}[{item.index}].{column}"
+
+
+def _fixes(fixes: Sequence[Fix]) -> Iterator[str]:
+    """The first few in full, of the rest the titles."""
+    for fix in fixes[:_MOST_FIXES]:
+        yield ""
+        yield from _fix(fix)
+    if rest := fixes[_MOST_FIXES:]:
+        yield ""
+        yield "  Or, where it applies (gpudoctor explain shows how):"
+        for fix in rest:
+            yield from wrapped(f"- {fix.title}", 4, 6)
 
 
 def _fix(fix: Fix) -> Iterator[str]:

@@ -33,7 +33,7 @@ def _units(items: list[tuple[Any, Any]], before: str) -> Iterator[str]:
     """What to repeat: the body of each repetition alone, and behind what leads to it."""
     for operation, argument in items:
         if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
-            body = _sample(list(argument[2]))
+            body = sample(list(argument[2]))
             if argument[1] > 8:
                 yield from (unit for unit in (body, before + body, before, f"{body} ", f"{before}\n") if unit)
             yield from _units(list(argument[2]), before)
@@ -44,10 +44,10 @@ def _units(items: list[tuple[Any, Any]], before: str) -> Iterator[str]:
                 yield from _units(list(branch), before)
         elif operation in (_codes.ASSERT, _codes.ASSERT_NOT):
             yield from _units(list(argument[1]), before)
-        before += _sample([(operation, argument)])
+        before += sample([(operation, argument)])
 
 
-def _sample(items: list[tuple[Any, Any]]) -> str:
+def sample(items: list[tuple[Any, Any]]) -> str:
     """A short text that the sequence matches, more or less."""
     return "".join(_one(operation, argument) for operation, argument in items)
 
@@ -62,11 +62,11 @@ def _one(operation: Any, argument: Any) -> str:
     if operation is _codes.IN:
         return _member(argument)
     if operation is _codes.BRANCH:
-        return _sample(list(argument[1][0]))
+        return sample(list(argument[1][0]))
     if operation is _codes.SUBPATTERN:
-        return _sample(list(argument[3]))
+        return sample(list(argument[3]))
     if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
-        return _sample(list(argument[2])) * min(3, max(1, int(argument[0])))
+        return sample(list(argument[2])) * min(3, max(1, int(argument[0])))
     return ""
 
 

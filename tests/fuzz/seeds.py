@@ -13,7 +13,7 @@ from gpudoctor.doctor import snapshot_of
 from gpudoctor.knowledge import complete
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.readers import read_text
-from gpudoctor.target.record import to_json
+from gpudoctor.target.record_json import to_json
 from gpudoctor.version import __version__
 from gpudoctor.views import document
 from tests import readme
@@ -48,9 +48,11 @@ def seeds() -> Seeds:
     reports = list(dict.fromkeys(text for text in _reports() if text.strip()))
     records = [json.dumps(to_json(scenario.load(scenario.PROFILES / f"{name}.json"))) for name in _MACHINES]
     snapshots = list(dict.fromkeys(_snapshots(reports, records)))
-    words = {word for rule in rulebook.load().rules for sign in rule.signs for word in sign.needles}
+    needles = {
+        word for rule in rulebook.load().rules for sign in rule.signs for words in sign.needles for word in words
+    }
     runs = {unit for rule in rulebook.load().rules for sign in rule.signs for unit in units(sign.match)}
-    return Seeds(reports, snapshots, records, sorted(words), sorted(runs))
+    return Seeds(reports, snapshots, records, sorted(needles), sorted(runs))
 
 
 def _reports() -> Iterator[str]:

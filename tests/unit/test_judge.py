@@ -198,6 +198,20 @@ def test_of_proven_causes_the_ground_comes_first_however_common() -> None:
     assert [finding.id for finding in judged([common, HOLDS], YES).findings] == ["driver.a", "torch.b"]
 
 
+def test_in_one_layer_a_message_comes_before_what_versions_let_expect() -> None:
+    versions = rule("driver.a", when=("driver.installed",))
+    message = rule("driver.b", signs=(Sign("odd words", conclusive=True),))
+    found = judged([versions, message], YES, text("odd words")).findings
+    assert [finding.id for finding in found] == ["driver.b", "driver.a"]
+
+
+def test_one_way_of_several_that_is_closed_says_nothing_against_the_others() -> None:
+    page = rule("driver.a", when=("not driver.installed",), signs=(Sign("odd words", conclusive=False),))
+    assert not judged([page], YES, text("odd words")).findings
+    assert judged([replace(page, several=True)], YES, text("odd words")).findings[0].confidence == "possible"
+    assert judged([replace(page, several=True)], YES, text("nothing")).passed == ("driver.a",)
+
+
 def test_cures_are_ordered_by_what_is_known_and_then_by_what_nobody_mentioned() -> None:
     conditions = {
         "in a container": ("present(host.container)",),

@@ -1,4 +1,4 @@
-"""A text that lacks all needles of a pattern cannot match it."""
+"""What is worked out from a pattern, so that it is tried only where it can match: words, lines, parts."""
 
 from __future__ import annotations
 
@@ -9,31 +9,79 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudoctor import rulebook
-from gpudoctor.rulebook.needles import needles
+from gpudoctor.judge.signs import Text
+from gpudoctor.readers import read_text
+from gpudoctor.rulebook.needles import goes_on, needles
+from gpudoctor.rulebook.ways import ways
+from tests.fuzz.seeds import seeds
 
 
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        (r"Xid \(PCI:\w+\): 79", ("xid (pci:",)),
-        (r"out of memory|CUBLAS_STATUS_ALLOC_FAILED", ("cublas_status_alloc_failed", "out of memory")),
-        (r"(?:driver|library) mismatch", (" mismatch",)),
-        (r"\d+ (?:a|bc) \w*", ()),
-        (r"(?:abc)?", ()),
-        (r"(?P<who>libcudnn)+\.so", ("libcudnn",)),
-        (r"(unclosed", ()),
-        (r"x*hello?", ("hell",)),
+        (r"Xid \(PCI:\w+\): 79", [("xid (pci:",), ("): 79",)]),
+        (r"out of memory|CUBLAS_STATUS_ALLOC_FAILED", [("cublas_status_alloc_failed", "out of memory")]),
+        (r"(?:driver|library) mismatch", [(" mismatch",), ("driver", "library")]),
+        (r"\d+ (?:a|bc) \w*", []),
+        (r"(?:abc)?", []),
+        (r"(?P<who>libcudnn)+\.so", [("libcudnn",), (".so",)]),
+        (r"(unclosed", []),
+        (r"x*hello?", [("hell",)]),
     ],
 )
-def test_needles_are_the_words_a_pattern_cannot_do_without(pattern: str, words: tuple[str, ...]) -> None:
-    assert needles(pattern) == words
+def test_needles_are_the_words_a_pattern_cannot_do_without(pattern: str, words: list[tuple[str, ...]]) -> None:
+    assert list(needles(pattern)) == words
 
 
-PATTERNS = [sign.match for rule in rulebook.load().rules for sign in rule.signs]
+@pytest.mark.parametrize(
+    ("pattern", "over_the_end"),
+    [
+        (r"one[^\n]*two .{3}\w+[a-z: ]\d", False),
+        (r"one\s+two", True),
+        (r"one\ntwo", True),
+        (r"one[^:]+two", True),
+        (r"(?:a|b\W)", True),
+        (r"a(?!\D)", True),
+        (r"[\t-\r]", True),
+        (r"^ab$", False),
+    ],
+)
+def test_whether_a_match_goes_over_the_end_of_a_line(pattern: str, over_the_end: bool) -> None:
+    assert goes_on(pattern) == over_the_end
+
+
+@pytest.mark.parametrize(
+    ("pattern", "parts"),
+    [
+        (r"plain|[|\]] (a|b)", []),
+        (r"one[\s\S]{0,90}?two", [[("one", 90), ("two", 0)]]),
+        (r"one[\s\S]*?two|three", [[("one", 1 << 30), ("two", 0)], [("three", 0)]]),
+        (r"(?P<a>\w)[\s\S]{0,9}(?!(?P=a)\b)b(?P=a)c", [[(r"(?P<a>\w)", 9), (r"b[^\n]*?c", 0)]]),
+        (r"one(?:(?!\bGPU)[\s\S]){0,700}?two", [[("one", 700), ("two", 0)]]),
+        (r"one(?![\s\S]{0,80}?two)", []),
+        (r"[\s\S]*two", []),
+    ],
+)
+def test_parts_that_may_stand_pages_apart(pattern: str, parts: list[list[tuple[str, int]]]) -> None:
+    assert [[(part.match, part.reach) for part in way] for way in ways(pattern)] == parts
+
+
+SIGNS = [sign for rule in rulebook.load().rules for sign in rule.signs]
+FLAGS = re.IGNORECASE | re.MULTILINE
 
 
 @given(st.data())
 def test_no_sign_of_any_page_matches_a_text_without_its_needles(data: st.DataObject) -> None:
-    pattern = data.draw(st.sampled_from(PATTERNS))
-    text = data.draw(st.from_regex(re.compile(pattern, re.IGNORECASE | re.MULTILINE | re.ASCII)))
-    assert not needles(pattern) or any(word in text.lower() for word in needles(pattern))
+    sign = data.draw(st.sampled_from(SIGNS))
+    text = data.draw(st.from_regex(re.compile(sign.match, FLAGS | re.ASCII)))
+    assert all(any(word in text.lower() for word in words) for words in sign.needles)
+
+
+@pytest.mark.parametrize("first", range(0, len(seeds().reports), 50))
+def test_a_sign_is_heard_where_its_pattern_matches_the_whole_text(first: int) -> None:
+    for report in seeds().reports[first : first + 50]:
+        text = Text(read_text(report))
+        for sign in SIGNS:
+            heard = text.find(sign)
+            matched = re.compile(sign.match, FLAGS).search(text.searched)
+            assert (heard and heard.groups) == (matched and {k: v or "" for k, v in matched.groupdict().items()})

@@ -12,7 +12,7 @@ def rates(text: str) -> list[tuple[object, ...]]:
     rows = read_text(text).groups.get("rate", ())
     assert isinstance(rows, tuple)
     return [
-        tuple(fact.value for name in ("gpu", "value", "unit", "others") if isinstance(fact := row[name], Known))
+        tuple(fact.value for name in ("gpu", "value", "unit", "others") if isinstance(fact := row.get(name), Known))
         for row in rows
     ]
 
@@ -73,3 +73,21 @@ def test_rates_in_columns_under_a_heading() -> None:
         (0, 688.1, "TFLOPS", 312.9),
         (1, 312.9, "TFLOPS", 688.1),
     ]
+
+
+def test_all_ranks_in_one_line() -> None:
+    assert rates("TFLOP/s per rank: 0: 702, 1: 431, 2: 700") == [
+        (0, 702, "TFLOP/s", 565.5),
+        (1, 431, "TFLOP/s", 701),
+        (2, 700, "TFLOP/s", 566.5),
+    ]
+    assert rates("per GPU: 702, 431 TFLOP/s") == [(0, 702, "TFLOP/s", 431), (1, 431, "TFLOP/s", 702)]
+
+
+def test_what_was_measured_and_what_was_expected() -> None:
+    assert rates("measured fp16 matmul: 118 TFLOPS\nexpected: about 250 TFLOPS\n") == [(118, "TFLOPS", 250)]
+    assert rates("measured: 193 TFLOPS\ntheoretical peak: 312 TFLOPS\n") == [(193, "TFLOPS", 187.2)]
+    assert rates("memory bandwidth measured: 480 GB/s\nspec: 1555 GB/s\n") == [(480, "GB/s", 1244)]
+    assert rates("step time: 94 ms\nexpected step time: 60 ms\n") == [(10.638, "per 1000 ms", 16.667)]
+    assert rates("matmul TFLOPS: gpu0 248, gpu1 119\n") == [(0, 248, "TFLOPS", 119), (1, 119, "TFLOPS", 248)]
+    assert rates("measured fp16: 118 TFLOPS\nmeasured fp32: 17 TFLOPS\nexpected: 250 TFLOPS\n") == []

@@ -129,6 +129,8 @@ def test_table() -> None:
         "name": "NVIDIA GeForce RTX 5090",
         "address": "0000:01:00.0",
         "temperature_c": 45,
+        "power_w": 15,
+        "power_limit_w": 575,
         "memory_used_mib": 12,
         "memory_mib": 32607,
         "utilization": 0,

@@ -59,7 +59,7 @@ def test_sections_of_nvidia_smi_q_are_read_without_its_beginning(head: str) -> N
 
 
 def test_labels_that_only_sound_like_nvidia_smi_q() -> None:
-    assert "gpu" not in read_text("Utilization\n    Gpu : 12 %\nPower Limit : 300 W\n").groups
+    assert "gpu" not in read_text("Utilization\n    Gpu : 12 %\nPower Supply : 300 W\n").groups
 
 
 def test_a_query_of_single_reasons_and_clocks() -> None:

@@ -1,0 +1,238 @@
+"""How a container was started, and what works outside of it: commands, compose files, pods, and people's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from gpudoctor.model.catalog import fact
+from gpudoctor.model.fact import Fact, Known, Rows
+from gpudoctor.readers._outcome import outcome
+from gpudoctor.readers._paste import Paste
+from gpudoctor.readers._pattern import Pattern
+
+EXACT = 3
+_MOST = 500
+"""Lines that are looked at: who writes words writes few of them."""
+
+FACTS = (
+    fact("container.asks_gpus", "bool", "whether the command, compose file or pod that starts it asks for GPUs"),
+    fact("container.host_smi", "bool", "whether nvidia-smi works on the host, outside the container"),
+    fact("container.inside_smi", "bool", "whether nvidia-smi works inside the container"),
+    fact("container.host_cuda", "version", "newest CUDA of the driver as nvidia-smi shows it on the host"),
+    fact("container.inside_cuda", "version", "newest CUDA of the driver as nvidia-smi shows it inside the container"),
+    fact("container.others_work", "bool", "whether another container of this host, started with GPUs, has them"),
+    fact("container.restart_cures", "bool", "whether a container has its GPUs back once it is started again"),
+)
+
+_RUN = Pattern(
+    r"(?<![\w-])(?P<engine>nvidia-docker2?|docker|podman|nerdctl|apptainer|singularity)\s+(?:container\s+)?"
+    r"(?P<verb>run|create|exec|shell|instance start)\b(?P<args>(?:[^:\n]|:(?!\s)){0,900})(?::\s+(?P<result>\S.*))?$"
+)
+_ASKS = Pattern(
+    r"--gpus\b|--runtime[= ]\S*nvidia|nvidia\.com/gpu|--device[= ]/dev/nvidia|--nv(?:ccli)?\b"
+    r"|NVIDIA_VISIBLE_DEVICES=(?!void|none)"
+)
+_UNCLEAR = Pattern(r"--(?:help|version)\b|(?:^|\s)\$[({]?(?!PWD|HOME|pwd)\w|\.\.\.(?:\s|$)")
+"""Arguments that do not show all options: a variable or an ellipsis in their place."""
+_REAL = Pattern(r"(?:^|\s)-{1,2}\w|\w/\w|\w:\w|\.(?:sif|simg)\b|\b(?:nvidia-smi|python\d?|bash|sh)\b")
+"""What tells a command from a sentence about ``docker run``."""
+_ARGUMENTS = Pattern(
+    r"(?:docker|podman|container|run|docker run|podman run|apptainer|singularity)"
+    r"(?: run| exec| create)? (?:args|arguments|flags|options|opts|parameters|switches)"
+    r"|(?:run|launched|started|created|start) with"
+)
+"""Labels whose value is the options that a container is started with."""
+_THING = (
+    r"(?:nvidia\.com/gpu\S*|runtimeClass(?:Name)?|deploy\.resources\S*|reservations?\.devices|--gpus(?: all)?|--nv\b"
+    r"|(?:gpu|device|nvidia)s? (?:reservations?|requests?|limits?|resource\w*|sections?|runtime|flags?|options?)"
+    r"|deploy(?:/devices)? (?:part|section|block|entry|key)|devices? (?:part|section|block)|resourceRequirements"
+    r"|runtime: ?nvidia|device[_ ]requests?|DeviceRequests|gpus? ?[=:] ?[\"']?all)"
+)
+_WHERE = (
+    r"(?:\b(?:field|flag|option|section|key|line|entry|on|in|of|the|pod|container|service|spec|compose|file)\b\W{0,2})"
+)
+_LACKS = Pattern(
+    r"\b(?:no|without(?: an?y?)?|lacks?|lacked|missing|forgot(?:ten)?|omitted|omits|(?:did|do|does)(?:n[’']t| not)"
+    r" (?:have|set|request|ask for|specify|include|contain|use|pass))\s+(?:an? |any |the )*[`'\"]?"
+    rf"{_THING}|{_THING}[`'\"]?\W{{0,3}}{_WHERE}{{0,4}}(?:is |are |was |were )?"
+    r"(?:not (?:set|given|present|requested|defined|specified|used|there|passed|included)"
+    r"|missing|unset|absent|none|null|omitted|empty|commented out|\[\])(?!\w)",
+    2,
+)
+_ENGINE = Pattern(r"daemon\.?\s?json|docker info|config\.toml|\bruntimes\b|containerd config", 2)
+"""The engine's own configuration: what is lacking there is the toolkit's."""
+_SPEC = Pattern(
+    r"^\W*(?:nvidia\.com/gpu[\w.-]*\W+[1-9]|runtime: ?nvidia\b|runtimeClassName: ?nvidia|driver: ?nvidia\b)", 2
+)
+_FIXED = Pattern(r"\b(?:after|fix(?:ed|es)?|solv\w+|solution|once|when I add\w*|adding|added|works|worked)\b", 2)
+
+_SMI = Pattern(r"nvidia[-_ ]smi\b", 2)
+_OUTSIDE = Pattern(
+    r"\boutside\b|\b(?:bare[- ]?metal|natively|hypervisor)\b|\bhost(?:'s)?\b(?![- ]?name)|^\W*(?:gpu |worker )?node\b"
+    r"|\bon (?:the |a |my |its |each |every )?(?:\w+ )?(?:node|server|machine|worker|instance|workstation|VM)\b",
+    2,
+)
+_INSIDE = Pattern(
+    r"\binside\b|\b(?:in|within|from) (?:the |a |my |this |that |running |same |docker |gpu )*"
+    r"(?:container|pod|docker|image|lxc|service|workspace)s?\b|\b(?:docker|kubectl|podman) exec\b"
+    r"|^\W*\(?(?:container|pod)\)?\W",
+    2,
+)
+_CLAUSES = Pattern(
+    r"\s*(?:;|,? (?:but|while|whereas|yet|though)\b|, (?=not\b)|\. (?=[A-Z])|, (?=(?:on|in|inside|outside) the\b))\s*",
+    2,
+)
+_CUDA = Pattern(r"\bCUDA(?: Version)?\W{0,3}(\d{1,2}\.\d{1,2})\b|^\W*(\d{1,2}\.\d)\b", 2)
+_OTHERS = Pattern(
+    r"^\W*(?:all )?(?:other|another|different) (?:gpu )?(?:containers?|images?|pods?|services?)\b"
+    r"|^\W*(?:the )?(?:same (?:image|container) )?(?:with|under|in|using|via|by|through) (?:plain )?"
+    r"(?:docker(?: run)? )?(?:with )?--gpus\b(?: all)?",
+    2,
+)
+_AGAIN = Pattern(
+    r"\b(?:re-?start(?:s|ed|ing)?|re-?creat(?:e|es|ed|ing|ion)|re-?deploy\w*|re-?launch\w*|re-?running|new|fresh"
+    r"|delet(?:e|ed|ing))\b[^:\n]{0,24}?\b(?:containers?|pods?|docker)\b"
+    r"|\b(?:containers?|pods?|docker)\b (?:is |was |were |being )?(?:re-?start\w*|re-?creat\w*|re-?deploy\w*)"
+    r"|\bdocker(?: compose|-compose)? restart\b|\bkubectl (?:delete pod|rollout restart)\b",
+    2,
+)
+
+
+_WORTH = (
+    *("docker", "podman", "nerdctl", "apptainer", "singularity", "container", "compose"),
+    *("nvidia-smi", "nvidia smi", "nvidia.com/gpu", "runtimeclass", " pod"),
+)
+"""Words without which the text says nothing of these."""
+
+
+def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """What the report shows and says of the container from outside."""
+    if any(word in paste.lower for word in _WORTH):
+        yield from _commands(paste)
+        yield from _specified(paste)
+        yield from _worked(paste)
+
+
+def _commands(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """Commands that start a container; one whose result stands behind it is a trial, unless it failed."""
+    asked: dict[bool, str] = {}
+    for index in range(len(paste.bare)):
+        match = _RUN.search(_whole(paste.bare, index)) if any(word in paste.bare[index] for word in _ENGINES) else None
+        if not match or (match["verb"] == "exec" and match["engine"] not in _BOXES):
+            continue
+        if _UNCLEAR.search(match["args"]) or not _REAL.search(match["args"]):
+            continue
+        source = f"line {paste.numbers[index]}"
+        asks = match["engine"].startswith("nvidia-docker") or bool(_ASKS.search(_options(match["args"])))
+        if match["result"] and outcome(match["result"]) is True:
+            if asks:
+                yield "container.others_work", Known(True, source)
+        else:
+            asked.setdefault(asks, source)
+    for label in paste.labels:
+        if _ARGUMENTS.fullmatch(label.name) and label.value.startswith("-"):
+            asked.setdefault(bool(_ASKS.search(label.value)), f"line {paste.numbers[label.index]}")
+    if len(asked) == 1:
+        for asks, source in asked.items():
+            yield "container.asks_gpus", Known(asks, source)
+
+
+def _options(arguments: str) -> str:
+    """The arguments as far as the engine reads them: what stands behind the image is the program's."""
+    return "" if arguments.strip()[:1] not in "-\"'" else arguments
+
+
+def _whole(lines: Sequence[str], index: int) -> str:
+    """The command in that line with the lines that a backslash joins to it."""
+    line = lines[index][:1200]
+    for after in lines[index + 1 : index + 30]:
+        if not line.endswith("\\"):
+            break
+        line = f"{line[:-1]} {after.strip()}"[:2000]
+    return line
+
+
+_ENGINES = ("docker", "podman", "nerdctl", "apptainer", "singularity")
+_BOXES = ("apptainer", "singularity")
+
+
+_GPU_WORDS = ("gpu", "runtime", "device", "--nv", "driver:", "reservation", "deploy")
+
+
+def _specified(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """What a compose file or a pod asks for, as shown or told. That something is lacking counts for more."""
+    shown = ""
+    for index, _ in islice(paste.having(*_GPU_WORDS), _MOST):
+        line = paste.bare[index]
+        if len(line) > 400:
+            continue
+        if (
+            (match := _LACKS.search(line))
+            and not _ENGINE.search(line)
+            and not _FIXED.search(line[: match.start()] + line[match.end() :])
+        ):
+            yield "container.asks_gpus", Known(False, f"line {paste.numbers[index]}")
+            yield "host.container", Known("container", f"line {paste.numbers[index]}")
+            return
+        if _SPEC.match(line):
+            shown = shown or f"line {paste.numbers[index]}"
+    if shown:
+        yield "container.asks_gpus", Known(True, shown)
+
+
+_TOLD = ("nvidia-smi", "nvidia smi", "nvidia_smi", "container", "pod", "docker", "image", "--gpus", "kubectl")
+
+
+def _worked(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """What people say of nvidia-smi outside and inside, of other containers, and of starting it again."""
+    for index, _ in islice(paste.having(*_TOLD), _MOST):
+        line = paste.bare[index]
+        if len(line) > 300 or line[:1] in "|+":
+            continue
+        source = f"line {paste.numbers[index]}"
+        if _SMI.search(line):
+            for name, came in _places(line):
+                yield name, Known(came, source)
+        elif (found := _OTHERS.search(line)) and outcome(line[found.end() :]) is True:
+            yield "container.others_work", Known(True, source)
+        elif found := _AGAIN.search(line):
+            cured = outcome(line[: found.start()] + " " + line[found.end() :])
+            if cured is not None:
+                yield "container.restart_cures", Known(cured, source)
+
+
+def _places(line: str) -> Iterator[tuple[str, bool | str]]:
+    """``nvidia-smi works on the host but not in the container``: for each place whether it does."""
+    spoken = False
+    waiting = ""
+    for clause in _CLAUSES.compiled.split(line):
+        outside, inside = _OUTSIDE.search(clause), _INSIDE.search(clause)
+        spoken = spoken or bool(_SMI.search(clause))
+        if waiting and not outside and not inside and (told := outcome(clause)) is not None:
+            yield waiting, told
+        waiting = ""
+        if not spoken or bool(outside) == bool(inside):
+            continue
+        place = outside or inside
+        assert place
+        asked = _SMI.search(clause)
+        start = min(place.start(), asked.start() if asked else place.start())
+        rest = clause[place.end() :] if not _SMI.search(clause) else _SMI.compiled.split(clause)[-1]
+        if cuda := _CUDA.search(rest):
+            yield ("container.host_cuda" if outside else "container.inside_cuda"), cuda.group(1) or cuda.group(2)
+        name = "container.host_smi" if outside else "container.inside_smi"
+        came = _came(clause[start:])
+        if came is None:
+            came = _came(clause)
+        if came is None:
+            waiting = name
+        else:
+            yield name, came
+
+
+def _came(text: str) -> bool | None:
+    """The outcome that the words tell, without those that name the command and the place."""
+    for pattern in (_SMI, _OUTSIDE, _INSIDE):
+        text = pattern.compiled.sub(" ", text)
+    return outcome(text)

@@ -1,0 +1,103 @@
+"""DCGM's fields by name, as dcgm-exporter prints them (``DCGM_FI_DEV_GPU_TEMP{gpu="0"} 61``) or people copy them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.model.fact import Absent, Fact, Known, Rows, Value
+from gpudoctor.readers._paste import Paste
+from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers._query_fields import reasons
+from gpudoctor.readers._values import address
+
+EXACT = 8
+FACTS = ()
+
+_FIELD = Pattern(
+    r"\bDCGM_FI_DEV_(?P<name>[A-Z_]+)\s*(?:\{(?P<labels>[^}\n]*)\})?\s*[:=]?\s*(?P<value>\d+(?:\.\d+)?(?:e\+?\d+)?)\s*$",
+    2,
+)
+_LABEL = Pattern(r'(\w+)="([^"]*)"')
+_NUMBERS = {
+    "GPU_TEMP": "temperature_c",
+    "MEMORY_TEMP": "temperature_memory_c",
+    "POWER_USAGE": "power_w",
+    "POWER_MGMT_LIMIT": "power_limit_w",
+    "POWER_MGMT_LIMIT_DEF": "power_limit_default_w",
+    "SM_CLOCK": "clock_mhz",
+    "MAX_SM_CLOCK": "clock_max_mhz",
+    "GPU_UTIL": "utilization",
+    "FB_USED": "memory_used_mib",
+    "FB_TOTAL": "memory_mib",
+    "ECC_DBE_VOL_TOTAL": "ecc_uncorrected",
+    "ECC_DBE_AGG_TOTAL": "ecc_uncorrected_aggregate",
+    "UNCORRECTABLE_REMAPPED_ROWS": "remapped_uncorrected",
+    "RETIRED_SBE": "retired_single_bit",
+    "RETIRED_DBE": "retired_double_bit",
+    "PCIE_LINK_GEN": "link_generation",
+    "PCIE_MAX_LINK_GEN": "link_generation_max",
+    "PCIE_LINK_WIDTH": "link_width",
+    "PCIE_MAX_LINK_WIDTH": "link_width_max",
+}
+_FLAGS = {
+    "ROW_REMAP_FAILURE": "remap_failed",
+    "ROW_REMAP_PENDING": "remap_pending",
+    "RETIRED_PENDING": "retired_pending",
+}
+_MASKS = ("CLOCK_THROTTLE_REASONS", "CLOCKS_EVENT_REASONS")
+_BLANK = 1 << 30
+"""From here on DCGM means that it has no value."""
+
+
+def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """A row of ``gpu`` for each GPU that is named, and a row of ``xid`` for each last Xid that is not 0."""
+    gpus: dict[str, dict[str, Fact]] = {}
+    for index, line in paste.having("dcgm_fi_dev_"):
+        if not (field := _FIELD.search(line.strip())):
+            continue
+        number = float(field["value"])
+        name, labels = field["name"].upper(), dict(_LABEL.compiled.findall(field["labels"] or ""))
+        if number >= _BLANK:
+            continue
+        if name == "XID_ERRORS":
+            yield from _xid(int(number), labels, line, paste.use(index))
+        elif column := _NUMBERS.get(name) or _FLAGS.get(name) or ("throttle_reasons" if name in _MASKS else None):
+            source = paste.use(index)
+            row = gpus.setdefault(labels.get("gpu", ""), _named(labels, source))
+            row.setdefault(column, Known(_value(column, int(number)), source))
+    if gpus:
+        yield "gpu", tuple(gpus.values())
+
+
+def _value(column: str, number: int) -> Value:
+    if column == "throttle_reasons":
+        return reasons(hex(number))
+    return number > 0 if column in _FLAGS.values() else number
+
+
+def _named(labels: dict[str, str], source: str) -> dict[str, Fact]:
+    """The columns that tell which GPU it is."""
+    row: dict[str, Fact] = {}
+    if (number := labels.get("gpu", "")).isdecimal():
+        row["index"] = Known(int(number), source)
+    if name := labels.get("modelName"):
+        row["name"] = Known(name, source)
+    if where := address(labels.get("pci_bus_id", "")):
+        row["address"] = Known(where, source)
+    return row
+
+
+def _xid(code: int, labels: dict[str, str], line: str, source: str) -> Iterator[tuple[str, Rows]]:
+    if code:
+        where = address(labels.get("pci_bus_id", ""))
+        yield (
+            "xid",
+            (
+                {
+                    "code": Known(code, source),
+                    "address": Known(where, source) if where else Absent(f"the line does not say ({source})"),
+                    "line": Known(line.strip()[:500], source),
+                    "fatal": Absent(f"the line does not say ({source})"),
+                },
+            ),
+        )

@@ -1,0 +1,111 @@
+"""A text with no known message in it gets pointers to the nearest pages: guesses, said to be guesses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpudoctor import rulebook
+from gpudoctor.doctor import diagnose
+from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.fact import Known
+from gpudoctor.readers import read_text
+from gpudoctor.rulebook.words import Vocabulary, words
+from tests.conftest import Program
+
+UNHEARD = "our module signing key was never enrolled in the firmware's MOK list and enforcement is switched on"
+
+
+def _read(text: str) -> Diagnosis:
+    return diagnose(read_text(text), rulebook.load())
+
+
+def test_the_nearest_page_is_named_as_possible_with_the_lines_that_point_to_it() -> None:
+    diagnosis = _read(f"hello\n{UNHEARD}\nthanks\n")
+    first = diagnosis.findings[0]
+    assert first.id == "driver.secure-boot"
+    assert (first.confidence, first.severity) == ("possible", "warning")
+    assert first.evidence[0].state == Known(UNHEARD, "line 2")
+    assert diagnosis.verdict == "unknown"
+    assert first.id in diagnosis.notes[-1].rules
+    assert first.id not in {item.id for item in diagnosis.unjudged}
+
+
+def test_a_page_that_a_fact_excludes_is_not_named() -> None:
+    assert "driver.secure-boot" in {finding.id for finding in _read(UNHEARD).findings}
+    excluded = _read(f"{UNHEARD}\ntorch.cuda.is_available(): True\n")
+    assert "driver.secure-boot" not in {finding.id for finding in excluded.findings}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The quick brown fox jumps over the lazy dog, and the dog sleeps on.",
+        "Take two eggs, a little flour and a pan; heat it and serve with salt.",
+        "SecureBoot",
+    ],
+)
+def test_a_few_shared_words_are_chance(text: str) -> None:
+    assert _read(text).findings == ()
+
+
+def test_where_a_cause_was_recognised_nothing_is_guessed() -> None:
+    diagnosis = _read(f"{UNHEARD}\nNVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.\n")
+    assert [finding.id for finding in diagnosis.findings] == ["gpu.fell-off-bus"]
+    assert not any(finding.nearness for finding in diagnosis.findings)
+
+
+def test_a_symptom_that_asks_for_its_cause_is_folded_under_what_could_explain_it() -> None:
+    first = _read(f"torch.cuda.is_available(): False\n{UNHEARD}\n").findings[0]
+    assert first.nearness
+    assert "torch.cuda-unavailable" in first.explains
+    assert first.confidence == "possible"
+
+
+def test_no_cure_is_printed_for_a_pointer(gpudoctor: Program) -> None:
+    text = gpudoctor("read", "-", stdin=UNHEARD).out
+    assert "Possibly: " in text
+    assert "To be sure: " in text
+    assert "What to do" not in text
+
+
+def test_compounds_are_found_by_their_parts() -> None:
+    assert list(words("Could not open libcudart.so.12!")) == ["could", "open", "libcudart.so.12", "libcudart"]
+
+
+def test_rarer_words_are_worth_more() -> None:
+    pages = {"a": {"gpu": 1, "mok": 1, "key": 1}, "b": {"gpu": 1, "key": 1}, "c": {"gpu": 1}, "d": {"xid": 1}}
+    worth = Vocabulary(pages).shared({"gpu", "mok", "key"})
+    assert worth["a"]["mok"] > worth["a"]["key"] > 0
+    assert "gpu" not in worth["a"]
+    assert worth["d"] == {}
+
+
+def test_a_sites_own_page_is_near_too(gpudoctor: Program, tmp_path: Path) -> None:
+    gpudoctor("rules", "new", "site.no-badge", str(tmp_path), "--layer", "host")
+    [page] = tmp_path.rglob("*.toml")
+    page.write_text(SITE_PAGE)
+    told = "my badge was not charged at the turnstile of the wing"
+    document = json.loads(gpudoctor("read", "--json", "--rules", str(tmp_path), "-", stdin=told).out)
+    assert [finding["id"] for finding in document["findings"]] == ["site.no-badge"]
+
+
+SITE_PAGE = """
+id = "site.no-badge"
+title = "The badge is not charged for the turnstile"
+severity = "warning"
+layer = "host"
+when = ["env.BADGE == 'empty'"]
+finding = "The badge is not charged"
+why = "The turnstile of the wing opens for a charged badge only."
+misses = "A lost badge."
+sources = ["the porter"]
+fix = [{ title = "Charge it", steps = [{ text = "At the desk." }] }]
+case = [
+  { name = "empty", facts = { "env.BADGE" = "empty" }, finds = "The badge is not charged" },
+  { name = "full", facts = { "env.BADGE" = "full" }, passes = true },
+  { name = "nobody looked", facts = { "env.BADGE" = { unread = "no" } }, unjudged = "env.BADGE" },
+]
+"""
