@@ -10,6 +10,7 @@ from gpudoctor.expression import Evaluator, Facts
 from gpudoctor.judge.judgement import Judgement
 from gpudoctor.judge.signs import Match, Text
 from gpudoctor.knowledge import LOOKUPS
+from gpudoctor.model.denial import says_all_is_well
 from gpudoctor.model.diagnosis import Evidence, Finding
 from gpudoctor.model.fact import Known
 from gpudoctor.model.rule import Rule, Sign
@@ -63,7 +64,9 @@ def _lines(snapshot: Snapshot) -> list[_Line]:
     return [
         _Line(at, line, frozenset(words(text)))
         for at, line in lines
-        if isinstance(line, Known) and not (text := str(line.value)).startswith(FURNITURE)
+        if isinstance(line, Known)
+        and not (text := str(line.value)).startswith(FURNITURE)
+        and not says_all_is_well(text)
     ]
 
 

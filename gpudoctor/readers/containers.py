@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from gpudoctor.model.catalog import fact
 from gpudoctor.model.fact import Fact, Known, Rows
@@ -11,6 +12,8 @@ from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
 EXACT = 3
+_MOST = 500
+"""Lines that are looked at: who writes words writes few of them."""
 
 FACTS = (
     fact("container.asks_gpus", "bool", "whether the command, compose file or pod that starts it asks for GPUs"),
@@ -42,8 +45,8 @@ _ARGUMENTS = Pattern(
 """Labels whose value is the options that a container is started with."""
 _THING = (
     r"(?:nvidia\.com/gpu\S*|runtimeClass(?:Name)?|deploy\.resources\S*|reservations?\.devices|--gpus(?: all)?|--nv\b"
-    r"|(?:gpu|device|nvidia)s? (?:reservations?|requests?|limits?|resources?|sections?|runtime|flags?|options?"
-    r"|resourceRequirements)"
+    r"|(?:gpu|device|nvidia)s? (?:reservations?|requests?|limits?|resource\w*|sections?|runtime|flags?|options?)"
+    r"|deploy(?:/devices)? (?:part|section|block|entry|key)|devices? (?:part|section|block)|resourceRequirements"
     r"|runtime: ?nvidia|device[_ ]requests?|DeviceRequests|gpus? ?[=:] ?[\"']?all)"
 )
 _WHERE = (
@@ -154,10 +157,14 @@ _ENGINES = ("docker", "podman", "nerdctl", "apptainer", "singularity")
 _BOXES = ("apptainer", "singularity")
 
 
+_GPU_WORDS = ("gpu", "runtime", "device", "--nv", "driver:", "reservation", "deploy")
+
+
 def _specified(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """What a compose file or a pod asks for, as shown or told. That something is lacking counts for more."""
     shown = ""
-    for index, line in enumerate(paste.bare):
+    for index, _ in islice(paste.having(*_GPU_WORDS), _MOST):
+        line = paste.bare[index]
         if len(line) > 400:
             continue
         if (
@@ -174,9 +181,13 @@ def _specified(paste: Paste) -> Iterator[tuple[str, Fact]]:
         yield "container.asks_gpus", Known(True, shown)
 
 
+_TOLD = ("nvidia-smi", "nvidia smi", "nvidia_smi", "container", "pod", "docker", "image", "--gpus", "kubectl")
+
+
 def _worked(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """What people say of nvidia-smi outside and inside, of other containers, and of starting it again."""
-    for index, line in enumerate(paste.bare):
+    for index, _ in islice(paste.having(*_TOLD), _MOST):
+        line = paste.bare[index]
         if len(line) > 300 or line[:1] in "|+":
             continue
         source = f"line {paste.numbers[index]}"

@@ -36,15 +36,8 @@ _SHOWN = (
     ),
 )
 """How programs on top announce their GPU: ComfyUI, llama.cpp, Ultralytics, Ollama."""
-_NO_GPU = Pattern(
-    r"no compatible GPUs were discovered|msg=\"no nvidia devices detected\"|no usable GPU found, --gpu-layers option"
-    r"|\b(?:CUDA|GPU)(?: support)?(?: device)? (?:is )?not (?:available|found|detected)\b(?! (?:in|on|for) )"
-    r"|\bNo (?:CUDA |NVIDIA )?GPUs? (?:(?:is |are )?(?:found|detected|available|visible))\b|\bFound 0 GPUs?\b"
-    r"|cuda_is_available\(\)\W+FALSE",
-    2,
-)
-"""How programs on top say that they see none: Ollama, llama.cpp, Ultralytics, torch for R, and many a script."""
 _WHOLE = Pattern(r"^\s*(?:\w[\w ]*[:=]\s*)?\[PhysicalDevice\(.*\)\]\s*$")
+_MOST_ROWS = 20
 _ASKED_TF = Pattern(
     r"(?:num(?:ber of)? )?gpus? available"
     r"|(?:tf|tensorflow)\b(?: config| experimental)*(?: lists?| sees| detects| finds)?"
@@ -86,19 +79,19 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield "tf.missing_libraries", Known(tuple(lost), next(iter(lost.values())))
     yield from _created(paste)
     yield from _shown(paste)
-    if any(word in paste.lower for word in ("gpu", "cuda")):
-        for index, line in enumerate(paste.lines):
-            if len(line) < 1000 and _NO_GPU.search(line):
-                yield "live.cuda_available", Known(False, f"line {paste.numbers[index]}")
-                return
 
 
 def _listed(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """How many GPUs TensorFlow lists, as its own print without the question, or as people put it."""
     for index, line in paste.having("[physicaldevice("):
         asked = paste.lines[index - 1] if index else ""
-        if "'CPU')" not in asked and "list_physical_devices" not in line and _WHOLE.search(line):
-            yield "tf.gpus", Known(line.count("device_type='GPU'"), paste.use(index))
+        whole = line
+        for more in paste.lines[index + 1 : index + 1 + _MOST_ROWS]:
+            if "]" in whole or "PhysicalDevice(" not in more:
+                break
+            whole = f"{whole.rstrip()} {more.strip()}"
+        if "'CPU')" not in asked and "list_physical_devices" not in line and _WHOLE.search(whole):
+            yield "tf.gpus", Known(whole.count("device_type='GPU'"), paste.use(index))
     for label in paste.labels:
         if not _ASKED_TF.fullmatch(label.name) or "memory" in label.name:
             continue

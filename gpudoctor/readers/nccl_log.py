@@ -37,6 +37,7 @@ _RANKS = Pattern(r"\brank \d+ nranks (\d+)")
 _NODES = Pattern(
     r"(?:--nnodes[= ]|\b(?:nnodes|n_?nodes|num_?nodes|nodes|machines|hosts)\s?[:=]\s?)(?:\d+:)?(\d{1,4})(?![\d.])"
     r"|\b(\d{1,4}|two|three|four|eight)[ -](?:gpu )?(?:nodes?|machines?|hosts?|servers?|pods?|vms?)\b"
+    r"|xlarge ?x ?(\d{1,3})\b|\b(\d{1,3}) ?x ?[\w.]+xlarge"
     r"|\b(?:each of|on|across|between|over) (two|three|four|both) (?:\w+ )?(?:nodes|machines|hosts|servers|pods|vms)\b",
     2,
 )
@@ -95,7 +96,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 def _job(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """Over how many nodes it runs, and how fast its collectives are."""
-    for index, line in paste.having("node", "machine", "hosts", "servers", "pods", "vms"):
+    for index, line in paste.having("node", "machine", "hosts", "servers", "pods", "vms", "xlarge"):
         if (match := _NODES.search(line[:400])) and (number := next(filter(None, match.groups()), "")):
             count = int(number) if number.isdecimal() else _NUMBERS[number.lower()]
             yield "nccl.nodes", Known(count, f"line {paste.numbers[index]}")
