@@ -52,12 +52,6 @@ _ELSE = Pattern(
     2,
 )
 """Words of a line that names a thing which need not be the one at fault."""
-_MIXED = Pattern(
-    r"\W{0,4}(?:\w+ )?(?:setup|env|environment|machine|hardware|system|host|node|stack|versions?|rig|box|config|server"
-    r"|configuration|specs?|platform|workstation|laptop|pc)\s*[:=] [^:]*(?:,| / )[^:]*$",
-    2,
-)
-"""A line that tells several things at once: another reader may have taken only one of them."""
 _LISTED = (
     "gpu models and configuration",
     "| nvidia-smi ",
@@ -82,7 +76,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     torches: dict[str, str] = {}
     cudas: dict[str, str] = {}
     for index, line in enumerate(paste.bare):
-        if (index in paste.used and not _MIXED.match(line)) or not line.strip() or len(line) > 300:
+        if (index in paste.used and "|" in line) or not line.strip() or len(line) > 300:
             continue
         source = f"line {paste.numbers[index]}"
         if not _ELSE.search(line) and (built := _CUDA_OF.search(line)):

@@ -35,7 +35,9 @@ _SAID = Pattern(
     2,
 )
 _DENIED = Pattern(
-    r"\b(?:not|n't|never|nothing|fails?|failed|error(?!s?\b.{0,3}$)|only on (?:the )?cpu|on (?:the )?cpu|cpu only)\b", 2
+    r"\b(?:not|n't|never|nothing|fails?|failed|raise[sd]?|throws?|crash\w*|cudaError\w+|error(?!s?\b.{0,3}$)"
+    r"|only on (?:the )?cpu|on (?:the )?cpu|cpu only)\b",
+    2,
 )
 _REBUILT = Pattern(
     r"\b(?:TORCH_CUDA_ARCH_LIST|NVCC_APPEND_FLAGS|NVCC_PREPEND_FLAGS)\b[^\n]*?"
