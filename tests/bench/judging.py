@@ -86,7 +86,6 @@ def reports() -> Iterator[Document]:
         if case.report:
             yield Document(f"{case.rule}: {case.name}", case.report)
     for file in sorted((REPOSITORY / "tests" / "messages").glob("*.txt")):
-        yield Document(f"all of {file.name}", file.read_text("utf-8"))
         yield from (Document(f"{file.name} {cause}", text) for cause, text in blocks(file.stem))
     yield Document("the README's report", readme.REPORT)
     for name in scenario.names(scenario.PROFILES):
