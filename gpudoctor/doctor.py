@@ -64,9 +64,9 @@ def read(text: str, name: str = "report", rules: Sequence[Path] = ()) -> Diagnos
 
 def snapshot_of(text: str, name: str = "report") -> Snapshot:
     """The facts in a pasted report or a saved file; those of a recorded machine are asked anew."""
-    from gpudoctor.target import record
+    from gpudoctor.target import record_json
 
-    if record.is_record(text):
+    if record_json.is_record(text):
         return _replayed(text, name)
     from gpudoctor.catalog import catalog
     from gpudoctor.readers import read_text
@@ -81,11 +81,11 @@ def snapshot_of(text: str, name: str = "report") -> Snapshot:
 def _replayed(text: str, name: str) -> Snapshot:
     from gpudoctor import probes
     from gpudoctor.discovery import modules_of
-    from gpudoctor.target import record
+    from gpudoctor.target import record_json
     from gpudoctor.target.recorded import Recorded
 
     try:
-        replay = Recorded(record.parse(text))
+        replay = Recorded(record_json.parse(text))
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}") from error
     with replay as target:

@@ -20,7 +20,8 @@ from gpudoctor.probes._child import answers
 from gpudoctor.probes._secrets import shown, shown_words
 from gpudoctor.target import Answer
 from gpudoctor.target._watched import Parts
-from gpudoctor.target.record import Command, Record, Sparse, from_json, to_json
+from gpudoctor.target.record import Command, Record, Sparse
+from gpudoctor.target.record_json import from_json, to_json
 from gpudoctor.target.recording import Recording, Seen
 
 _MOST_OF_A_FILE = 8 << 20

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
 from gpudoctor.model.snapshot import Snapshot
@@ -75,6 +76,14 @@ class _One:
         self._index = index
         self._row = row
 
+    def __call__(self, column: str) -> tuple[tuple[str, int], Fact | None]:
+        """The column's name, and its fact in this row as it is; none where it is no column of rows."""
+        name = f"{self._group}.{column}"
+        fact = self._row.get(column)
+        if fact is None and name not in self._facts.snapshot.facts:
+            fact = Unread(self._facts.snapshot.nobody)
+        return (name, self._index), fact
+
     def __getattr__(self, column: str) -> object:
         name = f"{self._group}.{column}"
         if column in self._row:
@@ -82,6 +91,29 @@ class _One:
         if name in self._facts.snapshot.facts:
             return self._facts.scalar(name)
         raise CannotJudge(name, self._facts.snapshot.nobody)
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Rows by whether a column is a value: it may be, nobody can say, or it is not, with the facts that show it."""
+
+    alike: Sequence[object]
+    unread: Sequence[object]
+    unlike: Touched
+
+
+def apart(rows: Sequence[object], column: str, value: object) -> Apart:
+    """The rows of one group told apart."""
+    alike: list[object] = []
+    unread: list[object] = []
+    unlike: Touched = {}
+    for row in rows:
+        name, fact = row(column) if isinstance(row, _One) else (("", None), None)
+        if isinstance(fact, Known) and fact.value != value:
+            unlike[name] = fact
+        else:
+            (unread if isinstance(fact, Unread) else alike).append(row)
+    return Apart(alike, unread, unlike)
 
 
 class _Many:

@@ -6,16 +6,19 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from simpleeval import DEFAULT_OPERATORS, EvalWithCompoundTypes
 
-from gpudoctor.expression.facts import Facts, Touched
+from gpudoctor.expression.facts import Apart, Facts, Touched, apart
 from gpudoctor.model.errors import RuleError
 from gpudoctor.model.values import CannotJudge, Nothing, Version
 
 T = TypeVar("T")
+Part = tuple[Mapping[str, object], Callable[[], object]]
+"""What settles a condition, or does not: the names it is said in, and what works it out."""
 
 
 class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
@@ -49,10 +52,10 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
             return self._looped(node.args[0], called == "any")
         return super()._eval_call(node)
 
-    def _settled(self, parts: Iterable[tuple[Mapping[str, object], Callable[[], object]]], wanted: bool) -> bool:
+    def _settled(self, parts: Iterable[Part], wanted: bool) -> bool:
         """Whether some part is `wanted`: one that is settles it, whatever is unread of others.
 
-        Each part is the names it is said in and what works it out. Of a part that settles it, only what that part rests
+        Of a part that settles it, only what that part rests
         on is proof; where none does, all parts are. Raises `CannotJudge` where none does and one could not be judged.
         """
         outer: Touched = self.names.touched
@@ -86,7 +89,29 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
             return self._eval(loop.elt) if passes else not wanted
 
         items = list(self._eval(loop.generators[0].iter))
-        return self._settled(((scope, round_) for scope in self._rounds(loop.generators, items)), wanted)
+        rows = self._told_apart(loop, items) if wanted and len(loop.generators) == 1 else Apart(items, (), {})
+        rounds: list[Part] = [(scope, round_) for scope in self._rounds(loop.generators, rows.alike)]
+        if rows.unlike:
+            rounds.append(({}, lambda: self.names.touched.update(rows.unlike)))
+        hopeless = ((scope, round_) for scope in self._rounds(loop.generators, rows.unread))
+        return self._settled(rounds, wanted) or any(self._settled([one], wanted) for one in hopeless)
+
+    def _told_apart(self, loop: ast.GeneratorExp, items: list[object]) -> Apart:
+        """The rows of an ``any`` by one of its conditions, ``row.column == value``, without which no round is true.
+
+        On a machine with 128 GPUs nearly all rows are about another GPU than the one that is judged. Where the
+        condition is unread no round is true, and the first that cannot be judged decides.
+        """
+        for column, right in _equals(loop):
+            outer, self.names.touched = self.names.touched, {}
+            try:
+                rows = apart(items, column, self._eval(right))
+                return replace(rows, unlike={**rows.unlike, **self.names.touched}) if rows.unlike else rows
+            except CannotJudge:
+                return Apart((), items, {})
+            finally:
+                self.names.touched = outer
+        return Apart(items, (), {})
 
     def _rounds(self, loops: Sequence[ast.comprehension], items: Iterable[object]) -> Iterator[dict[str, object]]:
         """The loop variables of each round, those of inner loops change first."""
@@ -109,6 +134,22 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
             return part()
         finally:
             self.nodes[ast.Name] = outer
+
+
+def _equals(loop: ast.GeneratorExp) -> Iterator[tuple[str, ast.expr]]:
+    """Column and value of each condition ``row.column == value`` without which no round is true."""
+    one = loop.generators[0]
+    row = one.target.id if isinstance(one.target, ast.Name) else ""
+    together = isinstance(loop.elt, ast.BoolOp) and isinstance(loop.elt.op, ast.And)
+    for part in [*one.ifs, *(loop.elt.values if together else [loop.elt])]:  # type: ignore[attr-defined]
+        if isinstance(part, ast.Compare) and len(part.ops) == 1 and isinstance(part.ops[0], ast.Eq):
+            left, right = part.left, part.comparators[0]
+            if isinstance(left, ast.Attribute) and _names(left.value) == {row} and row not in _names(right):
+                yield left.attr, right
+
+
+def _names(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 def _in(item: object, holder: Any) -> bool:

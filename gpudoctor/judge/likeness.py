@@ -10,6 +10,7 @@ from gpudoctor.expression import Evaluator, Facts
 from gpudoctor.judge.judgement import Judgement
 from gpudoctor.judge.signs import Match, Text
 from gpudoctor.knowledge import LOOKUPS
+from gpudoctor.model.denial import says_all_is_well
 from gpudoctor.model.diagnosis import Evidence, Finding
 from gpudoctor.model.fact import Known
 from gpudoctor.model.rule import Rule, Sign
@@ -35,7 +36,7 @@ def nearest(
     told = [line for line in _lines(text.snapshot) if line.index not in known]
     worth = vocabulary.shared({word for line in told for word in line.words})
     near = {rule.id: sum(worth[rule.id].values()) for rule in rules if rule.id in worth}
-    ranks = [*sorted(near.values(), reverse=True), *[0.0] * _CROWD]
+    ranks = [*sorted(near.values(), reverse=True), *[0.0] * (_CROWD + 1)]
     if ranks[0] - ranks[_CROWD] < _LEAD:
         return []
     named = sorted((rule for rule in rules if near.get(rule.id, 0.0) >= _BESIDE * ranks[0]), key=lambda r: -near[r.id])
@@ -63,7 +64,9 @@ def _lines(snapshot: Snapshot) -> list[_Line]:
     return [
         _Line(at, line, frozenset(words(text)))
         for at, line in lines
-        if isinstance(line, Known) and not (text := str(line.value)).startswith(FURNITURE)
+        if isinstance(line, Known)
+        and not (text := str(line.value)).startswith(FURNITURE)
+        and not says_all_is_well(text)
     ]
 
 

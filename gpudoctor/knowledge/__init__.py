@@ -22,6 +22,7 @@ _CALLABLE = (
     gpus.gpu_capability,
     gpus.gpu_generation,
     gpus.gpu_floor,
+    gpus.gpu_ceiling_of,
     gpus.gpu_floor_of,
     gpus.gpu_ceiling,
     gpus.gpu_spec,

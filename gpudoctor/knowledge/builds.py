@@ -85,7 +85,7 @@ def torch_archs(torch: object, cuda: object) -> object:
 
 @lookup
 def release_serves(torch: object, compute_capability: object) -> bool:
-    """Whether any build of that torch release holds code for that GPU: none of 2.5.1 does for 12.0."""
+    """Whether any build of that torch release holds machine code for that GPU: none of 2.5.1 does for 12.0."""
     wanted = base(text(torch, "torch version"))
     if wanted is None:
         raise CannotJudge("torch builds", f"the table has no torch {str(torch)[:40]}")
@@ -97,7 +97,8 @@ def release_serves(torch: object, compute_capability: object) -> bool:
     ]
     if not lists:
         raise CannotJudge("torch builds", f"the table does not know what the builds of {wanted} hold")
-    return any(runs_on(archs, compute_capability) for archs in lists)
+    binary = (" ".join(code for code in archs.split() if code.startswith("sm_")) for archs in lists)
+    return any(runs_on(archs, compute_capability) for archs in binary)
 
 
 @lookup
@@ -130,6 +131,21 @@ def companion_for(torch: object, companion: object) -> str:
 
 
 @lru_cache(maxsize=1)
+def _oldest() -> Mapping[tuple[str, tuple[int, int]], tuple[int, int]]:
+    """The oldest torch x.y that a companion x.y goes with."""
+    pairs = sorted(
+        (
+            (release(row["version"], "torch"), (name, release(row[name], name)))
+            for row in releases().values()
+            for name in _PINNED
+            if name in row
+        ),
+        reverse=True,
+    )
+    return {companion: torch for torch, companion in pairs}
+
+
+@lru_cache(maxsize=1)
 def _minors() -> Mapping[tuple[str, tuple[int, int]], tuple[int, int]]:
     """Which torch x.y a companion x.y belongs to, for those of which every release pins its torch."""
     paired = [
@@ -149,11 +165,14 @@ def misfit(name: str, companion: str, torch: str) -> str | None:
     """
     try:
         owner = _minors().get((name, release(companion, name)))
+        oldest = _oldest().get((name, release(companion, name)))
         own = release(torch, "torch version")
     except CannotJudge:
         return None
     if owner and owner != own:
         return f"{name} {companion} is for torch {dotted(owner)}"
+    if not owner and oldest and own < oldest:
+        return f"{name} {companion} is for torch {dotted(oldest)} or newer"
     ours, theirs = flavor_of(companion), flavor_of(torch)
     if ours and theirs and ours.name != theirs.name:
         return f"{name} {companion} is a {ours.name} build, torch {torch} a {theirs.name} build"

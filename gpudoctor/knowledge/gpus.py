@@ -26,6 +26,7 @@ _BRACKETED = re.compile(r"\[(?![0-9a-f]{4}(?::[0-9a-f]{4})?\])([^\]]+)\]", re.IG
 _SERIES = re.compile(r"\b(?:rtx|gtx)[-_ ]?(?=(?:20|30|40|50)[5-9]0(?!\d))", re.IGNORECASE)
 """From the 20 series on GeForce is called RTX, whatever people write."""
 _JOINED = re.compile(r"\b(rtx|gtx|gt|tesla|quadro|titan)[-_](?=\w)", re.IGNORECASE)
+_SHORT = re.compile(r"([AKMPT]?\d{3,4})(?: ?(ti|super|ti super))?", re.IGNORECASE)
 _CUT = re.compile(r"\s?(?:\.\.\.?|…)$")
 
 
@@ -60,7 +61,7 @@ def candidates(name: str) -> tuple[Gpu, ...]:
     bare, virtual = plain(name)
     if cut := _CUT.search(bare):
         return tuple(_cut_short(bare[: cut.start()]))
-    row = _products().get(bare.casefold()) or _products().get(f"geforce {bare.casefold()}")
+    row = _row_of(bare)
     found = [_product(row)] if row else list(_family(bare))
     return tuple(_slice(gpu) if virtual else gpu for gpu in found)
 
@@ -73,10 +74,20 @@ def rows_for(name: str) -> list[tuple[str, TableRow]]:
         bare = bare[: cut.start()]
         begun = [row for key, row in _products().items() if key.startswith(bare.casefold()) and not row.get("rare")]
     else:
-        row = _products().get(bare.casefold()) or _products().get(f"geforce {bare.casefold()}")
+        row = _row_of(bare)
         begun = [row] if row else []
     families = (row for row in table("gpus")["family"] if re.match(row["match"], bare, re.IGNORECASE))
     return [("gpu", row) for row in begun] or [("family", row) for row in islice(families, 1)]
+
+
+def _row_of(bare: str) -> TableRow | None:
+    """The product of that name, which people shorten: ``RTX 3090``, ``3090``, ``A4000``, ``P4000``."""
+    found = _products().get(bare.casefold()) or _products().get(f"geforce {bare.casefold()}")
+    if found is None and (short := _SHORT.fullmatch(bare)):
+        name = f"{short[1]} {short[2] or ''}".strip().casefold()
+        rows = (_products().get(f"{brand} {name}") for brand in ("geforce rtx", "geforce gtx", "rtx", "quadro"))
+        return next((row for row in rows if row), None)
+    return found
 
 
 def _slice(gpu: Gpu) -> Gpu:
@@ -181,6 +192,16 @@ def gpu_floor(compute_capability: object) -> object:
 def gpu_ceiling(compute_capability: object) -> object:
     """The last driver branch that serves that generation: ``470`` for 3.5; absent where it is still served."""
     return _generation(compute_capability, "ceiling")
+
+
+@lookup
+def gpu_ceiling_of(name: object) -> object:
+    """As `gpu_ceiling`, by a name that several generations share: the last branch that serves any of them."""
+    ceilings = [gpu_ceiling(gpu.compute_capability) for gpu in candidates(text(name, "GPU name"))]
+    if not ceilings:
+        raise CannotJudge("driver for the GPU", f"the table has no GPU {str(name)[:60]!r}")
+    served = next((ceiling for ceiling in ceilings if not isinstance(ceiling, str)), None)
+    return served if served is not None else max(map(str, ceilings), key=lambda branch: version(branch, "driver"))
 
 
 @lookup

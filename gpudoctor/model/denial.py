@@ -18,6 +18,24 @@ _BEFORE = re.compile(
 )
 
 
+_NONE_OF = re.compile(
+    r"(?:\w+: )?(?:no|without|nothing about)\b(?! (?:such|module|kernel|space|route|devices?|gpus?|cuda))",
+    re.IGNORECASE,
+)
+_HEALTHY = re.compile(
+    r"[^\n:=|]{1,64}[:=]\s*(?:no|none|never|nothing|0(?:\.0+)?|zero|clean|ok|okay|pass(?:ed)?|normal|fine|n/a"
+    r"|not active|not asserted|disabled|false|all (?:pass|ok|fine))[ .%]*(?:$|[,;(])",
+    re.IGNORECASE,
+)
+_OUTPUT = re.compile(r"\s{4,}[A-Z][\w /()-]{2,40}\s+: \S")
+"""A line of ``nvidia-smi -q``: what it counts is a fact, whatever faults its labels name."""
+
+
+def says_all_is_well(line: str) -> bool:
+    """Whether the line is a note or a tool's counter that names a fault only to say that there is none."""
+    return bool(_OUTPUT.match(line) or _HEALTHY.match(line.strip()) or _NONE_OF.match(line.strip()))
+
+
 def denied(line: str, start: int, end: int) -> bool:
     """Whether the line denies what stands in it from `start` to `end`."""
     return bool(_AFTER.match(line, end) or _BEFORE.search(line[max(0, start - 40) : start]))

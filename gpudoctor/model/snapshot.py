@@ -12,6 +12,9 @@ from gpudoctor.model.fact import Fact, Json, Known, Row, Rows, Unread, fact_from
 SCHEMA = "gpudoctor/1"
 MOST_GPUS = 128
 """GPUs of the largest machine that is judged: what is judged for each GPU looks at all of them."""
+MOST_ROWS = {"text": 1 << 20, "package": 2000, "pci": 1000}
+"""Rows of a group that are kept, the first of them: what repeats itself without end tells nothing new."""
+MOST_OTHER_ROWS = 500
 Level = Literal["quick", "standard", "deep"]
 T = TypeVar("T")
 
@@ -102,7 +105,10 @@ def from_json(raw: object) -> Snapshot:
     return Snapshot(
         target=_target(target),
         facts=facts,
-        groups=groups,
+        groups={
+            name: rows[: MOST_ROWS.get(name, MOST_OTHER_ROWS)] if isinstance(rows, tuple) else rows
+            for name, rows in groups.items()
+        },
         timings_ms={str(k): float(v) for k, v in timings.items() if isinstance(v, (int, float))},
     )
 

@@ -53,6 +53,7 @@ UNLOADED = Pattern(
     r"|\bload\w*\b[^,;]{0,12}\b(?:fail\w*|refused|rejected)|not in lsmod|absent from lsmod",
     2,
 )
+NOT_LOADED = Pattern(r"^(?:could not|cannot|can t|failed to|unable to|failure to) (?:load|insert)\b")
 UNBUILT = Pattern(
     r"\b(?:not|n.t|never|fail\w*)\b[^,;]{0,16}\b(?:built|build|compil\w+|rebuilt)\b|\bbuild\w*\b[^,;]{0,12}\bfail\w*"
     r"|\bnone for (?:the |this )?(?:running |new |current )?kernel|\b(?:only|just) for\b[^,;]*\bkernel",
@@ -77,7 +78,8 @@ ROOT = Pattern(
     r"(?: user)?(?: (?:in|inside|on|from) .*)?$"
 )
 GRAPHICS = Pattern(
-    r"^(?!.*\b(?:driver|memory|count|number|util\w*|temp\w*|power|mode|operator|plugin|image|container"
+    r"^rocm ?(?:info|smi)$|^(?!.*\b(?:driver|memory|count|number|util\w*|temp\w*|power|mode|operator|plugin"
+    r"|image|container"
     r"|passthrough|backend)\b)"
     r".*\b(?:gpus?|graphics|accelerators?|video (?:card|adapter|controller)|display (?:adapter|card|controller)"
     r"|vga|igpu)\b.*$"

@@ -30,7 +30,7 @@ _OTHERS = (
 )
 _NVIDIA = Pattern(
     r"nvidia|geforce|quadro|tesla|titan|\brtx\b|\bgtx\b|\bgt \d|\b[abvhpktl]\d{1,3}[a-z]?\b"
-    r"|\bgb?h?\d{2,3}\b|jetson|\bmx\d{3}|\bnvs\b|grid|\bdgx\b|\b(?:30|40|50|20|10)[5-9]0\b|\d{3}m\b",
+    r"|\b[at]\d{4}\b|\bgb?h?\d{2,3}\b|jetson|\bmx\d{3}|\bnvs\b|grid|\bdgx\b|\b(?:30|40|50|20|10)[5-9]0\b|\d{3}m\b",
     2,
 )
 

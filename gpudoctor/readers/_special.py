@@ -37,7 +37,8 @@ def _gpu_names(label: Label, source: str) -> Answers:
         if label.value.lower() in ("none", "no", "absent", "missing"):
             yield "pci.nvidia_count", Known(0, source)
         return
-    for name, entry in named(label.value, source):
+    listed = label.value.removeprefix("only ").removeprefix("Only ")
+    for name, entry in named(listed.removesuffix(" only"), source):
         yield name, entry
         if name == "gpu" and isinstance(entry, tuple):
             yield "pci.nvidia_count", Known(len(entry), source)

@@ -67,6 +67,7 @@ def whole(text: str) -> int | None:
 def truth(text: str) -> bool | None:
     """Yes or no, however it is put; None where it is neither."""
     said = text.strip(" .()[]'\"").lower()
+    said = re.sub(r"^(?:still|is|are|was|already|also|indeed|correctly|properly|currently|now|it is) ", "", said)
     if said.startswith(("not ", "no ")):
         return False
     first = re.split(r"[ ,;(]", said, maxsplit=1)[0]

@@ -34,7 +34,8 @@ driver.module_version version: kernel module version | proc driver nvidia versio
 driver.library_version version: dpkg nvidia driver | nvidia driver package version | driver package version |
     library version | nvml library version | user space version | userspace version | user space libraries
     | userspace libraries | driver libraries |
-    libraries on disk | driver libraries on disk | libcuda on disk | libnvidia ml on disk | libcuda file
+    libraries on disk | driver libraries on disk | libcuda on disk | libnvidia ml on disk | libnvidia ml so
+    | libnvidia ml so 1 | libcuda so version | libcuda file
     | libcuda version | libnvidia ml
     version | client version | user space driver
 driver.module_loaded bool: loaded at boot | nvidia module loaded | module loaded | kernel module loaded | nvidia
@@ -67,7 +68,7 @@ python.version version: python | python version | python ver | interpreter | py 
 python.path first: python path | python executable | which python | sys executable
 cuda.toolkit_version release: cuda toolkit | cuda toolkit version | toolkit | cuda | cuda version | local cuda
     version | system cuda | cuda 版本 | installed cuda | cuda runtime | cuda sdk
-cuda.nvcc_version release: nvcc | nvcc version | nvcc release
+cuda.nvcc_version release: nvcc | nvcc version | nvcc release | system cuda nvcc | cuda nvcc | nvcc cuda version
 cuda.nvcc first: nvcc path | which nvcc
 cuda.ptxas_version version: ptxas version | ptxas
 cuda.ptxas first: ptxas used | ptxas path
@@ -186,7 +187,7 @@ torch: pytorch version gpu | torch | pytorch | torch version | pytorch build ver
     | torch build | pytorch build | torch wheel | pytorch 版本 | torch 版本
 machine: machine | board | node type | instance type | hardware | cpu and gpu | processor | cpu
 lspci: lspci | lspci nvidia | lspci grep nvidia | lspci grep i nvidia | lspci display | lspci vga | lspci gpu
-    | display adapters | lspci shows | lspci output | lspci grep i vga | lspci grep vga
+    | lspci shows | lspci output | lspci grep i vga | lspci grep vga
 framework: framework
 image: image | docker image | container image
 nvidia smi: nvidia smi | nvidia smi version

@@ -24,6 +24,7 @@ from gpudoctor.readers._driver_patterns import (
     NO_DEVICE,
     NO_GPU,
     NO_TALK,
+    NOT_LOADED,
     OTHER_GRAPHICS,
     OTHER_MACHINE,
     OURS_DENIED,
@@ -40,11 +41,12 @@ from gpudoctor.readers._driver_patterns import (
     UNLOADED,
     VIRTUAL,
 )
-from gpudoctor.readers._gpus import named, vendor
+from gpudoctor.readers._gpus import named, names, vendor
 from gpudoctor.readers._labels import Label
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._special import ANSWERS
+from gpudoctor.readers._values import driver_version
 from gpudoctor.readers._verdict import verdict
 from gpudoctor.readers.driver_state import running_kernel
 
@@ -133,7 +135,10 @@ def _module(label: Label, source: str, scene: Scene) -> Answers:
     kernels = RELEASE.compiled.findall(value)
     if kernels and scene.kernel and BUILT.search(f"{label.name} {value}"):
         yield "driver.module_on_disk", Known(any(scene.kernel in kernel for kernel in kernels), source)
-    elif UNLOADED.search(value):
+    elif release := driver_version(value):
+        if "disk" not in label.name and "modinfo" not in label.name:
+            yield "driver.module_version", Known(release, source)
+    elif UNLOADED.search(value) or NOT_LOADED.match(label.name):
         yield "driver.module_loaded", Known(False, source)
         if BUILT.search(value) and not UNBUILT.search(value):
             yield "driver.module_on_disk", Known(True, source)
@@ -164,7 +169,8 @@ def _root(label: Label, source: str, scene: Scene) -> Answers:
 
 def _graphics(label: Label, source: str, scene: Scene) -> Answers:
     del scene
-    if "nvidia" not in label.value.lower() and vendor(label.value) not in (None, "nvidia"):
+    makers = {vendor(part) for part in names(label.value)}
+    if "nvidia" not in label.value.lower() and "nvidia" not in makers and vendor(label.value) not in (None, "nvidia"):
         yield from named(label.value, source)
 
 
@@ -175,7 +181,8 @@ def _fabric(label: Label, source: str, scene: Scene) -> Answers:
 
 def _machine(label: Label, source: str, scene: Scene) -> Answers:
     others = OURS_DENIED.compiled.sub("", label.value)
-    if OTHER_GRAPHICS.search(others) and vendor(others) not in (None, "nvidia") and "nvidia" not in others.lower():
+    makers = {vendor(part) for part in names(others)}
+    if OTHER_GRAPHICS.search(others) and "nvidia" not in makers and vendor(others) not in (None, "nvidia"):
         yield "pci.gpu_vendors", Known((vendor(others) or "other",), source)
         yield "pci.nvidia_count", Known(0, source)
     elif NO_GPU.search(label.value.rstrip(" .")) and not scene.contained and not OTHER_MACHINE.search(label.name):

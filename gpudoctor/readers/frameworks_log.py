@@ -37,6 +37,7 @@ _SHOWN = (
 )
 """How programs on top announce their GPU: ComfyUI, llama.cpp, Ultralytics, Ollama."""
 _WHOLE = Pattern(r"^\s*(?:\w[\w ]*[:=]\s*)?\[PhysicalDevice\(.*\)\]\s*$")
+_MOST_ROWS = 20
 _ASKED_TF = Pattern(
     r"(?:num(?:ber of)? )?gpus? available"
     r"|(?:tf|tensorflow)\b(?: config| experimental)*(?: lists?| sees| detects| finds)?"
@@ -84,8 +85,13 @@ def _listed(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """How many GPUs TensorFlow lists, as its own print without the question, or as people put it."""
     for index, line in paste.having("[physicaldevice("):
         asked = paste.lines[index - 1] if index else ""
-        if "'CPU')" not in asked and "list_physical_devices" not in line and _WHOLE.search(line):
-            yield "tf.gpus", Known(line.count("device_type='GPU'"), paste.use(index))
+        whole = line
+        for more in paste.lines[index + 1 : index + 1 + _MOST_ROWS]:
+            if "]" in whole or "PhysicalDevice(" not in more:
+                break
+            whole = f"{whole.rstrip()} {more.strip()}"
+        if "'CPU')" not in asked and "list_physical_devices" not in line and _WHOLE.search(whole):
+            yield "tf.gpus", Known(whole.count("device_type='GPU'"), paste.use(index))
     for label in paste.labels:
         if not _ASKED_TF.fullmatch(label.name) or "memory" in label.name:
             continue

@@ -29,7 +29,17 @@ _MASK = "CUDA_VISIBLE_DEVICES"
 _QUOTES = Pattern(r"(?:''|\"\")\W*$")
 _EMPTY = Pattern(r"\W*(?:(?:set|present|there)\b[^\n]{0,10}\b)?(?:an? )?empty(?: string)?\W*$", 2)
 _GPU_NUMBERS = Pattern(r"gpu(?: \d{1,2})+")
-_DRIVER = Pattern(r"(?:nvidia )?(?:gpu )?driver(?: version)?\s+v?(\d{3}\.\d+(?:\.\d+)?)\s*$", 2)
+_DRIVER = Pattern(
+    r"(?:nvidia )?(?:gpu )?driver(?: version)?\s+v?(\d{3}\.\d+(?:\.\d+)?)\s*$"
+    r"|(?:nvidia )(?:gpu )?driver(?: version)?[\s-]v?(\d{3}(?:\.\d+){0,2})[\s,(-]*(?:server-?)?"
+    r"(?:(?:open|proprietary)[\w ]{0,30}\)?)?\s*$|nvidia-driver-(\d{3})(?:-server)?(?:-open)?\s*$",
+    2,
+)
+_CHANGED = Pattern(
+    r"\W*(?:\w+ )?(?:nvidia )?drivers?\b[^:\n]{0,30}:[^\n]*?\d{3}(?:\.\d+)*\s*(?:->|→|=>"
+    r"|to)\s*v?(\d{3}(?:\.\d+){0,2})\b",
+    2,
+)
 
 
 def read(paste: Paste) -> Answers:
@@ -107,10 +117,13 @@ def _setting(variable: str, label: Label) -> str:
 
 
 def _bare(paste: Paste) -> Answers:
-    """``NVIDIA driver 512.78``, without a colon."""
-    for index, line in paste.having("driver "):
-        if match := _DRIVER.match(line.strip()):
-            yield "driver.version", Known(match.group(1), paste.use(index))
+    """``NVIDIA driver 512.78`` and ``nvidia-driver-535-open``, without a colon; ``driver upgraded: 580 -> 590``."""
+    for index, line in paste.having("driver"):
+        if match := _DRIVER.match(line.strip()) or _CHANGED.match(line):
+            yield "driver.version", Known(next(filter(None, match.groups())), paste.use(index))
+            low = line.lower().replace("opensuse", "")
+            if kind := next((word for word in ("proprietary", "open") if word in low), ""):
+                yield "driver.module_kind", Known(kind, paste.use(index))
 
 
 def _numbered(label: Label, source: str) -> Answers:

@@ -18,6 +18,26 @@ _TOOLKIT = Pattern(r"\b(?:cudatoolkit|pytorch-cuda)[ =:'\"]{1,4}(\d+\.\d+)", 2)
 _WISHED = Pattern(
     r"\b(?:want(?:s|ed)?|requires?|needs?|tried|should|would|instead|upgrade|before|previous(?:ly)?)\b", 2
 )
+_MOVED = Pattern(
+    r"\b(?:up|down)grad(?:e|ed|ing) (?:py)?torch(?:[ =v]{1,3}\d[\w.+]*)?(?: ?\([^()\n]{1,20}\))?"
+    r"(?: from [\w.+]+(?: ?\([^()\n]{1,20}\))?)? ?(?:to|->|→) ?(?:py)?(?:torch )?v?"
+    r"(?P<to>\d+\.\d+(?:\.\d+)?(?:\+(?:cu\d{2,3}|cpu))?)(?: ?\((?P<cuda>cu\d{2,3})\))?",
+    2,
+)
+_CURED = Pattern(
+    r"\b(?:works|worked|fixe[sd]|solve[sd]|helped|resolved|fine|gone|no longer|ok|instead|would|could)\b", 2
+)
+_LISTED = Pattern(
+    r"\bpip3? (?:list|freeze|show)(?: torch)?(?: \| grep \w+)? (?:shows?|says|lists|gives|has|reports|prints)"
+    r"(?: me)?:? (?:py)?torch(?:==| )?v?(\d+\.\d+\.\d+(?:\+\w+(?:\.\d+)?)?)(?![\w.])",
+    2,
+)
+_INSTALLED = Pattern(
+    r"^\W{0,4}(?:install(?:ed|ation)?(?: with| by| via| using| command| from)?|how (?:was )?(?:it|torch|pytorch) "
+    r"(?:was )?installed|torch install(?:ed|ation)?(?: with| by| via)?)\W{1,4}(?:uv )?pip3? install\b[^\n]{0,200}?"
+    r"\btorch==(\d+\.\d+\.\d+(?:\+\w+(?:\.\d+)?)?)(?![\w.])",
+    2,
+)
 _TORCH_WORDS = ("torch", "you might not have a cuda gpu")
 
 
@@ -25,7 +45,10 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """The one torch that the text names; where it names several, none: one may be what was tried before."""
     if "cudatoolkit" in paste.lower or "pytorch-cuda" in paste.lower:
         yield from _conda_toolkit(paste)
-    if "torch" not in paste.lower or "+" not in paste.text:
+    if "torch" not in paste.lower:
+        return
+    yield from _told(paste)
+    if "+" not in paste.text:
         return
     found: dict[str, int] = {}
     for index, line in paste.having("torch"):
@@ -36,6 +59,24 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     if len(found) == 1:
         version, index = found.popitem()
         yield "torch.version", Known(version, f"line {paste.numbers[index]}")
+
+
+def _told(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """``pip freeze shows torch==2.3.0``, ``installed with: pip install torch==2.4.0``, ``upgraded torch to 2.6``."""
+    found: dict[str, tuple[int, str]] = {}
+    for index, line in paste.having("torch"):
+        if _CURED.search(line) or "no matching" in line.lower():
+            continue
+        for pattern in (_LISTED, _INSTALLED, _MOVED):
+            if match := pattern.search(line[:500]):
+                parts = match.groupdict()
+                found.setdefault(parts.get("to") or match.group(1), (index, parts.get("cuda") or ""))
+    if len(found) == 1:
+        version, (index, cuda) = found.popitem()
+        source = f"line {paste.numbers[index]}"
+        yield "torch.version", Known(version, source)
+        if cuda:
+            yield "torch.cuda", Known(f"{cuda[2:-1]}.{cuda[-1]}", source)
 
 
 def _conda_toolkit(paste: Paste) -> Iterator[tuple[str, Fact]]:

@@ -36,12 +36,13 @@ _PACKAGE = Pattern(r"\blibnccl(?:2|-dev)[\s=:/,\w]{1,30}?(\d+\.\d+\.\d+)-\d+\+cu
 _RANKS = Pattern(r"\brank \d+ nranks (\d+)")
 _NODES = Pattern(
     r"(?:--nnodes[= ]|\b(?:nnodes|n_?nodes|num_?nodes|nodes|machines|hosts)\s?[:=]\s?)(?:\d+:)?(\d{1,4})(?![\d.])"
-    r"|\b(\d{1,4}|two|three|four|eight)[ -](?:gpu )?(?:nodes?|machines?|hosts?|servers?|pods?|vms?)\b"
+    r"|\b(\d{1,4}|single|one|two|three|four|eight)[ -](?:gpu )?(?:nodes?|machines?|hosts?|servers?|pods?|vms?)\b"
+    r"|xlarge ?x ?(\d{1,3})\b|\b(\d{1,3}) ?x ?[\w.]+xlarge"
     r"|\b(?:each of|on|across|between|over) (two|three|four|both) (?:\w+ )?(?:nodes|machines|hosts|servers|pods|vms)\b",
     2,
 )
 _MANY = Pattern(r"\b(?:multi|inter|cross)[- ]?nodes?\b", 2)
-_NUMBERS = {"two": 2, "both": 2, "three": 3, "four": 4, "eight": 8}
+_NUMBERS = {"single": 1, "one": 1, "two": 2, "both": 2, "three": 3, "four": 4, "eight": 8}
 _RATED = (
     "busbw",
     "bus bw",
@@ -95,14 +96,14 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 def _job(paste: Paste) -> Iterator[tuple[str, Fact]]:
     """Over how many nodes it runs, and how fast its collectives are."""
-    for index, line in paste.having("node", "machine", "hosts", "servers", "pods", "vms"):
-        if (match := _NODES.search(line[:400])) and (number := next(filter(None, match.groups()), "")):
+    counts: dict[int, str] = {}
+    for index, line in paste.having("node", "machine", "hosts", "servers", "pods", "vms", "xlarge"):
+        numbers = [number for match in _NODES.finditer(line[:400]) for number in match.groups() if number]
+        for number in [*numbers, *(["two"] if _MANY.search(line[:400]) else ())]:
             count = int(number) if number.isdecimal() else _NUMBERS[number.lower()]
-            yield "nccl.nodes", Known(count, f"line {paste.numbers[index]}")
-            break
-        if _MANY.search(line[:400]):
-            yield "nccl.nodes", Known(2, f"line {paste.numbers[index]}")
-            break
+            counts.setdefault(count, f"line {paste.numbers[index]}")
+    if counts:
+        yield "nccl.nodes", Known(max(counts), counts[max(counts)])
     rates: dict[float, str] = {}
     speaks = any(word in paste.lower for word in _RATED)
     for index, line in paste.having(*_RATED, "gb/s", "gbps", "expected") if speaks else ():

@@ -31,7 +31,7 @@ _LIST_LABEL = Pattern(
     r"|(?:installed |relevant |python )?(?:packages|versions|libraries|libs)(?: installed)?|installed|stack"
     r"|(?:conda |python )?(?:env|environment|venv)(?: packages)?"
 )
-_ITEM = Pattern(_NAME + r"(?:==| ?= ?| v?|: )(\d+\.[\w.+!]*)(?:\s+(\S+))?$")
+_ITEM = Pattern(_NAME + r"(?:==| ?= ?| v?|: )(\d+\.[\w.+!]*)(?:[\s=]+(\S+))?$")
 _NOT_BY_LABEL = frozenset(
     ("torch", "pytorch", "cudnn", "nccl", "cudatoolkit", "cuda-toolkit", "tensorflow", "jax", "jaxlib", "triton")
 )
@@ -45,7 +45,14 @@ def normal(name: str) -> str:
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Rows of packages, and the facts of torch, TensorFlow, JAX and their extensions that follow from them."""
-    rows = [*_listed(paste), *_wheel_tags(paste), *_labelled(paste), *_inlined(paste), *_told(paste)]
+    rows = [
+        *_listed(paste),
+        *_wheel_tags(paste),
+        *_labelled(paste),
+        *_inlined(paste),
+        *_unlabelled(paste),
+        *_told(paste),
+    ]
     if not rows:
         return
     yield "package", tuple(rows)
@@ -156,6 +163,22 @@ def _inlined(paste: Paste) -> Iterator[Row]:
                     yield _conda(name, version, build, source)
                 else:
                     yield _row(name, version, "pip", "", source)
+
+
+def _unlabelled(paste: Paste) -> Iterator[Row]:
+    """``torch 1.13, torchvision 0.6``: a line of nothing but packages, the only one of its kind."""
+    found: list[tuple[int, list[tuple[str, str]]]] = []
+    for index, line in paste.having("torch"):
+        if index in paste.used or len(line) > 300 or not ("," in line or ";" in line or " + " in line):
+            continue
+        parts = line.strip(" \t-*.").replace(";", ",").replace(" + ", ",").replace(" and ", ",").split(",")
+        items = [_ITEM.match(part.strip(" .")) for part in parts]
+        pairs = [(item.group(1), item.group(2)) for item in items if item and normal(item.group(1)) in FOLLOWED]
+        if len(pairs) == len(items) > 1:
+            found.append((index, pairs))
+    if len(found) == 1:
+        index, pairs = found[0]
+        yield from (_row(name, version, "pip", "", paste.use(index)) for name, version in pairs)
 
 
 def _told(paste: Paste) -> Iterator[Row]:

@@ -25,10 +25,10 @@ _LINUX_WORDS = (
 )
 _NAMED = Pattern(
     r"(?:Ubuntu|Debian|CentOS|Fedora|RHEL|Red Hat|Rocky|AlmaLinux|Arch Linux|Manjaro|openSUSE|Linux Mint|Pop!_OS"
-    r"|(?:Microsoft )?Windows 1[01])\b[^,;:]{0,40}$"
+    r"|(?:Microsoft )?Windows(?: 1[01])?)\b[^,;:]{0,40}$"
 )
 """A system by its name, on a line or in a list of its own."""
-_WINDOWS_WORDS = ("c:\\", ".dll", "winerror", "win_amd64")
+_WINDOWS_WORDS = ("c:\\", "d:\\", ".dll", "winerror", "win_amd64", "\\lib\\site-packages")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:

@@ -78,7 +78,9 @@ def _answers(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             continue
         if inline := _INLINE.search(line):
             yield "live.cuda_available", Known(inline.group(1) == "True", paste.use(index))
-        if (said := _SAID.match(line.strip())) and ("device_name" not in said.group(1) or vendor(said.group(2))):
+        if (said := _SAID.match(line.strip().removeprefix(">>> ").removeprefix("import torch; "))) and (
+            "device_name" not in said.group(1) or vendor(said.group(2))
+        ):
             facts = list(answered(said.group(1), said.group(2), f"line {paste.numbers[index]}"))
             if facts:
                 paste.use(index)
@@ -102,7 +104,10 @@ def answered(question: str, answer: str, source: str) -> Iterator[tuple[str, Fac
             Absent(f"torch.version.hip is None ({source})") if answer == "None" else Known(answer, source),
         )
     elif question in ("torch.__version__", "tf.__version__") and answer[:1].isdecimal():
-        yield ("torch.version" if question[:2] == "to" else "tf.version"), Known(answer, source)
+        yield (
+            ("torch.version" if question[:2] == "to" else "tf.version"),
+            Known(answer.split()[0].rstrip(",;.)'\""), source),
+        )
     elif question == "torch.version.cuda":
         if answer == "None" or not answer:
             yield "torch.cuda", Absent(f"torch.version.cuda is None ({source})")

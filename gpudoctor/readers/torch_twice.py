@@ -24,6 +24,16 @@ _LISTED = Pattern(
 )
 
 
+_INSTEAD = Pattern(
+    r"torch\.(?:version\.)?__version__\)?\s*(?:[:=]+|->|is|gives|prints|says|shows)?\s*"
+    + _VERSION
+    + r"[,;]? (?:although|though|even though|but|while|despite|instead of|not)"
+    r"(?: (?:pip3?|conda|uv|i|we|the|had|have|has|was|is|just|installed|upgraded|updated|to|torch|pytorch|version|list"
+    r"|show|shows|says|of|installing|upgrading))* " + _VERSION,
+    2,
+)
+
+
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Both versions, where the text shows one imported and one listed that are of different releases."""
     if "torch" not in paste.lower:
@@ -32,7 +42,10 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     listed: dict[str, int] = {}
     for index, line in paste.having("torch"):
         text = paste.bare[index][:400]
-        if found := _IMPORTED.search(text):
+        if found := _INSTEAD.search(text):
+            imported.setdefault(found.group(1), index)
+            listed.setdefault(found.group(2), index)
+        elif found := _IMPORTED.search(text):
             imported.setdefault(found.group(1), index)
         elif "__version__" in line and (answer := _answer(paste, index)):
             imported.setdefault(answer, index)

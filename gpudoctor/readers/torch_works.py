@@ -37,12 +37,19 @@ _SAID = Pattern(
 _DENIED = Pattern(
     r"\b(?:not|n't|never|nothing|fails?|failed|error(?!s?\b.{0,3}$)|only on (?:the )?cpu|on (?:the )?cpu|cpu only)\b", 2
 )
+_REBUILT = Pattern(
+    r"\b(?:TORCH_CUDA_ARCH_LIST|NVCC_APPEND_FLAGS|NVCC_PREPEND_FLAGS)\b[^\n]*?"
+    r"(?::|->|=>|,|;|then|and|it)\s*(?:(?:now|then|it|all|everything) )*" + _GOOD,
+    2,
+)
+"""An extension that works once it is compiled for the GPU: torch itself had its kernels all along."""
+_OF_TORCH = Pattern(r"\b(?:py)?torch\b", 2)
 _TENSOR = Pattern(r"\btensor\(\s*[\[\-\d.][^\n]*device='cuda(?::\d+)?'")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """One answer at most; a line that denies anything is not taken."""
-    if "torch" not in paste.lower and "device='cuda" not in paste.lower:
+    if "torch" not in paste.lower and "nvcc_" not in paste.lower and "device='cuda" not in paste.lower:
         return
     for index, line in enumerate(paste.bare):
         if len(line) > 300:
@@ -52,6 +59,9 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             if (_LABELLED.search(said) or _SAID.search(said)) and not _DENIED.search(said):
                 yield "live.computes", Known(True, f"line {paste.numbers[index]}")
                 return
+        if _REBUILT.search(line) and not _OF_TORCH.search(line):
+            yield "live.computes", Known(True, f"line {paste.numbers[index]}")
+            return
         if _TENSOR.search(line):
             yield "live.computes", Known(True, f"line {paste.numbers[index]}")
             return

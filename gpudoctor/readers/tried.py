@@ -94,7 +94,7 @@ _CHANGES = {
     rf"|iptables -F|systemctl stop firewalld|\b(?:{_OFF}|stopp(?:ed|ing)) (?:the )?(?:firewall|ufw|firewalld|iptables)"
     r"|\bopen(?:ed|ing) (?:the )?ports?\b",
     "ipv6_off": r"disable[- ]ipv6\W{1,3}1|\bipv6 (?:is |was )?(?:off|disabled)|\b(?:without|disabl(?:e|ed|ing)) ipv6",
-    "one_gpu": r"\b(?:single|one|1|each|either)[- ](?:nvidia )?(?:gpus?|cards?)\b(?! memory| shows| has)"
+    "one_gpu": r"(?<!than )\b(?:single|one|1|each|either)[- ](?:nvidia )?(?:gpus?|cards?)\b(?! memory| shows| has)"
     r"|CUDA VISIBLE DEVICES=\d\b(?!,)"
     r"|\b(?:tensor[- ]parallel[- ]size|nproc[- ]per[- ]node|tp|num gpus|ngpus|devices|gpus)[ =:]+1\b(?![.,]\d)",
     "several_gpus": rf"\b(?:two|three|four|eight|both|all|[2-9]|1\d)(?: ?x)? (?:nvidia |geforce )?{_GPUS}\b"
@@ -143,6 +143,12 @@ _HANGS = Pattern(
     r"\b(?:hangs?|hung|hanging|stuck|stalls?|freez\w+|frozen|deadlock\w*|forever|never|lock(?:s|ed)(?: up)?)\b", 2
 )
 _WRONG = Pattern(r"\b(?:garbage|gibberish|wrong|corrupt\w*|zeros|nans?|incoherent|nonsense)\b|!!!!", 2)
+_STANDS = Pattern(
+    r"\W*(?:env(?:ironment)?(?: variables?)?|exports?|variables?|launch(?:er)?|command|cmd|script|dockerfile"
+    r"|\.?bashrc)\s*:",
+    2,
+)
+"""Lines that say how the job is started, whatever else they tell."""
 _TROUBLE = Pattern(
     rf"\b(?:{_BAD}|never|unless|otherwise|without|workaround|fix(?:es|ed)?|solv(?:es|ed)|cur(?:es|ed)|helps|slow\w*|warn)\b"
     r"|\w(?:Error|Exception)\b|[!@#?]{4,}|(?<!os )error\b",
@@ -182,7 +188,7 @@ def _told(line: str, change: Pattern) -> set[str]:
     """What the line says came of the change, in each sentence. Words are parted by spaces."""
     found: set[str] = set()
     line = line.replace("_", " ")
-    if "NCCL INFO" in line or not change.search(line):
+    if "NCCL INFO" in line or _STANDS.match(line) or not change.search(line):
         return found
     for sentence in _sentences(line):
         if match := change.search(sentence):

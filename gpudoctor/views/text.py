@@ -17,6 +17,7 @@ _VERDICTS: dict[Verdict, tuple[str, str]] = {
     "broken": ("Broken: the first finding is the one to act on first", "red"),
     "unknown": ("No verdict: no error found, and too little could be read to call it sound", "yellow"),
 }
+_ONE_CAUSE = "Broken: the finding below is why"
 _WORDS = {"error": ("ERROR", "red"), "warning": ("WARNING", "yellow"), "info": ("INFO", "green")}
 _MOST_EVIDENCE = 8
 _MOST_FIXES = 3
@@ -44,6 +45,8 @@ def _head(diagnosis: Diagnosis, style: Style) -> str:
     if target.python:
         about.append(target.python)
     text, colour = _VERDICTS[diagnosis.verdict]
+    if diagnosis.verdict == "broken" and len(diagnosis.findings) == 1:
+        text = _ONE_CAUSE
     return f"gpudoctor {diagnosis.tool_version}: {one_line(', '.join(about))}\n{style.paint(text, 'bold', colour)}"
 
 

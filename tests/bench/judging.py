@@ -26,7 +26,7 @@ from gpudoctor.judge.signs import Text
 from gpudoctor.knowledge import complete
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.rulebook import Rulebook
-from gpudoctor.target.record import to_json
+from gpudoctor.target.record_json import to_json
 from gpudoctor.version import __version__
 from gpudoctor.views import document
 from tests import readme

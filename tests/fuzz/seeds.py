@@ -13,7 +13,7 @@ from gpudoctor.doctor import snapshot_of
 from gpudoctor.knowledge import complete
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.readers import read_text
-from gpudoctor.target.record import to_json
+from gpudoctor.target.record_json import to_json
 from gpudoctor.version import __version__
 from gpudoctor.views import document
 from tests import readme

@@ -10,8 +10,10 @@ from gpudoctor.judge.signs import Text
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Known
 from gpudoctor.model.rule import Sign
-from gpudoctor.model.snapshot import MOST_GPUS, Snapshot, Target
+from gpudoctor.model.snapshot import MOST_GPUS, MOST_OTHER_ROWS, Snapshot, Target
 from gpudoctor.readers import read_text
+from gpudoctor.rulebook.needles import goes_on
+from gpudoctor.rulebook.ways import ways
 from gpudoctor.views import document
 
 
@@ -41,6 +43,43 @@ def test_what_follows_a_thousand_equal_lines_keeps_its_line() -> None:
 
 def test_a_line_printed_a_few_times_is_still_there_each_time() -> None:
     assert _text("again", "again").find(_sign("again\\nagain")) is not None
+
+
+def _told(*match: str, words: str) -> Sign:
+    pattern = "".join(match)
+    return Sign(pattern, True, (), "", ((words,),), goes_on(pattern), ways(pattern))
+
+
+def test_a_message_over_several_lines_is_heard_around_its_words() -> None:
+    lines = ["nothing"] * 3000
+    lines[1500:1503] = ["Found", "no NVIDIA driver", "on your system"]
+    heard = _text(*lines).find(_told(r"Found\s+no\s+NVIDIA\s+driver\s+on", words="nvidia"))
+    assert heard is not None
+    assert [item.index for item in heard.evidence] == [1500, 1501, 1502]
+
+
+@pytest.mark.parametrize(("between", "there"), [(10, True), (2000, False)])
+def test_what_stands_pages_apart_is_heard_as_far_as_the_page_says(between: int, there: bool) -> None:
+    sign = _told(r"first(?P<what> \w+)[\s\S]{0,4000}?", r"last error", words="first")
+    text = _text("first miss", *(f"line {number}" for number in range(between)), "a last error", "first hit")
+    assert (text.find(sign) is not None) == there
+
+
+def test_words_on_every_line_are_tried_at_both_ends() -> None:
+    lines = [f"NCCL says {number} and nothing that matters here" for number in range(8000)]
+    for place in (3, 7990):
+        said = [*lines[:place], "NCCL failed", *lines[place + 1 :]]
+        heard = _text(*said).find(_told(r"NCCL (?P<what>failed)", words="nccl"))
+        assert heard is not None
+        assert [item.index for item in heard.evidence] == [place]
+
+
+def test_a_saved_snapshot_without_end_is_cut() -> None:
+    rows = [{"code": {"value": 13, "source": "log"}}] * (2 * MOST_OTHER_ROWS)
+    raw = {"schema": "gpudoctor/1", "target": {"name": "x"}, "facts": {"xid": rows}}
+    kept = read_text(json.dumps(raw)).rows("xid")
+    assert isinstance(kept, tuple)
+    assert len(kept) == MOST_OTHER_ROWS
 
 
 def test_a_paste_of_two_hundred_gpus_is_cut() -> None:

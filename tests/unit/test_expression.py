@@ -134,3 +134,54 @@ def test_a_sentence_leaves_out_what_nobody_read() -> None:
     evaluator = Evaluator(facts(), {})
     assert fill("NVML{' says ' + nvml.state | ''}.", evaluator) == "NVML."
     assert fill("NVML{' says ' + nvml.state | is silent}.", evaluator) == "NVMLis silent."
+
+
+ROWS: dict[str, Rows] = {
+    "xid": (
+        {"address": Known("01", "case"), "code": Known(79, "case")},
+        {"address": Known("02", "case"), "code": Known(48, "case")},
+        {"address": Absent("none"), "code": Known(13, "case")},
+    ),
+    "aer": ({"gpu": Known("01", "case"), "code": Known(1, "case")}, {"gpu": Unread("torn"), "code": Known(2, "case")}),
+}
+
+
+def _of_rows(text: str) -> tuple[object, set[tuple[str, int | None]]]:
+    seen = Facts(Snapshot(Target("local", "case"), FACTS, ROWS))
+    found = evaluate(text, Evaluator(seen, {}))
+    return found, set(seen.touched)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("any(x.address == '02' for x in xid)", True),
+        ("any(x.address == '02' and x.code == 48 for x in xid)", True),
+        ("any(x.code == 48 and x.address == '02' for x in xid)", True),
+        ("any(x.code == 48 for x in xid if x.address == '02')", True),
+        ("any(x.address == '02' and x.code == 79 for x in xid)", False),
+        ("any(x.address == '03' for x in xid)", False),
+        ("any(x.address == torch.hip for x in xid)", False),
+        ("any(x.address == '03' or x.code == 13 for x in xid)", True),
+        ("any(x.code == x.code for x in xid)", True),
+        ("any(a.gpu == '01' and a.code == 1 for a in aer)", True),
+        ("any(a.gpu == '03' and a.code == 7 for a in aer)", False),
+        ("any(a.code == 9 and a.gpu == nvml.state for a in aer)", False),
+        ("all(x.address == '01' for x in xid)", False),
+    ],
+)
+def test_rows_are_told_apart_by_a_column(text: str, expected: bool) -> None:
+    assert _of_rows(text)[0] is expected
+
+
+@pytest.mark.parametrize("text", ["any(a.gpu == '03' for a in aer)", "any(x.address == nvml.state for x in xid)"])
+def test_rows_of_which_nobody_can_say_leave_it_unjudged(text: str) -> None:
+    with pytest.raises(CannotJudge):
+        _of_rows(text)
+
+
+def test_rows_told_apart_are_proof_where_none_is_alike() -> None:
+    _, proof = _of_rows("any(x.address == '03' for x in xid)")
+    assert proof >= {("xid.address", 0), ("xid.address", 1), ("xid.address", 2)}
+    _, proof = _of_rows("any(x.address == '02' for x in xid)")
+    assert {name for name in proof if name[1] is not None} == {("xid.address", 1)}

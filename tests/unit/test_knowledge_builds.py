@@ -9,6 +9,8 @@ from gpudoctor.knowledge.builds import (
     bitsandbytes_has,
     companion_for,
     flavor_of,
+    misfit,
+    release_serves,
     torch_archs,
     torch_default,
     torch_for,
@@ -123,3 +125,24 @@ def test_bitsandbytes_libraries() -> None:
     assert bitsandbytes_has("0.48.1", "13.0")
     with pytest.raises(CannotJudge):
         bitsandbytes_has("0.30.0", "11.7")
+
+
+@pytest.mark.parametrize(
+    ("torch", "gpu", "serves"),
+    [("2.5.1", "12.0", False), ("2.7.0", "12.0", True), ("1.6.0", "8.6", False), ("1.7.0", "8.6", True)],
+)
+def test_whether_any_build_of_a_release_serves_a_gpu(torch: str, gpu: str, serves: bool) -> None:
+    assert release_serves(torch, gpu) is serves
+
+
+def test_a_release_of_which_nothing_is_known_is_not_judged() -> None:
+    with pytest.raises(CannotJudge):
+        release_serves("9.9.9", "8.0")
+
+
+@pytest.mark.parametrize(
+    ("companion", "torch", "said"),
+    [("2.11.0", "2.7.0", "torchaudio 2.11.0 is for torch 2.11 or newer"), ("2.11.0", "2.13.0", None)],
+)
+def test_a_companion_that_takes_any_newer_torch(companion: str, torch: str, said: str | None) -> None:
+    assert misfit("torchaudio", companion, torch) == said

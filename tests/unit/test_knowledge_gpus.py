@@ -13,6 +13,7 @@ from gpudoctor.knowledge.gpus import (
     device_name,
     gpu_capability,
     gpu_ceiling,
+    gpu_ceiling_of,
     gpu_floor,
     gpu_floor_of,
     gpu_generation,
@@ -173,6 +174,7 @@ def test_a_system_on_chip_has_drivers_of_its_own() -> None:
 
 def test_single_cards_may_need_more_than_their_generation() -> None:
     """RTX 5050 first stands in the list of 575.64.03; Grace Hopper needs the open modules, H100 does not."""
+    assert gpu_ceiling_of("GeForce GT 730") == "470"  # Fermi until 390, Kepler until 470
     assert gpu_floor_of("NVIDIA GeForce RTX 5050") == "575.64.03"
     assert gpu_floor_of("NVIDIA GeForce RTX 3090") == "455"
     assert open_module_of("NVIDIA GH200 480GB") == "required"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.knowledge.toolchain import clang_max, gcc_max, nvcc_dropped, nvcc_for, nvcc_knows
+from gpudoctor.knowledge.toolchain import clang_max, cuda_serves, gcc_max, nvcc_dropped, nvcc_for, nvcc_knows
 from gpudoctor.model.values import CannotJudge
 
 
@@ -61,3 +61,17 @@ def test_limits_of_an_unknown_nvcc_are_not_guessed() -> None:
     with pytest.raises(CannotJudge):
         gcc_max("13.9")
     assert clang_max("12.8") == 19
+
+
+@pytest.mark.parametrize(
+    ("cuda", "gpu", "serves"),
+    [
+        ("11.7", "8.9", True),
+        ("12.6", "12.0", False),
+        ("12.8", "12.0", True),
+        ("13.0", "7.0", False),
+        ("10.2", "8.0", False),
+    ],
+)
+def test_what_any_build_of_a_cuda_can_serve(cuda: str, gpu: str, serves: bool) -> None:
+    assert cuda_serves(cuda, gpu) is serves

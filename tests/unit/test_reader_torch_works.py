@@ -19,6 +19,7 @@ from gpudoctor.readers import read_text
         "PyTorch in the same environment: uses the GPU",
         "torch.zeros(1).cuda(): ok",
         "torch matmul on gpu: works",
+        "TORCH_CUDA_ARCH_LIST=8.0 bash compile.sh: then it works",
         "tensor([2., 2.], device='cuda:0')",
     ],
 )
@@ -35,6 +36,7 @@ def test_torch_computes(line: str) -> None:
         "torch: does not work on the GPU",
         "torch.compile: works",
         "torch_scatter: works",
+        "pytorch built from source with TORCH_CUDA_ARCH_LIST=6.1: works",
         "torchvision: ok",
         "torch on cuda: not ok",
         "torch import: ok",

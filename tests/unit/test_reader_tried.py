@@ -114,6 +114,7 @@ def test_how_it_goes_on_several_gpus(line: str, outcome: str) -> None:
 
 def test_a_standing_setting_is_no_news_where_nothing_failed() -> None:
     assert "p2p_off" not in tried("NCCL_P2P_DISABLE=1 in .bashrc, training works")
+    assert "p2p_off" not in tried("env: NCCL_P2P_DISABLE=1, training works, wandb error")
     assert "host_network" not in tried("docker run --net=host: works")
 
 
@@ -132,7 +133,9 @@ def test_a_failure_on_several_gpus_is_not_outweighed() -> None:
         ("torchrun --nnodes=4 --nproc_per_node 8 train.py", 4),
         ("one container on each of two machines", 2),
         ("multi-node job", 2),
+        ("instance: p5.48xlarge x2", 2),
         ("nodes: 1", 1),
+        ("single node: works, 2 nodes: hangs", 2),
     ],
 )
 def test_nodes_of_the_job(text: str, nodes: int) -> None:

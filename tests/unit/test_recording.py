@@ -26,7 +26,8 @@ from gpudoctor.model.snapshot import Target as Subject
 from gpudoctor.recorder import recorded
 from gpudoctor.target import Answer
 from gpudoctor.target._watched import Parts
-from gpudoctor.target.record import Record, from_json, parse, to_json
+from gpudoctor.target.record import Record
+from gpudoctor.target.record_json import from_json, parse, to_json
 from gpudoctor.target.recorded import Recorded
 from gpudoctor.target.recording import Recording
 from tests.environments import CUBIN, Venv, container, elf, entry

@@ -50,7 +50,7 @@ def test_a_finding_reads_from_what_is_to_what_to_type() -> None:
         text.render(diagnosis(FINDING))
         == """\
 gpudoctor 1.0: node1, level quick, /venv/bin/python
-Broken: the first finding is the one to act on first
+Broken: the finding below is why
 
 ERROR  The loaded module is 570.86, the libraries on disk are 570.124
   Both must be of one version.
