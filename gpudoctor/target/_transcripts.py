@@ -40,7 +40,7 @@ def _library(section: Mapping[str, Any] | None, argv: Sequence[str], init: str, 
         lines.append(_line({"gpu": None, "call": "library", "text": text, "code": None}))
         return Command(tuple(argv), out="".join(lines))
     lines.append(_line({"gpu": None, "call": "library", "is": section.get("library", library)}))
-    faults = [fault for fault in section.get("faults", ()) if not str(fault["do"]).startswith("sleep")]
+    faults = [fault for fault in section.get("faults") or () if not str(fault["do"]).startswith("sleep")]
     left_out = _left_out(argv[-1])
     if argv[-1] == "unmasked" and "unmasked" in section:
         section = {**section, "system": section["unmasked"], "gpus": ()}
@@ -68,12 +68,12 @@ def _library(section: Mapping[str, Any] | None, argv: Sequence[str], init: str, 
 def _answers(section: Mapping[str, Any], init: str) -> Iterator[tuple[int | None, str, Any]]:
     code = section.get("init", 0)
     words = {"text": section["init_text"]} if section.get("init_text") else {}
-    if init not in section.get("system", {}):
+    system, every = section.get("system") or {}, section.get("every") or {}  # null is as good as nothing
+    if init not in system:
         yield None, init, {"code": code, **words} if code else None
-    for call, answer in section.get("system", {}).items():
+    for call, answer in system.items():
         yield None, call, answer
-    every = section.get("every", {})
-    for index, own in enumerate(section.get("gpus", ())):
+    for index, own in enumerate(section.get("gpus") or ()):
         for call, answer in {**every, **own}.items():
             if answer is not None:
                 yield index, call, answer

@@ -31,6 +31,8 @@ VERDICTS = frozenset({"sound", "impaired", "broken", "unknown"})
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _TROUBLE = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Expressive|Defined|Long): ")
 """A Python exception inside a reason: a condition or a look-up stumbled."""
+_QUOTED = ": the report says "
+"""What follows are the report's own words, which may name an exception."""
 
 
 class Examined(NamedTuple):
@@ -104,7 +106,7 @@ def _stumbled(diagnosis: Diagnosis) -> Iterator[str]:
             yield f"probe: {state.why} ({name})"[:300]
             return
     for item in diagnosis.unjudged:
-        if _TROUBLE.search(item.because):
+        if _TROUBLE.search(item.because.partition(_QUOTED)[0]):
             yield f"condition: {item.id}: {item.because}"[:300]
 
 
