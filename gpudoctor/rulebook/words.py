@@ -105,6 +105,8 @@ def _passages(raw: Mapping[str, Any], path: Path) -> Iterator[tuple[str, int]]:
     yield raw["title"], _HEADING
     yield raw["why"], _EXPLANATION
     yield raw["finding"], 1
+    for phrase in raw.get("said", ()):
+        yield phrase, 1
     yield raw.get("confirm", ""), 1
     for sign in raw.get("sign", ()):
         yield _OF_A_PATTERN.sub(" ", sign["match"]), 1
