@@ -86,7 +86,6 @@ class Sign:
 class Rule:
     """One page of the rulebook. Conditions are expressions over facts; see `gpudoctor.expression`.
 
-    `said`: how people put it in other words; they prove nothing, and help to find the page (`gpudoctor.judge.likeness`).
 
     `several`: the cause comes about in several ways, of which `when` is one; where that is false, the signs of the
     others count as before.
@@ -113,7 +112,6 @@ class Rule:
     when: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
     signs: tuple[Sign, ...] = ()
-    said: tuple[str, ...] = ()
     fixes: tuple[Fix, ...] = ()
     confirm: str = ""
     origin: str = ""
