@@ -7,6 +7,7 @@ from itertools import islice
 
 from gpudoctor.model.catalog import fact
 from gpudoctor.model.fact import Fact, Known, Rows
+from gpudoctor.readers._lists import phrases
 from gpudoctor.readers._outcome import outcome
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
@@ -90,6 +91,13 @@ _OTHERS = Pattern(
     r"(?:docker(?: run)? )?(?:with )?--gpus\b(?: all)?",
     2,
 )
+_CURED = Pattern(
+    r"^\W*(?:(?:works? |runs? |fine )?(?:with|after adding|adding|once|after setting|setting) )"
+    r"[`'\"]?(?:runtimeClass(?:Name)?[:= ]+[`'\"]?nvidia|--runtime[= ]nvidia|runtime: ?nvidia|--nv\b"
+    r"|nvidia\.com/gpu: ?\d+|--device[= ]nvidia\.com/gpu\S*)",
+    2,
+)
+"""That the same container works once it is started with GPUs: ``with runtimeClassName: nvidia: passes``."""
 _AGAIN = Pattern(
     r"\b(?:re-?start(?:s|ed|ing)?|re-?creat(?:e|es|ed|ing|ion)|re-?deploy\w*|re-?launch\w*|re-?running|new|fresh"
     r"|delet(?:e|ed|ing))\b[^:\n]{0,24}?\b(?:containers?|pods?|docker)\b"
@@ -98,6 +106,22 @@ _AGAIN = Pattern(
     2,
 )
 
+
+_HOMES = frozenset(
+    phrases(
+        "runs in | running in | run in | runs inside | running inside | runs on | running on | where | environment"
+        " | platform | deployment | deployed in | started in | executed in | setup | installation | installed in"
+    )
+)
+_HOME = Pattern(
+    r"^(?:(?:inside|in|a|an|the|official|own|rootless|training \w+|\w+ (?:in|inside)) )*"
+    r"(?P<engine>docker|podman|lxc|apptainer|singularity|kubernetes|k8s)\b"
+    r"(?![^\n]*\b(?:not|no longer|instead|works|host)\b)"
+    r"[^,;\n]{0,20}?\b(?:container|pod|image|compose)\b",
+    2,
+)
+"""Where something runs: ``runs in: Docker container with the nvidia runtime``."""
+_KINDS = {"k8s": "kubernetes", "singularity": "apptainer"}
 
 _WORTH = (
     *("docker", "podman", "nerdctl", "apptainer", "singularity", "container", "compose"),
@@ -109,9 +133,18 @@ _WORTH = (
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """What the report shows and says of the container from outside."""
     if any(word in paste.lower for word in _WORTH):
+        yield from _homes(paste)
         yield from _commands(paste)
         yield from _specified(paste)
         yield from _worked(paste)
+
+
+def _homes(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    for label in paste.labels:
+        if label.name in _HOMES and (home := _HOME.match(label.value)):
+            engine = home["engine"].lower()
+            yield "host.container", Known(_KINDS.get(engine, engine), f"line {paste.numbers[label.index]}")
+            return
 
 
 def _commands(paste: Paste) -> Iterator[tuple[str, Fact]]:
@@ -181,7 +214,21 @@ def _specified(paste: Paste) -> Iterator[tuple[str, Fact]]:
         yield "container.asks_gpus", Known(True, shown)
 
 
-_TOLD = ("nvidia-smi", "nvidia smi", "nvidia_smi", "container", "pod", "docker", "image", "--gpus", "kubectl")
+_TOLD = (
+    "runtimeclass",
+    "runtime",
+    "--nv",
+    "nvidia.com/gpu",
+    "nvidia-smi",
+    "nvidia smi",
+    "nvidia_smi",
+    "container",
+    "pod",
+    "docker",
+    "image",
+    "--gpus",
+    "kubectl",
+)
 
 
 def _worked(paste: Paste) -> Iterator[tuple[str, Fact]]:
@@ -194,6 +241,9 @@ def _worked(paste: Paste) -> Iterator[tuple[str, Fact]]:
         if _SMI.search(line):
             for name, came in _places(line):
                 yield name, Known(came, source)
+        elif (found := _CURED.search(line)) and outcome(line[found.end() :]) is True:
+            yield "container.asks_gpus", Known(False, source)
+            yield "host.container", Known("container", source)
         elif (found := _OTHERS.search(line)) and outcome(line[found.end() :]) is True:
             yield "container.others_work", Known(True, source)
         elif found := _AGAIN.search(line):

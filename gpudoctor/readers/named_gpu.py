@@ -52,6 +52,12 @@ _ELSE = Pattern(
     2,
 )
 """Words of a line that names a thing which need not be the one at fault."""
+_MIXED = Pattern(
+    r"\W{0,4}(?:\w+ )?(?:setup|env|environment|machine|hardware|system|host|node|stack|versions?|rig|box|config|server"
+    r"|configuration|specs?|platform|workstation|laptop|pc)\s*[:=] [^:]*(?:,| / )[^:]*$",
+    2,
+)
+"""A line that tells several things at once: another reader may have taken only one of them."""
 _LISTED = (
     "gpu models and configuration",
     "| nvidia-smi ",
@@ -85,6 +91,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         for part in (part for clause in clauses for part in _PARTS.compiled.split(clause)):
             bare = part[lead.end() :] if (lead := _LEAD.match(part)) else part
             if bare[:1].isalnum() and _GPU.fullmatch(bare):
+                if index in paste.used and not _MIXED.match(line):
+                    continue
                 gpus.setdefault(bare, source)
             elif driver := _DRIVER.fullmatch(part):
                 drivers.setdefault(driver.group(1), source)

@@ -32,6 +32,7 @@ _LIST_LABEL = Pattern(
     r"|(?:conda |python )?(?:env|environment|venv)(?: packages)?"
 )
 _ITEM = Pattern(_NAME + r"(?:==| ?= ?| v?|: )(\d+\.[\w.+!]*)(?:[\s=]+(\S+))?$")
+_BUILD = Pattern(r"(?:py|cuda|cu|cpu|rocm)\w*\d|cpu")
 _NOT_BY_LABEL = frozenset(
     ("torch", "pytorch", "cudnn", "nccl", "cudatoolkit", "cuda-toolkit", "tensorflow", "jax", "jaxlib", "triton")
 )
@@ -174,7 +175,8 @@ def _unlabelled(paste: Paste) -> Iterator[Row]:
         parts = line.strip(" \t-*.").replace(";", ",").replace(" + ", ",").replace(" and ", ",").split(",")
         items = [_ITEM.match(part.strip(" .")) for part in parts]
         pairs = [(item.group(1), item.group(2)) for item in items if item and normal(item.group(1)) in FOLLOWED]
-        if len(pairs) == len(items) > 1:
+        plain = not any(item and item.group(3) and not _BUILD.match(item.group(3)) for item in items)
+        if plain and len(pairs) == len(items) == len({name for name, _ in pairs}) > 1:
             found.append((index, pairs))
     if len(found) == 1:
         index, pairs = found[0]

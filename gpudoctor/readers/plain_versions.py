@@ -50,7 +50,7 @@ _BARE = Pattern(r"[Vv]\d+(?:\.\d+)+")
 _VERSIONS = ("version", "release", "driver")
 _ONLY = frozenset(
     (
-        "nvcc", "cuda", "cuda toolkit", "gcc", "g++", "python", "driver", "nvidia driver", "tensorflow", "tf",
+        "nvcc", "cuda", "cuda toolkit", "gcc", "g++", "python", "tensorflow", "tf",
         "tensorflow gpu", "jax", "jaxlib", "jax cuda12 plugin", "triton", "glibc", "torch cuda", "torch version cuda",
         "ptxas",
     )
@@ -60,7 +60,7 @@ _FORMS: Mapping[str, tuple[tuple[str, str], ...]] = {
     label: entries
     for label, entries in FACTS_OF.items()
     if label in _ONLY and all(form in _VERSIONS for _, form in entries)
-}
+} | dict.fromkeys(("driver", "nvidia driver"), (("driver.version", "driver"),))
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:

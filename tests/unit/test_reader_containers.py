@@ -35,6 +35,8 @@ def value(report: str, name: str) -> object:
         ("daemon.json: no nvidia runtime", None),
         ("after adding the missing --gpus all: works", None),
         ("docker run --gpus all my/image nvidia-smi: works", None),
+        ("with runtimeClassName: nvidia: test passed", False),
+        ("with runtimeClassName: nvidia: same error", None),
     ],
 )
 def test_whether_it_asks_for_gpus(report: str, asks: bool | None) -> None:
@@ -73,6 +75,20 @@ def test_where_nvidia_smi_works(line: str, host: bool | None, inside: bool | Non
 )
 def test_whether_starting_it_again_helps(line: str, cured: bool | None) -> None:
     assert value(line, "container.restart_cures") is cured
+
+
+@pytest.mark.parametrize(
+    ("line", "container"),
+    [
+        ("runs in: Docker container with the nvidia runtime", "docker"),
+        ("running in: a k8s pod, 8 GPUs", "kubernetes"),
+        ("runs in: conda environment", None),
+        ("where: on the Docker host, not in the container", None),
+        ("platform: Docker Desktop", None),
+    ],
+)
+def test_where_it_runs(line: str, container: str | None) -> None:
+    assert value(line, "host.container") == container
 
 
 def test_another_container_that_works() -> None:
