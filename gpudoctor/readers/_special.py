@@ -120,7 +120,9 @@ def _module_kind(label: Label, source: str) -> Answers:
     low = label.value.lower()
     if "open" in low.replace("opensuse", ""):
         yield "driver.module_kind", Known("open", source)
-    elif any(word in low for word in ("proprietary", "closed")):
+    elif low in ("dual mit/gpl", "mit/gpl", "gpl"):
+        yield "driver.module_kind", Known("open", source)
+    elif any(word in low for word in ("proprietary", "closed")) or ("license" in label.name and low == "nvidia"):
         yield "driver.module_kind", Known("proprietary", source)
     elif (version := driver_version(label.value)) and label.name.startswith("kernel module"):
         yield "driver.module_version", Known(version, source)
