@@ -77,12 +77,17 @@ def _wsl(label: Label, source: str) -> Answers:
         yield "host.wsl", Absent(f"the report says {label.value} ({source})")
 
 
+_LIBCUDA = Pattern(r"\blibcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)\b")
+
+
 def _libcuda(label: Label, source: str) -> Answers:
     gone = missing(label.value, source)
     if gone:
         yield "libs.libcuda", gone
         return
     path = label.value.split()[0]
+    if (release := _LIBCUDA.search(label.value)) and "compat" not in label.value:
+        yield "driver.library_version", Known(release.group(1), source)
     yield "libs.libcuda", Known(path, source)
     yield "libs.libcuda_kind", Known(libcuda_kind(path), source)
 

@@ -114,6 +114,8 @@ def _smi_of_user(label: Label, source: str, scene: Scene) -> Answers:
 
 def _smi(label: Label, source: str, scene: Scene) -> Answers:
     match = SMI.match(label.name)
+    if match and match.group("version"):
+        yield "driver.version", Known(match.group("version").replace(" ", "."), source)
     place = (match.group(1) or match.group(2) or "").strip() if match else ""
     if place.startswith(("windows", "guest", "vm")):
         return
