@@ -29,7 +29,13 @@ _LISTED = Pattern(
     r"(?:each|per|by) (?:GPU|device|card|rank)\b|\b(?:all|the) \d+ (?:GPUs|devices|ranks)\b|\bGPUs? 0\s?-\s?\d+\b", 2
 )
 _PAIRS = Pattern(r"(?<![\d.])(\d{1,3})\s?[:=]\s?(\d{1,7}(?:\.\d+)?)(?![\d.%])")
-_NAMED = Pattern(r"\b(?:gpu|rank|device|cuda:|card) ?#?(\d{1,2})\s?[:=]?\s(\d{1,7}(?:\.\d+)?)(?![\d.%])", 2)
+_NAMED = Pattern(
+    r"\b(?:gpu|rank|device|cuda:|card)s? ?#?(\d{1,2}(?:\s?(?:-|–|to|,|and|&)\s?\d{1,2}(?![\d.]))*)\s?[:=]?\s"
+    r"(?:(?:about|around|roughly|approx\.?|only|just|at|gets?|reach(?:es)?|does|do|is|are|gives?|each|~)\s?){0,3}"
+    r"(\d{1,7}(?:\.\d+)?)(?![\d.%])",
+    2,
+)
+_RANGE = Pattern(r"(\d{1,2})\s?(?:-|–|to)\s?(\d{1,2})|(\d{1,2})")
 _ITEMS = Pattern(r"[\[(]?\s*(\d{1,7}(?:\.\d+)?(?:\s*[,/|;]\s*\d{1,7}(?:\.\d+)?){1,15})\s*[\])]?\s*\S{0,16}\s*$")
 _MEASURED = Pattern(
     r"\b(?:measured|reached|reaches|achieved|got|observed|actual|my|this (?:card|gpu|one|node)|result)\b"
@@ -108,7 +114,9 @@ def _listed(paste: Paste) -> Iterator[_Rate]:
     for index, line in enumerate(paste.bare):
         if not (unit := _UNIT.search(line)):
             continue
-        pairs = [(int(number), float(value)) for number, value in _NAMED.compiled.findall(line)]
+        pairs = [
+            (number, float(value)) for several, value in _NAMED.compiled.findall(line) for number in _numbers(several)
+        ]
         if len(pairs) < 2 and not _LISTED.search(line):
             continue
         values = line.partition(":")[2]
@@ -120,6 +128,12 @@ def _listed(paste: Paste) -> Iterator[_Rate]:
             source = paste.use(index)
             for number, value in pairs:
                 yield _Rate(number, value, unit.group(1), f"line {index}", source)
+
+
+def _numbers(text: str) -> Iterator[int]:
+    """``0-2``, ``0, 1 and 3``: the numbers that are meant."""
+    for first, last, single in _RANGE.compiled.findall(text):
+        yield from range(int(first), int(last) + 1) if last else (int(single),)
 
 
 def _split(items: str) -> list[str]:

@@ -82,7 +82,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     torches: dict[str, str] = {}
     cudas: dict[str, str] = {}
     for index, line in enumerate(paste.bare):
-        if (index in paste.used and "|" in line) or not line.strip() or len(line) > 300:
+        if (index in paste.used and ("|" in line or "==" in line)) or not line.strip() or len(line) > 300:
             continue
         source = f"line {paste.numbers[index]}"
         if not _ELSE.search(line) and (built := _CUDA_OF.search(line)):

@@ -33,6 +33,8 @@ FACTS = (
     fact("tried.one_gpu", "text", "works or fails: the job on one GPU"),
     fact("tried.several_gpus", "text", "works, hangs, wrong or fails: the job on several GPUs"),
     fact("tried.one_node", "text", "works or fails: the job on one node"),
+    fact("tried.library_path_off", "text", "works or fails: the job without LD_LIBRARY_PATH, or without a part of it"),
+    fact("tried.mask_off", "text", "works or fails: the job without CUDA_VISIBLE_DEVICES, or with another value of it"),
 )
 
 _OFF = r"(?:without|no|disabl(?:e|es|ed|ing)|turn(?:s|ed|ing)? off|switch(?:es|ed|ing)? off)"
@@ -60,10 +62,23 @@ ipv6_off: ipv6
 one_gpu: gpu | tp | parallel | nproc | devices | card
 several_gpus: gpu | tp | parallel | nproc | ddp | card | visible
 one_node: node | machine | host
+library_path_off: ld_library_path | ld library path
+mask_off: visible_devices | visible devices
 """
     )
 )
 """Words of which a line holds at least one, if it names the change: cheaper to look for than the pattern."""
+
+
+def _unset(variable: str) -> str:
+    """The ways to say that a variable was taken away or emptied."""
+    return (
+        rf"(?:\b(?:unset(?:s|ting)?|env -u|without|clear(?:s|ed|ing)?|empty(?:ing)?|remov(?:e|es|ed|ing)|drop(?:ped|ping)?"
+        rf"|delet(?:e|ed|ing)|un-?export\w*|no)\b[^.;:\n]{{0,24}}?\b{variable}\b(?![=: ]+\d)"
+        rf"|\b{variable}(?:\W{{1,3}}(?:''|\"\"))?,? (?:is |was )?(?:unset|removed|cleared|emptied|taken out|deleted)\b)"
+    )
+
+
 _CHANGES = {
     "p2p_off": r"NCCL P2P DISABLED?\b(?![=: ]+(?:0|false|unset|not\b))"
     r"|NCCL P2P LEVEL\W{1,3}(?:LOC|NVL|PIX|PXB|PHB|0|1)\b"
@@ -101,6 +116,8 @@ _CHANGES = {
     r"|\bmulti[- ]gpus?\b"
     r"|\b(?:tensor[- ]parallel[- ]size|nproc[- ]per[- ]node|tp|num gpus|ngpus|devices|gpus)[ =:]+[2-9]\b|-g [2-9]\b"
     r"|\b(?:data ?parallel|ddp|tensor parallel\w*)\b|CUDA VISIBLE DEVICES=\d,\d|\bbetween gpu ?\d",
+    "library_path_off": _unset("LD LIBRARY PATH"),
+    "mask_off": _unset("(?:CUDA|NVIDIA) VISIBLE DEVICES"),
     "one_node": r"\b(?:single|one|1)[- ](?:node|machine|host)\b|\b(?:nnodes|nodes)[ =:]+1\b",
 }
 
