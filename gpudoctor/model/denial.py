@@ -32,7 +32,8 @@ _OUTPUT = re.compile(r"\s{4,}[A-Z][\w /()-]{2,40}\s+: \S")
 
 
 _OVER = re.compile(
-    r"\b(?:nothing|none|never|not (?:seen|once)|no more|no further|quiet|clean|fine|stable) (?:again )?(?:ever )?since\b"
+    r"\b(?:nothing|none|never|not (?:seen|once)|no more|no further|quiet|clean|fine"
+    r"|stable) (?:again )?(?:ever )?since\b"
     r"|\bsince(?: then| the \w+)?\W{1,3}(?:none|nothing|never|clean|quiet|stable|no (?:more|further))\b"
     r"|\b(?:has|have) not (?:come back|happened again|re-?occurred|re-?appeared)\b",
     re.IGNORECASE,

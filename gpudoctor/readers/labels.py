@@ -36,8 +36,10 @@ _DRIVER = Pattern(
     2,
 )
 _AMONG = Pattern(
-    r"^(?![^\n]*\b(?:needs?|requires?|minimum|at least|recommend\w*|upgrad\w+|updat\w+|downgrad\w+|tried|works?|before|with)\b)"
-    r"[^\n:=|]{2,80}[,;(] ?(?:the )?(?:nvidia |gpu |host )?driver(?: version)?:? v?(\d{3}\.\d{1,3}(?:\.\d+)?)\)?(?=\s*(?:$|[,;]))",
+    r"^(?![^\n]*\b(?:needs?|requires?|minimum|at least|recommend\w*|upgrad\w+|updat\w+|downgrad\w+|tried|works?"
+    r"|before|with)\b)"
+    r"[^\n:=|]{2,80}[,;(] ?(?:the )?(?:nvidia |gpu "
+    r"|host )?driver(?: version)?:? v?(\d{3}\.\d{1,3}(?:\.\d+)?)\)?(?=\s*(?:$|[,;]))",
     2,
 )
 """``Tesla K80, driver 525.60.13``"""

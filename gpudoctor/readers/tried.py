@@ -73,9 +73,11 @@ mask_off: visible_devices | visible devices
 def _unset(variable: str) -> str:
     """The ways to say that a variable was taken away or emptied."""
     return (
-        rf"(?:\b(?:unset(?:s|ting)?|env -u|without|clear(?:s|ed|ing)?|empty(?:ing)?|remov(?:e|es|ed|ing)|drop(?:ped|ping)?"
+        rf"(?:\b(?:unset(?:s|ting)?|env -u|without|clear(?:s|ed|ing)?|empty(?:ing)?|remov(?:e|es|ed|ing)"
+        rf"|drop(?:ped|ping)?"
         rf"|delet(?:e|ed|ing)|un-?export\w*|no)\b[^.;:\n]{{0,24}}?\b{variable}\b(?![=: ]+\d)"
-        rf"|\b{variable}(?:\W{{1,3}}(?:''|\"\"))?,? (?:is |was )?(?:unset|removed|cleared|emptied|taken out|deleted)\b)"
+        rf"|\b{variable}(?:\W{{1,3}}(?:''|\"\"))?,? (?:is |was )?(?:unset|removed|cleared|emptied|taken out"
+        rf"|deleted)\b)"
     )
 
 
@@ -87,7 +89,8 @@ _CHANGES = {
     r"|\bno[- ](?:p2p|peer)[- ]copy\b(?:[=: ]+(?:on|1|true)\b)?"
     rf"|\b{_OFF} (?:the )?(?:nccl |gpu |pcie )?(?:p2p|peer[- ]to[- ]peer|peer access)(?! disable)",
     "iommu_off": r"\biommu\W{1,2}(?:=|: )?\s?(?:off|pt|soft|disabled?|passthrough|pass-through)\b"
-    rf"|\bpci=noacs\b|setpci\b.{{0,60}}acs|\b{_BOUNDARY}(?: \w+)? (?:is |was )?(?:off|disabled|turned off|switched off)"
+    rf"|\bpci=noacs\b|setpci\b.{{0,60}}acs|\b{_BOUNDARY}(?: \w+)? (?:is |was )?(?:off|disabled|turned off"
+    rf"|switched off)"
     rf"|\b{_OFF} (?:the |pcie )*(?:{_BOUNDARY}|access control)"
     rf"|\b{_BOUNDARY}\b.{{0,60}}?[,;] ?(?:after |when |with it |then )?(?:disabl(?:ed|ing)|turn(?:ed|ing) off|off)\b",
     "ib_off": r"NCCL IB DISABLED?\b(?![=: ]+(?:0|false|unset|not\b))"
@@ -106,7 +109,8 @@ _CHANGES = {
     "interface": r"(?:NCCL|GLOO|TP) SOCKET IFNAME\b(?![=: ]+(?:$|unset|not set|none|empty))",
     "host_network": r"--net(?:work)?[= ]host|\bhost ?network(?:ing)?\b(?!: false)|network mode: host",
     "firewall_off": r"\b(?:ufw|firewall|firewalld|iptables)(?: \w+)? (?:is |was )?(?:off|disabled?|stopped|flushed)"
-    rf"|iptables -F|systemctl stop firewalld|\b(?:{_OFF}|stopp(?:ed|ing)) (?:the )?(?:firewall|ufw|firewalld|iptables)"
+    rf"|iptables -F|systemctl stop firewalld|\b(?:{_OFF}|stopp(?:ed|ing)) (?:the )?(?:firewall|ufw|firewalld"
+    rf"|iptables)"
     r"|\bopen(?:ed|ing) (?:the )?ports?\b",
     "ipv6_off": r"disable[- ]ipv6\W{1,3}1|\bipv6 (?:is |was )?(?:off|disabled)|\b(?:without|disabl(?:e|ed|ing)) ipv6",
     "one_gpu": r"(?<!than )\b(?:single|one|1|each|either)[- ](?:nvidia )?(?:gpus?|cards?)\b(?! memory| shows| has)"
@@ -122,7 +126,8 @@ _CHANGES = {
 }
 
 _GOOD = (
-    r"work(?:s|ed|ing)?(?! ?around)|workaround|fine|ok|okay|good|runs|ran|pass(?:es|ed)?|completes?d?|finish(?:es|ed)?"
+    r"work(?:s|ed|ing)?(?! ?around)|workaround|fine|ok|okay|good|runs|ran|pass(?:es|ed)?|completes?d?"
+    r"|finish(?:es|ed)?"
     r"|run(?=\W*$|[,;]| (?:fine|ok|through|again|normal))|train(?:s|ed)|correct(?:ly)?|coherent|normal(?:ly)?|sane"
     r"|stable|expected|fix(?:es|ed)?|solv(?:es|ed)|solution|resolv(?:es|ed)|help(?:s|ed)?|succe(?:eds?|eded|ss\w*)"
     r"|starts|started|loads|cur(?:es|ed)|avoid(?:s|ed)?|recovers|proceeds|comes? up|returns|serves"
@@ -151,7 +156,9 @@ _SENTENCE = Pattern(
     r"|,? (?:but|however|whereas|while|although|otherwise|else|without it|and without) "
 )
 _LEADS = Pattern(
-    r"(?:\b(?:with|after|when|by|using|under|if|once|via|through|in|on|until|setting)\b|:|=|->|→)\W*(?:\w+\W+){0,3}$", 2
+    r"(?:\b(?:with|after|when|by|using|under|if|once|via|through|in|on|until|setting)\b|:|=|->"
+    r"|→)\W*(?:\w+\W+){0,3}$",
+    2,
 )
 _UNLESS = Pattern(r"\b(?:unless|without|except with|only if not)\W*(?:\w+\W+){0,2}$", 2)
 _ELSE = Pattern(r"\s+(?:otherwise|else|if not|without(?: it| that)?\W*$)", 2)
@@ -167,7 +174,8 @@ _STANDS = Pattern(
 )
 """Lines that say how the job is started, whatever else they tell."""
 _TROUBLE = Pattern(
-    rf"\b(?:{_BAD}|never|unless|otherwise|without|workaround|fix(?:es|ed)?|solv(?:es|ed)|cur(?:es|ed)|helps|slow\w*|warn)\b"
+    rf"\b(?:{_BAD}|never|unless|otherwise|without|workaround|fix(?:es|ed)?|solv(?:es|ed)|cur(?:es|ed)|helps"
+    rf"|slow\w*|warn)\b"
     r"|\w(?:Error|Exception)\b|[!@#?]{4,}|(?<!os )error\b",
     2,
 )
