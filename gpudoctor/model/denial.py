@@ -32,7 +32,8 @@ _OUTPUT = re.compile(r"\s{4,}[A-Z][\w /()-]{2,40}\s+: \S")
 
 
 _OVER = re.compile(
-    r"\b(?:nothing|none|never|not (?:seen|once)|no more|no further|quiet|clean|fine|stable) (?:again )?(?:ever )?since\b"
+    r"\b(?:nothing|none|never|not (?:seen|once)|no more|no further|quiet|clean|fine"
+    r"|stable) (?:again )?(?:ever )?since\b"
     r"|\bsince(?: then| the \w+)?\W{1,3}(?:none|nothing|never|clean|quiet|stable|no (?:more|further))\b"
     r"|\b(?:has|have) not (?:come back|happened again|re-?occurred|re-?appeared)\b",
     re.IGNORECASE,
@@ -48,5 +49,7 @@ def says_all_is_well(line: str) -> bool:
 def denied(line: str, start: int, end: int) -> bool:
     """Whether the line denies what stands in it from `start` to `end`."""
     return bool(
-        _AFTER.match(line, end) or _BEFORE.search(line[max(0, start - 40) : start]) or _OVER.search(line, end, end + 200)
+        _AFTER.match(line, end)
+        or _BEFORE.search(line[max(0, start - 40) : start])
+        or _OVER.search(line, end, end + 200)
     )

@@ -123,9 +123,7 @@ def _fabric_manager(label: Label, source: str) -> Answers:
 
 def _module_kind(label: Label, source: str) -> Answers:
     low = label.value.lower()
-    if "open" in low.replace("opensuse", ""):
-        yield "driver.module_kind", Known("open", source)
-    elif low in ("dual mit/gpl", "mit/gpl", "gpl"):
+    if "open" in low.replace("opensuse", "") or low in ("dual mit/gpl", "mit/gpl", "gpl"):
         yield "driver.module_kind", Known("open", source)
     elif any(word in low for word in ("proprietary", "closed")) or ("license" in label.name and low == "nvidia"):
         yield "driver.module_kind", Known("proprietary", source)

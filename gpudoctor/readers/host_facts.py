@@ -9,8 +9,8 @@ from gpudoctor.readers._lists import phrases, table
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._system import kernel, system
-from gpudoctor.readers._verdict import verdict
 from gpudoctor.readers._values import mib
+from gpudoctor.readers._verdict import verdict
 
 EXACT = 6
 

@@ -70,11 +70,11 @@ mask_off: visible_devices | visible devices
 """Words of which a line holds at least one, if it names the change: cheaper to look for than the pattern."""
 
 
-
 def _unset(variable: str) -> str:
     """The ways to say that a variable was taken away or emptied."""
     return (
-        rf"(?:\b(?:unset(?:s|ting)?|env -u|without|clear(?:s|ed|ing)?|empty(?:ing)?|remov(?:e|es|ed|ing)|drop(?:ped|ping)?"
+        rf"(?:\b(?:unset(?:s|ting)?|env -u|without|clear(?:s|ed|ing)?|empty(?:ing)?|remov(?:e|es|ed|ing)"
+        rf"|drop(?:ped|ping)?"
         rf"|delet(?:e|ed|ing)|un-?export\w*|no)\b[^.;:\n]{{0,24}}?\b{variable}\b(?![=: ]+\d)"
         rf"|\b{variable}(?:\W{{1,3}}(?:''|\"\"))?,? (?:is |was )?(?:unset|removed|cleared|emptied|taken out|deleted)\b)"
     )
