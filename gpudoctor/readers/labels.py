@@ -35,14 +35,6 @@ _DRIVER = Pattern(
     r"(?:(?:open|proprietary)[\w ]{0,30}\)?)?\s*$|nvidia-driver-(\d{3})(?:-server)?(?:-open)?\s*$",
     2,
 )
-_AMONG = Pattern(
-    r"^(?![^\n]*\b(?:needs?|requires?|minimum|at least|recommend\w*|upgrad\w+|updat\w+|downgrad\w+|tried|works?"
-    r"|before|with)\b)"
-    r"[^\n:=|]{2,80}[,;(] ?(?:the )?(?:nvidia |gpu "
-    r"|host )?driver(?: version)?:? v?(\d{3}\.\d{1,3}(?:\.\d+)?)\)?(?=\s*(?:$|[,;]))",
-    2,
-)
-"""``Tesla K80, driver 525.60.13``"""
 _CHANGED = Pattern(
     r"\W*(?:\w+ )?(?:nvidia )?drivers?\b[^:\n]{0,30}:[^\n]*?\d{3}(?:\.\d+)*\s*(?:->|→|=>"
     r"|to)\s*v?(\d{3}(?:\.\d+){0,2})\b",
@@ -127,7 +119,7 @@ def _setting(variable: str, label: Label) -> str:
 def _bare(paste: Paste) -> Answers:
     """``NVIDIA driver 512.78`` and ``nvidia-driver-535-open``, without a colon; ``driver upgraded: 580 -> 590``."""
     for index, line in paste.having("driver"):
-        if match := _DRIVER.match(line.strip()) or _CHANGED.match(line) or _AMONG.match(line):
+        if match := _DRIVER.match(line.strip()) or _CHANGED.match(line):
             yield "driver.version", Known(next(filter(None, match.groups())), paste.use(index))
             low = line.lower().replace("opensuse", "")
             if kind := next((word for word in ("proprietary", "open") if word in low), ""):
