@@ -136,12 +136,16 @@ class Many:
 
     def says(self, pattern: re.Pattern[str]) -> bool:
         """Whether the ``line`` of some row holds the pattern; the first that does is the proof."""
-        for index, row in enumerate(self._rows()):
+        name = f"{self._group}.line"
+        rows = self._rows()
+        for index, row in enumerate(rows):
             line = row.get("line")
             if isinstance(line, Known) and pattern.search(str(line.value)):
-                self._facts.touched[f"{self._group}.line", index] = line
+                self._facts.touched[name, index] = line
                 return True
-        return False
+        if all("line" in row for row in rows):
+            return False
+        raise CannotJudge(name, self._facts.snapshot.nobody)
 
     def __iter__(self) -> Iterator[_One]:
         return iter([_One(self._facts, self._group, index, row) for index, row in enumerate(self._rows())])
