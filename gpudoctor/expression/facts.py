@@ -135,7 +135,7 @@ class Many:
         return rows
 
     def says(self, pattern: re.Pattern[str]) -> bool:
-        """Whether the ``line`` of some row holds the pattern; the first that does is the proof."""
+        """Whether the ``line`` of some row holds the pattern: the first that does is the proof, or all that do not."""
         name = f"{self._group}.line"
         rows = self._rows()
         for index, row in enumerate(rows):
@@ -143,9 +143,10 @@ class Many:
             if isinstance(line, Known) and pattern.search(str(line.value)):
                 self._facts.touched[name, index] = line
                 return True
-        if all("line" in row for row in rows):
-            return False
-        raise CannotJudge(name, self._facts.snapshot.nobody)
+        if not all("line" in row for row in rows):
+            raise CannotJudge(name, self._facts.snapshot.nobody)
+        self._facts.touched.update({(name, index): row["line"] for index, row in enumerate(rows)})
+        return False
 
     def __iter__(self) -> Iterator[_One]:
         return iter([_One(self._facts, self._group, index, row) for index, row in enumerate(self._rows())])
