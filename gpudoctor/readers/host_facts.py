@@ -47,7 +47,7 @@ lxc: lxc container | in lxc | inside lxc | unprivileged lxc | privileged lxc | p
     | lxc exec
 container: task definition | ecs task | enroot | pyxis | --container-image
 docker: /.dockerenv | inside a container | in a container | inside docker | in a docker container
-    | the nvidia driver was not detected
+    | the nvidia driver was not detected | devcontainer
 apptainer: apptainer exec | singularity exec | apptainer run | singularity run | singularity shell
 """
     )
