@@ -94,7 +94,7 @@ class Text:
         starts = (start for start in self._matches(way[0]) if self._followed(start, way[1:], reach))
         tries = (_compiled(pattern).match(self.searched, start) for start in starts)
         some = islice(tries, 1 + _TRIED // (1 + reach))
-        return next((match for match in some if match and not self._denied(match)), None)
+        return next((match for match in some if match and not self.denies(match)), None)
 
     def _followed(self, start: int, parts: Sequence[Part], reach: int) -> bool:
         """Whether each of these parts begins somewhere after `start`, near enough."""
@@ -152,7 +152,8 @@ class Text:
             following = line + 1
             at = self._lower.find(word, self._lower_starts[following]) if following < len(self._lower_starts) else -1
 
-    def _denied(self, match: re.Match[str]) -> bool:
+    def denies(self, match: re.Match[str]) -> bool:
+        """Whether the line of the match says that it is not so."""
         start = self.searched.rfind("\n", 0, match.start()) + 1
         stop = self.searched.find("\n", match.start())
         line = self.searched[start : stop if stop >= 0 else len(self.searched)]

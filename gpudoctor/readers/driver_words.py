@@ -99,8 +99,10 @@ def _package(name: str, label: Label, source: str) -> Answers:
     yield "driver.installed", Known(True, source)
     if version:
         yield "driver.library_version" if libraries else "driver.module_disk_version", Known(version, source)
-    if "open" in match.group("name"):
+    if "open" in match.group():
         yield "driver.module_kind", Known("open", source)
+    elif match.group("branch") and match.group("name") in ("nvidia-dkms", "nvidia-driver") and "open" not in text:
+        yield "driver.module_kind", Known("proprietary", source)
 
 
 def _smi_of_user(label: Label, source: str, scene: Scene) -> Answers:
@@ -112,6 +114,8 @@ def _smi_of_user(label: Label, source: str, scene: Scene) -> Answers:
 
 def _smi(label: Label, source: str, scene: Scene) -> Answers:
     match = SMI.match(label.name)
+    if match and match.group("version"):
+        yield "driver.version", Known(match.group("version").replace(" ", "."), source)
     place = (match.group(1) or match.group(2) or "").strip() if match else ""
     if place.startswith(("windows", "guest", "vm")):
         return

@@ -82,7 +82,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     torches: dict[str, str] = {}
     cudas: dict[str, str] = {}
     for index, line in enumerate(paste.bare):
-        if (index in paste.used and "|" in line) or not line.strip() or len(line) > 300:
+        placed = index in paste.used and not _MIXED.match(line)
+        if not line.strip() or len(line) > 300 or (placed and (", " not in line or "==" in line or "|" in line)):
             continue
         source = f"line {paste.numbers[index]}"
         if not _ELSE.search(line) and (built := _CUDA_OF.search(line)):
@@ -91,9 +92,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         for part in (part for clause in clauses for part in _PARTS.compiled.split(clause)):
             bare = part[lead.end() :] if (lead := _LEAD.match(part)) else part
             if bare[:1].isalnum() and _GPU.fullmatch(bare):
-                if index in paste.used and not _MIXED.match(line):
-                    continue
-                gpus.setdefault(bare, source)
+                if not placed:
+                    gpus.setdefault(bare, source)
             elif driver := _DRIVER.fullmatch(part):
                 drivers.setdefault(driver.group(1), source)
             elif torch := _TORCH.fullmatch(part):

@@ -81,6 +81,7 @@ def checked_pages(folder: Path) -> list[dict[str, Any]]:
         page_cases = cases_on(raw, path)
         raw["origin"] = path.relative_to(folder).as_posix()
         raw.pop("case", None)
+        raw.pop("said", None)  # only `gpudoctor.rulebook.words` reads it
         for sign in raw.get("sign", ()):
             pattern = sign.get("match", "")
             sign["compiled"] = needles(pattern), goes_on(pattern), [list(map(astuple, way)) for way in ways(pattern)]

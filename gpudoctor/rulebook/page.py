@@ -35,9 +35,9 @@ def rule_of(raw: Mapping[str, Any], origin: str) -> Rule:
             several=raw.get("several", False),
             each=raw.get("each", ""),
             about=raw.get("about", ""),
-            explains=_texts(raw, "explains", origin),
-            when=_texts(raw, "when", origin),
-            unless=_texts(raw, "unless", origin),
+            explains=texts(raw, "explains", origin),
+            when=texts(raw, "when", origin),
+            unless=texts(raw, "unless", origin),
             signs=tuple(_sign(sign, origin) for sign in raw.get("sign", ())),
             fixes=tuple(_fix(fix, origin) for fix in raw.get("fix", ())),
             confirm=raw.get("confirm", ""),
@@ -63,6 +63,7 @@ _KEYS = frozenset(
         "why",
         "misses",
         "sources",
+        "said",
         "confidence",
         "prevalence",
         "sound",
@@ -92,7 +93,7 @@ def _sign(raw: Mapping[str, Any], origin: str) -> Sign:
     _only(raw, "match weight when finding compiled", origin)
     weight = _one_of(raw["weight"], ("conclusive", "suggestive"), origin)
     conclusive = weight == "conclusive"
-    sign = Sign(raw["match"], conclusive, _texts(raw, "when", origin), raw.get("finding", ""))
+    sign = Sign(raw["match"], conclusive, texts(raw, "when", origin), raw.get("finding", ""))
     return compiled_sign(sign, *raw["compiled"]) if "compiled" in raw else sign
 
 
@@ -112,14 +113,14 @@ def _fix(raw: Mapping[str, Any], origin: str) -> Fix:
         _only(step, "argv text needs touches", origin)
     steps = tuple(
         Step(
-            _texts(step, "argv", origin),
+            texts(step, "argv", origin),
             step.get("text", ""),
-            _texts(step, "needs", origin),
+            texts(step, "needs", origin),
             step.get("touches", "nothing"),
         )
         for step in raw["steps"]
     )
-    return Fix(raw["title"], steps, _texts(raw, "when", origin), raw.get("undo", ""))
+    return Fix(raw["title"], steps, texts(raw, "when", origin), raw.get("undo", ""))
 
 
 def cases_on(raw: Mapping[str, Any], path: Path) -> tuple[Case, ...]:
@@ -145,7 +146,8 @@ def cases_on(raw: Mapping[str, Any], path: Path) -> tuple[Case, ...]:
     return tuple(out)
 
 
-def _texts(raw: Mapping[str, Any], key: str, origin: str) -> tuple[str, ...]:
+def texts(raw: Mapping[str, Any], key: str, origin: str) -> tuple[str, ...]:
+    """The list of texts under `key`; raises `RuleError` where it is something else."""
     value = raw.get(key, ())
     if isinstance(value, str) or not isinstance(value, Iterable) or not all(isinstance(item, str) for item in value):
         raise RuleError(f"{origin}: {key} is a list of texts")

@@ -37,6 +37,7 @@ explains = []
 # All must hold; one that is false settles it. A fact that nobody could read leaves the page unjudged, never passed; one
 # that is known not to be there makes every comparison false (ask absent(x) or present(x)).
 # Versions are ordered only so: version(driver.version) < "550.54". Rows: any(g.mig for g in gpu).
+# A line of the log or paste: says(text, 'a pattern').
 when = ["{blank} a condition over facts"]
 
 # Any one that holds: never found, whatever else is seen.
@@ -50,6 +51,8 @@ finding = "{blank} the sentence to say, with facts in braces"
 
 why = "{blank} what follows from it, and why: two or three calm sentences"
 misses = "{blank} what this page will not catch, and what it may take for it"
+# How people put it in other words, for reports in which no sign is heard:
+# said = ["the quota of GPUs is used up"]
 sources = ["{blank} where this is documented; for a number, with the date it was read"]
 
 # A command whose output would settle it, where it is not certain.

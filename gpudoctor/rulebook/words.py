@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor import pages
-from gpudoctor.rulebook.page import cases_on, rule_of
+from gpudoctor.rulebook.page import cases_on, rule_of, texts
 
 _WORD = re.compile(r"[a-z](?:[a-z0-9_+.-]*[a-z0-9+])?")
 _PART = re.compile(r"[._-]")
@@ -105,6 +105,8 @@ def _passages(raw: Mapping[str, Any], path: Path) -> Iterator[tuple[str, int]]:
     yield raw["title"], _HEADING
     yield raw["why"], _EXPLANATION
     yield raw["finding"], 1
+    for phrase in texts(raw, "said", str(path)):
+        yield phrase, 1
     yield raw.get("confirm", ""), 1
     for sign in raw.get("sign", ()):
         yield _OF_A_PATTERN.sub(" ", sign["match"]), 1

@@ -141,8 +141,8 @@ def driver_libraries_of_the_image(draft: Draft, machine: Machine, random: Random
     other = "418.40.04"
     library = f"/usr/lib/x86_64-linux-gnu/libcuda.so.{other}"
     draft.tell("/proc/self/mountinfo", {"container.driver_in_image": [library]})
-    draft.tell(library, {"libs.libcuda_version": other, "driver.library_version": other})
-    draft.tell(library, {"driver.library_versions": [other, machine.driver.version]})
+    draft.tell(library, {"libs.libcuda": library, "libs.libcuda_kind": "driver", "libs.libcuda_version": other})
+    draft.tell(library, {"driver.library_version": other, "driver.library_versions": [other, machine.driver.version]})
     nvml_fails(draft, "version mismatch", 18, "Driver/library version mismatch")
     cuda_fails(draft, 803)
 
