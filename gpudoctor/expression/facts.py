@@ -135,12 +135,17 @@ class Many:
         return rows
 
     def says(self, pattern: re.Pattern[str]) -> bool:
-        """Whether the ``line`` of some row holds the pattern; the first that does is the proof."""
-        for index, row in enumerate(self._rows()):
+        """Whether the ``line`` of some row holds the pattern: the first that does is the proof, or all that do not."""
+        name = f"{self._group}.line"
+        rows = self._rows()
+        for index, row in enumerate(rows):
             line = row.get("line")
             if isinstance(line, Known) and pattern.search(str(line.value)):
-                self._facts.touched[f"{self._group}.line", index] = line
+                self._facts.touched[name, index] = line
                 return True
+        if not all("line" in row for row in rows):
+            raise CannotJudge(name, self._facts.snapshot.nobody)
+        self._facts.touched.update({(name, index): row["line"] for index, row in enumerate(rows)})
         return False
 
     def __iter__(self) -> Iterator[_One]:

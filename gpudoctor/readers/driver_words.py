@@ -88,11 +88,15 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             yield from _any(label, source)
 
 
+_TRIED = Pattern(r"\W*(?:it )?(?:works|worked|fix(?:es|ed)|solve[sd]|cure[sd]|help(?:s|ed))\b", 2)
+"""What is said of a package that was put in to see whether it helps."""
+
+
 def _package(name: str, label: Label, source: str) -> Answers:
     """``nvidia-dkms: 590.48.01``, ``package: nvidia-open-dkms 590.48.01-2``: the package and what it brings."""
     text = f"{name.replace(' ', '-')} {label.value}"
     match = NAMED_PACKAGE.search(text)
-    if not match or verdict(label.value) is False:
+    if not match or verdict(label.value) is False or _TRIED.match(label.value):
         return
     version = match.group("version") or match.group("branch")
     libraries = match.group("name").startswith(("nvidia-utils", "libnvidia", "nvidia-compute"))

@@ -35,6 +35,7 @@ _JETSON = Pattern(
 _SHM = Pattern(r"(?:\S+\s+)?(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+\d+%\s+/dev/shm")
 _SHM_MOUNT = Pattern(r"on /dev/shm type tmpfs \([^)]*\bsize=(\d+[kmg]?)")
 _SHM_SIZE = Pattern(r"--shm-size[= ](\d+(?:\.\d+)?\s?[kmgtKMGT]?)b?")
+_KERNEL_OF_WSL1 = Pattern(r"\b4\.4\.0-\d{5}-Microsoft\b", 2)
 _LOCKED = Pattern(r"max locked memory\s+\(k(?:bytes|B), -l\)\s+(\d+|unlimited)")
 _FILES = Pattern(r"open files\s+\(-n\)\s+(\d+|unlimited)")
 _MARKS = tuple(
@@ -47,7 +48,7 @@ lxc: lxc container | in lxc | inside lxc | unprivileged lxc | privileged lxc | p
     | lxc exec
 container: task definition | ecs task | enroot | pyxis | --container-image
 docker: /.dockerenv | inside a container | in a container | inside docker | in a docker container
-    | the nvidia driver was not detected
+    | the nvidia driver was not detected | devcontainer
 apptainer: apptainer exec | singularity exec | apptainer run | singularity run | singularity shell
 """
     )
@@ -117,6 +118,9 @@ def _wsl(paste: Paste) -> Iterator[tuple[str, Fact]]:
             yield "host.wsl", Known(int(match.group(1)), paste.use(index))
     for index, _ in paste.having("-microsoft-standard"):
         yield "host.wsl", Known(2, f"line {paste.numbers[index]}")
+    for index, line in paste.having("-microsoft"):
+        if _KERNEL_OF_WSL1.search(line):
+            yield "host.wsl", Known(1, f"line {paste.numbers[index]}")
     for index, line in paste.having("/usr/lib/wsl"):
         if "no such file" not in line.lower():
             yield "host.wsl", Known(2, f"line {paste.numbers[index]}")

@@ -75,7 +75,7 @@ def _unset(variable: str) -> str:
     return (
         rf"(?:\b(?:unset(?:s|ting)?|env -u|without|clear(?:s|ed|ing)?|empty(?:ing)?|remov(?:e|es|ed|ing)"
         rf"|drop(?:ped|ping)?"
-        rf"|delet(?:e|ed|ing)|un-?export\w*|no)\b[^.;:\n]{{0,24}}?\b{variable}\b(?![=: ]+\d)"
+        rf"|delet(?:e|ed|ing)|un-?export\w*|no)\b(?: os\.environ\W{{1,3}}|[^.;:\n]{{0,24}}?\b){variable}\b(?![=: ]+\d)"
         rf"|\b{variable}(?:\W{{1,3}}(?:''|\"\"))?,? (?:is |was )?(?:unset|removed|cleared|emptied|taken out"
         rf"|deleted)\b)"
     )
