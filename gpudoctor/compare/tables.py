@@ -44,7 +44,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "libraries": ("libs", "lib", "cuda", "toolkit", "extension", "bitsandbytes", "jax", "tf"),
     "environment": ("env", "container", "limits", "wsl"),
     "python": ("python", "package"),
-    "network": ("nccl", "net", "rdma"),
+    "network": ("nccl", "net", "rdma", "tried"),
     "host": ("host", "mce", "oom", "fitness", "space"),
 }
 """Where a fact is shown, by the first part of its name; the most telling layer first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -27,7 +28,7 @@ class Facts:
             assert isinstance(rows, tuple), "a rule is judged for each row there is"
             return _One(self, name, self.index, rows[self.index])
         if name in self.snapshot.groups:
-            return _Many(self, name)
+            return Many(self, name)
         return _Topic(self, name)
 
     def scalar(self, name: str) -> object:
@@ -116,7 +117,7 @@ def apart(rows: Sequence[object], column: str, value: object) -> Apart:
     return Apart(alike, unread, unlike)
 
 
-class _Many:
+class Many:
     """All rows of a group; ``gpu.count`` beside it stays a fact of the machine."""
 
     def __init__(self, facts: Facts, group: str) -> None:
@@ -132,6 +133,20 @@ class _Many:
             return ()
         self._facts.touched[self._group, None] = Known(len(rows), "number of rows")
         return rows
+
+    def says(self, pattern: re.Pattern[str]) -> bool:
+        """Whether the ``line`` of some row holds the pattern: the first that does is the proof, or all that do not."""
+        name = f"{self._group}.line"
+        rows = self._rows()
+        for index, row in enumerate(rows):
+            line = row.get("line")
+            if isinstance(line, Known) and pattern.search(str(line.value)):
+                self._facts.touched[name, index] = line
+                return True
+        if not all("line" in row for row in rows):
+            raise CannotJudge(name, self._facts.snapshot.nobody)
+        self._facts.touched.update({(name, index): row["line"] for index, row in enumerate(rows)})
+        return False
 
     def __iter__(self) -> Iterator[_One]:
         return iter([_One(self._facts, self._group, index, row) for index, row in enumerate(self._rows())])

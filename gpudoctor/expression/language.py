@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from simpleeval import DEFAULT_OPERATORS, EvalWithCompoundTypes
 
-from gpudoctor.expression.facts import Apart, Facts, Touched, apart
+from gpudoctor.expression.facts import Apart, Facts, Many, Touched, apart
 from gpudoctor.model.errors import RuleError
 from gpudoctor.model.values import CannotJudge, Nothing, Version
 
@@ -165,11 +165,23 @@ def _version(text: object) -> object:
 
 
 def _matches(text: object, pattern: str) -> bool:
-    return not isinstance(text, Nothing) and re.search(pattern, str(text), re.IGNORECASE) is not None
+    return not isinstance(text, Nothing) and _pattern(pattern).search(str(text)) is not None
+
+
+@lru_cache(maxsize=4096)
+def _pattern(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
 
 
 def _lower(text: object) -> object:
     return text if isinstance(text, Nothing) else str(text).lower()
+
+
+def _says(lines: Iterable[object], pattern: str) -> bool:
+    """Whether some line of ``text`` holds the pattern: as ``any(matches(...))`` over the rows, and much faster."""
+    if isinstance(lines, Many):
+        return lines.says(_pattern(pattern))
+    return bool(list(lines))  # nobody read a text: that raises
 
 
 BUILTINS: Mapping[str, Callable[..., object]] = {
@@ -178,6 +190,7 @@ BUILTINS: Mapping[str, Callable[..., object]] = {
     "known": lambda value: not isinstance(value, Nothing),  # the evaluator's: an unread argument is an answer, too
     "present": lambda value: not isinstance(value, Nothing),
     "matches": _matches,
+    "says": _says,
     "lower": _lower,
     "len": len,
     "any": any,

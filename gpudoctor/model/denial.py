@@ -31,6 +31,16 @@ _OUTPUT = re.compile(r"\s{4,}[A-Z][\w /()-]{2,40}\s+: \S")
 """A line of ``nvidia-smi -q``: what it counts is a fact, whatever faults its labels name."""
 
 
+_OVER = re.compile(
+    r"\b(?:nothing|none|never|not (?:seen|once)|no more|no further|quiet|clean|fine"
+    r"|stable) (?:again )?(?:ever )?since\b"
+    r"|\bsince(?: then| the \w+)?\W{1,3}(?:none|nothing|never|clean|quiet|stable|no (?:more|further))\b"
+    r"|\b(?:has|have) not (?:come back|happened again|re-?occurred|re-?appeared)\b",
+    re.IGNORECASE,
+)
+"""``Xid 79 last year with the old power supply, nothing since``"""
+
+
 def says_all_is_well(line: str) -> bool:
     """Whether the line is a note or a tool's counter that names a fault only to say that there is none."""
     return bool(_OUTPUT.match(line) or _HEALTHY.match(line.strip()) or _NONE_OF.match(line.strip()))
@@ -38,4 +48,8 @@ def says_all_is_well(line: str) -> bool:
 
 def denied(line: str, start: int, end: int) -> bool:
     """Whether the line denies what stands in it from `start` to `end`."""
-    return bool(_AFTER.match(line, end) or _BEFORE.search(line[max(0, start - 40) : start]))
+    return bool(
+        _AFTER.match(line, end)
+        or _BEFORE.search(line[max(0, start - 40) : start])
+        or _OVER.search(line, end, end + 200)
+    )

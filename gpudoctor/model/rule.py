@@ -86,7 +86,6 @@ class Sign:
 class Rule:
     """One page of the rulebook. Conditions are expressions over facts; see `gpudoctor.expression`.
 
-
     `several`: the cause comes about in several ways, of which `when` is one; where that is false, the signs of the
     others count as before.
     """

@@ -11,7 +11,9 @@ TOLD_OF_ANOTHER_TIME = Pattern(
     r"|question)\b"
 )
 SMI = Pattern(
-    r"^(host |node |bare metal )?nvidia smi(?: as (?:normal |regular |non root |my )?user)?(?: (?:on|in|inside"
+    r"^(host |node |bare metal )?nvidia smi(?: (?:of "
+    r"|from )?(?:driver )?(?P<version>\d{3} \d{1,3}(?: \d+)?))?(?: as (?:normal |regular |non root "
+    r"|my )?user)?(?: (?:on|in|inside"
     r"|from|at)(?: the| a)? (.+))?$"
 )
 HOST_DRIVER = Pattern(
@@ -29,6 +31,8 @@ NO_TALK = Pattern(
     2,
 )
 NO_DEVICE = Pattern(
+    r"\b(?:couldn.t|could not|cannot|can.t|did(?: not|n.t)|does(?: not|n.t)) (?:find|see|list"
+    r"|detect)\b[^,;]{0,12}\b(?:devices?|gpus?|cards?)\b|"
     r"^\W*(?:no|0|zero) (?:nvidia )?(?:devices?|gpus?|cards?)\b|\b(?:sees?|shows?|finds?|lists?|reports?"
     r"|found)\b[^,;]{0,12}"
     r"\b(?:no|0|zero|none|nothing)\b(?: (?:nvidia )?(?:devices?|gpus?|cards?))?",
@@ -36,7 +40,8 @@ NO_DEVICE = Pattern(
 )
 SECURE_BOOT = Pattern(r"secure ?boot", 2)
 SECURE_STATE = Pattern(
-    r"secure ?boot[^,;.]{0,12}?\b(?P<after>on|enabled|active|enforc\w+|off|disabled|inactive|not (?:on|enabled"
+    r"secure ?boot(?: state)?(?:[^,;.]{0,12}?| (?:was|is|got|has been|had been)(?: \w+)? (?:switched |turned "
+    r"|set (?:to )?|re-?))\b(?P<after>on|enabled|active|enforc\w+|off|disabled|inactive|not (?:on|enabled"
     r"|active))\b"
     r"|\b(?P<before>with|without|no|enabled|disabled)\s+(?:uefi )?secure ?boot",
     2,
@@ -65,7 +70,8 @@ PACKAGE_LABEL = Pattern(r"^(?:installed |driver |nvidia )*packages?(?: installed
 NAMED_PACKAGE = Pattern(
     r"\b(?P<name>nvidia-(?:open-)?dkms|nvidia-open(?:-dkms|-lts)?|nvidia-driver(?=[ -]\d)"
     r"|akmod-nvidia(?:-open)?|kmod-nvidia"
-    r"|nvidia-utils|nvidia-kernel-dkms|nvidia-\d{3}xx-dkms|cuda-drivers)[ -]?(?P<branch>(?<=-)\d{3}(?![.\d]))?(?:-\w+)*"
+    r"|nvidia-utils|nvidia-kernel-dkms|nvidia-\d{3}xx-dkms"
+    r"|cuda-drivers)[ -]?(?P<branch>(?<=-)\d{3}(?![.\d]))?(?:-\w+)*"
     r"[ =:-]*(?:\d:)?(?P<version>\d{3}(?:\.\d+){0,2})?"
 )
 RELEASE = Pattern(r"\b\d\.\d{1,2}\.\d{1,3}(?:[-.][\w.+-]*\w)?")

@@ -77,12 +77,17 @@ def _wsl(label: Label, source: str) -> Answers:
         yield "host.wsl", Absent(f"the report says {label.value} ({source})")
 
 
+_LIBCUDA = Pattern(r"\blibcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)\b")
+
+
 def _libcuda(label: Label, source: str) -> Answers:
     gone = missing(label.value, source)
     if gone:
         yield "libs.libcuda", gone
         return
     path = label.value.split()[0]
+    if (release := _LIBCUDA.search(label.value)) and "compat" not in label.value:
+        yield "driver.library_version", Known(release.group(1), source)
     yield "libs.libcuda", Known(path, source)
     yield "libs.libcuda_kind", Known(libcuda_kind(path), source)
 
@@ -118,9 +123,9 @@ def _fabric_manager(label: Label, source: str) -> Answers:
 
 def _module_kind(label: Label, source: str) -> Answers:
     low = label.value.lower()
-    if "open" in low.replace("opensuse", ""):
+    if "open" in low.replace("opensuse", "") or low in ("dual mit/gpl", "mit/gpl", "gpl"):
         yield "driver.module_kind", Known("open", source)
-    elif any(word in low for word in ("proprietary", "closed")):
+    elif any(word in low for word in ("proprietary", "closed")) or ("license" in label.name and low == "nvidia"):
         yield "driver.module_kind", Known("proprietary", source)
     elif (version := driver_version(label.value)) and label.name.startswith("kernel module"):
         yield "driver.module_version", Known(version, source)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpudoctor.readers._lists import phrases, table, words
+from gpudoctor.readers._pattern import Pattern
 
 _TABLE = """
 torch.cuda release: torch cuda | torch version cuda | torch cuda version | pytorch cuda | pytorch cuda version |
@@ -38,6 +39,9 @@ driver.library_version version: dpkg nvidia driver | nvidia driver package versi
     | libnvidia ml so 1 | libcuda so version | libcuda file
     | libcuda version | libnvidia ml
     version | client version | user space driver
+driver.module_disk_version version: modinfo nvidia | modinfo nvidia version | modinfo version nvidia
+    | modinfo f version nvidia | modinfo version | modinfo nvidia grep version | nvidia ko version
+    | module on disk version | module version on disk | module file version
 driver.module_loaded bool: loaded at boot | nvidia module loaded | module loaded | kernel module loaded | nvidia
     module | nvidia ko loaded
 driver.module_on_disk bool: nvidia module for running kernel | module on disk | nvidia ko | kmod nvidia for running
@@ -174,7 +178,8 @@ fabric manager: fabricmanager state | fabric manager | nvidia fabricmanager | fa
     | fabricmanager service
 module kind: module kind | kernel module | kernel modules | kernel module kind | driver kind | driver type
     | driver flavor | driver flavour | module license | kernel module type | driver variant | driver fork
-    | module flavour | module flavor
+    | module flavour | module flavor | modinfo nvidia license | modinfo license | nvidia module license
+    | modinfo nvidia grep license | kernel module license | nvidia ko license
 driver: driver | nvidia driver | gpu driver | driver version | nvidia driver version | gpu driver version
     | nvidia driver ver | display driver | graphics driver | windows driver version | windows driver
     | driver installed | nvidia driver installed | driver packages | nvidia driver packages
@@ -222,6 +227,8 @@ _OTHER_DRIVERS = words(
     """before old previous working good last next recommended required minimum needed other newer older target latest
     cuda kernel storage network amd intel xe i915 odbc jdbc chrome web usb wifi audio legacy needs wants supported"""
 )
+_COMMAND = Pattern(r"^(?:(?:output|result|content)s? of )?(?:sudo )?(?:cat |head |echo |type )?(?=\w)")
+"""The command that shows a file, in front of the file's name."""
 _KNOWN = frozenset((*FACTS_OF, *COLUMNS, *SPECIAL, *SYSTEMS))
 _SORTED: dict[tuple[str, ...], str] = {}
 for _label in sorted(_KNOWN, reverse=True):
@@ -233,6 +240,7 @@ def plainer(label: str) -> str:
     """The label of the tables that says the same in another order or with fillers: ``kernel running``."""
     if label in _KNOWN:
         return label
+    label = _COMMAND.compiled.sub("", label)
     parts = [word for word in label.split() if word not in _FILLERS]
     name = label
     for tail in _ON_THE_HOST:

@@ -115,12 +115,11 @@ def _told(paste: Paste) -> Iterator[tuple[str, Fact]]:
     for index, line in paste.having("no cuda", "cuda toolkit", "cuda_home"):
         if match := _NO_TOOLKIT.search(line):
             yield "cuda.toolkit_version", Absent(f"{match.group()} ({paste.use(index)})")
-    for index, line in paste.having("nvidia/cuda:", "pytorch/pytorch:"):
-        if (match := _SLIM.search(line)) and not any(_FULL.search(other) for other in paste.lines):
-            yield (
-                "cuda.nvcc",
-                Absent(f"images with {match.group(1)} in their tag carry no compiler ({paste.use(index)})"),
-            )
+    images = paste.having("nvidia/cuda:", "pytorch/pytorch:")
+    slim = [(index, match.group(1)) for index, line in images if (match := _SLIM.search(line))]
+    if slim and not any(_FULL.search(line) for line in paste.lines):
+        for index, tag in slim:
+            yield "cuda.nvcc", Absent(f"images with {tag} in their tag carry no compiler ({paste.use(index)})")
 
 
 def _cmake(paste: Paste) -> Iterator[tuple[str, Fact]]:

@@ -88,19 +88,25 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             yield from _any(label, source)
 
 
+_TRIED = Pattern(r"\W*(?:it )?(?:works|worked|fix(?:es|ed)|solve[sd]|cure[sd]|help(?:s|ed))\b", 2)
+"""What is said of a package that was put in to see whether it helps."""
+
+
 def _package(name: str, label: Label, source: str) -> Answers:
     """``nvidia-dkms: 590.48.01``, ``package: nvidia-open-dkms 590.48.01-2``: the package and what it brings."""
     text = f"{name.replace(' ', '-')} {label.value}"
     match = NAMED_PACKAGE.search(text)
-    if not match or verdict(label.value) is False:
+    if not match or verdict(label.value) is False or _TRIED.match(label.value):
         return
     version = match.group("version") or match.group("branch")
     libraries = match.group("name").startswith(("nvidia-utils", "libnvidia", "nvidia-compute"))
     yield "driver.installed", Known(True, source)
     if version:
         yield "driver.library_version" if libraries else "driver.module_disk_version", Known(version, source)
-    if "open" in match.group("name"):
+    if "open" in match.group():
         yield "driver.module_kind", Known("open", source)
+    elif match.group("branch") and match.group("name") in ("nvidia-dkms", "nvidia-driver") and "open" not in text:
+        yield "driver.module_kind", Known("proprietary", source)
 
 
 def _smi_of_user(label: Label, source: str, scene: Scene) -> Answers:
@@ -112,6 +118,8 @@ def _smi_of_user(label: Label, source: str, scene: Scene) -> Answers:
 
 def _smi(label: Label, source: str, scene: Scene) -> Answers:
     match = SMI.match(label.name)
+    if match and match.group("version"):
+        yield "driver.version", Known(match.group("version").replace(" ", "."), source)
     place = (match.group(1) or match.group(2) or "").strip() if match else ""
     if place.startswith(("windows", "guest", "vm")):
         return

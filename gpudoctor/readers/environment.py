@@ -104,7 +104,7 @@ def _assignments(paste: Paste, index: int, line: str, values: dict[str, Fact]) -
         or label in _COMMAND_LABELS
         or "environ" in line
         or line.startswith(_COMMAND)
-        or _EXPORTS.match(line)
+        or (_EXPORTS.match(line) and not _TRIAL.search(label))
     ):
         return
     found: dict[str, set[str]] = {}

@@ -10,6 +10,7 @@ from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._system import kernel, system
 from gpudoctor.readers._values import mib
+from gpudoctor.readers._verdict import verdict
 
 EXACT = 6
 
@@ -19,6 +20,8 @@ _PRETTY = Pattern(r"\s*PRETTY_NAME=\"?([^\"]+)\"?")
 _DESCRIPTION = Pattern(r"Description:\s+(\S.*)")
 _WSL = Pattern(r"(?<![\w-])WSL ?([12])(?![\w.])", 2)
 _WSL_NAMED = Pattern(r"\bWSL\b(?! ?1)", 2)
+_IN_WSL = Pattern(r"(?<!not )(?<!also )\b(?:in|inside|within|under) (?:the |a |my )?(?:\w+ )?wsl\b(?! 1)")
+"""A label that tells of WSL; that something works there, as elsewhere, may be a comparison."""
 _BEFORE_WSL2 = Pattern(r"\b10\.0\.(?:1[0-7]\d{3}|18[0-2]\d{2}|183[0-5]\d)\b|\bWindows[^\n]{0,20}\b(?:1[678]0[39])\b")
 """Builds of Windows before 18362 (1903), the first that can have WSL 2."""
 _PLATFORMS = frozenset(
@@ -32,6 +35,7 @@ _JETSON = Pattern(
 _SHM = Pattern(r"(?:\S+\s+)?(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+\d+%\s+/dev/shm")
 _SHM_MOUNT = Pattern(r"on /dev/shm type tmpfs \([^)]*\bsize=(\d+[kmg]?)")
 _SHM_SIZE = Pattern(r"--shm-size[= ](\d+(?:\.\d+)?\s?[kmgtKMGT]?)b?")
+_KERNEL_OF_WSL1 = Pattern(r"\b4\.4\.0-\d{5}-Microsoft\b", 2)
 _LOCKED = Pattern(r"max locked memory\s+\(k(?:bytes|B), -l\)\s+(\d+|unlimited)")
 _FILES = Pattern(r"open files\s+\(-n\)\s+(\d+|unlimited)")
 _MARKS = tuple(
@@ -44,13 +48,13 @@ lxc: lxc container | in lxc | inside lxc | unprivileged lxc | privileged lxc | p
     | lxc exec
 container: task definition | ecs task | enroot | pyxis | --container-image
 docker: /.dockerenv | inside a container | in a container | inside docker | in a docker container
-    | the nvidia driver was not detected
+    | the nvidia driver was not detected | devcontainer
 apptainer: apptainer exec | singularity exec | apptainer run | singularity run | singularity shell
 """
     )
 )
 """Words (lower case) that are printed inside a container, or say that one is meant."""
-_STARTED = (("docker", ("docker run", "docker compose", "docker args:")), ("podman", ("podman run",)))
+_STARTED = (("docker", ("docker run", "docker compose", "docker args:", "--shm-size")), ("podman", ("podman run",)))
 """Words that start a container: what follows is printed inside it, unless it did not start."""
 _NONE = Pattern(
     r"\b(?:no|not in an?|without(?: an?| any)?) (?:containers?|docker)(?= *(?:$|[,;.)]|: *(?:yes|true)\b))"
@@ -68,7 +72,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         for index, line in paste.having("pretty_name=", "description:\t", "description:  "):
             if match := _PRETTY.match(line) or _DESCRIPTION.match(line):
                 yield from system(match.group(1).strip(), paste.use(index))
-    if "wsl" in low or "microsoft-standard" in low:
+    if "wsl" in low or "-microsoft" in low:
         yield from _wsl(paste)
     if "linux" in low or "uname" in low:
         yield from _kernels(paste)
@@ -105,12 +109,18 @@ def _wsl(paste: Paste) -> Iterator[tuple[str, Fact]]:
     for label in paste.labels:
         if label.name in _PLATFORMS and _WSL_NAMED.search(label.value):
             yield "host.wsl", Known(1 if _BEFORE_WSL2.search(paste.text) else 2, f"line {paste.numbers[label.index]}")
+    for label in paste.labels:
+        if _IN_WSL.search(label.name) and verdict(label.value) is not True:
+            yield "host.wsl", Known(2, f"line {paste.numbers[label.index]}")
     for index, line in paste.having("wsl"):
         match = _WSL.search(line) or (_WSL_LIST.search(line) if "  " in line else None)
         if match:
             yield "host.wsl", Known(int(match.group(1)), paste.use(index))
     for index, _ in paste.having("-microsoft-standard"):
         yield "host.wsl", Known(2, f"line {paste.numbers[index]}")
+    for index, line in paste.having("-microsoft"):
+        if _KERNEL_OF_WSL1.search(line):
+            yield "host.wsl", Known(1, f"line {paste.numbers[index]}")
     for index, line in paste.having("/usr/lib/wsl"):
         if "no such file" not in line.lower():
             yield "host.wsl", Known(2, f"line {paste.numbers[index]}")

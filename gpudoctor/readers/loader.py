@@ -14,7 +14,7 @@ _CUDA = (
 )
 _LDD = Pattern(r"\b" + _CUDA + r"\.so((?:\.\d+)*)(?: \([^)]*\))? => (/\S+|not found)")
 _EXTENSION = Pattern(
-    r"\bldd\b(?=[^\n]*(?:extension|site-packages/(?!torch/|nvidia/)\w+|_cuda\w*\.(?:so|cpython)|/_C\.))"
+    r"\bldd\b(?=[^\n]*(?:extension|site-packages/(?!torch/|nvidia/)\w+|(?<!libtorch)_cuda\w*\.(?:so|cpython)|/_C\.))"
     r"(?![^\n]*site-packages/torch/)",
     2,
 )

@@ -29,7 +29,36 @@ _LISTED = Pattern(
     r"(?:each|per|by) (?:GPU|device|card|rank)\b|\b(?:all|the) \d+ (?:GPUs|devices|ranks)\b|\bGPUs? 0\s?-\s?\d+\b", 2
 )
 _PAIRS = Pattern(r"(?<![\d.])(\d{1,3})\s?[:=]\s?(\d{1,7}(?:\.\d+)?)(?![\d.%])")
-_NAMED = Pattern(r"\b(?:gpu|rank|device|cuda:|card) ?#?(\d{1,2})\s?[:=]?\s(\d{1,7}(?:\.\d+)?)(?![\d.%])", 2)
+_NAMED = Pattern(
+    r"\b(?:gpu|rank|device|cuda:|card)s? ?#?(\d{1,2}(?:\s?(?:-|–|to|,|and|&)\s?\d{1,2}(?![\d.]))*)\s?[:=]?\s"
+    r"(?:(?:about|around|roughly|approx\.?|only|just|at|gets?|reach(?:es)?|does|do|is|are|gives?|each|~)\s?){0,3}"
+    r"(\d{1,7}(?:\.\d+)?)(?![\d.%])",
+    2,
+)
+_RANGE = Pattern(r"(\d{1,2})\s?(?:-|–|to)\s?(\d{1,2})|(\d{1,2})")
+_BURNT = Pattern(r"(\d{2,6}(?:\.\d+)?) [GT]flop/s(?= ?\)?(?: - |$))", 2)
+"""How gpu-burn writes the rates of all GPUs: ``13412 Gflop/s - 13390 Gflop/s``."""
+_TIMES = Pattern(
+    r"\b(?:times?|latency|took|takes|seconds|duration|per (?:step|iter\w*|batch|epoch))\b|\b(?:m?s|sec)/(?:it"
+    r"|step|batch)",
+    2,
+)
+_PER_GPU = Pattern(
+    r"\b(?:gpu|rank|device|cuda:|card)s? ?#?(\d{1,2}(?:\s?(?:-|–|to|,|and|&)\s?\d{1,2}(?![\d.]))*)\s?(?:[:=]"
+    r"|takes?|took|needs)\s?"
+    r"(?:(?:about|around|only|just|~)\s?)?(\d{1,6}(?:\.\d+)?) ?(ms|s|sec|seconds|min)\b",
+    2,
+)
+_SAME_KIND = Pattern(
+    r"(\d{1,6}(?:\.\d+)?) ?([TG]FLOP(?:/s|S)|[GM]i?B/s|(?:it|img|images|samples|tok"
+    r"|tokens)/s)\b[^\n]*?\b(?:another|an identical|identical"
+    r"|an? (?:sister|sibling|healthy|good|second)|the (?:same|other|sister|neighbou?r\w*)"
+    r"|others?)\b[^\n\d]*?(?:[a-z]\d+\w*\b[^\n\d]*?)?"
+    r"(?:gives?|gets?|reach(?:es)?|does|has|makes?|shows?|at|:|=)\W{0,3}(?:about |around "
+    r"|~)?(\d{1,6}(?:\.\d+)?)(?![\d.%])",
+    2,
+)
+"""``2300 GFLOP/s, another T4 of the same type gives 5100``"""
 _ITEMS = Pattern(r"[\[(]?\s*(\d{1,7}(?:\.\d+)?(?:\s*[,/|;]\s*\d{1,7}(?:\.\d+)?){1,15})\s*[\])]?\s*\S{0,16}\s*$")
 _MEASURED = Pattern(
     r"\b(?:measured|reached|reaches|achieved|got|observed|actual|my|this (?:card|gpu|one|node)|result)\b"
@@ -66,6 +95,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         found += _labelled(paste)
         found += _listed(paste)
         found += _bandwidth_test(paste)
+    if "gpu" in paste.lower or "rank" in paste.lower or "cuda:" in paste.lower or "card" in paste.lower:
+        found += _timed(paste)
     kinds: dict[str, dict[int, _Rate]] = {}
     for rate in found:
         kinds.setdefault(rate.kind, {}).setdefault(rate.gpu, rate)
@@ -108,7 +139,9 @@ def _listed(paste: Paste) -> Iterator[_Rate]:
     for index, line in enumerate(paste.bare):
         if not (unit := _UNIT.search(line)):
             continue
-        pairs = [(int(number), float(value)) for number, value in _NAMED.compiled.findall(line)]
+        pairs = [
+            (number, float(value)) for several, value in _NAMED.compiled.findall(line) for number in _numbers(several)
+        ]
         if len(pairs) < 2 and not _LISTED.search(line):
             continue
         values = line.partition(":")[2]
@@ -116,10 +149,29 @@ def _listed(paste: Paste) -> Iterator[_Rate]:
             pairs = [(int(number), float(value)) for number, value in _PAIRS.compiled.findall(values)]
         if len(pairs) < 2 and (items := _ITEMS.match(values)):
             pairs = [(number, float(value)) for number, value in enumerate(_split(items.group(1)))]
+        if len(pairs) < 2 and len(burnt := _BURNT.compiled.findall(line)) > 1:
+            pairs = [(number, float(value)) for number, value in enumerate(burnt)]
         if len(pairs) > 1:
             source = paste.use(index)
             for number, value in pairs:
                 yield _Rate(number, value, unit.group(1), f"line {index}", source)
+
+
+def _timed(paste: Paste) -> Iterator[_Rate]:
+    """``step time on gpu 0,1,2: 0.41 s``, ``GPU 3: 1.20 s/it``: as rates, of which the lower is the worse."""
+    for index, line in enumerate(paste.bare):
+        for several, value, unit in _PER_GPU.compiled.findall(line) if _TIMES.search(line) else ():
+            if float(value) > 0:
+                for number in _numbers(several):
+                    yield _Rate(
+                        number, round(1000 / float(value), 3), f"per 1000 {unit}", f"time {unit}", paste.use(index)
+                    )
+
+
+def _numbers(text: str) -> Iterator[int]:
+    """``0-2``, ``0, 1 and 3``: the numbers that are meant."""
+    for first, last, single in _RANGE.compiled.findall(text):
+        yield from range(int(first), int(last) + 1) if last else (int(single),)
 
 
 def _split(items: str) -> list[str]:
@@ -141,6 +193,15 @@ def _against_expected(paste: Paste) -> Iterator[Row]:
                 told[expected].append((round(number, 1), rate.group(2), label.index))
     if len(told[False]) == 1 and told[True] and len({unit[0].lower() for _, unit, _ in told[True] + told[False]}) == 1:
         yield _held(paste, told[False][0], min(told[True]))
+    for index, line in paste.having("/s", "flops"):
+        if pair := _SAME_KIND.search(line):
+            source = paste.use(index)
+            yield {
+                "value": Known(float(pair.group(1)), source),
+                "unit": Known(pair.group(2), source),
+                "others": Known(float(pair.group(3)), source),
+            }
+            break
     yield from _times(paste)
 
 

@@ -34,6 +34,8 @@ _DRIVER = Pattern(
     r"(?:host )?(?:nvidia |gpu )?driver(?: version)?(?: is| still| stays| remains| at)* v?(\d{3}\.\d{2,3}(?:\.\d{2})?)",
     2,
 )
+_BESIDE = Pattern(r"v?([3-6]\d\d\.\d{2,3}(?:\.\d{2})?)")
+"""A driver's number right behind a GPU's name: ``RTX 5090 with 550.144``."""
 _TORCH = Pattern(
     r"(?:(?:uv )?pip3? install torch (?:gave|gives|got|installs|installed|brought|pulled|picks|picked|resolved to)"
     r"(?: me)?(?: torch)? |(?:(?:[\w./-]+ )?(?:installed|installs|pulled|pulls|brought|brings|got|gives|has|have)"
@@ -82,20 +84,28 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     torches: dict[str, str] = {}
     cudas: dict[str, str] = {}
     for index, line in enumerate(paste.bare):
-        if (index in paste.used and "|" in line) or not line.strip() or len(line) > 300:
+        placed = index in paste.used and not _MIXED.match(line)
+        if not line.strip() or len(line) > 300:
+            continue
+        told = line.strip(" \t-*•.")
+        whole = _DRIVER.fullmatch(told) or _CUDA_OF.fullmatch(told)
+        if placed and not whole and (", " not in line or "==" in line or "|" in line):
             continue
         source = f"line {paste.numbers[index]}"
         if not _ELSE.search(line) and (built := _CUDA_OF.search(line)):
             cudas.setdefault(built.group(1), source)
-        clauses = [clause for clause in line.strip(" \t-*•.").split(", ") if not _ELSE.search(clause)]
-        for part in (part for clause in clauses for part in _PARTS.compiled.split(clause)):
+        clauses = [clause for clause in told.split(", ") if not _ELSE.search(clause)]
+        behind = False
+        for part in (part for clause in clauses for part in ("", *_PARTS.compiled.split(clause))):
             bare = part[lead.end() :] if (lead := _LEAD.match(part)) else part
-            if bare[:1].isalnum() and _GPU.fullmatch(bare):
-                if index in paste.used and not _MIXED.match(line):
-                    continue
-                gpus.setdefault(bare, source)
+            beside, behind = behind and _BESIDE.fullmatch(part), bool(bare[:1].isalnum() and _GPU.fullmatch(bare))
+            if behind:
+                if not placed:
+                    gpus.setdefault(bare, source)
             elif driver := _DRIVER.fullmatch(part):
                 drivers.setdefault(driver.group(1), source)
+            elif beside:
+                drivers.setdefault(beside.group(1), source)
             elif torch := _TORCH.fullmatch(part):
                 torches.setdefault(torch.group(1), source)
     for name in [name for name in gpus if any(name.lower() in other.lower() for other in gpus if other != name)]:

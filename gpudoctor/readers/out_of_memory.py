@@ -25,7 +25,7 @@ _OLD = Pattern(
 )
 _NEW = Pattern(
     rf"has a total capacity of {_SIZE} of which {_SIZE} is free\.(?:[^\n]*?this process has {_SIZE} memory in use)?"
-    rf"[^\n]*?Of the allocated memory {_SIZE} is allocated by PyTorch, and {_SIZE} is reserved"
+    rf"(?:[^\n]*?Of the allocated memory {_SIZE} is allocated by PyTorch, and {_SIZE} is reserved)?"
 )
 
 
@@ -56,4 +56,5 @@ def _new(line: str) -> tuple[int, int, int] | None:
     if not match:
         return None
     total, free, process, allocated, kept = (mib(size) or 0 if size else 0 for size in match.groups())
-    return total, free, process or allocated + kept
+    own = process or allocated + kept
+    return (total, free, own) if own else None

@@ -21,7 +21,9 @@ _CONDA = Pattern(r"\s*" + _NAME + r"\s+(\d[\w.+!*-]*)\s+(\S+_\S+|\d+|cpu|cuda)(?
 _DONE = Pattern(r"Successfully installed (.+)$")
 _PAIR = Pattern(r"([A-Za-z][\w.-]*?)-(\d[\w.+!]*)(?:\s|$)")
 _HERE = Pattern(r"Requirement already satisfied: " + _NAME + r"\S* in \S+ .*?\((\d[\w.+!]*)\)$")
-_WHEEL = Pattern(r"\b([a-z][a-z0-9_]+)-(\d+(?:\.\d+)+[\w.]*(?:\+[\w.]+)?)-(?:cp|py)\d\S*?\.whl")
+_WHEEL = Pattern(
+    r"(?:/whl/(?:nightly/)?(cu\d{2,3}|cpu|rocm[\d.]+)/)?\b([a-z][a-z0-9_]+)-(\d+(?:\.\d+)+[\w.]*(?:\+[\w.]+)?)-(?:cp|py)\d\S*?\.whl"
+)
 _TAG = Pattern(
     r"\b(flash[-_]attn)\W{1,4}(\d+\.\d+\.\d+(?:\.post\d+)?)\b[^\n]{0,16}?\b(cu\d+torch\d\.\d+cxx11abi(?:TRUE|FALSE))", 2
 )
@@ -196,5 +198,7 @@ def _told(paste: Paste) -> Iterator[Row]:
         if "not a supported wheel" in line.lower():
             continue
         for wheel in _WHEEL.finditer(line[:2000]):
-            if normal(wheel.group(1)) in FOLLOWED and "no matching" not in line.lower():
-                yield _row(wheel.group(1), wheel.group(2), "pip", "", paste.use(index))
+            index_of, name, version = wheel.groups()
+            if normal(name) in FOLLOWED and "no matching" not in line.lower():
+                tag = f"+{index_of}" if index_of and "+" not in version and name.startswith("torch") else ""
+                yield _row(name, version + tag, "pip", "", paste.use(index))

@@ -21,7 +21,7 @@ _ASKED = Pattern(
     r"|torch\.backends\.cudnn\.version\(\)|torch\.cuda\.get_device_name\(\d*\)"
     r"|torch\.cuda\.get_device_capability\(\d*\)"
     r"|torch\.cuda\.get_arch_list\(\)|tf\.test\.is_built_with_cuda\(\)|tf\.__version__"
-    r"|torch\.cuda\.nccl\.version\(\))\)?\s*$"
+    r"|torch\.cuda\.nccl\.version\(\)|torch\._C\._cuda_getDriverVersion\(\))\)?\s*$"
 )
 _SAID = Pattern(
     r"(?:print\()?(torch\.__version__|torch\.version\.cuda|torch\.cuda\.device_count\(\)"
@@ -86,7 +86,7 @@ def _answers(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
                 paste.use(index)
                 yield from facts
             continue
-        asked = _ASKED.match(line.strip().removeprefix(">>> "))
+        asked = _ASKED.match(line.strip().removeprefix(">>> ").rpartition(";")[2].strip())
         if not asked or index + 1 >= len(paste.lines) or index + 1 in paste.commands:
             continue
         answer = paste.lines[index + 1].strip().strip("'\"")
@@ -117,6 +117,8 @@ def answered(question: str, answer: str, source: str) -> Iterator[tuple[str, Fac
         yield _TRUTHS[question], Known(said, source)
     elif question == "torch.cuda.device_count()" and answer.isdecimal():
         yield "live.device_count", Known(int(answer), source)
+    elif question == "torch._C._cuda_getDriverVersion()" and answer.isdecimal() and int(answer) >= 1000:
+        yield "cuda_driver.version", Known(f"{int(answer) // 1000}.{int(answer) % 1000 // 10}", source)
     elif question == "torch.backends.cudnn.version()" and answer.isdecimal():
         yield "live.cudnn", Known(cudnn(int(answer)), source)
     elif question.startswith("torch.cuda.get_device_name") and len(answer) < 80 and "rror" not in answer:

@@ -33,6 +33,8 @@ FACTS = (
     fact("tried.one_gpu", "text", "works or fails: the job on one GPU"),
     fact("tried.several_gpus", "text", "works, hangs, wrong or fails: the job on several GPUs"),
     fact("tried.one_node", "text", "works or fails: the job on one node"),
+    fact("tried.library_path_off", "text", "works or fails: the job without LD_LIBRARY_PATH, or without a part of it"),
+    fact("tried.mask_off", "text", "works or fails: the job without CUDA_VISIBLE_DEVICES, or with another value of it"),
 )
 
 _OFF = r"(?:without|no|disabl(?:e|es|ed|ing)|turn(?:s|ed|ing)? off|switch(?:es|ed|ing)? off)"
@@ -60,10 +62,25 @@ ipv6_off: ipv6
 one_gpu: gpu | tp | parallel | nproc | devices | card
 several_gpus: gpu | tp | parallel | nproc | ddp | card | visible
 one_node: node | machine | host
+library_path_off: ld_library_path | ld library path
+mask_off: visible_devices | visible devices
 """
     )
 )
 """Words of which a line holds at least one, if it names the change: cheaper to look for than the pattern."""
+
+
+def _unset(variable: str) -> str:
+    """The ways to say that a variable was taken away or emptied."""
+    return (
+        rf"(?:\b(?:unset(?:s|ting)?|env -u|without|clear(?:s|ed|ing)?|empty(?:ing)?|remov(?:e|es|ed|ing)"
+        rf"|drop(?:ped|ping)?"
+        rf"|delet(?:e|ed|ing)|un-?export\w*|no)\b(?: os\.environ\W{{1,3}}|[^.;:\n]{{0,24}}?\b){variable}\b(?![=: ]+\d)"
+        rf"|\b{variable}(?:\W{{1,3}}(?:''|\"\"))?,? (?:is |was )?(?:unset|removed|cleared|emptied|taken out"
+        rf"|deleted)\b)"
+    )
+
+
 _CHANGES = {
     "p2p_off": r"NCCL P2P DISABLED?\b(?![=: ]+(?:0|false|unset|not\b))"
     r"|NCCL P2P LEVEL\W{1,3}(?:LOC|NVL|PIX|PXB|PHB|0|1)\b"
@@ -72,7 +89,8 @@ _CHANGES = {
     r"|\bno[- ](?:p2p|peer)[- ]copy\b(?:[=: ]+(?:on|1|true)\b)?"
     rf"|\b{_OFF} (?:the )?(?:nccl |gpu |pcie )?(?:p2p|peer[- ]to[- ]peer|peer access)(?! disable)",
     "iommu_off": r"\biommu\W{1,2}(?:=|: )?\s?(?:off|pt|soft|disabled?|passthrough|pass-through)\b"
-    rf"|\bpci=noacs\b|setpci\b.{{0,60}}acs|\b{_BOUNDARY}(?: \w+)? (?:is |was )?(?:off|disabled|turned off|switched off)"
+    rf"|\bpci=noacs\b|setpci\b.{{0,60}}acs|\b{_BOUNDARY}(?: \w+)? (?:is |was )?(?:off|disabled|turned off"
+    rf"|switched off)"
     rf"|\b{_OFF} (?:the |pcie )*(?:{_BOUNDARY}|access control)"
     rf"|\b{_BOUNDARY}\b.{{0,60}}?[,;] ?(?:after |when |with it |then )?(?:disabl(?:ed|ing)|turn(?:ed|ing) off|off)\b",
     "ib_off": r"NCCL IB DISABLED?\b(?![=: ]+(?:0|false|unset|not\b))"
@@ -91,7 +109,8 @@ _CHANGES = {
     "interface": r"(?:NCCL|GLOO|TP) SOCKET IFNAME\b(?![=: ]+(?:$|unset|not set|none|empty))",
     "host_network": r"--net(?:work)?[= ]host|\bhost ?network(?:ing)?\b(?!: false)|network mode: host",
     "firewall_off": r"\b(?:ufw|firewall|firewalld|iptables)(?: \w+)? (?:is |was )?(?:off|disabled?|stopped|flushed)"
-    rf"|iptables -F|systemctl stop firewalld|\b(?:{_OFF}|stopp(?:ed|ing)) (?:the )?(?:firewall|ufw|firewalld|iptables)"
+    rf"|iptables -F|systemctl stop firewalld|\b(?:{_OFF}|stopp(?:ed|ing)) (?:the )?(?:firewall|ufw|firewalld"
+    rf"|iptables)"
     r"|\bopen(?:ed|ing) (?:the )?ports?\b",
     "ipv6_off": r"disable[- ]ipv6\W{1,3}1|\bipv6 (?:is |was )?(?:off|disabled)|\b(?:without|disabl(?:e|ed|ing)) ipv6",
     "one_gpu": r"(?<!than )\b(?:single|one|1|each|either)[- ](?:nvidia )?(?:gpus?|cards?)\b(?! memory| shows| has)"
@@ -101,11 +120,14 @@ _CHANGES = {
     r"|\bmulti[- ]gpus?\b"
     r"|\b(?:tensor[- ]parallel[- ]size|nproc[- ]per[- ]node|tp|num gpus|ngpus|devices|gpus)[ =:]+[2-9]\b|-g [2-9]\b"
     r"|\b(?:data ?parallel|ddp|tensor parallel\w*)\b|CUDA VISIBLE DEVICES=\d,\d|\bbetween gpu ?\d",
+    "library_path_off": _unset("LD LIBRARY PATH"),
+    "mask_off": _unset("(?:CUDA|NVIDIA) VISIBLE DEVICES"),
     "one_node": r"\b(?:single|one|1)[- ](?:node|machine|host)\b|\b(?:nnodes|nodes)[ =:]+1\b",
 }
 
 _GOOD = (
-    r"work(?:s|ed|ing)?(?! ?around)|workaround|fine|ok|okay|good|runs|ran|pass(?:es|ed)?|completes?d?|finish(?:es|ed)?"
+    r"work(?:s|ed|ing)?(?! ?around)|workaround|fine|ok|okay|good|runs|ran|pass(?:es|ed)?|completes?d?"
+    r"|finish(?:es|ed)?"
     r"|run(?=\W*$|[,;]| (?:fine|ok|through|again|normal))|train(?:s|ed)|correct(?:ly)?|coherent|normal(?:ly)?|sane"
     r"|stable|expected|fix(?:es|ed)?|solv(?:es|ed)|solution|resolv(?:es|ed)|help(?:s|ed)?|succe(?:eds?|eded|ss\w*)"
     r"|starts|started|loads|cur(?:es|ed)|avoid(?:s|ed)?|recovers|proceeds|comes? up|returns|serves"
@@ -134,7 +156,9 @@ _SENTENCE = Pattern(
     r"|,? (?:but|however|whereas|while|although|otherwise|else|without it|and without) "
 )
 _LEADS = Pattern(
-    r"(?:\b(?:with|after|when|by|using|under|if|once|via|through|in|on|until|setting)\b|:|=|->|→)\W*(?:\w+\W+){0,3}$", 2
+    r"(?:\b(?:with|after|when|by|using|under|if|once|via|through|in|on|until|setting)\b|:|=|->"
+    r"|→)\W*(?:\w+\W+){0,3}$",
+    2,
 )
 _UNLESS = Pattern(r"\b(?:unless|without|except with|only if not)\W*(?:\w+\W+){0,2}$", 2)
 _ELSE = Pattern(r"\s+(?:otherwise|else|if not|without(?: it| that)?\W*$)", 2)
@@ -150,7 +174,8 @@ _STANDS = Pattern(
 )
 """Lines that say how the job is started, whatever else they tell."""
 _TROUBLE = Pattern(
-    rf"\b(?:{_BAD}|never|unless|otherwise|without|workaround|fix(?:es|ed)?|solv(?:es|ed)|cur(?:es|ed)|helps|slow\w*|warn)\b"
+    rf"\b(?:{_BAD}|never|unless|otherwise|without|workaround|fix(?:es|ed)?|solv(?:es|ed)|cur(?:es|ed)|helps"
+    rf"|slow\w*|warn)\b"
     r"|\w(?:Error|Exception)\b|[!@#?]{4,}|(?<!os )error\b",
     2,
 )

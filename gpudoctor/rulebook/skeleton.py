@@ -37,6 +37,7 @@ explains = []
 # All must hold; one that is false settles it. A fact that nobody could read leaves the page unjudged, never passed; one
 # that is known not to be there makes every comparison false (ask absent(x) or present(x)).
 # Versions are ordered only so: version(driver.version) < "550.54". Rows: any(g.mig for g in gpu).
+# A line of the log or paste: says(text, 'a pattern').
 when = ["{blank} a condition over facts"]
 
 # Any one that holds: never found, whatever else is seen.

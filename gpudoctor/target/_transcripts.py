@@ -52,7 +52,7 @@ def _library(section: Mapping[str, Any] | None, argv: Sequence[str], init: str, 
             lines.append(_line({"ask": call, "gpu": gpu}))
             return Command(tuple(argv), -11, "".join(lines), hangs=fault != "crash")
         answer = told if fault is None else {"code": fault}
-        if isinstance(answer, Mapping) and set(answer) <= {"code", "text"}:
+        if isinstance(answer, Mapping) and "code" in answer and answer.keys() <= {"code", "text"}:
             if answer["code"] != _NOT_SUPPORTED:
                 words = answer.get("text", f"code {answer['code']}")
                 lines.append(_line({"gpu": gpu, "call": call, "code": answer["code"], "text": words}))

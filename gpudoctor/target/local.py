@@ -72,12 +72,16 @@ class Local:
             return sorted(os.listdir(self.path(path)))  # noqa: PTH208 - names, not paths
         except (FileNotFoundError, NotADirectoryError):
             return []
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                return []
+            raise
 
     def exists(self, path: str) -> bool:
         try:
             os.stat(self.path(path))  # noqa: PTH116 - whether Path.exists hides a refusal depends on the Python
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
                 return False
             raise
         return True
@@ -119,7 +123,7 @@ class Local:
                 done[-1:] = []
             elif part != ".":
                 here = self._root.joinpath(*done, part)
-                if not here.is_symlink():
+                if not os.path.islink(here):  # noqa: PTH114 - Path.is_symlink raises for a name too long to be one
                     done.append(part)
                     continue
                 links += 1

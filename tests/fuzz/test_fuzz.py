@@ -34,7 +34,10 @@ def test_a_number_names_a_case() -> None:
     assert case(_SEED, 7) != case(_SEED + 1, 7)
 
 
-@pytest.mark.parametrize("unit", [*RUNS, "GPU 0: NVIDIA A10\n", "+-----+\n", "NCCL version 2.19.3+cuda12.3\n"])
+@pytest.mark.parametrize(
+    "unit",
+    [*RUNS, "FROM nvidia/cuda:12.1.0-base\n", "GPU 0: NVIDIA A10\n", "+-----+\n", "NCCL version 2.19.3+cuda12.3\n"],
+)
 def test_endless_runs(unit: str) -> None:
     assert examine((unit * (500_000 // len(unit)))[:500_000].encode("utf-8"), "report").problems == ()
 

@@ -21,6 +21,7 @@ GROUPS: dict[str, Rows] = {
     "gpu": ({"name": Known("A", "case")}, {"name": Known("B", "case"), "mig": Unread("not asked")}),
     "pci": Unread("/sys is not mounted"),
     "lib": Absent("no library found"),
+    "text": ({"line": Known("all is quiet", "line 1")}, {"line": Known("NVRM: Xid 79", "line 2")}),
 }
 
 
@@ -54,6 +55,8 @@ def value(text: str) -> object:
         ("nvml.state == 'ok' or True", True),
         ("nvml.state == 'ok' and False", False),
         ("matches(driver.version, r'^570')", True),
+        (r"says(text, r'nvrm: xid \d+')", True),
+        ("says(text, 'bus error')", False),
     ],
 )
 def test_an_expression_is_true_or_false(text: str, expected: bool) -> None:
@@ -185,3 +188,14 @@ def test_rows_told_apart_are_proof_where_none_is_alike() -> None:
     assert proof >= {("xid.address", 0), ("xid.address", 1), ("xid.address", 2)}
     _, proof = _of_rows("any(x.address == '02' for x in xid)")
     assert {name for name in proof if name[1] is not None} == {("xid.address", 1)}
+
+
+def test_the_line_that_says_it_is_the_proof() -> None:
+    seen = facts()
+    assert evaluate("says(text, 'xid')", Evaluator(seen, {}))
+    assert seen.touched["text.line", 1] == Known("NVRM: Xid 79", "line 2")
+
+
+def test_where_no_text_was_read_nobody_can_say() -> None:
+    with pytest.raises(CannotJudge):
+        evaluate("says(text, 'xid')", Evaluator(Facts(Snapshot(Target("local", "case"), FACTS)), {}))

@@ -58,6 +58,9 @@ def test_a_path_that_cannot_be_is_not_there(tmp_path: Path) -> None:
     for target in (Local("quick"), Tree(tmp_path).target()):
         assert not target.exists("/proc/\0")
         assert target.listing("/\0/a") == []
+        assert not target.exists("/proc/" + 300 * "x")
+        assert target.listing("/proc/" + 300 * "x") == []
+        assert target.link("/proc/" + 300 * "x").endswith("x")
 
 
 def test_missing_folders_list_nothing(tmp_path: Path) -> None:

@@ -297,3 +297,13 @@ def test_anything_in_any_part_of_a_record(part: str, entry_: Any) -> None:
     with replay as target:
         assert target.listing("/") is not None
         assert isinstance(collect(target, _PROBES[:3]).get("nothing.asked"), Unread)
+
+
+def test_an_answer_that_is_an_empty_object_is_no_failure() -> None:
+    raw = {
+        "schema": "gpudoctor-record/1",
+        "host": {},
+        "nvml": {"system": {"nvmlSystemGetDriverVersion": {}}, "gpus": []},
+    }
+    diagnosis = doctor.read(json.dumps(raw))
+    assert not [fact for fact in diagnosis.snapshot.facts.values() if isinstance(fact, Unread) and "died" in fact.why]
