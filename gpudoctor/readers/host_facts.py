@@ -72,7 +72,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         for index, line in paste.having("pretty_name=", "description:\t", "description:  "):
             if match := _PRETTY.match(line) or _DESCRIPTION.match(line):
                 yield from system(match.group(1).strip(), paste.use(index))
-    if "wsl" in low or "microsoft-standard" in low:
+    if "wsl" in low or "-microsoft" in low:
         yield from _wsl(paste)
     if "linux" in low or "uname" in low:
         yield from _kernels(paste)

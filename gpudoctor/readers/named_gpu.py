@@ -85,12 +85,16 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     cudas: dict[str, str] = {}
     for index, line in enumerate(paste.bare):
         placed = index in paste.used and not _MIXED.match(line)
-        if not line.strip() or len(line) > 300 or (placed and (", " not in line or "==" in line or "|" in line)):
+        if not line.strip() or len(line) > 300:
+            continue
+        told = line.strip(" \t-*•.")
+        whole = _DRIVER.fullmatch(told) or _CUDA_OF.fullmatch(told)
+        if placed and not whole and (", " not in line or "==" in line or "|" in line):
             continue
         source = f"line {paste.numbers[index]}"
         if not _ELSE.search(line) and (built := _CUDA_OF.search(line)):
             cudas.setdefault(built.group(1), source)
-        clauses = [clause for clause in line.strip(" \t-*•.").split(", ") if not _ELSE.search(clause)]
+        clauses = [clause for clause in told.split(", ") if not _ELSE.search(clause)]
         behind = False
         for part in (part for clause in clauses for part in ("", *_PARTS.compiled.split(clause))):
             bare = part[lead.end() :] if (lead := _LEAD.match(part)) else part
