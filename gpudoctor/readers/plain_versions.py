@@ -22,7 +22,7 @@ EXACT = 1
 _LONGEST = 160
 _PART = Pattern(r"\s*(?:[,;|]|(?<=\s)[/+](?=\s)| and | with | on )\s*", 2)
 _NAMED = Pattern(
-    r"(?:using |my |installed |local |system )?([A-Za-z+][\w+ .-]{0,30}?)(?: version| release| ver\.?| is|==?)?"
+    r"(?:using |my |installed |local |system |host )?([A-Za-z+][\w+ .-]{0,30}?)(?: version| release| ver\.?| is|==?)?"
     r"[ =]+[vVrR]?(\d[\w.+-]*)(?:\s*\([^)]*\)| from \S+| build| nightly)?",
     2,
 )
@@ -76,9 +76,10 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             parts = parts[1:]
         elif not all(_plain(part) for part in parts):
             continue
-        else:
+        stated = list(_stated(parts, Label(index, "gpu", ", ".join(filter(None, map(_gpu, parts)))), paste))
+        if stated and index not in labelled:
             paste.use(index)
-        yield from _stated(parts, Label(index, "gpu", ", ".join(filter(None, map(_gpu, parts)))), paste)
+        yield from stated
 
 
 def _stated(parts: list[str], gpus: Label, paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
