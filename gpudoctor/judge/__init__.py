@@ -56,14 +56,16 @@ def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
 
 
 def _guesses(rulebook: Rulebook, found: Sequence[Finding], unjudged: AbstractSet[str], text: Text) -> list[Finding]:
-    """Where nothing that was found names a cause: the pages nearest to the text, of those that could still hold."""
-    symptoms = {finding.id for finding in found if finding.severity != "info"}
-    told = {item.index for finding in found for item in finding.evidence if item.fact == "text.line"}
-    if not symptoms <= {rule.id for rule in rulebook.rules if rule.open}:
+    """Where nothing that was found proves a cause: the pages nearest to the text, of those that could still hold."""
+    loud = [finding for finding in found if finding.severity != "info"]
+    symptoms = {finding.id for finding in loud if finding.role == "symptom" or finding.confidence != "possible"}
+    asking = {rule.id for rule in rulebook.rules if rule.open}
+    if not symptoms <= asking or (symptoms and len(symptoms) < len(loud)):  # a guess by its message goes first
         return []
+    told = {item.index for finding in loud for item in finding.evidence if item.fact == "text.line"} if symptoms else ()
     rules = [rule for rule in rulebook.rules if rule.id in unjudged]
     causes = [rule for rule in rules if symptoms & set(rule.explains)] if symptoms else rules
-    return nearest(causes, text, rulebook.vocabulary, told)
+    return nearest(causes, text, rulebook.vocabulary, frozenset(told))
 
 
 def new_evaluator(snapshot: Snapshot) -> Evaluator:

@@ -16,7 +16,7 @@ def ranked(findings: Sequence[Finding]) -> list[Finding]:
 
 def _key(finding: Finding, findings: Sequence[Finding]) -> tuple[object, ...]:
     """As `place`, with what it would explain of the rest counted before anything is folded."""
-    explained = {other.id for other in findings} & set(finding.explains)
+    explained = {other.id for other in findings if _yields(other, finding)} & set(finding.explains)
     return place(replace(finding, explains=tuple(explained)))
 
 
@@ -26,7 +26,7 @@ def place(finding: Finding) -> tuple[object, ...]:
     Of two that are equally sure in one layer, what a message says comes before what versions let expect.
     """
     guess = finding.confidence == "possible"
-    odds = (-finding.nearness, PREVALENCES.index(finding.prevalence), _cost(finding))
+    odds = (finding.nearness > 0, -finding.nearness, PREVALENCES.index(finding.prevalence), _cost(finding))
     return (
         SEVERITIES.index(finding.severity),
         finding.role == "symptom",
@@ -78,7 +78,9 @@ def _with(finding: Finding, children: set[str], errors: set[str]) -> Finding:
 def _yields(consequence: Finding, cause: Finding) -> bool:
     if consequence.about and cause.about and not consequence.about & cause.about:
         return False
-    if consequence.nearness:
+    if consequence.nearness or (
+        cause.nearness and consequence.role != "symptom"
+    ):  # by words alone nothing is explained
         return False
     if consequence.role == "symptom":
         return True

@@ -20,7 +20,7 @@ _OF_A_GPU = Pattern(
     r"\b(?:nvidia-smi|gpus?|cards?|vram|used|in use|full|occupied|taken|held|allocated|jobs?|process\w*)\b", 2
 )
 _OTHER = Pattern(
-    r"tried to allocate|total capacity|\b(?:disk|host|system|cpu|swap|shm|tmpfs|download\w*|peak|limit|budget|[MG]B/s)\b"
+    r"tried to allocate|total capacity|\b(?:disk|host|system|cpu|swap|shm|tmpfs|download\w*|peak|limit|[MG]B/s)\b"
     r"|\b(?:works?|worked|needs?|requires?|idle|after|now)\b",
     2,
 )

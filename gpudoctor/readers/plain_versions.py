@@ -30,8 +30,8 @@ _GPU = Pattern(
     r"(?:GPU(?: is)?:? )?((?:\d{1,2}\s?[x×] ?)?(?:NVIDIA )?(?:GeForce |Tesla |Quadro |TITAN |Jetson )?"
     r"(?:(?:RTX|GTX|GT|MX)[ -]?(?:PRO )?[A-Z]?\d{3,4}\w*"
     r"(?: ?(?:Ti|SUPER|Ada|D|Max-Q|Mobile|Laptop(?: GPU)?|Blackwell|\d{1,3} ?GB))*"
-    r"|(?:Tesla )[A-Z]\d{1,3}\w*|TITAN(?: \w+)?|AGX \w+"
-    r"|[ABHL]\d{2,3}[sS]?(?:[ -](?:SXM\d?|PCIe|NVL|\d{2,3} ?GB))*|GB\d{2,3}))s?"
+    r"|(?:Tesla |Quadro )[A-Z]{1,2}\d{1,4}\w*(?:[ -](?:SXM\d?|PCIe|\d{1,3} ?GB))*|TITAN(?: \w+)?|AGX \w+"
+    r"|(?:[ABHLVPKM]\d{2,3}[sS]?|[TLP]4)(?:[ -](?:SXM\d?|PCIe|NVL|\d{2,3} ?GB))*|GB\d{2,3}))s?"
     r"(?:\s*\([^)]*\))?",
     2,
 )
