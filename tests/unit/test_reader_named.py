@@ -22,6 +22,7 @@ def gpu_names(snapshot: Snapshot) -> list[object]:
     ("text", "name", "value"),
     [
         ("torch 2.8.0+cu128, RTX 5090, driver 570.86", "driver.version", "570.86"),
+        ("RTX 5090 with 550.144", "driver.version", "550.144"),
         ("driver is still 450.80.02", "driver.version", "450.80.02"),
         ("host driver: 535.129.03", "driver.version", "535.129.03"),
         ("torch in the container: 2.4.0", "torch.version", "2.4.0"),
