@@ -29,8 +29,15 @@ _COMMON = frozenset(
     """,
     )
 )
-FURNITURE = ("|", "+", "  File ")
-"""How lines begin that name things whatever is wrong: nvidia-smi's table with its headings, frames of a traceback."""
+FURNITURE = (
+    *("|", "+", "  File "),
+    *("PyTorch version:", "Is debug build:", "CUDA used to build", "ROCM used to build", "OS:", "GCC version:"),
+    *("Clang version:", "CMake version:", "Libc version:", "Python version:", "Python platform:", "Is CUDA available:"),
+    *("CUDA runtime version:", "CUDA_MODULE_LOADING", "GPU models and", "Nvidia driver version:", "cuDNN version:"),
+    *("HIP runtime version:", "MIOpen runtime", "Is XNNPACK", "Versions of relevant", "Collecting environment"),
+)
+"""How lines begin that name things whatever is wrong: nvidia-smi's table with its headings, frames of a traceback, the
+questions of collect_env."""
 _HEADING, _EXPLANATION = 3, 2
 _COMMON_TO = 0.5
 """A word that more than this share of the pages has tells nothing, however often it comes."""
