@@ -19,7 +19,7 @@ class CannotJudge(Exception):  # noqa: N818 - an answer, not an error
 
 
 class Nothing:
-    """An absent fact inside an expression: false, empty, and unequal to everything."""
+    """An absent fact inside an expression: false, empty, unequal to everything; reckoned with, it stays absent."""
 
     def _false(self, _other: object) -> bool:
         return False
@@ -27,6 +27,11 @@ class Nothing:
     __lt__ = __le__ = __gt__ = __ge__ = __contains__ = _false
     __eq__ = __ne__ = _false
     __hash__ = None  # type: ignore[assignment]
+
+    def _nothing(self, _other: object) -> Nothing:
+        return self
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _nothing
 
     def __bool__(self) -> bool:
         return False

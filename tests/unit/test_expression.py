@@ -42,6 +42,8 @@ def value(text: str) -> object:
         ("version(torch.cuda).minor == 10", True),
         ("torch.hip == '5.0'", False),
         ("torch.hip != '5.0'", False),
+        ("gpu.count > 0.7 * torch.hip", False),
+        ("torch.hip / 2 + 1 - gpu.count < 99", False),
         ("version(torch.hip) < '99'", False),
         ("absent(torch.hip)", True),
         ("present(driver.version)", True),
