@@ -307,3 +307,11 @@ def test_an_answer_that_is_an_empty_object_is_no_failure() -> None:
     }
     diagnosis = doctor.read(json.dumps(raw))
     assert not [fact for fact in diagnosis.snapshot.facts.values() if isinstance(fact, Unread) and "died" in fact.why]
+
+
+def test_an_object_where_a_list_of_processes_belongs_is_no_list() -> None:
+    answers = {"nvmlDeviceGetComputeRunningProcesses": {"pid": 1}}
+    nvml = {"system": {"nvmlDeviceGetCount": 1}, "every": answers, "gpus": [{}]}
+    diagnosis = doctor.read(json.dumps({"schema": "gpudoctor-record/1", "host": {}, "nvml": nvml}))
+    assert isinstance(diagnosis.snapshot.rows("gpu_process"), Unread)
+    assert diagnosis.snapshot.facts["nvml.state"] == Known("ok", diagnosis.snapshot.facts["nvml.state"].source)  # type: ignore[union-attr]

@@ -98,12 +98,19 @@ def _device(told: Told, gpu: int, device: Mapping[str, Any]) -> Row:
     }
 
 
+def _length(raw: object) -> int:
+    """How many entries a list has; raises `TypeError` for what is no list."""
+    if not isinstance(raw, list):
+        raise TypeError(type(raw).__name__)
+    return len(raw)
+
+
 def _processes(told: Told, gpu: int) -> list[Row] | Unread:
     """One row for each process and list that it is in; of a flood the first."""
     found: list[Row] = []
     unread: Unread | None = None
     for name, kind in _LISTS.items():
-        listed = told.fact(gpu, f"nvmlDeviceGet{name}RunningProcesses", len)
+        listed = told.fact(gpu, f"nvmlDeviceGet{name}RunningProcesses", _length)
         if isinstance(listed, Unread):
             unread = unread or listed
         elif isinstance(listed, Known):
