@@ -29,6 +29,9 @@ _WIDTH = 600
 _OVERLAP = 150
 _COPIES = 8
 """How often the same line is searched; a message that is printed a thousand times says no more."""
+_OTHER_GPUS = 2
+"""How often a line is searched that differs from others in the PCI address only: what is said of each of many GPUs."""
+_ADDRESS = re.compile(r"\b[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?\b", re.IGNORECASE)
 _AROUND = 6
 """Lines before and after one with the pattern's words that a match may reach into."""
 _HELD = 128 << 10
@@ -172,8 +175,9 @@ def _pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
         step = _WIDTH - _OVERLAP
         for start in range(0, max(1, len(line) - _OVERLAP), step) if len(line) > _WIDTH else (0,):
             piece = line[start : start + _WIDTH]
-            seen[piece] += 1
-            if seen[piece] <= _COPIES:
+            message = _ADDRESS.sub("", piece)
+            seen[message] += 1
+            if seen[message] <= (_COPIES if message == piece else _OTHER_GPUS):
                 yield index, piece
                 room -= len(piece) + 1
         if room < 0:
