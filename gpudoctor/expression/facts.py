@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -51,15 +52,24 @@ class Mentioned(Facts):
         return NOTHING if isinstance(fact, Unread) else super().value(name, fact, index)
 
 
-class _Topic:
+class Holder(ABC):
+    """What has facts as columns: a topic, a row, a group."""
+
+    @abstractmethod
+    def column(self, name: str) -> object:
+        """The value of that fact; raises `CannotJudge` where unread."""
+
+
+class _Topic(Holder):
     """``driver`` of ``driver.version``."""
 
     def __init__(self, facts: Facts, topic: str) -> None:
         self._facts = facts
         self._topic = topic
 
-    def __getattr__(self, column: str) -> object:
-        return self._facts.scalar(f"{self._topic}.{column}")
+    def column(self, name: str) -> object:
+        """The value of that fact of the machine."""
+        return self._facts.scalar(f"{self._topic}.{name}")
 
     def __iter__(self) -> Iterator[object]:
         raise CannotJudge(self._topic, getattr(self._facts.snapshot.rows(self._topic), "why", ""))
@@ -68,7 +78,7 @@ class _Topic:
         raise CannotJudge(self._topic, getattr(self._facts.snapshot.rows(self._topic), "why", ""))
 
 
-class _One:
+class _One(Holder):
     """One row of a group."""
 
     def __init__(self, facts: Facts, group: str, index: int, row: Row) -> None:
@@ -85,13 +95,14 @@ class _One:
             fact = Unread(self._facts.snapshot.nobody)
         return (name, self._index), fact
 
-    def __getattr__(self, column: str) -> object:
-        name = f"{self._group}.{column}"
-        if column in self._row:
-            return self._facts.value(name, self._row[column], self._index)
-        if name in self._facts.snapshot.facts:
-            return self._facts.scalar(name)
-        raise CannotJudge(name, self._facts.snapshot.nobody)
+    def column(self, name: str) -> object:
+        """The value in this row, else that of the machine."""
+        fact = f"{self._group}.{name}"
+        if name in self._row:
+            return self._facts.value(fact, self._row[name], self._index)
+        if fact in self._facts.snapshot.facts:
+            return self._facts.scalar(fact)
+        raise CannotJudge(fact, self._facts.snapshot.nobody)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +128,7 @@ def apart(rows: Sequence[object], column: str, value: object) -> Apart:
     return Apart(alike, unread, unlike)
 
 
-class Many:
+class Many(Holder):
     """All rows of a group; ``gpu.count`` beside it stays a fact of the machine."""
 
     def __init__(self, facts: Facts, group: str) -> None:
@@ -154,5 +165,6 @@ class Many:
     def __len__(self) -> int:
         return len(self._rows())
 
-    def __getattr__(self, column: str) -> object:
-        return self._facts.scalar(f"{self._group}.{column}")
+    def column(self, name: str) -> object:
+        """The value of a fact of the machine that is named beside the rows, as ``gpu.count``."""
+        return self._facts.scalar(f"{self._group}.{name}")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from simpleeval import DEFAULT_OPERATORS, EvalWithCompoundTypes
 
-from gpudoctor.expression.facts import Apart, Facts, Many, Touched, apart
+from gpudoctor.expression.facts import Apart, Facts, Holder, Many, Touched, apart
 from gpudoctor.model.errors import RuleError
 from gpudoctor.model.values import CannotJudge, Nothing, Version
 
@@ -51,6 +51,11 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         if called in ("any", "all") and isinstance(node.args[0], ast.GeneratorExp):
             return self._looped(node.args[0], called == "any")
         return super()._eval_call(node)
+
+    def _eval_attribute(self, node: ast.Attribute) -> object:
+        """A column of what holds facts, without simpleeval's questions about attributes of Python's own objects."""
+        held = self._eval(node.value)
+        return held.column(node.attr) if isinstance(held, Holder) else super()._eval_attribute(node)
 
     def _settled(self, parts: Iterable[Part], wanted: bool) -> bool:
         """Whether some part is `wanted`: one that is settles it, whatever is unread of others.

@@ -13,9 +13,12 @@ class CannotJudge(Exception):  # noqa: N818 - an answer, not an error
     """Raised inside an expression by an unread fact, or by a look-up whose table has no row."""
 
     def __init__(self, what: str, why: str) -> None:
-        super().__init__(f"{what}: {why}")
+        super().__init__(what, why)
         self.what = what
         self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}"
 
 
 class Nothing:
