@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from gpudoctor import probes, readers
+from gpudoctor import probes
 from gpudoctor.discovery import modules_of
 from gpudoctor.model.catalog import Catalog
+from gpudoctor.readers import every_reader
 
 
 @lru_cache(maxsize=1)
 def catalog() -> Catalog:
     """Every fact that any probe or reader declares."""
-    return Catalog(
-        spec for package in (probes, readers) for module in modules_of(package) for spec in getattr(module, "FACTS", ())
-    )
+    return Catalog(spec for module in (*modules_of(probes), *every_reader()) for spec in getattr(module, "FACTS", ()))

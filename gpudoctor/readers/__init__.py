@@ -1,5 +1,7 @@
 """One file per pasted format: text in, facts out. What no reader can place is left, and counted.
 
+`tools` holds the formats of programs, `people` what people write themselves; `lines` reads all of the text.
+
 A reader is a module with ``FACTS``, ``read(paste)`` (a generator of ``(name, fact)`` and ``(group, rows)``) and, where
 its format is more or less exact than most, ``EXACT``: of two answers the one from the higher reader is taken.
 """
@@ -92,7 +94,7 @@ def _pasted(paste: Paste, name: str) -> Snapshot:
     facts: dict[str, Fact] = {}
     groups: dict[str, Rows] = {}
     trouble: list[str] = []
-    for module in _readers():
+    for module in every_reader():
         try:
             for key, entry in module.read(paste):
                 if "." in key:
@@ -110,9 +112,11 @@ def _pasted(paste: Paste, name: str) -> Snapshot:
 
 
 @lru_cache(maxsize=1)
-def _readers() -> tuple[ModuleType, ...]:
+def every_reader() -> tuple[ModuleType, ...]:
     """The readers, the most exact first."""
     from gpudoctor import readers
     from gpudoctor.discovery import modules_of
+    from gpudoctor.readers import people, tools
 
-    return tuple(sorted(modules_of(readers), key=lambda module: -getattr(module, "EXACT", EXACT)))
+    found = [module for package in (readers, people, tools) for module in modules_of(package)]
+    return tuple(sorted(found, key=lambda module: (-getattr(module, "EXACT", EXACT), module.__name__.split(".")[-1])))

@@ -6,7 +6,7 @@ import pytest
 
 from gpudoctor.model.fact import Known
 from gpudoctor.readers import read_text
-from gpudoctor.readers._outcome import outcome
+from gpudoctor.readers.people._outcome import outcome
 
 
 def value(report: str, name: str) -> object:

@@ -11,7 +11,7 @@ from gpudoctor.readers import read_text
 from gpudoctor.readers._forms import FORMS
 from gpudoctor.readers._gpus import names, vendor
 from gpudoctor.readers._labels import label_of, spelled
-from gpudoctor.readers._words import COLUMNS, FACTS_OF
+from gpudoctor.readers.people._words import COLUMNS, FACTS_OF
 
 
 def values(snapshot: Snapshot) -> dict[str, object]:

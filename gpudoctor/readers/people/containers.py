@@ -8,9 +8,9 @@ from itertools import islice
 from gpudoctor.model.catalog import fact
 from gpudoctor.model.fact import Fact, Known, Rows
 from gpudoctor.readers._lists import phrases
-from gpudoctor.readers._outcome import outcome
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers.people._outcome import outcome
 
 EXACT = 3
 _MOST = 500

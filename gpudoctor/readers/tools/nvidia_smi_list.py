@@ -10,7 +10,7 @@ from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
 from gpudoctor.readers._gpus import vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._query_fields import cell, field_of
+from gpudoctor.readers.tools._query_fields import cell, field_of
 
 EXACT = 9
 FACTS = (

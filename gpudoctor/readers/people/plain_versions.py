@@ -12,9 +12,9 @@ from gpudoctor.readers._forms import FORMS
 from gpudoctor.readers._labels import Label, spelled
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._special import ANSWERS
 from gpudoctor.readers._system import system
-from gpudoctor.readers._words import FACTS_OF
+from gpudoctor.readers.people._special import ANSWERS
+from gpudoctor.readers.people._words import FACTS_OF
 
 EXACT = 1
 """Less than any label."""

@@ -9,7 +9,7 @@ from gpudoctor.readers._labels import Label
 from gpudoctor.readers._lists import phrases, words
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._words import COLUMNS, FACTS_OF, SPECIAL, SYSTEMS
+from gpudoctor.readers.people._words import COLUMNS, FACTS_OF, SPECIAL, SYSTEMS
 
 _BEFORE = words(
     """

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Value
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._query_fields import reasons
 from gpudoctor.readers._values import address
+from gpudoctor.readers.tools._query_fields import reasons
 
 EXACT = 8
 FACTS = ()

@@ -15,11 +15,11 @@ from gpudoctor.readers._gpus import names, sorted_by_vendor, vendor
 from gpudoctor.readers._labels import Label
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._qualified import plain
-from gpudoctor.readers._special import ANSWERS, named_system
 from gpudoctor.readers._values import missing
 from gpudoctor.readers._variables import derived, wanted
-from gpudoctor.readers._words import COLUMNS, FACTS_OF, SPECIAL, SYSTEMS, VARIABLES, plainer
+from gpudoctor.readers.people._qualified import plain
+from gpudoctor.readers.people._special import ANSWERS, named_system
+from gpudoctor.readers.people._words import COLUMNS, FACTS_OF, SPECIAL, SYSTEMS, VARIABLES, plainer
 
 EXACT = 2
 

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 
 from gpudoctor.model.catalog import fact
 from gpudoctor.model.fact import Fact, Known, Rows
-from gpudoctor.readers._driver_patterns import (
+from gpudoctor.readers._gpus import named, names, vendor
+from gpudoctor.readers._labels import Label
+from gpudoctor.readers._paste import Paste
+from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers._values import driver_version
+from gpudoctor.readers._verdict import verdict
+from gpudoctor.readers.people._driver_patterns import (
     BUILT,
     CONTAINERS,
     FABRIC,
@@ -41,14 +47,8 @@ from gpudoctor.readers._driver_patterns import (
     UNLOADED,
     VIRTUAL,
 )
-from gpudoctor.readers._gpus import named, names, vendor
-from gpudoctor.readers._labels import Label
-from gpudoctor.readers._paste import Paste
-from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._special import ANSWERS
-from gpudoctor.readers._values import driver_version
-from gpudoctor.readers._verdict import verdict
-from gpudoctor.readers.driver_state import running_kernel
+from gpudoctor.readers.people._special import ANSWERS
+from gpudoctor.readers.tools.driver_state import running_kernel
 
 EXACT = 3
 
