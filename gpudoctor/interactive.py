@@ -1,0 +1,80 @@
+"""The interface and its work: what the screens call, made of the functions that the commands call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.views.tui.app import DoctorApp
+from gpudoctor.views.tui.work import Event, Work
+
+
+def run(work: Work) -> Diagnosis | None:
+    """Show it until the user leaves; the diagnosis that was shown last."""
+    app = DoctorApp(work)
+    app.run()
+    return app.diagnosis
+
+
+def of_this_machine(level: str, python: str | None, rules: Sequence[Path]) -> Work:
+    """This machine, read when the interface asks for it."""
+
+    def diagnoses(progress: Callable[[Event], None]) -> Iterator[Diagnosis]:
+        from gpudoctor import doctor
+
+        return doctor.watch(level, python, rules, progress)
+
+    return _work("this machine", diagnoses, rules)
+
+
+def of_files(names: Sequence[str], rules: Sequence[Path]) -> Work:
+    """Pasted reports, snapshots or records of one machine."""
+
+    def diagnoses(_: Callable[[Event], None]) -> Iterator[Diagnosis]:
+        from gpudoctor import doctor, rulebook
+        from gpudoctor.readers import read_file, together
+
+        book = rulebook.load(rules)
+        snapshots = [doctor.snapshot_of(read_file(name), name) for name in names]
+        yield doctor.diagnose(together(snapshots) if len(snapshots) > 1 else snapshots[0], book)
+
+    return _work(", ".join(names), diagnoses, rules)
+
+
+def _work(
+    title: str, diagnoses: Callable[[Callable[[Event], None]], Iterator[Diagnosis]], rules: Sequence[Path]
+) -> Work:
+    def diagnose(progress: Callable[[Event], None], partly: Callable[[Diagnosis], None]) -> Diagnosis:
+        found = None
+        for found in diagnoses(progress):
+            partly(found)
+        assert found is not None, "there is a diagnosis of everything"
+        return found
+
+    def explain(name: str) -> str:
+        from gpudoctor import explaining
+
+        return explaining.explained(name, rules)
+
+    return Work(title, diagnose, explain, forms=_forms(), save=_save)
+
+
+def _forms() -> dict[str, Callable[[Diagnosis], str]]:
+    def text(diagnosis: Diagnosis) -> str:
+        from gpudoctor.views import text
+
+        return text.render(diagnosis)
+
+    def json(diagnosis: Diagnosis) -> str:
+        from gpudoctor.views import document
+
+        return document.render(diagnosis)
+
+    return {"txt": text, "json": json}
+
+
+def _save(text: str, name: str) -> None:
+    from gpudoctor import output
+
+    output.put(text, name)
