@@ -25,7 +25,7 @@ def of_this_machine(level: str, python: str | None, rules: Sequence[Path]) -> Wo
 
         return doctor.watch(level, python, rules, progress)
 
-    return _work("this machine", diagnoses, rules)
+    return work_on("this machine", diagnoses, rules)
 
 
 def of_files(names: Sequence[str], rules: Sequence[Path]) -> Work:
@@ -39,12 +39,14 @@ def of_files(names: Sequence[str], rules: Sequence[Path]) -> Work:
         snapshots = [doctor.snapshot_of(read_file(name), name) for name in names]
         yield doctor.diagnose(together(snapshots) if len(snapshots) > 1 else snapshots[0], book)
 
-    return _work(", ".join(names), diagnoses, rules)
+    return work_on(", ".join(names), diagnoses, rules)
 
 
-def _work(
-    title: str, diagnoses: Callable[[Callable[[Event], None]], Iterator[Diagnosis]], rules: Sequence[Path]
+def work_on(
+    title: str, diagnoses: Callable[[Callable[[Event], None]], Iterator[Diagnosis]], rules: Sequence[Path] = ()
 ) -> Work:
+    """`diagnoses` is told whom to tell of events; it gives a diagnosis whenever there is more, the last one is whole."""
+
     def diagnose(progress: Callable[[Event], None], partly: Callable[[Diagnosis], None]) -> Diagnosis:
         found = None
         for found in diagnoses(progress):
