@@ -45,7 +45,7 @@ def of_files(names: Sequence[str], rules: Sequence[Path]) -> Work:
 def work_on(
     title: str, diagnoses: Callable[[Callable[[Event], None]], Iterator[Diagnosis]], rules: Sequence[Path] = ()
 ) -> Work:
-    """`diagnoses` is told whom to tell of events; it gives a diagnosis whenever there is more, the last one is whole."""
+    """`diagnoses` is told whom to tell of events; it gives a diagnosis whenever there is more, the last is whole."""
 
     def diagnose(progress: Callable[[Event], None], partly: Callable[[Diagnosis], None]) -> Diagnosis:
         found = None
