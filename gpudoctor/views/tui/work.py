@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.sample import Sample
 
 Event = tuple[str, str]
 """A source of facts, and what became of it: ``started``, ``done``, ``died`` or ``stopped``."""
 Diagnose = Callable[[Callable[[Event], None], Callable[[Diagnosis], None]], Diagnosis]
 """Told of each event and of each diagnosis on the way; gives the last one. Called in a thread, again for each `r`."""
+
+Live = Callable[[Callable[[Sample], None]], Callable[[], None]]
+"""Tells of the GPUs again and again, from a thread of its own, until what it returns is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +33,5 @@ class Work:
     """What a report can be saved as, by the ending of its file: ``json``, ``txt``."""
     save: Callable[[str, str], None] | None = None
     """Writes a text to a file of that name."""
+    live: Live | None = None
+    """The GPUs as they are now, twice a second; None where there is only what was read once."""
