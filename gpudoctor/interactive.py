@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.sample import Sample
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.work import Event, Work
 
@@ -25,7 +27,12 @@ def of_this_machine(level: str, python: str | None, rules: Sequence[Path]) -> Wo
 
         return doctor.watch(level, python, rules, progress)
 
-    return work_on("this machine", diagnoses, rules)
+    def live(hear: Callable[[Sample], None]) -> Callable[[], None]:
+        from gpudoctor.live import watch
+
+        return watch(hear)
+
+    return replace(work_on("this machine", diagnoses, rules), live=live)
 
 
 def of_files(names: Sequence[str], rules: Sequence[Path]) -> Work:

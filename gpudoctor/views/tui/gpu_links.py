@@ -48,7 +48,7 @@ def view(snapshot: Snapshot, way: str) -> View:
     if way == "topology":
         mark = _letter if many else _path
         legend = _LETTER_LEGEND if many else legend
-    by_index = {index: row for index, row in zip(indices, gpus if isinstance(gpus, tuple) else (), strict=True)}
+    by_index = dict(zip(indices, gpus if isinstance(gpus, tuple) else (), strict=True))
     cells = tuple(tuple(_cell(mark, pairs, by_index, one, other) for other in indices) for one in indices)
     return View(title, tuple(f"GPU {index}" for index in indices), cells, legend, wide=way == "topology" and not many)
 
