@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.work import Event, Work
+
+if TYPE_CHECKING:
+    from gpudoctor.model.plan import Plan
 
 
 def run(work: Work) -> Diagnosis | None:
@@ -59,7 +64,13 @@ def work_on(
 
         return explaining.explained(name, rules)
 
-    return Work(title, diagnose, explain, forms=_forms(), save=_save)
+    return Work(title, diagnose, explain, forms=_forms(), save=_save, plan=_plan)
+
+
+def _plan(diagnosis: Diagnosis, only: Sequence[str]) -> Plan:
+    from gpudoctor.remedy import plan
+
+    return plan.of(diagnosis, only, root=hasattr(os, "geteuid") and os.geteuid() == 0)
 
 
 def _forms() -> dict[str, Callable[[Diagnosis], str]]:

@@ -17,6 +17,7 @@ from gpudoctor.views.tui import background, places, themes
 from gpudoctor.views.tui.reading import Reading
 
 if TYPE_CHECKING:
+    from gpudoctor.views.tui.repair import Repair
     from gpudoctor.views.tui.work import Event, Work
 
 
@@ -26,7 +27,9 @@ class DoctorApp(App[None]):
     TITLE = "gpudoctor"
     CSS_PATH = "tui.tcss"
     ENABLE_COMMAND_PALETTE = True
-    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {door.name: door.open for door in places.DOORS}
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
+        door.name: door.open for door in (*places.DOORS, places.FIX)
+    }
     DEFAULT_MODE = places.DOORS[0].name
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
@@ -49,6 +52,8 @@ class DoctorApp(App[None]):
         for theme in themes.OURS:
             self.register_theme(theme)
         self.theme = themes.NIGHT.name
+        self.repair: Repair | None = None
+        """The plan that is open, and its run, once there was one."""
         self._round = 0
         """Which reading is the current one: what an older one still says is not heard."""
 
@@ -68,6 +73,13 @@ class DoctorApp(App[None]):
     def action_open(self, name: str) -> None:
         """Go to the screen of that name."""
         self.switch_mode(name)
+
+    async def action_quit(self) -> None:
+        """Leave; where a step of a plan runs, its screen asks first."""
+        if self.repair and self.repair.busy:
+            self.repair.ask_to_leave(self)
+        else:
+            self.exit()
 
     def action_read(self) -> None:
         """Read everything, again."""

@@ -28,3 +28,5 @@ class Door:
 
 
 DOORS = (Door("diagnosis", "Diagnosis", "Diag", "DiagnosisScreen"),)
+FIX = Door("fix", "Fix", "Fix", "FixScreen")
+"""The one screen without a tab: `f` opens it from all the others."""

@@ -90,6 +90,11 @@ class DiagnosisScreen(Place):
             first, *others = entry.findings
             self.detail.put(entry.id, list(words.blocks(first, others, entry.under)), keep=same)
 
+    def selected(self) -> tuple[str, ...]:
+        """The finding under the cursor."""
+        entry = self.findings.entry
+        return (entry.id,) if entry and entry.findings else ()
+
     def action_copy(self) -> None:
         """The first command of the cure to the clipboard; pressed again, the next one."""
         entry = self.findings.entry

@@ -27,7 +27,10 @@ class Place(Screen[None]):
     SCOPED_CSS = False
     """The classes ``-narrow`` and ``-wide``, which its CSS goes by, are the screen's own."""
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-wide")]  # noqa: RUF012 - an instance variable of Textual's
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Back", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Back", show=False),
+        Binding("f", "fix", "fix"),
+    ]
 
     @property
     def doctor(self) -> DoctorApp:
@@ -40,6 +43,16 @@ class Place(Screen[None]):
 
     def show(self, diagnosis: Diagnosis) -> None:
         """Show what is known now; called once when the screen opens and at every change."""
+
+    def selected(self) -> tuple[str, ...]:
+        """Ids of the findings that a fix plan made from here is for; none is every cause."""
+        return ()
+
+    def action_fix(self) -> None:
+        """The plan that cures what is selected here."""
+        from gpudoctor.views.tui.repair import planned
+
+        planned(self.doctor, self.selected())
 
     def compose(self) -> ComposeResult:
         """The frame, and the body in it."""
