@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.errors import UsageError
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.work import Event, Work
 
@@ -84,10 +85,23 @@ def _forms() -> dict[str, Callable[[Diagnosis], str]]:
 
         return document.render(diagnosis)
 
-    return {"txt": text, "json": json}
+    def markdown(diagnosis: Diagnosis) -> str:
+        from gpudoctor.views import markdown
+
+        return markdown.render(diagnosis)
+
+    def html(diagnosis: Diagnosis) -> str:
+        from gpudoctor.views import html
+
+        return html.render(diagnosis)
+
+    return {"txt": text, "md": markdown, "html": html, "json": json}
 
 
 def _save(text: str, name: str) -> None:
     from gpudoctor import output
 
-    output.put(text, name)
+    try:
+        output.put(text, name)
+    except UsageError as error:  # there is no option here
+        raise UsageError(str(error).removeprefix("-o ")) from error

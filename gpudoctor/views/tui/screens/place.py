@@ -11,6 +11,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import counts, machine, marks
 from gpudoctor.views.tui.widgets.frame import NARROW, Keys, Line, Tabs
 
@@ -30,6 +31,7 @@ class Place(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Back", show=False),
         Binding("f", "fix", "fix"),
+        Binding("ctrl+s", "save", "Save the report, or this screen as a picture", show=False),
     ]
 
     @property
@@ -84,12 +86,14 @@ class Place(Screen[None]):
         band.set_classes(state)
         glyph, word = marks.VERDICT[state] if state != "reading" else ("…", "READING")
         about = counts.summary(diagnosis, over=reading.over) if diagnosis else self.doctor.work.title
-        named = Content(" · ".join(machine.words(diagnosis.snapshot)) if diagnosis else "")
-        band.say(Content.assemble((f"{glyph} {word}", "bold"), f"  {reading.trouble or about}"), named)
+        named = [one_line(word) for word in machine.words(diagnosis.snapshot)] if diagnosis else []
+        shorter = [" · ".join(named[:count]) for count in range(len(named), 0, -1)]
+        band.say(Content.assemble((f"{glyph} {word}", "bold"), f"  {one_line(reading.trouble or about)}"), *shorter)
         if self.doctor.message:
-            status.say(Content.styled(self.doctor.message, "bold"))
+            status.say(Content.styled(one_line(self.doctor.message), "bold"))
         else:
-            status.say(*counts.status(diagnosis, reading))
+            said, beside = counts.status(diagnosis, reading)
+            status.say(said, *beside)
 
     def action_leave(self) -> None:
         """Esc: take the message away, else stop a reading and keep what was read."""
@@ -97,3 +101,17 @@ class Place(Screen[None]):
             self.doctor.say("")
         elif not self.doctor.reading.over:
             self.doctor.stop_reading()
+
+    def action_save(self) -> None:
+        """The report in one of its forms, or this screen as a picture, to a file."""
+        if not self.doctor.diagnosis:
+            self.doctor.say("there is nothing to save yet")
+            return
+        from gpudoctor.views.tui.screens.save import SaveScreen
+
+        picture = self.app.export_screenshot()
+        self.app.push_screen(SaveScreen(self.doctor.diagnosis, lambda: picture), self._saved)
+
+    def _saved(self, path: str | None) -> None:
+        if path:
+            self.doctor.say(f"written to {path}")
