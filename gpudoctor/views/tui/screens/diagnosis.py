@@ -73,6 +73,11 @@ class DiagnosisScreen(Place):
         self.findings.empty = "Nothing wrong was found." if self.doctor.reading.over else "Nothing found yet."
         self.findings.put(diagnosis)
 
+    def go(self, name: str) -> bool:
+        """To a finding, or to a rule that was not judged."""
+        self.findings.focus()
+        return self.findings.go(name)
+
     def on_rows_moved(self, event: Rows.Moved) -> None:
         """The detail follows the cursor."""
         diagnosis = self.doctor.diagnosis

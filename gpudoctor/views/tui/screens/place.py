@@ -27,7 +27,7 @@ class Place(Screen[None]):
     SCOPED_CSS = False
     """The classes ``-narrow`` and ``-wide``, which its CSS goes by, are the screen's own."""
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-wide")]  # noqa: RUF012 - an instance variable of Textual's
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Back", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "back; stop a reading", show=False)]
 
     @property
     def doctor(self) -> DoctorApp:
@@ -40,6 +40,10 @@ class Place(Screen[None]):
 
     def show(self, diagnosis: Diagnosis) -> None:
         """Show what is known now; called once when the screen opens and at every change."""
+
+    def go(self, name: str) -> bool:  # noqa: ARG002 - for those that have something to go to
+        """Put the cursor on what is called that; whether there is such a thing."""
+        return False
 
     def compose(self) -> ComposeResult:
         """The frame, and the body in it."""

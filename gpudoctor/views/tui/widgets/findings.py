@@ -30,9 +30,9 @@ class Findings(Rows):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "next(1)", "next"),
-        Binding("N", "next(-1)", show=False),
+        Binding("N", "next(-1)", "previous", show=False),
         Binding("u", "unjudged", "not judged"),
-        Binding("space", "fold", show=False),
+        Binding("space", "fold", "fold, unfold", show=False),
     ]
 
     def __init__(self) -> None:
