@@ -82,6 +82,11 @@ class DiagnosisScreen(Place):
         """What is found, as it grows."""
         self.findings.put(diagnosis)
 
+    def go(self, name: str) -> bool:
+        """To a finding, or to a rule that was not judged."""
+        self.findings.focus()
+        return self.findings.go(name)
+
     def on_rows_moved(self, event: Rows.Moved) -> None:
         """The detail follows the cursor."""
         if event.rows is self.findings:

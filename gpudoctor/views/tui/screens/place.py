@@ -29,7 +29,7 @@ class Place(Screen[None]):
     """The classes ``-narrow`` and ``-wide``, which its CSS goes by, are the screen's own."""
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-wide")]  # noqa: RUF012 - an instance variable of Textual's
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "Back", show=False),
+        Binding("escape", "leave", "back; stop a reading", show=False),
         Binding("f", "fix", "fix"),
         Binding("ctrl+s", "save", "Save the report, or this screen as a picture", show=False),
     ]
@@ -55,6 +55,10 @@ class Place(Screen[None]):
         from gpudoctor.views.tui.repair import planned
 
         planned(self.doctor, self.selected())
+
+    def go(self, name: str) -> bool:  # noqa: ARG002 - for those that have something to go to
+        """Put the cursor on what is called that; whether there is such a thing."""
+        return False
 
     def compose(self) -> ComposeResult:
         """The frame, and the body in it."""
