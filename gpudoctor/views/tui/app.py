@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.app import App
 from textual.binding import Binding, BindingType
@@ -17,6 +17,7 @@ from gpudoctor.views.tui import background, places, themes
 from gpudoctor.views.tui.reading import Reading
 
 if TYPE_CHECKING:
+    from gpudoctor.views.tui.screens.place import Place
     from gpudoctor.views.tui.work import Event, Work
 
 
@@ -68,6 +69,7 @@ class DoctorApp(App[None]):
     def action_open(self, name: str) -> None:
         """Go to the screen of that name."""
         self.switch_mode(name)
+        cast("Place", self.screen_stack[0]).back = ""
 
     def action_read(self) -> None:
         """Read everything, again."""

@@ -6,11 +6,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.difference import Difference
 
 Event = tuple[str, str]
 """A source of facts, and what became of it: ``started``, ``done``, ``died`` or ``stopped``."""
 Diagnose = Callable[[Callable[[Event], None], Callable[[Diagnosis], None]], Diagnosis]
 """Told of each event and of each diagnosis on the way; gives the last one. Called in a thread, again for each `r`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is known of a fact by its name alone."""
+
+    about: str = ""
+    """What it means."""
+    unit: str = ""
+    source: str = ""
+    """Which source of facts tells it, by the name that events and timings have."""
+    rules: tuple[str, ...] = ()
+    """The ids of the rules that read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +43,9 @@ class Work:
     """What a report can be saved as, by the ending of its file: ``json``, ``txt``."""
     save: Callable[[str, str], None] | None = None
     """Writes a text to a file of that name."""
+    used_by: Callable[[], Mapping[str, Told]] | None = None
+    """Every fact by its name (``gpu.name``; ``env.*`` for any other of ``env``), and which rules read it."""
+    open: Callable[[str], Diagnosis] | None = None
+    """Diagnoses a file: a pasted report, a saved snapshot or a record."""
+    compare: Callable[[Diagnosis, Diagnosis], Difference] | None = None
+    """What differs between two machines or two moments."""

@@ -37,6 +37,7 @@ class DiagnosisScreen(Place):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "copy", "copy command"),
         Binding("e", "explain", "explain"),
+        Binding("t", "facts", "its facts"),
     ]
 
     def body(self) -> Iterable[Widget]:
@@ -106,6 +107,15 @@ class DiagnosisScreen(Place):
 
     def action_explain(self) -> None:
         """The page of the rule."""
+
+    async def action_facts(self) -> None:
+        """The facts that the finding rests on, on their screen; Esc there comes back."""
+        from gpudoctor.views.tui.screens.facts import FactsScreen
+
+        if entry := self.findings.entry:
+            place = await self.go("facts")
+            assert isinstance(place, FactsScreen)
+            place.look_at(entry.id)
 
 
 def _unjudged(entry: Entry) -> Iterable[Block]:

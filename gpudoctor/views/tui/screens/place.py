@@ -27,6 +27,8 @@ class Place(Screen[None]):
     SCOPED_CSS = False
     """The classes ``-narrow`` and ``-wide``, which its CSS goes by, are the screen's own."""
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-wide")]  # noqa: RUF012 - an instance variable of Textual's
+    back: str = ""
+    """The screen that Esc returns to, where one came from there to look something up."""
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Back", show=False)]
 
     @property
@@ -78,9 +80,19 @@ class Place(Screen[None]):
         else:
             status.say(*counts.status(diagnosis, reading))
 
+    async def go(self, name: str) -> Place:
+        """Open the screen of that name to look something up; Esc comes back here."""
+        await self.doctor.switch_mode(name)
+        place = cast("Place", self.app.screen_stack[0])
+        place.back = self.NAME
+        return place
+
     def action_leave(self) -> None:
-        """Esc: take the message away, else stop a reading and keep what was read."""
+        """Esc: take the message away, else go back, else stop a reading and keep what was read."""
         if self.doctor.message:
             self.doctor.say("")
+        elif self.back:
+            name, self.back = self.back, ""
+            self.doctor.switch_mode(name)
         elif not self.doctor.reading.over:
             self.doctor.stop_reading()
