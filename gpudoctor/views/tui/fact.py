@@ -66,10 +66,9 @@ def uses(item: Item, diagnosis: Diagnosis, told: Mapping[str, Told]) -> list[Use
 
 def blocks(item: Item, listing: Listing, about: Iterable[Use], told: Told, read: str) -> Iterator[Block]:
     """All that is known of it. `read` says when, and how long its source took."""
-    yield from _value(item)
+    yield from _value(item, told.unit)
     if told.about:
-        unit = f" ({told.unit})" if told.unit else ""
-        yield _labelled("means", plain(f"{told.about}{unit}", "dim"))
+        yield _labelled("means", plain(told.about, "dim"))
     if item.compared:
         yield _labelled("here", _state(item.state))
         yield _labelled("other", _state(item.other))
@@ -100,14 +99,15 @@ def moment(diagnosis: Diagnosis, reading: Reading, told: Told) -> str:
     return " · ".join(words)
 
 
-def _value(item: Item) -> Iterator[Block]:
+def _value(item: Item, unit: str) -> Iterator[Block]:
     if item.compared:
         yield Block(plain(item.name, "bold"))
         return
     value, _ = said(item.state)
     name = Content.assemble(plain(item.name, "bold"), " = " if isinstance(item.state, Known) else " is ")
     shown = plain(value[:_MOST], "" if isinstance(item.state, Known) else "bold")
-    yield Block(Content.assemble(name, shown))
+    number = isinstance(item.state, Known) and isinstance(item.state.value, (int, float))
+    yield Block(Content.assemble(name, shown, plain(f" {unit}" if unit and number else "")))
     if len(value) > _MOST:
         more = f"{len(value):,} characters; these are the first {_MOST:,} of them"
         yield Block(Content.styled(f"… {more}", "bold $primary"))
@@ -166,8 +166,8 @@ def _uses(about: list[Use]) -> Iterator[Block]:
             glyph, _, colour = marks.SEVERITY[use.severity or "info"]
         text = Content.assemble((f"{glyph} ", colour), plain(use.rule, "bold"), f" → {use.state}")
         why = plain(f": {use.why}" if use.why else "", "dim")
-        key = Content.styled("  (enter opens it)" if not place else "", "dim")
-        yield _labelled("" if place else "used by", Content.assemble(text, why, key))
+        key = Content.styled(" (enter opens it)" if not place else "", "dim")
+        yield _labelled("" if place else "used by", Content.assemble(text, key, why))
     if (more := len(told) - _MOST_RULES) > 0:
         yield _labelled("", Content.styled(f"and {more} more", "dim"))
     if rest:

@@ -46,18 +46,25 @@ class Item:
 
 def named(fact: str, index: int | None) -> str:
     """``gpu.5.name`` for a row's fact."""
+    if index is None:
+        return fact
     group, _, column = fact.rpartition(".")
-    return fact if index is None else f"{group}.{index}.{column}"
+    return f"{group}.{index}.{column}"
 
 
 def whole(value: Value) -> str:
-    """All of a value: lists with commas, what is nested as JSON."""
+    """All of a value: lists and columns with commas, what is nested deeper as JSON."""
     if isinstance(value, str):
         return value
     raw = value_to_json(value)
-    if isinstance(raw, list) and not any(isinstance(item, (list, dict)) for item in raw):
-        return ", ".join(map(str, raw))
-    return json.dumps(raw, ensure_ascii=False) if isinstance(raw, (list, dict)) else str(raw)
+    items = raw if isinstance(raw, list) else list(raw.values()) if isinstance(raw, dict) else [raw]
+    if any(isinstance(item, (list, dict)) for item in items):
+        return json.dumps(raw, ensure_ascii=False)
+    return (
+        ", ".join(f"{name} {item}" for name, item in raw.items())
+        if isinstance(raw, dict)
+        else ", ".join(map(str, items))
+    )
 
 
 def said(state: Fact | None) -> tuple[str, str]:
@@ -89,6 +96,9 @@ def proof_of(findings: Iterable[Finding]) -> dict[Place, list[Finding]]:
 
 def text_of(name: str, *states: Fact | None) -> str:
     """What is searched of a fact: name, value and source, in small letters."""
+    first = states[0]
+    if len(states) == 1 and isinstance(first, Known) and isinstance(first.value, str):  # most are; a log has many
+        return f"{name}\n{first.value}\n{first.source}".lower()
     return "\n".join((name, *(part for state in states for part in said(state)))).lower()
 
 
@@ -229,6 +239,14 @@ class Facts(Listing):
             if (place := part.find(fact, index)) is not None:
                 return start + place
         return None
+
+    def named(self, name: str) -> int | None:
+        """The place of the fact that is shown by that name: ``gpu.5.name``."""
+        group, _, column = name.rpartition(".")
+        group, _, index = group.rpartition(".")
+        if index.isdecimal():
+            return self.find(f"{group}.{column}", int(index))
+        return self.find(name, None)
 
     def siblings(self, item: Item) -> Iterator[tuple[int, Fact]]:
         """The same column in the other rows of its group, with their numbers."""

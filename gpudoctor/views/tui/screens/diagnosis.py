@@ -113,7 +113,7 @@ class DiagnosisScreen(Place):
         from gpudoctor.views.tui.screens.facts import FactsScreen
 
         if entry := self.findings.entry:
-            place = await self.go("facts")
+            place = await self.visit("facts")
             assert isinstance(place, FactsScreen)
             place.look_at(entry.id)
 

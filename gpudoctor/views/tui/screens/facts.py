@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input
 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.difference import Difference
-from gpudoctor.views._terminal import one_line, safe
+from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import background, fact
 from gpudoctor.views.tui.compared import Compared
 from gpudoctor.views.tui.facts import NONE, Facts, Item, Listing
@@ -32,11 +32,16 @@ _MANY = 20_000
 _MOST_COPIED = 50_000
 """Characters for the clipboard: terminals refuse much more."""
 
+_LETTERS = {"search", "only", "all", "compare", "copy", "moving"}
+
 
 class Search(Input):
     """The line in which one types what is searched."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("down", "screen.to_list", "To the list", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,down", "screen.to_list", "to the list"),
+        Binding("escape", "screen.leave", "all facts"),
+    ]
 
 
 class FactsScreen(Place):
@@ -47,10 +52,12 @@ class FactsScreen(Place):
     CSS = """
     #all { height: 1fr; }
     #facts { height: 1fr; }
-    #fact { height: 14; }
+    #fact { height: 11; }
     .-narrow #fact { height: 9; }
-    #search { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
-    #search.-open { display: block; }
+    #searching { display: none; height: 1; background: $panel; }
+    #searching.-open { display: block; }
+    #searching Line { width: 3; padding: 0 1; color: $primary; text-style: bold; }
+    #search { height: 1; width: 1fr; border: none; padding: 0; background: $panel; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "search"),
@@ -79,9 +86,13 @@ class FactsScreen(Place):
         """The search, the table, and of the fact under the cursor all there is."""
         self.table, self.detail = FactsTable(), Pane("Where it came from", id="fact")
         self.search = Search(id="search", placeholder="name, value or source", select_on_focus=False)
+        self.searching, sign = Horizontal(id="searching"), Line()
+        sign.say("/")
         self.table.uses = self._use
         with Vertical(id="all"):
-            yield self.search
+            with self.searching:
+                yield sign
+                yield self.search
             yield self.table
             yield self.detail
 
@@ -141,8 +152,19 @@ class FactsScreen(Place):
         self.table.border_subtitle = Content(" · ".join(conditions))
         self.table.title = "Facts that differ" if compared else "Facts"
         self.table.empty = sought.nothing(listing) if self.doctor.reading.over else "nothing was read yet"
-        self.table.put(listing, found, ("here", _short(self._other[0])) if self._other else ("value", "other"))
+        basis = found if not sought.text else replace(sought, words="").among(listing, self._told)
+        self.table.put(listing, found, basis, ("here", _short(self._other[0])) if self._other else ("value", "other"))
         self._frame()
+
+    def go(self, name: str) -> bool:
+        """Put the cursor on the fact of that name (``gpu.5.name``), among all; whether there is one."""
+        place = self._facts.named(name)
+        if place is not None:
+            self._other = self._compared = None
+            self._close_search()
+            self._set(Sought())
+            self.table.cursor = place
+        return place is not None
 
     def look_at(self, rule: str) -> None:
         """Show what the findings of this rule rest on, or what it reads."""
@@ -195,16 +217,20 @@ class FactsScreen(Place):
         if not about:
             self.doctor.say(f"no finding and no rule that was not judged reads {item.name}")
             return
-        place = await self.go("diagnosis")
+        place = await self.visit("diagnosis")
         assert isinstance(place, DiagnosisScreen)
         if not place.findings.go(about[0].rule):
             self.doctor.say(f"{about[0].rule} is not among the findings of this machine")
 
     # keys
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """While one types the keys are letters."""
+        return not (self.search.has_focus and action in _LETTERS) and super().check_action(action, parameters)
+
     def action_search(self) -> None:
         """Type what is searched."""
-        self.search.add_class("-open")
+        self.searching.add_class("-open")
         self.search.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -212,19 +238,15 @@ class FactsScreen(Place):
         if event.value != self._sought.words:
             self._set(replace(self._sought, words=event.value))
 
-    def on_input_submitted(self) -> None:
-        """Enter: to what was found."""
-        self.action_to_list()
-
     def action_to_list(self) -> None:
         """From the search to the list; an empty search closes."""
         self.table.focus()
         if not self.search.value:
-            self.search.remove_class("-open")
+            self.searching.remove_class("-open")
 
     def _close_search(self) -> None:
         self.search.value = ""
-        self.search.remove_class("-open")
+        self.searching.remove_class("-open")
         self.table.focus()
 
     def action_only(self, kind: str) -> None:
@@ -238,7 +260,7 @@ class FactsScreen(Place):
 
     def action_leave(self) -> None:
         """Esc: take back what is sought, then the comparison, then as everywhere."""
-        if self.search.has_class("-open"):
+        if self.searching.has_class("-open"):
             self._close_search()
             self._set(replace(self._sought, words=""))
         elif self.doctor.message:
@@ -310,20 +332,18 @@ class FactsScreen(Place):
 
     # the second line
 
-    def _frame(self) -> None:
-        super()._frame()
-        if not self.doctor.message and self.doctor.reading.over and self.doctor.diagnosis:
-            self.query_one("#status", Line).say(*self._status())
-
-    def _status(self) -> tuple[str, str]:
+    def status(self) -> tuple[Content, Content] | None:
         """What can be searched, and the counts of what there is."""
         listing = self._listing
+        if self.doctor.diagnosis is None:
+            return None
         counts = f"{len(listing):,} {'differ' if self._compared else 'facts'}"
         counts += f" · {len(listing.absent):,} absent (-) · {len(listing.unread):,} not read (u)"
-        if self._compared and self._other:
-            return f"this machine beside {safe(self._other[0])} · esc ends it", counts
         narrow = self.app.size.width < NARROW
-        return ("/ search" if narrow else "/ searches names, values and sources as you type"), counts
+        said = "/ search" if narrow else "/ searches names, values and sources as you type"
+        if self._compared and self._other:
+            said = f"beside {one_line(_short(self._other[0]))} · esc ends it"
+        return Content(said), Content(counts)
 
 
 def _short(name: str) -> str:

@@ -43,6 +43,10 @@ class Place(Screen[None]):
     def show(self, diagnosis: Diagnosis) -> None:
         """Show what is known now; called once when the screen opens and at every change."""
 
+    def status(self) -> tuple[Content, Content] | None:
+        """What the second line says on this screen once all is read; the counts where it is None."""
+        return None
+
     def compose(self) -> ComposeResult:
         """The frame, and the body in it."""
         yield Line(id="band")
@@ -78,9 +82,9 @@ class Place(Screen[None]):
         if self.doctor.message:
             status.say(Content.styled(self.doctor.message, "bold"))
         else:
-            status.say(*counts.status(diagnosis, reading))
+            status.say(*((self.status() if reading.over else None) or counts.status(diagnosis, reading)))
 
-    async def go(self, name: str) -> Place:
+    async def visit(self, name: str) -> Place:
         """Open the screen of that name to look something up; Esc comes back here."""
         await self.doctor.switch_mode(name)
         place = cast("Place", self.app.screen_stack[0])

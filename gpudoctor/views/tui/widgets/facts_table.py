@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
 from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
@@ -14,6 +13,7 @@ from textual.content import Content
 from gpudoctor.model.fact import Absent, Known, Unread
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import marks
+from gpudoctor.views.tui.compared import Compared
 from gpudoctor.views.tui.facts import NONE, Facts, Item, Listing, said
 from gpudoctor.views.tui.widgets.frame import NARROW
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
@@ -29,6 +29,7 @@ class FactsTable(Rows):
     """Some or all facts of a listing. The cursor stays on the fact it is on, whatever is shown around it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "its rule"),
         Binding("n", "next(1)", "Next fact that a finding rests on, or that is unread", show=False),
         Binding("N", "next(-1)", "The one before", show=False),
     ]
@@ -41,6 +42,7 @@ class FactsTable(Rows):
         self.uses: Callable[[Item], str] = lambda _: ""
         """The column "used by"."""
         self._widths: dict[str, int] = {}
+        self._basis: Sequence[int] = ()
         self._names = ("value", "other")
 
     @property
@@ -48,10 +50,14 @@ class FactsTable(Rows):
         """The fact under the cursor."""
         return self.listing[self.view[self.cursor]] if self.view else None
 
-    def put(self, listing: Listing, view: Sequence[int], names: tuple[str, str] = ("value", "other")) -> None:
-        """Show these places of the listing; `names` head the columns of two machines that are compared."""
+    def put(self, listing: Listing, view: Sequence[int], basis: Sequence[int], names: tuple[str, str]) -> None:
+        """Show these places of the listing.
+
+        The widths of the columns go by `basis`, so that they stay while one searches; `names` head the columns of two
+        machines that are compared.
+        """
         here = self.item
-        self.listing, self.view, self._names = listing, view, names
+        self.listing, self.view, self._basis, self._names = listing, view, basis, names
         self._lay_out()
         self.fill(len(view))
         self.cursor = self._place_of(here)
@@ -87,7 +93,7 @@ class FactsTable(Rows):
 
     def _cell(self, item: Item, column: str) -> Cell:
         if column == "fact":
-            return item.name[:_LONGEST], "bold" if item.findings else ""
+            return one_line(item.name[:_LONGEST]), "bold" if item.findings else ""
         if column == "used by":
             return self.uses(item), "dim"
         value, source = said(item.other if column == "other" else item.state)
@@ -99,21 +105,23 @@ class FactsTable(Rows):
     def _lay_out(self) -> None:
         """Columns as wide as what is in them, within what there is room for; names and values first."""
         room = self.scrollable_content_region.width or self.size.width
-        compared = bool(self.view) and self.listing[self.view[0]].compared
+        compared = isinstance(self.listing, Compared)
         columns = ["fact", "value", *(["other"] if compared else [])]
         if self.app.size.width >= NARROW:
             columns += ["source"] if compared else ["source", "used by"]
-        step = max(1, len(self.view) // _LOOKED_AT)
-        looked_at = [self.listing[place] for place in islice(self.view, 0, None, step)]
+        step = max(1, len(self._basis) // _LOOKED_AT)
+        looked_at = [self.listing[place] for place in self._basis[::step]]
+        heads = dict(zip(("value", "other"), map(one_line, self._names), strict=True)) if compared else {}
         wanted = {
-            column: max([len(column), *(cell_len(self._cell(item, column)[0]) for item in looked_at)], default=0)
+            column: max(
+                map(cell_len, [heads.get(column, column), *(self._cell(item, column)[0] for item in looked_at)])
+            )
             for column in columns
         }
         self._widths = _share(wanted, max(room - 3 - len(_GAP) * len(columns), len(columns)))
-        heads = dict(zip(("value", "other"), self._names, strict=True)) if compared else {}
         heading: list[Cell] = [("   ", "")]
         for column, width in self._widths.items():
-            heading += [(fit(one_line(heads.get(column, column)), width), "head"), (_GAP, "")]
+            heading += [(fit(heads.get(column, column), width), "head"), (_GAP, "")]
         self.heading = heading
 
     # where it is
@@ -134,8 +142,8 @@ class FactsTable(Rows):
         first = round(self.scroll_y)
         last = min(first + seen, self.count)
         where = f"{first + 1}-{last} of {self.count:,}" if last > first else f"{self.count:,}"
-        of_all = "" if self.count == len(self.listing) else f" (of {len(self.listing):,})"
-        self.border_title = Content(f"{self.title}  {where}{of_all}" if self.count else self.title)
+        of_all = "" if self.count == len(self.listing) else f" ({len(self.listing):,} in all)"
+        self.border_title = Content(f"{self.title} {where}{of_all}" if self.count else self.title)
 
     def action_next(self, by: int) -> None:
         """To the next fact that a finding rests on, else to the next that was not read."""
