@@ -20,10 +20,10 @@ from gpudoctor.views.tui import background, choices, places, stand_ins, themes
 from gpudoctor.views.tui.reading import Reading
 
 if TYPE_CHECKING:
-    from gpudoctor.views.tui.repair import Repair
     from textual.command import Provider
     from textual.filter import LineFilter
 
+    from gpudoctor.views.tui.repair import Repair
     from gpudoctor.views.tui.screens.place import Place
     from gpudoctor.views.tui.work import Event, Work
 
@@ -115,6 +115,7 @@ class DoctorApp(App[None]):
     def action_open(self, name: str) -> None:
         """Go to the screen of that name."""
         self.switch_mode(name)
+        cast("Place", self.screen_stack[0]).back = ""
 
     async def action_quit(self) -> None:
         """Leave; where a step of a plan runs, its screen asks first."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.difference import Difference
 
 if TYPE_CHECKING:
     from gpudoctor.model.plan import Plan
@@ -28,6 +29,19 @@ or a rule that still finds something ends it. It raises `DoctorError` for what k
 """
 Undo = Callable[["Run", Callable[["Run"], None], Callable[[], "Stop"]], "Run"]
 """Takes that run back, by the rules of `Apply`; its run has a plan of its own and names the one that it undoes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is known of a fact by its name alone."""
+
+    about: str = ""
+    """What it means."""
+    unit: str = ""
+    source: str = ""
+    """Which source of facts tells it, by the name that events and timings have."""
+    rules: tuple[str, ...] = ()
+    """The ids of the rules that read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +70,9 @@ class Work:
     """What fits those wishes; called in a thread."""
     stacks: Sequence[Stack] = ()
     """Answers that were recorded: what is shown where `stack` is None."""
+    used_by: Callable[[], Mapping[str, Told]] | None = None
+    """Every fact by its name (``gpu.name``; ``env.*`` for any other of ``env``), and which rules read it."""
+    open: Callable[[str], Diagnosis] | None = None
+    """Diagnoses a file: a pasted report, a saved snapshot or a record."""
+    compare: Callable[[Diagnosis, Diagnosis], Difference] | None = None
+    """What differs between two machines or two moments."""

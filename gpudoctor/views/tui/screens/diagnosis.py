@@ -46,6 +46,7 @@ class DiagnosisScreen(Place):
         Binding("s", "save", "save"),
         Binding("C", "alone", "Show the commands alone, to be selected", show=False),
         Binding("y", "report", "Copy the whole report", show=False),
+        Binding("t", "facts", "its facts"),
     ]
 
     def body(self) -> Iterable[Widget]:
@@ -172,6 +173,15 @@ class DiagnosisScreen(Place):
             self.doctor.say("everything was judged")
         else:
             self.findings.turn()
+
+    async def action_facts(self) -> None:
+        """The facts that the finding rests on, on their screen; Esc there comes back."""
+        from gpudoctor.views.tui.screens.facts import FactsScreen
+
+        if entry := self.findings.entry:
+            place = await self.visit("facts")
+            assert isinstance(place, FactsScreen)
+            place.look_at(entry.id)
 
 
 def _title(entry: Entry) -> str:

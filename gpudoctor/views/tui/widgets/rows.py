@@ -44,9 +44,9 @@ class Rows(ScrollView, can_focus=True):
     Rows > .rows--info { color: $primary; }
     Rows > .rows--good { color: $success; }
     Rows > .rows--accent { color: $primary; text-style: bold; }
-    Rows > .rows--dim { color: $foreground 60%; }
+    Rows > .rows--dim { text-style: dim; }
     Rows > .rows--bold { text-style: bold; }
-    Rows > .rows--head { color: $foreground 60%; text-style: underline; }
+    Rows > .rows--head { text-style: dim underline; }
     Rows > .rows--band { background: $error; color: $on-state; text-style: bold; }
     Rows > .rows--cursor { background: $primary 25%; text-style: bold; }
     """
