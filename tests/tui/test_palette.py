@@ -87,4 +87,4 @@ async def test_the_list_of_what_was_not_judged_opens(opened: Opened) -> None:
         screen = pilot.app.screen
         assert isinstance(screen, DiagnosisScreen)
         assert screen.findings.entry
-        assert screen.findings.entry.unjudged
+        assert screen.findings.entry.reason

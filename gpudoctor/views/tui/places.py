@@ -29,6 +29,7 @@ class Door:
 
 DOORS = (
     Door("diagnosis", "Diagnosis", "Diag", "DiagnosisScreen"),
+    Door("gpus", "GPUs", "GPU", "GPUsScreen"),
     Door("facts", "Facts", "Facts", "FactsScreen"),
 )
 FIX = Door("fix", "Fix", "Fix", "FixScreen")

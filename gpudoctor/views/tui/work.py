@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.difference import Difference
 
 if TYPE_CHECKING:
+    from gpudoctor.model.difference import Difference
     from gpudoctor.model.plan import Plan
     from gpudoctor.model.run import Run, Stop
+    from gpudoctor.model.sample import Sample
     from gpudoctor.model.stack import Stack, Wishes
 
 Event = tuple[str, str]
@@ -29,6 +30,8 @@ or a rule that still finds something ends it. It raises `DoctorError` for what k
 """
 Undo = Callable[["Run", Callable[["Run"], None], Callable[[], "Stop"]], "Run"]
 """Takes that run back, by the rules of `Apply`; its run has a plan of its own and names the one that it undoes."""
+Live = Callable[[Callable[["Sample"], None]], Callable[[], None]]
+"""Tells of the GPUs again and again, from a thread of its own, until what it returns is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +79,5 @@ class Work:
     """Diagnoses a file: a pasted report, a saved snapshot or a record."""
     compare: Callable[[Diagnosis, Diagnosis], Difference] | None = None
     """What differs between two machines or two moments."""
+    live: Live | None = None
+    """The GPUs as they are now, twice a second; None where there is only what was read once."""
