@@ -75,9 +75,13 @@ class GPUsScreen(Place):
         """Follow the app; ask the machine where it can be asked."""
         super().on_mount()
         self.set_interval(self.AGED, self._age)
-        live = self.doctor.work.live
+        live, app = self.doctor.work.live, self.app  # a thread has no active app to ask for
+
+        def told(sample: Sample) -> None:
+            background.tell(app, lambda: self._take(sample))
+
         if live:
-            background.start(self.app, "live", lambda: live(self._told), self._started)
+            background.start(app, "live", lambda: live(told), self._started)
 
     def on_unmount(self) -> None:
         """Nobody looks any more."""
@@ -90,9 +94,6 @@ class GPUsScreen(Place):
             self._stop = stop
         else:
             stop()
-
-    def _told(self, sample: Sample) -> None:
-        background.tell(self.app, lambda: self._take(sample))
 
     def _take(self, sample: Sample) -> None:
         if self.is_attached and self._watch.take(sample):

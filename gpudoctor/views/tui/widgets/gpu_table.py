@@ -23,9 +23,9 @@ class GPUTable(Rows):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--struck", "rows--curve", "rows--track"}
     DEFAULT_CSS = """
-    GPUTable > .rows--struck { color: $foreground 50%; text-style: strike; }
-    GPUTable > .rows--curve { color: $foreground 75%; }
-    GPUTable > .rows--track { color: $foreground 25%; }
+    GPUTable > .rows--struck { text-style: dim strike; }
+    GPUTable > .rows--curve { text-style: dim; }
+    GPUTable > .rows--track { text-style: dim; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "next(1)", "next bad"),
