@@ -84,7 +84,7 @@ class Watch:
             if index in self._errors:
                 struck[index] = f"NVML: {self._errors[index]}{ago}"
             elif silent:
-                struck[index] = f"not answered for {now - (since or now):.0f} s"
+                struck[index] = f"no answer for {now - (since or now):.0f} s"
         self.shown.struck = struck
 
     def freeze(self) -> None:
