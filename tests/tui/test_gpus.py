@@ -166,7 +166,7 @@ async def test_a_gpu_that_is_lost_keeps_its_old_numbers_struck_out(opened: Opene
         assert "GPU is lost" not in row(pilot, 4)
 
 
-async def test_silence_is_said_and_strikes_every_number(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silence_is_said_and_strikes_every_number(opened: Opened) -> None:
     work, live = live_work()
     async with opened(work, WIDE) as pilot:
         await pilot.press("2")
@@ -174,7 +174,7 @@ async def test_silence_is_said_and_strikes_every_number(opened: Opened, monkeypa
         now = [100.0]
         watch = screen(pilot)._watch
         heard = watch._heard
-        monkeypatch.setattr(gpu_watch.time, "monotonic", lambda: heard + now[0])
+        watch.clock = lambda: heard + now[0]
         now[0] = 12.0
         await live.tell(pilot, Sample(1012.0, trouble="nvmlDeviceGetTemperature of GPU 3 has not returned"))
         assert "NVML has not answered for 12 s: nvmlDeviceGetTemperature of GPU 3" in shown(pilot)[1]
@@ -186,13 +186,13 @@ async def test_silence_is_said_and_strikes_every_number(opened: Opened, monkeypa
         assert shown(pilot)[1].startswith(" live")
 
 
-async def test_numbers_grow_old_even_if_nobody_says_anything(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_numbers_grow_old_even_if_nobody_says_anything(opened: Opened) -> None:
     work, live = live_work()
     async with opened(work, WIDE) as pilot:
         await pilot.press("2")
         await live.tell(pilot, sample())
         heard = screen(pilot)._watch._heard
-        monkeypatch.setattr(gpu_watch.time, "monotonic", lambda: heard + gpu_watch.STALE + 1)
+        screen(pilot)._watch.clock = lambda: heard + gpu_watch.STALE + 1
         screen(pilot)._age()
         await pilot.pause()
         assert "NVML has not answered for 4 s" in shown(pilot)[1]
