@@ -5,20 +5,35 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from functools import cache
 
 import pytest
 from textual.pilot import Pilot
 
+from gpudoctor.model import diagnosis
+from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.sample import GPU, Instance, Process, Sample
 from gpudoctor.views.tui import gpu_watch
+from gpudoctor.views.tui.gpu_words import health
 from gpudoctor.views.tui.history import CURVES, MOST, Histories
 from gpudoctor.views.tui.screens.gpus import GPUsScreen
 from gpudoctor.views.tui.work import Work
+from tests.tui import machines
 from tests.tui.conftest import NARROW, WIDE, Opened, shown
-from tests.tui.machines import diagnosis_of, work_of
 
 BOTH = pytest.mark.parametrize("size", [NARROW, WIDE], ids=["narrow", "wide"])
+
+
+@cache
+def diagnosis_of(name: str) -> Diagnosis:
+    """What is found on that machine, asked once for all tests here."""
+    return machines.diagnosis_of(name)
+
+
+def work_of(name: str) -> Work:
+    """That machine, already read."""
+    found = diagnosis_of(name)
+    return Work(name, lambda _progress, _partly: found, str)
 
 
 class Live:
@@ -236,10 +251,12 @@ async def test_until_the_user_moves_the_cursor_is_on_the_worst_gpu(opened: Opene
 
 async def test_columns_go_by_importance_and_every_line_fits(opened: Opened) -> None:
     work, live = live_work()
-    for width in (40, 60, 80, 100, 130, 160, 240):
-        async with opened(work, (width, 30)) as pilot:
-            await pilot.press("2")
-            await live.tell(pilot, sample(throttle_reasons=("hw_thermal_slowdown",)))
+    async with opened(work, WIDE) as pilot:
+        await pilot.press("2")
+        await live.tell(pilot, sample(throttle_reasons=("hw_thermal_slowdown",)))
+        for width in (40, 60, 80, 100, 130, 160, 240):
+            await pilot.resize_terminal(width, 30)
+            await pilot.pause()
             lines = shown(pilot)
             assert {len(line) for line in lines} == {width}
             heading = next(line for line in lines if "°C" in line and "%" in line)
@@ -247,7 +264,6 @@ async def test_columns_go_by_importance_and_every_line_fits(opened: Opened) -> N
             assert "held back by" in heading or width < 80
             assert "util 60 s" in heading or width < 100
             assert "W 60 s" in heading or width < 130
-            live.hear = None
 
 
 async def test_links_say_of_every_pair_why(opened: Opened) -> None:
@@ -390,18 +406,13 @@ def test_a_curve_shows_the_last_minute_with_its_gaps() -> None:
     assert Histories().curve(0, "utilization").bars(4, 100, 10.0) == "    "
 
 
-def test_a_saved_report_is_shown_as_the_machine_was(tmp_path: Path) -> None:
+def test_a_saved_report_is_shown_as_the_machine_was() -> None:
     """Through JSON: what a finding is about is then known by its subject alone."""
-    from gpudoctor.model import diagnosis
-    from gpudoctor.views.tui.gpu_words import health
-
     found = diagnosis_of("ecc-uncorrected-h100")
     again = diagnosis.from_json(json.loads(json.dumps(found.to_json())))
     assert {index: [one.id for one in of] for index, of in health(again).by_gpu.items()} == {3: ["gpu.ecc"]}
     assert health(found).by_gpu.keys() == {3}
 
 
-def test_a_lost_gpu_is_known_by_what_is_left(tmp_path: Path) -> None:
-    from gpudoctor.views.tui.gpu_words import health
-
+def test_a_lost_gpu_is_known_by_what_is_left() -> None:
     assert [one.id for one in health(diagnosis_of("lost-gpu-h100")).of(2)] == ["gpu.fell-off-bus"]
