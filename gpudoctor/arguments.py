@@ -10,6 +10,7 @@ from gpudoctor.model.rule import LAYERS
 from gpudoctor.version import __version__
 
 COMMANDS = ("check", "read", "snapshot", "diff", "record", "explain", "rules", "schema")
+FORMS = ("text", "json", "markdown", "html")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -26,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
     read.add_argument(
         "--together", action="store_true", help="all files are about one machine: one diagnosis, the later file wins"
     )
+    read.add_argument("--tui", action="store_true", help="show it in the terminal interface")
     _add_report_options(read)
     _add_saving_commands(commands)
     _add_explain(commands)
@@ -114,7 +116,7 @@ def _add_rules_option(command: argparse.ArgumentParser) -> None:
 
 def _add_report_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
-    command.add_argument("--format", choices=("text", "json"), default="text", help="the report's form (default: text)")
+    command.add_argument("--format", choices=FORMS, help="the report's form (default: text)")
     _add_rules_option(command)
     command.add_argument("--strict", action="store_true", help="exit 1 on warnings too")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import io
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +15,9 @@ from gpudoctor.arguments import COMMANDS, parser
 from gpudoctor.model.errors import DoctorError, UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from gpudoctor.model.diagnosis import Diagnosis
     from gpudoctor.model.snapshot import Snapshot
+    from gpudoctor.views.tui.work import Work
 
 _GARBAGE = 200_000
 """Objects made before a search for cycles: a short run makes few, and looking for them costs it a tenth."""
@@ -30,15 +30,15 @@ def run(argv: Sequence[str]) -> int:
     """Parse, call, print, and return the exit code of the contract."""
     gc.set_threshold(_GARBAGE, 20, 20)
     words = list(argv)
-    if not words or (words[0] not in COMMANDS and words[0] not in {"-h", "--help", "-V", "--version"}):
-        words.insert(0, "check")
-    options = parser().parse_args(words)
+    bare = not words or (words[0] not in COMMANDS and words[0] not in {"-h", "--help", "-V", "--version"})
+    options = parser().parse_args(["check", *words] if bare else words)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot print a name still gets the report
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     try:
-        code = _ACTS[options.act](options)
+        act = _open if bare and options.format is None and _on_a_terminal() else _ACTS[options.act]
+        code = act(options)
         sys.stdout.flush()
         return int(code)
     except DoctorError as error:
@@ -58,6 +58,27 @@ def _end(number: int, _frame: object) -> None:
     raise SystemExit(128 + number)
 
 
+def _on_a_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _open(options: argparse.Namespace) -> int:
+    """The interface on this machine."""
+    from gpudoctor import interactive
+
+    return _shown(interactive.of_this_machine(options.level, options.python, options.rules), options.strict)
+
+
+def _shown(work: Work, strict: bool) -> int:
+    """The interface until it is left, and the exit code of the last diagnosis that it showed."""
+    from gpudoctor import interactive
+
+    if not _on_a_terminal():
+        raise UsageError("the interface needs a terminal; without one, --format text gives the report")
+    diagnosis = interactive.run(work)
+    return exit_code(diagnosis, strict) if diagnosis else UNKNOWN
+
+
 def _check(options: argparse.Namespace) -> int:
     from gpudoctor import doctor
     from gpudoctor.views.progress import progress_on
@@ -72,6 +93,10 @@ def _read(options: argparse.Namespace) -> int:
     from gpudoctor import doctor, rulebook
     from gpudoctor.readers import together
 
+    if options.tui:
+        return _read_shown(options)
+    if options.format == "html" and len(options.files) > 1 and not options.together:
+        raise UsageError("--format html gives one page: give one file, or --together")
     book = rulebook.load(options.rules)
     snapshots = _snapshots_in(options.files)  # all of them, before anything is printed
     if options.together:
@@ -79,11 +104,19 @@ def _read(options: argparse.Namespace) -> int:
     codes = []
     for number, snapshot in enumerate(snapshots):
         diagnosis = doctor.diagnose(snapshot, book)
-        if number and options.format == "text":
+        if number and options.format != "json":
             print()
         _print(diagnosis, options.format)
         codes.append(exit_code(diagnosis, options.strict))
     return next(code for code in (BROKEN, UNKNOWN, SOUND) if code in codes)
+
+
+def _read_shown(options: argparse.Namespace) -> int:
+    from gpudoctor import interactive
+
+    if len(options.files) > 1 and not options.together:
+        raise UsageError("--tui shows one machine: give one file, or --together")
+    return _shown(interactive.of_files(options.files, options.rules), options.strict)
 
 
 def _snapshots_in(names: Sequence[str]) -> list[Snapshot]:
@@ -145,30 +178,10 @@ def _explain(options: argparse.Namespace) -> int:
     elif key:
         raise UsageError(f"only tables have keys: {', '.join(entries.NAMES)}; {options.id!r} is none")
     else:
-        print(_explained(options.id, options.rules))
+        from gpudoctor.explaining import explained
+
+        print(explained(options.id, options.rules))
     return SOUND
-
-
-def _explained(name: str, folders: Sequence[Path]) -> str:
-    from gpudoctor import rulebook
-    from gpudoctor.catalog import catalog
-    from gpudoctor.rulebook.reading import facts_read
-    from gpudoctor.views import explain
-
-    book = rulebook.load(folders)
-    if rule := book.find(name):
-        return explain.rule_page(rule, rulebook.cases_of(rule, folders))
-    if spec := catalog().find(name):
-        return explain.fact_page(spec, [rule.id for rule in book.rules if spec.name in facts_read(rule)])
-    raise DoctorError(_no_such(name, [rule.id for rule in book.rules]))
-
-
-def _no_such(name: str, rules: Sequence[str]) -> str:
-    from gpudoctor.knowledge import entries
-
-    near = entries.nearest(name, [*rules, *entries.NAMES])
-    meant = f"; near it: {', '.join(near)}" if near else ""
-    return f"no rule, fact or table {name!r}{meant}; `gpudoctor rules list` shows the rules"
 
 
 def _explained_table(name: str, key: str) -> str:
@@ -212,11 +225,19 @@ def _schema(options: argparse.Namespace) -> int:
     return SOUND
 
 
-def _print(diagnosis: Diagnosis, form: str) -> None:
+def _print(diagnosis: Diagnosis, form: str | None) -> None:
     if form == "json":
         from gpudoctor.views import document
 
         print(document.render(diagnosis))
+    elif form == "markdown":
+        from gpudoctor.views import markdown
+
+        print(markdown.render(diagnosis))
+    elif form == "html":
+        from gpudoctor.views import html
+
+        print(html.render(diagnosis))
     else:
         from gpudoctor.views import text
 
@@ -233,6 +254,7 @@ def exit_code(diagnosis: Diagnosis, strict: bool = False) -> int:
 
 
 _ACTS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "open": _open,
     "check": _check,
     "read": _read,
     "snapshot": _snapshot,

@@ -28,6 +28,7 @@ DEADLINE = 8.0
 
 
 _SILENT = "the probe did not say"
+_ASKED = "still being asked"
 
 
 @dataclass(slots=True)
@@ -47,6 +48,10 @@ class _Run:
     @property
     def name(self) -> str:
         return self.module.__name__.rpartition(".")[2]
+
+    @property
+    def at_work(self) -> bool:
+        return self.thread is not None and not self.ended and not self.given_up
 
 
 def collect(target: Target, probes: Iterable[ModuleType], progress: Progress = lambda _: None) -> Snapshot:
@@ -76,8 +81,13 @@ class Collection:
         for run in sorted(asked, key=lambda run: bool(_moot_where(run))):
             moot = self._moot(run)
             _await(run, self._progress, moot)
-        facts, groups = _merge(sorted(self._runs, key=lambda run: run.name))
-        timings = {f"probe.{run.name}": run.seconds * 1000 for run in sorted(asked, key=lambda run: run.name)}
+        return self.so_far()
+
+    def so_far(self) -> Snapshot:
+        """What they have said by now; the facts of those that are still at it are unread, saying so."""
+        runs = sorted(self._runs, key=lambda run: run.name)
+        facts, groups = _merge(runs)
+        timings = {f"probe.{run.name}": run.seconds * 1000 for run in runs if run.thread}
         target = self._target
         return Snapshot(Subject("local", target.name, target.python, target.level), facts, groups, timings)
 
@@ -144,10 +154,11 @@ def _merge(runs: Sequence[_Run]) -> tuple[dict[str, Fact], dict[str, Rows]]:
     for run in sorted(runs, key=lambda run: run.trouble == _SILENT):  # of two reasons, the one that tells more
         for spec in run.module.FACTS:
             group = spec.name.rpartition(".")[0]
+            why = _ASKED if run.at_work else run.trouble
             if spec.group and group not in groups:
-                groups[group] = Unread(run.trouble)
+                groups[group] = Unread(why)
             elif not spec.group and spec.name not in facts and not spec.name.endswith("*"):
-                facts[spec.name] = Unread(run.trouble)
+                facts[spec.name] = Unread(why)
     return facts, groups
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from gpudoctor import rulebook
-from gpudoctor.collect import Collection, Progress, collect
+from gpudoctor.collect import Collection, Event, Progress, collect
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.snapshot import Snapshot
@@ -29,6 +31,40 @@ def check(
     asked = _ask(target, level, python, progress)
     book = rulebook.load(rules)
     return diagnose(asked.snapshot(), book)
+
+
+def watch(
+    level: str = "standard",
+    python: str | None = None,
+    rules: Sequence[Path] = (),
+    progress: Progress = lambda _: None,
+    target: Target | None = None,
+) -> Iterator[Diagnosis]:
+    """As `check`, but a diagnosis whenever a source of facts has answered; the last one is that of `check`."""
+    ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def hear(event: Event) -> None:
+        progress(event)
+        if event[1] != "started":
+            ended.put(None)
+
+    asked = _ask(target, level, python, hear)
+    book = rulebook.load(rules)
+    whole = threading.Event()
+
+    def wait() -> None:
+        asked.snapshot()
+        whole.set()
+        ended.put(None)
+
+    threading.Thread(target=wait, name="collect", daemon=True).start()
+    while not whole.is_set():
+        ended.get()
+        while not ended.empty():  # several at once are judged once
+            ended.get()
+        if not whole.is_set():
+            yield diagnose(asked.so_far(), book)
+    yield diagnose(asked.snapshot(), book)
 
 
 def look(

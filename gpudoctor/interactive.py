@@ -1,0 +1,137 @@
+"""The interface and its work: what the screens call, made of the functions that the commands call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.difference import Difference
+from gpudoctor.model.errors import UsageError
+from gpudoctor.views.tui.app import DoctorApp
+from gpudoctor.views.tui.work import Event, Told, Work
+
+if TYPE_CHECKING:
+    from gpudoctor.model.plan import Plan
+
+
+def run(work: Work) -> Diagnosis | None:
+    """Show it until the user leaves; the diagnosis that was shown last."""
+    app = DoctorApp(work)
+    app.run()
+    return app.diagnosis
+
+
+def of_this_machine(level: str, python: str | None, rules: Sequence[Path]) -> Work:
+    """This machine, read when the interface asks for it."""
+
+    def diagnoses(progress: Callable[[Event], None]) -> Iterator[Diagnosis]:
+        from gpudoctor import doctor
+
+        return doctor.watch(level, python, rules, progress)
+
+    return work_on("this machine", diagnoses, rules)
+
+
+def of_files(names: Sequence[str], rules: Sequence[Path]) -> Work:
+    """Pasted reports, snapshots or records of one machine."""
+
+    def diagnoses(_: Callable[[Event], None]) -> Iterator[Diagnosis]:
+        from gpudoctor import doctor, rulebook
+        from gpudoctor.readers import read_file, together
+
+        book = rulebook.load(rules)
+        snapshots = [doctor.snapshot_of(read_file(name), name) for name in names]
+        yield doctor.diagnose(together(snapshots) if len(snapshots) > 1 else snapshots[0], book)
+
+    return work_on(", ".join(names), diagnoses, rules)
+
+
+def work_on(
+    title: str, diagnoses: Callable[[Callable[[Event], None]], Iterator[Diagnosis]], rules: Sequence[Path] = ()
+) -> Work:
+    """`diagnoses` is told whom to tell of events; it gives a diagnosis whenever there is more, the last is whole."""
+
+    def diagnose(progress: Callable[[Event], None], partly: Callable[[Diagnosis], None]) -> Diagnosis:
+        found = None
+        for found in diagnoses(progress):
+            partly(found)
+        assert found is not None, "there is a diagnosis of everything"
+        return found
+
+    def explain(name: str) -> str:
+        from gpudoctor import explaining
+
+        return explaining.explained(name, rules)
+
+    def used_by() -> Mapping[str, Told]:
+        from gpudoctor import explaining
+
+        return explaining.facts_told(rules)
+
+    def open_file(name: str) -> Diagnosis:
+        from gpudoctor import doctor
+        from gpudoctor.readers import read_file
+
+        if name == "-":
+            raise UsageError("standard input is this terminal; give a file's name")
+        path = str(Path(name).expanduser())
+        return doctor.read(read_file(path), path, rules)
+
+    def compare(here: Diagnosis, other: Diagnosis) -> Difference:
+        from gpudoctor import compare
+
+        return compare.compare(here, other)
+
+    return Work(
+        title,
+        diagnose,
+        explain,
+        forms=_forms(),
+        save=_save,
+        used_by=used_by,
+        open=open_file,
+        compare=compare,
+        plan=_plan,
+    )
+
+
+def _plan(diagnosis: Diagnosis, only: Sequence[str]) -> Plan:
+    from gpudoctor.remedy import plan
+
+    return plan.of(diagnosis, only, root=hasattr(os, "geteuid") and os.geteuid() == 0)
+
+
+def _forms() -> dict[str, Callable[[Diagnosis], str]]:
+    def text(diagnosis: Diagnosis) -> str:
+        from gpudoctor.views import text
+
+        return text.render(diagnosis)
+
+    def json(diagnosis: Diagnosis) -> str:
+        from gpudoctor.views import document
+
+        return document.render(diagnosis)
+
+    def markdown(diagnosis: Diagnosis) -> str:
+        from gpudoctor.views import markdown
+
+        return markdown.render(diagnosis)
+
+    def html(diagnosis: Diagnosis) -> str:
+        from gpudoctor.views import html
+
+        return html.render(diagnosis)
+
+    return {"txt": text, "md": markdown, "html": html, "json": json}
+
+
+def _save(text: str, name: str) -> None:
+    from gpudoctor import output
+
+    try:
+        output.put(text, name)
+    except UsageError as error:  # there is no option here
+        raise UsageError(str(error).removeprefix("-o ")) from error

@@ -1,0 +1,48 @@
+"""The marks: a glyph and a word say it, the colour only repeats it."""
+
+from __future__ import annotations
+
+from gpudoctor.model.diagnosis import Verdict
+from gpudoctor.model.rule import Severity
+
+SEVERITY: dict[Severity, tuple[str, str, str]] = {
+    "error": ("✗", "ERROR", "$error"),
+    "warning": ("!", "WARNING", "$warning"),
+    "info": ("i", "INFO", "$primary"),
+}
+"""Glyph, word and colour of each severity."""
+VERDICT: dict[Verdict, tuple[str, str]] = {
+    "sound": ("✓", "SOUND"),
+    "impaired": ("!", "IMPAIRED"),
+    "broken": ("✗", "BROKEN"),
+    "unknown": ("?", "UNKNOWN"),
+}
+"""Glyph and word of each verdict; the band's colour goes by its CSS class of that name."""
+PASSED, UNREAD, ABSENT, QUIET = "✓", "?", "-", "·"
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+NEEDS = {
+    "root": "▲ needs root",
+    "reboot": "▲ needs a reboot",
+    "downtime": "▲ interrupts jobs",
+    "network": "● needs the network",
+}
+TOUCHES = {
+    "environment": "● changes this environment",
+    "system": "● changes the system",
+    "hardware": "▲ hands on the machine",
+}
+MEANINGS = (
+    (SEVERITY["error"][0], "error: does not work", "$error"),
+    (SEVERITY["warning"][0], "warning: not as it should be", "$warning"),
+    (SEVERITY["info"][0], "worth knowing", "$primary"),
+    (PASSED, "checked and in order", "$success"),
+    (UNREAD, "not read, or not judged", "$primary"),
+    (ABSENT, "known not to be there", ""),
+    (QUIET, "nothing wrong", ""),
+    ("0-9", "tenths of what is expected", "$warning"),
+    ("x", "wrong data", "$error"),
+    ("▲", "root, reboot, hands or jobs", "$warning"),
+    ("●", "changes, or needs the network", ""),
+    ("▾ ▸", "unfolded, folded", ""),
+)
+"""Mark, what it means, and its colour: for the page of keys."""

@@ -1,0 +1,167 @@
+"""A list or table that is drawn line by line: only what is visible is drawn, however many rows there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from gpudoctor.views.tui.hints import MOVES
+
+Cell = tuple[str, str]
+"""A piece of a row, and its look: empty, or the end of one of the classes ``rows--*``."""
+
+
+class Rows(ScrollView, can_focus=True):
+    """Rows under an optional heading that stays. A subclass gives `row`, and says how many by `fill`."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "rows--error",
+        "rows--warning",
+        "rows--info",
+        "rows--good",
+        "rows--accent",
+        "rows--dim",
+        "rows--bold",
+        "rows--head",
+        "rows--band",
+        "rows--cursor",
+    }
+    DEFAULT_CSS = """
+    Rows { overflow-x: hidden; scrollbar-size-vertical: 1; }
+    Rows > .rows--error { color: $error; text-style: bold; }
+    Rows > .rows--warning { color: $warning; text-style: bold; }
+    Rows > .rows--info { color: $primary; }
+    Rows > .rows--good { color: $success; }
+    Rows > .rows--accent { color: $primary; text-style: bold; }
+    Rows > .rows--dim { text-style: dim; }
+    Rows > .rows--bold { text-style: bold; }
+    Rows > .rows--head { text-style: dim underline; }
+    Rows > .rows--band { background: $error; color: $on-state; text-style: bold; }
+    Rows > .rows--cursor { background: $primary 25%; text-style: bold; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "up", show=False, group=MOVES),
+        Binding("down,j", "move(1)", "down", show=False, group=MOVES),
+        Binding("pageup", "page(-1)", "page up", show=False, group=MOVES),
+        Binding("pagedown", "page(1)", "page down", show=False, group=MOVES),
+        Binding("home,g", "edge(0)", "first", show=False, group=MOVES),
+        Binding("end,G", "edge(1)", "last", show=False, group=MOVES),
+        Binding("enter", "choose", "open", show=False),
+    ]
+    cursor: reactive[int] = reactive(0, repaint=False)
+    heading: Sequence[Cell] = ()
+    """The line that stays on top; none where it is empty."""
+    empty: str = ""
+    """What is said where there are no rows."""
+
+    class Moved(Message):
+        """The cursor is on another row, or the row under it changed."""
+
+        def __init__(self, rows: Rows) -> None:
+            super().__init__()
+            self.rows = rows
+
+        @property
+        def control(self) -> Rows:
+            """Whose cursor it is."""
+            return self.rows
+
+    class Chosen(Moved):
+        """Enter or a click on the row under the cursor."""
+
+    count = 0
+
+    def row(self, index: int) -> Iterable[Cell]:
+        """The pieces of that row, from the left."""
+        raise NotImplementedError
+
+    def fill(self, count: int) -> None:
+        """There are so many rows now; all are drawn anew."""
+        self.count = count
+        self.virtual_size = Size(0, count + bool(self.heading))
+        self.cursor = min(self.cursor, max(count - 1, 0))
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """One line of what is visible."""
+        width = self.scrollable_content_region.width or self.size.width
+        plain = self.rich_style
+        if self.heading and y == 0:
+            return self._strip(self.heading, width, plain)
+        index = y + self.scroll_offset.y - bool(self.heading)
+        if not self.count and index == 0 and self.empty:
+            return self._strip([(self.empty, "dim")], width, plain)
+        if index >= self.count:
+            return Strip.blank(width, plain)
+        here = index == self.cursor and self.count > 0
+        look = self.get_component_rich_style("rows--cursor") if here and self.has_focus else plain
+        lead = ("▸" if here else " ", "accent" if here else "")
+        return self._strip([lead, *self.row(index)], width, look)
+
+    def _strip(self, cells: Iterable[Cell], width: int, plain: Style) -> Strip:
+        """The cells as one line of that width. Every Segment has a Style: NO_COLOR's filter needs one."""
+        segments: list[Segment] = []
+        room = width
+        for text, look in cells:
+            if room <= 0:
+                break
+            style = plain + self.get_component_rich_style(f"rows--{look}", partial=True) if look else plain
+            size = cell_len(text)
+            segments.append(Segment(text if size <= room else f"{set_cell_size(text, room - 1)}…", style))
+            room -= min(size, room)
+        if room > 0:
+            segments.append(Segment(" " * room, plain))
+        return Strip(segments, width)
+
+    def watch_cursor(self) -> None:
+        """Keep it in sight, and say so."""
+        top = bool(self.heading)
+        self.scroll_to_region(Region(0, self.cursor, 1, 1 + top), animate=False, force=True, x_axis=False)
+        self.refresh()
+        self.post_message(self.Moved(self))
+
+    def action_move(self, by: int) -> None:
+        """Up or down by rows."""
+        self.cursor = min(max(self.cursor + by, 0), max(self.count - 1, 0))
+
+    def action_page(self, by: int) -> None:
+        """Up or down by what is visible."""
+        self.action_move(by * max(self.size.height - 1 - bool(self.heading), 1))
+
+    def action_edge(self, last: int) -> None:
+        """To the first or the last row."""
+        self.cursor = max(self.count - 1, 0) if last else 0
+
+    def action_choose(self) -> None:
+        """Open what is under the cursor."""
+        if self.count:
+            self.post_message(self.Chosen(self))
+
+    def on_focus(self) -> None:
+        """The cursor shows where the keys go."""
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """The keys go elsewhere."""
+        self.refresh()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click moves the cursor; a second one on the same row opens it."""
+        at = event.get_content_offset(self)
+        index = -1 if at is None else at.y + self.scroll_offset.y - bool(self.heading)
+        if at is None or (self.heading and at.y == 0) or not 0 <= index < self.count:
+            return
+        if index == self.cursor:
+            self.action_choose()
+        self.cursor = index
