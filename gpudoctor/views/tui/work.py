@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from gpudoctor.model.diagnosis import Diagnosis
 
 if TYPE_CHECKING:
+    from gpudoctor.model.difference import Difference
     from gpudoctor.model.plan import Plan
     from gpudoctor.model.run import Run, Stop
+    from gpudoctor.model.sample import Sample
     from gpudoctor.model.stack import Stack, Wishes
 
 Event = tuple[str, str]
@@ -28,6 +30,21 @@ or a rule that still finds something ends it. It raises `DoctorError` for what k
 """
 Undo = Callable[["Run", Callable[["Run"], None], Callable[[], "Stop"]], "Run"]
 """Takes that run back, by the rules of `Apply`; its run has a plan of its own and names the one that it undoes."""
+Live = Callable[[Callable[["Sample"], None]], Callable[[], None]]
+"""Tells of the GPUs again and again, from a thread of its own, until what it returns is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is known of a fact by its name alone."""
+
+    about: str = ""
+    """What it means."""
+    unit: str = ""
+    source: str = ""
+    """Which source of facts tells it, by the name that events and timings have."""
+    rules: tuple[str, ...] = ()
+    """The ids of the rules that read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +73,11 @@ class Work:
     """What fits those wishes; called in a thread."""
     stacks: Sequence[Stack] = ()
     """Answers that were recorded: what is shown where `stack` is None."""
+    used_by: Callable[[], Mapping[str, Told]] | None = None
+    """Every fact by its name (``gpu.name``; ``env.*`` for any other of ``env``), and which rules read it."""
+    open: Callable[[str], Diagnosis] | None = None
+    """Diagnoses a file: a pasted report, a saved snapshot or a record."""
+    compare: Callable[[Diagnosis, Diagnosis], Difference] | None = None
+    """What differs between two machines or two moments."""
+    live: Live | None = None
+    """The GPUs as they are now, twice a second; None where there is only what was read once."""
