@@ -17,7 +17,7 @@ LABELS = {
     "driver": "driver",
     "python": "Python",
     "os": "system",
-    "arch": "machine",
+    "arch": "arch",
     "torch": "torch",
     "extras": "with",
     "tool": "tool",
@@ -157,7 +157,7 @@ def no_solver() -> Iterator[Block]:
     """What to do while nothing here works it out."""
     yield Block(Content("This version does not work out what fits a machine yet."), Content.styled("? ", "bold"), 2)
     yield GAP
-    yield Block(Content("Two pages tell it, with their sources:"))
+    yield Block(Content("Two pages tell it, with their sources; e opens the second:"))
     yield Block(Content("which driver serves which CUDA"), Content.styled("gpudoctor explain drivers", "$primary"), 28)
     yield Block(
         Content("torch releases and their CUDA builds"), Content.styled("gpudoctor explain torch", "$primary"), 28

@@ -162,7 +162,7 @@ class SetupScreen(Place):
         if action == "type":
             return self.doctor.work.stack is not None
         if action == "why":
-            return bool(self.stack) and self.has_class("-narrow")
+            return self.has_class("-narrow") or not self.stack
         return True
 
     def action_type(self) -> None:
@@ -204,7 +204,12 @@ class SetupScreen(Place):
         self._solve()
 
     def action_why(self) -> None:
-        """Show or hide the reasons, where there is no room for all panes."""
+        """Show or hide the reasons, where there is no room for all panes; without an answer, the table of builds."""
+        if not self.stack:
+            from gpudoctor.views.tui.screens.explain import ExplainScreen
+
+            self.app.push_screen(ExplainScreen("torch"))
+            return
         self.why.toggle_class("-open")
 
     def _written(self) -> str:

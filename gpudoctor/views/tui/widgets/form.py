@@ -97,7 +97,8 @@ class Form(Rows):
             glyph = ("[x]" if option.chosen else "[ ]") if option.several else ("◉" if option.chosen else "○")
             look = "under" if under else "bold" if option.chosen else ""
             yield glyph, "accent" if option.chosen else "dim"
-            yield f" {option.text}", look
+            yield " ", ""
+            yield option.text, look
             yield (f"  {option.note}" if option.note else ""), "dim"
             yield " " * _GAP, ""
 
