@@ -110,6 +110,12 @@ class GPUsScreen(Place):
         self._put_links()
         self._draw()
 
+    def go(self, name: str) -> bool:
+        """To the GPU of that number."""
+        self.table.go(int(name))
+        self.table.focus()
+        return self.table.gpu is not None and self.table.gpu.index == int(name)
+
     def _draw(self) -> None:
         shown = self._watch.shown
         count = len(shown.gpus)
