@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.difference import Difference
 from gpudoctor.model.errors import UsageError
+from gpudoctor.model.sample import Sample
 from gpudoctor.views.tui.app import DoctorApp
-from gpudoctor.views.tui.work import Event, Work
+from gpudoctor.views.tui.work import Event, Told, Work
+
+if TYPE_CHECKING:
+    from gpudoctor.model.plan import Plan
 
 
 def run(work: Work) -> Diagnosis | None:
-    """Show it until the user leaves; the diagnosis that was shown last."""
+    """Show it until the user leaves; the diagnosis that was shown last, none where the interface itself failed.
+
+    Exits with 128 + n where signal n, or the loss of the terminal, ended it.
+    """
     app = DoctorApp(work)
     app.run()
-    return app.diagnosis
+    if (code := app.return_code or 0) > 128:
+        raise SystemExit(code)
+    return None if code else app.diagnosis
 
 
 def of_this_machine(level: str, python: str | None, rules: Sequence[Path]) -> Work:
@@ -26,7 +39,12 @@ def of_this_machine(level: str, python: str | None, rules: Sequence[Path]) -> Wo
 
         return doctor.watch(level, python, rules, progress)
 
-    return work_on("this machine", diagnoses, rules)
+    def live(hear: Callable[[Sample], None]) -> Callable[[], None]:
+        from gpudoctor.live import watch
+
+        return watch(hear)
+
+    return replace(work_on("this machine", diagnoses, rules), live=live)
 
 
 def of_files(names: Sequence[str], rules: Sequence[Path]) -> Work:
@@ -60,7 +78,42 @@ def work_on(
 
         return explaining.explained(name, rules)
 
-    return Work(title, diagnose, explain, forms=_forms(), save=_save)
+    def used_by() -> Mapping[str, Told]:
+        from gpudoctor import explaining
+
+        return explaining.facts_told(rules)
+
+    def open_file(name: str) -> Diagnosis:
+        from gpudoctor import doctor
+        from gpudoctor.readers import read_file
+
+        if name == "-":
+            raise UsageError("standard input is this terminal; give a file's name")
+        path = str(Path(name).expanduser())
+        return doctor.read(read_file(path), path, rules)
+
+    def compare(here: Diagnosis, other: Diagnosis) -> Difference:
+        from gpudoctor import compare
+
+        return compare.compare(here, other)
+
+    return Work(
+        title,
+        diagnose,
+        explain,
+        forms=_forms(),
+        save=_save,
+        used_by=used_by,
+        open=open_file,
+        compare=compare,
+        plan=_plan,
+    )
+
+
+def _plan(diagnosis: Diagnosis, only: Sequence[str]) -> Plan:
+    from gpudoctor.remedy import plan
+
+    return plan.of(diagnosis, only, root=hasattr(os, "geteuid") and os.geteuid() == 0)
 
 
 def _forms() -> dict[str, Callable[[Diagnosis], str]]:

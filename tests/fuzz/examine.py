@@ -7,8 +7,9 @@ import re
 import signal
 import time
 import traceback
+from ast import literal_eval
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from gpudoctor import doctor
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Known, Unread
+from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.readers import decode
 from gpudoctor.views import document, schema, text
 from gpudoctor.views._terminal import one_line
@@ -25,7 +27,7 @@ from tests.corpus import BOOK
 
 SLOW = 2.0
 """Seconds of processor time that nothing may take."""
-_HANGS = 20
+HANGS = 20
 """Seconds on the clock after which a case is stopped; patterns that run wild can be stopped, too."""
 VERDICTS = frozenset({"sound", "impaired", "broken", "unknown"})
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
@@ -33,6 +35,7 @@ _TROUBLE = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Expressive|Defined|Long): "
 """A Python exception inside a reason: a condition or a look-up stumbled."""
 _QUOTED = ": the report says "
 """What follows are the report's own words, which may name an exception."""
+_IN_QUOTES = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
 
 
 class Examined(NamedTuple):
@@ -43,7 +46,7 @@ class Examined(NamedTuple):
     problems: tuple[str, ...]
 
 
-class _TooLong(BaseException):
+class TooLong(BaseException):
     """Not an `Exception`: what catches those must not catch this."""
 
 
@@ -53,13 +56,13 @@ def examine(raw: bytes, kind: str) -> Examined:
     problems: list[str] = []
     refused = False
     try:
-        with _deadline():
+        with deadline():
             diagnosis = doctor.diagnose(doctor.snapshot_of(decode(raw, "case"), "case"), BOOK)
             problems += wrong_with(diagnosis, kind)
     except DocumentError as error:
         refused = True
         problems += [f"terminal: {str(error)[:200]!r}" for _ in _CONTROL.findall(one_line(str(error)))[:1]]
-    except _TooLong:
+    except TooLong:
         problems.append(f"hangs: {_where()}")
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
@@ -106,8 +109,25 @@ def _stumbled(diagnosis: Diagnosis) -> Iterator[str]:
             yield f"probe: {state.why} ({name})"[:300]
             return
     for item in diagnosis.unjudged:
-        if _TROUBLE.search(item.because.partition(_QUOTED)[0]):
+        if _TROUBLE.search(our_words(item.because, diagnosis.snapshot)):
             yield f"condition: {item.id}: {item.because}"[:300]
+
+
+def our_words(because: str, snapshot: Snapshot) -> str:
+    """The reason without what it quotes of a fact's value, which may be anything: only what is part of one goes."""
+    kept = because.partition(_QUOTED)[0]
+    for quoted in _IN_QUOTES.findall(kept) if _TROUBLE.search(kept) else ():
+        with suppress(SyntaxError, ValueError):  # an apostrophe is no quotation mark
+            told = literal_eval(quoted)
+            if any(told in value for value in _values(snapshot)):
+                kept = kept.replace(quoted, "")
+    return kept
+
+
+def _values(snapshot: Snapshot) -> Iterator[str]:
+    rows = (row for rows in snapshot.groups.values() if isinstance(rows, tuple) for row in rows)
+    for facts in (snapshot.facts, *rows):
+        yield from (str(state.value) for state in facts.values() if isinstance(state, Known))
 
 
 def _refuse(word: str) -> object:
@@ -127,13 +147,13 @@ def _where() -> str:
 
 
 @contextmanager
-def _deadline() -> Iterator[None]:
+def deadline() -> Iterator[None]:
     def stop(number: int, frame: Any) -> None:
         _frames[:] = [f"{line.name} ({line.filename}:{line.lineno})" for line in traceback.extract_stack(frame)]
-        raise _TooLong
+        raise TooLong
 
     before: Callable[..., Any] | int | None = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, _HANGS)
+    signal.setitimer(signal.ITIMER_REAL, HANGS, 1)  # again where a finalizer or a C library swallows it
     try:
         yield
     finally:

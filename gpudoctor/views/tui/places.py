@@ -27,4 +27,11 @@ class Door:
         return place
 
 
-DOORS = (Door("diagnosis", "Diagnosis", "Diag", "DiagnosisScreen"),)
+DOORS = (
+    Door("diagnosis", "Diagnosis", "Diag", "DiagnosisScreen"),
+    Door("gpus", "GPUs", "GPU", "GPUsScreen"),
+    Door("facts", "Facts", "Facts", "FactsScreen"),
+    Door("setup", "Setup", "Setup", "SetupScreen"),
+)
+FIX = Door("fix", "Fix", "Fix", "FixScreen")
+"""The one screen without a tab: `f` opens it from all the others."""

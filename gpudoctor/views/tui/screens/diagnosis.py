@@ -46,6 +46,7 @@ class DiagnosisScreen(Place):
         Binding("s", "save", "save"),
         Binding("C", "alone", "Show the commands alone, to be selected", show=False),
         Binding("y", "report", "Copy the whole report", show=False),
+        Binding("t", "facts", "its facts"),
     ]
 
     def body(self) -> Iterable[Widget]:
@@ -82,6 +83,11 @@ class DiagnosisScreen(Place):
         """What is found, as it grows."""
         self.findings.put(diagnosis)
 
+    def go(self, name: str) -> bool:
+        """To a finding, or to a rule that was not judged."""
+        self.findings.focus()
+        return self.findings.go(name)
+
     def on_rows_moved(self, event: Rows.Moved) -> None:
         """The detail follows the cursor."""
         if event.rows is self.findings:
@@ -103,6 +109,11 @@ class DiagnosisScreen(Place):
     def _commands(self) -> list[str]:
         entry = self.findings.entry
         return words.commands(entry.findings[0]) if entry and entry.findings else []
+
+    def selected(self) -> tuple[str, ...]:
+        """The finding under the cursor."""
+        entry = self.findings.entry
+        return (entry.id,) if entry and entry.findings else ()
 
     def action_copy(self) -> None:
         """The first command of the cure to the clipboard; pressed again, the next one."""
@@ -162,6 +173,15 @@ class DiagnosisScreen(Place):
             self.doctor.say("everything was judged")
         else:
             self.findings.turn()
+
+    async def action_facts(self) -> None:
+        """The facts that the finding rests on, on their screen; Esc there comes back."""
+        from gpudoctor.views.tui.screens.facts import FactsScreen
+
+        if entry := self.findings.entry:
+            place = await self.visit("facts")
+            assert isinstance(place, FactsScreen)
+            place.look_at(entry.id)
 
 
 def _title(entry: Entry) -> str:

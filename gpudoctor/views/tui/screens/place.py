@@ -28,8 +28,11 @@ class Place(Screen[None]):
     SCOPED_CSS = False
     """The classes ``-narrow`` and ``-wide``, which its CSS goes by, are the screen's own."""
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-wide")]  # noqa: RUF012 - an instance variable of Textual's
+    back: str = ""
+    """The screen that Esc returns to, where one came from there to look something up."""
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "Back", show=False),
+        Binding("escape", "leave", "back; stop a reading", show=False),
+        Binding("f", "fix", "fix"),
         Binding("ctrl+s", "save", "Save the report, or this screen as a picture", show=False),
     ]
 
@@ -44,6 +47,24 @@ class Place(Screen[None]):
 
     def show(self, diagnosis: Diagnosis) -> None:
         """Show what is known now; called once when the screen opens and at every change."""
+
+    def selected(self) -> tuple[str, ...]:
+        """Ids of the findings that a fix plan made from here is for; none is every cause."""
+        return ()
+
+    def action_fix(self) -> None:
+        """The plan that cures what is selected here."""
+        from gpudoctor.views.tui.repair import planned
+
+        planned(self.doctor, self.selected())
+
+    def go(self, name: str) -> bool:  # noqa: ARG002 - for those that have something to go to
+        """Put the cursor on what is called that; whether there is such a thing."""
+        return False
+
+    def status(self) -> tuple[Content, Content] | None:
+        """What the second line says on this screen once all is read; the counts where it is None."""
+        return None
 
     def compose(self) -> ComposeResult:
         """The frame, and the body in it."""
@@ -82,12 +103,23 @@ class Place(Screen[None]):
             status.say(Content.styled(one_line(self.doctor.message), "bold"))
         else:
             said, beside = counts.status(diagnosis, reading)
-            status.say(said, *beside)
+            own = self.status() if reading.over else None
+            status.say(*(own or (said, *beside)))
+
+    async def visit(self, name: str) -> Place:
+        """Open the screen of that name to look something up; Esc comes back here."""
+        await self.doctor.switch_mode(name)
+        place = cast("Place", self.app.screen_stack[0])
+        place.back = self.NAME
+        return place
 
     def action_leave(self) -> None:
-        """Esc: take the message away, else stop a reading and keep what was read."""
+        """Esc: take the message away, else go back, else stop a reading and keep what was read."""
         if self.doctor.message:
             self.doctor.say("")
+        elif self.back:
+            name, self.back = self.back, ""
+            self.doctor.switch_mode(name)
         elif not self.doctor.reading.over:
             self.doctor.stop_reading()
 

@@ -17,7 +17,7 @@ from gpudoctor.views.tui.widgets.rows import Cell, Rows
 class Findings(Rows):
     """Follows a diagnosis while it grows. The cursor is the user's: once a key was used it stays on the id under it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "fold", "Fold or unfold", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "fold", "fold, unfold", show=False)]
 
     def __init__(self) -> None:
         super().__init__(id="findings", classes="pane")
