@@ -17,7 +17,7 @@ from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
 from gpudoctor.views.tui.work import Event, Work
 from tests.sim import scenario
 from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
-from tests.tui.machines import diagnosis_of, path_of, work_of
+from tests.tui.machines import diagnosis_of, path_of, told_of, work_of
 from tests.tui.streams import Held, finding_of, with_findings
 
 SIZES = pytest.mark.parametrize("size", [NARROW, (100, 32), WIDE, (240, 60)], ids=str)
@@ -41,7 +41,7 @@ def detail(app: object) -> str:
 
 
 async def test_the_command_of_the_cure_is_one_key_away_and_each_further_press_gives_the_next(opened: Opened) -> None:
-    async with opened(work_of("too-old-b200")) as pilot:
+    async with opened(told_of("too-old-b200")) as pilot:
         copied = []
         for _ in range(4):
             await pilot.press("c")
@@ -61,7 +61,7 @@ async def test_eight_gpus_with_one_cause_are_one_cause(opened: Opened) -> None:
 
 @SIZES
 async def test_cause_and_cure_are_on_the_first_screen_at_every_size(opened: Opened, size: tuple[int, int]) -> None:
-    async with opened(work_of("too-old-b200"), size) as pilot:
+    async with opened(told_of("too-old-b200"), size) as pilot:
         text = "\n".join(shown(pilot))
         for words in (
             "✗ BROKEN",
@@ -78,7 +78,7 @@ async def test_cause_and_cure_are_on_the_first_screen_at_every_size(opened: Open
 
 
 async def test_the_list_is_as_high_as_its_rows_where_it_lies_above_the_detail(opened: Opened) -> None:
-    async with opened(work_of("too-old-b200")) as pilot:
+    async with opened(told_of("too-old-b200")) as pilot:
         assert place(pilot.app).findings.size.height == 3  # the cause, what was not judged, what passed
         await pilot.press("u")
         await pilot.pause()
@@ -87,7 +87,7 @@ async def test_the_list_is_as_high_as_its_rows_where_it_lies_above_the_detail(op
 
 @pytest.mark.parametrize("size", [(40, 10), (20, 5)], ids=str)
 async def test_a_terminal_as_small_as_a_stamp_and_back(opened: Opened, size: tuple[int, int]) -> None:
-    async with opened(work_of("two-gpus-two-causes"), WIDE) as pilot:
+    async with opened(told_of("two-gpus-two-causes"), WIDE) as pilot:
         await pilot.resize_terminal(*size)
         await pilot.pause()
         assert "BROKEN" in shown(pilot)[0]
@@ -99,7 +99,7 @@ async def test_a_terminal_as_small_as_a_stamp_and_back(opened: Opened, size: tup
 
 
 async def test_a_sound_machine_shows_what_was_looked_for_from_the_ground_up(opened: Opened) -> None:
-    async with opened(work_of("hgx-h100"), (100, 32)) as pilot:
+    async with opened(told_of("hgx-h100"), (100, 32)) as pilot:
         lines = shown(pilot)
         assert "✓ SOUND  nothing wrong in 78 checks" in lines[0]
         rows = [entry.id for entry in place(pilot.app).findings.entries]
@@ -121,7 +121,7 @@ async def test_unknown_is_not_green_and_says_why(opened: Opened) -> None:
 
 
 async def test_what_was_not_judged_is_grouped_by_reason_with_what_would_help(opened: Opened) -> None:
-    async with opened(work_of("two-gpus-two-causes"), WIDE) as pilot:
+    async with opened(told_of("two-gpus-two-causes"), WIDE) as pilot:
         await pilot.press("u")
         assert "Give it the log of the job that failed, too: gpudoctor read LOG" in detail(pilot.app)
         rows = [entry.id for entry in place(pilot.app).findings.entries]
@@ -134,7 +134,7 @@ async def test_what_was_not_judged_is_grouped_by_reason_with_what_would_help(ope
 
 
 async def test_enter_on_the_count_of_what_was_not_judged_opens_it(opened: Opened) -> None:
-    async with opened(work_of("too-old-b200")) as pilot:
+    async with opened(told_of("too-old-b200")) as pilot:
         await pilot.press("j", "enter")
         assert place(pilot.app).findings.only_unjudged
 
@@ -148,7 +148,7 @@ async def test_everything_judged_leaves_nothing_to_list(opened: Opened) -> None:
 
 
 async def test_two_causes_are_put_in_the_order_to_act_on_them(opened: Opened) -> None:
-    async with opened(work_of("torch-arch-dropped-and-driver-too-old"), WIDE) as pilot:
+    async with opened(told_of("torch-arch-dropped-and-driver-too-old"), WIDE) as pilot:
         await pilot.press("j", "j")
         said = detail(pilot.app)
         assert "To act on, in this order" in said
@@ -220,7 +220,7 @@ async def test_brackets_in_what_was_read_are_shown_as_they_are(opened: Opened) -
 
 async def test_no_color_shows_the_same_words(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    async with opened(work_of("two-gpus-two-causes")) as pilot:
+    async with opened(told_of("two-gpus-two-causes")) as pilot:
         assert "✗ BROKEN" in shown(pilot)[0]
         await pilot.press("u")
         await pilot.pause()
