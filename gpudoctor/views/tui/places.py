@@ -27,4 +27,7 @@ class Door:
         return place
 
 
-DOORS = (Door("diagnosis", "Diagnosis", "Diag", "DiagnosisScreen"),)
+DOORS = (
+    Door("diagnosis", "Diagnosis", "Diag", "DiagnosisScreen"),
+    Door("kernels", "Kernels", "Kern", "KernelsScreen"),
+)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from gpudoctor.model.diagnosis import Diagnosis
+
+if TYPE_CHECKING:
+    from threading import Event as Stop
+
+    from gpudoctor.model.fleet import Fleet
+    from gpudoctor.model.measurement import Measurements
 
 Event = tuple[str, str]
 """A source of facts, and what became of it: ``started``, ``done``, ``died`` or ``stopped``."""
@@ -29,3 +36,9 @@ class Work:
     """What a report can be saved as, by the ending of its file: ``json``, ``txt``."""
     save: Callable[[str, str], None] | None = None
     """Writes a text to a file of that name."""
+    kernels: Callable[[Sequence[str], Callable[[Measurements], None], Stop], Measurements] | None = None
+    """Runs the kernels of those ids, all where there are none; tells what it has so far, ends soon once stopped."""
+    measured: Callable[[], Measurements | None] | None = None
+    """What kernels measured before."""
+    cluster: Callable[[], Fleet | None] | None = None
+    """What was found on this machine's fleet."""
