@@ -30,4 +30,5 @@ class Door:
 DOORS = (
     Door("diagnosis", "Diagnosis", "Diag", "DiagnosisScreen"),
     Door("kernels", "Kernels", "Kern", "KernelsScreen"),
+    Door("cluster", "Cluster", "Clus", "ClusterScreen"),
 )

@@ -34,8 +34,8 @@ class KernelsScreen(Place):
     CSS = """
     #bars { height: auto; max-height: 60%; }
     #kernel-list { height: 1fr; }
-    #kernels { width: 2fr; max-width: 66; height: 1fr; }
-    #run { width: 3fr; }
+    #kernels { width: 9fr; max-width: 70; height: 1fr; }
+    #run { width: 11fr; }
     #kernel-tabs, #measured.-none #bars, #measured.-none #kernels { display: none; }
     #measured.-none #kernel-list { width: 1fr; }
     .-narrow #kernel-tabs { display: block; }
