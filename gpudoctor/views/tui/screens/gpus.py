@@ -112,9 +112,9 @@ class GPUsScreen(Place):
 
     def go(self, name: str) -> bool:
         """To the GPU of that number."""
-        self.table.go(int(name))
+        found = name.isdigit() and self.table.go(int(name))
         self.table.focus()
-        return self.table.gpu is not None and self.table.gpu.index == int(name)
+        return found
 
     def _draw(self) -> None:
         shown = self._watch.shown
@@ -169,10 +169,6 @@ class GPUsScreen(Place):
         """Why the cell under the cursor is as it is."""
         mark = event.matrix.mark
         self.reason.say(plain(mark.reason) if mark else "")
-
-    def go(self, name: str) -> bool:
-        """To the GPU of that number."""
-        return name.isdigit() and self.table.go(int(name))
 
     def selected(self) -> tuple[str, ...]:
         """What was found about the GPU under the cursor."""
