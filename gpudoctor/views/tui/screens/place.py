@@ -71,6 +71,8 @@ class Place(Screen[None]):
         band.set_classes(state)
         glyph, word = marks.VERDICT[state] if state != "reading" else ("…", "READING")
         about = counts.summary(diagnosis, over=reading.over) if diagnosis else self.doctor.work.title
+        if diagnosis and diagnosis.snapshot.target.kind == "snapshot":
+            about += " · recording"
         named = Content(" · ".join(machine.words(diagnosis.snapshot)) if diagnosis else "")
         band.say(Content.assemble((f"{glyph} {word}", "bold"), f"  {reading.trouble or about}"), named)
         if self.doctor.message:
