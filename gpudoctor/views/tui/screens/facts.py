@@ -160,7 +160,7 @@ class FactsScreen(Place):
         self.table.empty = self._nothing(listing, sought)
         basis = found if not sought.text else replace(sought, words="").among(listing, self._told)
         self.table.put(listing, found, basis, ("here", _short(self._other[0])) if self._other else ("value", "other"))
-        self._frame()
+        self.reframe()
 
     def _nothing(self, listing: Listing, sought: Sought) -> str:
         if sought.about and not self._told and self.doctor.work.used_by:
@@ -343,11 +343,11 @@ class FactsScreen(Place):
 
     # the second line
 
-    def status(self) -> tuple[Content, Content] | None:
+    def status(self) -> Sequence[Content | str]:
         """What can be searched, and the counts of what there is."""
         listing = self._listing
-        if self.doctor.diagnosis is None:
-            return None
+        if self.doctor.diagnosis is None or not self.doctor.reading.over:
+            return super().status()
         counts = f"{len(listing):,} {'differ' if self._compared else 'facts'}"
         counts += f" · {len(listing.absent):,} absent (-) · {len(listing.unread):,} not read (u)"
         narrow = self.app.size.width < NARROW
