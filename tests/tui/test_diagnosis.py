@@ -236,3 +236,32 @@ async def test_files_are_shown_as_a_machine_is(opened: Opened, tmp_path: object)
     async with opened(of_files([path], ())) as pilot:
         assert "BROKEN" in shown(pilot)[0]
         assert "Do 1" in detail(pilot.app)
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE, (40, 12)], ids=str)
+async def test_the_keys_that_work_everywhere_are_never_cut(opened: Opened, size: tuple[int, int]) -> None:
+    async with opened(told_of("too-old-b200"), size) as pilot:
+        line = shown(pilot)[-1]
+        assert len(line) == size[0]
+        await pilot.click("Keys", offset=(line.index("^p"), 0))
+        await pilot.pause()
+        assert not isinstance(pilot.app.screen, DiagnosisScreen)  # the commands are open
+        await pilot.press("escape")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, DiagnosisScreen)
+        await pilot.click("Keys", offset=(line.rindex("q"), 0))
+        await pilot.pause()
+        assert not pilot.app.is_running or pilot.app._exit
+
+
+async def test_a_hint_is_clicked_as_its_key_is_pressed(opened: Opened) -> None:
+    async with opened(told_of("too-old-b200")) as pilot:
+        await pilot.click("Keys", offset=(shown(pilot)[-1].index("copy command") + 3, 0))
+        assert pilot.app.clipboard == "ubuntu-drivers devices"
+
+
+async def test_a_click_puts_the_cursor_on_what_was_clicked(opened: Opened) -> None:
+    async with opened(told_of("two-gpus-two-causes"), WIDE) as pilot:
+        await pilot.click("#findings", offset=(10, 2))
+        await pilot.pause()
+        assert place(pilot.app).detail.border_title == "gpu.xid"
