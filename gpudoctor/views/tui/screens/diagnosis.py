@@ -175,13 +175,18 @@ class DiagnosisScreen(Place):
             self.findings.turn()
 
     async def action_facts(self) -> None:
-        """The facts that the finding rests on, on their screen; Esc there comes back."""
+        """The facts that the finding rests on, or that the rules read, on their screen; Esc there comes back."""
         from gpudoctor.views.tui.screens.facts import FactsScreen
 
-        if entry := self.findings.entry:
-            place = await self.visit("facts")
-            assert isinstance(place, FactsScreen)
-            place.look_at(entry.id)
+        entry = self.findings.entry
+        names = () if not entry else (entry.id,) if entry.findings else entry.names
+        if not names:
+            self.doctor.say("t shows the facts of a finding or of a rule: put the cursor on one")
+            return
+        self.findings.pin()
+        place = await self.visit("facts")
+        assert isinstance(place, FactsScreen)
+        place.look_at(*names)
 
 
 def _title(entry: Entry) -> str:
