@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -134,11 +134,13 @@ class SetupScreen(Place):
             self.fits.put("What fits", list(said))
         self.why.set_class(not stack, "-none")
         self.why.put("Why", list(words.why(stack)) if stack else [])
-        self._frame()
+        self.reframe()
         self.refresh_bindings()
 
-    def status(self) -> tuple[Content, Content] | None:
+    def status(self) -> Sequence[Content | str]:
         """Which machine it is for."""
+        if not self.doctor.reading.over:
+            return super().status()
         where = "for another machine" if self.wishes.elsewhere else "for this machine"
         how = "0 sets it back" if self.wishes.elsewhere else "change a line to plan for another"
         said = where if self.has_class("-narrow") else f"{where}; {how}"
