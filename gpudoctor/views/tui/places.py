@@ -27,4 +27,10 @@ class Door:
         return place
 
 
-DOORS = (Door("diagnosis", "Diagnosis", "Diag", "DiagnosisScreen"),)
+DOORS = (
+    Door("diagnosis", "Diagnosis", "Diag", "DiagnosisScreen"),
+    Door("gpus", "GPUs", "GPU", "GPUsScreen"),
+    Door("facts", "Facts", "Facts", "FactsScreen"),
+)
+FIX = Door("fix", "Fix", "Fix", "FixScreen")
+"""The one screen without a tab: `f` opens it from all the others."""

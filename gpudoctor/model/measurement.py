@@ -1,0 +1,300 @@
+"""What small kernels measured on each GPU: how fast, against what, and whether the answer was right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import median
+from typing import Literal, cast
+
+from gpudoctor.model.document import Entry, brief, opened
+from gpudoctor.model.fact import Json
+
+SCHEMA = "gpudoctor-kernels/1"
+SLOW = 0.9
+"""Share of the expected value below which a run counts as slow."""
+FEWEST_SIBLINGS = 3
+"""GPUs to compare with: a median of fewer says nothing."""
+
+Status = Literal["waiting", "running", "ran", "failed", "not-run"]
+Rung = Literal["driver", "torch", "triton", "nccl"]
+"""What a kernel stands on, the lowest first."""
+Level = Literal["standard", "deep"]
+State = Literal["wrong", "failed", "slow", "unjudged", "sound", "waiting", "running"]
+"""What to think of a run, the worst first."""
+STATES: tuple[State, ...] = ("wrong", "failed", "slow", "unjudged", "sound", "waiting", "running")
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One measurement: ``matmul.bf16``. In µs less is better, in all other units more."""
+
+    id: str
+    title: str
+    unit: str
+    """``TFLOP/s``, ``GB/s`` or ``µs``."""
+    size: str = ""
+    """What is reckoned or moved: ``8192³``, ``1 GiB``."""
+    level: Level = "standard"
+
+    @property
+    def less_is_better(self) -> bool:
+        """Whether it is a time."""
+        return self.unit == "µs"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU by its number; `held` says who uses it (``pid 41207, train.py``), which leaves it unmeasured."""
+
+    index: int
+    name: str
+    held: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a sound GPU of its kind does here, and how that is known."""
+
+    value: float
+    how: Literal["table", "siblings"]
+    limit: float | None = None
+    """What the maker says is the most."""
+    fraction: float | None = None
+    """The share of the limit that a sound one achieves."""
+    words: str = ""
+    source: str = ""
+    """Where limit and fraction are from, with the date."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A rung of the ladder: whether it holds; None where it was not tried."""
+
+    rung: Rung
+    held: bool | None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Meanwhile:
+    """The GPU while the kernel ran. `reasons` are NVML's clock-event reasons."""
+
+    sm_clock_mhz: float | None = None
+    max_sm_clock_mhz: float | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    temperature_c: float | None = None
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One kernel on one GPU."""
+
+    kernel: str
+    gpu: int
+    status: Status
+    value: float | None = None
+    spread: float | None = None
+    """Half the distance between the fastest and the slowest repetition, as a share of the value."""
+    expected: Expected | None = None
+    right: bool | None = None
+    """Whether the answer is that of the reference; None where it was not compared."""
+    differ: int | None = None
+    """How many values are not those of the reference, of how many `compared`."""
+    compared: int | None = None
+    words: str = ""
+    """What else is known of the difference, in sentences."""
+    because: str = ""
+    """Why it did not run."""
+    ladder: tuple[Step, ...] = ()
+    meanwhile: Meanwhile | None = None
+
+    @property
+    def broken(self) -> Step | None:
+        """The rung that failed."""
+        return next((step for step in self.ladder if step.held is False), None)
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """All of them; while they are made, those that still wait are there, too."""
+
+    target: str
+    kernels: tuple[Kernel, ...]
+    devices: tuple[Device, ...]
+    runs: tuple[Run, ...]
+    at: str = ""
+    """When they were made, as ISO 8601."""
+
+    @cached_property
+    def _runs(self) -> dict[str, dict[int, Run]]:
+        runs: dict[str, dict[int, Run]] = {}
+        for run in self.runs:
+            runs.setdefault(run.kernel, {})[run.gpu] = run
+        return runs
+
+    @cached_property
+    def _medians(self) -> dict[tuple[str, str], Expected]:
+        """Of each kernel and name of GPU that enough were measured of."""
+        names = {device.index: device.name for device in self.devices}
+        values: dict[tuple[str, str], list[float]] = {}
+        for run in self.runs:
+            if run.value is not None and run.gpu in names:
+                values.setdefault((run.kernel, names[run.gpu]), []).append(run.value)
+        return {
+            key: Expected(median(found), "siblings", words=f"the median of {len(found)} GPUs of this name")
+            for key, found in values.items()
+            if len(found) >= FEWEST_SIBLINGS
+        }
+
+    def run(self, kernel: str, gpu: int) -> Run | None:
+        """That kernel on that GPU."""
+        return self._runs.get(kernel, {}).get(gpu)
+
+    def of(self, kernel: str) -> list[Run]:
+        """That kernel on every GPU."""
+        return list(self._runs.get(kernel, {}).values())
+
+    def device(self, gpu: int) -> Device | None:
+        """The GPU of that number."""
+        return next((device for device in self.devices if device.index == gpu), None)
+
+    def expected(self, run: Run) -> Expected | None:
+        """What was to be expected: from the tables, else the median of its siblings of the same name."""
+        device = self.device(run.gpu)
+        return run.expected or (self._medians.get((run.kernel, device.name)) if device else None)
+
+    def ratio(self, run: Run) -> float | None:
+        """Its value as a share of the expected one, 1 being as expected and less being slower; None if not known."""
+        expected = self.expected(run)
+        kernel = self.kernel(run.kernel)
+        if expected is None or run.value is None or min(expected.value, run.value) <= 0:
+            return None
+        return expected.value / run.value if kernel and kernel.less_is_better else run.value / expected.value
+
+    def state(self, run: Run) -> State:
+        """What to think of it. A wrong answer is worse than a slow one."""
+        if run.status == "waiting" or run.status == "running":
+            return run.status
+        if run.right is False:
+            return "wrong"
+        if run.status == "failed":
+            return "failed"
+        if run.status == "not-run" or run.value is None:
+            return "unjudged"
+        ratio = self.ratio(run)
+        return "unjudged" if ratio is None and run.right is None else "slow" if (ratio or 1) < SLOW else "sound"
+
+    def kernel(self, name: str) -> Kernel | None:
+        """The kernel of that id."""
+        return next((kernel for kernel in self.kernels if kernel.id == name), None)
+
+    def merged(self, newer: Measurements) -> Measurements:
+        """These, with what is newer in place of what was measured before."""
+        kernels = {kernel.id: kernel for kernel in (*self.kernels, *newer.kernels)}
+        devices = {device.index: device for device in (*self.devices, *newer.devices)}
+        runs = {(run.kernel, run.gpu): run for run in (*self.runs, *newer.runs)}
+        return replace(
+            newer, kernels=tuple(kernels.values()), devices=tuple(devices.values()), runs=tuple(runs.values())
+        )
+
+    def to_json(self) -> dict[str, Json]:
+        """A document that `from_json` takes back."""
+        document = {
+            "schema": SCHEMA,
+            "target": self.target,
+            "at": self.at,
+            "kernels": [brief(vars_of(kernel)) for kernel in self.kernels],
+            "devices": [brief(vars_of(device)) for device in self.devices],
+            "runs": [_run_to_json(run) for run in self.runs],
+        }
+        return cast("dict[str, Json]", document)
+
+
+def from_json(raw: object) -> Measurements:
+    """The inverse of `Measurements.to_json`; raises `DocumentError`."""
+    document = opened(raw, SCHEMA)
+    return Measurements(
+        target=document.text("target", ""),
+        at=document.text("at", ""),
+        kernels=tuple(
+            Kernel(
+                item.text("id"),
+                item.text("title"),
+                item.text("unit"),
+                item.text("size", ""),
+                cast(Level, item.choice("level", Level, "standard")),
+            )
+            for item in document.entries("kernels")
+        ),
+        devices=tuple(
+            Device(item.whole("index"), item.text("name"), item.text("held", ""))
+            for item in document.entries("devices")
+        ),
+        runs=tuple(map(_run, document.entries("runs"))),
+    )
+
+
+def vars_of(noun: object) -> Mapping[str, object]:
+    """The fields of a flat frozen dataclass, tuples as lists."""
+    names: Iterable[str] = type(noun).__dataclass_fields__  # type: ignore[attr-defined]
+    values = {name: getattr(noun, name) for name in names}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def _run_to_json(run: Run) -> dict[str, object]:
+    return brief(
+        {
+            **vars_of(run),
+            "expected": run.expected and brief(vars_of(run.expected)),
+            "ladder": [brief(vars_of(step)) for step in run.ladder],
+            "meanwhile": run.meanwhile and brief(vars_of(run.meanwhile)),
+        }
+    )
+
+
+def _run(item: Entry) -> Run:
+    expected, meanwhile = item.entry("expected"), item.entry("meanwhile")
+    return Run(
+        kernel=item.text("kernel"),
+        gpu=item.whole("gpu"),
+        status=cast(Status, item.choice("status", Status)),
+        value=item.maybe("value"),
+        spread=item.maybe("spread"),
+        expected=_expected(expected) if expected else None,
+        right=item.flag("right"),
+        differ=item.maybe_whole("differ"),
+        compared=item.maybe_whole("compared"),
+        words=item.text("words", ""),
+        because=item.text("because", ""),
+        ladder=tuple(
+            Step(cast(Rung, step.choice("rung", Rung)), step.flag("held"), step.text("message", ""))
+            for step in item.entries("ladder")
+        ),
+        meanwhile=_meanwhile(meanwhile) if meanwhile else None,
+    )
+
+
+def _expected(item: Entry) -> Expected:
+    return Expected(
+        value=item.number("value"),
+        how="table" if item.text("how", "table") == "table" else "siblings",
+        limit=item.maybe("limit"),
+        fraction=item.maybe("fraction"),
+        words=item.text("words", ""),
+        source=item.text("source", ""),
+    )
+
+
+def _meanwhile(item: Entry) -> Meanwhile:
+    return Meanwhile(
+        sm_clock_mhz=item.maybe("sm_clock_mhz"),
+        max_sm_clock_mhz=item.maybe("max_sm_clock_mhz"),
+        power_w=item.maybe("power_w"),
+        power_limit_w=item.maybe("power_limit_w"),
+        temperature_c=item.maybe("temperature_c"),
+        reasons=item.texts("reasons"),
+    )

@@ -1,0 +1,244 @@
+"""A plan: the steps that cure what was found, in order. What came of it is a `gpudoctor.model.run`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from gpudoctor.model.errors import DocumentError
+from gpudoctor.model.fact import Json
+
+SCHEMA = "gpudoctor-plan/1"
+GRAVE = ("root", "reboot", "downtime")
+"""What a step needs that a single key press must not allow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that a step changes: ``torch``, from ``2.9.0+cu130`` to ``2.9.0+cu128``; empty where there is none."""
+
+    name: str
+    before: str = ""
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One of the cures of a finding. `number` is 1 for the one to prefer."""
+
+    cause: str
+    number: int
+    title: str
+    undo: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """One command, or what a person must do (`argv` empty), or a rule that is judged again (`verify`).
+
+    `needs` are of root, reboot, network, downtime; `touches` is environment, system, hardware or nothing. `cause` is
+    the finding that it helps to cure, `way` the number of the cure that it belongs to, 0 for a step that all of them
+    need. `hindrance` is why it cannot be run from here, empty where it can.
+    """
+
+    id: str
+    title: str
+    argv: tuple[str, ...] = ()
+    text: str = ""
+    needs: tuple[str, ...] = ()
+    touches: str = "nothing"
+    makes_true: str = ""
+    cause: str = ""
+    way: int = 0
+    verify: str = ""
+    changes: tuple[Change, ...] = ()
+    chosen: bool = True
+    hindrance: str = ""
+
+    @property
+    def grave(self) -> bool:
+        """Whether it needs root or a reboot, or interrupts jobs."""
+        return any(need in GRAVE for need in self.needs)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steps in the order in which they are done, those left out among them.
+
+    `machine` is the name of the host it is for, `environment` the folder whose packages it changes, `before` what is
+    installed there now, in words; `downloads_mib` is None where nobody reckoned it; `undo` says how to take it back.
+    """
+
+    title: str
+    machine: str
+    steps: tuple[PlanStep, ...]
+    ways: tuple[Way, ...] = ()
+    environment: str = ""
+    before: tuple[str, ...] = ()
+    downloads_mib: float | None = None
+    undo: tuple[str, ...] = ()
+
+    @property
+    def chosen(self) -> tuple[PlanStep, ...]:
+        """The steps that are not left out."""
+        return tuple(step for step in self.steps if step.chosen)
+
+    def number(self, step: str) -> int:
+        """The place of that step among those chosen, from 1; 0 where it is left out."""
+        return next((place for place, item in enumerate(self.chosen, 1) if item.id == step), 0)
+
+    @property
+    def commands(self) -> tuple[PlanStep, ...]:
+        """The chosen steps that run a command."""
+        return tuple(step for step in self.chosen if step.argv)
+
+    @property
+    def hindered(self) -> tuple[PlanStep, ...]:
+        """The chosen steps that cannot be run from here."""
+        return tuple(step for step in self.until_reboot.chosen if step.hindrance)
+
+    @property
+    def until_reboot(self) -> Plan:
+        """With what comes after the first reboot left out: it is planned anew when the machine is up again."""
+        reboot = next((place for place, step in enumerate(self.steps) if step.chosen and "reboot" in step.needs), None)
+        if reboot is None:
+            return self
+        later = tuple(replace(step, chosen=False) for step in self.steps[reboot + 1 :])
+        return replace(self, steps=(*self.steps[: reboot + 1], *later))
+
+    @property
+    def grave(self) -> bool:
+        """Whether a chosen step needs root or a reboot, or interrupts jobs."""
+        return any(step.grave for step in self.chosen)
+
+    @property
+    def verifies(self) -> tuple[str, ...]:
+        """The rules that must no longer find anything when it is done."""
+        return tuple(step.verify for step in self.chosen if step.verify)
+
+    def toggled(self, step: str) -> Plan:
+        """With that step left out, or chosen again; steps of the cause's other ways are then left out."""
+        mine = next(item for item in self.steps if item.id == step)
+
+        def choice(item: PlanStep) -> bool:
+            if item.id == step:
+                return not item.chosen
+            other = item.cause == mine.cause and item.way and mine.way and item.way != mine.way
+            return item.chosen and not (other and not mine.chosen)
+
+        return self._choosing(choice)
+
+    def by_way(self, way: Way) -> Plan:
+        """With that cure of its cause, whole, and none of the others."""
+        return self._choosing(
+            lambda item: item.way == way.number if item.cause == way.cause and item.way else item.chosen
+        )
+
+    def chosen_way(self, cause: str) -> int:
+        """The number of the cure that is chosen for that cause; 0 where all its steps are left out."""
+        return next((step.way for step in self.chosen if step.cause == cause and step.way), 0)
+
+    def _choosing(self, choice: Any) -> Plan:
+        return replace(self, steps=tuple(replace(step, chosen=bool(choice(step))) for step in self.steps))
+
+    def to_json(self) -> dict[str, Json]:
+        """A document that `from_json` takes back."""
+        return {
+            "schema": SCHEMA,
+            "title": self.title,
+            "machine": self.machine,
+            "environment": self.environment,
+            "before": list(self.before),
+            "downloads_mib": self.downloads_mib,
+            "undo": list(self.undo),
+            "ways": [
+                {"cause": way.cause, "number": way.number, "title": way.title, "undo": way.undo} for way in self.ways
+            ],
+            "steps": cast(Json, [_step_to_json(step) for step in self.steps]),
+        }
+
+
+def from_json(raw: object) -> Plan:
+    """The inverse of `Plan.to_json`; raises `DocumentError`."""
+    try:
+        document = cast("Mapping[str, Any]", raw)
+        if document["schema"] != SCHEMA:
+            raise DocumentError(f"schema {str(document['schema'])[:40]!r} is not {SCHEMA}")
+        megabytes = document.get("downloads_mib")
+        return Plan(
+            title=text(document["title"]),
+            machine=text(document.get("machine", "")),
+            steps=_distinct(_step(item) for item in document["steps"]),
+            ways=tuple(
+                Way(text(way["cause"]), int(way["number"]), text(way["title"]), text(way.get("undo", "")))
+                for way in document.get("ways", ())
+            ),
+            environment=text(document.get("environment", "")),
+            before=texts(document.get("before", ())),
+            downloads_mib=None if megabytes is None else float(megabytes),
+            undo=texts(document.get("undo", ())),
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DocumentError(f"not a whole plan: {type(error).__name__} {error}") from error
+
+
+def _step_to_json(step: PlanStep) -> dict[str, Json]:
+    out: dict[str, Json] = {
+        "id": step.id,
+        "title": step.title,
+        "argv": list(step.argv),
+        "text": step.text,
+        "needs": list(step.needs),
+        "touches": step.touches,
+        "makes_true": step.makes_true,
+        "cause": step.cause,
+        "way": step.way,
+        "verify": step.verify,
+        "changes": [{"name": item.name, "before": item.before, "after": item.after} for item in step.changes],
+        "chosen": step.chosen,
+        "hindrance": step.hindrance,
+    }
+    return out
+
+
+def _step(raw: Mapping[str, Any]) -> PlanStep:
+    return PlanStep(
+        id=text(raw["id"]),
+        title=text(raw["title"]),
+        argv=texts(raw.get("argv", ())),
+        text=text(raw.get("text", "")),
+        needs=texts(raw.get("needs", ())),
+        touches=text(raw.get("touches", "nothing")),
+        makes_true=text(raw.get("makes_true", "")),
+        cause=text(raw.get("cause", "")),
+        way=int(raw.get("way", 0)),
+        verify=text(raw.get("verify", "")),
+        changes=tuple(
+            Change(text(item["name"]), text(item.get("before", "")), text(item.get("after", "")))
+            for item in raw.get("changes", ())
+        ),
+        chosen=bool(raw.get("chosen", True)),
+        hindrance=text(raw.get("hindrance", "")),
+    )
+
+
+def _distinct(steps: Iterable[PlanStep]) -> tuple[PlanStep, ...]:
+    found = tuple(steps)
+    if len({step.id for step in found}) < len(found):
+        raise ValueError("two steps with one id")
+    return found
+
+
+def text(raw: object) -> str:
+    """That value of a document, which must be a text."""
+    if not isinstance(raw, str):
+        raise TypeError(f"{str(raw)[:40]!r} is no text")
+    return raw
+
+
+def texts(raw: object) -> tuple[str, ...]:
+    """That value of a document, which must be a list of texts."""
+    if isinstance(raw, str) or not isinstance(raw, Sequence):
+        raise TypeError(f"{str(raw)[:40]!r} is no list of texts")
+    return tuple(text(item) for item in raw)
