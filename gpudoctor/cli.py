@@ -63,7 +63,10 @@ def _end(number: int, _frame: object) -> None:
 
 
 def _on_a_terminal() -> bool:
-    return _in_a_browser() or (sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb")
+    """Whether there is one to show the interface on: it reads stdin and draws on stderr."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    seen = all(stream and stream.isatty() for stream in streams) and os.environ.get("TERM") != "dumb"
+    return seen or _in_a_browser()
 
 
 def _open(options: argparse.Namespace) -> int:

@@ -128,6 +128,11 @@ class Matrix(ScrollView, can_focus=True):
             self.post_message(self.Moved(self))
 
     @property
+    def lines(self) -> int:
+        """Lines of all of it, headings and all."""
+        return self._top + len(self.rows)
+
+    @property
     def mark(self) -> Mark | None:
         """The cell under the cursor."""
         return self.cell(*self.at) if self.rows and self.columns else None

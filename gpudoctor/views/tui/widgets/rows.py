@@ -116,13 +116,19 @@ class Rows(ScrollView, can_focus=True):
         for text, look in cells:
             if room <= 0:
                 break
-            style = plain + self.get_component_rich_style(f"rows--{look}", partial=True) if look else plain
+            style = plain + self._look(look) if look else plain
             size = cell_len(text)
             segments.append(Segment(text if size <= room else f"{set_cell_size(text, room - 1)}…", style))
             room -= min(size, room)
         if room > 0:
             segments.append(Segment(" " * room, plain))
         return Strip(segments, width)
+
+    def _look(self, name: str) -> Style:
+        """The class's own style; a colour that lets the background through is mixed with it."""
+        look = self.get_component_rich_style(f"rows--{name}", partial=True)
+        colour = self.get_component_styles(f"rows--{name}").color
+        return look + Style(color=(self.background_colors[1] + colour).rich_color) if colour.a < 1 else look
 
     def watch_cursor(self) -> None:
         """Keep it in sight, and say so."""
