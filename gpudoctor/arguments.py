@@ -10,6 +10,7 @@ from gpudoctor.model.rule import LAYERS
 from gpudoctor.version import __version__
 
 COMMANDS = ("check", "read", "snapshot", "diff", "record", "explain", "rules", "schema")
+FORMS = ("text", "json", "markdown", "html")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -115,7 +116,7 @@ def _add_rules_option(command: argparse.ArgumentParser) -> None:
 
 def _add_report_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
-    command.add_argument("--format", choices=("text", "json"), help="the report's form (default: text)")
+    command.add_argument("--format", choices=FORMS, help="the report's form (default: text)")
     _add_rules_option(command)
     command.add_argument("--strict", action="store_true", help="exit 1 on warnings too")
 

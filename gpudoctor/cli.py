@@ -95,6 +95,8 @@ def _read(options: argparse.Namespace) -> int:
 
     if options.tui:
         return _read_shown(options)
+    if options.format == "html" and len(options.files) > 1 and not options.together:
+        raise UsageError("--format html gives one page: give one file, or --together")
     book = rulebook.load(options.rules)
     snapshots = _snapshots_in(options.files)  # all of them, before anything is printed
     if options.together:
@@ -102,7 +104,7 @@ def _read(options: argparse.Namespace) -> int:
     codes = []
     for number, snapshot in enumerate(snapshots):
         diagnosis = doctor.diagnose(snapshot, book)
-        if number and options.format == "text":
+        if number and options.format != "json":
             print()
         _print(diagnosis, options.format)
         codes.append(exit_code(diagnosis, options.strict))
@@ -223,11 +225,19 @@ def _schema(options: argparse.Namespace) -> int:
     return SOUND
 
 
-def _print(diagnosis: Diagnosis, form: str) -> None:
+def _print(diagnosis: Diagnosis, form: str | None) -> None:
     if form == "json":
         from gpudoctor.views import document
 
         print(document.render(diagnosis))
+    elif form == "markdown":
+        from gpudoctor.views import markdown
+
+        print(markdown.render(diagnosis))
+    elif form == "html":
+        from gpudoctor.views import html
+
+        print(html.render(diagnosis))
     else:
         from gpudoctor.views import text
 

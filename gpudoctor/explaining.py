@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpudoctor.model.errors import DoctorError
+
+if TYPE_CHECKING:
+    from gpudoctor.views.tui.work import Told
 
 
 def explained(name: str, folders: Sequence[Path]) -> str:
@@ -21,6 +25,26 @@ def explained(name: str, folders: Sequence[Path]) -> str:
     if spec := catalog().find(name):
         return explain.fact_page(spec, [rule.id for rule in book.rules if spec.name in facts_read(rule)])
     raise DoctorError(_no_such(name, [rule.id for rule in book.rules]))
+
+
+def facts_told(folders: Sequence[Path]) -> Mapping[str, Told]:
+    """Every fact that is declared or that a rule reads: its meaning, which probe tells it and which rules read it."""
+    from gpudoctor import probes, rulebook
+    from gpudoctor.catalog import catalog
+    from gpudoctor.discovery import modules_of
+    from gpudoctor.rulebook.reading import facts_read
+    from gpudoctor.views.tui.work import Told
+
+    readers: dict[str, list[str]] = {}
+    for rule in rulebook.load(folders).rules:
+        for name in facts_read(rule):
+            readers.setdefault(name, []).append(rule.id)
+    tells = {spec.name: module.__name__.rpartition(".")[2] for module in modules_of(probes) for spec in module.FACTS}
+    told: dict[str, Told] = {}
+    for name in (*catalog().specs, *readers):
+        if spec := catalog().find(name):
+            told[name] = Told(spec.about, spec.unit, tells.get(spec.name, ""), tuple(readers.get(name, ())))
+    return told
 
 
 def _no_such(name: str, rules: Sequence[str]) -> str:

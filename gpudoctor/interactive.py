@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.difference import Difference
+from gpudoctor.model.errors import UsageError
 from gpudoctor.views.tui.app import DoctorApp
-from gpudoctor.views.tui.work import Event, Work
+from gpudoctor.views.tui.work import Event, Told, Work
+
+if TYPE_CHECKING:
+    from gpudoctor.model.plan import Plan
 
 
 def run(work: Work) -> Diagnosis | None:
@@ -59,7 +66,42 @@ def work_on(
 
         return explaining.explained(name, rules)
 
-    return Work(title, diagnose, explain, forms=_forms(), save=_save)
+    def used_by() -> Mapping[str, Told]:
+        from gpudoctor import explaining
+
+        return explaining.facts_told(rules)
+
+    def open_file(name: str) -> Diagnosis:
+        from gpudoctor import doctor
+        from gpudoctor.readers import read_file
+
+        if name == "-":
+            raise UsageError("standard input is this terminal; give a file's name")
+        path = str(Path(name).expanduser())
+        return doctor.read(read_file(path), path, rules)
+
+    def compare(here: Diagnosis, other: Diagnosis) -> Difference:
+        from gpudoctor import compare
+
+        return compare.compare(here, other)
+
+    return Work(
+        title,
+        diagnose,
+        explain,
+        forms=_forms(),
+        save=_save,
+        used_by=used_by,
+        open=open_file,
+        compare=compare,
+        plan=_plan,
+    )
+
+
+def _plan(diagnosis: Diagnosis, only: Sequence[str]) -> Plan:
+    from gpudoctor.remedy import plan
+
+    return plan.of(diagnosis, only, root=hasattr(os, "geteuid") and os.geteuid() == 0)
 
 
 def _forms() -> dict[str, Callable[[Diagnosis], str]]:
@@ -73,10 +115,23 @@ def _forms() -> dict[str, Callable[[Diagnosis], str]]:
 
         return document.render(diagnosis)
 
-    return {"txt": text, "json": json}
+    def markdown(diagnosis: Diagnosis) -> str:
+        from gpudoctor.views import markdown
+
+        return markdown.render(diagnosis)
+
+    def html(diagnosis: Diagnosis) -> str:
+        from gpudoctor.views import html
+
+        return html.render(diagnosis)
+
+    return {"txt": text, "md": markdown, "html": html, "json": json}
 
 
 def _save(text: str, name: str) -> None:
     from gpudoctor import output
 
-    output.put(text, name)
+    try:
+        output.put(text, name)
+    except UsageError as error:  # there is no option here
+        raise UsageError(str(error).removeprefix("-o ")) from error

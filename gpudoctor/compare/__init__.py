@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from gpudoctor.compare.rows import Labels, listed, matched, state_of, summary
-from gpudoctor.compare.tables import LAYERS, MOVING, OTHER, TEXT
+from gpudoctor.compare.tables import MOVING, TEXT
 from gpudoctor.model.diagnosis import Diagnosis, Finding
 from gpudoctor.model.difference import Change, Difference, OneSided, Side
 from gpudoctor.model.fact import Fact, Known, Row, Unread
 from gpudoctor.model.rule import SEVERITIES
 from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.model.topics import OTHER, TOPICS
 
 _Place = tuple[str, str]
 
@@ -131,8 +132,8 @@ def _moves(change: Change) -> bool:
 
 def _by_layer(changes: Iterable[Change]) -> dict[str, tuple[Change, ...]]:
     """Within each layer: two values that differ, then values that one side has not, then rows that it has not."""
-    places = {prefix: layer for layer, prefixes in LAYERS.items() for prefix in prefixes}
-    found: dict[str, list[Change]] = {layer: [] for layer in (*LAYERS, OTHER)}
+    places = {prefix: layer for layer, prefixes in TOPICS.items() for prefix in prefixes}
+    found: dict[str, list[Change]] = {layer: [] for layer in (*TOPICS, OTHER)}
     for change in sorted(changes, key=_telling):
         found[places.get(change.fact.partition(".")[0], OTHER)].append(change)
     return {layer: tuple(changes) for layer, changes in found.items() if changes}

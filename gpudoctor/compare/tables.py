@@ -36,20 +36,6 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 """The columns by which rows of a group are matched; rows of other groups are matched by their place."""
 
-LAYERS: Mapping[str, tuple[str, ...]] = {
-    "driver": ("driver", "nvml", "cuda_driver", "cuda_device", "node", "kernel_log", "xid", "sxid", "stuck"),
-    "gpu": ("gpu", "gpu_ecc", "gpu_process", "mig", "nvlink", "fabric", "imex", "p2p", "rate", "deviation"),
-    "bus": ("pci", "aer", "gpu_path", "gpu_pair", "topology"),
-    "torch": ("torch", "live", "live_gpu", "pin", "triton"),
-    "libraries": ("libs", "lib", "cuda", "toolkit", "extension", "bitsandbytes", "jax", "tf"),
-    "environment": ("env", "container", "limits", "wsl"),
-    "python": ("python", "package"),
-    "network": ("nccl", "net", "rdma", "tried"),
-    "host": ("host", "mce", "oom", "fitness", "space"),
-}
-"""Where a fact is shown, by the first part of its name; the most telling layer first."""
-OTHER = "other"
-
 MOVING = re.compile(
     r"gpu\.(?:temperature(?:_memory|_margin)?_c|memory_used_mib|bar1_used_mib|memory_free_mib|power_w|pstate|fan\w*"
     r"|(?:\w+_)?clock_mhz|(?:\w+_)?utilization|throttle_reasons|link_generation|link_replays)"

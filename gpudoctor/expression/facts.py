@@ -11,6 +11,8 @@ from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.model.values import NOTHING, CannotJudge
 
+WIDTH = 4096
+"""Characters of a value that a pattern is tried on: as many as a line of a paste or a kernel's command line has."""
 Touched = dict[tuple[str, "int | None"], Fact]
 
 
@@ -151,7 +153,7 @@ class Many(Holder):
         rows = self._rows()
         for index, row in enumerate(rows):
             line = row.get("line")
-            if isinstance(line, Known) and pattern.search(str(line.value)):
+            if isinstance(line, Known) and pattern.search(str(line.value), 0, WIDTH):
                 self._facts.touched[name, index] = line
                 return True
         if not all("line" in row for row in rows):

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from simpleeval import DEFAULT_OPERATORS, EvalWithCompoundTypes
 
-from gpudoctor.expression.facts import Apart, Facts, Holder, Many, Touched, apart
+from gpudoctor.expression.facts import WIDTH, Apart, Facts, Holder, Many, Touched, apart
 from gpudoctor.model.errors import RuleError
 from gpudoctor.model.values import CannotJudge, Nothing, Version
 
@@ -170,7 +170,7 @@ def _version(text: object) -> object:
 
 
 def _matches(text: object, pattern: str) -> bool:
-    return not isinstance(text, Nothing) and _pattern(pattern).search(str(text)) is not None
+    return not isinstance(text, Nothing) and _pattern(pattern).search(str(text), 0, WIDTH) is not None
 
 
 @lru_cache(maxsize=4096)

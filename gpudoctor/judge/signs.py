@@ -178,11 +178,13 @@ class Text:
 
 
 def _pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """What is searched of each line, with the line's index."""
+    """What is searched of each line, with the line's index: what a saved snapshot calls a line may be several."""
     seen: Counter[str] = Counter()
     room = _MOST
-    for index, line in enumerate(lines):
-        step = _WIDTH - _OVERLAP
+    step = _WIDTH - _OVERLAP
+    for index, line in ((index, line) for index, row in enumerate(lines) for line in row.split("\n")):
+        if not line or line.isspace():
+            continue
         for start in range(0, max(1, len(line) - _OVERLAP), step) if len(line) > _WIDTH else (0,):
             piece = line[start : start + _WIDTH]
             message = _ADDRESS.sub("", piece)

@@ -84,6 +84,10 @@ class Plan:
         """The steps that are not left out."""
         return tuple(step for step in self.steps if step.chosen)
 
+    def number(self, step: str) -> int:
+        """The place of that step among those chosen, from 1; 0 where it is left out."""
+        return next((place for place, item in enumerate(self.chosen, 1) if item.id == step), 0)
+
     @property
     def commands(self) -> tuple[PlanStep, ...]:
         """The chosen steps that run a command."""

@@ -154,6 +154,15 @@ class Run:
             return "undone"
         return "fixed" if self.judged else "done"
 
+    @property
+    def rest(self) -> Plan:
+        """The plan with what was done left out: what is to be run to go on. Rules are judged again all the same."""
+        steps = tuple(
+            replace(step, chosen=step.chosen and (ran.state != "done" or bool(step.verify)))
+            for step, ran in zip(self.plan.steps, self.steps, strict=True)
+        )
+        return replace(self.plan, steps=steps)
+
     def after(self, event: Event) -> Run:
         """The run as it is after this event."""
         place = self._place(event.step)

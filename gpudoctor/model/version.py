@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 _LEADING = re.compile(r"v?(\d+(?:\.\d+)*(?:\.?(?:dev|post|rc|a|b)\d+)*(?:\+[A-Za-z0-9.]+)?)")
 
@@ -18,5 +18,5 @@ def parse(text: str) -> Version | None:
         return None
     try:
         return Version(match.group(1))
-    except InvalidVersion:
+    except ValueError:  # no version, or a number of more digits than Python reads
         return None

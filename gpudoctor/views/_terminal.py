@@ -14,6 +14,8 @@ from gpudoctor.model.fact import Known, value_to_json
 WIDTH = 80
 _CODES = {"bold": "1", "red": "31", "yellow": "33", "green": "32", "dim": "2"}
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_UNTYPED = re.compile(rf"{_UNSAFE.pattern}|[\t\n]")
+"""What belongs in no command line."""
 _MARKS = {
     "root": "needs root",
     "reboot": "needs a reboot",
@@ -88,7 +90,12 @@ def marks(needs: Sequence[str], touches: str) -> str:
 
 
 def command(argv: Sequence[str]) -> str:
-    """The command as one types it."""
+    """The command as one types it, on one line: what the terminal would obey is spelt out as bash reads it."""
     import shlex
 
-    return safe(shlex.join(argv))
+    return " ".join(_spelt(word) if _UNTYPED.search(word) else shlex.quote(word) for word in argv)
+
+
+def _spelt(word: str) -> str:
+    quoted = word.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{_UNTYPED.sub(lambda match: repr(match.group())[1:-1], quoted)}'"

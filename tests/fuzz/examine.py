@@ -7,8 +7,9 @@ import re
 import signal
 import time
 import traceback
+from ast import literal_eval
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from gpudoctor import doctor
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Known, Unread
+from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.readers import decode
 from gpudoctor.views import document, schema, text
 from gpudoctor.views._terminal import one_line
@@ -33,6 +35,7 @@ _TROUBLE = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Expressive|Defined|Long): "
 """A Python exception inside a reason: a condition or a look-up stumbled."""
 _QUOTED = ": the report says "
 """What follows are the report's own words, which may name an exception."""
+_IN_QUOTES = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
 
 
 class Examined(NamedTuple):
@@ -106,8 +109,25 @@ def _stumbled(diagnosis: Diagnosis) -> Iterator[str]:
             yield f"probe: {state.why} ({name})"[:300]
             return
     for item in diagnosis.unjudged:
-        if _TROUBLE.search(item.because.partition(_QUOTED)[0]):
+        if _TROUBLE.search(our_words(item.because, diagnosis.snapshot)):
             yield f"condition: {item.id}: {item.because}"[:300]
+
+
+def our_words(because: str, snapshot: Snapshot) -> str:
+    """The reason without what it quotes of a fact's value, which may be anything: only what is part of one goes."""
+    kept = because.partition(_QUOTED)[0]
+    for quoted in _IN_QUOTES.findall(kept) if _TROUBLE.search(kept) else ():
+        with suppress(SyntaxError, ValueError):  # an apostrophe is no quotation mark
+            told = literal_eval(quoted)
+            if any(told in value for value in _values(snapshot)):
+                kept = kept.replace(quoted, "")
+    return kept
+
+
+def _values(snapshot: Snapshot) -> Iterator[str]:
+    rows = (row for rows in snapshot.groups.values() if isinstance(rows, tuple) for row in rows)
+    for facts in (snapshot.facts, *rows):
+        yield from (str(state.value) for state in facts.values() if isinstance(state, Known))
 
 
 def _refuse(word: str) -> object:

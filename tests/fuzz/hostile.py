@@ -3,8 +3,10 @@
 python -m tests.fuzz.hostile [--name PART]
 
 Each line holds the words without which the pattern is not even tried, and a beginning of a match, once or as often as
-there is room. What costs most on a few lines is run at full length: each pattern alone, the signs of each page together
-through the whole path, and what the readers look for. Ends with 1 where something takes too long.
+there is room, or what the pattern repeats, behind what leads to it. Between such lines may stand others that hold
+nothing but what is repeated, for a match may go over the ends of lines. What costs most on a few lines is run at full
+length: each pattern alone, the signs of each page together through the whole path, and what the readers look for. Ends
+with 1 where something takes too long.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from gpudoctor.model.rule import Sign
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.readers._pattern import Pattern
 from tests.fuzz.examine import examine
-from tests.fuzz.pump import sample, units
+from tests.fuzz.pump import runs, sample, units
 
 SLOW = 0.3
 """Processor time that one pattern may take on the whole of a text; a run has 600 of them, on one text."""
@@ -37,12 +39,27 @@ _SMALL = 20_000
 _WIDTHS = (118, 580)
 _READ_WIDTHS = (118, 3900)
 _MOST_STEMS = 24
+_AROUND = 12
+"""Lines between two with words: as many as are searched around both."""
 
 _parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 _codes: Any = importlib.import_module("re._constants" if sys.version_info >= (3, 11) else "sre_constants")
 
 
-Shape = tuple[str, str, int]
+class Shape(NamedTuple):
+    """What a line begins with, what it repeats, the words that it must hold, its width, and lines without words.
+
+    The last is how many lines of nothing but what is repeated follow each.
+    """
+
+    lead: str
+    stem: str
+    words: str
+    width: int
+    between: int = 0
+
+
+_NONE = Shape("", "", "", 0)
 
 
 class Attempt(NamedTuple):
@@ -73,21 +90,33 @@ def _stems(items: Sequence[tuple[Any, Any]], before: str) -> Iterator[str]:
 
 
 def shapes(pattern: str, needles: Sequence[Sequence[str]]) -> Iterator[Shape]:
-    """What a line repeats, the words that it must hold, and its width."""
+    """Every kind of line that may drive the pattern to despair."""
     words = " ".join(one[0] for one in needles)
     for stem in stems(pattern):
         for width in _WIDTHS:
-            yield stem, words, width
+            yield Shape("", stem, words, width)
+    for lead, stem in _runs(pattern):
+        yield Shape(lead, stem, words, _WIDTHS[-1])
+        yield Shape(lead, stem, words, _WIDTHS[-1], between=_AROUND)
+
+
+def _runs(pattern: str) -> list[tuple[str, str]]:
+    found = dict.fromkeys((lead.replace("\n", " "), stem.replace("\n", " ")) for lead, stem in runs(pattern))
+    return list(found)[:: 1 + len(found) // _MOST_STEMS]
 
 
 def lines(shape: Shape, size: int) -> list[str]:
     """So many characters of such lines, no two alike: the words behind, in front of or amid what is repeated."""
-    stem, words, width = shape
-    room = max(1, width - len(words) - 10)
+    lead, stem, words, width, between = shape
+    room = max(1, width - len(lead) - len(words) - 10)
     body = (stem * (1 + room // len(stem)))[: room - room % len(stem) or len(stem)]
     half = len(body) // len(stem) // 2 * len(stem)
-    kinds = (f"{body} {words}", f"{words} {body}", f"{body[:half]} {words} {body[half:]}")
-    return [f"{kinds[number % 3]} {number}" for number in range(size // (len(kinds[0]) + 6))]
+    kinds = (f"{lead}{body} {words}", f"{words} {lead}{body}", f"{lead}{body[:half]} {words} {body[half:]}")
+    found: list[str] = []
+    for number in range(size // (len(kinds[0]) + 6) // (1 + between)):
+        found.append(f"{kinds[number % 3]} {number}")
+        found += [body[: len(body) - (number * between + one) % len(body)] for one in range(between)]
+    return found
 
 
 def heard(sign: Sign, text: Sequence[str]) -> float:
@@ -130,9 +159,10 @@ def read_in(text: Sequence[str]) -> float:
 
 def worst_read(pattern: str) -> Attempt:
     """The shape on which the readers are slowest; `pattern` is one of theirs."""
-    tried = ((stem, "", width) for stem in stems(pattern) for width in _READ_WIDTHS)
-    suspects = sorted((read_in(lines(shape, _SMALL)), shape) for shape in tried)[-1:]
-    return max((Attempt(read_in(lines(shape, SIZE)), shape) for _, shape in suspects), default=Attempt(0, ("", "", 0)))
+    tried = [Shape("", stem, "", width) for stem in stems(pattern) for width in _READ_WIDTHS]
+    tried += [Shape(lead, stem, "", _READ_WIDTHS[-1]) for lead, stem in _runs(pattern)]
+    seconds, shape = max(((read_in(lines(shape, _SMALL)), shape) for shape in tried), default=(0, _NONE))
+    return Attempt(seconds * SIZE / _SMALL if seconds > READ else read_in(lines(shape, SIZE)), shape)
 
 
 def together(attempts: Sequence[Attempt]) -> str:
@@ -152,7 +182,7 @@ def main() -> int:
             attempts = [worst(sign) for sign in rule.signs]
             named += [(f"{rule.id} sign {number}", one) for number, one in enumerate(attempts, 1)]
             examined = examine(together(attempts).encode(), "report")
-            documents.append((f"all of {rule.id} {examined.problems}", Attempt(examined.seconds, ("", "", 0))))
+            documents.append((f"all of {rule.id} {examined.problems}", Attempt(examined.seconds, _NONE)))
     read = [(name, worst_read(pattern)) for name, pattern in reader_patterns() if options.name in name]
     told = (
         _told("patterns", named, SLOW),

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gpudoctor.model.fact import Known
+from gpudoctor.model.snapshot import Snapshot, Target
 from tests.corpus import BOOK
-from tests.fuzz.examine import SLOW, examine
+from tests.fuzz.examine import SLOW, examine, our_words
 from tests.fuzz.mutate import case
-from tests.fuzz.pump import units
+from tests.fuzz.pump import runs, units
 from tests.fuzz.strange import RUNS
 
 _SEED = 4
@@ -56,6 +58,45 @@ def test_what_a_sign_hears_is_judged(data: st.DataObject) -> None:
 def test_many_gpus_are_judged_in_time() -> None:
     lines = "".join(f"{n:02x}:00.0 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB]\n" for n in range(256))
     assert examine((lines * 8).encode(), "report").problems == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch.cuda.is_available()" + "=" * 3000,
+        f"Radeon\n    Gpu {' ' * 30}{(' ' * 17 + ':') * 1000}\n",
+        ("nvidia-smi: loaded\n" + "".join(f"-{' ' * (500 - n)}-\n" for n in range(12))) * 60,
+    ],
+    ids=["equals signs", "colons", "lines without words"],
+)
+def test_what_patterns_may_share_out_in_many_ways(text: str) -> None:
+    assert examine(text.encode(), "report").problems == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["kernel module loaded" + "\n" * 4000, "machine" + "\n:" * 4000 + "no gpu", "workers=0 " * 20_000],
+    ids=["line ends", "colons", "no end"],
+)
+def test_a_saved_line_that_is_none(text: str) -> None:
+    line = {"line": {"value": text, "source": "line 1"}}
+    raw = {"schema": "gpudoctor/1", "target": {"name": "x"}, "facts": {"text": [line]}}
+    assert examine(json.dumps(raw).encode(), "snapshot").problems == ()
+
+
+def test_a_stumble_is_told_from_a_name_that_sounds_like_one() -> None:
+    named = "GPU models and configuration: GPU 0: Tesla X9\"RuntimeError: it's no GPU"
+    assert examine(f"PyTorch version: 2.6.0\n{named}\n".encode(), "report").problems == ()
+    name = {"name": Known("Tesla ValueError: X9", "line 1")}
+    snapshot = Snapshot(Target("report", "x"), {}, {"gpu": (name,)})
+    assert our_words("no GPU 'Tesla ValueError: X9'", snapshot) == "no GPU "
+    for trouble in ("ValueError: 'Tesla'", "no GPU 'Tesla KeyError: 3'", "doesn't: KeyError: isn't"):
+        assert our_words(trouble, snapshot).count("Error: ") == 1
+
+
+def test_what_leads_to_what_a_pattern_repeats() -> None:
+    assert runs("is(?:\\(\\))?[ :]*(?:=+>?){0,3}") == [("is()", " "), ("is() ", "=")]
+    assert runs("^\\W*(?:a|b[^x]{9,})c") == [("", "-"), ("-b", "a")]
 
 
 def test_what_a_pattern_repeats() -> None:

@@ -45,6 +45,14 @@ def test_a_line_printed_a_few_times_is_still_there_each_time() -> None:
     assert _text("again", "again").find(_sign("again\\nagain")) is not None
 
 
+def test_a_row_of_several_lines_is_searched_line_by_line() -> None:
+    text = _text("first", "second\n\n \nXid 79\n" + "\n" * 5000 + "third")
+    heard = text.find(_sign(r"^Xid (?P<code>\d+)$"))
+    assert heard is not None
+    assert [item.index for item in heard.evidence] == [1]
+    assert text.searched == "first\nsecond\nXid 79\nthird"
+
+
 def _told(*match: str, words: str) -> Sign:
     pattern = "".join(match)
     return Sign(pattern, True, (), "", ((words,),), goes_on(pattern), ways(pattern))

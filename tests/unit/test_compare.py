@@ -12,11 +12,11 @@ import pytest
 from gpudoctor import doctor, rulebook
 from gpudoctor.catalog import catalog
 from gpudoctor.compare import compare
-from gpudoctor.compare.tables import LAYERS
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.difference import Difference
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
 from gpudoctor.model.snapshot import Snapshot, Target
+from gpudoctor.model.topics import TOPICS
 from gpudoctor.views import diff
 
 _BOOK = rulebook.load()
@@ -231,7 +231,7 @@ def test_the_document_of_any_two_snapshots_is_json(swapped: bool) -> None:
 
 
 def test_every_fact_has_its_place() -> None:
-    placed = {prefix for prefixes in LAYERS.values() for prefix in prefixes} | {"text", "report"}
+    placed = {prefix for prefixes in TOPICS.values() for prefix in prefixes} | {"text", "report"}
     assert {name.partition(".")[0] for name in catalog().specs} <= placed
 
 

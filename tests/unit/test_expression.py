@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from gpudoctor.expression import Evaluator, Facts, evaluate, fill
@@ -201,3 +203,16 @@ def test_the_line_that_says_it_is_the_proof() -> None:
 def test_where_no_text_was_read_nobody_can_say() -> None:
     with pytest.raises(CannotJudge):
         evaluate("says(text, 'xid')", Evaluator(Facts(Snapshot(Target("local", "case"), FACTS)), {}))
+
+
+@pytest.mark.parametrize("condition", ["matches(live.cuda_error, '{}')", "says(text, '{}')"])
+def test_of_a_value_without_end_only_the_beginning_is_searched(condition: str) -> None:
+    endless = "first " + "workers=0 " * 20_000 + "last"
+    row = {"line": Known(endless, "line 1")}
+    snapshot = Snapshot(Target("report", "x"), {"live.cuda_error": Known(endless, "line 1")}, {"text": (row,)})
+    seen = Evaluator(Facts(snapshot), {})
+    assert evaluate(condition.format("first"), seen)
+    assert not evaluate(condition.format("last"), seen)
+    started = time.process_time()
+    assert not evaluate(condition.format("workers?=0.*(?:hang|freeze)"), seen)
+    assert time.process_time() - started < 1

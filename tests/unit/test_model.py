@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gpudoctor.model import diagnosis as diagnoses
 from gpudoctor.model import snapshot as snapshots
+from gpudoctor.model import version
 from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding, Unjudged
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Absent, Known, Unread
@@ -80,3 +81,8 @@ def test_what_is_no_snapshot_is_refused_in_one_line(raw: object) -> None:
     with pytest.raises(DocumentError) as caught:
         snapshots.from_json(raw)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "12." + "9" * 5000, "", "abc"], ids=["digits", "minor", "none", "word"])
+def test_what_nobody_can_count_is_no_version(text: str) -> None:
+    assert version.parse(text) is None

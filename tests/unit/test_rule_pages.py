@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gpudoctor import rulebook
@@ -35,3 +37,9 @@ def test_no_fix_weakens_the_machine() -> None:
     words = [" ".join(step.argv) + " " + step.text for rule in BOOK.rules for fix in rule.fixes for step in fix.steps]
     for refused in ("--break-system-packages", "chmod 777", "| sh", "| bash", "--no-check-certificate"):
         assert not [word for word in words if refused in word]
+
+
+def test_what_precedes_a_lines_words_stays_on_the_line() -> None:
+    """``^\\W*`` reads on over lines without a word, from each of them anew; the next line has a ``^`` of its own."""
+    signs = [(rule.id, sign.match) for rule in BOOK.rules for sign in rule.signs]
+    assert [name for name, match in signs if re.search(r"\^\\W[*+]", match)] == []

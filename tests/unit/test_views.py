@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
 import time
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from gpudoctor.model.fact import Absent, Fact, Known
 from gpudoctor.model.rule import Fix, Step
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.views import document, text
-from gpudoctor.views._terminal import Style, safe, style_of, wrapped
+from gpudoctor.views._terminal import Style, command, safe, style_of, wrapped
 from gpudoctor.views.progress import progress_on
 
 FINDING = Finding(
@@ -111,6 +112,13 @@ def test_the_document_is_one_line_of_ascii() -> None:
 def test_no_text_drives_the_terminal(words: str) -> None:
     for line in [safe(words), *wrapped(words, 2, 4)]:
         assert not [char for char in line if (ord(char) < 32 and char not in "\t\n") or 127 <= ord(char) < 160]
+
+
+def test_a_command_with_what_is_no_text_is_one_line_that_bash_takes() -> None:
+    argv = ["printf", "%s", "it's\t\\x\n\x1b[31m $HOME"]
+    assert command(argv) == r"printf %s $'it\'s\t\\x\n\x1b[31m $HOME'"
+    assert subprocess.run(["bash", "-c", command(argv)], capture_output=True, check=True).stdout.decode() == argv[2]
+    assert command(["nvidia-smi", "-q", "two words"]) == "nvidia-smi -q 'two words'"
 
 
 class Terminal(io.StringIO):

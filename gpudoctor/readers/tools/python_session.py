@@ -32,8 +32,8 @@ _SAID = Pattern(
 )
 _WHERE = Pattern(r"(\d+\.\d+\.\d+[\w.+]*)\s+\S*[\\/]torch[\\/]__init__\.pyc?$")
 _INLINE = Pattern(
-    r"(?<![\w.])(?:torch\.)?(?:cuda\.)?is_available(?:\(\))?[\s:]*(?:(?:->|=+>?|returns?|returned|is|was|gives|prints"
-    r"|turned|turns|became|becomes|goes|went|stays|now|still|says|shows)\s*){0,3}[`'\"]*(True|False)\b"
+    r"(?<![\w.])(?:torch\.)?(?:cuda\.)?is_available(?:\(\))?[\s:]*(?:(?:->|=+(?!=)>?|returns?|returned|is|was|gives"
+    r"|prints|turned|turns|became|becomes|goes|went|stays|now|still|says|shows)\s*){0,3}[`'\"]*(True|False)\b"
 )
 _PRINTED = Pattern(
     r"print\((?P<asked>torch[\w.]*(?:\(\))?(?:, ?torch[\w.]*(?:\(\))?)*)\)['\"`]?\s*"

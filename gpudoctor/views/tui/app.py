@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.app import App
 from textual.binding import Binding, BindingType
@@ -13,11 +15,23 @@ from textual.screen import Screen
 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DoctorError
-from gpudoctor.views.tui import background, places, themes
+from gpudoctor.views._terminal import one_line
+from gpudoctor.views.tui import background, choices, places, stand_ins, themes
 from gpudoctor.views.tui.reading import Reading
 
 if TYPE_CHECKING:
+    from textual.command import Provider
+    from textual.filter import LineFilter
+
+    from gpudoctor.views.tui.repair import Repair
+    from gpudoctor.views.tui.screens.place import Place
     from gpudoctor.views.tui.work import Event, Work
+
+
+def _commands() -> type[Provider]:
+    from gpudoctor.views.tui.commands import Commands
+
+    return Commands
 
 
 class DoctorApp(App[None]):
@@ -26,16 +40,20 @@ class DoctorApp(App[None]):
     TITLE = "gpudoctor"
     CSS_PATH = "tui.tcss"
     ENABLE_COMMAND_PALETTE = True
-    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {door.name: door.open for door in places.DOORS}
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_commands}
+    COMMAND_PALETTE_DISPLAY = "^p"
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
+        door.name: door.open for door in (*places.DOORS, places.FIX)
+    }
     DEFAULT_MODE = places.DOORS[0].name
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(str(number), f"open('{door.name}')", door.title, show=False)
             for number, door in enumerate(places.DOORS, 1)
         ),
-        Binding("r", "read", "Read again", show=False),
-        Binding("q", "quit", "Quit", show=False),
-        Binding("question_mark", "keys", "Keys", show=False),
+        Binding("r", "read", "read again", show=False),
+        Binding("question_mark", "keys", "this page", show=False),
+        Binding("q,ctrl+c", "quit", "quit", show=False),
     ]
     diagnosis: reactive[Diagnosis | None] = reactive(None)
     reading: reactive[Reading] = reactive(Reading)
@@ -48,9 +66,38 @@ class DoctorApp(App[None]):
         self.work = work
         for theme in themes.OURS:
             self.register_theme(theme)
-        self.theme = themes.NIGHT.name
+        self.repair: Repair | None = None
+        """The plan that is open, and its run, once there was one."""
+        self._ascii = stand_ins.Ascii()
+        self._choices = choices.Choices()
+        self._take_choices()
         self._round = 0
         """Which reading is the current one: what an older one still says is not heard."""
+
+    def _take_choices(self) -> None:
+        """Look as the user chose; a variable of the environment is the later word."""
+        try:
+            self._choices = choices.load()
+        except choices.ChoicesError as error:
+            self.say(f"what was chosen before is not known: {error}")
+        if "TEXTUAL_THEME" not in os.environ:
+            self.theme = self._choices.theme if self._choices.theme in themes.NAMES else themes.NIGHT.name
+        self._ascii.enabled = self._choices.marks == "ascii" or (not self._choices.marks and stand_ins.wanted())
+
+    def _keep(self, chosen: choices.Choices) -> None:
+        try:
+            choices.keep(chosen)
+        except choices.ChoicesError as error:
+            self.say(f"for this time only: the choice cannot be kept: {error}")
+        self._choices = chosen
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """What themes may set beyond Textual's own."""
+        return themes.DEFAULTS
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's, and ours that draws in ASCII."""
+        return [*super().get_line_filters(), self._ascii] if self._ascii.enabled else super().get_line_filters()
 
     def on_mount(self) -> None:
         """First the screen, then the work."""
@@ -63,11 +110,56 @@ class DoctorApp(App[None]):
 
     def say(self, message: str) -> None:
         """Show a message in the second line, until the next key or another message."""
-        self.message = message
+        self.message = one_line(message)
 
     def action_open(self, name: str) -> None:
         """Go to the screen of that name."""
         self.switch_mode(name)
+        cast("Place", self.screen_stack[0]).back = ""
+
+    async def action_quit(self) -> None:
+        """Leave; where a step of a plan runs, its screen asks first."""
+        if self.repair and self.repair.busy:
+            self.repair.ask_to_leave(self)
+        else:
+            self.exit()
+
+    async def visit(self, place: str, name: str) -> None:
+        """Go to that screen, with the cursor on what is called `name` there."""
+        await self.switch_mode(place)
+        if not cast("Place", self.screen).go(name):
+            self.say(f"{name}: not among what is shown here")
+
+    def action_keys(self) -> None:
+        """The keys of the screen that is open, and what the marks mean."""
+        from gpudoctor.views.tui.screens.keys import KeysScreen
+
+        here = next((door.title for door in places.DOORS if door.name == self.current_mode), "")
+        self.push_screen(KeysScreen(self.screen, here))
+
+    def action_themes(self) -> None:
+        """Choose a theme, and have it kept."""
+        from gpudoctor.views.tui.screens.theme import ThemeScreen
+
+        self.push_screen(ThemeScreen(), self.choose_theme)
+
+    def choose_theme(self, name: str | None) -> None:
+        """Take that theme, now and when the program is next opened."""
+        if name:
+            self.theme = name
+            if name != self._choices.theme:
+                self._keep(replace(self._choices, theme=name))
+
+    @property
+    def in_ascii(self) -> bool:
+        """Whether the glyphs are drawn by their stand-ins."""
+        return self._ascii.enabled
+
+    def choose_marks(self, marks: str) -> None:
+        """Draw with ``ascii`` or ``unicode``, now and when the program is next opened."""
+        self._ascii.enabled = marks == "ascii"
+        self._keep(replace(self._choices, marks=marks))
+        self.refresh_css(animate=False)
 
     def action_read(self) -> None:
         """Read everything, again."""
@@ -105,7 +197,7 @@ class DoctorApp(App[None]):
             return
         if isinstance(answer, BaseException):
             words = str(answer) if isinstance(answer, DoctorError) else f"{type(answer).__name__}: {answer}"
-            self.reading = self.reading.ended(" ".join(words.split()))
+            self.reading = self.reading.ended(one_line(words))
             return
         self.reading = self.reading.ended()
         self.diagnosis = answer

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 
 from textual.content import Content
 
-from gpudoctor.model.diagnosis import Diagnosis, Finding
+from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.rule import Severity
+from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui.reading import Reading
 
 _BAR = 24
@@ -33,59 +34,55 @@ def _top(name: str, under: Mapping[str, str]) -> str:
     return name
 
 
-def roots(diagnosis: Diagnosis) -> list[Finding]:
-    """Findings that no other explains, in the order of the diagnosis."""
-    under = folded(diagnosis)
-    return [finding for finding in diagnosis.findings if finding.id not in under]
-
-
 def summary(diagnosis: Diagnosis, over: bool = True) -> str:
     """``1 cause, 1 warning · 2 symptoms folded``."""
-    top = {finding.id: finding.severity for finding in roots(diagnosis)}
+    below = folded(diagnosis)
+    top = {finding.id: finding.severity for finding in diagnosis.findings if finding.id not in below}
     severities = Counter(top.values())
     said = [_many(severities[severity], word) for severity, word in _COUNTED]
     words = ", ".join(word for word in said if word)
-    if under := len(folded(diagnosis)):
-        words += f" · {_many(under, 'symptom')} folded"
-    if not words:
-        words = f"nothing wrong in {len(diagnosis.passed)} checks" if diagnosis.verdict == "sound" else "no error found"
-    return words if over else f"{words} so far"
+    if below:
+        words += f" · {_many(len(below), 'symptom')} folded"
+    if words:
+        return words if over else f"{words} so far"
+    if not over:
+        return "nothing found so far"
+    if diagnosis.verdict == "sound":
+        return f"nothing wrong in {len(diagnosis.passed)} checks"
+    return "no error found, and too little read to call it sound"
 
 
-def status(diagnosis: Diagnosis | None, reading: Reading) -> tuple[Content, Content]:
-    """The second line: the three counts, or how far the reading is and what it waits for."""
+def status(diagnosis: Diagnosis | None, reading: Reading) -> tuple[Content, list[Content]]:
+    """The second line: the three counts, or how far the reading is and what it waits for; and what may stand beside."""
     if not reading.over:
         return _progress(reading)
     if diagnosis is None:
-        return Content("nothing was read"), Content("")
+        return Content("nothing was read"), [Content("r reads again")]
     counts = Content.assemble(
         f"{len(diagnosis.passed)} passed · ",
         (f"{len(diagnosis.unjudged)} not judged", "bold" if diagnosis.unjudged else ""),
         f" (u) · {len(diagnosis.findings)} found" if diagnosis.unjudged else f" · {len(diagnosis.findings)} found",
     )
     asked = f" · {_many(len(reading.sources), 'source')} in {reading.seconds:.1f} s" if reading.sources else ""
-    python = diagnosis.snapshot.target.python
-    return Content.assemble(counts, asked), Content(python or "")
+    return Content.assemble(counts, asked), _shorter(one_line(diagnosis.snapshot.target.python or ""))
 
 
-def _progress(reading: Reading) -> tuple[Content, Content]:
+def _shorter(path: str) -> list[Content]:
+    """The path, and ever less of its start: the end tells most."""
+    parts = path.split("/")
+    return [Content(path), *(Content(f"…/{'/'.join(parts[at:])}") for at in range(2, len(parts)))] if path else []
+
+
+def _progress(reading: Reading) -> tuple[Content, list[Content]]:
     total = max(len(reading.sources), 1)
     full = _BAR * reading.done // total
-    slow = (
-        min((source.since, name) for name, source in reading.sources.items() if source.asked)
-        if _asked(reading)
-        else None
-    )
-    waits = f" · {slow[1]}, {time.monotonic() - slow[0]:.1f} s" if slow else ""
+    slow = min(((source.since, name) for name, source in reading.sources.items() if source.asked), default=None)
+    waits = f" · {slow[1]}, {max(0.0, time.monotonic() - slow[0]):.1f} s" if slow else ""
     bar = Content.assemble(("█" * full, "$primary"), ("░" * (_BAR - full), "$foreground 40%"))
     return (
         Content.assemble(bar, f"  {reading.done} of {len(reading.sources)} sources{waits}"),
-        Content("Esc stop, keep what was read"),
+        [Content("Esc stop, keep what was read"), Content("Esc stop")],
     )
-
-
-def _asked(reading: Reading) -> bool:
-    return any(source.asked for source in reading.sources.values())
 
 
 def _many(count: int, word: str) -> str:

@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from textual.content import Content
 
-from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding
+from gpudoctor.model.diagnosis import Evidence, Finding, Note
 from gpudoctor.model.fact import Absent, Known
 from gpudoctor.model.rule import Fix, Step
+from gpudoctor.views import _report as report
 from gpudoctor.views._terminal import safe, value
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
 
 _HANG = 6
 _MOST_EVIDENCE = 12
+_MOST_OTHERS = 12
+_NAME = 30
+"""Columns that names of facts get at most, so that their values stand in a column."""
 
 
-def blocks(finding: Finding, others: Sequence[Finding], under: Sequence[Finding]) -> Iterator[Block]:
+def blocks(
+    finding: Finding, others: Sequence[Finding] = (), under: Sequence[Finding] = (), notes: Iterable[Note] = ()
+) -> Iterator[Block]:
     """All that is known of it. `others` are the same about other GPUs, `under` the findings folded under it."""
     glyph, word, colour = marks.SEVERITY[finding.severity]
     head = Content.assemble((f" {glyph} {word} ", f"bold reverse {colour}"), " ")
     yield Block(plain(_guess(finding) + finding.title, "bold"), head, head.cell_length)
-    alike = [other for other in others if other.title == finding.title]
-    for other in others:
-        if other not in alike:
-            yield Block(plain(other.title), Content.styled("also", "dim"), _HANG)
-    if alike:
-        yield Block(plain(f"the same of {', '.join(map(_subject, alike))}"), Content.styled("also", "dim"), _HANG)
+    yield from _others(finding, others)
     yield GAP
     if finding.why:
         yield Block(plain(" ".join(finding.why.split())), Content.styled("So", "bold"), _HANG)
     if under:
         many = f"the {len(under)} symptoms" if len(under) > 1 else "the symptom"
         yield Block(Content(f"Explains {many} folded under it."), hang=_HANG)
-    if not finding.nearness:
+    if not finding.nearness:  # what only words point to is to be made sure of first
         yield from _fixes(finding.fixes)
     yield GAP
     yield Block(Content(f"{finding.confidence}, because"), Content.styled("Read", "bold"), _HANG)
@@ -46,6 +47,10 @@ def blocks(finding: Finding, others: Sequence[Finding], under: Sequence[Finding]
     if finding.confirm and finding.confidence != "certain":
         yield GAP
         yield Block(plain(finding.confirm), Content.styled("Sure?", "bold"), _HANG)
+    for note in notes:
+        if finding.id in note.rules:
+            yield GAP
+            yield Block(plain(note.text), Content.styled("Note", "bold"), _HANG)
     yield GAP
     yield Block(plain(f"{finding.id} · {finding.layer} · {finding.role}", "dim"))
 
@@ -60,24 +65,19 @@ def command(step: Step) -> str:
     return safe(shlex.join(step.argv))
 
 
-def passed(diagnosis: Diagnosis) -> Iterator[Block]:
-    """What was checked and found in order, by topic: what a sound machine shows."""
-    topics: dict[str, list[str]] = {}
-    for name in diagnosis.passed:
-        topic, _, rest = name.partition(".")
-        topics.setdefault(topic, []).append(rest)
-    for topic, names in topics.items():
-        yield Block(plain(", ".join(names)), Content.styled(f"{marks.PASSED} {topic}", "$success"), 13)
-
-
 def _guess(finding: Finding) -> str:
     return "Possibly: " if finding.confidence == "possible" else ""
 
 
-def _subject(finding: Finding) -> str:
-    """``gpu 3``, or as much of its id as there is."""
-    group, row = next(iter((finding.subject or {}).items()), (finding.id, ""))
-    return f"{group} {row}".strip()
+def _others(finding: Finding, others: Sequence[Finding]) -> Iterator[Block]:
+    alike, unlike = report.elsewhere(finding, others)
+    also = Content.styled("also", "dim")
+    for other in unlike[:_MOST_OTHERS]:
+        yield Block(plain(other.title), also, _HANG)
+    if (more := len(unlike) - _MOST_OTHERS) > 0:
+        yield Block(Content(f"{more} more of this kind; a saved report names each"), also, _HANG)
+    if alike:
+        yield Block(plain(f"the same of {', '.join(alike)}"), also, _HANG)
 
 
 def _fixes(fixes: Sequence[Fix]) -> Iterator[Block]:
@@ -104,15 +104,18 @@ def _marks(step: Step) -> str:
 
 
 def _evidence(evidence: Sequence[Evidence]) -> Iterator[Block]:
-    for item in evidence[:_MOST_EVIDENCE]:
+    shown = evidence[:_MOST_EVIDENCE]
+    width = min(max((len(name(item)) for item in shown if item.fact != "text.line"), default=0), _NAME)
+    for item in shown:
         state = item.state
+        named = plain(f"{name(item):<{width}}  ")
         if item.fact == "text.line" and isinstance(state, Known):
             yield Block(Content.assemble(plain(value(state)), plain(f"  {state.source}", "dim")), hang=_HANG)
         elif isinstance(state, Known):
-            text = Content.assemble(plain(f"{name(item)}  "), plain(value(state) or "none", "bold"))
-            yield Block(Content.assemble(text, plain(f"  {state.source}", "dim")), hang=_HANG)
+            known = plain(value(state) or "none", "bold")
+            yield Block(Content.assemble(named, known, plain(f"  {state.source}", "dim")), hang=_HANG)
         elif isinstance(state, Absent):
-            yield Block(Content.assemble(plain(f"{name(item)}  none"), plain(f"  {state.why}", "dim")), hang=_HANG)
+            yield Block(Content.assemble(named, ("none", "bold"), plain(f"  {state.why}", "dim")), hang=_HANG)
     if (more := len(evidence) - _MOST_EVIDENCE) > 0:
         yield Block(Content.styled(f"and {more} more facts; 3 shows them all", "dim"), hang=_HANG)
 

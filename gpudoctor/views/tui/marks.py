@@ -31,3 +31,18 @@ TOUCHES = {
     "system": "● changes the system",
     "hardware": "▲ hands on the machine",
 }
+MEANINGS = (
+    (SEVERITY["error"][0], "error: does not work", "$error"),
+    (SEVERITY["warning"][0], "warning: not as it should be", "$warning"),
+    (SEVERITY["info"][0], "worth knowing", "$primary"),
+    (PASSED, "checked and in order", "$success"),
+    (UNREAD, "not read, or not judged", "$primary"),
+    (ABSENT, "known not to be there", ""),
+    (QUIET, "nothing wrong", ""),
+    ("0-9", "tenths of what is expected", "$warning"),
+    ("x", "wrong data", "$error"),
+    ("▲", "root, reboot, hands or jobs", "$warning"),
+    ("●", "changes, or needs the network", ""),
+    ("▾ ▸", "unfolded, folded", ""),
+)
+"""Mark, what it means, and its colour: for the page of keys."""

@@ -29,6 +29,10 @@ class Door:
 
 DOORS = (
     Door("diagnosis", "Diagnosis", "Diag", "DiagnosisScreen"),
+    Door("gpus", "GPUs", "GPU", "GPUsScreen"),
+    Door("facts", "Facts", "Facts", "FactsScreen"),
     Door("kernels", "Kernels", "Kern", "KernelsScreen"),
     Door("cluster", "Cluster", "Clus", "ClusterScreen"),
 )
+FIX = Door("fix", "Fix", "Fix", "FixScreen")
+"""The one screen without a tab: `f` opens it from all the others."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from textual.theme import Theme
+from dataclasses import replace
+
+from textual.theme import BUILTIN_THEMES, Theme
+
+DEFAULTS = {"on-state": "#000000"}
+"""Variables that a theme may set: the colour of text on a band or badge of error, warning, success or primary."""
 
 NIGHT = Theme(
     "gpudoctor-dark",
@@ -22,14 +27,15 @@ DAY = Theme(
     primary="#005faf",
     secondary="#5f5f87",
     accent="#005faf",
-    success="#00703c",
+    success="#007a1f",
     warning="#8a5a00",
     error="#c00000",
-    foreground="#1c1c1c",
-    background="#fafafa",
-    surface="#f0f0f0",
-    panel="#e4e4e4",
+    foreground="#121212",
+    background="#ffffff",
+    surface="#f4f4f4",
+    panel="#eaeaea",
     dark=False,
+    variables={"on-state": "#ffffff"},
 )
 CONTRAST = Theme(
     "gpudoctor-contrast",
@@ -44,6 +50,28 @@ CONTRAST = Theme(
     surface="#000000",
     panel="#1a1a1a",
 )
-OURS = (NIGHT, DAY, CONTRAST)
-"""Beside them Textual's ``ansi-dark`` and ``ansi-light`` show the terminal's own colours."""
-NAMES = (*(theme.name for theme in OURS), "ansi-dark", "ansi-light")
+ANSI_NIGHT = replace(
+    BUILTIN_THEMES["ansi-dark"],
+    primary="ansi_bright_cyan",
+    accent="ansi_bright_cyan",
+    success="ansi_bright_green",
+    warning="ansi_bright_yellow",
+    error="ansi_bright_red",
+)
+"""The terminal's own colours, the bright ones: its dark blue is hardly seen on black."""
+ANSI_DAY = replace(
+    BUILTIN_THEMES["ansi-light"],
+    accent="ansi_blue",
+    warning="ansi_magenta",
+    variables={**BUILTIN_THEMES["ansi-light"].variables, "on-state": "ansi_bright_white"},
+)
+"""Warnings are magenta: yellow is not seen on white, and bright red is another error."""
+OURS = (NIGHT, DAY, CONTRAST, ANSI_NIGHT, ANSI_DAY)
+NAMES = {
+    NIGHT.name: "dark",
+    DAY.name: "light",
+    CONTRAST.name: "high contrast",
+    ANSI_NIGHT.name: "the terminal's colours, dark",
+    ANSI_DAY.name: "the terminal's colours, light",
+}
+"""Each of them in words, in the order to choose from."""

@@ -9,15 +9,46 @@ from typing import TYPE_CHECKING
 from gpudoctor.model.diagnosis import Diagnosis
 
 if TYPE_CHECKING:
-    from threading import Event as Stop
+    import threading
 
+    from gpudoctor.model.difference import Difference
     from gpudoctor.model.fleet import Fleet
     from gpudoctor.model.measurement import Measurements
+    from gpudoctor.model.plan import Plan
+    from gpudoctor.model.run import Run, Stop
+    from gpudoctor.model.sample import Sample
+    from gpudoctor.model.stack import Stack, Wishes
 
 Event = tuple[str, str]
 """A source of facts, and what became of it: ``started``, ``done``, ``died`` or ``stopped``."""
 Diagnose = Callable[[Callable[[Event], None], Callable[[Diagnosis], None]], Diagnosis]
 """Told of each event and of each diagnosis on the way; gives the last one. Called in a thread, again for each `r`."""
+Apply = Callable[["Plan", Callable[["Run"], None], Callable[[], "Stop"]], "Run"]
+"""Runs the chosen steps of a plan, in order, in this thread; gives the run at its end, whatever that is.
+
+It is told what the user wants by the last argument, which it asks before each step and a few times a second during one:
+``after this step`` lets the step come to its end, ``now`` ends its command. The run is written to its journal *before*
+each step begins, with that step as running, and again when it is over: whatever ends the program in between, the record
+names the step that may be half done. After that the run is told, as often as there is something new; a step that fails
+or a rule that still finds something ends it. It raises `DoctorError` for what keeps it from beginning, nothing after.
+"""
+Undo = Callable[["Run", Callable[["Run"], None], Callable[[], "Stop"]], "Run"]
+"""Takes that run back, by the rules of `Apply`; its run has a plan of its own and names the one that it undoes."""
+Live = Callable[[Callable[["Sample"], None]], Callable[[], None]]
+"""Tells of the GPUs again and again, from a thread of its own, until what it returns is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is known of a fact by its name alone."""
+
+    about: str = ""
+    """What it means."""
+    unit: str = ""
+    source: str = ""
+    """Which source of facts tells it, by the name that events and timings have."""
+    rules: tuple[str, ...] = ()
+    """The ids of the rules that read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +67,25 @@ class Work:
     """What a report can be saved as, by the ending of its file: ``json``, ``txt``."""
     save: Callable[[str, str], None] | None = None
     """Writes a text to a file of that name."""
-    kernels: Callable[[Sequence[str], Callable[[Measurements], None], Stop], Measurements] | None = None
+    plan: Callable[[Diagnosis, Sequence[str]], Plan] | None = None
+    """The plan that cures the findings of those ids, or every cause where none is named; quick, and called in place."""
+    apply: Apply | None = None
+    undo: Undo | None = None
+    recorded: bool = False
+    """Whether `apply` and `undo` play a recording, which changes nothing: the screen says so."""
+    stack: Callable[[Wishes], Stack] | None = None
+    """What fits those wishes; called in a thread."""
+    stacks: Sequence[Stack] = ()
+    """Answers that were recorded: what is shown where `stack` is None."""
+    used_by: Callable[[], Mapping[str, Told]] | None = None
+    """Every fact by its name (``gpu.name``; ``env.*`` for any other of ``env``), and which rules read it."""
+    open: Callable[[str], Diagnosis] | None = None
+    """Diagnoses a file: a pasted report, a saved snapshot or a record."""
+    compare: Callable[[Diagnosis, Diagnosis], Difference] | None = None
+    """What differs between two machines or two moments."""
+    live: Live | None = None
+    """The GPUs as they are now, twice a second; None where there is only what was read once."""
+    kernels: Callable[[Sequence[str], Callable[[Measurements], None], threading.Event], Measurements] | None = None
     """Runs the kernels of those ids, all where there are none; tells what it has so far, ends soon once stopped."""
     measured: Callable[[], Measurements | None] | None = None
     """What kernels measured before."""

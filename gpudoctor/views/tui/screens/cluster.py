@@ -16,7 +16,7 @@ from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import background, fleets
 from gpudoctor.views.tui.cells import headings
 from gpudoctor.views.tui.screens.place import Place
-from gpudoctor.views.tui.widgets.frame import NARROW, Line
+from gpudoctor.views.tui.widgets.frame import NARROW
 from gpudoctor.views.tui.widgets.matrix import Matrix
 from gpudoctor.views.tui.widgets.prose import GAP, Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
@@ -55,7 +55,7 @@ class ClusterScreen(Place):
         Binding("N", "next(-1)", "Previous bad cell", show=False),
         Binding("b", "pairs", "bandwidth"),
         Binding("c", "copy", "copy drain"),
-        Binding("w", "write", "write sound hosts"),
+        Binding("w", "write", "write sound"),
         Binding("a", "everyone", "all hosts", show=False),
         Binding("R", "again", "Check the fleet again", show=False),
     ]
@@ -271,19 +271,20 @@ class ClusterScreen(Place):
 
         background.start(self.app, "save", lambda: save(text, _FILE), written)
 
-    def _frame(self) -> None:
-        """The first lines are about the fleet, where there is one."""
-        super()._frame()
-        fleet = self.fleet
-        if fleet is None:
-            return
-        glyph, word, look = fleets.VERDICT[fleet.verdict]
-        band = self.query_one("#band", Line)
-        band.set_classes(look)
-        band.say(Content.assemble((f"{glyph} {word}", "bold"), f"  {fleets.about(fleet)}"), fleets.size(fleet))
-        if not self.doctor.message:
-            when = f"checked {one_line(fleet.at)}" if fleet.at else ""
-            self.query_one("#status", Line).say(fleets.counts(fleet), when)
+    def band(self) -> tuple[str, Content, tuple[str, ...]] | None:
+        """The fleet's verdict leads, where there is one."""
+        if self.fleet is None:
+            return None
+        glyph, word, look = fleets.VERDICT[self.fleet.verdict]
+        said = Content.assemble((f"{glyph} {word}", "bold"), f"  {fleets.about(self.fleet)}")
+        return look, said, tuple(fleets.sizes(self.fleet))
+
+    def status(self) -> tuple[Content, Content] | None:
+        """How much of the fleet was judged, and when."""
+        if self.fleet is None:
+            return None
+        when = f"checked {one_line(self.fleet.at)}" if self.fleet.at else ""
+        return Content(fleets.counts(self.fleet)), Content(when)
 
 
 def _words(error: BaseException) -> str:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
+from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
-from textual.content import Content
 from textual.widget import Widget
 
 from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.views.tui import aside, overview
 from gpudoctor.views.tui import finding as words
+from gpudoctor.views.tui.entries import Entry
 from gpudoctor.views.tui.screens.place import Place
-from gpudoctor.views.tui.widgets.findings import Entry, Findings
-from gpudoctor.views.tui.widgets.prose import GAP, Block, Pane, plain
+from gpudoctor.views.tui.widgets.findings import Findings
+from gpudoctor.views.tui.widgets.prose import Block, Pane
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.widgets.sources import Sources
 
@@ -25,18 +27,26 @@ class DiagnosisScreen(Place):
     NAME = "diagnosis"
     AUTO_FOCUS = "#findings"
     CSS = """
-    #found { width: 2fr; max-width: 60; }
+    #found { width: 2fr; max-width: 110; }
     #detail { width: 3fr; }
     #findings { height: 2fr; }
-    #sources { height: 1fr; }
+    #sources { height: 1fr; max-height: 26; }
     #sources.-over { display: none; }
-    .-narrow #found { width: 1fr; max-width: 100%; height: 40%; }
+    .-narrow #found { width: 1fr; max-width: 100%; height: auto; max-height: 40vh; }
+    .-narrow #findings { height: auto; min-height: 3; max-height: 40vh; }
     .-narrow #sources { display: none; }
     .-narrow #detail { width: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "copy", "copy command"),
         Binding("e", "explain", "explain"),
+        Binding("n", "next(1)", "next"),
+        Binding("N", "next(-1)", "Back to the last error or warning", show=False),
+        Binding("u", "unjudged", "not judged"),
+        Binding("s", "save", "save"),
+        Binding("C", "alone", "Show the commands alone, to be selected", show=False),
+        Binding("y", "report", "Copy the whole report", show=False),
+        Binding("t", "facts", "its facts"),
     ]
 
     def body(self) -> Iterable[Widget]:
@@ -52,51 +62,66 @@ class DiagnosisScreen(Place):
     def on_mount(self) -> None:
         """Follow the sources, too."""
         super().on_mount()
-        self.watch(self.app, "reading", self._sources)
+        self._over = False
+        self.watch(self.app, "reading", self._read)
 
-    def _sources(self) -> None:
-        self.sources.set_class(self.doctor.reading.over, "-over")
-        if not self.doctor.reading.over:
-            self.sources.put(self.doctor.reading)
-        if not self.doctor.diagnosis:
-            self._nothing_yet()
-
-    def _nothing_yet(self) -> None:
-        reading = self.doctor.reading
-        said = (
-            reading.trouble or "Nothing found yet. What is found is shown at once; the cursor stays where you put it."
-        )
-        self.detail.put("What is", [Block(plain(said))], keep=True)
+    def _read(self) -> None:
+        reading, diagnosis = self.doctor.reading, self.doctor.diagnosis
+        self.sources.set_class(reading.over, "-over")
+        if not reading.over:
+            self.sources.put(reading)
+        if not diagnosis:
+            said = overview.trouble(reading, self.doctor.work.title) if reading.trouble else overview.waiting(reading)
+            self.detail.put("What is", list(said), keep=True)
+            self.findings.empty = "Nothing was read." if reading.over else "Nothing found yet."
+            self.findings.refresh()
+        elif reading.over != self._over:
+            self._detail(keep=True)
+        self._over = reading.over
 
     def show(self, diagnosis: Diagnosis) -> None:
         """What is found, as it grows."""
-        self.findings.empty = "Nothing wrong was found." if self.doctor.reading.over else "Nothing found yet."
         self.findings.put(diagnosis)
+
+    def go(self, name: str) -> bool:
+        """To a finding, or to a rule that was not judged."""
+        self.findings.focus()
+        return self.findings.go(name)
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
         """The detail follows the cursor."""
-        diagnosis = self.doctor.diagnosis
-        if event.rows is not self.findings or not diagnosis:
-            return
-        entry = self.findings.entry
-        if entry is None:
-            self.detail.put(
-                "What was checked", list(words.passed(diagnosis)) or [Block(plain("Nothing yet."))], keep=True
-            )
-        elif entry.unjudged:
-            self.detail.put(entry.id, list(_unjudged(entry)))
-        else:
-            same = str(self.detail.border_title) == entry.id
+        if event.rows is self.findings:
+            self._detail()
+
+    def _detail(self, keep: bool = False) -> None:
+        diagnosis, entry = self.doctor.diagnosis, self.findings.entry
+        if diagnosis and entry:
+            title = _title(entry)
+            keep = keep or str(self.detail.border_title) == title
+            self.detail.put(title, list(self._blocks(diagnosis, entry)), keep)
+
+    def _blocks(self, diagnosis: Diagnosis, entry: Entry) -> Iterable[Block]:
+        if entry.findings:
             first, *others = entry.findings
-            self.detail.put(entry.id, list(words.blocks(first, others, entry.under)), keep=same)
+            return words.blocks(first, others, entry.under, diagnosis.notes)
+        return overview.reason(diagnosis, entry) if entry.reason else overview.whole(diagnosis, entry)
+
+    def _commands(self) -> list[str]:
+        entry = self.findings.entry
+        return words.commands(entry.findings[0]) if entry and entry.findings else []
+
+    def selected(self) -> tuple[str, ...]:
+        """The finding under the cursor."""
+        entry = self.findings.entry
+        return (entry.id,) if entry and entry.findings else ()
 
     def action_copy(self) -> None:
         """The first command of the cure to the clipboard; pressed again, the next one."""
-        entry = self.findings.entry
-        commands = words.commands(entry.findings[0]) if entry and entry.findings else []
+        entry, commands = self.findings.entry, self._commands()
         if not entry or not commands:
             self.doctor.say("no command to copy here: what to do is in words")
             return
+        self.findings.pin()
         last, number = self._copied
         number = number % len(commands) if last == entry.id else 0
         self._copied = (entry.id, number + 1)
@@ -104,12 +129,64 @@ class DiagnosisScreen(Place):
         which = f" {number + 1} of {len(commands)}" if len(commands) > 1 else ""
         self.doctor.say(f"copied{which}: {commands[number]}")
 
+    def action_alone(self) -> None:
+        """The commands on the plain terminal, where its own selection takes them and they stay in its history."""
+        commands = self._commands()
+        if not commands:
+            self.doctor.say("no command to show here: what to do is in words")
+            return
+        self.findings.pin()
+        try:
+            aside.show(self.app, commands)
+        except SuspendNotSupported:
+            self.doctor.say("there is no plain terminal behind this one: c copies one command after the other")
+
+    def action_report(self) -> None:
+        """The whole report to the clipboard, as text."""
+        form = self.doctor.work.forms.get("txt")
+        if not form or not self.doctor.diagnosis:
+            self.doctor.say("there is no report to copy yet")
+            return
+        text = form(self.doctor.diagnosis)
+        self.app.copy_to_clipboard(text)
+        self.doctor.say(f"copied the report: {len(text.splitlines())} lines")
+
     def action_explain(self) -> None:
         """The page of the rule."""
+        entry = self.findings.entry
+        name = entry.id if entry and (entry.findings or entry.guide) else ""
+        if not name:
+            self.doctor.say("e explains a rule: put the cursor on one")
+            return
+        from gpudoctor.views.tui.screens.explain import ExplainScreen
+
+        self.findings.pin()
+        self.app.push_screen(ExplainScreen(name))
+
+    def action_next(self, by: int) -> None:
+        """To the next error or warning, or back."""
+        self.findings.next(by)
+
+    def action_unjudged(self) -> None:
+        """What was not judged, by reason; or back to the causes."""
+        if self.doctor.diagnosis and not self.doctor.diagnosis.unjudged and not self.findings.only_unjudged:
+            self.doctor.say("everything was judged")
+        else:
+            self.findings.turn()
+
+    async def action_facts(self) -> None:
+        """The facts that the finding rests on, on their screen; Esc there comes back."""
+        from gpudoctor.views.tui.screens.facts import FactsScreen
+
+        if entry := self.findings.entry:
+            place = await self.visit("facts")
+            assert isinstance(place, FactsScreen)
+            place.look_at(entry.id)
 
 
-def _unjudged(entry: Entry) -> Iterable[Block]:
-    assert entry.unjudged
-    yield Block(plain(entry.unjudged.because), Content.styled(" ? NOT JUDGED ", "bold reverse $primary"), 15)
-    yield GAP
-    yield Block(plain("e explains what the rule looks for. 3 shows every fact, and why those that are unread are."))
+def _title(entry: Entry) -> str:
+    if entry.findings or entry.guide:
+        return entry.id
+    if entry.reason:
+        return "Not judged"
+    return {"order": "What to do first", "notes": "Notes", "unjudged": "Not judged"}.get(entry.section, "What passed")

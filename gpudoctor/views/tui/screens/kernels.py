@@ -18,7 +18,6 @@ from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import background, marks, measured
 from gpudoctor.views.tui.screens.place import Place
 from gpudoctor.views.tui.widgets.bars import Bars, Kernels, KernelTabs
-from gpudoctor.views.tui.widgets.frame import Line
 from gpudoctor.views.tui.widgets.prose import GAP, Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
 
@@ -264,28 +263,21 @@ class KernelsScreen(Place):
             self._frame()
             self.bars.refresh()
 
-    def _frame(self) -> None:
+    def status(self) -> tuple[Content, Content] | None:
         """The second line is about measuring while something is measured, or was."""
-        super()._frame()
-        self._band()
-        if self.doctor.message or not self.doctor.reading.over:
-            return
         if self._stop is not None:
-            self.query_one("#status", Line).say(*self._progress())
-        elif self.found:
-            self.query_one("#status", Line).say(*_counts(self.found))
+            return self._progress()
+        return _counts(self.found) if self.found and self.found.kernels else None
 
-    def _band(self) -> None:
+    def band(self) -> tuple[str, Content, tuple[str, ...]] | None:
         """What kernels found leads here, where it is no better than what the facts say."""
         worst = measured.verdict_of_all(self.found) if self.found else None
         diagnosis = self.doctor.diagnosis
         known = diagnosis.verdict if diagnosis and self.doctor.reading.over else None
         if not worst or (known == "broken" and worst[0] != "broken"):
-            return
-        band = self.query_one("#band", Line)
-        band.set_classes(worst[0])
+            return None
         glyph, word = marks.VERDICT[worst[0]]
-        band.say(Content.assemble((f"{glyph} {word}", "bold"), f"  {worst[1]}"), band.right)
+        return worst[0], Content.assemble((f"{glyph} {word}", "bold"), f"  {worst[1]}"), ()
 
     def _progress(self) -> tuple[Content, Content]:
         runs = self.found.runs if self.found else ()

@@ -2,49 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
+from textual.content import Content
 
-from gpudoctor.model.diagnosis import Diagnosis, Finding, Unjudged
-from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import counts, marks
+from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.views.tui import entries
+from gpudoctor.views.tui.entries import Entry
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One row: all findings of one id, or a rule that was not judged; `under` are those folded below it."""
-
-    id: str
-    findings: tuple[Finding, ...] = ()
-    unjudged: Unjudged | None = None
-    under: tuple[Finding, ...] = ()
-    guide: str = ""
-
-
 class Findings(Rows):
-    """Follows a diagnosis while it grows. The cursor is the user's: once moved it stays on the id it was put on."""
+    """Follows a diagnosis while it grows. The cursor is the user's: once a key was used it stays on the id under it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "next(1)", "next"),
-        Binding("N", "next(-1)", show=False),
-        Binding("u", "unjudged", "not judged"),
-        Binding("space", "fold", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "fold", "fold, unfold", show=False)]
 
     def __init__(self) -> None:
         super().__init__(id="findings", classes="pane")
-        self.border_title = "Causes"
         self.entries: list[Entry] = []
         self.only_unjudged = False
         self._diagnosis: Diagnosis | None = None
         self._shut: set[str] = set()
         self._chosen = ""
         """The id that the user put the cursor on; empty while it follows the first cause."""
+        self._left = ""
+        """The id that was chosen in the view that is not shown: causes, or what was not judged."""
         self._placing = False
+        self._title()
 
     @property
     def entry(self) -> Entry | None:
@@ -54,93 +40,104 @@ class Findings(Rows):
     def put(self, diagnosis: Diagnosis) -> None:
         """Show these findings, with the cursor where the user left it."""
         self._diagnosis = diagnosis
-        self.entries = list(self._unjudged() if self.only_unjudged else self._found())
-        ids = [entry.id for entry in self.entries]
+        rows = entries.unjudged if self.only_unjudged else entries.found
+        self.entries = list(rows(diagnosis, self._shut))
+        places = {entry.id: at for at, entry in reversed(list(enumerate(self.entries)))}
+        if self._chosen and self._chosen not in places and self._unfold(self._chosen):
+            return
         self._placing = True
-        self.fill(len(ids))
-        self.cursor = ids.index(self._chosen) if self._chosen in ids else 0
+        before = self.virtual_size
+        self.fill(len(self.entries))
+        if self.virtual_size != before:
+            self.refresh(layout=True)  # it is as high as its rows where it is above the detail
+        self.cursor = places.get(self._chosen, min(self.cursor, len(places) - 1) if self._chosen else 0)
         self._placing = False
+        self._title()
         self.post_message(self.Moved(self))
 
     def row(self, index: int) -> Iterable[Cell]:
         """Fold mark, severity and title."""
         entry = self.entries[index]
-        if entry.unjudged:
-            return [(f" {marks.UNREAD} ", "accent"), (f"{entry.id}  ", ""), (one_line(entry.unjudged.because), "dim")]
-        finding = entry.findings[0]
-        glyph, _, _ = marks.SEVERITY[finding.severity]
-        fold = ("▸" if entry.id in self._shut else "▾") if entry.under else " "
-        guess = "Possibly: " if finding.confidence == "possible" else ""
-        many = f" (and {len(entry.findings) - 1} more)" if len(entry.findings) > 1 else ""
-        return [
-            (entry.guide or f"{fold} ", "dim"),
-            (f"{glyph} ", finding.severity),
-            (f"{guess}{one_line(finding.title)}{many}", "dim" if entry.guide else ""),
-        ]
+        return entries.cells(entry, entry.id in self._shut)
+
+    def pin(self) -> None:
+        """The cursor is the user's from now on: it stays on the entry it is on."""
+        if self.entry:
+            self._chosen = self.entry.id
 
     def watch_cursor(self) -> None:
         """What the user chooses stays chosen."""
-        if not self._placing and self.entries:
-            self._chosen = self.entries[self.cursor].id
+        if not self._placing:
+            self.pin()
         super().watch_cursor()
 
+    def action_move(self, by: int) -> None:
+        """Up or down; at an end, too, the cursor is the user's."""
+        super().action_move(by)
+        self.pin()
+
+    def action_edge(self, last: int) -> None:
+        """To the first or the last row."""
+        super().action_edge(last)
+        self.pin()
+
     def go(self, name: str) -> bool:
-        """Put the cursor on the finding of that id, unfolded; whether there is one."""
-        diagnosis = self._diagnosis
-        if not diagnosis:
+        """Put the cursor on the finding or the unjudged rule of that id, unfolded; whether it is here."""
+        if not self._diagnosis:
             return False
-        unjudged = {item.id for item in diagnosis.unjudged}
-        if name in unjudged | {finding.id for finding in diagnosis.findings}:
-            self.only_unjudged = name in unjudged
-            self._shut.clear()
-            self._chosen = name
-            self.put(diagnosis)
-            return True
-        return False
+        found = any(finding.id == name for finding in self._diagnosis.findings)
+        if not found and all(item.id != name for item in self._diagnosis.unjudged):
+            return False
+        self.only_unjudged = not found
+        self._shut.clear()
+        self._chosen = name
+        self.put(self._diagnosis)
+        return True
 
-    def action_next(self, by: int) -> None:
-        """To the next error or warning."""
-        bad = [at for at, entry in enumerate(self.entries) if entry.unjudged or entry.findings[0].severity != "info"]
+    def next(self, by: int) -> None:
+        """To the next error or warning, round the end; without any, to the next row."""
+        bad = [at for at, entry in enumerate(self.entries) if entry.bad] or list(range(len(self.entries)))
+        later = [at for at in bad if (at - self.cursor) * by > 0]
         if bad:
-            later = [at for at in bad if (at - self.cursor) * by > 0]
             self.cursor = (later or bad)[0 if by > 0 else -1]
+            self.pin()
 
-    def action_unjudged(self) -> None:
+    def turn(self) -> None:
         """What could not be judged, and why; or back to what was found."""
         self.only_unjudged = not self.only_unjudged
-        self.border_title = "Not judged" if self.only_unjudged else "Causes"
-        self._chosen = ""
+        self._chosen, self._left = self._left, self._chosen
         if self._diagnosis:
             self.put(self._diagnosis)
 
     def action_fold(self) -> None:
-        """Fold or unfold the symptoms."""
+        """Fold or unfold what hangs under the entry."""
         entry = self.entry
-        if entry and entry.under and self._diagnosis:
+        if entry and entry.folds and self._diagnosis:
             self._shut ^= {entry.id}
             self._chosen = entry.id
             self.put(self._diagnosis)
 
     def action_choose(self) -> None:
-        """Enter on a cause with symptoms folds them; what else it does is the screen's."""
-        self.action_fold()
+        """Enter folds what can be folded, and opens what was not judged."""
+        self.pin()
+        if self.entry and self.entry.section == "unjudged":
+            self.turn()
+        else:
+            self.action_fold()
         super().action_choose()
 
-    def _found(self) -> Iterator[Entry]:
-        assert self._diagnosis
-        under = counts.folded(self._diagnosis)
-        groups: dict[str, list[Finding]] = {}
-        for finding in self._diagnosis.findings:
-            groups.setdefault(finding.id, []).append(finding)
-        for name, same in groups.items():
-            if name in under:
-                continue
-            below = [groups[other] for other in groups if under.get(other) == name]
-            yield Entry(name, tuple(same), under=tuple(group[0] for group in below))
-            for at, group in enumerate(() if name in self._shut else below, 1):
-                yield Entry(group[0].id, tuple(group), guide="  └ " if at == len(below) else "  ├ ")
+    def _unfold(self, name: str) -> bool:
+        """Unfold what hides the entry of that id; whether anything did."""
+        for entry in self.entries:
+            if entry.id in self._shut and name in {finding.id for finding in entry.under} | set(entry.names):
+                self._shut.discard(entry.id)
+                if self._diagnosis:
+                    self.put(self._diagnosis)
+                return True
+        return False
 
-    def _unjudged(self) -> Iterator[Entry]:
-        assert self._diagnosis
-        for item in self._diagnosis.unjudged:
-            yield Entry(item.id, unjudged=item)
+    def _title(self) -> None:
+        bad = any(entry.bad for entry in self.entries)
+        causes = "Causes" if bad or not self.entries else "What was looked for"
+        self.border_title = Content("Not judged, because" if self.only_unjudged else causes)
+        self.border_subtitle = Content("u causes") if self.only_unjudged else None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from textual.content import Content
 from textual.style import Style
 from textual.widget import Widget
 
-from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.places import DOORS
 
 if TYPE_CHECKING:
@@ -19,13 +18,13 @@ NARROW = 96
 """Columns from which there is room for whole words and panes side by side."""
 
 
-def both_ends(left: Content, right: Content, width: int) -> Content:
-    """One line with `left` at its start and, where there is room, `right` at its end."""
-    room = width - left.cell_length - 2
-    if room < 12 or not right:
-        return left.truncate(width, ellipsis=True)
-    right = right.truncate(room, ellipsis=True)
-    return Content.assemble(left, " " * (width - left.cell_length - right.cell_length), right)
+def both_ends(left: Content, rights: Sequence[Content], width: int) -> Content:
+    """One line with `left` at its start and, at its end, the first of `rights` that there is room for."""
+    for right in rights:
+        room = width - left.cell_length - right.cell_length
+        if room >= 2:
+            return Content.assemble(left, " " * room, right)
+    return left.truncate(width, ellipsis=True)
 
 
 class Line(Widget):
@@ -33,18 +32,20 @@ class Line(Widget):
 
     DEFAULT_CSS = "Line { height: 1; padding: 0 1; }"
 
-    left: Content = Content("")
-    right: Content = Content("")
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self._left = Content("")
+        self._rights: tuple[Content, ...] = ()
 
-    def say(self, left: Content | str, right: Content | str = "") -> None:
-        """Show these at the line's start and end."""
-        self.left = Content(left) if isinstance(left, str) else left
-        self.right = Content(right) if isinstance(right, str) else right
+    def say(self, left: Content | str, *rights: Content | str) -> None:
+        """Show `left`, and of `rights`, the longest first, the one that there is room for."""
+        self._left = Content(left) if isinstance(left, str) else left
+        self._rights = tuple(Content(right) if isinstance(right, str) else right for right in rights)
         self.refresh()
 
     def render(self) -> VisualType:
         """Both, as far as the width allows."""
-        return both_ends(self.left, self.right, self.content_size.width)
+        return both_ends(self._left, self._rights, self.content_size.width)
 
 
 class Tabs(Widget):
@@ -110,8 +111,3 @@ def _hints(hints: Iterable[tuple[str, str, str]]) -> Content:
         text = Content.assemble((key, Style.parse("bold $primary")), f" {word}" if word else "")
         parts.append(text.stylize(click))
     return Content("  ").join(parts)
-
-
-def verdict_of(verdict: str) -> tuple[str, str]:
-    """Glyph and word of the band."""
-    return marks.VERDICT[verdict]  # type: ignore[index]

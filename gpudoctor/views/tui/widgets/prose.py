@@ -54,6 +54,8 @@ class Prose(Widget):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
         self._blocks: tuple[Block, ...] = ()
+        self._wrapped: tuple[int, list[Content]] = (0, [])
+        """The lines of the blocks at the width that was asked for last."""
 
     @property
     def text(self) -> str:
@@ -64,21 +66,30 @@ class Prose(Widget):
         """Show these; nothing is drawn where they are those shown already."""
         if tuple(blocks) != self._blocks:
             self._blocks = tuple(blocks)
+            self._wrapped = (0, [])
             self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's signature
         """Lines at that width."""
-        return len(lines(self._blocks, width))
+        return len(self._lines(width))
 
     def render(self) -> Content:
         """The blocks, wrapped."""
-        return Content("\n").join(lines(self._blocks, self.content_size.width))
+        return Content("\n").join(self._lines(self.content_size.width))
+
+    def _lines(self, width: int) -> list[Content]:
+        if self._wrapped[0] != width:
+            self._wrapped = (width, lines(self._blocks, width))
+        return self._wrapped[1]
 
 
 class Pane(VerticalScroll, can_focus=True):
     """A bordered, scrolling pane of prose that says how much is left below."""
 
-    DEFAULT_CSS = "Pane { height: 1fr; } Pane Prose { padding: 0 1 0 0; }"
+    DEFAULT_CSS = """
+    Pane { height: 1fr; }
+    Pane Prose { padding: 0 1 0 0; max-width: 120; }
+    """
     below: reactive[int] = reactive(0)
 
     def __init__(self, title: str, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name

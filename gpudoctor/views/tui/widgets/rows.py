@@ -16,6 +16,8 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from gpudoctor.views.tui.hints import MOVES
+
 Cell = tuple[str, str]
 """A piece of a row, and its look: empty, or the end of one of the classes ``rows--*``."""
 
@@ -42,20 +44,20 @@ class Rows(ScrollView, can_focus=True):
     Rows > .rows--info { color: $primary; }
     Rows > .rows--good { color: $success; }
     Rows > .rows--accent { color: $primary; text-style: bold; }
-    Rows > .rows--dim { color: $foreground 60%; }
+    Rows > .rows--dim { text-style: dim; }
     Rows > .rows--bold { text-style: bold; }
-    Rows > .rows--head { color: $foreground 60%; text-style: underline; }
-    Rows > .rows--band { background: $error; color: black; text-style: bold; }
+    Rows > .rows--head { text-style: dim underline; }
+    Rows > .rows--band { background: $error; color: $on-state; text-style: bold; }
     Rows > .rows--cursor { background: $primary 25%; text-style: bold; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", show=False),
-        Binding("down,j", "move(1)", show=False),
-        Binding("pageup", "page(-1)", show=False),
-        Binding("pagedown", "page(1)", show=False),
-        Binding("home,g", "edge(0)", show=False),
-        Binding("end,G", "edge(1)", show=False),
-        Binding("enter", "choose", show=False),
+        Binding("up,k", "move(-1)", "up", show=False, group=MOVES),
+        Binding("down,j", "move(1)", "down", show=False, group=MOVES),
+        Binding("pageup", "page(-1)", "page up", show=False, group=MOVES),
+        Binding("pagedown", "page(1)", "page down", show=False, group=MOVES),
+        Binding("home,g", "edge(0)", "first", show=False, group=MOVES),
+        Binding("end,G", "edge(1)", "last", show=False, group=MOVES),
+        Binding("enter", "choose", "open", show=False),
     ]
     cursor: reactive[int] = reactive(0, repaint=False)
     heading: Sequence[Cell] = ()

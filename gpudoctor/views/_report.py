@@ -1,0 +1,114 @@
+"""What every view of a diagnosis says, each in its own form: its words, what to act on, why rules were not judged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding, Verdict
+from gpudoctor.model.fact import Known
+from gpudoctor.views._terminal import one_line
+
+_VERDICTS: dict[Verdict, str] = {
+    "sound": "Sound",
+    "impaired": "Impaired: it works, with the warnings below",
+    "broken": "Broken: the first finding is the one to act on first",
+    "unknown": "No verdict: no error found, and too little could be read to call it sound",
+}
+_ONE_CAUSE = "Broken: the finding below is why"
+_MISSING = re.compile(r"([a-z_]+(?:\.\w+)?): (.+)", re.DOTALL)
+ASK_FOR = (
+    "nvidia-smi",
+    "python -m torch.utils.collect_env",
+    "sudo dmesg | grep -iE 'nvrm|xid|nvidia'",
+    "env | grep -E 'CUDA|NVIDIA|NCCL|LD_'",
+)
+"""What a pasted report is asked for, so that more can be judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why some rules were not judged: what kept us, of which facts, and the rules that wait for them."""
+
+    why: str
+    facts: tuple[str, ...]
+    rules: tuple[str, ...]
+
+
+def verdict(diagnosis: Diagnosis) -> str:
+    """The verdict as a sentence."""
+    if diagnosis.verdict == "broken" and len(diagnosis.findings) == 1:
+        return _ONE_CAUSE
+    return _VERDICTS[diagnosis.verdict]
+
+
+def about(diagnosis: Diagnosis) -> str:
+    """``node17, level standard, /srv/venv/bin/python``: whom it is about."""
+    target = diagnosis.snapshot.target
+    said = [target.name, f"level {target.level}"] if target.kind == "local" else [target.kind, target.name]
+    return one_line(", ".join([*said, target.python] if target.python else said))
+
+
+def together(findings: Sequence[Finding]) -> Iterator[tuple[Finding, list[Finding]]]:
+    """Each finding with those that say the same of other GPUs."""
+    for _, same in groupby(findings, key=lambda finding: (finding.id, finding.severity)):
+        first, *others = same
+        yield first, others
+
+
+def elsewhere(finding: Finding, others: Sequence[Finding]) -> tuple[list[str], list[Finding]]:
+    """Of what, besides, the very same is said (``gpu 3``), and the others, which say it in other words."""
+    named, unlike = [], []
+    for other in others:
+        if other.title == finding.title and other.subject:
+            group, row = next(iter(other.subject.items()))
+            named.append(f"{group} {row}")
+        else:
+            unlike.append(other)
+    return named, unlike
+
+
+def causes(diagnosis: Diagnosis) -> list[Finding]:
+    """What is to be acted on, each cause once, in the order of the diagnosis."""
+    found = {
+        finding.id: finding
+        for finding in reversed(diagnosis.findings)
+        if finding.role == "cause" and finding.severity != "info" and finding.confidence != "possible"
+    }
+    return list(reversed(found.values()))
+
+
+def act(finding: Finding) -> str:
+    """What to do about it, in a line."""
+    return finding.fixes[0].title if finding.fixes else finding.title
+
+
+def reasons(diagnosis: Diagnosis) -> list[Reason]:
+    """Why rules were not judged, what keeps most of them first."""
+    found: dict[str, tuple[dict[str, None], list[str]]] = {}
+    for item in diagnosis.unjudged:
+        named = _MISSING.match(item.because)
+        facts, ids = found.setdefault(named[2] if named else item.because, ({}, []))
+        if named:
+            facts[named[1]] = None
+        ids.append(item.id)
+    said = [Reason(why, tuple(facts), tuple(ids)) for why, (facts, ids) in found.items()]
+    return sorted(said, key=lambda reason: -len(reason.rules))
+
+
+def fact_name(item: Evidence) -> str:
+    """``gpu[0].name`` for a row's fact."""
+    group, _, column = item.fact.rpartition(".")
+    return item.fact if item.index is None else f"{group}[{item.index}].{column}"
+
+
+def counts(diagnosis: Diagnosis) -> str:
+    """Found, not judged, passed; and how much of a pasted report was understood."""
+    report = diagnosis.snapshot.get("report.lines")
+    placed = diagnosis.snapshot.get("report.placed")
+    said = f"{len(diagnosis.findings)} found, {len(diagnosis.unjudged)} not judged, {len(diagnosis.passed)} passed"
+    if isinstance(report, Known) and isinstance(placed, Known):
+        said += f"; {placed.value} of {report.value} lines of the report were understood"
+    return said

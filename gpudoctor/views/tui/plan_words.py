@@ -1,0 +1,221 @@
+"""A plan and its run in words: what would be done, what was printed, what was changed and how it is taken back."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+from textual.content import Content
+
+from gpudoctor.model.plan import Change, Plan, PlanStep
+from gpudoctor.model.run import Run, StepRun
+from gpudoctor.views._terminal import one_line, safe
+from gpudoctor.views.tui import marks
+from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
+
+_HANG = 9
+_SHOWN = 200
+"""Lines of output that are drawn; the journal keeps more."""
+_LOOKS = re.compile(r"\x1b\[[0-9;]*[mK]")
+"""Sequences that only colour text or clear to the line's end: left out, every other one is spelt out."""
+SHORT_NEEDS = {"root": "▲root", "reboot": "▲boot", "downtime": "▲jobs", "network": "●net"}
+
+
+def typed(step: PlanStep) -> str:
+    """The step's command as one types it, by sudo where root is needed and this is not root."""
+    sudo = step.hindrance.startswith("needs root") and "root" in step.needs and step.argv[:1] != ("sudo",)
+    return safe(shlex.join((*(("sudo",) if sudo else ()), *step.argv)))
+
+
+def commands(plan: Plan) -> list[str]:
+    """Every command of the chosen steps, in their order."""
+    return [typed(step) for step in plan.commands]
+
+
+def script(plan: Plan) -> str:
+    """The chosen steps as a shell script; what a person must do stands in it as a comment."""
+    lines = ["#!/bin/sh", f"# {one_line(plan.title)}: plan of gpudoctor for {one_line(plan.machine) or 'this machine'}"]
+    lines += ["set -eu", ""]
+    for step in plan.chosen:
+        if step.verify:
+            lines += [f"# {one_line(step.title)}", "gpudoctor check", ""]
+            continue
+        said = f" ({', '.join(_needs(step))})" if step.needs else ""
+        lines += [f"# {one_line(step.title)}{said}"]
+        lines += [f"#   {one_line(step.text)}"] if step.text and step.text != step.title else []
+        lines += [typed(step), ""] if step.argv else ["#   by hand", ""]
+    return "\n".join(lines)
+
+
+def _needs(step: PlanStep) -> list[str]:
+    return [marks.NEEDS.get(need, f"▲ needs {one_line(need)}").lstrip("▲● ") for need in step.needs]
+
+
+def dry_run(plan: Plan) -> Iterator[Block]:
+    """What would be done, step by step, and from what to what."""
+    if plan.hindered:
+        text = f"{_many(len(plan.hindered), 'step')} cannot be run from here; c copies the commands."
+        yield Block(plain(text), Content.styled("▲", "$warning"), 3)
+        yield GAP
+    for step in plan.chosen:
+        yield from step_blocks(plan, step)
+        yield GAP
+    if plan.downloads_mib:
+        yield Block(Content(f"about {_size(plan.downloads_mib)} in all"), Content.styled("download", "dim"), _HANG)
+    if not plan.chosen:
+        yield Block(Content("Every step is left out: nothing would be done. space chooses a step."))
+
+
+def step_blocks(plan: Plan, step: PlanStep) -> Iterator[Block]:
+    """One step: what it runs, what it asks for, what it changes."""
+    yield Block(plain(step.title, "bold"), Content.styled(called(plan, step), "bold"), _HANG)
+    if step.argv:
+        yield Block(plain(typed(step), "$primary"), Content.styled("       $ ", "dim"), _HANG + 2)
+    if step.text and step.text.rstrip(".") != step.title:
+        yield Block(plain(" ".join(step.text.split())), hang=_HANG)
+    if step.makes_true and step.makes_true != step.title:
+        yield Block(plain(f"then: {step.makes_true}"), hang=_HANG)
+    for change in step.changes:
+        yield Block(changed(change), Content.styled("change", "dim"), _HANG)
+    said = [marks.NEEDS.get(need, f"▲ needs {one_line(need)}") for need in step.needs]
+    said += [marks.TOUCHES[step.touches]] if step.touches in marks.TOUCHES else []
+    if said:
+        yield Block(Content.styled("  ".join(said), "$warning" if step.grave else "dim"), hang=_HANG)
+    if step.hindrance:
+        yield Block(plain(step.hindrance, "$warning"), Content.styled("not here", "dim"), _HANG)
+
+
+def called(plan: Plan, step: PlanStep) -> str:
+    """``Step 2``, or that it is left out."""
+    number = plan.number(step.id)
+    return f"Step {number}" if number else "Left out"
+
+
+def changed(change: Change) -> Content:
+    """``torch  2.9.0+cu130 → 2.9.0+cu128``."""
+    before, after = change.before or "not installed", change.after or "removed"
+    return Content.assemble(plain(f"{change.name}  "), plain(before, "dim"), " → ", plain(after, "bold"))
+
+
+def output(step: PlanStep, ran: StepRun, run: Run) -> Iterator[Block]:
+    """What a step printed, the last lines, and where it failed what that means."""
+    if step.argv:
+        yield Block(plain(shlex.join(step.argv), "$primary"), Content.styled("$ ", "dim"), 2)
+    lines = ran.output.lines[-_SHOWN:]
+    if hidden := ran.output.dropped + len(ran.output.lines) - len(lines):
+        yield Block(Content.styled(f"… {_many(hidden, 'line')} before this", "dim"))
+    for line in lines:
+        yield Block(plain(_LOOKS.sub("", line)))
+    if step.verify and ran.state == "running":
+        yield Block(Content("Reading the machine again, and judging."))
+    elif ran.state == "waits":
+        yield Block(Content.styled("This step has not begun.", "dim"))
+    elif ran.state == "left out":
+        yield Block(Content.styled("This step was left out.", "dim"))
+    elif ran.state == "done" and not ran.output.lines and not step.verify:
+        yield Block(Content.styled("It printed nothing.", "dim"))
+    elif ran.state in ("failed", "stopped"):
+        yield from _trouble(ran, run)
+    for rule, found in run.judged:
+        if step.verify == rule:
+            mark = ("✗ still found", "bold $error") if found else ("✓ no longer found", "bold $success")
+            yield Block(Content.assemble(mark, "  ", plain(rule)))
+
+
+def _trouble(ran: StepRun, run: Run) -> Iterator[Block]:
+    yield GAP
+    if ran.state == "stopped":
+        said = "It was ended before it had come to its end: it may be half done."
+    elif ran.status is None:
+        said = "It did not succeed."
+    else:
+        said = f"It failed with exit status {ran.status}."
+    yield Block(plain(said, "bold"), Content.styled("✗", "bold $error"), 2)
+    done = "; ".join(run.changed)
+    yield Block(plain(f"Changed so far: {done}." if done else "Nothing was changed before it."), hang=2)
+    yield Block(Content("U takes it back   enter tries again from here"), hang=2)
+
+
+def undo(plan: Plan, run: Run | None, can_undo: bool, recorded: bool) -> Iterator[Block]:
+    """What was there before, what was changed, and how it is taken back."""
+    if plan.before:
+        yield _row("before", plain(" · ".join(plan.before)))
+    if run and run.undoes:
+        yield _row("undo", plain(f"this run takes back run {run.undoes}"))
+        return
+    if run:
+        yield _row("changed", plain("; ".join(run.changed)) if run.changed else Content("nothing so far"))
+    if recorded:
+        yield _row("record", Content("a recording is played: nothing on this machine is changed"))
+    elif run and can_undo:
+        yield _row("undo", plain(f"gpudoctor fix --undo {run.id}     or U here, any time after"))
+    elif can_undo:
+        yield _row("undo", Content("kept by every run: U here, or gpudoctor fix --undo, any time after"))
+    for words in plan.undo if not run or not can_undo else ():
+        yield _row("by hand", plain(words))
+
+
+def _row(label: str, text: Content) -> Block:
+    return Block(text, Content.styled(label, "dim"), _HANG)
+
+
+def sure(plan: Plan, recorded: bool) -> list[Block]:
+    """What the question says: the commands, what they ask for, and how it is taken back."""
+    steps = plan.commands
+    where = f" in {plan.environment}" if plan.environment else f" on {plan.machine}" if plan.machine else ""
+    out = [Block(plain(f"Run {_many(len(steps), 'command')}{where}?", "bold")), GAP]
+    out += [Block(plain(shlex.join(step.argv), "$primary"), hang=2) for step in steps]
+    out.append(GAP)
+    touched = [marks.TOUCHES[name] for name in marks.TOUCHES if any(step.touches == name for step in plan.chosen)]
+    needed = [need for need in ("root", "reboot", "downtime") if any(need in step.needs for step in plan.chosen)]
+    without = [word for need, word in (("root", "no root"), ("reboot", "no reboot")) if need not in needed]
+    out += [Block(Content(said)) for said in touched]
+    out += [Block(Content.styled(marks.NEEDS[need], "bold $warning")) for need in needed]
+    if without:
+        out.append(Block(Content.styled(f"· {', '.join(without)}", "dim")))
+    if plan.downloads_mib:
+        out.append(Block(Content(f"● downloads about {_size(plan.downloads_mib)}")))
+    elif any("network" in step.needs for step in plan.chosen):
+        out.append(Block(Content(marks.NEEDS["network"])))
+    out.append(Block(Content("● a recording is played, nothing is changed" if recorded else "● undo is kept")))
+    return out
+
+
+def leaving(run: Run | None) -> list[Block]:
+    """What quitting under a running step means."""
+    step = run.current if run else None
+    return [
+        Block(plain(f"{called(run.plan, step)}: {step.title}" if run and step else "A run is beginning.", "bold")),
+        GAP,
+        Block(Content("Quitting ends it now: it may be half done. The record says so, and undo is kept.")),
+        Block(Content("To let it come to its end: go back, esc, then quit.")),
+    ]
+
+
+def taking_back(run: Run) -> list[Block]:
+    """What undo is about to take back."""
+    out = [Block(plain(f"Take back run {run.id}: {run.plan.title}?", "bold")), GAP]
+    out += [Block(plain(words), Content("● "), 2) for words in run.changed] or [Block(Content("It changed nothing."))]
+    return out
+
+
+def seconds(value: float) -> str:
+    """``0.2 s``, ``18 s``, ``2 min 5 s``."""
+    if value < 10:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def numbers(plan: Plan, steps: Sequence[PlanStep]) -> str:
+    """``step 2``, ``steps 2, 3``."""
+    return f"step{'s' if len(steps) > 1 else ''} {', '.join(str(plan.number(step.id)) for step in steps)}"
+
+
+def _size(mib: float) -> str:
+    return f"{mib / 1024:.1f} GiB" if mib >= 1024 else f"{mib:.0f} MiB"
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}{'s' if count != 1 else ''}"

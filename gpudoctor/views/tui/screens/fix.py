@@ -1,0 +1,363 @@
+"""The plan that cures what was found: seen before it is done, done after a yes, and taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widget import Widget
+
+from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.plan import Plan
+from gpudoctor.model.run import Run
+from gpudoctor.views.tui import machine, marks
+from gpudoctor.views.tui import plan_words as words
+from gpudoctor.views.tui.repair import Repair
+from gpudoctor.views.tui.screens.confirm import Sure
+from gpudoctor.views.tui.screens.place import Place
+from gpudoctor.views.tui.widgets.frame import Line
+from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
+from gpudoctor.views.tui.widgets.rows import Rows
+from gpudoctor.views.tui.widgets.steps import Steps
+
+
+class FixScreen(Place):
+    """Nothing runs before the user said yes to the commands that were shown."""
+
+    NAME = "fix"
+    AUTO_FOCUS = "#steps"
+    PERIOD = 0.2
+    """Seconds between two looks at a run that is under way."""
+    CSS = """
+    #plan { height: 1fr; }
+    #steps { height: auto; max-height: 45%; min-height: 4; }
+    #output { height: 1fr; }
+    #undo { height: auto; max-height: 7; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("a", "apply", "apply", tooltip="Run the chosen steps, after a yes"),
+        Binding("d", "dry_run", "dry run", tooltip="What would be done; nothing is run"),
+        Binding("space", "leave_out", "leave out", tooltip="Leave the step out, choose it again, or choose the cure"),
+        Binding("c", "copy", "copy", tooltip="Copy the first command; again, the next"),
+        Binding("C", "copy_all", "copy as script", show=False),
+        Binding("enter", "again", "try again", tooltip="Run again from the step that failed"),
+        Binding("U", "undo", "undo", tooltip="Take the run back"),
+        Binding("x", "end", "end it now", tooltip="End the command that runs, after a yes"),
+        Binding("n,N", "next_bad", "next that cannot be run or failed", show=False),
+        Binding("f", "all", "all causes", show=False, tooltip="The plan for every cause"),
+    ]
+
+    def body(self) -> Iterable[Widget]:
+        """Steps above, what they print below them, and how it is taken back."""
+        self.steps, self.output, self.undo = Steps(), Pane("What would be done", id="output"), Pane("Undo", id="undo")
+        self._copied, self._version, self._step_shown = 0, -1, False
+        self._put_there = -1
+        """Where the cursor was put by us: anywhere else, the user moved it."""
+        self._follows = True
+        with Vertical(id="plan"):
+            yield self.steps
+            yield self.output
+            yield self.undo
+
+    @property
+    def repair(self) -> Repair:
+        """The plan that is open."""
+        repair = self.doctor.repair = self.doctor.repair or Repair()
+        return repair
+
+    def on_mount(self) -> None:
+        """Follow the run, too."""
+        super().on_mount()
+        self.set_interval(self.PERIOD, self._tick)
+
+    def on_screen_resume(self) -> None:
+        """Another plan may be open by now."""
+        self._refresh()
+
+    def show(self, diagnosis: Diagnosis) -> None:
+        """A new diagnosis makes a new plan, unless the user has begun with this one."""
+        repair, make = self.repair, self.doctor.work.plan
+        if make and not (repair.run or repair.touched or repair.given or repair.busy):
+            repair.plan = make(diagnosis, repair.only)
+            if self.is_current:
+                self._refresh()
+
+    def _tick(self) -> None:
+        if self.is_current and (self.repair.busy or (self.steps.run is not self.repair.run)):
+            self._refresh()
+
+    def _refresh(self) -> None:
+        """Steps, output, undo and frame as they are now."""
+        repair = self.repair
+        if self._version != repair.version:
+            self._version, self._copied, self._step_shown, self._follows = repair.version, 0, False, True
+        plan, run = repair.plan, repair.run
+        where = f"   in {plan.environment}" if plan and plan.environment else ""
+        self.steps.border_title = Content(f"Plan{where}")
+        self.steps.empty = (
+            "No plan is open: f on a finding makes one." if plan is None else "Nothing here can be cured."
+        )
+        self.steps.put(plan, run, repair.seconds() if repair.busy else 0.0)
+        if run and self._follows and (step := run.current):
+            self.steps.go(step.id)
+        self._put_there = self.steps.cursor
+        self._put_output()
+        shown = (run.plan if run else plan) or None
+        work = self.doctor.work
+        said = list(words.undo(shown, run, bool(work.undo), work.recorded)) if shown and shown.steps else []
+        self.undo.put("Undo", said, keep=True)
+        self.undo.display = bool(said)
+        self._frame()
+        self.refresh_bindings()
+
+    def _put_output(self) -> None:
+        repair = self.repair
+        plan, run, line = repair.plan, repair.run, self.steps.line
+        if repair.trouble:
+            self.output.put("What happened", [Block(plain(repair.trouble), Content.styled("✗", "$error"), 2)])
+        elif run and line and line.step:
+            kept = self.output.max_scroll_y - self.output.scroll_y <= 1
+            title = f"Output of {words.called(run.plan, line.step).lower()}"
+            title += "   (a recording)" if self.doctor.work.recorded else ""
+            same = str(self.output.border_title) == title
+            self.output.put(title, list(words.output(line.step, run.step(line.step.id), run)), keep=True)
+            if kept or not same:
+                self.output.call_after_refresh(self.output.scroll_end, animate=False)
+        elif plan and self._step_shown and line and line.step:
+            title = f"{words.called(plan, line.step)}: what would be done"
+            self.output.put(title, list(words.step_blocks(plan, line.step)), keep=True)
+        elif plan:
+            said = list(words.dry_run(plan)) if plan.steps else [Block(Content(self._nothing()))]
+            self.output.put("Dry run: what would be done", said, keep=True)
+        else:
+            self.output.put("What would be done", [Block(Content("Nothing: no plan is open."))])
+
+    def _nothing(self) -> str:
+        diagnosis = self.doctor.diagnosis
+        if diagnosis and diagnosis.verdict == "sound":
+            return "Nothing is wrong here, so there is nothing to cure."
+        return "No cure is written down for what was found here; e on the finding explains it."
+
+    def on_rows_moved(self, event: Rows.Moved) -> None:
+        """The output follows the cursor."""
+        if event.rows is not self.steps or self.steps.cursor == self._put_there:
+            return
+        self._put_there, self._step_shown, self._follows = self.steps.cursor, True, False
+        self._put_output()
+
+    def on_rows_chosen(self, event: Rows.Chosen) -> None:
+        """Enter tries again where something failed, and shows the step elsewhere."""
+        if event.rows is self.steps:
+            self.action_again()
+
+    def _frame(self) -> None:
+        super()._frame()
+        repair, run = self.repair, self.repair.run
+        if not (repair.busy or run):
+            if not self.doctor.message and repair.plan:
+                self.query_one("#status", Line).say(_planned(repair.plan), "nothing is run until you say yes")
+            return
+        look, said = _band(repair)
+        band, status = self.query_one("#band", Line), self.query_one("#status", Line)
+        band.set_classes(look)
+        named = Content(" · ".join(machine.words(self.doctor.diagnosis.snapshot)) if self.doctor.diagnosis else "")
+        band.say(said, named)
+        if not self.doctor.message:
+            hint = "Esc stop after this step" if repair.wanted == "go on" else f"stops {repair.wanted}"
+            status.say(self._progress(run), hint if repair.busy else self._record(run))
+
+    def _record(self, run: Run | None) -> str:
+        if self.doctor.work.recorded:
+            return "a recording: nothing was changed"
+        return f"record {run.id}" if run else ""
+
+    def _progress(self, run: Run | None) -> Content:
+        if not run:
+            return Content("beginning")
+        chosen = [step.id for step in run.plan.chosen]
+        step = run.current
+        at = chosen.index(step.id) + 1 if step and step.id in chosen else 0
+        if self.repair.busy:
+            playing = "playing a recording, nothing is changed · " if self.doctor.work.recorded else ""
+            return Content(f"{playing}step {at} of {len(chosen)} · {words.seconds(self.repair.seconds())}")
+        done = sum(ran.state == "done" for ran in run.steps)
+        return plain(f"{done} of {len(chosen)} steps done · {words.seconds(sum(ran.seconds for ran in run.steps))}")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
+        """Only what can be done now shows its key."""
+        repair = self.repair
+        stopped = bool(repair.run and not repair.busy and repair.run.outcome in ("stopped", "still found"))
+        shows = {
+            "again": stopped,
+            "undo": bool(repair.run and not repair.busy),
+            "end": repair.busy,
+            "apply": not repair.busy,
+            "leave_out": not repair.run and not repair.busy,
+        }
+        return shows.get(action, True)
+
+    def action_leave_out(self) -> None:
+        """Leave the step out, or choose it; on a cure, choose that one."""
+        line, plan = self.steps.line, self.repair.plan
+        if not line or not plan:
+            return
+        self.repair.choose(plan.by_way(line.way) if line.way else plan.toggled(line.step.id if line.step else ""))
+        self._refresh()
+
+    def action_dry_run(self) -> None:
+        """What would be done."""
+        self._step_shown = False
+        if self.repair.run and not self.repair.busy:
+            self.repair.put(self.repair.plan, self.repair.only, self.repair.given)
+        self._refresh()
+        self.doctor.say("dry run: nothing was run")
+
+    def action_copy(self) -> None:
+        """The first command to the clipboard; pressed again, the next one."""
+        plan = self.repair.plan
+        said = words.commands(plan) if plan else []
+        if not said:
+            self.doctor.say("no command to copy: what to do is in words")
+            return
+        number, self._copied = self._copied % len(said), self._copied + 1
+        self.app.copy_to_clipboard(said[number])
+        which = f" {number + 1} of {len(said)}" if len(said) > 1 else ""
+        self.doctor.say(f"copied{which}: {said[number]}")
+
+    def action_copy_all(self) -> None:
+        """All chosen steps as a script to the clipboard."""
+        if plan := self.repair.plan:
+            self.app.copy_to_clipboard(words.script(plan))
+            self.doctor.say(f"copied: all {len(plan.chosen)} steps as a shell script")
+
+    def action_next_bad(self) -> None:
+        """To the next step that failed or cannot be run here."""
+        if not self.steps.next_bad():
+            self.doctor.say("every step can be run from here")
+
+    def action_all(self) -> None:
+        """From the plan of one finding to that of all."""
+        make, diagnosis, repair = self.doctor.work.plan, self.doctor.diagnosis, self.repair
+        if repair.busy or not make or not diagnosis:
+            return
+        repair.put(make(diagnosis, ()))
+        self._refresh()
+        self.doctor.say("the plan for every cause")
+
+    def action_apply(self) -> None:
+        """Ask, then run."""
+        plan, work = self.repair.plan, self.doctor.work
+        if not plan or not plan.chosen:
+            self.doctor.say("nothing is chosen: space chooses a step")
+        elif plan.hindered and not work.recorded:
+            self._say_hindered(plan)
+        elif work.apply is None:
+            self.doctor.say("nothing is run from here yet: c copies the commands, C all of them as a script")
+        else:
+            self._ask(plan.until_reboot)
+
+    def _say_hindered(self, plan: Plan) -> None:
+        steps = plan.hindered
+        why = steps[0].hindrance
+        self.doctor.say(f"{words.numbers(plan, steps)}: {why}. c copies the commands, space leaves a step out")
+
+    def _ask(self, plan: Plan) -> None:
+        work = self.doctor.work
+        assert work.apply
+        apply = work.apply
+        word = (plan.machine or "yes") if plan.grave and not work.recorded else ""
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self._follows = True
+                self.repair.start(self.doctor, lambda told, wanted: apply(plan, told, wanted))
+                self._refresh()
+            else:
+                self.doctor.say("nothing was run")
+
+        title = "Sure? (a recording)" if work.recorded else "Sure?"
+        self.app.push_screen(Sure(title, words.sure(plan, work.recorded), word=word), answered)
+
+    def action_again(self) -> None:
+        """Run again what is not done yet, from the step that failed."""
+        run = self.repair.run
+        if not run or self.repair.busy or run.outcome not in ("stopped", "still found") or run.undoes:
+            return
+        if self.doctor.work.apply:
+            self._ask(run.rest)
+
+    def action_undo(self) -> None:
+        """Ask, then take the run back."""
+        run, work = self.repair.run, self.doctor.work
+        if not run or self.repair.busy:
+            self.doctor.say("nothing was run from here: nothing to take back")
+        elif not work.undo:
+            self.doctor.say("nothing is taken back from here yet: what to do is in words below")
+        elif run.undoes:
+            self.doctor.say(f"run {run.undoes} was taken back already")
+        else:
+            self._ask_undo(run)
+
+    def _ask_undo(self, run: Run) -> None:
+        undo = self.doctor.work.undo
+        assert undo
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self._follows = True
+                self.repair.start(self.doctor, lambda told, wanted: undo(run, told, wanted))
+                self._refresh()
+
+        self.app.push_screen(Sure("Undo?", words.taking_back(run), "take it back"), answered)
+
+    def action_end(self) -> None:
+        """Ask, then end the command that runs."""
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.repair.stop("now")
+
+        self.app.push_screen(Sure("End it now?", words.leaving(self.repair.run), "end the step"), answered)
+
+    def action_leave(self) -> None:
+        """Esc: take the message away, else stop after this step, else back to where `f` was pressed."""
+        if self.repair.busy:
+            self.repair.stop("after this step")
+            self.doctor.say("stops after this step; x ends it now")
+        elif self.doctor.message:
+            self.doctor.say("")
+        else:
+            self.doctor.switch_mode(self.repair.came_from)
+
+
+def _planned(plan: Plan) -> Content:
+    steps, causes = len(plan.chosen), len(set(plan.verifies))
+    said = f"{steps} step{'s' if steps != 1 else ''}"
+    said += f" for {causes} cause{'s' if causes != 1 else ''}" if causes else ""
+    hindered = f" · {len(plan.hindered)} cannot be run from here" if plan.hindered else ""
+    return plain(f"plan: {said}{hindered}")
+
+
+def _band(repair: Repair) -> tuple[str, Content]:
+    """Class and words of the first line while a plan runs, and after."""
+    run = repair.run
+    title = run.plan.title if run else repair.plan.title if repair.plan else ""
+    if repair.busy:
+        spinner = marks.SPINNER[int(repair.seconds() * 8) % len(marks.SPINNER)]
+        word = "UNDOING" if run and run.undoes else "FIXING"
+        return "reading", Content.assemble((f"{spinner} {word}", "bold"), plain(f"  {title}"))
+    assert run
+    step = run.current
+    said = {
+        "fixed": ("sound", "✓ FIXED", f"{title} no longer found"),
+        "still found": ("broken", "✗ STILL FOUND", ", ".join(rule for rule, found in run.judged if found)),
+        "done": ("sound", "✓ DONE", title),
+        "undone": ("sound", "✓ UNDONE", f"run {run.undoes} was taken back"),
+    }
+    look, word, rest = said.get(
+        run.outcome, ("broken", f"✗ STOPPED at step {run.plan.number(step.id) if step else 1}", title)
+    )
+    return look, Content.assemble((word, "bold"), plain(f"  {rest}"))

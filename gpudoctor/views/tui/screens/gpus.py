@@ -1,0 +1,198 @@
+"""The GPUs at work: twice a second what each does, what holds it back, how they are connected, who uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Vertical
+from textual.content import Content
+from textual.widget import Widget
+
+from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.sample import Sample, sample_of
+from gpudoctor.views.tui import background, gpu_detail, gpu_links, gpu_words
+from gpudoctor.views.tui.gpu_watch import Watch
+from gpudoctor.views.tui.screens.place import Place
+from gpudoctor.views.tui.widgets.findings import Findings
+from gpudoctor.views.tui.widgets.frame import Line
+from gpudoctor.views.tui.widgets.gpu_table import GPUTable
+from gpudoctor.views.tui.widgets.matrix import Matrix
+from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
+from gpudoctor.views.tui.widgets.rows import Rows
+
+
+class GPUsScreen(Place):
+    """Live where there is a machine to ask; else what the report says. `b`, `t` and `p` choose what the links show."""
+
+    NAME = "gpus"
+    AUTO_FOCUS = "#gpus"
+    CSS = """
+    #gpus { height: 1fr; }
+    #below { height: 1fr; layout: horizontal; }
+    #links { width: 1fr; }
+    #links Matrix { height: 1fr; border: none; padding: 0; }
+    #links Line { color: $foreground 60%; padding: 0; }
+    #links #reason { color: $foreground; }
+    #gpu { width: 1fr; height: 1fr; }
+    GPUsScreen.-many #below { display: none; }
+    GPUsScreen.-narrow #links { display: none; }
+    GPUsScreen.-matrix #below { display: block; }
+    GPUsScreen.-matrix.-narrow #links { display: block; }
+    GPUsScreen.-matrix.-narrow #gpu { display: none; }
+    GPUsScreen.-matrix.-many #gpus { display: none; }
+    GPUsScreen.-matrix.-many #gpu { display: none; }
+    GPUsScreen.-alone #links { display: none; }
+    GPUsScreen.-none #gpus { display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "cause", "cause"),
+        Binding("t", "links('topology')", "topology"),
+        Binding("p", "links('p2p')", "P2P"),
+        Binding("b", "links('bandwidth')", "links"),
+        Binding("space", "freeze", "freeze"),
+    ]
+    AGED = 1.0
+    """Seconds between two looks whether what is shown has grown old."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._watch = Watch()
+        self._way = gpu_links.WAYS[-1]
+        self._stop: Callable[[], None] = lambda: None
+
+    def body(self) -> Iterable[Widget]:
+        """The table; below it links and detail."""
+        self.table, self.detail = GPUTable(), Pane("GPU", id="gpu")
+        self.matrix, self.reason, self.legend = Matrix(id="matrix", classes=""), Line(id="reason"), Line(id="legend")
+        self.links = Vertical(self.matrix, self.reason, self.legend, id="links", classes="pane")
+        yield self.table
+        with Container(id="below"):
+            yield self.links
+            yield self.detail
+
+    def on_mount(self) -> None:
+        """Follow the app; ask the machine where it can be asked."""
+        super().on_mount()
+        self.set_interval(self.AGED, self._age)
+        live = self.doctor.work.live
+        if live:
+            background.start(self.app, "live", lambda: live(self._told), self._started)
+
+    def on_unmount(self) -> None:
+        """Nobody looks any more."""
+        self._stop()
+
+    def _started(self, stop: Callable[[], None] | BaseException) -> None:
+        if isinstance(stop, BaseException):
+            self._take(Sample(None, trouble=" ".join(str(stop).split())))
+        elif self.is_attached:
+            self._stop = stop
+        else:
+            stop()
+
+    def _told(self, sample: Sample) -> None:
+        background.tell(self.app, lambda: self._take(sample))
+
+    def _take(self, sample: Sample) -> None:
+        if self.is_attached and self._watch.take(sample):
+            self._draw()
+
+    def _age(self) -> None:
+        if self._watch.age():
+            self._draw()
+
+    def show(self, diagnosis: Diagnosis) -> None:
+        """Marks and links follow the diagnosis; so do the numbers, until there are live ones."""
+        self._watch.shown.health = gpu_words.health(diagnosis)
+        self._watch.take(sample_of(diagnosis.snapshot))
+        self._put_links()
+        self._draw()
+
+    def _draw(self) -> None:
+        shown = self._watch.shown
+        count = len(shown.gpus)
+        self.set_class(count > gpu_links.MANY, "-many")
+        self.set_class(count < 2, "-alone")
+        self.set_class(not count, "-none")
+        rows = count + sum(len(gpu.instances) for gpu in shown.gpus.values())
+        self.table.styles.height = "1fr" if count > gpu_links.MANY else min(rows + 3, max(self.size.height * 3 // 5, 6))
+        self.table.border_title = f"{count} GPU{'s' if count != 1 else ''}"
+        self.table.border_subtitle = "found first" if self.table.found_first else ""
+        self.table.put(shown)
+        self._detail(keep=True)
+        self._frame()
+
+    def _detail(self, keep: bool) -> None:
+        diagnosis, gpu = self.doctor.diagnosis, self.table.gpu
+        if gpu is not None:
+            width = max(self.detail.scrollable_content_region.width - 1, 20)
+            self.detail.put(gpu_detail.title(gpu), list(gpu_detail.blocks(self._watch.shown, gpu, width)), keep=keep)
+        elif diagnosis is not None:
+            trouble = self._watch.trouble or "no GPU is listed"
+            self.detail.put("No GPU", [Block(plain(trouble)), *gpu_detail.nothing(diagnosis)], keep=keep)
+        else:
+            self.detail.put("GPUs", [Block(plain(self._watch.trouble or "nothing was read yet"))], keep=keep)
+
+    def _put_links(self) -> None:
+        diagnosis = self.doctor.diagnosis
+        if diagnosis is None:
+            return
+        view = gpu_links.view(diagnosis.snapshot, self._way)
+        self.matrix.wide, self.matrix.empty = view.wide, view.empty
+        self.links.border_title = Content(view.title)
+        names = [name.removeprefix("GPU ") for name in view.names]
+        self.matrix.put(view.names, view.names if view.wide else names, view.cells)
+        self.legend.say(view.legend)
+
+    def status(self) -> tuple[Content, Content]:
+        """Whether the numbers are live, and what the marks mean."""
+        return Content(self._watch.words()), Content("? could not be read   - not reported")
+
+    def on_rows_moved(self, event: Rows.Moved) -> None:
+        """The detail and the links follow the cursor."""
+        if event.rows is not self.table:
+            return
+        gpu = self.table.gpu
+        self._detail(keep=str(self.detail.border_title) == (gpu_detail.title(gpu) if gpu else ""))
+        if gpu and not self.matrix.has_focus:
+            self.matrix.go_to(f"GPU {gpu.index}")
+
+    def on_matrix_moved(self, event: Matrix.Moved) -> None:
+        """Why the cell under the cursor is as it is."""
+        mark = event.matrix.mark
+        self.reason.say(plain(mark.reason) if mark else "")
+
+    def on_rows_chosen(self) -> None:
+        """Enter and a second click open the cause."""
+        self.action_cause()
+
+    def action_cause(self) -> None:
+        """To the first thing found about this GPU; where there is no GPU, to the first cause."""
+        diagnosis, gpu = self.doctor.diagnosis, self.table.gpu
+        if diagnosis is None:
+            return
+        found = self._watch.shown.health.of(gpu.index) if gpu else diagnosis.findings
+        if not found:
+            self.doctor.say(f"nothing was found about GPU {gpu.index}" if gpu else "nothing was found")
+            return
+        self.app.switch_mode("diagnosis")
+        self.app.call_later(self._go, found[0].id)
+
+    def _go(self, name: str) -> None:
+        for findings in self.app.screen.query(Findings):
+            findings.go(name)
+
+    def action_links(self, way: str) -> None:
+        """Show the links that way; pressed again where they hide another pane, take them away."""
+        again = self.has_class("-matrix") and way == self._way
+        self._way = way
+        self.set_class(not again, "-matrix")
+        self._put_links()
+        (self.table if again else self.matrix if self.has_class("-many") else self.table).focus()
+
+    def action_freeze(self) -> None:
+        """Hold the numbers as they are; what comes meanwhile is drawn afterwards."""
+        self._watch.freeze()
+        self._draw()

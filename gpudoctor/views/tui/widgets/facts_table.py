@@ -1,0 +1,191 @@
+"""The table of facts: mark, fact, value, source and what rests on it; only what is visible is made and drawn."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar
+
+from rich.cells import cell_len, set_cell_size
+from textual.binding import Binding, BindingType
+from textual.content import Content
+
+from gpudoctor.model.fact import Absent, Known, Unread
+from gpudoctor.views._terminal import one_line
+from gpudoctor.views.tui import marks
+from gpudoctor.views.tui.compared import Compared
+from gpudoctor.views.tui.facts import NONE, Facts, Item, Listing, said
+from gpudoctor.views.tui.widgets.frame import NARROW
+from gpudoctor.views.tui.widgets.rows import Cell, Rows
+
+_LONGEST = 300
+"""Characters of a value or a source that are looked at for one line of the screen."""
+_LOOKED_AT = 500
+"""Rows that the widths of the columns go by."""
+_GAP = "  "
+
+
+class FactsTable(Rows):
+    """Some or all facts of a listing. The cursor stays on the fact it is on, whatever is shown around it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "its rule"),
+        Binding("n", "next(1)", "Next fact that a finding rests on, or that is unread", show=False),
+        Binding("N", "next(-1)", "The one before", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(id="facts", classes="pane")
+        self.listing: Listing = NONE
+        self.view: Sequence[int] = ()
+        self.title = "Facts"
+        self.uses: Callable[[Item], str] = lambda _: ""
+        """The column "used by"."""
+        self._widths: dict[str, int] = {}
+        self._basis: Sequence[int] = ()
+        self._names = ("value", "other")
+
+    @property
+    def item(self) -> Item | None:
+        """The fact under the cursor."""
+        return self.listing[self.view[self.cursor]] if self.view else None
+
+    def put(self, listing: Listing, view: Sequence[int], basis: Sequence[int], names: tuple[str, str]) -> None:
+        """Show these places of the listing.
+
+        The widths of the columns go by `basis`, so that they stay while one searches; `names` head the columns of two
+        machines that are compared.
+        """
+        here = self.item
+        self.listing, self.view, self._basis, self._names = listing, view, basis, names
+        self._lay_out()
+        self.fill(len(view))
+        self.cursor = self._place_of(here)
+        self._say()
+        self.post_message(self.Moved(self))
+
+    def _place_of(self, item: Item | None) -> int:
+        """Where that fact is among those shown, or else what is in its place."""
+        if item is None or not self.view:
+            return 0
+        if isinstance(self.listing, Facts) and not item.compared:
+            place = self.listing.find(item.fact, item.index)
+            return _nearest(self.view, place) if place is not None else 0
+        names = (self.listing[place].name for place in self.view)
+        return next((row for row, name in enumerate(names) if name == item.name), 0)
+
+    def refresh_uses(self) -> None:
+        """The column "used by" says something else now."""
+        self._lay_out()
+        self.refresh()
+
+    # drawing
+
+    def row(self, index: int) -> Iterable[Cell]:
+        """Mark, name, value, source, use: each as wide as its column."""
+        item = self.listing[self.view[index]]
+        glyph, look = _mark(item)
+        yield f"{glyph} ", look
+        for column, width in self._widths.items():
+            text, look = self._cell(item, column)
+            yield fit(text, width, from_end=column == "source" and text.startswith("/")), look
+            yield _GAP, ""
+
+    def _cell(self, item: Item, column: str) -> Cell:
+        if column == "fact":
+            return one_line(item.name[:_LONGEST]), "bold" if item.findings else ""
+        if column == "used by":
+            return self.uses(item), "dim"
+        value, source = said(item.other if column == "other" else item.state)
+        if column == "source":
+            return one_line(source[:_LONGEST]), "dim"
+        state = item.other if column == "other" else item.state
+        return one_line(value[:_LONGEST]), "" if isinstance(state, Known) else "dim"
+
+    def _lay_out(self) -> None:
+        """Columns as wide as what is in them, within what there is room for; names and values first."""
+        room = self.scrollable_content_region.width or self.size.width
+        compared = isinstance(self.listing, Compared)
+        columns = ["fact", "value", *(["other"] if compared else [])]
+        if self.app.size.width >= NARROW:
+            columns += ["source"] if compared else ["source", "used by"]
+        step = max(1, len(self._basis) // _LOOKED_AT)
+        looked_at = [self.listing[place] for place in self._basis[::step]]
+        heads = dict(zip(("value", "other"), map(one_line, self._names), strict=True)) if compared else {}
+        wanted = {
+            column: max(
+                map(cell_len, [heads.get(column, column), *(self._cell(item, column)[0] for item in looked_at)])
+            )
+            for column in columns
+        }
+        self._widths = _share(wanted, max(room - 3 - len(_GAP) * len(columns), len(columns)))
+        heading: list[Cell] = [("   ", "")]
+        for column, width in self._widths.items():
+            heading += [(fit(heads.get(column, column), width), "head"), (_GAP, "")]
+        self.heading = heading
+
+    # where it is
+
+    def watch_scroll_y(self, old: float, new: float) -> None:
+        """``Facts 1-13 of 214`` goes with it."""
+        super().watch_scroll_y(old, new)
+        self._say()
+
+    def on_resize(self) -> None:
+        """Other widths."""
+        self._lay_out()
+        self._say()
+
+    def _say(self) -> None:
+        """Which of how many are in sight."""
+        seen = max(self.scrollable_content_region.height - 1, 0)
+        first = round(self.scroll_y)
+        last = min(first + seen, self.count)
+        where = f"{first + 1}-{last} of {self.count:,}" if last > first else f"{self.count:,}"
+        of_all = "" if self.count == len(self.listing) else f" ({len(self.listing):,} in all)"
+        self.border_title = Content(f"{self.title} {where}{of_all}" if self.count else self.title)
+
+    def action_next(self, by: int) -> None:
+        """To the next fact that a finding rests on, else to the next that was not read."""
+        wanted = set(self.listing.proof) or set(self.listing.unread)
+        bad = [row for row, place in enumerate(self.view) if place in wanted]
+        later = [row for row in bad if (row - self.cursor) * by > 0]
+        if bad:
+            self.cursor = (later or bad)[0 if by > 0 else -1]
+
+
+def _mark(item: Item) -> Cell:
+    """What is to be noticed of it: a finding that rests on it, before its not being there."""
+    if item.findings:
+        finding = item.findings[0]
+        return marks.SEVERITY[finding.severity][0], finding.severity
+    if isinstance(item.state, Unread):
+        return marks.UNREAD, "accent"
+    return (marks.ABSENT, "dim") if isinstance(item.state, Absent) else (" ", "")
+
+
+def _nearest(view: Sequence[int], place: int) -> int:
+    """The row that shows this place, or the first one behind it."""
+    return min(bisect_left(view, place), len(view) - 1)
+
+
+def _share(wanted: dict[str, int], room: int) -> dict[str, int]:
+    """What each column gets: all it wants if that is at most its part, and of what is left over the first ones more."""
+    parts = {"fact": 30, "value": 30, "other": 30, "source": 26, "used by": 16}
+    total = sum(parts[column] for column in wanted)
+    widths = {column: min(want, max(room * parts[column] // total, 1)) for column, want in wanted.items()}
+    for column in ("fact", "value", "other", "used by", "source"):
+        if column in wanted:
+            widths[column] += min(wanted[column] - widths[column], max(room - sum(widths.values()), 0))
+    return widths
+
+
+def fit(text: str, width: int, from_end: bool = False) -> str:
+    """The text in exactly that many columns, cut with an ellipsis: at its start where its end tells more."""
+    if cell_len(text) <= width:
+        return set_cell_size(text, width)
+    if width < 2:
+        return "…"[:width]
+    if from_end:
+        return set_cell_size("…" + text[-(width - 1) :], width)
+    return f"{set_cell_size(text, width - 1)}…"

@@ -1,0 +1,205 @@
+"""The steps of a plan as a table: under each cure that was chosen its steps, the other cures as one line each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rich.cells import cell_len, set_cell_size
+
+from gpudoctor.model.plan import Plan, PlanStep, Way
+from gpudoctor.model.run import Run, StepRun
+from gpudoctor.views._terminal import one_line
+from gpudoctor.views.tui import marks
+from gpudoctor.views.tui.plan_words import SHORT_NEEDS, seconds
+from gpudoctor.views.tui.widgets.rows import Cell, Rows
+
+_STATES = {
+    "waits": (marks.QUIET, "", "waits"),
+    "done": (marks.PASSED, "good", "done"),
+    "failed": ("✗", "error", "failed"),
+    "stopped": ("✗", "error", "ended"),
+    "left out": ("–", "dim", "left out"),
+}
+"""Glyph, look and word of each state but the running one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A step, or the heading of a cure: `chosen` where its steps follow."""
+
+    step: PlanStep | None = None
+    way: Way | None = None
+    chosen: bool = False
+
+
+class Steps(Rows):
+    """The table. The cursor stays on its step or cure, whatever comes and goes above it."""
+
+    def __init__(self) -> None:
+        super().__init__(id="steps", classes="pane")
+        self.border_title = "Plan"
+        self.empty = "Nothing to do."
+        self.plan: Plan | None = None
+        self.run: Run | None = None
+        self._lines: list[Line] = []
+        self._seconds = 0.0
+        self._open: dict[str, int] = {}
+        """The cure whose steps are listed, by cause."""
+
+    @property
+    def line(self) -> Line | None:
+        """What is under the cursor."""
+        return self._lines[self.cursor] if self.cursor < len(self._lines) else None
+
+    def put(self, plan: Plan | None, run: Run | None, passed: float = 0.0) -> None:
+        """Show the plan, with what became of it; `passed` are the seconds that the running step has run."""
+        here = self.line
+        self.plan, self.run, self._seconds = (run.plan if run else plan), run, passed
+        self._lines = list(self._listed(self.plan)) if self.plan else []
+        place = self._place(here)
+        self.fill(len(self._lines))
+        if place is not None:
+            self.cursor = place
+
+    def go(self, step: str) -> None:
+        """Put the cursor on that step."""
+        place = next((at for at, line in enumerate(self._lines) if line.step and line.step.id == step), None)
+        if place is not None:
+            self.cursor = place
+
+    def next_bad(self) -> bool:
+        """To the next step that failed or cannot be run here; false where there is none."""
+        for by in range(1, len(self._lines) + 1):
+            line = self._lines[place := (self.cursor + by) % len(self._lines)]
+            ran = self.run.step(line.step.id).state if self.run and line.step else ""
+            if ran in ("failed", "stopped") or (line.step and line.step.chosen and line.step.hindrance and not ran):
+                self.cursor = place
+                return True
+        return False
+
+    def _place(self, line: Line | None) -> int | None:
+        for place, other in enumerate(self._lines):
+            same_step = line and line.step and other.step and line.step.id == other.step.id
+            same_way = (
+                line
+                and line.way
+                and other.way
+                and (line.way.cause, line.way.number)
+                == (
+                    other.way.cause,
+                    other.way.number,
+                )
+            )
+            if same_step or same_way:
+                return place
+        return None
+
+    def _listed(self, plan: Plan) -> Iterable[Line]:
+        seen: set[str] = set()
+        for step in plan.steps:
+            if step.cause not in seen:
+                seen.add(step.cause)
+                yield from self._cures(plan, step.cause)
+            elif not step.way:
+                yield Line(step=step)
+        left = [way for way in plan.ways if way.cause not in seen]
+        yield from (Line(way=way) for way in left)
+
+    def _cures(self, plan: Plan, cause: str) -> Iterable[Line]:
+        """The cures of a cause, under the open one its steps; the steps that belong to no cure for themselves."""
+        ways = [way for way in plan.ways if way.cause == cause]
+        own = [step for step in plan.steps if step.cause == cause]
+        if not ways:
+            yield from (Line(step=step) for step in own[:1])
+            return
+        number = plan.chosen_way(cause) or self._open.get(cause, 0) or self._shared(ways, own)
+        self._open[cause] = number
+        for way in ways:
+            yield Line(way=way, chosen=way.number == number)
+            if way.number == number:
+                yield from (Line(step=step) for step in own if step.way == number)
+        if own and not own[0].way:
+            yield Line(step=own[0])
+
+    @staticmethod
+    def _shared(ways: list[Way], own: list[PlanStep]) -> int:
+        """The cure without steps of its own: those of another cause bring it about."""
+        numbers = {step.way for step in own}
+        return next((way.number for way in ways if way.number not in numbers), ways[0].number)
+
+    @property
+    def _columns(self) -> tuple[int, int, int, int]:
+        """Cells of the step's words, of what it touches, of what it needs and of its state."""
+        width = self.scrollable_content_region.width or self.size.width
+        touches, needs, state = (13, 24, 18) if width >= 90 else (0, 12, 15)
+        return max(width - 7 - touches - needs - state, 10), touches, needs, state
+
+    @property
+    def heading(self) -> Iterable[Cell]:  # type: ignore[override]
+        """Names of the columns."""
+        words, touches, needs, state = self._columns
+        named = zip(("step", "touches", "needs", "state"), (words, touches, needs, state), strict=True)
+        return [("       ", "head"), *((name[:size].ljust(size), "head") for name, size in named)]
+
+    def row(self, index: int) -> Iterable[Cell]:
+        """A heading or a step."""
+        line = self._lines[index]
+        if line.way:
+            return self._way_row(line.way, line.chosen)
+        assert line.step
+        return self._step_row(line.step)
+
+    def _way_row(self, way: Way, chosen: bool) -> Iterable[Cell]:
+        label = "Do" if way.number == 1 else "or"
+        words, *sizes = self._columns
+        glyph = "◉" if chosen else "○"
+        look = "bold" if chosen else "dim"
+        assert self.plan
+        several = sizes[0] > 0 or len({step.cause for step in self.plan.steps if step.cause}) > 1
+        text = fitted(one_line(way.title), words + sum(sizes) - (28 if several else 0))
+        none = chosen and not any(step.cause == way.cause and step.way == way.number for step in self.plan.steps)
+        return [
+            (f"{label} ", "dim"),
+            (f"{glyph} ", "accent" if chosen else "dim"),
+            (f"{text} ", look),
+            ("by the steps above" if none else one_line(way.cause) if several else "", "dim"),
+        ]
+
+    def _step_row(self, step: PlanStep) -> Iterable[Cell]:
+        words, touches, needs, state = self._columns
+        ran = self.run.step(step.id) if self.run else StepRun("waits" if step.chosen else "left out")
+        glyph, look, said = self._state(step, ran)
+        asked = " ".join(SHORT_NEEDS.get(need, f"▲{one_line(need)}") for need in step.needs) or "–"
+        number = self.plan.number(step.id) if self.plan else 0
+        dim = "dim" if ran.state == "left out" else ""
+        return [
+            (f"{glyph} ", look),
+            (f"{number or '':>2}  ", dim),
+            (fitted(one_line(step.title), words - 1) + " ", dim),
+            (fitted("" if step.verify else one_line(step.touches), touches), "dim"),
+            (fitted(asked, needs), "dim" if not step.grave or dim else "warning"),
+            (fitted(said, state), look or "dim"),
+        ]
+
+    def _state(self, step: PlanStep, ran: StepRun) -> tuple[str, str, str]:
+        if ran.state == "running":
+            spinner = marks.SPINNER[int(time.monotonic() * 8) % len(marks.SPINNER)]
+            return spinner, "accent", f"running  {seconds(self._seconds)}"
+        if ran.state == "waits" and step.hindrance:
+            words = step.hindrance.partition(":")[0].partition(",")[0]
+            return "▲", "warning", words
+        glyph, look, word = _STATES[ran.state]
+        if step.verify and self.run and (found := dict(self.run.judged).get(step.verify)) is not None:
+            return ("✗", "error", "still found") if found else (marks.PASSED, "good", "no longer found")
+        if ran.state in ("done", "failed", "stopped"):
+            word = f"{word}  {seconds(ran.seconds)}"
+        return glyph, look, word
+
+
+def fitted(text: str, width: int) -> str:
+    """The text in just that many cells, cut with an ellipsis."""
+    if width <= 0:
+        return ""
+    return set_cell_size(text, width) if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"
