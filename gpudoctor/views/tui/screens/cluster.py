@@ -35,7 +35,7 @@ class ClusterScreen(Place):
     #maps { column-span: 2; }
     #checks { width: auto; min-width: 40; height: 100%; }
     #pairs { width: 1fr; height: 100%; }
-    #suspects { height: auto; max-height: 24vh; }
+    #suspects { height: auto; min-height: 3; max-height: 24vh; }
     #host { row-span: 2; height: 1fr; }
     .-narrow #cluster { layout: vertical; }
     .-narrow #suspects { max-height: 25vh; }
