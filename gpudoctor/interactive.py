@@ -20,10 +20,15 @@ if TYPE_CHECKING:
 
 
 def run(work: Work) -> Diagnosis | None:
-    """Show it until the user leaves; the diagnosis that was shown last."""
+    """Show it until the user leaves; the diagnosis that was shown last, none where the interface itself failed.
+
+    Exits with 128 + n where signal n, or the loss of the terminal, ended it.
+    """
     app = DoctorApp(work)
     app.run()
-    return app.diagnosis
+    if (code := app.return_code or 0) > 128:
+        raise SystemExit(code)
+    return None if code else app.diagnosis
 
 
 def of_this_machine(level: str, python: str | None, rules: Sequence[Path]) -> Work:

@@ -23,7 +23,6 @@ Rung = Literal["driver", "torch", "triton", "nccl"]
 Level = Literal["standard", "deep"]
 State = Literal["wrong", "failed", "slow", "unjudged", "sound", "waiting", "running"]
 """What to think of a run, the worst first."""
-STATES: tuple[State, ...] = ("wrong", "failed", "slow", "unjudged", "sound", "waiting", "running")
 
 
 @dataclass(frozen=True, slots=True)

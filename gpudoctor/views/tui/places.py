@@ -31,6 +31,9 @@ DOORS = (
     Door("diagnosis", "Diagnosis", "Diag", "DiagnosisScreen"),
     Door("gpus", "GPUs", "GPU", "GPUsScreen"),
     Door("facts", "Facts", "Facts", "FactsScreen"),
+    Door("kernels", "Kernels", "Kern", "KernelsScreen"),
+    Door("cluster", "Cluster", "Clus", "ClusterScreen"),
+    Door("setup", "Setup", "Setup", "SetupScreen"),
 )
 FIX = Door("fix", "Fix", "Fix", "FixScreen")
 """The one screen without a tab: `f` opens it from all the others."""

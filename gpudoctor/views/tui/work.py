@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 from gpudoctor.model.diagnosis import Diagnosis
 
 if TYPE_CHECKING:
+    import threading
+
     from gpudoctor.model.difference import Difference
+    from gpudoctor.model.fleet import Fleet
+    from gpudoctor.model.measurement import Measurements
     from gpudoctor.model.plan import Plan
     from gpudoctor.model.run import Run, Stop
     from gpudoctor.model.sample import Sample
@@ -81,3 +85,9 @@ class Work:
     """What differs between two machines or two moments."""
     live: Live | None = None
     """The GPUs as they are now, twice a second; None where there is only what was read once."""
+    kernels: Callable[[Sequence[str], Callable[[Measurements], None], threading.Event], Measurements] | None = None
+    """Runs the kernels of those ids, all where there are none; tells what it has so far, ends soon once stopped."""
+    measured: Callable[[], Measurements | None] | None = None
+    """What kernels measured before."""
+    cluster: Callable[[], Fleet | None] | None = None
+    """What was found on this machine's fleet."""

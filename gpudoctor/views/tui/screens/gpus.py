@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -113,6 +113,12 @@ class GPUsScreen(Place):
         self._put_links()
         self._draw()
 
+    def go(self, name: str) -> bool:
+        """To the GPU of that number."""
+        found = name.isdigit() and self.table.go(int(name))
+        self.table.focus()
+        return found
+
     def _draw(self) -> None:
         shown = self._watch.shown
         count = len(shown.gpus)
@@ -127,7 +133,7 @@ class GPUsScreen(Place):
         self.table.border_subtitle = "found first" if self.table.found_first else ""
         self.table.put(shown)
         self._detail(keep=True)
-        self._frame()
+        self.reframe()
 
     def _detail(self, keep: bool) -> None:
         diagnosis, gpu = self.doctor.diagnosis, self.table.gpu
@@ -151,8 +157,10 @@ class GPUsScreen(Place):
         self.matrix.put(view.names, heads, view.cells)
         self.legend.say(view.legend)
 
-    def status(self) -> tuple[Content, Content]:
+    def status(self) -> Sequence[Content | str]:
         """Whether the numbers are live, and what the marks mean."""
+        if not self.doctor.reading.over:
+            return super().status()
         return Content(self._watch.words()), Content("? could not be read   - not reported")
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
@@ -168,10 +176,6 @@ class GPUsScreen(Place):
         """Why the cell under the cursor is as it is."""
         mark = event.matrix.mark
         self.reason.say(plain(mark.reason) if mark else "")
-
-    def go(self, name: str) -> bool:
-        """To the GPU of that number."""
-        return name.isdigit() and self.table.go(int(name))
 
     def selected(self) -> tuple[str, ...]:
         """What was found about the GPU under the cursor."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
+from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -116,7 +116,7 @@ class Rows(ScrollView, can_focus=True):
         for text, look in cells:
             if room <= 0:
                 break
-            style = plain + self.get_component_rich_style(f"rows--{look}", partial=True) if look else plain
+            style = plain + self._look(look) if look else plain
             size = cell_len(text)
             segments.append(Segment(text if size <= room else f"{set_cell_size(text, room - 1)}…", style))
             room -= min(size, room)
@@ -124,10 +124,24 @@ class Rows(ScrollView, can_focus=True):
             segments.append(Segment(" " * room, plain))
         return Strip(segments, width)
 
-    def watch_cursor(self) -> None:
-        """Keep it in sight, and say so."""
+    def _look(self, name: str) -> Style:
+        """The class's own style; a colour that lets the background through is mixed with it."""
+        look = self.get_component_rich_style(f"rows--{name}", partial=True)
+        colour = self.get_component_styles(f"rows--{name}").color
+        return look + Style(color=(self.background_colors[1] + colour).rich_color) if colour.a < 1 else look
+
+    @on(events.Resize)
+    def _resized(self) -> None:
+        """The cursor stays in sight."""
+        self.call_after_refresh(self._in_sight)
+
+    def _in_sight(self) -> None:
         top = bool(self.heading)
         self.scroll_to_region(Region(0, self.cursor, 1, 1 + top), animate=False, force=True, x_axis=False)
+
+    def watch_cursor(self) -> None:
+        """Keep it in sight, and say so."""
+        self._in_sight()
         self.refresh()
         self.post_message(self.Moved(self))
 
