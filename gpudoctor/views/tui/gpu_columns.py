@@ -225,7 +225,18 @@ def cells(places: Sequence[Placed], shown: Shown, gpu: GPU) -> list[Cell]:
         if old and look in ("", "curve", "dim") and place.column.rank:
             look = "struck" if text.strip() else ""
         row += _cell(text, look, place)
-    return row
+    return joined(row)
+
+
+def joined(row: Sequence[Cell]) -> list[Cell]:
+    """Neighbours that look alike are one piece: a row is drawn twice a second."""
+    out: list[Cell] = []
+    for text, look in row:
+        if out and out[-1][1] == look:
+            out[-1] = (out[-1][0] + text, look)
+        else:
+            out.append((text, look))
+    return out
 
 
 def _cell(text: str, look: str, place: Placed) -> list[Cell]:

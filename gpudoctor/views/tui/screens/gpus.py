@@ -61,6 +61,8 @@ class GPUsScreen(Place):
     def __init__(self) -> None:
         super().__init__()
         self._watch = Watch()
+        self._said = ""
+        """What the second line says."""
         self._way = gpu_links.WAYS[-1]
         self._stop: Callable[[], None] = lambda: None
 
@@ -137,6 +139,8 @@ class GPUsScreen(Place):
 
     def _detail(self, keep: bool) -> None:
         diagnosis, gpu = self.doctor.diagnosis, self.table.gpu
+        if self.has_class("-many") and not self.has_class("-detail"):
+            return
         if gpu is not None:
             width = max(self.detail.scrollable_content_region.width - 1, 20)
             self.detail.put(gpu_detail.title(gpu), list(gpu_detail.blocks(self._watch.shown, gpu, width)), keep=keep)
@@ -210,6 +214,7 @@ class GPUsScreen(Place):
         """The detail below a table that takes the whole screen; or away again."""
         self.toggle_class("-detail")
         self.remove_class("-matrix")
+        self._detail(keep=False)
 
     def action_freeze(self) -> None:
         """Hold the numbers as they are; what comes meanwhile is drawn afterwards."""

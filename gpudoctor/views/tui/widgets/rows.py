@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -17,6 +17,9 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from gpudoctor.views.tui.hints import MOVES
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Cell = tuple[str, str]
 """A piece of a row, and its look: empty, or the end of one of the classes ``rows--*``."""
@@ -82,6 +85,10 @@ class Rows(ScrollView, can_focus=True):
 
     count = 0
 
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's name
+        self._looks: dict[str, Style] = {}
+        super().__init__(id=id, classes=classes)
+
     def row(self, index: int) -> Iterable[Cell]:
         """The pieces of that row, from the left."""
         raise NotImplementedError
@@ -96,7 +103,7 @@ class Rows(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """One line of what is visible."""
         width = self.scrollable_content_region.width or self.size.width
-        plain = self.rich_style
+        plain = self._look("")
         if self.heading and y == 0:
             return self._strip(self.heading, width, plain)
         index = y + self.scroll_offset.y - bool(self.heading)
@@ -105,7 +112,7 @@ class Rows(ScrollView, can_focus=True):
         if index >= self.count:
             return Strip.blank(width, plain)
         here = index == self.cursor and self.count > 0
-        look = self.get_component_rich_style("rows--cursor") if here and self.has_focus else plain
+        look = self._look("cursor") if here and self.has_focus else plain
         lead = ("▸" if here else " ", "accent" if here else "")
         return self._strip([lead, *self.row(index)], width, look)
 
@@ -125,10 +132,31 @@ class Rows(ScrollView, can_focus=True):
         return Strip(segments, width)
 
     def _look(self, name: str) -> Style:
-        """The class's own style; a colour that lets the background through is mixed with it."""
+        """The class's own style, that of the widget where it is empty; the same for every line of one drawing."""
+        found = self._looks.get(name)
+        if found is None:
+            found = self._looks[name] = self._reckoned(name)
+        return found
+
+    def _reckoned(self, name: str) -> Style:
+        """A colour that lets the background through is mixed with it."""
+        if not name:
+            return self.rich_style
+        if name == "cursor":  # a row's own, with a background
+            return self.get_component_rich_style("rows--cursor")
         look = self.get_component_rich_style(f"rows--{name}", partial=True)
         colour = self.get_component_styles(f"rows--{name}").color
         return look + Style(color=(self.background_colors[1] + colour).rich_color) if colour.a < 1 else look
+
+    def notify_style_update(self) -> None:
+        """Another theme, or the focus: other looks."""
+        self._looks.clear()
+        super().notify_style_update()
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        """Draw anew, with the looks of now."""
+        self._looks.clear()
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     @on(events.Resize)
     def _resized(self) -> None:
