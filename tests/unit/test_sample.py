@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpudoctor.model import sample as samples
 from gpudoctor.model.errors import DocumentError
-from gpudoctor.model.fact import Absent, Known, Unread
+from gpudoctor.model.fact import Absent, Known, Row, Rows, Unread
 from gpudoctor.model.sample import GPU, NUMBERS, Instance, Process, Sample, sample_of
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.probes.children import nvml_people
@@ -59,7 +59,7 @@ def test_a_gpu_that_is_no_gpu_is_refused() -> None:
 
 
 def test_a_snapshot_shows_what_its_facts_say_and_why_the_rest_is_not_there() -> None:
-    row = {
+    row: Row = {
         "index": Known(3, "NVML"),
         "name": Known("NVIDIA H100 80GB HBM3", "NVML"),
         "power_w": Known(412, "NVML"),
@@ -70,7 +70,7 @@ def test_a_snapshot_shows_what_its_facts_say_and_why_the_rest_is_not_there() -> 
         "links_down": Known((4, 5), "NVML"),
     }
     process = {"gpu": Known(3, "NVML"), "pid": Known(41207, "NVML"), "name": Known("python", "NVML")}
-    groups = {"gpu": (row,), "gpu_process": (process, {**process, "kind": Known("graphics", "NVML")})}
+    groups: dict[str, Rows] = {"gpu": (row,), "gpu_process": (process, {**process, "kind": Known("graphics", "NVML")})}
     sample = sample_of(Snapshot(Target("report", "x"), {}, groups))
     gpu = sample.gpus[0]
     assert not sample.live

@@ -22,6 +22,7 @@ from gpudoctor.views.tui.screens.explain import ExplainScreen
 from gpudoctor.views.tui.screens.place import Place
 from gpudoctor.views.tui.sought import Sought
 from gpudoctor.views.tui.widgets.facts_table import FactsTable
+from gpudoctor.views.tui.widgets.frame import NARROW
 from gpudoctor.views.tui.widgets.prose import Pane
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.widgets.search import Search
