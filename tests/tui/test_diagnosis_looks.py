@@ -55,5 +55,5 @@ def pressing(keys: Sequence[str]) -> Callable[[Pilot[None]], object]:
     ids=["broken", "order", "unjudged", "sound", "explain"],
 )
 def test_it_looks_as_it_did(snap_compare: Snap, machine: str, keys: tuple[str, ...], size: tuple[int, int]) -> None:
-    work = replace(told_of(machine), explain=lambda name: PAGE.format(name))
+    work = replace(told_of(machine), explain=PAGE.format)
     assert snap_compare(DoctorApp(work), terminal_size=size, run_before=pressing(keys))
