@@ -144,7 +144,7 @@ class FactsScreen(Place):
         self.table.empty = self._nothing(listing, sought)
         basis = replace(sought, words="").among(listing, self._told) if sought.text else found
         self.table.put(listing, found, basis, ("here", self.beside.name))
-        self._frame()
+        self.reframe()
 
     def _nothing(self, listing: Listing, sought: Sought) -> str:
         if sought.about and not self._told and self.doctor.work.used_by:
@@ -284,13 +284,13 @@ class FactsScreen(Place):
         else:
             self._set(Sought())
 
-    def status(self) -> tuple[Content, Content] | None:
+    def status(self) -> Sequence[Content | str]:
         """What can be searched, and the counts of what there is."""
         listing, name = self._listing, self.beside.name
-        if self.doctor.diagnosis is None:
-            return None
-        counts = f"{len(listing):,} {'differ' if name else 'facts'}"
-        counts += f" · {len(listing.absent):,} absent (-) · {len(listing.unread):,} not read (u)"
+        if self.doctor.diagnosis is None or not self.doctor.reading.over:
+            return super().status()
         narrow = self.app.size.width < NARROW
         said = "/ search" if narrow else "/ searches names, values and sources as you type"
-        return Content(f"beside {name} · esc ends it" if name else said), Content(counts)
+        said = f"beside {name} · esc ends it" if name else said
+        missing = f"{len(listing.absent):,} absent (-) · {len(listing.unread):,} not read (u)"
+        return said, f"{len(listing):,} {'differ' if name else 'facts'} · {missing}", missing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -128,7 +128,7 @@ class GPUsScreen(Place):
         self.table.border_subtitle = "found first" if self.table.found_first else ""
         self.table.put(shown)
         self._detail(keep=True)
-        self._frame()
+        self.reframe()
 
     def _detail(self, keep: bool) -> None:
         diagnosis, gpu = self.doctor.diagnosis, self.table.gpu
@@ -152,8 +152,10 @@ class GPUsScreen(Place):
         self.matrix.put(view.names, view.names if view.wide else names, view.cells)
         self.legend.say(view.legend)
 
-    def status(self) -> tuple[Content, Content]:
+    def status(self) -> Sequence[Content | str]:
         """Whether the numbers are live, and what the marks mean."""
+        if not self.doctor.reading.over:
+            return super().status()
         return Content(self._watch.words()), Content("? could not be read   - not reported")
 
     def on_rows_moved(self, event: Rows.Moved) -> None:

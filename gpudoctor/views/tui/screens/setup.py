@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -127,11 +127,13 @@ class SetupScreen(Place):
             self.fits.put("What fits", list(said))
         self.why.display = bool(stack)
         self.why.put("Why", list(words.why(stack)) if stack else [])
-        self._frame()
+        self.reframe()
         self.refresh_bindings()
 
-    def status(self) -> tuple[Content, Content] | None:
+    def status(self) -> Sequence[Content | str]:
         """Which machine it is for."""
+        if not self.doctor.reading.over:
+            return super().status()
         where = "for another machine" if self.wishes.elsewhere else "for this machine"
         said = f"{where}; change a line to plan for another" if not self.wishes.elsewhere else f"{where}; 0: as read"
         return Content(said), Content("nothing is installed until you say yes")
