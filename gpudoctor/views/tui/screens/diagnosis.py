@@ -38,12 +38,12 @@ class DiagnosisScreen(Place):
     .-narrow #detail { width: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "copy", "copy command"),
-        Binding("e", "explain", "explain"),
-        Binding("n", "next(1)", "next"),
+        Binding("c", "copy", "copy command", tooltip="Copy the next command of the cure"),
+        Binding("e", "explain", "explain", tooltip="The page of the rule: what it looks for, and why"),
+        Binding("n", "next(1)", "next", tooltip="To the next error or warning"),
         Binding("N", "next(-1)", "Back to the last error or warning", show=False),
-        Binding("u", "unjudged", "not judged"),
-        Binding("s", "save", "save"),
+        Binding("u", "unjudged", "not judged", tooltip="What was not judged, why, and what would help"),
+        Binding("s", "save", "save", tooltip="Save the report, or this screen as a picture"),
         Binding("C", "alone", "Show the commands alone, to be selected", show=False),
         Binding("y", "report", "Copy the whole report", show=False),
         Binding("t", "facts", "its facts"),
