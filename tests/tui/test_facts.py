@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from textual.pilot import Pilot
 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError
-from gpudoctor.model.fact import Row
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.views.tui.app import DoctorApp
-from gpudoctor.views.tui.facts import Facts
 from gpudoctor.views.tui.work import Work
 from tests.tui.conftest import WIDE, Opened, shown
 from tests.tui.facts_of_a_machine import (
@@ -21,51 +19,12 @@ from tests.tui.facts_of_a_machine import (
     diagnosis,
     known,
     names,
-    snapshot,
     text,
     to_facts,
     typed,
+    until,
     work_with,
 )
-
-
-def test_each_fact_has_one_place_and_is_found_there_by_its_name() -> None:
-    facts = Facts(snapshot())
-    items = list(facts)
-    assert [facts.named(item.name) for item in items] == list(range(len(facts)))
-    assert [facts.find(item.fact, item.index) for item in items] == list(range(len(facts)))
-    assert len({item.name for item in items}) == len(items)
-
-
-def test_driver_and_gpus_come_first_and_text_last() -> None:
-    listed = [item.name for item in Facts(snapshot())]
-    assert listed[:3] == ["driver.module_log", "driver.version", "xid"]
-    assert listed.index("gpu.0.name") < listed.index("torch.archs") < listed.index("text.0.line")
-    assert listed[-1] == "text.2.line"
-
-
-def test_what_is_missing_is_counted_wherever_it_is() -> None:
-    facts = Facts(snapshot())
-    assert [facts[place].name for place in facts.unread] == ["driver.module_log", "mig"]
-    assert [facts[place].name for place in facts.absent] == ["cuda.toolkit", "toolkit"]
-
-
-def test_a_hundred_thousand_lines_cost_no_row_before_they_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines: tuple[Row, ...] = tuple({"line": known(f"line {number}", "the log")} for number in range(100_000))
-    many = replace(snapshot(), groups={"text": lines})
-    made = 0
-    make = Facts._at
-
-    def counted(self: Facts, place: int) -> Any:
-        nonlocal made
-        made += 1
-        return make(self, place)
-
-    monkeypatch.setattr(Facts, "_at", counted)
-    facts = Facts(many)
-    assert facts[len(facts) - 1].name == "text.99999.line"
-    assert facts.search("line 4242 log", range(len(facts)))[0] == facts.find("text.line", 4242)
-    assert made == 1
 
 
 @SIZES
@@ -222,6 +181,30 @@ async def test_where_nothing_was_read_it_is_said(opened: Opened, size: tuple[int
         assert "no fact to copy here" in text(pilot)
         await pilot.press("d")
         assert "nothing to compare with can be opened here" in text(pilot)
+
+
+async def test_before_anything_was_read_it_is_said_and_then_it_shows(opened: Opened) -> None:
+    ready = threading.Event()
+
+    def slow(*_: Any) -> Diagnosis:
+        ready.wait(30)
+        return diagnosis()
+
+    async with opened(replace(work_with(diagnosis()), diagnose=slow), settle=False) as pilot:
+        screen = await to_facts(pilot)
+        assert "nothing was read yet: what is read is shown as it comes in" in text(pilot)
+        await pilot.press("d")
+        assert "not while this machine is being read" in text(pilot)
+        ready.set()
+        await until(pilot, lambda: len(names(screen)) > 20)
+
+
+async def test_the_plan_made_from_here_is_for_what_rests_on_the_fact(opened: Opened) -> None:
+    async with opened(work_with(diagnosis())) as pilot:
+        screen = await to_facts(pilot)
+        assert screen.selected() == ()
+        await pilot.press("n")
+        assert screen.selected() == ("gpu.throttled",)
 
 
 async def test_n_goes_from_one_that_a_finding_rests_on_to_the_next(opened: Opened) -> None:

@@ -139,3 +139,21 @@ def test_a_file_is_judged_as_the_command_does(tmp_path: Path) -> None:
     file.write_text("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n", "utf-8")
     assert work.open
     assert [finding.id for finding in work.open(str(file)).findings][:1] == ["gpu.fell-off-bus"]
+
+
+async def test_a_name_is_completed_from_its_folder(opened: Opened, tmp_path: Path) -> None:
+    (tmp_path / "node17.json").write_text(document.render(diagnosis(replace(snapshot(), facts={}))), "utf-8")
+    (tmp_path / "old").mkdir()
+    async with opened(work_on("x", lambda _: iter([diagnosis()]))) as pilot:
+        screen = await to_facts(pilot)
+        await pilot.press("d")
+        field = pilot.app.screen.query_one(Input)
+        for begin, whole in [("no", "node17.json"), ("o", "old/")]:
+            field.value = f"{tmp_path}/{begin}"
+            field.action_end()
+            await until(pilot, lambda: bool(field._suggestion))
+            await pilot.press("right")
+            assert field.value == f"{tmp_path}/{whole}"
+        field.value = f"{tmp_path}/node17.json"
+        await pilot.press("enter")
+        await until(pilot, lambda: pilot.app.screen is screen and screen.beside.name == "node17.json")
