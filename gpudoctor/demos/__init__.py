@@ -61,7 +61,27 @@ class Demo:
                 for diagnosis in doctor.watch(progress=progress, target=target):
                     yield _recorded(diagnosis)
 
-        return work_on(f"recording: {self.title}", diagnoses)
+        return self._with_cure(work_on(f"recording: {self.title}", diagnoses))
+
+    def _with_cure(self, work: Work) -> Work:
+        """The same with the recorded run of its plan and the recorded answers of the setup screen, if it has them."""
+        home = resources.files(__name__) / self.name
+        plan = work.plan
+        if plan is None or not (home / "run.json").is_file():
+            return work
+        from gpudoctor.demos import playing
+        from gpudoctor.model import stack
+
+        run = playing.from_json(json.loads((home / "run.json").read_text("utf-8")), self.pace)
+        answers = json.loads((home / "stacks.json").read_text("utf-8"))
+        return replace(
+            work,
+            plan=lambda diagnosis, only: run.plan(plan(diagnosis, only)),
+            apply=run.apply,
+            undo=run.undo,
+            recorded=True,
+            stacks=tuple(map(stack.from_json, answers)),
+        )
 
 
 def every() -> tuple[Demo, ...]:
