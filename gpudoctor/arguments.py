@@ -9,7 +9,7 @@ from typing import Any
 from gpudoctor.model.rule import LAYERS
 from gpudoctor.version import __version__
 
-COMMANDS = ("check", "read", "snapshot", "diff", "record", "explain", "rules", "schema")
+COMMANDS = ("check", "read", "snapshot", "diff", "record", "explain", "demo", "rules", "schema")
 FORMS = ("text", "json", "markdown", "html")
 
 
@@ -22,6 +22,7 @@ def parser() -> argparse.ArgumentParser:
     check = _command(commands, "check", "diagnose this machine")
     _add_target_options(check)
     _add_report_options(check)
+    _add_serve_option(check)
     read = _command(commands, "read", "diagnose pasted reports, logs, saved snapshots or records")
     read.add_argument("files", nargs="+", metavar="FILE", help="a text file; - is standard input")
     read.add_argument(
@@ -29,8 +30,12 @@ def parser() -> argparse.ArgumentParser:
     )
     read.add_argument("--tui", action="store_true", help="show it in the terminal interface")
     _add_report_options(read)
+    _add_serve_option(read)
     _add_saving_commands(commands)
     _add_explain(commands)
+    demo = _command(commands, "demo", "look at a recorded sick machine in the terminal interface")
+    demo.add_argument("name", nargs="?", default="", metavar="NAME", help="which one (default: choose from a list)")
+    _add_serve_option(demo)
     _add_rules_commands(commands)
     schema = _command(commands, "schema", "print the JSON Schema of a document")
     schema.add_argument(
@@ -119,6 +124,16 @@ def _add_report_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--format", choices=FORMS, help="the report's form (default: text)")
     _add_rules_option(command)
     command.add_argument("--strict", action="store_true", help="exit 1 on warnings too")
+
+
+def _add_serve_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--serve",
+        nargs="?",
+        const="127.0.0.1:0",
+        metavar="HOST:PORT",
+        help="show it in a browser, to whoever has the URL that is printed (default: 127.0.0.1, a free port)",
+    )
 
 
 class _Intermixed(argparse.ArgumentParser):

@@ -37,8 +37,7 @@ def run(argv: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     try:
-        act = _open if bare and options.format is None and _on_a_terminal() else _ACTS[options.act]
-        code = act(options)
+        code = _serve(options, words) if _is_to_be_served(options) else _act_of(options, bare)(options)
         sys.stdout.flush()
         return int(code)
     except DoctorError as error:
@@ -53,13 +52,21 @@ def run(argv: Sequence[str]) -> int:
         return 141
 
 
+def _act_of(options: argparse.Namespace, bare: bool) -> Callable[[argparse.Namespace], int]:
+    shown = options.act == "check" and (bare or options.serve) and options.format is None and _on_a_terminal()
+    return _open if shown else _ACTS[options.act]
+
+
 def _end(number: int, _frame: object) -> None:
     """End with 128+n, taking the children along: they are killed when the interpreter exits."""
     raise SystemExit(128 + number)
 
 
 def _on_a_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    """Whether there is one to show the interface on: it reads stdin and draws on stderr."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    seen = all(stream and stream.isatty() for stream in streams) and os.environ.get("TERM") != "dumb"
+    return seen or _in_a_browser()
 
 
 def _open(options: argparse.Namespace) -> int:
@@ -77,6 +84,45 @@ def _shown(work: Work, strict: bool) -> int:
         raise UsageError("the interface needs a terminal; without one, --format text gives the report")
     diagnosis = interactive.run(work)
     return exit_code(diagnosis, strict) if diagnosis else UNKNOWN
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from gpudoctor import demos
+
+    if options.name:
+        demos.named(options.name)
+    if not _on_a_terminal():
+        names = ", ".join(demo.name for demo in demos.every())
+        raise UsageError(f"a demo is shown in the terminal interface, which needs a terminal; there are: {names}")
+    demos.show(options.name)
+    return SOUND
+
+
+def _is_to_be_served(options: argparse.Namespace) -> bool:
+    """Whether a browser is wanted, and we are not what runs for one already."""
+    return bool(getattr(options, "serve", None)) and not _in_a_browser()
+
+
+def _in_a_browser() -> bool:
+    return "WebDriver" in os.environ.get("TEXTUAL_DRIVER", "")
+
+
+def _serve(options: argparse.Namespace, words: Sequence[str]) -> int:
+    """The same command for each page of a browser."""
+    if options.act == "demo" and options.name:
+        from gpudoctor import demos
+
+        demos.named(options.name)
+    elif options.act == "read" and not options.tui:
+        raise UsageError("--serve shows the interface: gpudoctor read FILE --tui --serve")
+    elif options.act != "demo" and options.format:
+        raise UsageError("--serve shows the interface; --format and --json are for reports")
+    try:
+        from gpudoctor import serving
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name} is missing: python -m pip install 'gpudoctor[serve]'") from error
+    serving.serve(words, options.serve)
+    return SOUND
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -261,6 +307,7 @@ _ACTS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "diff": _diff,
     "record": _record,
     "explain": _explain,
+    "demo": _demo,
     "rules list": _rules_list,
     "rules test": _rules_test,
     "rules new": _rules_new,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.difference import Difference
 from gpudoctor.model.errors import UsageError
+from gpudoctor.model.sample import Sample
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.work import Event, Told, Work
 
@@ -18,10 +20,15 @@ if TYPE_CHECKING:
 
 
 def run(work: Work) -> Diagnosis | None:
-    """Show it until the user leaves; the diagnosis that was shown last."""
+    """Show it until the user leaves; the diagnosis that was shown last, none where the interface itself failed.
+
+    Exits with 128 + n where signal n, or the loss of the terminal, ended it.
+    """
     app = DoctorApp(work)
     app.run()
-    return app.diagnosis
+    if (code := app.return_code or 0) > 128:
+        raise SystemExit(code)
+    return None if code else app.diagnosis
 
 
 def of_this_machine(level: str, python: str | None, rules: Sequence[Path]) -> Work:
@@ -32,7 +39,12 @@ def of_this_machine(level: str, python: str | None, rules: Sequence[Path]) -> Wo
 
         return doctor.watch(level, python, rules, progress)
 
-    return work_on("this machine", diagnoses, rules)
+    def live(hear: Callable[[Sample], None]) -> Callable[[], None]:
+        from gpudoctor.live import watch
+
+        return watch(hear)
+
+    return replace(work_on("this machine", diagnoses, rules), live=live)
 
 
 def of_files(names: Sequence[str], rules: Sequence[Path]) -> Work:

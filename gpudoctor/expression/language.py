@@ -50,7 +50,10 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
                 return False
         if called in ("any", "all") and isinstance(node.args[0], ast.GeneratorExp):
             return self._looped(node.args[0], called == "any")
-        return super()._eval_call(node)
+        if node.keywords or called not in self.functions:
+            return super()._eval_call(node)
+        arguments = [self._eval(one) for one in node.args]  # in f(*a, **b) Python 3.11 keeps b for ever where a raises
+        return self.functions[called](*arguments)
 
     def _eval_attribute(self, node: ast.Attribute) -> object:
         """A column of what holds facts, without simpleeval's questions about attributes of Python's own objects."""

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 
 from gpudoctor.target import Answer
 
-_GRACE = 0.5
+GRACE = 0.5
 """Seconds that a killed child may take to disappear before it is called stuck."""
 
 _TICK = 0.25
 """Seconds between two looks whether the child has ended, where a grandchild keeps its streams open."""
 
-_living: set[subprocess.Popen[bytes]] = set()
+living: set[subprocess.Popen[bytes]] = set()
 """Children on their way and those left behind. The probe that waits for one may have been given up meanwhile."""
 
 _births: set[object] = set()
@@ -39,17 +39,17 @@ def run_child(
     Raises `OSError` where the program cannot be started at all.
     """
     started = time.monotonic()
-    child = _start(argv, env, bool(stdin))
+    child = start_child(argv, env, bool(stdin))
     talk = _Talk(child, stdin.encode(), limit, silence)
     try:
         closed = talk.until(started + timeout)
-        ended = _wait(child, max(0.0, started + timeout - time.monotonic()) if closed else 0.0)
+        ended = wait_for(child, max(0.0, started + timeout - time.monotonic()) if closed else 0.0)
     finally:
-        _kill(child)  # the child, or the grandchildren that outlived it
+        kill_group(child)  # the child, or the grandchildren that outlived it
         talk.close()
-        gone = _wait(child, _GRACE)
+        gone = wait_for(child, GRACE)
         if gone:
-            _living.discard(child)
+            living.discard(child)
     return Answer(
         argv=tuple(argv),
         status=child.returncode if ended else None,
@@ -61,8 +61,8 @@ def run_child(
     )
 
 
-def _start(argv: Sequence[str], env: Mapping[str, str], talks: bool) -> subprocess.Popen[bytes]:
-    """The child, known to `_kill_all` from its first moment on."""
+def start_child(argv: Sequence[str], env: Mapping[str, str], talks: bool) -> subprocess.Popen[bytes]:
+    """The child in a session of its own, known to `_kill_all` from its first moment on."""
     birth = object()
     _births.add(birth)
     try:
@@ -75,7 +75,7 @@ def _start(argv: Sequence[str], env: Mapping[str, str], talks: bool) -> subproce
             start_new_session=True,
             bufsize=0,
         )
-        _living.add(child)
+        living.add(child)
     finally:
         _births.discard(birth)
     return child
@@ -147,7 +147,8 @@ class _Talk:
             self.child.stdin.close()
 
 
-def _wait(child: subprocess.Popen[bytes], seconds: float) -> bool:
+def wait_for(child: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether it has ended by then."""
     try:
         child.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -155,7 +156,8 @@ def _wait(child: subprocess.Popen[bytes], seconds: float) -> bool:
     return True
 
 
-def _kill(child: subprocess.Popen[bytes]) -> None:
+def kill_group(child: subprocess.Popen[bytes]) -> None:
+    """End it and all that it started; gone already is as good."""
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -165,9 +167,9 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
 @atexit.register
 def _kill_all() -> None:
     """Leave nothing running behind a diagnosis that ended, or was interrupted, before its children."""
-    deadline = time.monotonic() + _GRACE
+    deadline = time.monotonic() + GRACE
     while _births and time.monotonic() < deadline:
         time.sleep(0.001)
-    for child in tuple(_living):
+    for child in tuple(living):
         if child.poll() is None:
-            _kill(child)
+            kill_group(child)

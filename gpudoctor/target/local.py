@@ -11,6 +11,7 @@ from pathlib import Path
 from gpudoctor.model.errors import UsageError
 from gpudoctor.target import Answer
 from gpudoctor.target.child import run_child
+from gpudoctor.target.stream import Stream
 
 _MOST_LINKS = 40
 """Links followed in one path before it is called a loop; Linux follows as many."""
@@ -111,6 +112,10 @@ class Local:
         silence: float | None = None,
     ) -> Answer:
         return run_child(argv, timeout, {**self._environ, **(env or {})}, stdin, limit, silence)
+
+    def stream(self, argv: Sequence[str]) -> Stream:
+        """Run a program that talks on and on; raises `OSError` where it cannot be started."""
+        return Stream(argv, self._environ)
 
     def _inside(self, path: str) -> Path:
         """Where `path` really is under the root, links followed as in a chroot."""

@@ -27,7 +27,7 @@ from tests.corpus import BOOK
 
 SLOW = 2.0
 """Seconds of processor time that nothing may take."""
-_HANGS = 20
+HANGS = 20
 """Seconds on the clock after which a case is stopped; patterns that run wild can be stopped, too."""
 VERDICTS = frozenset({"sound", "impaired", "broken", "unknown"})
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
@@ -46,7 +46,7 @@ class Examined(NamedTuple):
     problems: tuple[str, ...]
 
 
-class _TooLong(BaseException):
+class TooLong(BaseException):
     """Not an `Exception`: what catches those must not catch this."""
 
 
@@ -56,13 +56,13 @@ def examine(raw: bytes, kind: str) -> Examined:
     problems: list[str] = []
     refused = False
     try:
-        with _deadline():
+        with deadline():
             diagnosis = doctor.diagnose(doctor.snapshot_of(decode(raw, "case"), "case"), BOOK)
             problems += wrong_with(diagnosis, kind)
     except DocumentError as error:
         refused = True
         problems += [f"terminal: {str(error)[:200]!r}" for _ in _CONTROL.findall(one_line(str(error)))[:1]]
-    except _TooLong:
+    except TooLong:
         problems.append(f"hangs: {_where()}")
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
@@ -147,13 +147,13 @@ def _where() -> str:
 
 
 @contextmanager
-def _deadline() -> Iterator[None]:
+def deadline() -> Iterator[None]:
     def stop(number: int, frame: Any) -> None:
         _frames[:] = [f"{line.name} ({line.filename}:{line.lineno})" for line in traceback.extract_stack(frame)]
-        raise _TooLong
+        raise TooLong
 
     before: Callable[..., Any] | int | None = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, _HANGS)
+    signal.setitimer(signal.ITIMER_REAL, HANGS, 1)  # again where a finalizer or a C library swallows it
     try:
         yield
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from contextlib import suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from gpudoctor.model.fact import Known
 from gpudoctor.model.snapshot import Snapshot, Target
 from tests.corpus import BOOK
+from tests.fuzz import examine as examine_module
 from tests.fuzz.examine import SLOW, examine, our_words
 from tests.fuzz.mutate import case
 from tests.fuzz.pump import runs, units
@@ -103,6 +105,18 @@ def test_what_a_pattern_repeats() -> None:
     assert units("a(?:bc)*d") == ["bc", "abc", "a", "bc ", "a\n"]
     assert units("[^:]{9,}x{2}") == ["a", "a ", "\n"]
     assert units("plain") == []
+
+
+def test_a_deadline_that_was_swallowed_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examine_module, "HANGS", 0.1)
+
+    def deaf_once() -> None:
+        with suppress(BaseException):
+            time.sleep(10)
+        time.sleep(10)
+
+    with examine_module.deadline(), pytest.raises(examine_module.TooLong):
+        deaf_once()
 
 
 def test_the_clock_is_looked_at() -> None:

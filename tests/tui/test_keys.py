@@ -38,7 +38,7 @@ async def test_the_page_of_the_first_screen_fits_a_small_terminal(opened: Opened
         lines = shown(pilot)
         assert "On this screen" in lines[1]
         assert "Everywhere" in lines[1]
-        assert pilot.app.screen.query_one("#keys").max_scroll_x == 0
+        assert pilot.app.screen.query_one("#key-page").max_scroll_x == 0
 
 
 async def test_every_binding_says_what_it_does(opened: Opened) -> None:
@@ -54,7 +54,7 @@ async def test_every_binding_says_what_it_does(opened: Opened) -> None:
                 for binding in vars(owner).get("BINDINGS", ()):
                     assert isinstance(binding, Binding)
                     assert binding.description, (owner, binding)
-                    assert not binding.show or len(binding.description) <= 14, (owner, binding)
+                    assert not binding.show or len(binding.description) <= 14, (owner, binding)  # the footer's room
 
 
 async def test_one_action_is_one_line(opened: Opened) -> None:

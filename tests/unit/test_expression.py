@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import tracemalloc
 
 import pytest
 
@@ -216,3 +218,22 @@ def test_of_a_value_without_end_only_the_beginning_is_searched(condition: str) -
     started = time.process_time()
     assert not evaluate(condition.format("workers?=0.*(?:hang|freeze)"), seen)
     assert time.process_time() - started < 1
+
+
+def test_what_cannot_be_judged_leaves_nothing_behind() -> None:
+    """A service judges snapshots for months."""
+    seen = Evaluator(facts(), {})
+
+    def judge(times: int) -> int:
+        for _ in range(times):
+            with pytest.raises(CannotJudge):
+                evaluate("startswith(nvml.state, 'ok')", seen)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = judge(100)
+        assert judge(2000) - before < 2000
+    finally:
+        tracemalloc.stop()

@@ -32,7 +32,7 @@ def silence(timeout: float) -> float:
 def ask(target: Target, timeout: float) -> Told:
     """Ask until everything was answered, the time is up, or a call is at fault a second time."""
     told = Told()
-    argv = _argv()
+    argv = child_argv("ask_nvml.py")
     if not argv:
         told.broken = "the package nvidia-ml-py is not installed beside gpudoctor"
         return told
@@ -54,15 +54,15 @@ def ask(target: Target, timeout: float) -> Told:
     return told
 
 
-def _argv() -> list[str]:
-    """Our own interpreter, where the binding is."""
+def child_argv(name: str, *more: str) -> list[str]:
+    """What runs that child: our own interpreter, where the binding is; nothing where there is no binding."""
     spec = find_spec("pynvml")
     if not spec or not spec.origin:
         return []
     folder = os.path.dirname(spec.origin)  # noqa: PTH120 - inside a zip file it is no folder to pathlib either
     if spec.submodule_search_locations:  # the older binding of that name is a package
         folder = os.path.dirname(folder)  # noqa: PTH120
-    return [sys.executable, "-I", "-S", *script("ask_nvml.py"), str(CHILDREN), folder]
+    return [sys.executable, "-I", "-S", *script(name), str(CHILDREN), folder, *more]
 
 
 def _least(timeout: float) -> float:

@@ -16,7 +16,7 @@ from textual.screen import Screen
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DoctorError
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import background, choices, places, stand_ins, themes
+from gpudoctor.views.tui import background, choices, places, stand_ins, terminal, themes
 from gpudoctor.views.tui.reading import Reading
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class DoctorApp(App[None]):
         Binding("r", "read", "read again", show=False),
         Binding("question_mark", "keys", "this page", show=False),
         Binding("q,ctrl+c", "quit", "quit", show=False),
+        Binding("ctrl+z", "suspend_process", "stop; fg in the shell goes on", show=False),
     ]
     diagnosis: reactive[Diagnosis | None] = reactive(None)
     reading: reactive[Reading] = reactive(Reading)
@@ -99,12 +100,32 @@ class DoctorApp(App[None]):
         """Textual's, and ours that draws in ASCII."""
         return [*super().get_line_filters(), self._ascii] if self._ascii.enabled else super().get_line_filters()
 
+    def on_load(self) -> None:
+        """Before anything is drawn: from now on a signal ends it as `q` would."""
+        if not self.is_headless:
+            terminal.heed(self.end)
+
     def on_mount(self) -> None:
         """First the screen, then the work."""
         self.call_after_refresh(self.action_read)
         self.set_interval(self.PERIOD, self._tick)
 
+    def end(self, code: int) -> None:
+        """End without asking, as a signal wants it."""
+        self.exit(return_code=code)
+
+    def panic(self, *renderables: Any) -> None:
+        """Show what went wrong, unless it is only that nobody is there to see it."""
+        if not self.is_headless and terminal.lost():
+            terminal.let_go()
+            self.end(terminal.HUNG_UP)
+        else:
+            super().panic(*renderables)
+
     def _tick(self) -> None:
+        if not self.is_headless and terminal.lost():
+            terminal.let_go()
+            self.end(terminal.HUNG_UP)
         if not self.reading.over:
             self.mutate_reactive(DoctorApp.reading)
 
@@ -134,7 +155,7 @@ class DoctorApp(App[None]):
         """The keys of the screen that is open, and what the marks mean."""
         from gpudoctor.views.tui.screens.keys import KeysScreen
 
-        here = next((door.title for door in places.DOORS if door.name == self.current_mode), "")
+        here = next((door.title for door in (*places.DOORS, places.FIX) if door.name == self.current_mode), "")
         self.push_screen(KeysScreen(self.screen, here))
 
     def action_themes(self) -> None:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _LEFT_OUT = ("open", "command_palette", "app.focus_next", "app.focus_previous", "keys", "read", "quit", "leave")
 """Actions with keys that are here under names of their own, or of no use without the key."""
 
+_NAMED = {"fix": ("fix", "plan"), "save": ("save", "the report, or this screen as a picture…")}
+"""Actions that many screens have, under a name of their own; the others are ``here``, or anybody's to ``do``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -79,9 +82,10 @@ class Commands(Provider):
     def _bound(self) -> Iterator[Command]:
         """What has a key now, on the screen below the palette."""
         for hint in hints.of(self.screen):
-            if not hint.moves and hint.action.partition("(")[0] not in _LEFT_OUT:
-                run = partial(self.app.run_action, hint.action, hint.node)
-                yield Command("do" if hint.everywhere else "here", hint.words, run, hint.keys[0])
+            name = hint.action.partition("(")[0].removeprefix("screen.")
+            if not hint.moves and name not in _LEFT_OUT:
+                group, words = _NAMED.get(name, ("do" if hint.everywhere else "here", hint.words))
+                yield Command(group, words, partial(self.app.run_action, hint.action, hint.node), hint.keys[0])
 
 
 def _always(app: DoctorApp) -> Iterator[Command]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import overload
 
 from gpudoctor.model.diagnosis import Finding
@@ -19,6 +19,8 @@ Place = tuple[str, "int | None"]
 Proof = Mapping[Place, Sequence[Finding]]
 COUNTED = "number of rows"
 """The source of how many rows a group has."""
+_SOME = 10_000
+"""Facts that are searched before it is asked whether to go on."""
 _RANKS = {prefix: rank for rank, prefix in enumerate(prefix for names in TOPICS.values() for prefix in names)}
 
 
@@ -118,12 +120,21 @@ class Listing(Sequence[Item]):
             item = self[place]
             yield place, text_of(item.name, item.state, *((item.other,) if item.compared else ()))
 
-    def search(self, words: str, among: Sequence[int]) -> Sequence[int]:
-        """Those of the places whose name, value and source hold all the words, in any case and order."""
+    def search(self, words: str, among: Sequence[int], over: Callable[[], bool] = lambda: False) -> Sequence[int]:
+        """Those of the places whose name, value and source hold all the words, in any case and order.
+
+        Gives up where `over`, which is asked now and then.
+        """
         sought = words.lower().split()
         if not sought:
             return among
-        return [place for place, text in self.texts(among) if all(word in text for word in sought)]
+        found: list[int] = []
+        texts = self.texts(among)
+        while (some := list(islice(texts, _SOME))) and not over():
+            for word in sought:
+                some = [(place, text) for place, text in some if word in text]
+            found += [place for place, _ in some]
+        return found
 
     def siblings(self, item: Item) -> Iterator[tuple[int, Fact]]:  # noqa: ARG002 - a listing without rows has none
         """The same column in the other rows of its group, with their numbers."""

@@ -26,10 +26,9 @@ class Shown:
     moment: float = 0.0
     struck: dict[int, str] = field(default_factory=dict)
 
-    @property
-    def largest_mib(self) -> float:
-        """The most memory that one of them has."""
-        return max((gpu.memory_mib or 0 for gpu in self.gpus.values()), default=0)
+    def bars(self, gpu: GPU, name: str, width: int, top: float, bottom: float = 0.0) -> str:
+        """That curve of that GPU, in the columns of all curves of that width."""
+        return self.histories.curve(gpu.index, name).bars(width, top, self.moment, bottom, self.histories.since)
 
 
 Drawn = Callable[[Shown, GPU, int], Cell]
@@ -86,8 +85,7 @@ def _name(shown: Shown, gpu: GPU, width: int) -> Cell:  # noqa: ARG001
 def _curve(name: str, top: Callable[[GPU], float | None]) -> Drawn:
     def draw(shown: Shown, gpu: GPU, width: int) -> Cell:
         limit = top(gpu)
-        curve = shown.histories.curve(gpu.index, name)
-        return (curve.bars(width, limit, shown.moment) if limit else "", "curve")
+        return (shown.bars(gpu, name, width, limit) if limit else "", "curve")
 
     return draw
 
@@ -149,12 +147,12 @@ HELD = "held back by"
 COLUMNS = (
     Column("", 0, 3, _index, right=True),
     Column("GPU", 9, 10, _name, most=22),
-    Column("util 60 s", 8, 12, _curve("utilization", lambda _: 100.0), most=60),
+    Column("util 60 s", 8, 12, _curve("utilization", lambda _: 100.0), most=30),
     Column("%", 1, 3, _number("utilization"), right=True),
-    Column("memory", 7, 10, _bar, most=20),
+    Column("memory", 7, 10, _bar, most=16),
     Column("GiB", 6, 4, _number("memory_used_mib", gib), right=True),
     Column("W", 4, 4, _number("power_w"), right=True),
-    Column("W 60 s", 10, 8, _curve("power_w", lambda gpu: gpu.power_limit_w), most=30),
+    Column("W 60 s", 10, 8, _curve("power_w", lambda gpu: gpu.power_limit_w), most=20),
     Column("°C", 2, 3, _number("temperature_c"), right=True),
     Column("SM MHz", 3, 9, _clock, right=True),
     Column("mem MHz", 13, 7, _number("memory_clock_mhz"), right=True),

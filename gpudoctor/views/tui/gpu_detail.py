@@ -16,8 +16,10 @@ from gpudoctor.views.tui.gpu_words import gib, rate
 from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
 
 _HANG = 8
-_BARS = 20
+_BARS = 30
 _VALUE = 9
+_NOTE = 28
+"""Columns for the limits beside the values."""
 _MOST_PROCESSES = 8
 _LOOKED_AT = (
     ("pci.nvidia_count", "NVIDIA devices on the PCI bus"),
@@ -33,7 +35,7 @@ _LOOKED_AT = (
 
 def blocks(shown: Shown, gpu: GPU, width: int) -> Iterator[Block]:
     """The detail pane of that GPU, for so many columns."""
-    bars = max(0, min(_BARS, width - _HANG - _VALUE - 20))
+    bars = max(0, min(_BARS, width - _HANG - _VALUE - _NOTE))
     yield from _head(shown, gpu)
     yield GAP
     yield from _curves(shown, gpu, bars)
@@ -82,8 +84,8 @@ def _curves(shown: Shown, gpu: GPU, width: int) -> Iterator[Block]:
         number = getattr(gpu, name)
         value = _absent(gpu, name) if number is None else f"{number:.0f} {unit}"
         curve = shown.histories.curve(gpu.index, name)
-        bars = f"{curve.bars(width, top, shown.moment, bottom)}  " if len(curve) and top else ""
-        yield _line(label, f"{value:<{_VALUE}}", Content.assemble((bars, "$foreground 75%"), (note, "dim")))
+        bars = f"{shown.bars(gpu, name, width, top, bottom)}" if len(curve) and top else ""
+        yield _line(label, f"{value:<{_VALUE}}", Content.assemble((note.ljust(_NOTE), "dim"), (bars, "dim")))
 
 
 def _most_clock(gpu: GPU) -> str:

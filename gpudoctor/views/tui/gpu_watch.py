@@ -28,7 +28,6 @@ class Watch:
         self._errors: dict[int, str] = {}
         self._beat: deque[float] = deque(maxlen=8)
         self._waiting: deque[Sample] = deque(maxlen=MOST)
-        self._before = "nothing was read yet"
 
     def take(self, sample: Sample) -> bool:
         """A new sample; whether there is something new to draw."""
@@ -40,7 +39,6 @@ class Watch:
         now = time.monotonic()
         self.trouble = sample.trouble
         if not sample.live:
-            self._before = sample.source
             self.shown.gpus = {gpu.index: gpu for gpu in sample.gpus}
             self._errors = {gpu.index: gpu.error for gpu in sample.gpus if gpu.error}
         elif not sample.trouble:
@@ -108,9 +106,9 @@ class Watch:
             return f"NVML has not answered for {now - self._heard:.0f} s{why}"
         if self.live:
             return f"live · {self._rate()} · space freezes"
-        if self.trouble and not self.shown.gpus:
+        if not self.shown.gpus:
             return self.trouble
-        return "from the report, not live"
+        return f"from the report, not live{f': {self.trouble}' if self.trouble else ''}"
 
     def _rate(self) -> str:
         if len(self._beat) < 3 or self._beat[-1] <= self._beat[0]:

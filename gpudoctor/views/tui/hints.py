@@ -45,7 +45,7 @@ def of(screen: Screen[Any]) -> list[Hint]:
     for node, binding, enabled, tooltip in screen.active_bindings.values():
         moves = binding.group is MOVES or binding.action in _SCROLL
         own = MOVES.description if moves else binding.description
-        words = _TEXTUALS.get(binding.action, own if moves else tooltip or own)
+        words = _TEXTUALS.get(binding.action, own if moves else _lower(tooltip or own))
         if not enabled or not words:
             continue
         everywhere = node is screen.app or binding.action.startswith("app.")
@@ -54,6 +54,11 @@ def of(screen: Screen[Any]) -> list[Hint]:
         key = screen.app.get_key_display(binding).replace("ctrl+", "^")
         hints[slot] = known if key in known.keys else replace(known, keys=(*known.keys, key))
     return [replace(hint, keys=_ordered(hint)) for hint in hints.values()]
+
+
+def _lower(words: str) -> str:
+    """As the middle of a line: ``P2P`` stays as it is."""
+    return words if words[:2].isupper() or words[1:2].isdigit() else words[:1].lower() + words[1:]
 
 
 def _ordered(hint: Hint) -> tuple[str, ...]:

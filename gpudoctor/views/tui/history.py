@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable
 
@@ -31,10 +32,11 @@ class Curve:
             self._numbers.popleft()
         self._numbers.append((moment, number))
 
-    def bars(self, width: int, top: float, until: float, bottom: float = 0.0) -> str:
+    def bars(self, width: int, top: float, until: float, bottom: float = 0.0, since: float = -math.inf) -> str:
         """The minute up to `until` as bars between `bottom` and `top`: means, and blanks where nothing was told.
 
-        A bar covers the same seconds as long as it is seen: the row moves on bar by bar.
+        A bar covers the same seconds as long as it is seen: the row moves on bar by bar. One that began only `since`
+        then begins at the left.
         """
         if width < 1:
             return ""
@@ -47,10 +49,12 @@ class Curve:
                 sums[place] += number
                 counts[place] += 1
         span = max(top - bottom, 1e-9)
-        return "".join(
+        before = 0 if math.isinf(since) else min(width, max(0, width - 1 - last + int(since / each)))
+        drawn = "".join(
             _BARS[min(7, max(0, int((total / count - bottom) / span * 8)))] if count else " "
             for total, count in zip(sums, counts, strict=True)
         )
+        return drawn[before:] + " " * before
 
 
 class Histories:
@@ -58,9 +62,12 @@ class Histories:
 
     def __init__(self) -> None:
         self._curves: dict[int, dict[str, Curve]] = {}
+        self.since = math.inf
+        """The first moment of all."""
 
     def add(self, moment: float, gpus: Iterable[GPU]) -> None:
         """What each GPU told at that moment."""
+        self.since = min(self.since, moment)
         before = self._curves
         self._curves = {}
         for gpu in gpus:

@@ -33,6 +33,7 @@ DOORS = (
     Door("facts", "Facts", "Facts", "FactsScreen"),
     Door("kernels", "Kernels", "Kern", "KernelsScreen"),
     Door("cluster", "Cluster", "Clus", "ClusterScreen"),
+    Door("setup", "Setup", "Setup", "SetupScreen"),
 )
 FIX = Door("fix", "Fix", "Fix", "FixScreen")
 """The one screen without a tab: `f` opens it from all the others."""

@@ -27,6 +27,13 @@ def planned(app: DoctorApp, only: tuple[str, ...] = ()) -> None:
     repair.open(app)
 
 
+def handed_over(app: DoctorApp, plan: Plan) -> None:
+    """Open a plan that was made elsewhere; never while another one runs."""
+    repair = app.repair = app.repair or Repair()
+    repair.put(plan, given=True)
+    repair.open(app)
+
+
 class Repair:
     """What is planned, what runs, and what the user wants of it. The run is told by a thread, and only read here."""
 

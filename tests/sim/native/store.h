@@ -3,6 +3,7 @@
  * The file is GPUDOCTOR_SIM_ANSWERS, else `answers` beside the library itself. It holds the "nvml" and "cuda" sections
  * of a scenario, flattened by build.py to sorted lines `path TAB kind value`, such as
  *     nvml.every.nvmlDeviceGetTemperature(0)        =31         a whole number
+ *     nvml.gpus[3].nvmlDeviceGetPowerUsage          %90000 650000 20000 0   between two bounds, by the clock: period, phase (ms)
  *     nvml.gpus[3].nvmlDeviceGetName                "NVIDIA ..  text, \n and its like escaped
  *     nvml.gpus[3].nvmlDeviceGetSerial              !15         that return code
  *     nvml.gpus[3].nvmlDeviceGetFanSpeed            -           nothing, though "every" has it

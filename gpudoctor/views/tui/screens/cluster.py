@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -15,7 +15,7 @@ from gpudoctor.model.fleet import Fleet
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import background, fleets
 from gpudoctor.views.tui.cells import headings
-from gpudoctor.views.tui.screens.place import Place
+from gpudoctor.views.tui.screens.place import Band, Place
 from gpudoctor.views.tui.widgets.frame import NARROW
 from gpudoctor.views.tui.widgets.matrix import Matrix
 from gpudoctor.views.tui.widgets.prose import GAP, Block, Pane, plain
@@ -151,7 +151,7 @@ class ClusterScreen(Place):
         if not self.focused or self.focused is self.detail:
             self.suspects.focus()
         self._detail(self.suspects)
-        self._frame()
+        self.reframe()
 
     def _checks(self) -> None:
         fleet = self.fleet
@@ -271,20 +271,19 @@ class ClusterScreen(Place):
 
         background.start(self.app, "save", lambda: save(text, _FILE), written)
 
-    def band(self) -> tuple[str, Content, tuple[str, ...]] | None:
-        """The fleet's verdict leads, where there is one."""
+    def band(self) -> Band:
+        """The fleet's verdict, where there is a fleet."""
         if self.fleet is None:
-            return None
+            return super().band()
         glyph, word, look = fleets.VERDICT[self.fleet.verdict]
-        said = Content.assemble((f"{glyph} {word}", "bold"), f"  {fleets.about(self.fleet)}")
-        return look, said, tuple(fleets.sizes(self.fleet))
+        return Band(look, f"{glyph} {word}", fleets.about(self.fleet), tuple(fleets.sizes(self.fleet)))
 
-    def status(self) -> tuple[Content, Content] | None:
-        """How much of the fleet was judged, and when."""
-        if self.fleet is None:
-            return None
-        when = f"checked {one_line(self.fleet.at)}" if self.fleet.at else ""
-        return Content(fleets.counts(self.fleet)), Content(when)
+    def status(self) -> Sequence[Content | str]:
+        """Its counts, and when it was checked."""
+        fleet = self.fleet
+        if fleet is None:
+            return super().status()
+        return fleets.counts(fleet), f"checked {one_line(fleet.at)}" if fleet.at else ""
 
 
 def _words(error: BaseException) -> str:

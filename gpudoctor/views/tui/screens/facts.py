@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -110,6 +111,7 @@ class FactsScreen(Place):
         self.table.refresh_uses()
         self._detail()
         if self._sought.about:
+            self._found = (NONE, Sought(), ())
             self._show()
 
     def show(self, diagnosis: Diagnosis) -> None:
@@ -139,9 +141,13 @@ class FactsScreen(Place):
 
         if sought.text and len(among) > _MANY:
             self.table.border_subtitle = Content(f"searching {len(among):,} facts…")
-            background.start(self.app, "search", lambda: listing.search(sought.words, among), found_beside)
+            over = partial(self._is_over, mine)
+            background.start(self.app, "search", lambda: listing.search(sought.words, among, over), found_beside)
         else:
             self._put(listing, sought, listing.search(sought.words, among))
+
+    def _is_over(self, search: int) -> bool:
+        return search != self._searches
 
     def _put(self, listing: Listing, sought: Sought, found: Sequence[int]) -> None:
         self._found = (listing, sought, found)
@@ -151,10 +157,15 @@ class FactsScreen(Place):
             conditions.append(f"D {'leaves out' if self._moving else 'adds'} what always differs")
         self.table.border_subtitle = Content(" · ".join(conditions))
         self.table.title = "Facts that differ" if compared else "Facts"
-        self.table.empty = sought.nothing(listing) if self.doctor.reading.over else "nothing was read yet"
+        self.table.empty = self._nothing(listing, sought)
         basis = found if not sought.text else replace(sought, words="").among(listing, self._told)
         self.table.put(listing, found, basis, ("here", _short(self._other[0])) if self._other else ("value", "other"))
-        self._frame()
+        self.reframe()
+
+    def _nothing(self, listing: Listing, sought: Sought) -> str:
+        if sought.about and not self._told and self.doctor.work.used_by:
+            return f"looking up what {sought.about} reads…"
+        return sought.nothing(listing) if self.doctor.reading.over else "nothing was read yet"
 
     def go(self, name: str) -> bool:
         """Put the cursor on the fact of that name (``gpu.5.name``), among all; whether there is one."""
@@ -332,11 +343,11 @@ class FactsScreen(Place):
 
     # the second line
 
-    def status(self) -> tuple[Content, Content] | None:
+    def status(self) -> Sequence[Content | str]:
         """What can be searched, and the counts of what there is."""
         listing = self._listing
-        if self.doctor.diagnosis is None:
-            return None
+        if self.doctor.diagnosis is None or not self.doctor.reading.over:
+            return super().status()
         counts = f"{len(listing):,} {'differ' if self._compared else 'facts'}"
         counts += f" · {len(listing.absent):,} absent (-) · {len(listing.unread):,} not read (u)"
         narrow = self.app.size.width < NARROW

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -13,12 +13,11 @@ from textual.widget import Widget
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.plan import Plan
 from gpudoctor.model.run import Run
-from gpudoctor.views.tui import machine, marks
+from gpudoctor.views.tui import marks
 from gpudoctor.views.tui import plan_words as words
 from gpudoctor.views.tui.repair import Repair
 from gpudoctor.views.tui.screens.confirm import Sure
-from gpudoctor.views.tui.screens.place import Place
-from gpudoctor.views.tui.widgets.frame import Line
+from gpudoctor.views.tui.screens.place import Band, Place
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.widgets.steps import Steps
@@ -110,7 +109,7 @@ class FixScreen(Place):
         said = list(words.undo(shown, run, bool(work.undo), work.recorded)) if shown and shown.steps else []
         self.undo.put("Undo", said, keep=True)
         self.undo.display = bool(said)
-        self._frame()
+        self.reframe()
         self.refresh_bindings()
 
     def _put_output(self) -> None:
@@ -153,21 +152,18 @@ class FixScreen(Place):
         if event.rows is self.steps:
             self.action_again()
 
-    def _frame(self) -> None:
-        super()._frame()
-        repair, run = self.repair, self.repair.run
-        if not (repair.busy or run):
-            if not self.doctor.message and repair.plan:
-                self.query_one("#status", Line).say(_planned(repair.plan), "nothing is run until you say yes")
-            return
-        look, said = _band(repair)
-        band, status = self.query_one("#band", Line), self.query_one("#status", Line)
-        band.set_classes(look)
-        named = Content(" · ".join(machine.words(self.doctor.diagnosis.snapshot)) if self.doctor.diagnosis else "")
-        band.say(said, named)
-        if not self.doctor.message:
-            hint = "Esc stop after this step" if repair.wanted == "go on" else f"stops {repair.wanted}"
-            status.say(self._progress(run), hint if repair.busy else self._record(run))
+    def band(self) -> Band:
+        """What the run does or came to, once there is one."""
+        running = self.repair.busy or self.repair.run
+        return _band(self.repair, self.machine()) if running else super().band()
+
+    def status(self) -> Sequence[Content | str]:
+        """What is planned, or how far the run is and how it is stopped."""
+        repair = self.repair
+        if not (repair.busy or repair.run):
+            return (_planned(repair.plan), "nothing is run until you say yes") if repair.plan else super().status()
+        hint = "Esc stop after this step" if repair.wanted == "go on" else f"stops {repair.wanted}"
+        return self._progress(repair.run), hint if repair.busy else self._record(repair.run)
 
     def _record(self, run: Run | None) -> str:
         if self.doctor.work.recorded:
@@ -341,14 +337,14 @@ def _planned(plan: Plan) -> Content:
     return plain(f"plan: {said}{hindered}")
 
 
-def _band(repair: Repair) -> tuple[str, Content]:
-    """Class and words of the first line while a plan runs, and after."""
+def _band(repair: Repair, machine: Sequence[str]) -> Band:
+    """The first line while a plan runs, and after."""
     run = repair.run
     title = run.plan.title if run else repair.plan.title if repair.plan else ""
     if repair.busy:
         spinner = marks.SPINNER[int(repair.seconds() * 8) % len(marks.SPINNER)]
         word = "UNDOING" if run and run.undoes else "FIXING"
-        return "reading", Content.assemble((f"{spinner} {word}", "bold"), plain(f"  {title}"))
+        return Band("reading", f"{spinner} {word}", title, machine)
     assert run
     step = run.current
     said = {
@@ -360,4 +356,4 @@ def _band(repair: Repair) -> tuple[str, Content]:
     look, word, rest = said.get(
         run.outcome, ("broken", f"✗ STOPPED at step {run.plan.number(step.id) if step else 1}", title)
     )
-    return look, Content.assemble((word, "bold"), plain(f"  {rest}"))
+    return Band(look, word, rest, machine)

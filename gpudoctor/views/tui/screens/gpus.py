@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -15,7 +15,6 @@ from gpudoctor.model.sample import Sample, sample_of
 from gpudoctor.views.tui import background, gpu_detail, gpu_links, gpu_words
 from gpudoctor.views.tui.gpu_watch import Watch
 from gpudoctor.views.tui.screens.place import Place
-from gpudoctor.views.tui.widgets.findings import Findings
 from gpudoctor.views.tui.widgets.frame import Line
 from gpudoctor.views.tui.widgets.gpu_table import GPUTable
 from gpudoctor.views.tui.widgets.matrix import Matrix
@@ -76,9 +75,13 @@ class GPUsScreen(Place):
         """Follow the app; ask the machine where it can be asked."""
         super().on_mount()
         self.set_interval(self.AGED, self._age)
-        live = self.doctor.work.live
+        live, app = self.doctor.work.live, self.app  # a thread has no active app to ask for
+
+        def told(sample: Sample) -> None:
+            background.tell(app, lambda: self._take(sample))
+
         if live:
-            background.start(self.app, "live", lambda: live(self._told), self._started)
+            background.start(app, "live", lambda: live(told), self._started)
 
     def on_unmount(self) -> None:
         """Nobody looks any more."""
@@ -91,9 +94,6 @@ class GPUsScreen(Place):
             self._stop = stop
         else:
             stop()
-
-    def _told(self, sample: Sample) -> None:
-        background.tell(self.app, lambda: self._take(sample))
 
     def _take(self, sample: Sample) -> None:
         if self.is_attached and self._watch.take(sample):
@@ -110,6 +110,12 @@ class GPUsScreen(Place):
         self._put_links()
         self._draw()
 
+    def go(self, name: str) -> bool:
+        """To the GPU of that number."""
+        found = name.isdigit() and self.table.go(int(name))
+        self.table.focus()
+        return found
+
     def _draw(self) -> None:
         shown = self._watch.shown
         count = len(shown.gpus)
@@ -122,7 +128,7 @@ class GPUsScreen(Place):
         self.table.border_subtitle = "found first" if self.table.found_first else ""
         self.table.put(shown)
         self._detail(keep=True)
-        self._frame()
+        self.reframe()
 
     def _detail(self, keep: bool) -> None:
         diagnosis, gpu = self.doctor.diagnosis, self.table.gpu
@@ -146,8 +152,10 @@ class GPUsScreen(Place):
         self.matrix.put(view.names, view.names if view.wide else names, view.cells)
         self.legend.say(view.legend)
 
-    def status(self) -> tuple[Content, Content]:
+    def status(self) -> Sequence[Content | str]:
         """Whether the numbers are live, and what the marks mean."""
+        if not self.doctor.reading.over:
+            return super().status()
         return Content(self._watch.words()), Content("? could not be read   - not reported")
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
@@ -164,25 +172,26 @@ class GPUsScreen(Place):
         mark = event.matrix.mark
         self.reason.say(plain(mark.reason) if mark else "")
 
-    def on_rows_chosen(self) -> None:
-        """Enter and a second click open the cause."""
-        self.action_cause()
+    def selected(self) -> tuple[str, ...]:
+        """What was found about the GPU under the cursor."""
+        gpu = self.table.gpu
+        found = self._watch.shown.health.of(gpu.index) if gpu else ()
+        return tuple(dict.fromkeys(finding.id for finding in found))
 
-    def action_cause(self) -> None:
+    async def on_rows_chosen(self) -> None:
+        """Enter and a second click open the cause."""
+        await self.action_cause()
+
+    async def action_cause(self) -> None:
         """To the first thing found about this GPU; where there is no GPU, to the first cause."""
         diagnosis, gpu = self.doctor.diagnosis, self.table.gpu
         if diagnosis is None:
             return
         found = self._watch.shown.health.of(gpu.index) if gpu else diagnosis.findings
-        if not found:
+        if found:
+            (await self.visit("diagnosis")).go(found[0].id)
+        else:
             self.doctor.say(f"nothing was found about GPU {gpu.index}" if gpu else "nothing was found")
-            return
-        self.app.switch_mode("diagnosis")
-        self.app.call_later(self._go, found[0].id)
-
-    def _go(self, name: str) -> None:
-        for findings in self.app.screen.query(Findings):
-            findings.go(name)
 
     def action_links(self, way: str) -> None:
         """Show the links that way; pressed again where they hide another pane, take them away."""

@@ -16,7 +16,7 @@ from gpudoctor.model.errors import DoctorError
 from gpudoctor.model.measurement import Kernel, Measurements, Run
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import background, marks, measured
-from gpudoctor.views.tui.screens.place import Place
+from gpudoctor.views.tui.screens.place import Band, Place
 from gpudoctor.views.tui.widgets.bars import Bars, Kernels, KernelTabs
 from gpudoctor.views.tui.widgets.prose import GAP, Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
@@ -117,7 +117,7 @@ class KernelsScreen(Place):
         self._kernel()
         if not self._chosen:
             self._to_trouble()
-        self._frame()
+        self.reframe()
 
     def _to_trouble(self) -> None:
         """The first run that is wrong, else failed, else slow."""
@@ -241,7 +241,7 @@ class KernelsScreen(Place):
             return measure(wanted, tell, stop)
 
         background.start(self.app, "kernels", work, lambda answer: self._measured(stop, answer))
-        self._frame()
+        self.reframe()
 
     def _partly(self, mine: threading.Event, partly: Measurements) -> None:
         if mine is self._stop:
@@ -256,28 +256,27 @@ class KernelsScreen(Place):
         else:
             self._put(self.found.merged(answer) if self.found else answer)
             self.doctor.say("stopped; what was measured stays" if mine.is_set() else "measured")
-        self._frame()
+        self.reframe()
 
     def _tick(self) -> None:
         if self._stop is not None:
-            self._frame()
+            self.reframe()
             self.bars.refresh()
 
-    def status(self) -> tuple[Content, Content] | None:
-        """The second line is about measuring while something is measured, or was."""
+    def band(self) -> Band:
+        """What kernels found leads here, where it is no better than what the facts say."""
+        band = super().band()
+        worst = measured.verdict_of_all(self.found) if self.found else None
+        if not worst or (band.look == "broken" and worst[0] != "broken"):
+            return band
+        glyph, word = marks.VERDICT[worst[0]]
+        return Band(worst[0], f"{glyph} {word}", worst[1], band.rights)
+
+    def status(self) -> Sequence[Content | str]:
+        """About measuring, while something is measured or was."""
         if self._stop is not None:
             return self._progress()
-        return _counts(self.found) if self.found and self.found.kernels else None
-
-    def band(self) -> tuple[str, Content, tuple[str, ...]] | None:
-        """What kernels found leads here, where it is no better than what the facts say."""
-        worst = measured.verdict_of_all(self.found) if self.found else None
-        diagnosis = self.doctor.diagnosis
-        known = diagnosis.verdict if diagnosis and self.doctor.reading.over else None
-        if not worst or (known == "broken" and worst[0] != "broken"):
-            return None
-        glyph, word = marks.VERDICT[worst[0]]
-        return worst[0], Content.assemble((f"{glyph} {word}", "bold"), f"  {worst[1]}"), ()
+        return _counts(self.found) if self.found and self.doctor.reading.over else super().status()
 
     def _progress(self) -> tuple[Content, Content]:
         runs = self.found.runs if self.found else ()

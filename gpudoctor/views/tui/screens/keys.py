@@ -30,10 +30,10 @@ class KeysScreen(ModalScreen[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-wide")]  # noqa: RUF012 - an instance variable of Textual's
     CSS = """
     KeysScreen { background: $background; }
-    #keys { layout: horizontal; height: 1fr; }
-    #keys Prose { margin: 0 2 0 0; }
-    #keys > Container { width: 2fr; height: auto; layout: horizontal; }
-    .-narrow #keys > Container { width: 1fr; layout: vertical; }
+    #key-page { layout: horizontal; height: 1fr; }
+    #key-page Prose { margin: 0 2 0 0; }
+    #key-page > Container { width: 2fr; height: auto; layout: horizontal; }
+    .-narrow #key-page > Container { width: 1fr; layout: vertical; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,enter", "dismiss", "back", show=False),
@@ -46,14 +46,14 @@ class KeysScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Three columns, or two where it is narrow."""
-        page = VerticalScroll(self._here(), Container(*self._everywhere()), id="keys", classes="pane")
+        page = VerticalScroll(self._here(), Container(*self._everywhere()), id="key-page", classes="pane")
         page.border_title = Content(f"Keys · {self._title}")
         page.border_subtitle = Content("esc back")
         yield page
 
     def on_mount(self) -> None:
         """The arrows scroll it."""
-        self.query_one("#keys").focus()
+        self.query_one("#key-page").focus()
 
     def _here(self) -> Widget:
         return _prose(_listed("On this screen", [hint for hint in self._hints if not hint.everywhere]))

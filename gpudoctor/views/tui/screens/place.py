@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.binding import Binding, BindingType
@@ -19,6 +20,22 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from gpudoctor.views.tui.app import DoctorApp
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The first line: its look (a class of the style sheet), glyph and word, what of, and whom at the right."""
+
+    look: str
+    word: str
+    about: str = ""
+    rights: Sequence[str] = ()
+    """The same, shorter and shorter: the first that there is room for is shown."""
+
+    @property
+    def left(self) -> Content:
+        """Word and rest; what is said is never markup."""
+        return Content.assemble((self.word, "bold"), f"  {one_line(self.about)}")
 
 
 class Place(Screen[None]):
@@ -62,16 +79,26 @@ class Place(Screen[None]):
         """Put the cursor on what is called that; whether there is such a thing."""
         return False
 
-    def status(self) -> tuple[Content, Content] | None:
-        """What the second line says on this screen once all is read; the counts where it is None."""
-        return None
+    def band(self) -> Band:
+        """The first line: the verdict, unless this screen has one of its own."""
+        reading, diagnosis = self.doctor.reading, self.doctor.diagnosis
+        state = "unknown" if reading.trouble else diagnosis.verdict if diagnosis and reading.over else "reading"
+        glyph, word = marks.VERDICT[state] if state != "reading" else ("…", "READING")
+        about = counts.summary(diagnosis, over=reading.over) if diagnosis else self.doctor.work.title
+        if diagnosis and diagnosis.snapshot.target.kind == "snapshot":
+            about += " · recording"
+        return Band(state, f"{glyph} {word}", reading.trouble or about, self.machine())
 
-    def band(self) -> tuple[str, Content, tuple[str, ...]] | None:
-        """Class, words and, the longest first, the end of the first line on this screen; the verdict where it is None.
+    def machine(self) -> tuple[str, ...]:
+        """The machine in words, and shorter and shorter."""
+        diagnosis = self.doctor.diagnosis
+        named = [one_line(word) for word in machine.words(diagnosis.snapshot)] if diagnosis else []
+        return tuple(" · ".join(named[:count]) for count in range(len(named), 0, -1))
 
-        The machine's name ends it where there is nothing else to.
-        """
-        return None
+    def status(self) -> Sequence[Content | str]:
+        """The second line, from the left: how far the reading is, then the counts."""
+        said, beside = counts.status(self.doctor.diagnosis, self.doctor.reading)
+        return said, *beside
 
     def compose(self) -> ComposeResult:
         """The frame, and the body in it."""
@@ -84,36 +111,25 @@ class Place(Screen[None]):
     def on_mount(self) -> None:
         """Follow the app."""
         self.watch(self.app, "diagnosis", self._diagnosed)
-        self.watch(self.app, "reading", self._frame)
-        self.watch(self.app, "message", self._frame)
+        self.watch(self.app, "reading", self.reframe)
+        self.watch(self.app, "message", self.reframe)
 
     def on_resize(self) -> None:
         """The frame says less where there is less room."""
-        self._frame()
+        self.reframe()
 
     def _diagnosed(self) -> None:
-        self._frame()
+        self.reframe()
         if self.doctor.diagnosis:
             self.show(self.doctor.diagnosis)
 
-    def _frame(self) -> None:
-        band, status = self.query_one("#band", Line), self.query_one("#status", Line)
-        reading, diagnosis = self.doctor.reading, self.doctor.diagnosis
-        state = "unknown" if reading.trouble else diagnosis.verdict if diagnosis and reading.over else "reading"
-        glyph, word = marks.VERDICT[state] if state != "reading" else ("…", "READING")
-        about = counts.summary(diagnosis, over=reading.over) if diagnosis else self.doctor.work.title
-        named = [one_line(word) for word in machine.words(diagnosis.snapshot)] if diagnosis else []
-        shorter = tuple(" · ".join(named[:count]) for count in range(len(named), 0, -1))
-        verdict = Content.assemble((f"{glyph} {word}", "bold"), f"  {one_line(reading.trouble or about)}")
-        look, said, ends = self.band() or (state, verdict, ())
-        band.set_classes(look)
-        band.say(said, *(ends or shorter))
-        if self.doctor.message:
-            status.say(Content.styled(one_line(self.doctor.message), "bold"))
-        else:
-            said, beside = counts.status(diagnosis, reading)
-            own = self.status() if reading.over else None
-            status.say(*(own or (said, *beside)))
+    def reframe(self) -> None:
+        """Show the band and the second line as they are now."""
+        line, band = self.query_one("#band", Line), self.band()
+        line.set_classes(band.look)
+        line.say(band.left, *band.rights)
+        message = one_line(self.doctor.message)
+        self.query_one("#status", Line).say(*((Content.styled(message, "bold"),) if message else self.status()))
 
     async def visit(self, name: str) -> Place:
         """Open the screen of that name to look something up; Esc comes back here."""

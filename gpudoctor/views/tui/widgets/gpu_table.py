@@ -23,9 +23,9 @@ class GPUTable(Rows):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--struck", "rows--curve", "rows--track"}
     DEFAULT_CSS = """
-    GPUTable > .rows--struck { color: $foreground 50%; text-style: strike; }
-    GPUTable > .rows--curve { color: $foreground 75%; }
-    GPUTable > .rows--track { color: $foreground 25%; }
+    GPUTable > .rows--struck { text-style: dim strike; }
+    GPUTable > .rows--curve { text-style: dim; }
+    GPUTable > .rows--track { text-style: dim; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "next(1)", "next bad"),
@@ -106,10 +106,12 @@ class GPUTable(Rows):
             self._chosen = self._keys[self.cursor]
         super().watch_cursor()
 
-    def go(self, index: int) -> None:
-        """Put the cursor on that GPU."""
-        if (index, -1) in self._keys:
-            self.cursor = self._keys.index((index, -1))
+    def go(self, index: int) -> bool:
+        """Put the cursor on that GPU; whether there is one."""
+        if (index, -1) not in self._keys:
+            return False
+        self.cursor = self._keys.index((index, -1))
+        return True
 
     def action_next(self, by: int) -> None:
         """To the next GPU of which something was found, or that does not answer."""

@@ -1,0 +1,182 @@
+"""A torch stack in words: the choices, what fits them, the command, and why that and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from textual.content import Content
+
+from gpudoctor.model.stack import EMITS, EXTRAS, GPU, MACHINE, TOOLS, Need, Stack, Wishes
+from gpudoctor.views._terminal import one_line
+from gpudoctor.views.tui import machine
+from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
+
+LABELS = {
+    "gpus": "GPU",
+    "driver": "driver",
+    "python": "Python",
+    "os": "system",
+    "arch": "arch",
+    "torch": "torch",
+    "extras": "with",
+    "tool": "tool",
+    "emit": "emit",
+}
+"""The fields of the wishes, in the order in which they are asked."""
+FILES = {"command": "install-torch.sh", "requirements": "requirements-torch.txt", "dockerfile": "Dockerfile.torch"}
+"""What each form is written to: names that no project's own files have."""
+_STANDING = {"chosen": ("✓", "$success", "chosen"), "fits": ("✓", "$success", ""), "rejected": ("✗", "$error", "")}
+_HANG = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One value that a field may have. `several` fields have any number of them, the others one."""
+
+    field: str
+    value: object
+    text: str
+    chosen: bool
+    note: str = ""
+
+    @property
+    def several(self) -> bool:
+        """Whether choosing it leaves the others as they are."""
+        return self.field == "extras"
+
+
+def options(wishes: Wishes, read: Wishes, stack: Stack | None, others: Sequence[Stack]) -> Iterator[Option]:
+    """Every field's options: what was read, what is set now, and what the solver or the recordings offer besides."""
+    for name in LABELS:
+        now = getattr(wishes, name)
+        if name == "extras":
+            for extra in dict.fromkeys((*EXTRAS[:3], *now, *(stack.offers.get("extras", ()) if stack else ()))):
+                yield Option(name, extra, extra, extra in now)
+            continue
+        values = _values(name, wishes, read, stack, others)
+        for value in values:
+            yield Option(name, value, said(name, value), value == now, _note(name, value, wishes, read))
+
+
+def _values(name: str, wishes: Wishes, read: Wishes, stack: Stack | None, others: Sequence[Stack]) -> list[object]:
+    if name in ("tool", "emit"):
+        return list(TOOLS if name == "tool" else EMITS)
+    offered: Sequence[object] = stack.offers.get(name, ()) if stack else ()
+    if name == "gpus":
+        offered = [(GPU(str(value)),) for value in offered]
+    recorded = [getattr(other.wishes, name) for other in others]
+    first = [""] if name == "torch" else [getattr(read, name)]
+    return list(dict.fromkeys([*first, getattr(wishes, name), *offered, *recorded]))
+
+
+def _note(name: str, value: object, wishes: Wishes, read: Wishes) -> str:
+    if name not in MACHINE:
+        return ""
+    if value == getattr(wishes, name) and name in wishes.said:
+        return "you said"
+    return "read" if value and value == getattr(read, name) else ""
+
+
+def said(name: str, value: object) -> str:
+    """A field's value as a person reads it."""
+    if name == "gpus":
+        return gpus(value) if isinstance(value, tuple) else ""
+    if name == "torch":
+        return one_line(str(value)) or "newest that fits"
+    return one_line(str(value)) or "not known"
+
+
+def gpus(several: tuple[GPU, ...]) -> str:
+    """``8 × H100 80GB HBM3 (cc 9.0)``."""
+    words = []
+    for gpu in several:
+        count = f"{gpu.count} × " if gpu.count > 1 else ""
+        capability = f" (cc {gpu.compute_capability})" if gpu.compute_capability else ""
+        words.append(one_line(f"{count}{machine.short(gpu.name)}{capability}"))
+    return ", ".join(words) or "none known"
+
+
+def fits(stack: Stack, wishes: Wishes) -> Iterator[Block]:
+    """What fits, what it needs, and the command."""
+    if not stack.torch:
+        yield Block(Content("Nothing fits these choices."), Content.styled("✗ ", "bold $error"), 2)
+        for number, remedy in enumerate(stack.smallest, 1):
+            label = Content.styled("It would with" if number == 1 else "or with", "dim")
+            yield Block(plain(remedy.text, "bold"), label, _HANG)
+        if stack.smallest:
+            yield GAP
+            yield Block(Content("s sets the first of these, s again the next."))
+        return
+    for name, version in stack.packages:
+        yield _row(name, plain(version, "bold"))
+    for name, version in stack.libraries:
+        yield _row(name, plain(version))
+    yield from map(_need, stack.needs)
+    yield GAP
+    yield from command(stack, wishes)
+
+
+def _need(need: Need) -> Block:
+    mark = ("✓", "$success") if need.met else ("✗", "bold $error")
+    have = plain(f"   {need.have} ", "dim") if need.have else Content("   ")
+    return _row(f"needs {need.what}", Content.assemble(plain(need.needed), have, mark))
+
+
+def command(stack: Stack, wishes: Wishes) -> Iterator[Block]:
+    """The commands, or the file."""
+    text = stack.written(wishes.tool, wishes.emit)
+    heading = f"Command, with {wishes.tool}" if wishes.emit == "command" else FILES.get(wishes.emit, wishes.emit)
+    yield Block(plain(heading, "bold"))
+    if not text:
+        yield Block(plain(f"There is none for {wishes.tool if wishes.emit == 'command' else wishes.emit} here.", "dim"))
+    for line in text.splitlines():
+        lead = Content.styled("$ ", "dim") if wishes.emit == "command" else Content("  ")
+        yield Block(plain(line, "$primary"), lead, 4 if wishes.emit == "command" else 2)
+
+
+def why(stack: Stack) -> Iterator[Block]:
+    """Every candidate with its reason, and where that is from."""
+    if stack.heading:
+        yield Block(plain(stack.heading, "bold"))
+    width = max((len(reason.candidate) for reason in stack.reasons), default=0) + 5
+    for reason in stack.reasons:
+        glyph, look, word = _STANDING[reason.standing]
+        lead = Content.assemble("  ", plain(reason.candidate.ljust(width - 5)), "  ", (glyph, look), " ")
+        head = Content.styled(f"{word}: ", "bold") if word else Content("")
+        yield Block(Content.assemble(head, plain(reason.because)), lead, width + 2)
+    if stack.remarks:
+        yield GAP
+        yield from (Block(plain(remark)) for remark in stack.remarks)
+    if stack.sources:
+        yield GAP
+        yield Block(plain("; ".join(stack.sources), "dim"), Content.styled("Sources", "dim"), 9)
+
+
+def no_solver() -> Iterator[Block]:
+    """What to do while nothing here works it out."""
+    yield Block(Content("This version does not work out what fits a machine yet."), Content.styled("? ", "bold"), 2)
+    yield GAP
+    yield Block(Content("Two pages tell it, with their sources; e opens the second:"))
+    yield Block(Content("which driver serves which CUDA"), Content.styled("gpudoctor explain drivers", "$primary"), 28)
+    yield Block(
+        Content("torch releases and their CUDA builds"), Content.styled("gpudoctor explain torch", "$primary"), 28
+    )
+    yield GAP
+    yield Block(Content("Where torch itself is what was found wrong, f has the commands that cure it."))
+
+
+def not_recorded(stacks: Sequence[Stack]) -> Iterator[Block]:
+    """What was recorded, where these choices were not."""
+    yield Block(Content("This is a recording, and it has no answer to these choices."), Content.styled("? ", "bold"), 2)
+    yield GAP
+    yield Block(Content("It has one for:"))
+    for stack in stacks:
+        wishes = stack.wishes
+        extras = f", {', '.join(wishes.extras)}" if wishes.extras else ""
+        words = f"{gpus(wishes.gpus)}, driver {wishes.driver}, Python {wishes.python}: torch "
+        yield Block(plain(f"{words}{wishes.torch or 'newest that fits'}{extras}"), Content("· "), 2)
+
+
+def _row(label: str, text: Content) -> Block:
+    return Block(text, plain(label, "dim"), _HANG)

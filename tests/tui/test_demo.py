@@ -1,0 +1,162 @@
+"""The recorded machines that ship with the package: each leads to its cure in three key presses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from gpudoctor import cli, demos, doctor
+from gpudoctor.demos import Demo
+from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.views.tui import finding
+from gpudoctor.views.tui.recordings import LIST, RecordingsApp
+from gpudoctor.views.tui.work import Work
+from tests import demos as written
+from tests.sim import scenario
+from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
+
+EVERY = [replace(demo, pace=0) for demo in demos.every()]
+NAMES = [demo.name for demo in EVERY]
+KINDS = ("torch-cu130", "hot-gpu", "sound")
+
+
+def test_they_are_up_to_date_and_small() -> None:
+    stale = [path for path, content in written.made() if written.kept(path) != content]
+    assert stale == [], "python -m tests.demos --write"
+    files = [path for path in written.HOME.rglob("*") if path.suffix in {".gz", ".json"}]
+    assert {path.parent.name for path in files if path.parent != written.HOME} == set(NAMES)
+    assert sum(path.stat().st_size for path in files) < 1 << 20
+    assert len(NAMES) >= 10
+
+
+@pytest.mark.parametrize("told", written.TOLD, ids=NAMES)
+def test_what_ships_is_read_as_any_record_is(told: written.Told, capsys: pytest.CaptureFixture[str]) -> None:
+    code = cli.run(["read", str(written.HOME / told.name / "machine.json.gz")])
+    said = capsys.readouterr().out
+    folder = scenario.SICK if (scenario.SICK / f"{told.scenario}.json").exists() else scenario.PROFILES
+    expected = scenario.load(folder / f"{told.scenario}.json").expect
+    assert code == expected["exit"]
+    assert all(f"[{name}]" in said for name in expected["ids"])
+
+
+@pytest.mark.parametrize("demo", EVERY, ids=NAMES)
+async def test_from_launch_to_the_copied_command_is_one_key(demo: Demo, opened: Opened) -> None:
+    work = demo.work()
+    async with opened(work) as pilot:
+        await pilot.press("c")
+        await pilot.pause()
+        if command := _first_command(work):
+            assert pilot.app.clipboard == command
+            assert command[:40] in shown(pilot)[1]
+        else:
+            assert demo.verdict == "sound"
+            assert "no command to copy" in shown(pilot)[1]
+
+
+@pytest.mark.parametrize("name", KINDS)
+async def test_from_the_list_it_is_two_keys_more(name: str) -> None:
+    app = RecordingsApp(EVERY)
+    async with app.run_test(size=NARROW) as pilot:
+        app.screen.query_one("#choices").cursor = NAMES.index(name)  # type: ignore[attr-defined]
+        await pilot.press("enter")
+        await settled(pilot)
+        await pilot.press("c")
+        assert app.clipboard == _first_command(EVERY[NAMES.index(name)].work())
+
+
+def _first_command(work: Work) -> str:
+    """The first command of the first finding's first cure that has one; empty where all cures are words."""
+    diagnosis = work.diagnose(lambda _: None, lambda _: None)
+    fixes = diagnosis.findings[0].fixes if diagnosis.findings else ()
+    steps = next((fix.steps for fix in fixes if any(step.argv for step in fix.steps)), ())
+    return next((finding.command(step) for step in steps if step.argv), "")
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE])
+async def test_the_list_says_what_is_wrong_with_each(size: tuple[int, int]) -> None:
+    app = RecordingsApp(EVERY)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        lines = shown(pilot)
+        for demo in EVERY[:10]:
+            assert any(demo.name in line and demo.title in line for line in lines)
+        assert any("You meet" in line and "too old" in line for line in lines)
+        await pilot.press("down")
+        await pilot.pause()
+        assert any("no kernel image" in line for line in shown(pilot))
+
+
+async def test_a_second_machine_shows_nothing_of_the_first() -> None:
+    app = RecordingsApp(EVERY)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("enter")
+        await settled(pilot)
+        assert any("535.274.02" in line for line in shown(pilot))
+        await pilot.press("0")
+        assert app.current_mode == LIST
+        await pilot.press("end", "enter")
+        await settled(pilot)
+        lines = shown(pilot)
+        assert "✓ SOUND" in lines[0]
+        assert not any("535.274.02" in line for line in lines)
+
+
+async def test_on_the_list_the_screens_are_shut() -> None:
+    app = RecordingsApp(EVERY)
+    async with app.run_test(size=NARROW) as pilot:
+        await pilot.press("1", "r", "0")
+        assert app.current_mode == LIST
+        assert not app.reading.sources
+
+
+async def test_a_click_chooses_and_a_second_one_opens() -> None:
+    app = RecordingsApp(EVERY)
+    async with app.run_test(size=NARROW) as pilot:
+        await pilot.click("#choices", offset=(10, 2))
+        await pilot.click("#choices", offset=(10, 2))
+        await settled(pilot)
+        assert "RTX 5090" in shown(pilot)[0]
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE])
+async def test_the_band_says_that_it_is_a_recording(size: tuple[int, int], opened: Opened) -> None:
+    async with opened(EVERY[0].work(), size) as pilot:
+        assert "recording" in shown(pilot)[0]
+
+
+async def test_its_answers_come_one_after_the_other(opened: Opened) -> None:
+    """What the files say is on the screen while the programs are still asked."""
+    seen: list[Diagnosis] = []
+    replace(EVERY[0], pace=0.3).work().diagnose(lambda _: None, seen.append)
+    assert [one.id for one in seen[-1].findings] == ["torch.driver-too-old", "gpu.throttled"]
+    assert len({len(diagnosis.passed) for diagnosis in seen}) > 2
+
+
+def test_a_demo_finds_what_the_machine_of_its_record_has() -> None:
+    with demos._Paced(demos.named("lost-gpu").record(), 0) as target:
+        assert [one.id for one in doctor.check(target=target).findings] == ["gpu.fell-off-bus"]
+
+
+def test_a_name_that_is_none_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["demo", "torch-cu13"]) == cli.MISUSE
+    assert "torch-cu130" in capsys.readouterr().err
+    assert cli.run(["demo", "nothing-like-it"]) == cli.MISUSE
+    assert "sound" in capsys.readouterr().err
+
+
+def test_without_a_terminal_the_names_are_said() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpudoctor", "demo"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == cli.MISUSE
+    assert done.stdout == ""
+    assert "needs a terminal" in done.stderr
+    assert all(name in done.stderr for name in NAMES)

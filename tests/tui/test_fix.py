@@ -1,0 +1,455 @@
+"""The fix plan: nothing runs before a yes, what runs is on record first, and every end is told in words."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from gpudoctor.interactive import work_on
+from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.plan import Change, Plan, PlanStep, Way
+from gpudoctor.remedy import plan as remedy
+from gpudoctor.views.tui.app import DoctorApp
+from gpudoctor.views.tui.screens.confirm import Sure
+from gpudoctor.views.tui.screens.fix import FixScreen
+from gpudoctor.views.tui.work import Work
+from tests.tui.conftest import NARROW, WIDE, Opened, shown
+from tests.tui.engine import Engine
+from tests.tui.machines import diagnosis_of
+
+RULE = "torch.driver-too-old"
+
+
+@cache
+def diagnosis(name: str) -> Diagnosis:
+    return diagnosis_of(name)
+
+
+def work(plan: Plan | None = None, engine: Engine | None = None, machine: str = "too-old-5090") -> Work:
+    """A machine that is read at once; its plan is that of its findings unless one is given."""
+
+    def planned(found: Diagnosis, only: Sequence[str]) -> Plan:
+        return plan or remedy.of(found, only)
+
+    made = work_on(machine, lambda _: iter([diagnosis(machine)]))
+    made = replace(made, plan=planned)
+    if engine:
+        made = replace(made, apply=engine.apply, undo=engine.undo if engine.backwards else None)
+    return made
+
+
+def step(number: int, code: str, title: str = "", **more: Any) -> PlanStep:
+    """A step that this Python runs."""
+    return PlanStep(str(number), title or f"step {number}", (sys.executable, "-c", code), **more)
+
+
+def verify(number: int) -> PlanStep:
+    return PlanStep(str(number), f"verify: {RULE} is gone", verify=RULE)
+
+
+def plan_of(*steps: PlanStep, **more: Any) -> Plan:
+    return Plan(RULE, "node17", steps, environment="/srv/train/.venv", **more)
+
+
+async def until(pilot: Pilot[None], true: Callable[[], bool], seconds: float = 20.0) -> None:
+    for _ in range(int(seconds / 0.05)):
+        await pilot.pause(0.05)
+        if true():
+            await pilot.pause(0.25)
+            return
+    raise AssertionError("\n".join(shown(pilot)))
+
+
+def app_of(pilot: Pilot[None]) -> DoctorApp:
+    assert isinstance(pilot.app, DoctorApp)
+    return pilot.app
+
+
+async def run_over(pilot: Pilot[None]) -> None:
+    app = app_of(pilot)
+    await until(pilot, lambda: bool(app.repair and not app.repair.busy and (app.repair.run or app.repair.trouble)))
+
+
+def text(pilot: Pilot[None]) -> str:
+    return "\n".join(shown(pilot))
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE])
+async def test_f_shows_the_plan_of_what_is_selected_and_runs_nothing(opened: Opened, size: tuple[int, int]) -> None:
+    async with opened(work(machine="torch-arch-dropped-and-driver-too-old"), size) as pilot:
+        await pilot.press("f")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, FixScreen)
+        lines = shown(pilot)
+        assert lines[1].strip().startswith("plan: 4 steps for 1 cause")
+        assert any("Do ◉ Install the CUDA 12.6 build" in line for line in lines)
+        assert any("/opt/venv/bin/python -m pip freeze" in line for line in lines), lines
+        assert not any(len(line) > size[0] for line in lines)
+
+
+async def test_f_again_plans_for_every_cause_and_runs_a_shared_command_once(opened: Opened) -> None:
+    async with opened(work(machine="torch-arch-dropped-and-driver-too-old"), WIDE) as pilot:
+        await pilot.press("f", "f")
+        await pilot.pause()
+        assert "the plan for every cause" in shown(pilot)[1]
+        await pilot.press("escape")
+        await pilot.pause()
+        said = text(pilot)
+        assert "5 steps for 2 causes" in said
+        assert said.count("-m pip install torch torchvision") == 1
+        assert "by the steps above" in said
+
+
+async def test_esc_leads_back_to_where_f_was_pressed(opened: Opened) -> None:
+    async with opened(work()) as pilot:
+        await pilot.press("f")
+        await pilot.pause()
+        await pilot.press("escape")
+        await pilot.pause()
+        assert pilot.app.current_mode == "diagnosis"
+
+
+async def test_space_on_another_cure_chooses_it_instead(opened: Opened) -> None:
+    async with opened(work(machine="torch-arch-dropped-and-driver-too-old"), WIDE) as pilot:
+        await pilot.press("f", "down", "down", "down", "down", "space")
+        await pilot.pause()
+        plan = app_of(pilot).repair.plan  # type: ignore[union-attr]
+        assert plan
+        assert [item.argv[0] for item in plan.commands][1:] == ["uv"]
+        assert "or ◉ Install the CUDA 12.6 build, which begins at compute capability 5.0, with uv" in text(pilot)
+
+
+async def test_space_leaves_a_step_out_and_takes_it_back(opened: Opened) -> None:
+    async with opened(work(plan_of(step(1, ""), step(2, "")))) as pilot:
+        await pilot.press("f", "down", "space")
+        await pilot.pause()
+        assert "left out" in text(pilot)
+        assert "plan: 1 step" in shown(pilot)[1]
+        await pilot.press("space")
+        await pilot.pause()
+        assert "plan: 2 steps" in shown(pilot)[1]
+
+
+async def test_a_new_diagnosis_does_not_undo_what_the_user_chose(opened: Opened) -> None:
+    async with opened(work(machine="torch-arch-dropped-and-driver-too-old"), WIDE) as pilot:
+        await pilot.press("f", "down", "down", "space")
+        app = app_of(pilot)
+        before = app.repair.plan  # type: ignore[union-attr]
+        app.diagnosis = diagnosis("too-old-5090")
+        await pilot.pause()
+        assert app.repair
+        assert app.repair.plan is before
+
+
+async def test_c_copies_one_command_after_the_other_and_capital_c_a_script(opened: Opened) -> None:
+    async with opened(work()) as pilot:
+        await pilot.press("f", "c")
+        assert pilot.app.clipboard == "ubuntu-drivers devices"
+        await pilot.press("c")
+        assert pilot.app.clipboard == "sudo ubuntu-drivers install"
+        await pilot.press("C")
+        lines = pilot.app.clipboard.splitlines()
+        assert lines[0] == "#!/bin/sh"
+        assert [line for line in lines if line and line[0] != "#"] == [
+            "set -eu",
+            "ubuntu-drivers devices",
+            "sudo ubuntu-drivers install",
+            "sudo reboot",
+            "gpudoctor check",
+        ]
+
+
+async def test_what_needs_root_is_not_run_without_it_and_a_says_so(opened: Opened, tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    async with opened(work(engine=engine), WIDE) as pilot:
+        await pilot.press("f", "a")
+        await pilot.pause()
+        assert "steps 2, 3: needs root, which this is not. c copies the commands" in shown(pilot)[1]
+        assert not isinstance(pilot.app.screen, Sure)
+        await pilot.press("n")
+        await pilot.pause()
+        assert "Step 2: what would be done" in text(pilot)
+    assert engine.begun == []
+
+
+async def test_without_an_engine_a_says_that_commands_are_copied(opened: Opened) -> None:
+    async with opened(work(plan_of(step(1, "")))) as pilot:
+        await pilot.press("f", "a")
+        await pilot.pause()
+        assert "nothing is run from here yet: c copies the commands" in shown(pilot)[1]
+
+
+@pytest.mark.parametrize("keys", [["enter"], ["n"], ["escape"], ["space", "enter", "a", "n"]])
+async def test_nothing_but_y_runs(opened: Opened, tmp_path: Path, keys: list[str]) -> None:
+    engine = Engine(tmp_path)
+    async with opened(work(plan_of(step(1, "")), engine)) as pilot:
+        await pilot.press("f", "a")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, Sure)
+        assert pilot.app.focused is None
+        await pilot.press(*keys)
+        await pilot.pause(0.1)
+        assert engine.begun == []
+        assert isinstance(pilot.app.screen, Sure) == (keys == ["enter"])
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE])
+async def test_y_runs_verifies_and_says_fixed(opened: Opened, tmp_path: Path, size: tuple[int, int]) -> None:
+    plan = plan_of(
+        step(1, "print('Collecting torch')\nprint('[/red] not markup')", changes=(Change("torch", "a", "b"),)),
+        verify(2),
+        before=("torch a",),
+    )
+    engine = Engine(tmp_path)
+    async with opened(work(plan, engine), size) as pilot:
+        await pilot.press("f", "a")
+        await pilot.pause()
+        assert "Run 1 command in /srv/train/.venv?" in text(pilot)
+        await pilot.press("y")
+        await run_over(pilot)
+        lines = shown(pilot)
+        assert lines[0].strip().startswith(f"✓ FIXED  {RULE} no longer found")
+        await pilot.press("up")
+        await pilot.pause()
+        said = text(pilot)
+        assert "[/red] not markup" in said
+        assert "torch a → b" in said
+    assert engine.journal("run-1").outcome == "fixed"
+
+
+async def test_the_record_names_the_step_before_it_begins(opened: Opened, tmp_path: Path) -> None:
+    look = "import json,sys;print(json.load(open(sys.argv[1]))['steps'][1]['state'], 'on record')"
+    second = PlanStep("2", "look", (sys.executable, "-c", look, str(tmp_path / "run-1.json")))
+    engine = Engine(tmp_path)
+    async with opened(work(plan_of(step(1, ""), second), engine)) as pilot:
+        await pilot.press("f", "a", "y")
+        await run_over(pilot)
+    assert engine.journal("run-1").step("2").output.lines == ("running on record",)
+
+
+async def test_a_step_that_fails_stops_it_and_enter_tries_again_from_there(opened: Opened, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    fails_once = f"import pathlib,sys;p=pathlib.Path({str(flag)!r});e=p.exists();p.touch();e or sys.exit('disk full')"
+    plan = plan_of(step(1, "", changes=(Change("torch", "a", "b"),)), step(2, fails_once), verify(3))
+    engine = Engine(tmp_path)
+    async with opened(work(plan, engine), WIDE) as pilot:
+        await pilot.press("f", "a", "y")
+        await run_over(pilot)
+        said = text(pilot)
+        assert shown(pilot)[0].strip().startswith(f"✗ STOPPED at step 2  {RULE}")
+        assert "disk full" in said
+        assert "It failed with exit status 1." in said
+        assert "Changed so far: torch a → b." in said
+        assert "U takes it back   enter tries again from here" in said
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "Run 1 command in /srv/train/.venv?" in text(pilot)
+        await pilot.press("y")
+        await run_over(pilot)
+        assert "✓ FIXED" in shown(pilot)[0]
+    assert [engine.journal("run-2").step(name).state for name in "123"] == ["left out", "done", "done"]
+
+
+async def test_a_rule_that_still_finds_something_is_no_success(opened: Opened, tmp_path: Path) -> None:
+    engine = Engine(tmp_path, found=lambda _: True)
+    async with opened(work(plan_of(step(1, ""), verify(2)), engine)) as pilot:
+        await pilot.press("f", "a", "y")
+        await run_over(pilot)
+        assert shown(pilot)[0].strip().startswith(f"✗ STILL FOUND  {RULE}")
+        assert "✗ still found" in text(pilot)
+
+
+async def test_esc_stops_after_the_step_and_the_next_does_not_begin(opened: Opened, tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    plan = plan_of(step(1, "import time;print('on', flush=True);time.sleep(0.8)"), step(2, ""))
+    async with opened(work(plan, engine)) as pilot:
+        await pilot.press("f", "a", "y")
+        await until(pilot, lambda: "FIXING" in shown(pilot)[0] and "on" in text(pilot))
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "stops after this step; x ends it now" in shown(pilot)[1]
+        await run_over(pilot)
+    assert [engine.journal("run-1").step(name).state for name in "12"] == ["done", "waits"]
+
+
+async def test_x_ends_the_command_after_a_yes_and_the_record_says_so(opened: Opened, tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    plan = plan_of(step(1, "import time;print('on', flush=True);time.sleep(60)"))
+    async with opened(work(plan, engine), WIDE) as pilot:
+        await pilot.press("f", "a", "y")
+        await until(pilot, lambda: "FIXING" in shown(pilot)[0])
+        await pilot.press("x")
+        await pilot.pause()
+        await pilot.press("y")
+        await run_over(pilot)
+        assert "it may be half done" in text(pilot)
+    assert engine.journal("run-1").step("1").state == "stopped"
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+q"])
+async def test_quitting_during_a_step_asks_and_ends_the_step_first(opened: Opened, tmp_path: Path, key: str) -> None:
+    engine = Engine(tmp_path)
+    plan = plan_of(step(1, "import time;time.sleep(60)"))
+    async with opened(work(plan, engine)) as pilot:
+        await pilot.press("f", "a", "y")
+        await until(pilot, lambda: "FIXING" in shown(pilot)[0])
+        await pilot.press(key)
+        await pilot.pause()
+        assert "Quitting ends it now" in text(pilot)
+        await pilot.press("n")
+        await pilot.pause()
+        assert pilot.app.is_running
+        assert engine.journal("run-1").step("1").state == "running"
+        await pilot.press(key, "y")
+        for _ in range(100):
+            await pilot.pause(0.05)
+            if engine.journal("run-1").over:
+                break
+    assert engine.journal("run-1").step("1").state == "stopped"
+
+
+async def test_another_screen_and_f_lead_back_to_the_run_that_is_under_way(opened: Opened, tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    plan = plan_of(step(1, "import time;time.sleep(1)"))
+    async with opened(work(plan, engine)) as pilot:
+        await pilot.press("f", "a", "y")
+        await until(pilot, lambda: "FIXING" in shown(pilot)[0])
+        await pilot.press("1")
+        await pilot.pause()
+        assert pilot.app.current_mode == "diagnosis"
+        await pilot.press("f")
+        await run_over(pilot)
+        assert shown(pilot)[0].strip().startswith("✓ DONE")
+    assert engine.begun == ["run-1"]
+
+
+async def test_what_needs_a_reboot_asks_for_the_name_of_the_host(opened: Opened, tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    plan = plan_of(step(1, "", needs=("root", "reboot"), touches="system"), verify(2))
+    async with opened(work(plan, engine), WIDE) as pilot:
+        await pilot.press("f", "a")
+        await pilot.pause()
+        said = text(pilot)
+        assert "▲ needs root" in said
+        assert "▲ needs a reboot" in said
+        assert "to go on, type node17 and press enter" in said
+        await pilot.press("y", "enter")
+        await pilot.pause(0.1)
+        assert engine.begun == []
+        await pilot.press("backspace", *"node17")
+        await pilot.pause()
+        assert "› node17" in text(pilot)
+        await pilot.press("enter")
+        await run_over(pilot)
+        assert shown(pilot)[0].strip().startswith("✓ DONE")
+    run = engine.journal("run-1")
+    assert (run.step("1").state, run.step("2").state) == ("done", "left out")
+
+
+async def test_undo_runs_its_own_plan_after_a_yes(opened: Opened, tmp_path: Path) -> None:
+    back = plan_of(step(1, "print('installed again')"))
+    engine = Engine(tmp_path, backwards=lambda _: back)
+    plan = plan_of(step(1, "", changes=(Change("torch", "a", "b"),)))
+    async with opened(work(plan, engine), WIDE) as pilot:
+        await pilot.press("f", "U")
+        await pilot.pause()
+        assert not isinstance(pilot.app.screen, Sure)
+        await pilot.press("a", "y")
+        await run_over(pilot)
+        assert "gpudoctor fix --undo run-1" in text(pilot)
+        await pilot.press("U")
+        await pilot.pause()
+        assert "Take back run run-1" in text(pilot)
+        await pilot.press("y")
+        await until(pilot, lambda: "UNDONE" in shown(pilot)[0])
+        assert "installed again" in text(pilot)
+    assert engine.journal("run-2").undoes == "run-1"
+
+
+async def test_progress_lines_are_replaced_and_control_characters_spelt_out(opened: Opened, tmp_path: Path) -> None:
+    code = r"print('10 %\r20 %\r90 %\r100 %');print('\x1b[32mgreen\x1b[0m \x1b]0;title\x07')"
+    async with opened(work(plan_of(step(1, code)), Engine(tmp_path)), WIDE) as pilot:
+        await pilot.press("f", "a", "y")
+        await run_over(pilot)
+        lines = [line.strip(" │") for line in shown(pilot)]
+        assert "100 %" in lines
+        assert r"green \x1b]0;title\x07" in lines
+        assert not any(line.startswith(("10 %", "20 %", "90 %")) for line in lines)
+
+
+async def test_an_engine_that_dies_is_told_in_words(opened: Opened, tmp_path: Path) -> None:
+    gone = PlanStep("1", "no such program", (str(tmp_path / "nothing-here"),))
+    engine = Engine(tmp_path)
+    async with opened(work(plan_of(gone), engine), WIDE) as pilot:
+        await pilot.press("f", "a", "y")
+        await run_over(pilot)
+        said = text(pilot)
+        assert "FileNotFoundError" in said
+        assert "✗ STOPPED at step 1" in said
+    assert engine.journal("run-1").step("1").state == "running"
+
+
+async def test_a_recording_says_so(opened: Opened, tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    made = replace(work(plan_of(step(1, "print('hello')")), engine), recorded=True)
+    async with opened(made, WIDE) as pilot:
+        await pilot.press("f")
+        await pilot.pause()
+        assert "a recording is played: nothing on this machine is changed" in text(pilot)
+        await pilot.press("a")
+        await pilot.pause()
+        assert "● a recording is played, nothing is changed" in text(pilot)
+        await pilot.press("y")
+        await run_over(pilot)
+        assert "a recording: nothing was changed" in shown(pilot)[1]
+
+
+async def test_nothing_to_cure_is_said(opened: Opened) -> None:
+    async with opened(work(machine="hgx-h100")) as pilot:
+        await pilot.press("f", "f")
+        await pilot.pause()
+        assert "Nothing is wrong here, so there is nothing to cure." in text(pilot)
+        await pilot.press("a")
+        await pilot.pause()
+        assert "nothing is chosen" in shown(pilot)[1]
+
+
+async def test_f_before_anything_was_read(opened: Opened) -> None:
+    async with opened(work()) as pilot:
+        app = app_of(pilot)
+        app.diagnosis = None
+        await pilot.press("f", "a", "d", "space", "c", "C", "U", "x")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, FixScreen | Sure)
+
+
+async def test_ways_of_foreign_words_are_no_markup(opened: Opened) -> None:
+    plan = Plan(
+        "[b]x[/]",
+        "node[17]",
+        (PlanStep("1", "pip [install] a\x1b[2Jb", ("echo", "[/red]"), "why [not]", cause="a.b", way=1),),
+        (Way("a.b", 1, "Do [this] or \x07"),),
+    )
+    async with opened(work(plan), WIDE) as pilot:
+        await pilot.press("f")
+        await pilot.pause()
+        said = text(pilot)
+        assert r"Do [this] or \x07" in said
+        assert "echo '[/red]'" in said
+        assert r"pip [install] a\x1b[2Jb" in said
+
+
+async def test_a_tiny_terminal_does_not_end_it(opened: Opened) -> None:
+    async with opened(work(), (40, 10)) as pilot:
+        await pilot.press("f", "a", "down", "space")
+        await pilot.resize_terminal(160, 45)
+        await pilot.resize_terminal(40, 10)
+        await pilot.pause()
+        assert pilot.app.is_running
