@@ -11,7 +11,7 @@ import pytest
 from gpudoctor import cli, demos, doctor
 from gpudoctor.demos import Demo
 from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.views.tui import finding
+from gpudoctor.views._terminal import command
 from gpudoctor.views.tui.recordings import LIST, RecordingsApp
 from gpudoctor.views.tui.work import Work
 from tests import demos as written
@@ -72,7 +72,7 @@ def _first_command(work: Work) -> str:
     diagnosis = work.diagnose(lambda _: None, lambda _: None)
     fixes = diagnosis.findings[0].fixes if diagnosis.findings else ()
     steps = next((fix.steps for fix in fixes if any(step.argv for step in fix.steps)), ())
-    return next((finding.command(step) for step in steps if step.argv), "")
+    return next((command(step.argv) for step in steps if step.argv), "")
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE])
