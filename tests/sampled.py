@@ -13,10 +13,12 @@ from gpudoctor.demos.watching import SCHEMA
 from gpudoctor.model.sample import GPU, Sample
 
 EVERY = 0.5
-MOMENTS = 180
-SLOWS_AT = 70
+MOMENTS = 200
+SLOWS_AT = 130
 """The moment when a GPU that is too hot begins to slow down, one of those that are told at once."""
-AGAIN = 120
+AGAIN = 152
+_EVALUATES = 48
+"""Moments from one evaluation to the next, during which all GPUs do less."""
 _LINK_MB_S = 148_000
 
 
@@ -45,17 +47,18 @@ def _numbers(gpu: GPU, moment: int, noise: random.Random) -> dict[str, float]:
     if not at_work(gpu):
         return _idle(gpu, noise)
     step = math.sin(2 * math.pi * (moment / 12 + 0.02 * gpu.index))
+    rest = 0.45 if moment % _EVALUATES < 9 else 1.0
     held = bool(gpu.throttle_reasons)
     share = 1.0 if not held else min(1.0, max(0.0, (moment - SLOWS_AT) / 16))
     top, power, hot = gpu.clock_max_mhz or 0, gpu.power_w or 0, gpu.temperature_c or 0
     cool, full = 80.0, 655.0
     return {
-        "utilization": round(min(100, 97 + 3 * step - (9 if step < -0.9 else 0) + noise.uniform(-1, 1))),
-        "power_w": round((full + (power - full) * share if held else power) + 18 * step + noise.uniform(-5, 5)),
+        "utilization": round(min(100, 97 + 3 * step + noise.uniform(-1, 1)) * rest),
+        "power_w": round(((full + (power - full) * share if held else power) + 18 * step) * (rest + 1) / 2),
         "temperature_c": round((cool + (hot - cool) * min(1, share + 0.3)) if held else hot + noise.uniform(-0.6, 0.6)),
         "clock_mhz": 15 * round((top + ((gpu.clock_mhz or top) - top) * share if held else top) / 15),
-        "nvlink_send_mb_s": round(_LINK_MB_S * (1 + 0.3 * step) * (0.6 if held else 1)),
-        "nvlink_receive_mb_s": round(_LINK_MB_S * (1 + 0.3 * step) * (0.6 if held else 1)),
+        "nvlink_send_mb_s": round(_LINK_MB_S * rest * (1 + 0.3 * step) * (0.6 if held else 1)),
+        "nvlink_receive_mb_s": round(_LINK_MB_S * rest * (1 + 0.3 * step) * (0.6 if held else 1)),
         "pcie_send_mb_s": round(310 + 60 * step),
         "pcie_receive_mb_s": round(1240 + 200 * step),
     }
