@@ -10,11 +10,10 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import sys
 import tempfile
 from pathlib import Path
 
-from tests.tui.pty_run import Pty
+from tests.tui.terminal import Terminal
 
 LIMIT = 1.8
 SIZES = ((80, 24), (160, 48))
@@ -28,15 +27,15 @@ class Smallest(App):
 
 Smallest().run()
 """
-READABLE = (b"READING", b"SOUND", b"BROKEN", b"IMPAIRED", b"UNKNOWN")
+READABLE = ("READING", "SOUND", "BROKEN", "IMPAIRED", "UNKNOWN")
 
 
-def seconds(argv: list[str], wanted: tuple[bytes, ...], size: tuple[int, int]) -> float:
+def seconds(words: list[str], wanted: tuple[str, ...], size: tuple[int, int]) -> float:
     """From exec until one of the words is drawn."""
     environ = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8"}
     environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program is compiled, and so is theirs
-    with Pty(argv, size, environ) as program:
-        return program.wait(*wanted)
+    with Terminal(words, size, environ) as program:
+        return program.wait_for(*wanted)
 
 
 def main() -> None:
@@ -49,8 +48,8 @@ def main() -> None:
         for size in SIZES:
             pairs = []
             for _ in range(runs + 1):
-                ours = seconds([sys.executable, "-m", "gpudoctor"], READABLE, size)
-                theirs = seconds([sys.executable, str(small)], (b"SMALLEST",), size)
+                ours = seconds(["-m", "gpudoctor"], READABLE, size)
+                theirs = seconds([str(small)], ("SMALLEST",), size)
                 pairs.append((ours, theirs))
             mine, other = (statistics.median(column) for column in zip(*pairs[1:], strict=True))
             ratio = statistics.median(ours / theirs for ours, theirs in pairs[1:])

@@ -21,6 +21,7 @@ from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.views import document
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.facts import Facts
+from gpudoctor.views.tui.screens.explain import ExplainScreen
 from gpudoctor.views.tui.screens.facts import FactsScreen
 from gpudoctor.views.tui.work import Told, Work
 from tests.tui.conftest import NARROW, WIDE, Opened, shown
@@ -223,6 +224,16 @@ async def test_siblings_are_folded(opened: Opened) -> None:
         assert "siblings the same on 2 of 3 others, 1110 on 1 of 3 others" in text(pilot)
 
 
+async def test_a_line_of_a_text_is_shown_with_those_around_it(opened: Opened) -> None:
+    async with opened(work_with(diagnosis())) as pilot:
+        screen = await to_facts(pilot)
+        assert screen.go("text.1.line")
+        await pilot.pause()
+        said = text(pilot)
+        assert "before   line 0 of the log" in said
+        assert "after    line 2 of the log" in said
+
+
 @SIZES
 async def test_search_is_in_names_values_and_sources(opened: Opened, size: tuple[int, int]) -> None:
     async with opened(work_with(diagnosis()), size) as pilot:
@@ -254,7 +265,7 @@ async def test_the_keys_are_letters_while_one_types(opened: Opened) -> None:
     async with opened(work_with(diagnosis())) as pilot:
         screen = await to_facts(pilot)
         await typed(pilot, "udcaD-!q1")
-        assert screen.search.value == "udcaD-!q1"
+        assert screen.search.field.value == "udcaD-!q1"
         assert not screen._sought.only
         assert "to the list" in shown(pilot)[-1]
         assert "copy" not in shown(pilot)[-1]
@@ -474,13 +485,22 @@ async def test_from_a_fact_to_its_finding_and_back(opened: Opened, size: tuple[i
         await until(pilot, lambda: "NOT JUDGED" in text(pilot))
 
 
-async def test_a_fact_without_a_finding_opens_nothing(opened: Opened) -> None:
-    async with opened(work_with(diagnosis())) as pilot:
+async def test_a_fact_whose_rules_passed_opens_the_page_of_one(opened: Opened) -> None:
+    told = {**TOLD, "torch.archs": Told("what it was built for", rules=("gpu.ecc",))}
+    async with opened(replace(work_with(diagnosis()), used_by=lambda: told)) as pilot:
         screen = await to_facts(pilot)
         assert screen.go("torch.archs")
+        await pilot.pause()
+        assert "passed gpu.ecc (enter explains the first)" in text(pilot)
         await pilot.press("enter")
-        await until(pilot, lambda: "no finding and no rule" in shown(pilot)[1])
-        assert pilot.app.current_mode == "facts"
+        await until(pilot, lambda: isinstance(pilot.app.screen, ExplainScreen))
+        await pilot.press("escape")
+        await pilot.press("e")
+        await until(pilot, lambda: says(pilot, "torch.archs"))
+        await pilot.press("escape")
+        assert screen.go("torch.elsewhere")
+        await pilot.press("enter")
+        await until(pilot, lambda: "no rule reads torch.elsewhere" in shown(pilot)[1])
 
 
 # another machine
@@ -491,7 +511,7 @@ async def compared(pilot: Pilot[None], name: str) -> FactsScreen:
     await pilot.press("d")
     pilot.app.screen.query_one(Input).value = name
     await pilot.press("enter")
-    await until(pilot, lambda: pilot.app.screen is screen and screen._compared is not None)
+    await until(pilot, lambda: pilot.app.screen is screen and screen.beside.listing is not None)
     await pilot.pause()
     return screen
 
@@ -519,7 +539,7 @@ async def test_two_machines_differ_in_what_makes_one_of_them_sick(
         await typed(pilot, "zzz")
         assert 'no differing fact has "zzz"' in text(pilot)
         await pilot.press("escape", "escape")
-        assert screen._compared is None
+        assert screen.beside.listing is None
         assert len(names(screen)) == len(screen.table.listing) > 1000
 
 

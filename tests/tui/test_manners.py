@@ -20,11 +20,11 @@ from gpudoctor.views.tui.places import DOORS, FIX
 from gpudoctor.views.tui.widgets.frame import Keys, Tabs
 from tests.tui.conftest import NARROW, WIDE, Opened, shown
 from tests.tui.machines import work_of
-from tests.tui.pty_run import LEFT, Pty
+from tests.tui.terminal import LEFT, Terminal
 from tests.tui.test_hostile import check
 
-PROGRAM = (sys.executable, "-m", "gpudoctor")
-DONE = (b"BROKEN", b"UNKNOWN", b"SOUND", b"IMPAIRED")
+PROGRAM = ("-m", "gpudoctor")
+DONE = ("BROKEN", "UNKNOWN", "SOUND", "IMPAIRED")
 """The band once this machine, whatever it is, has been read."""
 
 
@@ -40,27 +40,27 @@ def surroundings(**more: str) -> dict[str, str]:
     ids=str,
 )
 def test_a_signal_ends_it_and_the_terminal_is_as_before(number: int, code: int) -> None:
-    with Pty(PROGRAM, environ=surroundings()) as program:
-        program.wait(*DONE)
+    with Terminal(PROGRAM, environ=surroundings()) as program:
+        program.wait_for(*DONE)
         program.signal(number)
-        assert program.code() == code
-        assert LEFT in program.drawn
-        assert b"\x1b[?25h" in program.drawn.rpartition(LEFT)[2]  # the cursor is seen
-        assert b"Traceback" not in program.drawn
+        assert program.ended(20) == code
+        assert LEFT in program.said
+        assert "\x1b[?25h" in program.said.rpartition(LEFT)[2]  # the cursor is seen
+        assert "Traceback" not in program.said
 
 
 def test_a_terminal_that_is_lost_ends_it_and_its_children(tmp_path: Path) -> None:
     asleep = tmp_path / "python3"
     asleep.write_text(f"#!/bin/sh\nexec {sys.executable} -c 'import time; time.sleep(99)'\n")
     asleep.chmod(0o755)
-    with Pty((*PROGRAM, "--python", str(asleep)), environ=surroundings()) as program:
-        program.wait(b"sources")
+    with Terminal((*PROGRAM, "--python", str(asleep)), environ=surroundings()) as program:
+        program.wait_for("sources")
         deadline = time.monotonic() + 20
         while not (left := program.children()):
-            program.wait(b"READING")
-            assert time.monotonic() < deadline
+            assert time.monotonic() < deadline, "no child was started"
+            time.sleep(0.02)
         program.hang_up()
-        assert program.code() == 129
+        assert program.ended(20) == 129
         for pid in left:
             while Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes():
                 assert time.monotonic() < deadline, f"process {pid} is left behind"
@@ -104,28 +104,44 @@ def test_nothing_heavy_is_imported_before_the_first_screen_is_drawn() -> None:
     assert not loaded & LAZY
 
 
-@pytest.mark.parametrize("key", [b"q", b"\x03", b"\x11"], ids=["q", "ctrl+c", "ctrl+q"])
-def test_one_key_leaves_with_the_code_of_the_verdict(key: bytes) -> None:
-    with Pty(PROGRAM, environ=surroundings()) as program:
-        program.wait(*DONE)
+@pytest.mark.parametrize("key", ["q", "\x03", "\x11"], ids=["q", "ctrl+c", "ctrl+q"])
+def test_one_key_leaves_with_the_code_of_the_verdict(key: str) -> None:
+    with Terminal(PROGRAM, environ=surroundings()) as program:
+        program.wait_for(*DONE)
         program.type(key)
-        assert program.code() in {0, 1, 3}
-        assert LEFT in program.drawn
+        assert program.ended(20) in {0, 1, 3}
+        assert LEFT in program.said
+
+
+def test_it_stops_for_the_shell_and_goes_on() -> None:
+    with Terminal(PROGRAM, environ=surroundings()) as program:
+        program.wait_for(*DONE)
+        program.type("\x1a")
+        program.wait_for(LEFT)
+        deadline = time.monotonic() + 20
+        while Path(f"/proc/{program.pid}/stat").read_text().rpartition(") ")[2][0] != "T":
+            assert time.monotonic() < deadline, "not stopped"
+            time.sleep(0.02)
+        program.signal(signal.SIGCONT)
+        program.wait_for(*DONE)
+        program.type("q")
+        assert program.ended(20) in {0, 1, 3}
 
 
 def test_without_a_terminal_there_is_the_report() -> None:
-    with Pty(PROGRAM, environ=surroundings(TERM="dumb")) as program:
-        assert program.code(60) in {0, 1, 3}
-        assert b"\x1b" not in program.drawn
-        assert b"gpudoctor" in program.drawn
+    with Terminal(PROGRAM, environ=surroundings(TERM="dumb")) as program:
+        assert program.ended(60) in {0, 1, 3}
+        assert "\x1b" not in program.said
+        assert "gpudoctor" in program.said
 
 
 @pytest.mark.parametrize("redirected", ["<&-", "</dev/null", "2>/dev/null"])
 def test_a_stream_that_is_no_terminal_asks_for_the_report(redirected: str) -> None:
-    with Pty(("/bin/sh", "-c", f"exec {' '.join(PROGRAM)} {redirected}"), environ=surroundings()) as program:
-        assert program.code(60) in {0, 1, 3}
-        assert b"\x1b[?1049h" not in program.drawn
-        assert b"Traceback" not in program.drawn
+    command = f"exec {sys.executable} -m gpudoctor {redirected}"
+    with Terminal(("-c", command), environ=surroundings(), program="/bin/sh") as program:
+        assert program.ended(60) in {0, 1, 3}
+        assert "\x1b[?1049h" not in program.said
+        assert "Traceback" not in program.said
 
 
 @pytest.mark.parametrize(
@@ -145,12 +161,12 @@ def test_a_stream_that_is_no_terminal_asks_for_the_report(redirected: str) -> No
 )
 def test_what_is_drawn_is_in_the_terminals_characters(environ: Mapping[str, str], ascii_only: bool) -> None:
     base = {name: value for name, value in surroundings().items() if not name.startswith(("LC_", "LANG"))}
-    with Pty(PROGRAM, environ={**base, **environ}) as program:
-        program.wait(*DONE)
-        program.type(b"q")
-        program.code()
-        assert b"Traceback" not in program.drawn
-        assert (max(program.drawn) < 128) == ascii_only
+    with Terminal(PROGRAM, environ={**base, **environ}) as program:
+        program.wait_for(*DONE)
+        program.type("q")
+        program.ended(20)
+        assert "Traceback" not in program.said
+        assert program.said.isascii() == ascii_only
 
 
 async def test_in_ascii_every_screen_has_its_columns(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 
 from gpudoctor.views.tui.cells import ITSELF, Mark, headings, no_link, share, unread, wrong
-from gpudoctor.views.tui.themes import NIGHT
+from gpudoctor.views.tui.themes import DEFAULTS, NIGHT
 from gpudoctor.views.tui.widgets.matrix import Matrix
 from tests.tui.conftest import shown
 
@@ -29,6 +29,9 @@ class One(App[None]):
         self.matrix.wide = wide
         self.moves: list[tuple[int, int]] = []
         self.chosen: list[tuple[int, int]] = []
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return DEFAULTS
 
     def compose(self) -> ComposeResult:
         yield self.matrix

@@ -1,117 +1,71 @@
-"""The program on a real terminal: tmux shows it, types and reads the screen, on a simulated 8-GPU machine."""
+"""On a real terminal: it is left at once whatever hangs, and what only the terminal can do is left to it."""
 
 from __future__ import annotations
 
 import os
-import shlex
-import subprocess
 import sys
 import time
-import uuid
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from gpudoctor.views.tui.places import DOORS
-from tests import needs
-from tests.sim import scenario
-from tests.sim.root import Machine
-from tests.tui.conftest import NARROW, WIDE
-
-SECONDS = 60.0
-"""How long a screen may take to be there: far more than it needs, on a machine that does other things, too."""
-
-
-class Terminal:
-    """A window of a tmux server of its own, in which a program runs."""
-
-    def __init__(self, name: str, size: tuple[int, int], command: str, environ: dict[str, str]) -> None:
-        self._tmux = [needs.program("tmux"), "-L", name, "-f", "/dev/null"]
-        self._environ = {**os.environ, "LANG": "C.UTF-8", **environ}
-        width, height = size
-        self.do("new-session", "-d", "-x", str(width), "-y", str(height), f"{command}; echo ended with $?; sleep 600")
-
-    def do(self, *words: str) -> str:
-        """A command of tmux."""
-        done = subprocess.run(
-            [*self._tmux, *words], capture_output=True, text=True, check=True, timeout=20, env=self._environ
-        )
-        return done.stdout
-
-    def text(self) -> str:
-        """What the screen shows."""
-        return self.do("capture-pane", "-p")
-
-    def type(self, *keys: str) -> None:
-        """Press keys, by tmux's names."""
-        self.do("send-keys", *keys)
-
-    def wait(self, *wanted: str) -> str:
-        """The screen, once all of these are on it."""
-        deadline = time.monotonic() + SECONDS
-        while True:
-            text = self.text()
-            if all(words in text for words in wanted):
-                return text
-            assert time.monotonic() < deadline, f"{wanted} not on the screen:\n{text}"
-            time.sleep(0.1)
-
-
-Opens = Callable[..., Terminal]
+from tests.readme import REPORT
+from tests.tui.terminal import Terminal
 
 
 @pytest.fixture
-def terminal() -> Iterator[Opens]:
-    """``terminal(size, command, NAME=value, ...)``: that command in a window of that size."""
-    opened: list[Terminal] = []
-
-    def run(size: tuple[int, int], command: str, **environ: str) -> Terminal:
-        opened.append(Terminal(f"gpudoctor-{uuid.uuid4().hex[:8]}", size, command, environ))
-        return opened[-1]
-
-    yield run
-    for one in opened:
-        one.do("kill-server")
+def hanging(tmp_path: Path) -> Path:
+    """An interpreter that answers who it is, and nothing else, ever."""
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\ncase "$*" in *ask_*) exec sleep 1000.25;; esac\nexec {sys.executable} "$@"\n', "utf-8"
+    )
+    python.chmod(0o755)
+    return python
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    """Eight H100, one of which has fallen off the bus."""
-    return Machine(scenario.load(scenario.SICK / "lost-gpu-h100.json"), tmp_path.resolve() / "root")
+@pytest.mark.parametrize("leave", ["q", "\x03"], ids=["q", "ctrl+c"])
+def test_it_is_left_within_a_second_while_a_probe_never_returns(hanging: Path, leave: str) -> None:
+    with Terminal(["-m", "gpudoctor", "--python", str(hanging)]) as terminal:
+        terminal.wait_for("READING")
+        end = time.monotonic() + 30
+        while not _asleep():
+            assert time.monotonic() < end, "the child that hangs was not started"
+            time.sleep(0.02)
+        terminal.type(leave)
+        began = time.monotonic()
+        code = terminal.ended(20)
+        took = time.monotonic() - began
+        assert code in {0, 1, 3}
+        assert took < max(1.0, os.getloadavg()[0] / 4)  # a second, on a machine that has one to spare
+    assert not _asleep()
 
 
-def program(machine: Machine, *words: str) -> str:
-    """The program in that machine, as a shell has it typed, with colours and a terminal's name."""
-    surroundings = ["/.host/usr/bin/env", "TERM=screen-256color", f"PYTHONPATH={needs.REPOSITORY}"]
-    inside = machine.command([*surroundings, sys.executable, "-m", "gpudoctor", *words])
-    inside[-1] = inside[-1].replace("NO_COLOR=1 ", "")
-    return shlex.join(inside)
+def _asleep() -> bool:
+    """Whether the child that hangs is there."""
+    return any(_is(line, "sleep", "1000.25") for line in Path("/proc").glob("[0-9]*/cmdline"))
 
 
-@pytest.mark.parametrize("size", [NARROW, WIDE])
-def test_one_types_through_every_screen(size: tuple[int, int], terminal: Opens, machine: Machine) -> None:
-    short = size == NARROW
-    shown = terminal(size, program(machine))
-    first = shown.wait("✗ BROKEN", "not judged")
-    assert "1 Diag" in first.splitlines()[2]
-    assert first.splitlines()[-1].endswith(("q ", "q quit", "q")), first
-    for number, door in enumerate(DOORS, 1):
-        shown.type(str(number))
-        text = shown.wait(f"[{number} {door.short if short else door.title}]")
-        assert "✗ BROKEN" in text.splitlines()[0]
-        assert len(text.splitlines()) <= size[1]
-    shown.type("1")
-    shown.wait(f"[1 {'Diag' if short else 'Diagnosis'}]")
-    shown.type("?")
-    assert "What the marks mean" in shown.wait("On this screen", "Everywhere")
-    shown.type("Escape")
-    shown.wait("[1 Diag")
-    shown.type("C-p")
-    shown.wait("Search for commands")
-    shown.type("-l", "go: GPUs")
-    shown.wait("go: GPUs")
-    shown.type("Enter")
-    shown.wait("[2 GPU")
-    shown.type("q")
-    shown.wait("ended with 1")
+def _is(cmdline: Path, *words: str) -> bool:
+    try:
+        return cmdline.read_bytes().split(b"\0")[:-1] == [word.encode() for word in words]
+    except OSError:
+        return False
+
+
+def test_commands_are_shown_alone_on_the_plain_terminal(tmp_path: Path) -> None:
+    report = tmp_path / "report.txt"
+    report.write_text(REPORT, "utf-8")
+    with Terminal(["-m", "gpudoctor", "read", "--tui", str(report)]) as terminal:
+        terminal.wait_for("BROKEN")
+        terminal.wait_for("quit" if "quit" in terminal.said else "^p")
+        terminal.type("C")
+        terminal.wait_for("Enter goes back to gpudoctor.")
+        alone = terminal.said.rpartition("\x1b[?1049l")[2].replace("\r\n", "\n")
+        commands = [line for line in alone.split("\n")[1:-2] if line]
+        assert commands
+        assert all("\x1b" not in line for line in commands)
+        terminal.type("\n")
+        terminal.wait_for("BROKEN")
+        terminal.type("q")
+        assert terminal.ended(20) == 1

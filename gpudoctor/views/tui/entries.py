@@ -76,7 +76,7 @@ def unjudged(diagnosis: Diagnosis, shut: Collection[str]) -> Iterator[Entry]:
 
 
 def _rest(diagnosis: Diagnosis) -> Iterator[Entry]:
-    if len(causes := report.causes(diagnosis)) > 1:
+    if len(causes := counts.to_act_on(diagnosis)) > 1:
         yield Entry("order", section="order", title=f"What to do first: {len(causes)} steps in order")
     if notes := len(diagnosis.notes):
         yield Entry("notes", section="notes", title=f"{notes} notes" if notes > 1 else "A note")

@@ -74,14 +74,15 @@ def about(fleet: Fleet) -> str:
     )
 
 
-def size(fleet: Fleet) -> str:
-    """``8 hosts · 64 × H100 80GB HBM3 · fleet check, 31 s``."""
+def sizes(fleet: Fleet) -> list[str]:
+    """``8 hosts · 64 × H100 80GB HBM3 · fleet check, 31 s``, and shorter."""
     gpus: dict[str, int] = {}
     for host in fleet.hosts:
         gpus[host.gpu] = gpus.get(host.gpu, 0) + host.gpus
     kinds = [f"{count} × {one_line(name)}" if name else f"{count} GPUs" for name, count in gpus.items() if count]
     took = f"fleet check, {fleet.seconds:.0f} s" if fleet.seconds else ""
-    return " · ".join(word for word in (_many(len(fleet.hosts), "host"), ", ".join(kinds[:3]), took) if word)
+    words = [word for word in (_many(len(fleet.hosts), "host"), ", ".join(kinds[:3]), took) if word]
+    return [" · ".join(words[:count]) for count in range(len(words), 0, -1)]
 
 
 def counts(fleet: Fleet) -> str:

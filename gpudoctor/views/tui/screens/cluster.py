@@ -35,7 +35,7 @@ class ClusterScreen(Place):
     #maps { column-span: 2; }
     #checks { width: auto; min-width: 40; height: 100%; }
     #pairs { width: 1fr; height: 100%; }
-    #suspects { height: auto; max-height: 24vh; }
+    #suspects { height: auto; min-height: 3; max-height: 24vh; }
     #host { row-span: 2; height: 1fr; }
     .-narrow #cluster { layout: vertical; }
     .-narrow #suspects { max-height: 25vh; }
@@ -55,7 +55,7 @@ class ClusterScreen(Place):
         Binding("N", "next(-1)", "Previous bad cell", show=False),
         Binding("b", "pairs", "bandwidth"),
         Binding("c", "copy", "copy drain"),
-        Binding("w", "write", "write sound hosts"),
+        Binding("w", "write", "write sound"),
         Binding("a", "everyone", "all hosts", show=False),
         Binding("R", "again", "Check the fleet again", show=False),
     ]
@@ -276,7 +276,7 @@ class ClusterScreen(Place):
         if self.fleet is None:
             return super().band()
         glyph, word, look = fleets.VERDICT[self.fleet.verdict]
-        return Band(look, f"{glyph} {word}", fleets.about(self.fleet), (fleets.size(self.fleet),))
+        return Band(look, f"{glyph} {word}", fleets.about(self.fleet), tuple(fleets.sizes(self.fleet)))
 
     def status(self) -> Sequence[Content | str]:
         """Its counts, and when it was checked."""

@@ -38,12 +38,12 @@ class DiagnosisScreen(Place):
     .-narrow #detail { width: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "copy", "copy command"),
-        Binding("e", "explain", "explain"),
-        Binding("n", "next(1)", "next"),
+        Binding("c", "copy", "copy command", tooltip="Copy the next command of the cure"),
+        Binding("e", "explain", "explain", tooltip="The page of the rule: what it looks for, and why"),
+        Binding("n", "next(1)", "next", tooltip="To the next error or warning"),
         Binding("N", "next(-1)", "Back to the last error or warning", show=False),
-        Binding("u", "unjudged", "not judged"),
-        Binding("s", "save", "save"),
+        Binding("u", "unjudged", "not judged", tooltip="What was not judged, why, and what would help"),
+        Binding("s", "save", "save", tooltip="Save the report, or this screen as a picture"),
         Binding("C", "alone", "Show the commands alone, to be selected", show=False),
         Binding("y", "report", "Copy the whole report", show=False),
         Binding("t", "facts", "its facts"),
@@ -175,13 +175,18 @@ class DiagnosisScreen(Place):
             self.findings.turn()
 
     async def action_facts(self) -> None:
-        """The facts that the finding rests on, on their screen; Esc there comes back."""
+        """The facts that the finding rests on, or that the rules read, on their screen; Esc there comes back."""
         from gpudoctor.views.tui.screens.facts import FactsScreen
 
-        if entry := self.findings.entry:
-            place = await self.visit("facts")
-            assert isinstance(place, FactsScreen)
-            place.look_at(entry.id)
+        entry = self.findings.entry
+        names = () if not entry else (entry.id,) if entry.findings else entry.names
+        if not names:
+            self.doctor.say("t shows the facts of a finding or of a rule: put the cursor on one")
+            return
+        self.findings.pin()
+        place = await self.visit("facts")
+        assert isinstance(place, FactsScreen)
+        place.look_at(*names)
 
 
 def _title(entry: Entry) -> str:

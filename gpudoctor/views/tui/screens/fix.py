@@ -122,7 +122,8 @@ class FixScreen(Place):
             title = f"Output of {words.called(run.plan, line.step).lower()}"
             title += "   (a recording)" if self.doctor.work.recorded else ""
             same = str(self.output.border_title) == title
-            self.output.put(title, list(words.output(line.step, run.step(line.step.id), run)), keep=True)
+            shown = words.output(line.step, run.step(line.step.id), run, bool(self.doctor.work.undo))
+            self.output.put(title, list(shown), keep=True)
             if kept or not same:
                 self.output.call_after_refresh(self.output.scroll_end, animate=False)
         elif plan and self._step_shown and line and line.step:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.style import Style
@@ -177,7 +178,14 @@ class Kernels(Rows):
     def row(self, index: int) -> Iterable[Cell]:
         """Title, the GPUs, and how many are what."""
         kernel, glyphs, cells = self._rows[index]
+        if sum(cell_len(text) for text, _ in (*glyphs, *cells)) > self.size.width - 21:
+            cells = [(_short(text), look) for text, look in cells]
         return [(f" {one_line(kernel.title):<16.16}  ", ""), *glyphs, (" ", ""), *cells]
+
+
+def _short(text: str) -> str:
+    """``✗ 1`` of ``✗ 1 wrong``."""
+    return f"{' '.join(text.split()[:2])}  " if text[2:3].isdigit() else text.partition(" (")[0]
 
 
 def _glyphs(found: Measurements, kernel: Kernel, gpus: Iterable[int]) -> Iterator[Cell]:

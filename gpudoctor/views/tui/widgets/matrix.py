@@ -18,6 +18,7 @@ from textual.strip import Strip
 
 from gpudoctor.views._terminal import drawable, one_line
 from gpudoctor.views.tui.cells import Mark
+from gpudoctor.views.tui.hints import MOVES
 
 _BLOCK = 8
 """Columns of a dense grid between two wider gaps."""
@@ -42,25 +43,25 @@ class Matrix(ScrollView, can_focus=True):
     }
     DEFAULT_CSS = """
     Matrix { overflow-x: hidden; scrollbar-size-vertical: 1; height: 1fr; }
-    Matrix > .matrix--good { color: $foreground 45%; }
+    Matrix > .matrix--good { text-style: dim; }
     Matrix > .matrix--info { color: $primary; }
     Matrix > .matrix--low { color: $warning; text-style: bold; }
-    Matrix > .matrix--bad { color: black; background: $error; text-style: bold; }
+    Matrix > .matrix--bad { color: $on-state; background: $error; text-style: bold; }
     Matrix > .matrix--unread { color: $primary; text-style: bold; }
-    Matrix > .matrix--none { color: $foreground 40%; }
-    Matrix > .matrix--head { color: $foreground 60%; }
+    Matrix > .matrix--none { text-style: dim; }
+    Matrix > .matrix--head { text-style: dim; }
     Matrix > .matrix--here { color: $primary; text-style: bold; }
     Matrix > .matrix--cursor { color: $background; background: $foreground; text-style: bold; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "go(-1, 0)", "Up", show=False),
-        Binding("down,j", "go(1, 0)", "Down", show=False),
-        Binding("left,h", "go(0, -1)", "Left", show=False),
-        Binding("right,l", "go(0, 1)", "Right", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown", "page(1)", "Page down", show=False),
-        Binding("home,g", "edge(0)", "First cell", show=False),
-        Binding("end,G", "edge(1)", "Last cell", show=False),
+        Binding("up,k", "go(-1, 0)", "up", show=False, group=MOVES),
+        Binding("down,j", "go(1, 0)", "down", show=False, group=MOVES),
+        Binding("left,h", "go(0, -1)", "left", show=False, group=MOVES),
+        Binding("right,l", "go(0, 1)", "right", show=False, group=MOVES),
+        Binding("pageup", "page(-1)", "page up", show=False, group=MOVES),
+        Binding("pagedown", "page(1)", "page down", show=False, group=MOVES),
+        Binding("home,g", "edge(0)", "first cell", show=False, group=MOVES),
+        Binding("end,G", "edge(1)", "last cell", show=False, group=MOVES),
         Binding("n", "next(1)", "next bad"),
         Binding("N", "next(-1)", "Previous bad cell", show=False),
         Binding("enter", "choose", "Open", show=False),

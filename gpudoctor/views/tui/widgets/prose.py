@@ -103,7 +103,7 @@ class Pane(VerticalScroll, can_focus=True):
 
     def put(self, title: str, blocks: Sequence[Block], keep: bool = False) -> None:
         """Show these from their start on, or where they were where `keep`."""
-        self.border_title = Content(title)
+        self.border_title = plain(title)
         self.prose.put(blocks)
         if not keep:
             self.scroll_home(animate=False)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
+from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -132,10 +132,18 @@ class Rows(ScrollView, can_focus=True):
         colour = self.get_component_styles(f"rows--{name}").color
         return look + Style(color=(self.background_colors[1] + colour).rich_color) if colour.a < 1 else look
 
-    def watch_cursor(self) -> None:
-        """Keep it in sight, and say so."""
+    @on(events.Resize)
+    def _resized(self) -> None:
+        """The cursor stays in sight."""
+        self.call_after_refresh(self._in_sight)
+
+    def _in_sight(self) -> None:
         top = bool(self.heading)
         self.scroll_to_region(Region(0, self.cursor, 1, 1 + top), animate=False, force=True, x_axis=False)
+
+    def watch_cursor(self) -> None:
+        """Keep it in sight, and say so."""
+        self._in_sight()
         self.refresh()
         self.post_message(self.Moved(self))
 
