@@ -135,7 +135,8 @@ class DiagnosisScreen(Place):
         self._copied = (entry.id, number + 1)
         self.app.copy_to_clipboard(commands[number])
         which = f" {number + 1} of {len(commands)}" if len(commands) > 1 else ""
-        self.doctor.say(f"copied{which}: {commands[number]}")
+        otherwise = " · C shows all, to be selected" if not number else ""  # not every terminal takes what is copied
+        self.doctor.say(f"copied{which}: {commands[number]}{otherwise}")
 
     def action_alone(self) -> None:
         """The commands on the plain terminal, where its own selection takes them and they stay in its history."""
