@@ -205,8 +205,10 @@ async def test_the_first_finding_is_shown_while_the_slowest_source_is_still_aske
             assert "… READING  1 cause so far" in lines[0]
             assert "older than the B200" in "\n".join(lines)
             assert app.reading.sources["torch_live"].asked
+            assert "what comes may take the lead" in detail(app)
             let.set()
             await settled(pilot)
+            assert "what comes may take the lead" not in detail(app)
             assert "✗ BROKEN" in shown(pilot)[0]
 
 

@@ -57,6 +57,13 @@ def waiting(reading: Reading) -> Iterator[Block]:
         yield Block(plain(f"{left} sources are still being read." if left > 1 else "One source is still being read."))
 
 
+def more_to_come() -> Iterator[Block]:
+    """What is to be borne in mind while sources are still being read."""
+    yield GAP
+    said = "Not all is read yet: what comes may take the lead; the cursor stays on what you choose."
+    yield Block(plain(said, "dim"))
+
+
 def whole(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
     """What sums up the rest, by the entry's section."""
     if entry.section == "order":

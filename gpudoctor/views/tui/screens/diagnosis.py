@@ -106,7 +106,8 @@ class DiagnosisScreen(Place):
         if diagnosis and entry:
             title = _title(entry)
             keep = keep or str(self.detail.border_title) == title
-            self.detail.put(title, list(self._blocks(diagnosis, entry)), keep)
+            said = list(self._blocks(diagnosis, entry))
+            self.detail.put(title, said if self.doctor.reading.over else [*said, *overview.more_to_come()], keep)
 
     def _blocks(self, diagnosis: Diagnosis, entry: Entry) -> Iterable[Block]:
         if entry.findings:
