@@ -18,7 +18,7 @@ class Typed(Input):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,down", "screen.to_list", "to the list"),
-        Binding("escape", "screen.leave", "all facts"),
+        Binding("escape", "screen.leave", "all again"),
     ]
 
 
@@ -34,7 +34,7 @@ class Search(Horizontal):
 
     def __init__(self, placeholder: str) -> None:
         super().__init__()
-        self.field = Typed(placeholder=placeholder, select_on_focus=False)
+        self.field = Typed(placeholder=placeholder, select_on_focus=False, compact=True)
 
     def compose(self) -> Iterable[Widget]:
         """The sign and the field."""
