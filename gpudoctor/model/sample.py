@@ -93,7 +93,7 @@ class GPU:
 
     def to_json(self) -> dict[str, Json]:
         """What is not empty."""
-        known = {name: value for name, value in asdict(self).items() if value not in (None, "", (), {})}
+        known = {name: value for name, value in asdict(self).items() if value is not None and value not in ("", {})}
         return cast("dict[str, Json]", known)
 
 

@@ -13,7 +13,7 @@ from gpudoctor.views._terminal import command, marks, one_line, safe, value
 
 _WORDS = {"error": "Error", "warning": "Warning", "info": "Info"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&!$^])")
-_ITEM = re.compile(r"^(\d*)([-+=.)])")
+_ITEM = re.compile(r"^(\d*)([-+=.)])(?=\s|$)")
 _REFERENCE = re.compile(r"@|#(?=\d)")
 _JOINER = "\u2060"
 """Has no width; behind ``@`` or ``#`` it keeps a tracker from calling a person or linking an issue."""
@@ -31,7 +31,7 @@ def render(diagnosis: Diagnosis) -> str:
     if diagnosis.unjudged:
         blocks += _unjudged(diagnosis)
     blocks += [f"> {_text(note.text)}" for note in diagnosis.notes]
-    blocks.append(f"{_text(report.counts(diagnosis))} (gpudoctor {_text(diagnosis.tool_version)})")
+    blocks.append(f"{_text(report.counts(diagnosis))} (gpudoctor {one_line(diagnosis.tool_version)})")
     return "\n\n".join(blocks)
 
 

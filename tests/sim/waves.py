@@ -54,14 +54,19 @@ def _waves(index: int, told: Mapping[str, Any]) -> dict[str, Any]:
         "nvmlDeviceGetPowerUsage": Wave(limit * 6 // 10, limit * 95 // 100, period, phase),
         "nvmlDeviceGetTemperature(0)": Wave(slows - 28, slows - 18, period * 2, phase),
         "nvmlDeviceGetClockInfo(1)": Wave(most * 93 // 100, most, period, phase + period // 2),
-        "nvmlDeviceGetFieldValues(138,*)": Wave(0, 1 << 40, 1 << 37, 0),
-        "nvmlDeviceGetFieldValues(139,*)": Wave(0, 1 << 40, 1 << 37, 0),
+        "nvmlDeviceGetFieldValues(138,*)": _counter(index),
+        "nvmlDeviceGetFieldValues(139,*)": _counter(index + 1),
     }
     if held:
         out["nvmlDeviceGetPowerUsage"] = Wave(limit * 45 // 100, limit * 6 // 10, period, phase)
         out["nvmlDeviceGetClockInfo(1)"] = Wave(clock * 9 // 10, clock, period, phase)
         out["nvmlDeviceGetTemperature(0)"] = Wave(hot - 3, hot, period, phase)
     return out
+
+
+def _counter(index: int) -> Wave:
+    """KiB that only grow: the rising half of a wave of years, around its middle."""
+    return Wave(0, (1 << 39) + (index << 35), 1 << 37, 26 << 30)
 
 
 def _memory(index: int, told: Any) -> dict[str, Any]:

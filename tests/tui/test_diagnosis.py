@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
-from tests.tui.conftest import Opened, shown
-from tests.tui.machines import work_of
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from gpudoctor import doctor
+from gpudoctor.interactive import of_files, of_this_machine, work_on
+from gpudoctor.model.diagnosis import Diagnosis, Note
+from gpudoctor.model.fact import Known
+from gpudoctor.views.tui.app import DoctorApp
+from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
+from gpudoctor.views.tui.work import Event, Work
+from tests.sim import scenario
+from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
+from tests.tui.machines import diagnosis_of, path_of, told_of, work_of
+from tests.tui.streams import Held, finding_of, with_findings
+
+SIZES = pytest.mark.parametrize("size", [NARROW, (100, 32), WIDE, (240, 60)], ids=str)
 
 
-async def test_the_command_of_the_cure_is_one_key_away(opened: Opened) -> None:
-    async with opened(work_of("too-old-b200")) as pilot:
-        await pilot.press("c")
-        assert pilot.app.clipboard == "ubuntu-drivers devices"
+def one(diagnosis: Diagnosis) -> Work:
+    """That diagnosis, at once."""
+    return work_on("a machine", lambda _: iter([diagnosis]))
+
+
+def place(app: object) -> DiagnosisScreen:
+    """The screen that is open, which is the first."""
+    assert isinstance(app, DoctorApp)
+    assert isinstance(app.screen, DiagnosisScreen)
+    return app.screen
+
+
+def detail(app: object) -> str:
+    """All that the pane at the right says, below its end, too."""
+    return place(app).detail.prose.text
+
+
+async def test_the_command_of_the_cure_is_one_key_away_and_each_further_press_gives_the_next(opened: Opened) -> None:
+    async with opened(told_of("too-old-b200")) as pilot:
+        copied = []
+        for _ in range(4):
+            await pilot.press("c")
+            copied.append(pilot.app.clipboard)
+        assert copied == ["ubuntu-drivers devices", "ubuntu-drivers install", "reboot", "ubuntu-drivers devices"]
         await pilot.pause()
         assert "copied 1 of 3: ubuntu-drivers devices" in shown(pilot)[1]
 
@@ -19,3 +56,212 @@ async def test_eight_gpus_with_one_cause_are_one_cause(opened: Opened) -> None:
         lines = shown(pilot)
         assert lines[0].split("  ")[0:2] == [" ✗ BROKEN", "1 cause"]
         assert sum("older than the B200" in line for line in lines) == 2  # in the list, and in the detail
+        assert "the same of gpu 1, gpu 2, gpu 3, gpu 4, gpu 5, gpu 6, gpu 7" in detail(pilot.app)
+
+
+@SIZES
+async def test_cause_and_cure_are_on_the_first_screen_at_every_size(opened: Opened, size: tuple[int, int]) -> None:
+    async with opened(told_of("too-old-b200"), size) as pilot:
+        text = "\n".join(shown(pilot))
+        for words in (
+            "✗ BROKEN",
+            "1 cause",
+            "28 not judged",
+            "✗ ERROR",
+            "So",
+            "Do 1",
+            "$ ubuntu-drivers devices",
+            "^p",
+        ):
+            assert words in text
+        assert all(len(line) == size[0] for line in shown(pilot))
+
+
+async def test_the_list_is_as_high_as_its_rows_where_it_lies_above_the_detail(opened: Opened) -> None:
+    async with opened(told_of("too-old-b200")) as pilot:
+        assert place(pilot.app).findings.size.height == 3  # the cause, what was not judged, what passed
+        await pilot.press("u")
+        await pilot.pause()
+        assert 5 <= place(pilot.app).findings.outer_size.height <= 24 * 0.4
+
+
+@pytest.mark.parametrize("size", [(40, 10), (20, 5)], ids=str)
+async def test_a_terminal_as_small_as_a_stamp_and_back(opened: Opened, size: tuple[int, int]) -> None:
+    async with opened(told_of("two-gpus-two-causes"), WIDE) as pilot:
+        await pilot.resize_terminal(*size)
+        await pilot.pause()
+        assert "BROKEN" in shown(pilot)[0]
+        for key in ("j", "u", "n", "tab", "s", "escape", "u"):
+            await pilot.press(key)
+        await pilot.resize_terminal(*WIDE)
+        await pilot.pause()
+        assert "Do 1" in "\n".join(shown(pilot))
+
+
+async def test_a_sound_machine_shows_what_was_looked_for_from_the_ground_up(opened: Opened) -> None:
+    async with opened(told_of("hgx-h100"), (100, 32)) as pilot:
+        lines = shown(pilot)
+        assert "✓ SOUND  nothing wrong in 78 checks" in lines[0]
+        rows = [entry.id for entry in place(pilot.app).findings.entries]
+        topics = [row.removeprefix("passed ") for row in rows if row.startswith("passed ")]
+        assert topics[:3] == ["host", "driver", "gpu"]
+        await pilot.press("end")
+        assert "Looked for and not there" in detail(pilot.app)
+
+
+async def test_unknown_is_not_green_and_says_why(opened: Opened) -> None:
+    sound = diagnosis_of("hgx-h100")
+    unknown = replace(sound, verdict="unknown", findings=())
+    async with opened(one(unknown)) as pilot:
+        assert "? UNKNOWN  no error found, and too little read to call it sound" in shown(pilot)[0]
+        assert pilot.app.screen.query_one("#band").has_class("unknown")
+        assert not pilot.app.screen.query_one("#band").has_class("sound")
+        assert "UNKNOWN" in detail(pilot.app)
+        assert "no log was read" in detail(pilot.app)
+
+
+async def test_what_was_not_judged_is_grouped_by_reason_with_what_would_help(opened: Opened) -> None:
+    async with opened(told_of("two-gpus-two-causes"), WIDE) as pilot:
+        await pilot.press("u")
+        assert "Give it the log of the job that failed, too: gpudoctor read LOG" in detail(pilot.app)
+        rows = [entry.id for entry in place(pilot.app).findings.entries]
+        assert rows[0] == "because no log was read"
+        assert "nccl.hang" in rows[1:17]
+        await pilot.press("j")
+        assert place(pilot.app).detail.border_title == "cuda.arch-dropped"
+        await pilot.press("u")
+        assert place(pilot.app).findings.entries[0].id == "gpu.ecc"
+
+
+async def test_enter_on_the_count_of_what_was_not_judged_opens_it(opened: Opened) -> None:
+    async with opened(told_of("too-old-b200")) as pilot:
+        await pilot.press("j", "enter")
+        assert place(pilot.app).findings.only_unjudged
+
+
+async def test_everything_judged_leaves_nothing_to_list(opened: Opened) -> None:
+    async with opened(one(replace(diagnosis_of("too-old-b200"), unjudged=()))) as pilot:
+        await pilot.press("u")
+        await pilot.pause()
+        assert "everything was judged" in shown(pilot)[1]
+        assert not place(pilot.app).findings.only_unjudged
+
+
+async def test_two_causes_are_put_in_the_order_to_act_on_them(opened: Opened) -> None:
+    async with opened(told_of("torch-arch-dropped-and-driver-too-old"), WIDE) as pilot:
+        await pilot.press("j", "j")
+        said = detail(pilot.app)
+        assert "To act on, in this order" in said
+        assert 0 < said.index("  1.  ") < said.index("torch.arch-dropped") < said.index("  2.  ")
+
+
+async def test_notes_are_shown_with_what_they_concern(opened: Opened) -> None:
+    diagnosis = diagnosis_of("too-old-b200")
+    note = Note(("gpu.name",), "Tables of 2026-11; your B200 is newer.", ("driver.too-old-for-gpu",))
+    async with opened(one(replace(diagnosis, notes=(note,)))) as pilot:
+        assert "Note  Tables of 2026-11; your B200 is newer." in detail(pilot.app)
+        await pilot.press("j")
+        assert place(pilot.app).findings.entry
+        assert place(pilot.app).detail.border_title == "Notes"
+        assert note.text in detail(pilot.app)
+
+
+async def test_what_words_alone_point_to_has_no_cure_and_says_how_to_be_sure(opened: Opened) -> None:
+    finding = finding_of("too-old-b200", "driver.too-old-for-gpu")
+    guess = replace(finding, confidence="possible", nearness=0.4, confirm="cat /proc/driver/nvidia/version")
+    async with opened(one(with_findings(diagnosis_of("too-old-b200"), guess))) as pilot:
+        assert "Possibly: The driver is older" in detail(pilot.app)
+        assert "Do 1" not in detail(pilot.app)
+        assert "Sure? cat /proc/driver/nvidia/version" in detail(pilot.app)
+
+
+async def test_what_cannot_be_read_says_why_and_what_to_type(opened: Opened) -> None:
+    async with opened(of_this_machine("quick", "/no/such/python", ())) as pilot:
+        assert "? UNKNOWN" in shown(pilot)[0]
+        assert "--python /no/such/python: no such program" in detail(pilot.app)
+        assert "r  reads again" in detail(pilot.app)
+        for key in ("c", "e", "n", "u", "s", "C", "y", "j", "enter", "space"):
+            await pilot.press(key)
+        assert "? UNKNOWN" in shown(pilot)[0]
+
+
+async def test_the_first_finding_is_shown_while_the_slowest_source_is_still_asked(opened: Opened) -> None:
+    with Held(scenario.expanded(json.loads(path_of("too-old-b200").read_text("utf-8")))) as machine:
+        let = machine.hold("ask_torch")
+
+        def diagnoses(progress: Callable[[Event], None]) -> Iterator[Diagnosis]:
+            return doctor.watch(progress=progress, target=machine)
+
+        async with opened(work_on("a machine", diagnoses), settle=False) as pilot:
+            app = pilot.app
+            assert isinstance(app, DoctorApp)
+            for _ in range(500):
+                await pilot.pause(0.02)
+                if "older than the B200" in "\n".join(shown(pilot)):
+                    break
+            lines = shown(pilot)
+            assert "… READING  1 cause so far" in lines[0]
+            assert "older than the B200" in "\n".join(lines)
+            assert app.reading.sources["torch_live"].asked
+            let.set()
+            await settled(pilot)
+            assert "✗ BROKEN" in shown(pilot)[0]
+
+
+async def test_brackets_in_what_was_read_are_shown_as_they_are(opened: Opened) -> None:
+    finding = finding_of("too-old-b200", "driver.too-old-for-gpu")
+    evidence = (replace(finding.evidence[0], state=Known("[/red]\x1b[31m[bold]x", "[link=a]/lib[/]")),)
+    odd = replace(finding, title="[x]/lib is [not] closed [/", why="[blink]", evidence=evidence)
+    async with opened(one(with_findings(diagnosis_of("too-old-b200"), odd)), WIDE) as pilot:
+        text = "\n".join(shown(pilot))
+        for words in ("[x]/lib is [not] closed [/", "[blink]", "[/red]\\x1b[31m[bold]x", "[link=a]/lib[/]"):
+            assert words in text
+
+
+async def test_no_color_shows_the_same_words(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with opened(told_of("two-gpus-two-causes")) as pilot:
+        assert "✗ BROKEN" in shown(pilot)[0]
+        await pilot.press("u")
+        await pilot.pause()
+        assert "Not judged, because" in "\n".join(shown(pilot))
+
+
+async def test_files_are_shown_as_a_machine_is(opened: Opened, tmp_path: object) -> None:
+    from tests.readme import REPORT
+
+    path = f"{tmp_path}/report.txt"
+    with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123
+        file.write(REPORT)
+    async with opened(of_files([path], ())) as pilot:
+        assert "BROKEN" in shown(pilot)[0]
+        assert "Do 1" in detail(pilot.app)
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE, (40, 12)], ids=str)
+async def test_the_keys_that_work_everywhere_are_never_cut(opened: Opened, size: tuple[int, int]) -> None:
+    async with opened(told_of("too-old-b200"), size) as pilot:
+        line = shown(pilot)[-1]
+        assert len(line) == size[0]
+        await pilot.click("Keys", offset=(line.index("^p"), 0))
+        await pilot.pause()
+        assert not isinstance(pilot.app.screen, DiagnosisScreen)  # the commands are open
+        await pilot.press("escape")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, DiagnosisScreen)
+        await pilot.click("Keys", offset=(line.rindex("q"), 0))
+        await pilot.pause()
+        assert not pilot.app.is_running or pilot.app._exit
+
+
+async def test_a_hint_is_clicked_as_its_key_is_pressed(opened: Opened) -> None:
+    async with opened(told_of("too-old-b200")) as pilot:
+        await pilot.click("Keys", offset=(shown(pilot)[-1].index("copy command") + 3, 0))
+        assert pilot.app.clipboard == "ubuntu-drivers devices"
+
+
+async def test_a_click_puts_the_cursor_on_what_was_clicked(opened: Opened) -> None:
+    async with opened(told_of("two-gpus-two-causes"), WIDE) as pilot:
+        await pilot.click("#findings", offset=(10, 2))
+        await pilot.pause()
+        assert place(pilot.app).detail.border_title == "gpu.xid"

@@ -17,6 +17,7 @@ import pytest
 
 from gpudoctor.readers import LIMIT
 from tests.conftest import Program
+from tests.readme import REPORT
 
 BROKEN_PAGE = 'id = "site.x"\n'
 
@@ -204,3 +205,22 @@ def until(true: Callable[[], object], seconds: float = 8) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+@pytest.mark.parametrize(("form", "start"), [("markdown", "## gpudoctor: Broken"), ("html", "<!doctype html>")])
+def test_a_report_in_another_form(gpudoctor: Program, form: str, start: str) -> None:
+    answer = gpudoctor("read", "-", "--format", form, stdin=REPORT)
+    assert answer.code == 1
+    assert answer.out.startswith(start)
+    assert "driver.too-old" in answer.out
+
+
+def test_a_page_is_about_one_machine(gpudoctor: Program, tmp_path: Path) -> None:
+    (tmp_path / "report.txt").write_text(REPORT, "utf-8")
+    twice = [str(tmp_path / "report.txt")] * 2
+    answer = gpudoctor("read", *twice, "--format", "html")
+    assert answer.code == 2
+    assert "give one file, or --together" in answer.err
+    answer = gpudoctor("read", *twice, "--format", "html", "--together")
+    assert answer.code == 1
+    assert answer.out.count("<!doctype html>") == 1

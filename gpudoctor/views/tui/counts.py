@@ -8,8 +8,9 @@ from collections.abc import Mapping
 
 from textual.content import Content
 
-from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.diagnosis import Diagnosis, Finding
 from gpudoctor.model.rule import Severity
+from gpudoctor.views import _report as report
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui.reading import Reading
 
@@ -32,6 +33,12 @@ def _top(name: str, under: Mapping[str, str]) -> str:
     while name in under:
         name = under[name]
     return name
+
+
+def to_act_on(diagnosis: Diagnosis) -> list[Finding]:
+    """Each cause that no other explains, once, in the order to act on them."""
+    below = folded(diagnosis)
+    return [finding for finding in report.causes(diagnosis) if finding.id not in below]
 
 
 def summary(diagnosis: Diagnosis, over: bool = True) -> str:

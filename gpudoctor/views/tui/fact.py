@@ -14,7 +14,7 @@ from gpudoctor.model.fact import Fact, Known
 from gpudoctor.model.rule import Severity
 from gpudoctor.views._terminal import one_line, safe
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.facts import Item, Listing, said
+from gpudoctor.views.tui.facts import Facts, Item, Listing, said
 from gpudoctor.views.tui.reading import Reading
 from gpudoctor.views.tui.widgets.prose import Block, plain
 from gpudoctor.views.tui.work import Told
@@ -24,6 +24,10 @@ _MOST = 4000
 """Characters of a value that are shown; a screen or two."""
 _MOST_SIBLINGS = 4
 _MOST_RULES = 12
+LINE = "text.line"
+_AROUND = 2
+_WIDEST = 300
+"""Characters of a line that is only shown for what is beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,9 @@ def blocks(item: Item, listing: Listing, about: Iterable[Use], told: Told, read:
         yield _labelled("other", _state(item.other))
     else:
         yield from _read(item, read)
-        if siblings := _siblings(item, listing):
+        if item.fact == LINE:
+            yield from _around(item, listing)
+        elif siblings := _siblings(item, listing):
             yield _labelled("siblings", plain(siblings))
     yield from _uses(list(about))
 
@@ -132,10 +138,21 @@ def _read(item: Item, read: str) -> Iterator[Block]:
             yield _labelled("asked", plain(read, "dim"))
 
 
+def _around(item: Item, listing: Listing) -> Iterator[Block]:
+    """The lines before and after one of a text."""
+    if item.index is None or not isinstance(listing, Facts):
+        return
+    for label, first in (("before", item.index - _AROUND), ("after", item.index + 1)):
+        states = [listing.state(LINE, index) for index in range(max(first, 0), first + _AROUND)]
+        lines = [one_line(said(state)[0][:_WIDEST]) for state in states if state]
+        for place, text in enumerate(lines):
+            yield _labelled("" if place else label, plain(text, "dim"))
+
+
 def _siblings(item: Item, listing: Listing) -> str:
-    """``1980 on 6 others, 1755 on 3``; for lines of a text the lines around."""
+    """``1980 on 6 of 9 others, 1755 on 3 of 9 others``."""
     others = list(listing.siblings(item))
-    if not others or item.fact == "text.line":
+    if not others:
         return ""
     counted = Counter(one_line(said(state)[0][:120]) for _, state in others)
     if len(counted) == len(others) > _MOST_SIBLINGS:
@@ -171,7 +188,8 @@ def _uses(about: list[Use]) -> Iterator[Block]:
     if (more := len(told) - _MOST_RULES) > 0:
         yield _labelled("", Content.styled(f"and {more} more", "dim"))
     if rest:
-        passed = Content.assemble((f"{marks.PASSED} ", "$success"), "passed ", plain(", ".join(rest), "dim"))
+        key = Content.styled("" if told else " (enter explains the first)", "dim")
+        passed = Content.assemble((f"{marks.PASSED} ", "$success"), "passed ", plain(", ".join(rest), "dim"), key)
         yield _labelled("" if told else "used by", passed)
 
 

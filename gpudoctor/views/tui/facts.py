@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from typing import overload
@@ -140,9 +140,9 @@ class Listing(Sequence[Item]):
         """The same column in the other rows of its group, with their numbers."""
         return iter(())
 
-    def about(self, name: str) -> list[int]:
-        """What the findings of that id rest on."""
-        return [place for place in self.proof if any(finding.id == name for finding in self[place].findings)]
+    def about(self, names: Collection[str]) -> list[int]:
+        """What the findings of these ids rest on."""
+        return [place for place in self.proof if any(finding.id in names for finding in self[place].findings)]
 
 
 class _Machine:
@@ -250,6 +250,11 @@ class Facts(Listing):
             if (place := part.find(fact, index)) is not None:
                 return start + place
         return None
+
+    def state(self, fact: str, index: int | None) -> Fact | None:
+        """That fact's state; None where it is not here."""
+        place = self.find(fact, index)
+        return None if place is None else self._at(place)[2]
 
     def named(self, name: str) -> int | None:
         """The place of the fact that is shown by that name: ``gpu.5.name``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from textual.content import Content
@@ -11,7 +10,7 @@ from gpudoctor.model.diagnosis import Evidence, Finding, Note
 from gpudoctor.model.fact import Absent, Known
 from gpudoctor.model.rule import Fix, Step
 from gpudoctor.views import _report as report
-from gpudoctor.views._terminal import safe, value
+from gpudoctor.views._terminal import command, value
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
 
@@ -57,12 +56,7 @@ def blocks(
 
 def commands(finding: Finding) -> list[str]:
     """Every command of its cures, in their order, as one types it."""
-    return [command(step) for fix in finding.fixes for step in fix.steps if step.argv]
-
-
-def command(step: Step) -> str:
-    """The step's command as one types it."""
-    return safe(shlex.join(step.argv))
+    return [command(step.argv) for fix in finding.fixes for step in fix.steps if step.argv]
 
 
 def _guess(finding: Finding) -> str:
@@ -91,7 +85,7 @@ def _fixes(fixes: Sequence[Fix]) -> Iterator[Block]:
             if said := _marks(step):
                 yield Block(Content.styled(said, "$warning" if "▲" in said else "dim"), hang=_HANG)
             if step.argv:
-                yield Block(plain(command(step), "$primary"), Content.styled("      $ ", "dim"), _HANG + 2)
+                yield Block(plain(command(step.argv), "$primary"), Content.styled("      $ ", "dim"), _HANG + 2)
         if fix.undo:
             yield Block(plain(f"undo: {fix.undo}", "dim"), hang=_HANG)
 

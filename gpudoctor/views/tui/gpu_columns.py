@@ -193,7 +193,7 @@ def _told(shown: Shown) -> Sequence[Column]:
     """The columns in which there is anything to show."""
     gpus = shown.gpus.values()
     silent = {
-        "GPU": len({gpu.name for gpu in gpus}) < 2,  # else the band names them all
+        "GPU": len({gpu.name for gpu in gpus if gpu.name}) < 2,  # else the band names them all
         "NVLinks": all(not gpu.links for gpu in gpus),
         "NVLink ↑↓ MB/s": all(gpu.nvlink_send_mb_s is None for gpu in gpus),
         "PCIe ↑↓ MB/s": all(gpu.pcie_send_mb_s is None for gpu in gpus),

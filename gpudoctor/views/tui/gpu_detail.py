@@ -38,6 +38,9 @@ def blocks(shown: Shown, gpu: GPU, width: int) -> Iterator[Block]:
     bars = max(0, min(_BARS, width - _HANG - _VALUE - _NOTE))
     yield from _head(shown, gpu)
     yield GAP
+    if gpu.error:
+        yield Block(Content("no number of it has been read"))
+        return
     yield from _curves(shown, gpu, bars)
     yield _line("memory", _of(gpu, "memory_used_mib", "memory_mib"), Content(""))
     yield _line("ECC", _ecc(gpu), Content(""))

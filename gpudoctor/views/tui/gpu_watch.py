@@ -17,6 +17,7 @@ class Watch:
     """Takes samples and keeps `shown` true to them. Moments are those of the monotonic clock."""
 
     def __init__(self) -> None:
+        self.clock = time.monotonic
         self.shown = Shown()
         self.trouble = ""
         """Why there is nothing new."""
@@ -36,7 +37,7 @@ class Watch:
         if self.frozen is not None:
             self._waiting.append(sample)
             return False
-        now = time.monotonic()
+        now = self.clock()
         self.trouble = sample.trouble
         if not sample.live:
             self.shown.gpus = {gpu.index: gpu for gpu in sample.gpus}
@@ -68,7 +69,7 @@ class Watch:
         """Look at the clock; whether something must be drawn for it alone."""
         if self.frozen is not None or not self.live:
             return False
-        now = time.monotonic()
+        now = self.clock()
         if now - self._heard < STALE:
             return False
         self._strike(now)
@@ -84,13 +85,13 @@ class Watch:
             if index in self._errors:
                 struck[index] = f"NVML: {self._errors[index]}{ago}"
             elif silent:
-                struck[index] = f"not answered for {now - (since or now):.0f} s"
+                struck[index] = f"no answer for {now - (since or now):.0f} s"
         self.shown.struck = struck
 
     def freeze(self) -> None:
         """Hold what is shown, or go on with all that came meanwhile."""
         if self.frozen is None:
-            self.frozen = time.monotonic()
+            self.frozen = self.clock()
             return
         self.frozen = None
         while self._waiting:
@@ -98,7 +99,7 @@ class Watch:
 
     def words(self) -> str:
         """The second line: live and how often, frozen, silent, or from a report."""
-        now = time.monotonic()
+        now = self.clock()
         if self.frozen is not None:
             return f"frozen {now - self.frozen:.0f} s ago · space goes on"
         if self.live and (self.trouble or now - self._heard >= STALE):

@@ -10,7 +10,7 @@ from textual.content import Content
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.views import _report as report
 from gpudoctor.views._report import Reason
-from gpudoctor.views.tui import entries, marks
+from gpudoctor.views.tui import counts, entries, marks
 from gpudoctor.views.tui.entries import Entry
 from gpudoctor.views.tui.reading import Reading
 from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
@@ -86,7 +86,7 @@ def reason(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
     yield Block(
         plain(", ".join(entry.names)), Content.styled("Rules" if len(entry.names) > 1 else "Rule", "bold"), _HANG
     )
-    if entry.guide:
+    if entry.rule:
         yield GAP
         yield Block(plain("e explains what this rule looks for.", "dim"))
 
@@ -108,7 +108,7 @@ def _help(diagnosis: Diagnosis, why: Reason) -> Iterator[Block]:
 
 def _order(diagnosis: Diagnosis) -> Iterator[Block]:
     yield Block(plain("To act on, in this order:", "bold"))
-    for number, finding in enumerate(report.causes(diagnosis), 1):
+    for number, finding in enumerate(counts.to_act_on(diagnosis), 1):
         yield GAP
         glyph, _, colour = marks.SEVERITY[finding.severity]
         yield Block(plain(report.act(finding), "bold"), Content.styled(f"{number:>3}.", "bold"), _HANG)

@@ -98,7 +98,7 @@ def changed(change: Change) -> Content:
     return Content.assemble(plain(f"{change.name}  "), plain(before, "dim"), " → ", plain(after, "bold"))
 
 
-def output(step: PlanStep, ran: StepRun, run: Run) -> Iterator[Block]:
+def output(step: PlanStep, ran: StepRun, run: Run, can_undo: bool = False) -> Iterator[Block]:
     """What a step printed, the last lines, and where it failed what that means."""
     if step.argv:
         yield Block(plain(shlex.join(step.argv), "$primary"), Content.styled("$ ", "dim"), 2)
@@ -116,14 +116,14 @@ def output(step: PlanStep, ran: StepRun, run: Run) -> Iterator[Block]:
     elif ran.state == "done" and not ran.output.lines and not step.verify:
         yield Block(Content.styled("It printed nothing.", "dim"))
     elif ran.state in ("failed", "stopped"):
-        yield from _trouble(ran, run)
+        yield from _trouble(ran, run, can_undo)
     for rule, found in run.judged:
         if step.verify == rule:
             mark = ("✗ still found", "bold $error") if found else ("✓ no longer found", "bold $success")
             yield Block(Content.assemble(mark, "  ", plain(rule)))
 
 
-def _trouble(ran: StepRun, run: Run) -> Iterator[Block]:
+def _trouble(ran: StepRun, run: Run, can_undo: bool) -> Iterator[Block]:
     yield GAP
     if ran.state == "stopped":
         said = "It was ended before it had come to its end: it may be half done."
@@ -134,7 +134,8 @@ def _trouble(ran: StepRun, run: Run) -> Iterator[Block]:
     yield Block(plain(said, "bold"), Content.styled("✗", "bold $error"), 2)
     done = "; ".join(run.changed)
     yield Block(plain(f"Changed so far: {done}." if done else "Nothing was changed before it."), hang=2)
-    yield Block(Content("U takes it back   enter tries again from here"), hang=2)
+    keys = "U takes it back   enter tries again from here" if can_undo else "enter tries again from here"
+    yield Block(Content(keys), hang=2)
 
 
 def undo(plan: Plan, run: Run | None, can_undo: bool, recorded: bool) -> Iterator[Block]:
@@ -143,16 +144,17 @@ def undo(plan: Plan, run: Run | None, can_undo: bool, recorded: bool) -> Iterato
         yield _row("before", plain(" · ".join(plan.before)))
     if run and run.undoes:
         yield _row("undo", plain(f"this run takes back run {run.undoes}"))
-        return
     if run:
         yield _row("changed", plain("; ".join(run.changed)) if run.changed else Content("nothing so far"))
     if recorded:
         yield _row("record", Content("a recording is played: nothing on this machine is changed"))
+    elif run and run.undoes:
+        return
     elif run and can_undo:
         yield _row("undo", plain(f"gpudoctor fix --undo {run.id}     or U here, any time after"))
     elif can_undo:
         yield _row("undo", Content("kept by every run: U here, or gpudoctor fix --undo, any time after"))
-    for words in plan.undo if not run or not can_undo else ():
+    for words in plan.undo if not (run or recorded) or not (can_undo or recorded) else ():
         yield _row("by hand", plain(words))
 
 

@@ -21,7 +21,7 @@ class Sought:
 
     words: str = ""
     only: str = ""
-    about: str = ""
+    about: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.text or self.only or self.about)
@@ -30,6 +30,16 @@ class Sought:
     def text(self) -> str:
         """The words as they are said."""
         return one_line(self.words)
+
+    @property
+    def rules(self) -> str:
+        """The rule that it is about, or how many."""
+        return self.about[0] if len(self.about) == 1 else f"{len(self.about)} rules"
+
+    @property
+    def read(self) -> str:
+        """``read``, as the rules do."""
+        return "reads" if len(self.about) == 1 else "read"
 
     def narrows(self, before: Sought) -> bool:
         """Whether all that is sought now was among what was sought before."""
@@ -40,7 +50,7 @@ class Sought:
         if self.about:
             if found := listing.about(self.about):
                 return found
-            names = frozenset(name for name, what in told.items() if self.about in what.rules)
+            names = frozenset(name for name, what in told.items() if {*self.about} & {*what.rules})
             return listing.reading(names) if isinstance(listing, Facts) else ()
         kinds = {"unread": listing.unread, "absent": listing.absent, "proof": listing.proof}
         return kinds.get(self.only, range(len(listing)))
@@ -51,7 +61,7 @@ class Sought:
         if self.only:
             words.append(f"only {KINDS[self.only]}")
         if self.about:
-            words.append(f"of {self.about}")
+            words.append(f"of {self.rules}")
         return words
 
     def nothing(self, listing: Listing) -> str:
@@ -63,7 +73,8 @@ class Sought:
             )
             return f'no {what}{where} has "{self.text}"; names, values and sources were searched'
         if self.about:
-            return f"nothing that {self.about} reads is among {'what differs' if what != 'fact' else 'the facts'}"
+            where = "what differs" if isinstance(listing, Compared) else "the facts"
+            return f"nothing that {self.rules} {self.read} is among {where}"
         if self.only:
             return f"no finding rests on a {what}" if self.only == "proof" else f"no {what} is {KINDS[self.only]}"
         if isinstance(listing, Compared):

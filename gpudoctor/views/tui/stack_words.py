@@ -97,8 +97,8 @@ def gpus(several: tuple[GPU, ...]) -> str:
     return ", ".join(words) or "none known"
 
 
-def fits(stack: Stack, wishes: Wishes) -> Iterator[Block]:
-    """What fits, what it needs, and the command."""
+def fits(stack: Stack, wishes: Wishes, command_first: bool = False) -> Iterator[Block]:
+    """What fits, what it needs, and the command; that first where there is little room."""
     if not stack.torch:
         yield Block(Content("Nothing fits these choices."), Content.styled("✗ ", "bold $error"), 2)
         for number, remedy in enumerate(stack.smallest, 1):
@@ -108,13 +108,17 @@ def fits(stack: Stack, wishes: Wishes) -> Iterator[Block]:
             yield GAP
             yield Block(Content("s sets the first of these, s again the next."))
         return
+    if command_first:
+        yield from command(stack, wishes)
+        yield GAP
     for name, version in stack.packages:
         yield _row(name, plain(version, "bold"))
     for name, version in stack.libraries:
         yield _row(name, plain(version))
     yield from map(_need, stack.needs)
-    yield GAP
-    yield from command(stack, wishes)
+    if not command_first:
+        yield GAP
+        yield from command(stack, wishes)
 
 
 def _need(need: Need) -> Block:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpudoctor.model.diagnosis import Diagnosis
 
 if TYPE_CHECKING:
-    from threading import Event as Halt
+    import threading
 
     from gpudoctor.model.difference import Difference
     from gpudoctor.model.fleet import Fleet
@@ -85,7 +85,7 @@ class Work:
     """What differs between two machines or two moments."""
     live: Live | None = None
     """The GPUs as they are now, twice a second; None where there is only what was read once."""
-    kernels: Callable[[Sequence[str], Callable[[Measurements], None], Halt], Measurements] | None = None
+    kernels: Callable[[Sequence[str], Callable[[Measurements], None], threading.Event], Measurements] | None = None
     """Runs the kernels of those ids, all where there are none; tells what it has so far, ends soon once stopped."""
     measured: Callable[[], Measurements | None] | None = None
     """What kernels measured before."""

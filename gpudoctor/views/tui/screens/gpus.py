@@ -38,6 +38,8 @@ class GPUsScreen(Place):
     GPUsScreen.-many #below { display: none; }
     GPUsScreen.-narrow #links { display: none; }
     GPUsScreen.-matrix #below { display: block; }
+    GPUsScreen.-many.-detail #below { display: block; height: 18; max-height: 60%; }
+    GPUsScreen.-many.-detail #links { display: none; }
     GPUsScreen.-matrix.-narrow #links { display: block; }
     GPUsScreen.-matrix.-narrow #gpu { display: none; }
     GPUsScreen.-matrix.-many #gpus { display: none; }
@@ -50,6 +52,7 @@ class GPUsScreen(Place):
         Binding("t", "links('topology')", "topology"),
         Binding("p", "links('p2p')", "P2P"),
         Binding("b", "links('bandwidth')", "links"),
+        Binding("d", "detail", "Detail, where there are many", show=False),
         Binding("space", "freeze", "freeze"),
     ]
     AGED = 1.0
@@ -122,6 +125,8 @@ class GPUsScreen(Place):
         self.set_class(count > gpu_links.MANY, "-many")
         self.set_class(count < 2, "-alone")
         self.set_class(not count, "-none")
+        if not count and self.table.has_focus:
+            self.detail.focus()
         rows = count + sum(len(gpu.instances) for gpu in shown.gpus.values())
         self.table.styles.height = "1fr" if count > gpu_links.MANY else min(rows + 3, max(self.size.height * 3 // 5, 6))
         self.table.border_title = f"{count} GPU{'s' if count != 1 else ''}"
@@ -148,8 +153,8 @@ class GPUsScreen(Place):
         view = gpu_links.view(diagnosis.snapshot, self._way)
         self.matrix.wide, self.matrix.empty = view.wide, view.empty
         self.links.border_title = Content(view.title)
-        names = [name.removeprefix("GPU ") for name in view.names]
-        self.matrix.put(view.names, view.names if view.wide else names, view.cells)
+        heads = [name.replace("GPU ", "GPU" if view.wide else "") for name in view.names]
+        self.matrix.put(view.names, heads, view.cells)
         self.legend.say(view.legend)
 
     def status(self) -> Sequence[Content | str]:
@@ -200,6 +205,11 @@ class GPUsScreen(Place):
         self.set_class(not again, "-matrix")
         self._put_links()
         (self.table if again else self.matrix if self.has_class("-many") else self.table).focus()
+
+    def action_detail(self) -> None:
+        """The detail below a table that takes the whole screen; or away again."""
+        self.toggle_class("-detail")
+        self.remove_class("-matrix")
 
     def action_freeze(self) -> None:
         """Hold the numbers as they are; what comes meanwhile is drawn afterwards."""

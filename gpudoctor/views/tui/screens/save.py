@@ -17,6 +17,7 @@ from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DoctorError
 from gpudoctor.views.tui import background
 from gpudoctor.views.tui.widgets.frame import Line
+from gpudoctor.views.tui.widgets.prose import Block, Prose, plain
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class SaveScreen(ModalScreen[str]):
             box.border_title = Content("Save")
             yield self.forms
             yield Input(f"gpudoctor-{_named(self._diagnosis)}.{self.forms.ending}", id="file", compact=True)
-            yield Line(id="said")
+            yield Prose(id="said")
             yield Line(id="keys")
 
     def on_mount(self) -> None:
@@ -101,7 +102,7 @@ class SaveScreen(ModalScreen[str]):
         self.query_one("#keys", Line).say("↑↓ form   enter save   esc back")
 
     def _say(self, text: str, look: str = "") -> None:
-        self.query_one("#said", Line).say(Content.styled(text, look) if look else Content(text))
+        self.query_one("#said", Prose).put([Block(plain(text, look))])
 
     def on_rows_moved(self) -> None:
         """The file's ending follows the form, where it is the ending of one."""

@@ -22,6 +22,7 @@ from gpudoctor.views.tui.screens.confirm import Sure
 from gpudoctor.views.tui.screens.place import Place
 from gpudoctor.views.tui.widgets.form import Form
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
+from gpudoctor.views.tui.widgets.rows import Rows
 
 _TYPED = {
     "gpus": "A GPU by its name: RTX 5090, H100, GTX 1080 Ti.",
@@ -43,10 +44,11 @@ class SetupScreen(Place):
     #form { width: 2fr; min-width: 46; }
     #fits { width: 3fr; }
     #why { height: 2fr; }
-    .-narrow #form { width: 1fr; height: 5fr; min-width: 0; }
-    .-narrow #fits { width: 1fr; height: 6fr; }
+    .-narrow #form { width: 1fr; height: auto; max-height: 55%; min-width: 0; }
+    .-narrow #fits { width: 1fr; height: 1fr; }
     .-narrow #why { display: none; }
     .-narrow #why.-open { display: block; height: 8fr; }
+    #why.-none, .-narrow #why.-none.-open { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "apply", "apply", tooltip="The commands as a plan; nothing is run before a yes"),
@@ -76,6 +78,11 @@ class SetupScreen(Place):
         super().on_mount()
         if not self.doctor.diagnosis:
             self._put()
+
+    def on_resize(self) -> None:
+        """The order of what is said goes by the room there is."""
+        super().on_resize()
+        self.call_after_refresh(self._put)
 
     def show(self, diagnosis: Diagnosis) -> None:
         """The machine as it was read, under what the user said of it."""
@@ -119,13 +126,13 @@ class SetupScreen(Place):
             self.fits.put("What fits", [Block(plain(self._trouble), Content.styled("✗ ", "$error"), 2)])
         elif stack:
             recorded = "" if work.stack else "   (a recording)"
-            self.fits.put(f"What fits{recorded}", list(words.fits(stack, self.wishes)))
+            self.fits.put(f"What fits{recorded}", list(words.fits(stack, self.wishes, self.has_class("-narrow"))))
         elif self._solving:
             self.fits.put("What fits", [Block(Content("working it out …"))])
         else:
             said = words.not_recorded(work.stacks) if work.stacks else words.no_solver()
             self.fits.put("What fits", list(said))
-        self.why.display = bool(stack)
+        self.why.set_class(not stack, "-none")
         self.why.put("Why", list(words.why(stack)) if stack else [])
         self.reframe()
         self.refresh_bindings()
@@ -135,8 +142,16 @@ class SetupScreen(Place):
         if not self.doctor.reading.over:
             return super().status()
         where = "for another machine" if self.wishes.elsewhere else "for this machine"
-        said = f"{where}; change a line to plan for another" if not self.wishes.elsewhere else f"{where}; 0: as read"
+        how = "0 sets it back" if self.wishes.elsewhere else "change a line to plan for another"
+        said = where if self.has_class("-narrow") else f"{where}; {how}"
         return Content(said), Content("nothing is installed until you say yes")
+
+    def on_rows_chosen(self, event: Rows.Chosen) -> None:
+        """Enter: type a value where one can be worked with, else choose what is under the cursor."""
+        if event.rows is self.form and self.doctor.work.stack:
+            self.action_type()
+        elif event.rows is self.form:
+            self.form.action_choose()
 
     def on_form_picked(self, event: Form.Picked) -> None:
         """Set that field, and answer anew."""

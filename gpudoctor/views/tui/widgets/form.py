@@ -26,6 +26,7 @@ class Form(Rows):
         Binding("tab", "field(1)", "next field", show=False),
         Binding("shift+tab", "field(-1)", "field before", show=False),
         Binding("space", "choose", "choose"),
+        Binding("enter", "enter", "type or choose", show=False),
     ]
 
     class Picked(Message):
@@ -135,6 +136,11 @@ class Form(Rows):
         """Choose it, or where several may be, no longer."""
         if option := self.option:
             self.post_message(self.Picked(self, option))
+
+    def action_enter(self) -> None:
+        """Open it: what that is, the screen knows."""
+        if self._options:
+            self.post_message(self.Chosen(self))
 
     def on_click(self, event: events.Click) -> None:
         """A click chooses what it hits."""

@@ -46,22 +46,28 @@ class GPUTable(Rows):
     @property
     def gpu(self) -> GPU | None:
         """The one under the cursor."""
-        return self.shown.gpus.get(self._keys[self.cursor][0]) if self._keys else None
+        return None if self.gpu_index is None else self.shown.gpus.get(self.gpu_index)
+
+    @property
+    def gpu_index(self) -> int | None:
+        """The number of the one under the cursor."""
+        return self._keys[self.cursor][0] if self._keys else None
 
     def put(self, shown: Shown) -> None:
         """Show these; the cursor stays where the user put it, until then it is on the worst."""
         self.shown = shown
         self._lay_out()
         keys = [key for index in self._sorted() for key in self._rows_of(index)]
-        if keys == self._keys:
-            self.refresh()
-            return
-        self._keys = keys
+        before = self.gpu_index
         self._placing = True
-        self.fill(len(keys))
+        if keys != self._keys:
+            self._keys = keys
+            self.fill(len(keys))
         self.cursor = keys.index(self._chosen) if self._chosen in keys else self._worst()
         self._placing = False
-        self.post_message(self.Moved(self))
+        self.refresh()
+        if self.gpu_index != before:
+            self.post_message(self.Moved(self))
 
     def _worst(self) -> int:
         ranks = [_ORDER.index(self.shown.health.severity(index)) for index, _ in self._keys]

@@ -133,7 +133,7 @@ class Steps(Rows):
     def _columns(self) -> tuple[int, int, int, int]:
         """Cells of the step's words, of what it touches, of what it needs and of its state."""
         width = self.scrollable_content_region.width or self.size.width
-        touches, needs, state = (13, 24, 18) if width >= 90 else (0, 12, 15)
+        touches, needs, state = (13, 17, 20) if width >= 90 else (0, 12, 15)
         return max(width - 7 - touches - needs - state, 10), touches, needs, state
 
     @property

@@ -1,0 +1,87 @@
+"""The page of a rule, one key from the finding."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from textual.pilot import Pilot
+
+from gpudoctor.explaining import explained
+from gpudoctor.model.errors import DoctorError
+from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
+from gpudoctor.views.tui.screens.explain import ExplainScreen
+from gpudoctor.views.tui.widgets.prose import Pane
+from tests.tui.conftest import NARROW, WIDE, Opened, shown
+from tests.tui.machines import told_of
+
+SIZES = pytest.mark.parametrize("size", [NARROW, WIDE], ids=str)
+
+
+async def page_of(pilot: Pilot[None]) -> str:
+    """What the page says, once it is there."""
+    for _ in range(300):
+        await pilot.pause(0.02)
+        text = pilot.app.screen.query_one(Pane).prose.text
+        if "Looking it up" not in text:
+            return text
+    raise AssertionError("the page was not shown")
+
+
+@SIZES
+async def test_e_shows_the_page_of_the_rule_and_escape_comes_back(opened: Opened, size: tuple[int, int]) -> None:
+    async with opened(told_of("too-old-b200"), size) as pilot:
+        await pilot.press("e")
+        text = await page_of(pilot)
+        assert isinstance(pilot.app.screen, ExplainScreen)
+        assert text.startswith("driver.too-old-for-gpu: ")
+        assert "Found when all of these hold:" in text
+        assert "\n".join(shown(pilot)).count("gpudoctor explain driver.too-old-for-gpu") == 1
+        await pilot.press("escape")
+        assert isinstance(pilot.app.screen, DiagnosisScreen)
+
+
+async def test_c_copies_the_page_as_it_is_printed(opened: Opened) -> None:
+    async with opened(told_of("too-old-b200")) as pilot:
+        await pilot.press("e")
+        await page_of(pilot)
+        await pilot.press("c")
+        assert pilot.app.clipboard == explained("driver.too-old-for-gpu", [])
+        await pilot.pause()
+        assert "copied the page" in shown(pilot)[0]
+
+
+async def test_a_rule_that_was_not_judged_has_its_page_and_a_reason_has_none(opened: Opened) -> None:
+    async with opened(told_of("too-old-b200")) as pilot:
+        await pilot.press("u", "e")
+        await pilot.pause()
+        assert "put the cursor on one" in shown(pilot)[1]
+        await pilot.press("j", "e")
+        assert (await page_of(pilot)).startswith("cuda.arch-dropped: ")
+
+
+async def test_the_page_scrolls_and_says_how_much_is_left(opened: Opened) -> None:
+    async with opened(told_of("too-old-b200")) as pilot:
+        await pilot.press("e")
+        await page_of(pilot)
+        await pilot.pause()
+        pane = pilot.app.screen.query_one(Pane)
+        left = pane.below
+        assert left > 0
+        assert f"↓ {left} more" in "\n".join(shown(pilot))
+        await pilot.press("end")
+        await pilot.pause()
+        assert pane.below == 0
+
+
+@pytest.mark.parametrize("error", [DoctorError("no rule 'x'; near it: y"), OSError(5, "Input/output error")], ids=repr)
+async def test_what_goes_wrong_is_said_in_words(opened: Opened, error: Exception) -> None:
+    def explain(_: str) -> str:
+        raise error
+
+    async with opened(replace(told_of("too-old-b200"), explain=explain)) as pilot:
+        await pilot.press("e")
+        assert str(error) in await page_of(pilot)
+        await pilot.press("c")
+        await pilot.pause()
+        assert "there is no page to copy" in shown(pilot)[0]

@@ -1,0 +1,267 @@
+"""Setup: choices are answered at once, by a solver or by recordings; nothing is installed from here but by a plan."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from gpudoctor.model.errors import UsageError
+from gpudoctor.model.stack import GPU, Stack, Wishes, read_from
+from gpudoctor.views.tui.screens.ask import Ask
+from gpudoctor.views.tui.screens.confirm import Sure
+from gpudoctor.views.tui.screens.explain import ExplainScreen
+from gpudoctor.views.tui.screens.fix import FixScreen
+from gpudoctor.views.tui.screens.setup import SetupScreen
+from gpudoctor.views.tui.work import Work
+from tests import stacks
+from tests.tui.conftest import NARROW, WIDE, Opened, shown
+from tests.tui.test_fix import diagnosis, text, until
+from tests.tui.test_fix import work as machine_work
+
+OLD = "torch-arch-dropped-and-driver-too-old"
+
+
+def work(solver: Callable[[Wishes], Stack] | None = stacks.answer, machine: str = "hgx-h100") -> Work:
+    return replace(machine_work(machine=machine), stack=solver)
+
+
+def recorded(machine: str = "hgx-h100", driver: str = "535.183.06") -> Work:
+    read = replace(read_from(diagnosis(machine).snapshot), driver=driver)
+    return replace(machine_work(machine=machine), stacks=stacks.recorded(read, "/opt/venv/bin/python"))
+
+
+async def setup_of(pilot: Pilot[None]) -> SetupScreen:
+    await pilot.app.run_action("open('setup')")
+    screen = pilot.app.screen
+    assert isinstance(screen, SetupScreen)
+    await until(pilot, lambda: "working it out" not in text(pilot) and "GPU" in text(pilot))
+    return screen
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE])
+async def test_the_machine_is_read_and_answered(opened: Opened, size: tuple[int, int]) -> None:
+    async with opened(work(), size) as pilot:
+        await setup_of(pilot)
+        said = text(pilot)
+        assert "◉ 8 × H100 80GB HBM3 (cc 9.0)  read" in said
+        assert "◉ 580.95.05  read" in said
+        assert "2.15.0+cu132" in said
+        assert "nothing is installed until you say yes" in said
+        assert not any(len(line) > size[0] for line in shown(pilot))
+
+
+async def test_a_choice_is_answered_anew_and_marked_as_said(opened: Opened) -> None:
+    async with opened(work(), WIDE) as pilot:
+        screen = await setup_of(pilot)
+        await pilot.press("down", "enter")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, Ask)
+        await pilot.press(*"535.183.06", "enter")
+        await until(pilot, lambda: "2.14.1+cu126" in text(pilot))
+        said = text(pilot)
+        assert "535.183.06  you said" in said
+        assert "for another machine" in shown(pilot)[1]
+        assert "needs driver 580.65.06; this machine runs 535.183.06" in said
+        await pilot.press("0")
+        await until(pilot, lambda: "2.15.0+cu132" in text(pilot))
+        assert screen.wishes == screen.read
+
+
+async def test_tab_goes_from_field_to_field_and_then_to_the_next_pane(opened: Opened) -> None:
+    async with opened(work(), WIDE) as pilot:
+        screen = await setup_of(pilot)
+        fields = []
+        for _ in range(9):
+            assert screen.form.option
+            fields.append(screen.form.option.field)
+            await pilot.press("tab")
+        assert fields == ["gpus", "driver", "python", "os", "arch", "torch", "extras", "tool", "emit"]
+        assert pilot.app.focused is screen.fits
+        await pilot.press("shift+tab", "shift+tab")
+        assert screen.form.option
+        assert screen.form.option.field == "tool"
+
+
+async def test_space_chooses_one_release_and_any_number_of_extras(opened: Opened) -> None:
+    async with opened(work(), WIDE) as pilot:
+        screen = await setup_of(pilot)
+        await pilot.press("tab", "tab", "tab", "tab", "tab", "right", "right", "space")
+        await until(pilot, lambda: screen.wishes.torch == "2.14")
+        await pilot.press("tab", "space", "right", "space")
+        await until(pilot, lambda: "[x] torchaudio" in text(pilot))
+        assert screen.wishes.extras == ("torchvision", "torchaudio")
+        assert "[x] torchvision" in text(pilot)
+        assert "0.29.1+cu13" in text(pilot)
+        await pilot.press("space")
+        await until(pilot, lambda: "[ ] torchaudio" in text(pilot))
+
+
+async def test_nothing_fits_and_the_smallest_change_is_one_key_away(opened: Opened) -> None:
+    async with opened(recorded(), WIDE) as pilot:
+        screen = await setup_of(pilot)
+        pilot.app.diagnosis = None  # type: ignore[attr-defined]
+        screen.read = screen.wishes = replace(screen.read, driver="535.183.06", torch="2.15")
+        screen._solve()
+        await pilot.pause()
+        said = text(pilot)
+        assert "Nothing fits these choices." in said
+        assert "It would with" in said
+        assert "driver 580.65.06 or newer" in said
+        assert "or with" in said
+        await pilot.press("s")
+        await pilot.pause()
+        assert "2.15.0+cu132" in text(pilot)
+        assert "set: driver 580.65.06 or newer" in shown(pilot)[1]
+
+
+async def test_c_copies_the_command_and_the_file(opened: Opened) -> None:
+    async with opened(work(), WIDE) as pilot:
+        screen = await setup_of(pilot)
+        await pilot.press("c")
+        assert pilot.app.clipboard.startswith("python -m pip install torch==2.15.0+cu132 --index-url")
+        screen._set("tool", "uv")
+        await pilot.press("c")
+        assert pilot.app.clipboard.startswith("uv pip install")
+        screen._set("emit", "dockerfile")
+        await pilot.press("c")
+        await pilot.pause()
+        assert "FROM python:3.12-slim" in pilot.app.clipboard
+        assert "and 2 more lines" in shown(pilot)[1]
+        screen._set("emit", "command")
+        screen._set("tool", "conda")
+        await pilot.press("c")
+        await pilot.pause()
+        assert "There is none for conda here." in text(pilot)
+
+
+async def test_w_asks_and_writes(opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with opened(work(), WIDE) as pilot:
+        screen = await setup_of(pilot)
+        screen._set("emit", "requirements")
+        await pilot.press("w")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, Sure)
+        await pilot.press("n")
+        await pilot.pause(0.1)
+        assert not list(tmp_path.iterdir())
+        await pilot.press("w", "y")
+        await until(pilot, lambda: "written to requirements-torch.txt" in shown(pilot)[1])
+    assert "torch==2.15.0+cu132" in (tmp_path / "requirements-torch.txt").read_text("utf-8")
+
+
+async def test_a_file_that_cannot_be_written_is_said(opened: Opened) -> None:
+    def refuse(text: str, name: str) -> None:
+        raise UsageError(f"{name}: no room")
+
+    async with opened(replace(work(), save=refuse), WIDE) as pilot:
+        await setup_of(pilot)
+        await pilot.press("w", "y")
+        await until(pilot, lambda: "not written: install-torch.sh: no room" in shown(pilot)[1])
+
+
+async def test_a_opens_the_commands_as_a_plan(opened: Opened) -> None:
+    async with opened(work(), WIDE) as pilot:
+        await setup_of(pilot)
+        await pilot.press("a")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, FixScreen)
+        said = text(pilot)
+        assert "python -m pip install torch==2.15.0+cu132" in said
+        assert "in /opt/venv" in said
+        await pilot.press("escape")
+        await pilot.pause()
+        assert pilot.app.current_mode == "setup"
+
+
+async def test_what_is_for_another_machine_is_not_installed_on_this_one(opened: Opened) -> None:
+    async with opened(work(), WIDE) as pilot:
+        screen = await setup_of(pilot)
+        screen._set("gpus", (GPU("GeForce RTX 5090", "12.0"),))
+        await until(pilot, lambda: bool(screen.stack and screen.stack.wishes.elsewhere))
+        await pilot.press("a", "a")
+        await pilot.pause()
+        assert "not from here: it is for another machine (GPU as you said)" in shown(pilot)[1]
+        assert not isinstance(pilot.app.screen, Sure)
+
+
+async def test_without_a_solver_the_tables_are_named(opened: Opened) -> None:
+    async with opened(work(None), NARROW) as pilot:
+        await setup_of(pilot)
+        said = text(pilot)
+        assert "This version does not work out what fits a machine yet." in said
+        assert "gpudoctor explain drivers" in said
+        await pilot.press("c", "a", "w")
+        await pilot.pause()
+        assert "nothing fits these choices" in shown(pilot)[1]
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ExplainScreen))
+
+
+async def test_a_recording_without_an_answer_says_what_it_has(opened: Opened) -> None:
+    async with opened(recorded(driver="580.95.05"), WIDE) as pilot:
+        screen = await setup_of(pilot)
+        assert "What fits   (a recording)" in text(pilot)
+        screen._set("extras", ("triton",))
+        await pilot.pause()
+        said = text(pilot)
+        assert "it has no answer to these choices" in said
+        assert "driver 580.95.05, Python 3.12.3: torch 2.9, torchvision" in said
+
+
+async def test_a_solver_that_fails_and_one_that_is_slow(opened: Opened) -> None:
+    go = threading.Event()
+
+    def slow(wishes: Wishes) -> Stack:
+        go.wait(10)
+        raise UsageError("no table knows this GPU")
+
+    async with opened(work(slow), WIDE) as pilot:
+        await pilot.app.run_action("open('setup')")
+        await pilot.pause()
+        assert "working it out …" in text(pilot)
+        go.set()
+        await until(pilot, lambda: "no table knows this GPU" in text(pilot))
+
+
+async def test_why_is_one_key_away_where_it_is_narrow(opened: Opened) -> None:
+    async with opened(work(), NARROW) as pilot:
+        await setup_of(pilot)
+        assert "runs on driver" not in text(pilot)
+        await pilot.press("e")
+        await pilot.pause()
+        assert "the newest: CUDA 13.x runs on driver" in text(pilot)
+
+
+async def test_a_new_reading_keeps_what_the_user_said(opened: Opened) -> None:
+    async with opened(work(), WIDE) as pilot:
+        screen = await setup_of(pilot)
+        screen._set("driver", "570.124.06")
+        pilot.app.diagnosis = diagnosis("too-old-5090")  # type: ignore[attr-defined]
+        await pilot.pause()
+        assert screen.wishes.driver == "570.124.06"
+        assert screen.wishes.gpus[0].name == "GeForce RTX 5090"
+
+
+async def test_a_click_chooses(opened: Opened) -> None:
+    async with opened(work(), WIDE) as pilot:
+        screen = await setup_of(pilot)
+        lines = shown(pilot)
+        y = next(number for number, line in enumerate(lines) if "○ uv" in line)
+        await pilot.click(offset=(lines[y].index("○ uv") + 2, y))
+        await pilot.pause()
+        assert screen.wishes.tool == "uv"
+
+
+async def test_a_tiny_terminal_does_not_end_it(opened: Opened) -> None:
+    async with opened(work(), (40, 10)) as pilot:
+        await setup_of(pilot)
+        await pilot.press("tab", "space", "c", "e", "g", "escape", "tab")
+        await pilot.resize_terminal(160, 45)
+        await pilot.pause()
+        assert pilot.app.is_running
