@@ -26,8 +26,6 @@ class Sure(ModalScreen[bool]):
     Sure { align: center middle; background: $background 60%; }
     #sure { width: 76; max-width: 96%; height: auto; max-height: 90%; border: round $warning; padding: 1 2;
             background: $surface; border-title-style: bold; scrollbar-size-vertical: 1; }
-    #question { margin: 0 0 2 0; }
-    #question.-typed { margin: 0 0 4 0; }
     #answer { dock: bottom; background: $surface; padding: 1 0 0 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -49,9 +47,7 @@ class Sure(ModalScreen[bool]):
 
     def on_mount(self) -> None:
         """Say it."""
-        question = self.query_one("#question", Prose)
-        question.put(self._blocks)
-        question.set_class(bool(self._word), "-typed")
+        self.query_one("#question", Prose).put(self._blocks)
         self._show()
 
     def _show(self) -> None:
