@@ -33,7 +33,7 @@ async def test_what_is_bound_and_what_is_found_is_listed(opened: Opened) -> None
         assert len(names) == len(set(names))
         for wanted in (
             "go: not judged",
-            "here: Copy the next command of the cure  c",
+            "here: copy the next command of the cure  c",
             "read: again  r",
             "view: theme…",
             "leave: quit  q",
