@@ -13,7 +13,7 @@ from gpudoctor import doctor
 from gpudoctor.model.sample import sample_of
 from gpudoctor.target.record_json import to_json
 from gpudoctor.target.recorded import Recorded
-from tests import sampled
+from tests import demo_runs, sampled
 from tests.needs import REPOSITORY
 from tests.sim import scenario
 
@@ -161,6 +161,7 @@ def made() -> Iterator[tuple[Path, bytes]]:
         if any(gpu.error or sampled.at_work(gpu) for gpu in gpus.gpus):
             watched = json.dumps(sampled.document(gpus, len(index)), separators=(",", ":"))
             yield HOME / told.name / "live.json.gz", watched.encode()
+        yield from demo_runs.made(HOME, told.name, diagnosis)
     yield HOME / "index.json", f"{json.dumps(index, ensure_ascii=False, indent=1)}\n".encode()
 
 

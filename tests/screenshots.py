@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from textual.pilot import Pilot
 
 from gpudoctor import demos
-from gpudoctor.views.tui import places, themes
+from gpudoctor.views.tui import hints, places, themes
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.recordings import LIST, RecordingsApp
 from tests.needs import REPOSITORY
 from tests.tui.conftest import settled
 
-HOME = REPOSITORY / "tests/tui/screenshots"
+_AT = "tests/tui/screenshots"
+HOME = REPOSITORY / _AT
 SIZE, SMALL = (128, 40), (80, 24)
 SECONDS = 1.4
 """What every picture says that the reading took."""
@@ -40,7 +41,7 @@ SHOTS = (
     Shot("gpus", "gpus", "One of eight H100 is held back by heat.", "hot-gpu", ("2",)),
     Shot("kernels", "kernels", "What small kernels measured, against what an H100 achieves.", "hot-gpu", ("4",)),
     Shot("cluster", "cluster", "Eight nodes, a row each; two are to be taken out.", "sound", ("5",)),
-    Shot("fix", "fix", "The plan, before anything is run.", "torch-cu130", ("f",)),
+    Shot("fix", "fix", "The plan, before anything is run.", "cpu-torch", ("f",)),
     Shot("setup", "setup", "Which torch fits this driver, and why no other.", "torch-cu130", ("6",)),
     Shot("facts", "facts", "Every fact, with its source and the rules that read it.", "torch-cu130", ("3",)),
     Shot("demos", LIST, "`gpudoctor demo`: recorded machines to try it on."),
@@ -50,11 +51,8 @@ SHOTS = (
 
 async def taken(shot: Shot) -> str:
     """That picture as SVG."""
-    app: DoctorApp
-    if shot.demo:
-        app = DoctorApp(replace(demos.named(shot.demo), pace=0).work())
-    else:
-        app = RecordingsApp(demos.every())
+    chosen = shot.demo and replace(demos.named(shot.demo), pace=0).work()
+    app = DoctorApp(chosen) if chosen else RecordingsApp(demos.every())
     async with app.run_test(size=shot.size) as pilot:
         app.theme = themes.NIGHT.name
         if shot.demo:
@@ -69,7 +67,7 @@ async def taken(shot: Shot) -> str:
 
 async def _calm(pilot: Pilot[None]) -> None:
     """Wait for what the screen has done in threads: a plan, a page, the first numbers of the GPUs."""
-    for _ in range(15):
+    for _ in range(12):
         await pilot.pause(0.1)
 
 
@@ -80,11 +78,41 @@ async def write() -> None:
         (HOME / f"{shot.name}.svg").write_text(await taken(shot), "utf-8")
 
 
-def gallery(names: tuple[str, ...]) -> str:
-    """Those pictures with what they show, as Markdown."""
-    shots = {shot.name: shot for shot in SHOTS}
-    pictures = (f"![{shots[name].screen}](tests/tui/screenshots/{name}.svg)\n\n{shots[name].about}" for name in names)
+def gallery() -> str:
+    """All pictures with what they show, as Markdown."""
+    pictures = (
+        f"**{shot.screen.capitalize()}.** {shot.about}\n\n![{shot.name}]({_AT}/{shot.name}.svg)" for shot in SHOTS
+    )
     return "\n\n".join(pictures)
+
+
+async def keys() -> str:
+    """What every key does, by screen, as a Markdown table."""
+    app = DoctorApp(replace(demos.named(SHOTS[0].demo), pace=0).work())
+    by_screen: dict[str, list[hints.Hint]] = {}
+    async with app.run_test(size=SIZE) as pilot:
+        await settled(pilot)
+        for door in (*places.DOORS, places.FIX):
+            await app.run_action(f"open('{door.name}')")
+            await _calm(pilot)
+            by_screen[door.title] = hints.of(app.screen)
+    everywhere = {hint.action: hint for hint in by_screen[places.DOORS[0].title] if hint.everywhere}
+    rows = ["| where | key | does |", "|---|---|---|"]
+    rows += [_row("everywhere", hint) for hint in everywhere.values() if not hint.action.startswith("open(")]
+    rows += [f"| everywhere | `1` … `{len(places.DOORS)}` | {', '.join(door.title for door in places.DOORS)} |"]
+    shared = set.intersection(*({hint.words for hint in of} for of in by_screen.values()))
+    rows += [
+        _row("every screen", hint)
+        for hint in by_screen[places.DOORS[0].title]
+        if hint.words in shared and not hint.everywhere
+    ]
+    for title, of in by_screen.items():
+        rows += [_row(title, hint) for hint in of if not hint.everywhere and hint.words not in shared]
+    return "\n".join(rows)
+
+
+def _row(where: str, hint: hints.Hint) -> str:
+    return f"| {where} | {' '.join(f'`{key}`' for key in hint.keys)} | {hint.words} |"
 
 
 def screens() -> set[str]:
