@@ -6,6 +6,8 @@ import asyncio
 import os
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from textual.pilot import Pilot
@@ -20,6 +22,7 @@ from tests.tui.conftest import settled
 _AT = "tests/tui/screenshots"
 HOME = REPOSITORY / _AT
 SIZE, SMALL = (128, 40), (80, 24)
+_WORDS = {"this page": "the keys of the screen"}
 SECONDS = 1.4
 """What every picture says that the reading took."""
 
@@ -40,7 +43,13 @@ SHOTS = (
     Shot("diagnosis", "diagnosis", "The cause first, its cure with it; `c` copies the command.", "torch-cu130"),
     Shot("gpus", "gpus", "One of eight H100 is held back by heat.", "hot-gpu", ("2",)),
     Shot("kernels", "kernels", "What small kernels measured, against what an H100 achieves.", "hot-gpu", ("4",)),
-    Shot("cluster", "cluster", "Eight nodes, a row each; two are to be taken out.", "sound", ("5",)),
+    Shot(
+        "cluster",
+        "cluster",
+        "64 hosts by ten checks and by pairs: three are to be taken out, and why.",
+        "sound",
+        ("5",),
+    ),
     Shot("fix", "fix", "The plan, before anything is run.", "cpu-torch", ("f",)),
     Shot("setup", "setup", "Which torch fits this driver, and why no other.", "torch-cu130", ("6",)),
     Shot("facts", "facts", "Every fact, with its source and the rules that read it.", "torch-cu130", ("3",)),
@@ -79,40 +88,36 @@ async def write() -> None:
 
 
 def gallery() -> str:
-    """All pictures with what they show, as Markdown."""
-    pictures = (
-        f"**{shot.screen.capitalize()}.** {shot.about}\n\n![{shot.name}]({_AT}/{shot.name}.svg)" for shot in SHOTS
-    )
+    """All pictures with what they show, as Markdown; the first of them stands alone above."""
+    pictures = (f"{shot.about}\n\n![{shot.name}]({_AT}/{shot.name}.svg)" for shot in SHOTS[1:])
     return "\n\n".join(pictures)
 
 
 async def keys() -> str:
-    """What every key does, by screen, as a Markdown table."""
+    """What every key does, a row for each screen, as a Markdown table."""
     app = DoctorApp(replace(demos.named(SHOTS[0].demo), pace=0).work())
     by_screen: dict[str, list[hints.Hint]] = {}
     async with app.run_test(size=SIZE) as pilot:
         await settled(pilot)
         for door in (*places.DOORS, places.FIX):
             await app.run_action(f"open('{door.name}')")
-            await _calm(pilot)
-            by_screen[door.title] = hints.of(app.screen)
-    everywhere = {hint.action: hint for hint in by_screen[places.DOORS[0].title] if hint.everywhere}
-    rows = ["| where | key | does |", "|---|---|---|"]
-    rows += [_row("everywhere", hint) for hint in everywhere.values() if not hint.action.startswith("open(")]
-    rows += [f"| everywhere | `1` … `{len(places.DOORS)}` | {', '.join(door.title for door in places.DOORS)} |"]
-    shared = set.intersection(*({hint.words for hint in of} for of in by_screen.values()))
-    rows += [
-        _row("every screen", hint)
-        for hint in by_screen[places.DOORS[0].title]
-        if hint.words in shared and not hint.everywhere
-    ]
+            await pilot.pause(0.3)
+            by_screen[door.title] = [hint for hint in hints.of(app.screen) if not hint.action.startswith("open(")]
+    told = Counter((hint.keys, hint.words) for of in by_screen.values() for hint in of)
+    most = {which for which, count in told.items() if count >= len(by_screen) - 1}
+    first = next(iter(by_screen.values()))
+    general = [hint for hint in first if (hint.keys, hint.words) in most or hint.moves]
+    rows = [("everywhere", f"`1` … `{len(places.DOORS)}` the screens · {_listed(general)}")]
     for title, of in by_screen.items():
-        rows += [_row(title, hint) for hint in of if not hint.everywhere and hint.words not in shared]
-    return "\n".join(rows)
+        own = [hint for hint in of if (hint.keys, hint.words) not in most and not hint.moves]
+        rows.append((title, _listed(own)))
+    return "\n".join(["| where | keys |", "|---|---|", *(f"| {where} | {said} |" for where, said in rows)])
 
 
-def _row(where: str, hint: hints.Hint) -> str:
-    return f"| {where} | {' '.join(f'`{key}`' for key in hint.keys)} | {hint.words} |"
+def _listed(of: Sequence[hints.Hint]) -> str:
+    return " · ".join(
+        f"{' '.join(f'`{key}`' for key in hint.keys)} {_WORDS.get(hint.words, hint.words)}" for hint in of
+    )
 
 
 def screens() -> set[str]:
