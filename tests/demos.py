@@ -157,11 +157,11 @@ def made() -> Iterator[tuple[Path, bytes]]:
         index.append({"name": told.name, **about})
         text = json.dumps(to_json(record), ensure_ascii=True, separators=(",", ":"))
         yield HOME / told.name / "machine.json.gz", text.encode()
+        yield from demo_runs.made(HOME, told.name, diagnosis)
         gpus = sample_of(diagnosis.snapshot)
         if any(gpu.error or sampled.at_work(gpu) for gpu in gpus.gpus):
             watched = json.dumps(sampled.document(gpus, len(index)), separators=(",", ":"))
             yield HOME / told.name / "live.json.gz", watched.encode()
-        yield from demo_runs.made(HOME, told.name, diagnosis)
     yield HOME / "index.json", f"{json.dumps(index, ensure_ascii=False, indent=1)}\n".encode()
 
 

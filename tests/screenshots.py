@@ -46,7 +46,7 @@ SHOTS = (
     Shot(
         "cluster",
         "cluster",
-        "64 hosts by ten checks and by pairs: three are to be taken out, and why.",
+        "64 hosts by ten checks and by pairs: which to take out, and why.",
         "sound",
         ("5",),
     ),
