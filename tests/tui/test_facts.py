@@ -102,6 +102,8 @@ async def test_search_is_in_names_values_and_sources(opened: Opened, size: tuple
             await typed(pilot, words)
             assert names(screen) == found, words
             assert f'with "{words}"' in text(pilot)
+            lit = "".join(piece for piece, look in screen.table.row(0) if look == "accent").lower()
+            assert all(part in lit or part not in names(screen)[0] for part in words.lower().split())
             await pilot.press("escape")
             assert len(names(screen)) == len(screen.table.listing)
         assert screen.table.has_focus
@@ -190,7 +192,9 @@ async def test_before_anything_was_read_it_is_said_and_then_it_shows(opened: Ope
         ready.wait(30)
         return diagnosis()
 
-    async with opened(replace(work_with(diagnosis()), diagnose=slow), settle=False) as pilot:
+    async with opened(
+        replace(work_with(diagnosis(), open=lambda _: diagnosis()), diagnose=slow), settle=False
+    ) as pilot:
         screen = await to_facts(pilot)
         assert "nothing was read yet: what is read is shown as it comes in" in text(pilot)
         await pilot.press("d")

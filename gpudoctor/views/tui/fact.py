@@ -48,7 +48,10 @@ def told_of(fact: str, told: Mapping[str, Told]) -> Told:
 def uses(item: Item, diagnosis: Diagnosis, told: Mapping[str, Told]) -> list[Use]:
     """What became of every rule that reads it: what was found first, then what it keeps from being judged."""
     found = {finding.id: finding for finding in reversed(item.findings)}
-    rests = [Use(name, "found", finding.title, finding.severity) for name, finding in reversed(list(found.items()))]
+    rests = []
+    for name, finding in reversed(list(found.items())):
+        where = "" if finding in diagnosis.findings else "on the other machine: "
+        rests.append(Use(name, "found", f"{where}{finding.title}", finding.severity))
     group = item.fact.rpartition(".")[0] or item.fact
     waits: list[Use] = []
     passed: list[Use] = []
