@@ -54,7 +54,7 @@ class DoctorApp(App[None]):
         Binding("r", "read", "read again", show=False),
         Binding("question_mark", "keys", "this page", show=False),
         Binding("q,ctrl+c", "quit", "quit", show=False),
-        Binding("ctrl+z", "suspend_process", "stop; fg in the shell goes on", show=False),
+        Binding("ctrl+z", "suspend_process", "leave for now; fg goes on", show=False),
     ]
     diagnosis: reactive[Diagnosis | None] = reactive(None)
     reading: reactive[Reading] = reactive(Reading)
