@@ -54,6 +54,7 @@ class FactsScreen(Place):
         Binding("d", "compare", "compare"),
         Binding("c", "copy", "copy"),
         Binding("e", "explain", "what it means", show=False),
+        Binding("f", "fix", "fix what rests on it", show=False),
         Binding("exclamation_mark", "only('proof')", "only what findings rest on", show=False),
         Binding("a", "all", "all facts", show=False),
         Binding("D", "moving", "compare with what always differs, too", show=False),
