@@ -101,6 +101,7 @@ async def test_search_is_in_names_values_and_sources(opened: Opened, size: tuple
         ]:
             await typed(pilot, words)
             assert names(screen) == found, words
+            assert f"/ {words}" in shown(pilot)[3]  # what one types is seen while one types it
             assert f'with "{words}"' in text(pilot)
             lit = "".join(piece for piece, look in screen.table.row(0) if look == "accent").lower()
             assert all(part in lit or part not in names(screen)[0] for part in words.lower().split())

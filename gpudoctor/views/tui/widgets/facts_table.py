@@ -81,11 +81,6 @@ class FactsTable(Rows):
         names = (self.listing[place].name for place in self.view)
         return next((row for row, name in enumerate(names) if name == item.name), 0)
 
-    def refresh_uses(self) -> None:
-        """The column "used by" says something else now."""
-        self._lay_out()
-        self.refresh()
-
     # drawing
 
     def row(self, index: int) -> Iterable[Cell]:
