@@ -17,8 +17,8 @@ class Typed(Input):
     """What is typed. Its keys are the screen's actions ``to_list`` and ``leave``."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,down", "screen.to_list", "to the list"),
-        Binding("escape", "screen.leave", "all again"),
+        Binding("enter,down", "screen.to_list", "to the list", key_display="⏎"),
+        Binding("escape", "screen.leave", "all facts"),
     ]
 
 
@@ -29,7 +29,7 @@ class Search(Horizontal):
     Search { display: none; height: 1; background: $panel; }
     Search.-open { display: block; }
     Search Line { width: 3; padding: 0 1; color: $primary; text-style: bold; }
-    Search Typed { height: 1; width: 1fr; border: none; padding: 0; background: $panel; }
+    Search Typed, Search Typed:focus { width: 1fr; padding: 0; background: $panel; }
     """
 
     def __init__(self, placeholder: str) -> None:
