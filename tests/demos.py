@@ -12,6 +12,7 @@ from pathlib import Path
 from gpudoctor import doctor
 from gpudoctor.target.record_json import to_json
 from gpudoctor.target.recorded import Recorded
+from tests import demo_runs
 from tests.needs import REPOSITORY
 from tests.sim import scenario
 
@@ -148,11 +149,12 @@ def made() -> Iterator[tuple[Path, bytes]]:
         path = next(path for path in (folder / f"{told.scenario}.json" for folder in FOLDERS) if path.exists())
         record = replace(scenario.load(path), title=told.title, name=told.host, expect={})
         with Recorded(record) as target:
-            verdict = doctor.check(target=target).verdict
-        about = {"verdict": verdict, "title": told.title, "meets": told.meets, "machine": told.machine}
+            diagnosis = doctor.check(target=target)
+        about = {"verdict": diagnosis.verdict, "title": told.title, "meets": told.meets, "machine": told.machine}
         index.append({"name": told.name, **about})
         text = json.dumps(to_json(record), ensure_ascii=True, separators=(",", ":"))
         yield HOME / told.name / "machine.json.gz", text.encode()
+        yield from demo_runs.made(HOME, told.name, diagnosis)
     yield HOME / "index.json", f"{json.dumps(index, ensure_ascii=False, indent=1)}\n".encode()
 
 

@@ -1,7 +1,8 @@
 """Recorded machines that ship with the package: each opens in the interface as if one sat before it.
 
 A folder a machine, of which ``machine.json.gz`` is its record; ``index.json`` lists them. ``python -m tests.demos``
-makes them from the simulator's machines.
+makes them from the simulator's machines. Some have ``kernels.json`` and ``cluster.json``, what was measured on them and
+on their fleet: ``python -m tests.measured`` makes those.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from gpudoctor.target.record import Record
 from gpudoctor.target.recorded import Recorded
 
 if TYPE_CHECKING:
+    from gpudoctor.model.fleet import Fleet
+    from gpudoctor.model.measurement import Measurements
     from gpudoctor.views.tui.work import Event, Work
 
 LONGEST = 1.5
@@ -61,7 +64,45 @@ class Demo:
                 for diagnosis in doctor.watch(progress=progress, target=target):
                     yield _recorded(diagnosis)
 
-        return work_on(f"recording: {self.title}", diagnoses)
+        work = replace(work_on(f"recording: {self.title}", diagnoses), measured=self.measured, cluster=self.cluster)
+        return self._with_cure(work)
+
+    def _with_cure(self, work: Work) -> Work:
+        """The same with the recorded run of its plan and the recorded answers of the setup screen, if it has them."""
+        plan, played = work.plan, self._document("run.json")
+        if plan is None or played is None:
+            return work
+        from gpudoctor.demos import playing
+        from gpudoctor.model import stack
+
+        run = playing.from_json(played, self.pace)
+        answers = self._document("stacks.json")
+        return replace(
+            work,
+            plan=lambda diagnosis, only: run.plan(plan(diagnosis, only)),
+            apply=run.apply,
+            undo=run.undo,
+            recorded=True,
+            stacks=tuple(map(stack.from_json, answers if isinstance(answers, list) else ())),
+        )
+
+    def measured(self) -> Measurements | None:
+        """What kernels measured on it, where they did."""
+        from gpudoctor.model import measurement
+
+        raw = self._document("kernels.json")
+        return None if raw is None else measurement.from_json(raw)
+
+    def cluster(self) -> Fleet | None:
+        """What the check of its fleet said, where there was one."""
+        from gpudoctor.model import fleet
+
+        raw = self._document("cluster.json")
+        return None if raw is None else fleet.from_json(raw)
+
+    def _document(self, name: str) -> object:
+        file = resources.files(__name__) / self.name / name
+        return json.loads(file.read_text("utf-8")) if file.is_file() else None
 
 
 def every() -> tuple[Demo, ...]:

@@ -117,13 +117,13 @@ async def test_esc_leads_back_to_where_f_was_pressed(opened: Opened) -> None:
 
 
 async def test_space_on_another_cure_chooses_it_instead(opened: Opened) -> None:
-    async with opened(work(machine="torch-arch-dropped-and-driver-too-old"), WIDE) as pilot:
+    async with opened(work(machine="torch-driver-too-old-beside-heat-h100"), WIDE) as pilot:
         await pilot.press("f", "down", "down", "down", "down", "space")
         await pilot.pause()
         plan = app_of(pilot).repair.plan  # type: ignore[union-attr]
         assert plan
-        assert [item.argv[0] for item in plan.commands][1:] == ["uv"]
-        assert "or ◉ Install the CUDA 12.6 build, which begins at compute capability 5.0, with uv" in text(pilot)
+        assert [item.argv[0] for item in plan.commands][1:] == ["nvidia-smi"]
+        assert "or ◉ Update the driver" in text(pilot)
 
 
 async def test_space_leaves_a_step_out_and_takes_it_back(opened: Opened) -> None:
@@ -138,7 +138,7 @@ async def test_space_leaves_a_step_out_and_takes_it_back(opened: Opened) -> None
 
 
 async def test_a_new_diagnosis_does_not_undo_what_the_user_chose(opened: Opened) -> None:
-    async with opened(work(machine="torch-arch-dropped-and-driver-too-old"), WIDE) as pilot:
+    async with opened(work(machine="torch-driver-too-old-beside-heat-h100"), WIDE) as pilot:
         await pilot.press("f", "down", "down", "space")
         app = app_of(pilot)
         before = app.repair.plan  # type: ignore[union-attr]

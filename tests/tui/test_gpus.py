@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
 
+from gpudoctor.model import diagnosis
 from gpudoctor.model.sample import GPU, Instance, Process, Sample
 from gpudoctor.views.tui import gpu_watch
+from gpudoctor.views.tui.gpu_words import health
 from gpudoctor.views.tui.history import CURVES, MOST, Histories
 from gpudoctor.views.tui.screens.gpus import GPUsScreen
 from gpudoctor.views.tui.work import Work
 from tests.tui.conftest import NARROW, WIDE, Opened, shown
-from tests.tui.machines import diagnosis_of, work_of
+from tests.tui.machines import diagnosis_of, told_of
 
 BOTH = pytest.mark.parametrize("size", [NARROW, WIDE], ids=["narrow", "wide"])
 
@@ -75,7 +76,7 @@ def sample(moment: float = 1000.0, count: int = 8, **of_five: object) -> Sample:
 
 def live_work(name: str = "throttled-brake-h100") -> tuple[Work, Live]:
     live = Live()
-    return replace(work_of(name), live=live.start), live
+    return replace(told_of(name), live=live.start), live
 
 
 def text(pilot: Pilot[None]) -> str:
@@ -95,7 +96,7 @@ def screen(pilot: Pilot[None]) -> GPUsScreen:
 
 @BOTH
 async def test_a_report_shows_its_gpus_and_says_that_they_are_not_live(opened: Opened, size: tuple[int, int]) -> None:
-    async with opened(work_of("throttled-brake-h100"), size) as pilot:
+    async with opened(told_of("throttled-brake-h100"), size) as pilot:
         await pilot.press("2")
         await pilot.pause()
         lines = shown(pilot)
@@ -109,7 +110,7 @@ async def test_a_report_shows_its_gpus_and_says_that_they_are_not_live(opened: O
 
 @BOTH
 async def test_enter_goes_to_what_was_found_about_the_gpu(opened: Opened, size: tuple[int, int]) -> None:
-    async with opened(work_of("throttled-brake-h100"), size) as pilot:
+    async with opened(told_of("throttled-brake-h100"), size) as pilot:
         await pilot.press("2", "enter")
         await pilot.pause()
         assert pilot.app.current_mode == "diagnosis"
@@ -120,7 +121,7 @@ async def test_enter_goes_to_what_was_found_about_the_gpu(opened: Opened, size: 
 
 
 async def test_enter_where_nothing_was_found_says_so(opened: Opened) -> None:
-    async with opened(work_of("throttled-brake-h100")) as pilot:
+    async with opened(told_of("throttled-brake-h100")) as pilot:
         await pilot.press("2", "g", "enter")
         await pilot.pause()
         assert "nothing was found about GPU 0" in shown(pilot)[1]
@@ -216,7 +217,7 @@ async def test_frozen_numbers_stay_and_what_came_meanwhile_is_drawn_afterwards(o
 
 
 async def test_s_puts_what_was_found_first_and_the_cursor_stays_on_its_gpu(opened: Opened) -> None:
-    async with opened(work_of("ecc-uncorrected-h100"), WIDE) as pilot:
+    async with opened(told_of("ecc-uncorrected-h100"), WIDE) as pilot:
         await pilot.press("2", "end")
         table = screen(pilot).table
         await pilot.press("s")
@@ -228,7 +229,7 @@ async def test_s_puts_what_was_found_first_and_the_cursor_stays_on_its_gpu(opene
 
 
 async def test_until_the_user_moves_the_cursor_is_on_the_worst_gpu(opened: Opened) -> None:
-    async with opened(work_of("ecc-uncorrected-h100")) as pilot:
+    async with opened(told_of("ecc-uncorrected-h100")) as pilot:
         await pilot.press("2")
         await pilot.pause()
         assert screen(pilot).table.gpu_index == 3
@@ -236,10 +237,12 @@ async def test_until_the_user_moves_the_cursor_is_on_the_worst_gpu(opened: Opene
 
 async def test_columns_go_by_importance_and_every_line_fits(opened: Opened) -> None:
     work, live = live_work()
-    for width in (40, 60, 80, 100, 130, 160, 240):
-        async with opened(work, (width, 30)) as pilot:
-            await pilot.press("2")
-            await live.tell(pilot, sample(throttle_reasons=("hw_thermal_slowdown",)))
+    async with opened(work, WIDE) as pilot:
+        await pilot.press("2")
+        await live.tell(pilot, sample(throttle_reasons=("hw_thermal_slowdown",)))
+        for width in (40, 60, 80, 100, 130, 160, 240):
+            await pilot.resize_terminal(width, 30)
+            await pilot.pause()
             lines = shown(pilot)
             assert {len(line) for line in lines} == {width}
             heading = next(line for line in lines if "°C" in line and "%" in line)
@@ -247,11 +250,10 @@ async def test_columns_go_by_importance_and_every_line_fits(opened: Opened) -> N
             assert "held back by" in heading or width < 80
             assert "util 60 s" in heading or width < 100
             assert "W 60 s" in heading or width < 130
-            live.hear = None
 
 
 async def test_links_say_of_every_pair_why(opened: Opened) -> None:
-    async with opened(work_of("nvlink-three-links-h100"), WIDE) as pilot:
+    async with opened(told_of("nvlink-three-links-h100"), WIDE) as pilot:
         await pilot.press("2", "b")
         await pilot.pause()
         matrix = screen(pilot).matrix
@@ -268,7 +270,7 @@ async def test_links_say_of_every_pair_why(opened: Opened) -> None:
 
 
 async def test_what_peers_may_not_do_is_no_fault_of_theirs(opened: Opened) -> None:
-    async with opened(work_of("rtx4090"), WIDE) as pilot:
+    async with opened(told_of("rtx4090"), WIDE) as pilot:
         await pilot.press("2", "p")
         await pilot.pause()
         mark = screen(pilot).matrix.cell(0, 1)
@@ -277,7 +279,7 @@ async def test_what_peers_may_not_do_is_no_fault_of_theirs(opened: Opened) -> No
 
 
 async def test_at_80_columns_the_links_take_the_place_of_the_detail(opened: Opened) -> None:
-    async with opened(work_of("nvlink-three-links-h100"), NARROW) as pilot:
+    async with opened(told_of("nvlink-three-links-h100"), NARROW) as pilot:
         await pilot.press("2")
         await pilot.pause()
         assert "GPU 3 ·" in text(pilot)
@@ -323,7 +325,7 @@ async def test_mig_devices_stand_under_their_gpu(opened: Opened) -> None:
 
 @BOTH
 async def test_without_a_gpu_it_says_what_was_looked_at(opened: Opened, size: tuple[int, int]) -> None:
-    async with opened(work_of("server-without-gpu"), size) as pilot:
+    async with opened(told_of("server-without-gpu"), size) as pilot:
         await pilot.press("2")
         await pilot.pause()
         assert "NVIDIA devices on the PCI bus" in text(pilot)
@@ -337,7 +339,7 @@ async def test_a_machine_that_cannot_be_asked_says_why(opened: Opened) -> None:
     def live(hear: Callable[[Sample], None]) -> Callable[[], None]:
         raise OSError("no more processes")
 
-    async with opened(replace(work_of("throttled-brake-h100"), live=live), WIDE) as pilot:
+    async with opened(replace(told_of("throttled-brake-h100"), live=live), WIDE) as pilot:
         await pilot.press("2")
         for _ in range(100):
             await pilot.pause(0.01)
@@ -390,18 +392,13 @@ def test_a_curve_shows_the_last_minute_with_its_gaps() -> None:
     assert Histories().curve(0, "utilization").bars(4, 100, 10.0) == "    "
 
 
-def test_a_saved_report_is_shown_as_the_machine_was(tmp_path: Path) -> None:
+def test_a_saved_report_is_shown_as_the_machine_was() -> None:
     """Through JSON: what a finding is about is then known by its subject alone."""
-    from gpudoctor.model import diagnosis
-    from gpudoctor.views.tui.gpu_words import health
-
     found = diagnosis_of("ecc-uncorrected-h100")
     again = diagnosis.from_json(json.loads(json.dumps(found.to_json())))
     assert {index: [one.id for one in of] for index, of in health(again).by_gpu.items()} == {3: ["gpu.ecc"]}
     assert health(found).by_gpu.keys() == {3}
 
 
-def test_a_lost_gpu_is_known_by_what_is_left(tmp_path: Path) -> None:
-    from gpudoctor.views.tui.gpu_words import health
-
+def test_a_lost_gpu_is_known_by_what_is_left() -> None:
     assert [one.id for one in health(diagnosis_of("lost-gpu-h100")).of(2)] == ["gpu.fell-off-bus"]

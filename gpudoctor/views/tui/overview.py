@@ -86,7 +86,7 @@ def reason(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
     yield Block(
         plain(", ".join(entry.names)), Content.styled("Rules" if len(entry.names) > 1 else "Rule", "bold"), _HANG
     )
-    if entry.guide:
+    if entry.rule:
         yield GAP
         yield Block(plain("e explains what this rule looks for.", "dim"))
 

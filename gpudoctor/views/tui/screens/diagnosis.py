@@ -9,6 +9,7 @@ from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.widget import Widget
+from textual.widgets import Input
 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.views.tui import aside, overview
@@ -18,6 +19,7 @@ from gpudoctor.views.tui.screens.place import Place
 from gpudoctor.views.tui.widgets.findings import Findings
 from gpudoctor.views.tui.widgets.prose import Block, Pane
 from gpudoctor.views.tui.widgets.rows import Rows
+from gpudoctor.views.tui.widgets.search import Search
 from gpudoctor.views.tui.widgets.sources import Sources
 
 
@@ -47,14 +49,17 @@ class DiagnosisScreen(Place):
         Binding("C", "alone", "Show the commands alone, to be selected", show=False),
         Binding("y", "report", "Copy the whole report", show=False),
         Binding("t", "facts", "its facts"),
+        Binding("slash", "search", "Only what has the words that are typed", show=False),
     ]
 
     def body(self) -> Iterable[Widget]:
         """List and sources at the left, detail at the right; one above the other where it is narrow."""
         self.findings, self.sources, self.detail = Findings(), Sources(), Pane("What is", id="detail")
+        self.search = Search("words of a cause, or a rule")
         self._copied = ("", 0)
         with Container(classes="panes"):
             with Vertical(id="found"):
+                yield self.search
                 yield self.findings
                 yield self.sources
             yield self.detail
@@ -86,6 +91,7 @@ class DiagnosisScreen(Place):
     def go(self, name: str) -> bool:
         """To a finding, or to a rule that was not judged."""
         self.findings.focus()
+        self.search.close()
         return self.findings.go(name)
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
@@ -154,7 +160,7 @@ class DiagnosisScreen(Place):
     def action_explain(self) -> None:
         """The page of the rule."""
         entry = self.findings.entry
-        name = entry.id if entry and (entry.findings or entry.guide) else ""
+        name = entry.id if entry and (entry.findings or entry.rule) else ""
         if not name:
             self.doctor.say("e explains a rule: put the cursor on one")
             return
@@ -162,6 +168,28 @@ class DiagnosisScreen(Place):
 
         self.findings.pin()
         self.app.push_screen(ExplainScreen(name))
+
+    def action_search(self) -> None:
+        """Type what is sought in the list."""
+        self.search.open()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Seek as one types."""
+        self.findings.seek(event.value)
+
+    def action_to_list(self) -> None:
+        """From the search to the list; an empty search closes."""
+        self.findings.focus()
+        if not self.search.field.value:
+            self.search.close()
+
+    def action_leave(self) -> None:
+        """Esc: everything again where something is sought, else as everywhere."""
+        if self.search.opened:
+            self.search.close()
+            self.findings.focus()
+        else:
+            super().action_leave()
 
     def action_next(self, by: int) -> None:
         """To the next error or warning, or back."""
@@ -190,7 +218,7 @@ class DiagnosisScreen(Place):
 
 
 def _title(entry: Entry) -> str:
-    if entry.findings or entry.guide:
+    if entry.findings or entry.rule:
         return entry.id
     if entry.reason:
         return "Not judged"

@@ -82,8 +82,15 @@ class FactsScreen(Place):
     def on_mount(self) -> None:
         """Learn which rules read what, which takes a while."""
         super().on_mount()
+        self.watch(self.app, "reading", self._read)
         if self.doctor.work.used_by:
             background.start(self.app, "used by", self.doctor.work.used_by, self._tell)
+
+    def _read(self) -> None:
+        """Where nothing was read, it is said as soon as that is known."""
+        if self.doctor.diagnosis is None:
+            self.table.empty = self._nothing(NONE, self._sought)
+            self.table.refresh()
 
     def _tell(self, told: Mapping[str, Told] | BaseException) -> None:
         if isinstance(told, BaseException):
@@ -149,7 +156,11 @@ class FactsScreen(Place):
     def _nothing(self, listing: Listing, sought: Sought) -> str:
         if sought.about and not self._told and self.doctor.work.used_by:
             return f"looking up what {sought.rules} {sought.read}…"
-        return sought.nothing(listing) if self.doctor.reading.over else "nothing was read yet"
+        return (
+            sought.nothing(listing)
+            if self.doctor.reading.over
+            else "nothing was read yet: what is read is shown as it comes in"
+        )
 
     def _set(self, sought: Sought) -> None:
         if not sought.words:

@@ -117,13 +117,13 @@ class FixScreen(Place):
         plan, run, line = repair.plan, repair.run, self.steps.line
         if repair.trouble:
             self.output.put("What happened", [Block(plain(repair.trouble), Content.styled("✗", "$error"), 2)])
-        elif run and line and line.step:
+        elif run and (step := (line.step if line and line.step else run.current)):
             kept = self.output.max_scroll_y - self.output.scroll_y <= 1
-            title = f"Output of {words.called(run.plan, line.step).lower()}"
+            title = f"Output of {words.called(run.plan, step).lower()}"
             title += "   (a recording)" if self.doctor.work.recorded else ""
             same = str(self.output.border_title) == title
-            shown = words.output(line.step, run.step(line.step.id), run, bool(self.doctor.work.undo))
-            self.output.put(title, list(shown), keep=True)
+            printed = words.output(step, run.step(step.id), run, bool(self.doctor.work.undo))
+            self.output.put(title, list(printed), keep=True)
             if kept or not same:
                 self.output.call_after_refresh(self.output.scroll_end, animate=False)
         elif plan and self._step_shown and line and line.step:
@@ -249,7 +249,7 @@ class FixScreen(Place):
         plan, work = self.repair.plan, self.doctor.work
         if not plan or not plan.chosen:
             self.doctor.say("nothing is chosen: space chooses a step")
-        elif plan.hindered and not work.recorded:
+        elif plan.hindered:
             self._say_hindered(plan)
         elif work.apply is None:
             self.doctor.say("nothing is run from here yet: c copies the commands, C all of them as a script")

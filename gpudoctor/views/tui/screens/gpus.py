@@ -125,6 +125,8 @@ class GPUsScreen(Place):
         self.set_class(count > gpu_links.MANY, "-many")
         self.set_class(count < 2, "-alone")
         self.set_class(not count, "-none")
+        if not count and self.table.has_focus:
+            self.detail.focus()
         rows = count + sum(len(gpu.instances) for gpu in shown.gpus.values())
         self.table.styles.height = "1fr" if count > gpu_links.MANY else min(rows + 3, max(self.size.height * 3 // 5, 6))
         self.table.border_title = f"{count} GPU{'s' if count != 1 else ''}"

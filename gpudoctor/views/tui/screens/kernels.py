@@ -276,9 +276,9 @@ class KernelsScreen(Place):
         """About measuring, while something is measured or was."""
         if self._stop is not None:
             return self._progress()
-        return (
-            _counts(self.found) if self.found and self.found.kernels and self.doctor.reading.over else super().status()
-        )
+        if self.found and self.found.kernels and self.doctor.reading.over:
+            return _counts(self.found)
+        return super().status()
 
     def _progress(self) -> tuple[Content, Content]:
         runs = self.found.runs if self.found else ()
