@@ -337,10 +337,14 @@ def test_the_documents_of_the_demos_lose_nothing(fleet: Fleet) -> None:
 
 
 def test_the_demos_come_with_them() -> None:
-    assert demos.named("hot-gpu").measured() == measured.node()
-    assert demos.named("hot-gpu").cluster() == measured.rack()
-    assert demos.named("sound").cluster() == measured.cluster()
-    assert demos.named("sound").measured() is None
+    hot, sound = demos.named("hot-gpu").work(), demos.named("sound").work()
+    assert hot.measured
+    assert hot.measured() == measured.node()
+    assert hot.cluster
+    assert hot.cluster() == measured.rack()
+    assert sound.cluster
+    assert sound.cluster() == measured.cluster()
+    assert sound.measured is None
 
 
 def test_the_files_of_the_demos_are_those_that_are_made() -> None:
