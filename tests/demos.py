@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpudoctor import doctor
+from gpudoctor.model.sample import sample_of
 from gpudoctor.target.record_json import to_json
 from gpudoctor.target.recorded import Recorded
+from tests import demo_runs, sampled
 from tests.needs import REPOSITORY
 from tests.sim import scenario
 
@@ -136,7 +138,9 @@ TOLD = (
         "A Linux driver was installed inside WSL",
         "torch.cuda.is_available() is False; nvidia-smi works in Windows",
     ),
-    Told("sound", "hgx-h100", "node01", "8 × H100", "Nothing is wrong here", "Eight H100, as they should be"),
+    Told(
+        "sound", "training-h100", "node01", "8 × H100", "Nothing is wrong here", "Eight H100 at work, as they should be"
+    ),
 )
 """In the order of the list: what most people meet comes first."""
 
@@ -148,11 +152,16 @@ def made() -> Iterator[tuple[Path, bytes]]:
         path = next(path for path in (folder / f"{told.scenario}.json" for folder in FOLDERS) if path.exists())
         record = replace(scenario.load(path), title=told.title, name=told.host, expect={})
         with Recorded(record) as target:
-            verdict = doctor.check(target=target).verdict
-        about = {"verdict": verdict, "title": told.title, "meets": told.meets, "machine": told.machine}
+            diagnosis = doctor.check(target=target)
+        about = {"verdict": diagnosis.verdict, "title": told.title, "meets": told.meets, "machine": told.machine}
         index.append({"name": told.name, **about})
         text = json.dumps(to_json(record), ensure_ascii=True, separators=(",", ":"))
         yield HOME / told.name / "machine.json.gz", text.encode()
+        yield from demo_runs.made(HOME, told.name, diagnosis)
+        gpus = sample_of(diagnosis.snapshot)
+        if any(gpu.error or sampled.at_work(gpu) for gpu in gpus.gpus):
+            watched = json.dumps(sampled.document(gpus, len(index)), separators=(",", ":"))
+            yield HOME / told.name / "live.json.gz", watched.encode()
     yield HOME / "index.json", f"{json.dumps(index, ensure_ascii=False, indent=1)}\n".encode()
 
 

@@ -136,43 +136,43 @@ def rack() -> Fleet:
 
 def cluster() -> Fleet:
     """64 hosts with 512 GPUs on four leaf switches: one bad host, one bad link, a wrong GPU, two that do not answer."""
-    names = [f"gpu{number:03}" for number in range(1, 65)]
-    silent = {"gpu019": "no answer in 10 s", "gpu052": "ssh: connect to host gpu052 port 22: No route to host"}
+    names = [f"node{number:02}" for number in range(1, 65)]
+    silent = {"node19": "no answer in 10 s", "node52": "ssh: connect to host node52 port 22: No route to host"}
     hosts = tuple(Host(name, f"leaf{at // 16 + 1}", 8, H100, silent.get(name, "")) for at, name in enumerate(names))
     results = {name: {check.id: OK for check in CHECKS} for name in names if name not in silent}
-    results["gpu007"]["clocks"] = Result("warning", "GPU 2 held at 1320 of 1980 MHz by heat", "gpu.throttled")
-    results["gpu007"]["kernels"] = Result("warning", "bf16 matmul on GPU 2: 478 of 722 TFLOP/s", "gpu.slow", 0.66)
-    results["gpu033"]["network"] = Result("error", "mlx5_3 is down: 7 of 8 rails", "nic.down")
-    results["gpu033"]["nccl"] = Result("error", "all-reduce at 31 %", "nccl.slow", 0.31)
+    results["node07"]["clocks"] = Result("warning", "GPU 2 held at 1320 of 1980 MHz by heat", "gpu.throttled")
+    results["node07"]["kernels"] = Result("warning", "bf16 matmul on GPU 2: 478 of 722 TFLOP/s", "gpu.slow", 0.66)
+    results["node33"]["network"] = Result("error", "mlx5_3 is down: 7 of 8 rails", "nic.down")
+    results["node33"]["nccl"] = Result("error", "all-reduce at 31 %", "nccl.slow", 0.31)
     wrong = "3 of 67108864 values of a bf16 matmul differ on GPU 6"
-    results["gpu041"]["kernels"] = Result("error", wrong, "gpu.wrong-results")
-    results["gpu058"]["ecc"] = Result("warning", "GPU 0: 1 row waits for a reset to be remapped", "gpu.remap-pending")
-    results["gpu060"]["torch"] = Result("unjudged", "the child was ended after 30 s")
+    results["node41"]["kernels"] = Result("error", wrong, "gpu.wrong-results")
+    results["node58"]["ecc"] = Result("warning", "GPU 0: 1 row waits for a reset to be remapped", "gpu.remap-pending")
+    results["node60"]["torch"] = Result("unjudged", "the child was ended after 30 s")
     suspects = (
-        Suspect("gpu", ("gpu041", "GPU 6"), "error", "certain", "GPU 6 of gpu041 computes wrong values",
+        Suspect("gpu", ("node41", "GPU 6"), "error", "certain", "GPU 6 of node41 computes wrong values",
                 (wrong, "the same 3 in 5 of 5 repetitions: not noise"), "gpu.wrong-results",
                 "take the host out; ask for a replacement of GPU 6"),
-        Suspect("host", ("gpu033",), "error", "certain", "every pair with gpu033 runs at 31 %, both ways",
+        Suspect("host", ("node33",), "error", "certain", "every pair with node33 runs at 31 %, both ways",
                 ("mlx5_3 is down: 7 of 8 rails", "pairs without it: 94 to 99 %"), "nic.down",
                 "look at the cable of mlx5_3 and at its port on leaf3"),
-        Suspect("link", ("gpu012", "gpu048"), "warning", "likely", "one pair alone is slow: gpu012 and gpu048, at 58 %",
+        Suspect("link", ("node12", "node48"), "warning", "likely", "one pair alone is slow: node12 and node48, at 58 %",
                 ("both are sound with all others: 95 to 98 %", "the way between leaf1 and leaf3, not a host"),
                 "nccl.pair-slow", "look at the uplinks of leaf1 and leaf3 for errors and uneven hashing"),
-        Suspect("host", ("gpu007",), "warning", "certain", "GPU 2 of gpu007 is held back by heat",
+        Suspect("host", ("node07",), "warning", "certain", "GPU 2 of node07 is held back by heat",
                 ("1320 of 1980 MHz at 90 °C", "bf16 matmul at 66 % of the expected 722 TFLOP/s"), "gpu.throttled",
                 "look at its cooling"),
-        Suspect("host", ("gpu058",), "warning", "certain", "a GPU of gpu058 waits for a reset",
+        Suspect("host", ("node58",), "warning", "certain", "a GPU of node58 waits for a reset",
                 ("GPU 0: 1 row to be remapped",), "gpu.remap-pending", "reset GPU 0 between jobs"),
-        Suspect("host", ("gpu019", "gpu052"), "info", "certain", "2 hosts gave no answer",
+        Suspect("host", ("node19", "node52"), "info", "certain", "2 hosts gave no answer",
                 tuple(silent.values()), "fleet.no-answer", ""),
     )  # fmt: skip
     drain = (
-        _drain(("gpu041",), "gpudoctor: gpu.wrong-results"),
-        _drain(("gpu033",), "gpudoctor: nic.down"),
-        _drain(("gpu007",), "gpudoctor: gpu.throttled"),
+        _drain(("node41",), "gpudoctor: gpu.wrong-results"),
+        _drain(("node33",), "gpudoctor: nic.down"),
+        _drain(("node07",), "gpudoctor: gpu.throttled"),
     )
-    links = {("gpu012", "gpu048"): 0.58, ("gpu048", "gpu012"): 0.57}
-    pairwise = _pairwise(names, {"gpu033": 0.315}, set(silent), 9, links)
+    links = {("node12", "node48"): 0.58, ("node48", "node12"): 0.57}
+    pairwise = _pairwise(names, {"node33": 0.315}, set(silent), 9, links)
     return Fleet("64 hosts", hosts, CHECKS, results, "no-go", pairwise, suspects, drain, "2026-11-21T03:02:11Z", 94.0)
 
 

@@ -1,19 +1,22 @@
 """Recorded machines that ship with the package: each opens in the interface as if one sat before it.
 
-A folder a machine, of which ``machine.json.gz`` is its record; ``index.json`` lists them. ``python -m tests.demos``
-makes them from the simulator's machines.
+A folder a machine: ``machine.json.gz`` is its record; the others are what else there is of it: its GPUs at work, what
+kernels measured, its fleet, the run that cured it. ``python -m tests.demos`` and ``python -m tests.measured`` make it.
 """
 
 from __future__ import annotations
 
 import difflib
+import gzip
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from gpudoctor.demos import playing, watching
+from gpudoctor.model import fleet, measurement, stack
 from gpudoctor.model.diagnosis import Diagnosis, Verdict
 from gpudoctor.model.errors import UsageError
 from gpudoctor.target import Answer
@@ -21,6 +24,8 @@ from gpudoctor.target.record import Record
 from gpudoctor.target.recorded import Recorded
 
 if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
     from gpudoctor.views.tui.work import Event, Work
 
 LONGEST = 1.5
@@ -43,11 +48,9 @@ class Demo:
 
     def record(self) -> Record:
         """All that the machine answered."""
-        from gpudoctor.readers import decode
         from gpudoctor.target import record_json
 
-        packed = (resources.files(__name__) / self.name / "machine.json.gz").read_bytes()
-        return record_json.parse(decode(packed, self.name))
+        return record_json.from_json(self._document("machine.json.gz"))
 
     def work(self) -> Work:
         """The machine as the interface gets it."""
@@ -61,7 +64,39 @@ class Demo:
                 for diagnosis in doctor.watch(progress=progress, target=target):
                     yield _recorded(diagnosis)
 
-        return work_on(f"recording: {self.title}", diagnoses)
+        return self._with_what_else(work_on(f"recording: {self.title}", diagnoses))
+
+    def _with_what_else(self, work: Work) -> Work:
+        """The work, with the GPUs at work, measurements, fleet, stacks and the run of the cure that were recorded."""
+        files = {entry.name for entry in self._folder.iterdir()}
+        if "live.json.gz" in files:
+            work = replace(work, live=lambda hear: watching.from_json(self._document("live.json.gz")).play(hear))
+        if "kernels.json" in files:
+            work = replace(work, measured=lambda: measurement.from_json(self._document("kernels.json")))
+        if "cluster.json" in files:
+            work = replace(work, cluster=lambda: fleet.from_json(self._document("cluster.json")))
+        if "stacks.json" in files:
+            work = replace(work, stacks=tuple(map(stack.from_json, self._document("stacks.json"))))
+        return self._with_the_run(work) if "run.json" in files else work
+
+    def _with_the_run(self, work: Work) -> Work:
+        run, plan = playing.from_json(self._document("run.json"), self.pace), work.plan
+        assert plan
+        return replace(
+            work,
+            plan=lambda diagnosis, only: run.plan(plan(diagnosis, only)),
+            apply=run.apply,
+            undo=run.undo,
+            recorded=True,
+        )
+
+    @property
+    def _folder(self) -> Traversable:
+        return resources.files(__name__) / self.name
+
+    def _document(self, name: str) -> Any:
+        raw = (self._folder / name).read_bytes()
+        return json.loads(gzip.decompress(raw) if name.endswith(".gz") else raw)
 
 
 def every() -> tuple[Demo, ...]:

@@ -46,6 +46,8 @@ class Recording:
 
     def plan(self, plan: Plan) -> Plan:
         """The plan with what the record knows of it; steps that it does not have cannot be played."""
+        if not any(played.of(step) for played in self.steps for step in plan.steps):
+            return plan
         return replace(
             plan,
             before=self.before,

@@ -53,6 +53,11 @@ def safe(text: str) -> str:
     return _UNSAFE.sub(lambda match: repr(match.group())[1:-1], text)
 
 
+def drawable(text: str) -> str:
+    """The text safe and on one line, its spaces kept: quick where there is nothing to be done."""
+    return text if text.isprintable() else safe(text.replace("\n", " ").replace("\t", " "))
+
+
 def one_line(text: str) -> str:
     """The text safe and on one line, so that a name cannot pass for a line of ours."""
     return " ".join(safe(text).split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,8 +14,8 @@ _PERIOD = 0.2
 
 @contextmanager
 def progress_on(stream: TextIO) -> Iterator[Callable[[tuple[str, str]], None]]:
-    """A callable for `gpudoctor.collect`; silent where the stream is no terminal."""
-    if not stream.isatty():
+    """A callable for `gpudoctor.collect`; silent where the stream is no terminal that can rewrite a line."""
+    if not stream.isatty() or os.environ.get("TERM") == "dumb":
         yield lambda _: None
         return
     running: dict[str, float] = {}

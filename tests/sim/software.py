@@ -69,7 +69,7 @@ def torch(files: Files, words: Mapping[str, Any], gpus: Iterable[Mapping[str, An
     cuda = words.get("cuda")
     wheels = WHEELS.get(str(cuda).partition(".")[0], {})
     venv.torch(words["version"], cuda, [f"{name}=={version}" for name, version in wheels.items()], words.get("hip"))
-    for name, version in wheels.items():
+    for name, version in {"pip": "24.0", **wheels}.items():
         venv.dist(name, version)
     if cuda:
         cubins, ptx = words.get("archs") or BUILDS[cuda]

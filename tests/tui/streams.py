@@ -50,6 +50,9 @@ class Stream:
 class Held(Recorded):
     """A recorded machine on which one of our child processes answers only when the test says so."""
 
+    def __enter__(self) -> Held:
+        return self
+
     def hold(self, child: str) -> threading.Event:
         """That child waits from now on; set the event to let it answer."""
         self._child, self._let = child, threading.Event()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from gpudoctor import demos
 from gpudoctor.interactive import work_on
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fleet import OK, Check, Fleet, Host, Result, Suspect, from_json
@@ -215,7 +216,7 @@ async def test_an_answer_that_cannot_be_read_is_said_in_words(opened: Opened) ->
 async def test_of_many_hosts_only_those_with_something_show(opened: Opened, size: tuple[int, int]) -> None:
     async with opened(work(measured.cluster()), size) as pilot:
         screen = await cluster(pilot)
-        assert screen.checks.rows == ("gpu007", "gpu019", "gpu033", "gpu041", "gpu052", "gpu058", "gpu060")
+        assert screen.checks.rows == ("node07", "node19", "node33", "node41", "node52", "node58", "node60")
         assert any("+ 57 hosts all sound (a)" in line for line in shown(pilot))
         assert "64 hosts · 512 × H100" in shown(pilot)[0]
         await pilot.press("a")
@@ -325,14 +326,25 @@ def test_the_cross_of_the_recorded_rack_is_found_without_its_suspects() -> None:
     assert [(suspect.kind, suspect.names) for suspect in found] == [("host", ("node04",))]
     found = fleets.suspects(replace(measured.cluster(), suspects=()))
     assert [(suspect.kind, suspect.names) for suspect in found] == [
-        ("host", ("gpu033",)),
-        ("link", ("gpu012", "gpu048")),
+        ("host", ("node33",)),
+        ("link", ("node12", "node48")),
     ]
 
 
 @pytest.mark.parametrize("fleet", [measured.rack(), measured.cluster()], ids=["rack", "cluster"])
 def test_the_documents_of_the_demos_lose_nothing(fleet: Fleet) -> None:
     assert from_json(json.loads(json.dumps(fleet.to_json()))) == fleet
+
+
+def test_the_demos_come_with_them() -> None:
+    hot, sound = demos.named("hot-gpu").work(), demos.named("sound").work()
+    assert hot.measured
+    assert hot.measured() == measured.node()
+    assert hot.cluster
+    assert hot.cluster() == measured.rack()
+    assert sound.cluster
+    assert sound.cluster() == measured.cluster()
+    assert sound.measured is None
 
 
 def test_the_files_of_the_demos_are_those_that_are_made() -> None:

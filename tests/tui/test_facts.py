@@ -1,176 +1,30 @@
-"""Every fact on the third screen: found by what one types, told apart by what is not known of it, and compared."""
+"""Every fact on the third screen: found by what one types, and told apart by what is not known of it."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import threading
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import pytest
 from textual.pilot import Pilot
-from textual.widgets import Input
 
-from gpudoctor.compare import compare
-from gpudoctor.interactive import work_on
-from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding, Unjudged
+from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
 from gpudoctor.model.snapshot import Snapshot, Target
-from gpudoctor.views import document
 from gpudoctor.views.tui.app import DoctorApp
-from gpudoctor.views.tui.facts import Facts
-from gpudoctor.views.tui.screens.explain import ExplainScreen
-from gpudoctor.views.tui.screens.facts import FactsScreen
-from gpudoctor.views.tui.work import Told, Work
-from tests.tui.conftest import NARROW, WIDE, Opened, shown
-from tests.tui.machines import diagnosis_of
-
-SIZES = pytest.mark.parametrize("size", [NARROW, WIDE], ids=["narrow", "wide"])
-HUGE = "0123456789" * 10_000
-
-
-def known(value: Any, source: str = "NVML") -> Known:
-    return Known(value, source)
-
-
-def snapshot(**more: Known) -> Snapshot:
-    """A machine with every kind of fact there is."""
-    clocks = [1980, 1980, 1110, 1980]
-    gpus: tuple[Row, ...] = tuple(
-        {"name": known("NVIDIA H100 [80GB]"), "clock_mhz": known(clock), "serial": known(f"S{number}")}
-        for number, clock in enumerate(clocks)
-    )
-    lines: tuple[Row, ...] = tuple({"line": known(f"line {number} of the log", "the paste")} for number in range(3))
-    facts: dict[str, Fact] = {
-        "driver.version": known("535.183.06", "/proc/driver/nvidia/version"),
-        "driver.module_log": Unread("dmesg: needs root"),
-        "cuda.toolkit": Absent("no nvcc on PATH"),
-        "torch.archs": known(("sm_80", "sm_90"), "libtorch_cuda.so"),
-        "torch.elsewhere": known((), "package folders"),
-        "env.PROMPT": known("a\x1b[31m [/bold] [red]b\tc", "environment"),
-        "env.NESTED": known({"a": ({"b": 1},), "c": None}, "environment"),
-        "env.HUGE": known(HUGE, "environment"),
-        **more,
-    }
-    return Snapshot(
-        Target("snapshot", "node17", "/opt/venv/bin/python"),
-        facts,
-        {"gpu": gpus, "text": lines, "xid": (), "mig": Unread("NVML: code 9"), "toolkit": Absent("no CUDA toolkit")},
-        {"probe.driver": 48.1},
-    )
-
-
-def diagnosis(facts: Snapshot | None = None) -> Diagnosis:
-    """GPU 2 is slow; a rule waits for the kernel's messages."""
-    facts = facts or snapshot()
-    evidence = (Evidence("gpu.clock_mhz", known(1110), 2), Evidence("driver.version", facts.get("driver.version")))
-    slow = Finding(
-        "gpu.throttled", "gpu", "warning", "cause", "certain", "GPU 2 [x] is held back", "It waits.", evidence
-    )
-    return Diagnosis(
-        facts, "impaired", (slow,), (Unjudged("gpu.xid", "driver.module_log: dmesg: needs root"),), ("gpu.ecc",), "1"
-    )
-
-
-TOLD = {
-    "driver.version": Told("version of the driver", source="driver", rules=("gpu.ecc", "gpu.throttled")),
-    "gpu.clock_mhz": Told("clock of the cores", "MHz", "nvml", ("gpu.throttled",)),
-    "driver.module_log": Told("what the module said", source="kernel_log", rules=("gpu.xid",)),
-    "env.*": Told("a variable of the environment"),
-}
-
-
-def work_with(found: Diagnosis, **more: Any) -> Work:
-    """A work whose reading is `found`."""
-    return Work("node17", lambda *_: found, lambda name: name, used_by=lambda: TOLD, compare=compare, **more)
-
-
-async def to_facts(pilot: Pilot[None], opened: bool = False) -> FactsScreen:
-    """The screen of facts, with all it learns late; opened by its key where it is not yet."""
-    assert isinstance(pilot.app, DoctorApp)
-    if not opened:
-        pilot.app.action_open("facts")
-    for _ in range(200):
-        await pilot.pause(0.02)
-        screen = pilot.app.screen
-        if isinstance(screen, FactsScreen) and screen.is_mounted and (screen._told or not screen.doctor.work.used_by):
-            await pilot.pause()
-            return screen
-    raise AssertionError("the facts did not open")
-
-
-async def until(pilot: Pilot[None], holds: Callable[[], bool], seconds: float = 30) -> None:
-    for _ in range(int(seconds / 0.02)):
-        await pilot.pause(0.02)
-        if holds():
-            return
-    raise AssertionError("\n".join(shown(pilot)))
-
-
-def text(pilot: Pilot[None]) -> str:
-    return "\n".join(shown(pilot))
-
-
-def says(pilot: Pilot[None], words: str) -> bool:
-    """Whether the screen says so, on however many lines."""
-    return words in " ".join(text(pilot).replace("│", " ").split())
-
-
-def names(screen: FactsScreen) -> list[str]:
-    """The facts that are listed."""
-    return [screen.table.listing[place].name for place in screen.table.view]
-
-
-async def typed(pilot: Pilot[None], words: str) -> None:
-    await pilot.press("slash", *["space" if letter == " " else letter for letter in words])
-    await pilot.pause()
-
-
-# the rows
-
-
-def test_each_fact_has_one_place_and_is_found_there_by_its_name() -> None:
-    facts = Facts(snapshot())
-    items = list(facts)
-    assert [facts.named(item.name) for item in items] == list(range(len(facts)))
-    assert [facts.find(item.fact, item.index) for item in items] == list(range(len(facts)))
-    assert len({item.name for item in items}) == len(items)
-
-
-def test_driver_and_gpus_come_first_and_text_last() -> None:
-    listed = [item.name for item in Facts(snapshot())]
-    assert listed[:3] == ["driver.module_log", "driver.version", "xid"]
-    assert listed.index("gpu.0.name") < listed.index("torch.archs") < listed.index("text.0.line")
-    assert listed[-1] == "text.2.line"
-
-
-def test_what_is_missing_is_counted_wherever_it_is() -> None:
-    facts = Facts(snapshot())
-    assert [facts[place].name for place in facts.unread] == ["driver.module_log", "mig"]
-    assert [facts[place].name for place in facts.absent] == ["cuda.toolkit", "toolkit"]
-
-
-def test_a_hundred_thousand_lines_cost_no_row_before_they_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines: tuple[Row, ...] = tuple({"line": known(f"line {number}", "the log")} for number in range(100_000))
-    many = replace(snapshot(), groups={"text": lines})
-    made = 0
-    make = Facts._at
-
-    def counted(self: Facts, place: int) -> Any:
-        nonlocal made
-        made += 1
-        return make(self, place)
-
-    monkeypatch.setattr(Facts, "_at", counted)
-    facts = Facts(many)
-    assert facts[len(facts) - 1].name == "text.99999.line"
-    assert facts.search("line 4242 log", range(len(facts)))[0] == facts.find("text.line", 4242)
-    assert made == 1
-
-
-# the list
+from gpudoctor.views.tui.work import Work
+from tests.tui.conftest import WIDE, Opened, shown
+from tests.tui.facts_of_a_machine import (
+    SIZES,
+    diagnosis,
+    known,
+    names,
+    text,
+    to_facts,
+    typed,
+    until,
+    work_with,
+)
 
 
 @SIZES
@@ -207,7 +61,7 @@ async def test_a_known_fact_says_where_it_was_read_and_what_became_of_its_rules(
         await pilot.press("down")
         said = text(pilot)
         assert "driver.version = 535.183.06" in said
-        assert "read     /proc/driver/nvidia/version · driver took 0.05 s" in said
+        assert "read     /proc/driver/nvidia/version · driver took 48.1 ms" in said
         assert "! gpu.throttled → found (enter opens it): GPU 2 [x] is held back" in said
         assert "✓ passed gpu.ecc" in said
 
@@ -221,7 +75,7 @@ async def test_siblings_are_folded(opened: Opened) -> None:
         assert "siblings 1980 on all 3 others" in text(pilot)
         assert screen.go("gpu.0.clock_mhz")
         await pilot.pause()
-        assert "siblings the same on 2 of 3 others, 1110 on 1 of 3 others" in text(pilot)
+        assert "siblings the same on 2, 1110 on 1 of 3 others" in text(pilot)
 
 
 async def test_a_line_of_a_text_is_shown_with_those_around_it(opened: Opened) -> None:
@@ -247,7 +101,10 @@ async def test_search_is_in_names_values_and_sources(opened: Opened, size: tuple
         ]:
             await typed(pilot, words)
             assert names(screen) == found, words
+            assert f"/ {words}" in shown(pilot)[3]  # what one types is seen while one types it
             assert f'with "{words}"' in text(pilot)
+            lit = "".join(piece for piece, look in screen.table.row(0) if look == "accent").lower()
+            assert all(part in lit or part not in names(screen)[0] for part in words.lower().split())
             await pilot.press("escape")
             assert len(names(screen)) == len(screen.table.listing)
         assert screen.table.has_focus
@@ -329,6 +186,32 @@ async def test_where_nothing_was_read_it_is_said(opened: Opened, size: tuple[int
         assert "nothing to compare with can be opened here" in text(pilot)
 
 
+async def test_before_anything_was_read_it_is_said_and_then_it_shows(opened: Opened) -> None:
+    ready = threading.Event()
+
+    def slow(*_: Any) -> Diagnosis:
+        ready.wait(30)
+        return diagnosis()
+
+    async with opened(
+        replace(work_with(diagnosis(), open=lambda _: diagnosis()), diagnose=slow), settle=False
+    ) as pilot:
+        screen = await to_facts(pilot)
+        assert "nothing was read yet: what is read is shown as it comes in" in text(pilot)
+        await pilot.press("d")
+        assert "not while this machine is being read" in text(pilot)
+        ready.set()
+        await until(pilot, lambda: len(names(screen)) > 20)
+
+
+async def test_the_plan_made_from_here_is_for_what_rests_on_the_fact(opened: Opened) -> None:
+    async with opened(work_with(diagnosis())) as pilot:
+        screen = await to_facts(pilot)
+        assert screen.selected() == ()
+        await pilot.press("n")
+        assert screen.selected() == ("gpu.throttled",)
+
+
 async def test_n_goes_from_one_that_a_finding_rests_on_to_the_next(opened: Opened) -> None:
     async with opened(work_with(diagnosis())) as pilot:
         screen = await to_facts(pilot)
@@ -340,280 +223,10 @@ async def test_n_goes_from_one_that_a_finding_rests_on_to_the_next(opened: Opene
         assert visited == ["driver.version", "gpu.2.clock_mhz", "driver.version", "gpu.2.clock_mhz"]
 
 
-# what others wrote
-
-
 @SIZES
-async def test_brackets_and_control_characters_are_shown_spelt_out(opened: Opened, size: tuple[int, int]) -> None:
-    odd = snapshot(**{"env.[b]X\x1b": known("[/b]\x07", "[red]\x9bsource")})
-    async with opened(work_with(diagnosis(odd)), size) as pilot:
-        screen = await to_facts(pilot)
-        assert screen.go("env.PROMPT")
-        await pilot.pause()
-        assert "env.PROMPT = a\\x1b[31m [/bold] [red]b" in text(pilot)
-        await typed(pilot, "[b]x")
-        assert "env.[b]X\\x1b = [/b]\\x07" in text(pilot)
-        assert "[red]\\x9bsource" in text(pilot)
-        assert "\x1b" not in text(pilot)
-
-
-@SIZES
-async def test_a_huge_value_is_cut_in_the_list_and_bounded_below(opened: Opened, size: tuple[int, int]) -> None:
-    async with opened(work_with(diagnosis()), size) as pilot:
-        screen = await to_facts(pilot)
-        assert screen.go("env.HUGE")
-        await pilot.pause()
-        assert all(len(line) <= size[0] for line in shown(pilot))
-        prose = screen.detail.prose.text
-        assert "100,000 characters; these are the first 4,000 of them" in prose
-        assert len(prose) < 5_000
-        await pilot.press("c")
-        assert len(pilot.app.clipboard) == 50_000
-        assert "copied the first 50,000 of 100,0" in text(pilot)
-
-
-async def test_nested_and_empty_values_are_whole(opened: Opened) -> None:
-    async with opened(work_with(diagnosis())) as pilot:
-        screen = await to_facts(pilot)
-        for name, said in [
-            ("env.NESTED", 'env.NESTED = {"a": [{"b": 1}], "c": null}'),
-            ("torch.archs", "torch.archs = sm_80, sm_90"),
-            ("torch.elsewhere", "torch.elsewhere = none"),
-            ("xid", "xid = 0 rows"),
-            ("gpu", "gpu = 4 rows"),
-        ]:
-            assert screen.go(name)
-            await pilot.pause()
-            assert said in text(pilot)
-        assert not screen.go("gpu.9.name")
-
-
-async def test_c_copies_the_fact_with_its_source(opened: Opened) -> None:
-    async with opened(work_with(diagnosis())) as pilot:
+def test_looks(snap_compare: Any, size: tuple[int, int]) -> None:
+    async def there(pilot: Pilot[None]) -> None:
         await to_facts(pilot)
-        await pilot.press("c")
-        assert pilot.app.clipboard == "driver.module_log = (not read) (dmesg: needs root)"
-        await pilot.press("down", "c")
-        assert pilot.app.clipboard == "driver.version = 535.183.06 (/proc/driver/nvidia/version)"
-        assert "copied: driver.version = 535.183.06" in shown(pilot)[1]
-
-
-@pytest.mark.parametrize("size", [(40, 10), (80, 24), (240, 60)])
-async def test_any_size_and_no_colour(opened: Opened, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    async with opened(work_with(diagnosis()), size) as pilot:
-        screen = await to_facts(pilot)
-        await pilot.press("end", "slash", "x", "enter", "d", "escape")
-        await pilot.resize_terminal(40, 10)
-        await pilot.pause()
-        await pilot.resize_terminal(*size)
-        await pilot.pause()
-        assert pilot.app.screen is screen
-        assert all(len(line) <= size[0] for line in shown(pilot))
-
-
-# many
-
-
-async def test_a_log_of_a_hundred_thousand_lines_is_searched_beside_the_interface(opened: Opened) -> None:
-    lines: tuple[Row, ...] = tuple({"line": known(f"line {number} of it", "the log")} for number in range(100_000))
-    long = replace(snapshot(), groups={"text": lines})
-    async with opened(work_with(diagnosis(long))) as pilot:
-        screen = await to_facts(pilot)
-        await pilot.press("end")
-        assert screen.table.item
-        assert screen.table.item.name == "text.99999.line"
-        start = time.monotonic()
-        await typed(pilot, "line 77777")
-        await until(pilot, lambda: names(screen) == ["text.77777.line"])
-        assert time.monotonic() - start < 20
-        await pilot.press("escape")
-        assert len(names(screen)) == len(screen.table.listing)
-
-
-async def test_the_cursor_stays_on_its_fact_when_more_is_read(opened: Opened) -> None:
-    async with opened(work_with(diagnosis())) as pilot:
-        screen = await to_facts(pilot)
         await pilot.press("n", "n")
-        more = snapshot(**{f"driver.a{number}": known(number) for number in range(40)})
-        screen.doctor.diagnosis = diagnosis(more)
-        await pilot.pause()
-        assert screen.table.item
-        assert screen.table.item.name == "gpu.2.clock_mhz"
 
-
-# from the evidence to the fact and back
-
-
-@SIZES
-async def test_from_a_finding_to_its_facts_and_back(opened: Opened, size: tuple[int, int]) -> None:
-    async with opened(work_with(diagnosis()), size) as pilot:
-        await pilot.press("t")
-        screen = await to_facts(pilot, opened=True)
-        assert names(screen) == ["driver.version", "gpu.2.clock_mhz"]
-        assert "of gpu.throttled" in text(pilot)
-        await pilot.press("escape")
-        await pilot.pause()
-        assert pilot.app.current_mode == "diagnosis"
-        screen = await to_facts(pilot)
-        assert len(names(screen)) == len(screen.table.listing)
-        await pilot.press("escape")
-        assert pilot.app.current_mode == "facts"  # one came here by its number: there is nowhere to go back to
-
-
-async def test_from_a_rule_that_was_not_judged_to_what_it_reads(opened: Opened) -> None:
-    async with opened(work_with(diagnosis())) as pilot:
-        await pilot.press("u", "t")
-        screen = await to_facts(pilot, opened=True)
-        assert names(screen) == ["driver.module_log"]
-
-
-@SIZES
-async def test_from_a_fact_to_its_finding_and_back(opened: Opened, size: tuple[int, int]) -> None:
-    async with opened(work_with(diagnosis()), size) as pilot:
-        screen = await to_facts(pilot)
-        assert screen.go("gpu.2.clock_mhz")
-        await pilot.press("enter")
-        await until(pilot, lambda: pilot.app.current_mode == "diagnosis")
-        assert "GPU 2 [x] is held back" in text(pilot)
-        await pilot.press("escape")
-        await pilot.pause()
-        assert pilot.app.current_mode == "facts"
-        assert screen.go("driver.module_log")
-        await pilot.press("enter")
-        await until(pilot, lambda: pilot.app.current_mode == "diagnosis")
-        await until(pilot, lambda: "NOT JUDGED" in text(pilot))
-
-
-async def test_a_fact_whose_rules_passed_opens_the_page_of_one(opened: Opened) -> None:
-    told = {**TOLD, "torch.archs": Told("what it was built for", rules=("gpu.ecc",))}
-    async with opened(replace(work_with(diagnosis()), used_by=lambda: told)) as pilot:
-        screen = await to_facts(pilot)
-        assert screen.go("torch.archs")
-        await pilot.pause()
-        assert "passed gpu.ecc (enter explains the first)" in text(pilot)
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(pilot.app.screen, ExplainScreen))
-        await pilot.press("escape")
-        await pilot.press("e")
-        await until(pilot, lambda: says(pilot, "torch.archs"))
-        await pilot.press("escape")
-        assert screen.go("torch.elsewhere")
-        await pilot.press("enter")
-        await until(pilot, lambda: "no rule reads torch.elsewhere" in shown(pilot)[1])
-
-
-# another machine
-
-
-async def compared(pilot: Pilot[None], name: str) -> FactsScreen:
-    screen = await to_facts(pilot)
-    await pilot.press("d")
-    pilot.app.screen.query_one(Input).value = name
-    await pilot.press("enter")
-    await until(pilot, lambda: pilot.app.screen is screen and screen.beside.listing is not None)
-    await pilot.pause()
-    return screen
-
-
-@SIZES
-async def test_two_machines_differ_in_what_makes_one_of_them_sick(
-    opened: Opened, size: tuple[int, int], tmp_path: Path
-) -> None:
-    other = tmp_path / "sound.json"
-    other.write_text(document.render(diagnosis_of("hgx-h100")), "utf-8")
-    sick = diagnosis_of("two-gpus-two-causes")
-    async with opened(work_on("sick", lambda _: iter([sick])), size) as pilot:
-        screen = await compared(pilot, str(other))
-        assert screen.table.item
-        assert screen.table.item.name == "gpu[3].remap_pending"
-        line = next(line for line in shown(pilot) if "▸✗ gpu[3].remap_pending" in line)
-        assert line.split()[3:5] == ["True", "False"]
-        assert "Facts that differ" in text(pilot)
-        assert "beside sound.json" in text(pilot)
-        assert all("temperature" not in name for name in names(screen))
-        before = len(names(screen))
-        await pilot.press("D")
-        assert len(names(screen)) >= before
-        await pilot.press("D")
-        await typed(pilot, "zzz")
-        assert 'no differing fact has "zzz"' in text(pilot)
-        await pilot.press("escape", "escape")
-        assert screen.beside.listing is None
-        assert len(names(screen)) == len(screen.table.listing) > 1000
-
-
-async def test_what_always_differs_is_left_out_unless_asked_for(opened: Opened) -> None:
-    rows = snapshot().groups["gpu"]
-    assert isinstance(rows, tuple)
-    later = replace(snapshot(), groups={"gpu": tuple({**row, "serial": known("T")} for row in rows)})
-    other = replace(diagnosis(), snapshot=later)
-    async with opened(work_with(diagnosis(), open=lambda _: other)) as pilot:
-        screen = await compared(pilot, "x")
-        assert not [name for name in names(screen) if "serial" in name]
-        await pilot.press("D")
-        assert [name for name in names(screen) if "serial" in name] == [f"gpu[{place}].serial" for place in range(4)]
-        assert "D leaves out what always differs" in text(pilot)
-
-
-async def test_two_machines_alike_have_nothing_to_show(opened: Opened) -> None:
-    async with opened(work_with(diagnosis(), open=lambda _: diagnosis())) as pilot:
-        await compared(pilot, "x")
-        assert "nothing differs" in text(pilot)
-        await pilot.press("c")
-        assert "no fact to copy here" in text(pilot)
-
-
-@SIZES
-async def test_what_cannot_be_opened_is_said_where_one_can_name_another(
-    opened: Opened, size: tuple[int, int], tmp_path: Path
-) -> None:
-    work = replace(work_on("x", lambda _: iter([diagnosis()])), used_by=lambda: TOLD)
-    (tmp_path / "b").write_bytes(b"\x00\x01\x02" * 100)
-    async with opened(work, size) as pilot:
-        screen = await to_facts(pilot)
-        await pilot.press("d")
-        for name, said in [
-            (f"{tmp_path}/[no]", "No such file"),
-            (f"{tmp_path}/b", "binary, not text"),
-            ("-", "this terminal"),
-        ]:
-            field = pilot.app.screen.query_one("Input")
-            field.value = name  # type: ignore[attr-defined]
-            await pilot.press("enter")
-            await until(pilot, lambda said=said: said in " ".join(text(pilot).split()))  # type: ignore[misc]
-        await pilot.press("escape")
-        await pilot.pause()
-        assert pilot.app.screen is screen
-
-
-async def test_a_comparison_that_fails_is_said(opened: Opened) -> None:
-    def fails(a: Diagnosis, b: Diagnosis) -> Any:
-        raise DocumentError("these [cannot] be compared")
-
-    async with opened(replace(work_with(diagnosis(), open=lambda _: diagnosis()), compare=fails)) as pilot:
-        await to_facts(pilot)
-        await pilot.press("d", "x", "enter")
-        await until(pilot, lambda: "cannot compare: these [cannot] be compared" in text(pilot))
-
-
-# what the front door hands in
-
-
-def test_every_fact_is_told_with_its_meaning_its_probe_and_its_rules() -> None:
-    used_by = work_on("x", lambda _: iter([diagnosis()])).used_by
-    assert used_by
-    told = used_by()
-    assert "driver.too-old-for-gpu" in told["driver.version"].rules
-    assert told["driver.version"].source == "driver"
-    assert told["gpu.temperature_c"].about
-    assert told["env.NCCL_P2P_DISABLE"].rules
-    assert told["env.NCCL_P2P_DISABLE"].about == told["env.*"].about
-
-
-def test_a_file_is_judged_as_the_command_does(tmp_path: Path) -> None:
-    work = work_on("x", lambda _: iter([diagnosis()]))
-    file = tmp_path / "paste.txt"
-    file.write_text("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n", "utf-8")
-    assert work.open
-    assert [finding.id for finding in work.open(str(file)).findings][:1] == ["gpu.fell-off-bus"]
+    assert snap_compare(DoctorApp(work_with(diagnosis())), terminal_size=size, run_before=there)

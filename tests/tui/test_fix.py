@@ -20,7 +20,7 @@ from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.confirm import Sure
 from gpudoctor.views.tui.screens.fix import FixScreen
 from gpudoctor.views.tui.work import Work
-from tests.tui.conftest import NARROW, WIDE, Opened, shown
+from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
 from tests.tui.engine import Engine
 from tests.tui.machines import diagnosis_of
 
@@ -117,13 +117,13 @@ async def test_esc_leads_back_to_where_f_was_pressed(opened: Opened) -> None:
 
 
 async def test_space_on_another_cure_chooses_it_instead(opened: Opened) -> None:
-    async with opened(work(machine="torch-arch-dropped-and-driver-too-old"), WIDE) as pilot:
+    async with opened(work(machine="torch-driver-too-old-beside-heat-h100"), WIDE) as pilot:
         await pilot.press("f", "down", "down", "down", "down", "space")
         await pilot.pause()
         plan = app_of(pilot).repair.plan  # type: ignore[union-attr]
         assert plan
-        assert [item.argv[0] for item in plan.commands][1:] == ["uv"]
-        assert "or ◉ Install the CUDA 12.6 build, which begins at compute capability 5.0, with uv" in text(pilot)
+        assert [item.argv[0] for item in plan.commands][1:] == ["nvidia-smi"]
+        assert "or ◉ Update the driver" in text(pilot)
 
 
 async def test_space_leaves_a_step_out_and_takes_it_back(opened: Opened) -> None:
@@ -138,7 +138,7 @@ async def test_space_leaves_a_step_out_and_takes_it_back(opened: Opened) -> None
 
 
 async def test_a_new_diagnosis_does_not_undo_what_the_user_chose(opened: Opened) -> None:
-    async with opened(work(machine="torch-arch-dropped-and-driver-too-old"), WIDE) as pilot:
+    async with opened(work(machine="torch-driver-too-old-beside-heat-h100"), WIDE) as pilot:
         await pilot.press("f", "down", "down", "space")
         app = app_of(pilot)
         before = app.repair.plan  # type: ignore[union-attr]
@@ -453,3 +453,40 @@ async def test_a_tiny_terminal_does_not_end_it(opened: Opened) -> None:
         await pilot.resize_terminal(40, 10)
         await pilot.pause()
         assert pilot.app.is_running
+
+
+def recorded_plan() -> Plan:
+    """A plan as an engine makes it, with all that it can tell."""
+    pip = ("/srv/train/.venv/bin/python", "-m", "pip")
+    install = (*pip, "install", "torch==2.9.0+cu128", "--index-url", "https://download.pytorch.org/whl/cu128")
+    return plan_of(
+        PlanStep("1", "note what is installed now", (*pip, "freeze")),
+        PlanStep(
+            "2",
+            "install torch 2.9.0 for CUDA 12.8",
+            install,
+            needs=("network",),
+            touches="environment",
+            cause=RULE,
+            way=1,
+            changes=(Change("torch", "2.9.0+cu130", "2.9.0+cu128"),),
+        ),
+        PlanStep("3", "update", ("apt", "install"), "", ("root", "reboot"), "system", "", RULE, 2, chosen=False),
+        PlanStep("4", f"verify: {RULE} is gone", cause=RULE, verify=RULE),
+        ways=(Way(RULE, 1, "Keep the driver, change torch"), Way(RULE, 2, "Update the driver to 580")),
+        before=("torch 2.9.0+cu130", "triton 3.5.0", "14 nvidia wheels"),
+        downloads_mib=2950.0,
+    )
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE])
+@pytest.mark.parametrize("keys", [("f",), ("f", "a")], ids=["plan", "sure"])
+def test_looks(snap_compare: Any, size: tuple[int, int], keys: tuple[str, ...], tmp_path: Path) -> None:
+    async def there(pilot: Pilot[None]) -> None:
+        await settled(pilot)
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause()
+
+    made = replace(work(recorded_plan(), Engine(tmp_path, backwards=lambda run: run.plan)), title="node17")
+    assert snap_compare(DoctorApp(made), terminal_size=size, run_before=there)

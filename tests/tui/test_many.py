@@ -63,3 +63,24 @@ async def test_of_hundreds_that_differ_in_words_a_few_are_named_and_the_rest_cou
         screen = pilot.app.screen
         assert isinstance(screen, DiagnosisScreen)
         assert "487 more of this kind" in screen.detail.prose.text
+
+
+async def test_a_search_shows_what_has_the_words_and_escape_all_again(opened: Opened) -> None:
+    whole = many(500)
+    async with opened(work_on("a fleet", lambda _: iter([whole]))) as pilot:
+        screen = pilot.app.screen
+        assert isinstance(screen, DiagnosisScreen)
+        await pilot.press("j", "slash", *"B200 rule-123")
+        await pilot.pause()
+        assert [entry.id for entry in screen.findings.entries] == ["site.rule-123"]
+        assert screen.detail.border_title == "site.rule-123"
+        await pilot.press(*"cenu")  # letters, not keys
+        await pilot.pause()
+        assert "nothing here has 'B200 rule-123cenu'" in "\n".join(shown(pilot))
+        await pilot.press(*["backspace"] * 4, "enter", "c")
+        assert pilot.app.clipboard == "ubuntu-drivers devices"
+        await pilot.press("escape", "escape")
+        await pilot.pause()
+        assert len(screen.findings.entries) > 400
+        assert screen.search
+        assert not screen.search.opened

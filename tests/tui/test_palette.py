@@ -31,7 +31,13 @@ async def test_what_is_bound_and_what_is_found_is_listed(opened: Opened) -> None
     async with opened(work_of("too-old-b200")) as pilot:
         names = await named(pilot, "")
         assert len(names) == len(set(names))
-        for wanted in ("go: not judged", "here: copy command  c", "read: again  r", "view: theme…", "leave: quit  q"):
+        for wanted in (
+            "go: not judged",
+            "here: copy the next command of the cure  c",
+            "read: again  r",
+            "view: theme…",
+            "leave: quit  q",
+        ):
             assert any(name.startswith(wanted) for name in names), wanted
         assert any(name.startswith("finding: driver.too-old-for-gpu  ✗ ") for name in names)
         doors = [name.partition("  ")[0] for name in names if name.startswith("go: ") and "not judged" not in name]

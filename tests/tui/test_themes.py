@@ -23,8 +23,8 @@ STATES = ("error", "warning", "success", "primary")
 LEAST = 4.5
 """Contrast of text, as WCAG 2.2 asks for at level AA (success criterion 1.4.3)."""
 OWN_COLOURS = [theme for theme in themes.OURS if not theme.ansi]
-DECORATION = "─│╭╮╰╯├└┤━═▔▁▂▃▄▅▆▇█░▒▓▌▐▊▎·…▸▾"
-"""Borders, bars and guides: they may be quiet, for what they say is said in words, too."""
+DECORATION = "─│╭╮╰╯├└┤━═▔▁▂▃▄▅▆▇█░▒▓▌▐▊▎·…▸▾\\"
+"""Borders, bars, guides and the diagonal of a matrix: they may be quiet, for what they say is said in words, too."""
 
 
 @pytest.mark.parametrize("theme", themes.OURS, ids=lambda theme: theme.name)
@@ -67,9 +67,10 @@ def luminance(colour: Color) -> float:
 
 @pytest.mark.parametrize("theme", OWN_COLOURS, ids=lambda theme: theme.name)
 async def test_all_that_is_written_on_the_screens_is_read(theme: Theme, opened: Opened) -> None:
-    async with opened(work_of("torch-driver-too-old-beside-heat-h100"), WIDE) as pilot:
+    async with opened(work_of("lost-gpu-h100"), WIDE) as pilot:
         app = pilot.app
         assert isinstance(app, DoctorApp)
+        assert app.diagnosis
         app.theme = theme.name
         for door in DOORS:
             app.action_open(door.name)

@@ -54,7 +54,7 @@ class DoctorApp(App[None]):
         Binding("r", "read", "read again", show=False),
         Binding("question_mark", "keys", "this page", show=False),
         Binding("q,ctrl+c", "quit", "quit", show=False),
-        Binding("ctrl+z", "suspend_process", "stop; fg in the shell goes on", show=False),
+        Binding("ctrl+z", "suspend_process", "leave for now; fg goes on", show=False),
     ]
     diagnosis: reactive[Diagnosis | None] = reactive(None)
     reading: reactive[Reading] = reactive(Reading)
@@ -81,7 +81,7 @@ class DoctorApp(App[None]):
             self._choices = choices.load()
         except choices.ChoicesError as error:
             self.say(f"what was chosen before is not known: {error}")
-        if "TEXTUAL_THEME" not in os.environ:
+        if os.environ.get("TEXTUAL_THEME") not in self.available_themes:
             self.theme = self._choices.theme if self._choices.theme in themes.NAMES else themes.NIGHT.name
         self._ascii.enabled = self._choices.marks == "ascii" or (not self._choices.marks and stand_ins.wanted())
 

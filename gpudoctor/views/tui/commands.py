@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 _LEFT_OUT = ("open", "command_palette", "app.focus_next", "app.focus_previous", "keys", "read", "quit", "leave")
 """Actions with keys that are here under names of their own, or of no use without the key."""
 
-_NAMED = {"fix": ("fix", "plan"), "save": ("save", "the report, or this screen as a picture…")}
+_NAMED = {
+    "fix": ("fix", "plan"),
+    "save": ("save", "the report, or this screen as a picture…"),
+    "suspend_process": ("leave", "for now; fg in the shell goes on"),
+}
 """Actions that many screens have, under a name of their own; the others are ``here``, or anybody's to ``do``."""
 
 
@@ -39,9 +43,14 @@ class Command:
     """Listed only where it is searched for: there may be hundreds of its kind."""
 
     @property
+    def label(self) -> str:
+        """Group and words."""
+        return one_line(f"{self.group}: {self.words}")
+
+    @property
     def name(self) -> str:
-        """As it is shown and searched for, the last part quiet."""
-        return one_line(f"{self.group}: {self.words}") + (f"  {one_line(self.about)}" if self.about else "")
+        """All of it, as it is shown and searched for."""
+        return self.label + (f"  {one_line(self.about)}" if self.about else "")
 
 
 class Commands(Provider):
@@ -57,7 +66,8 @@ class Commands(Provider):
         """What is called like that."""
         alike = FuzzySearch()
         for command in self.commands():
-            score, offsets = alike.match(query, command.name)
+            whole = query.lower() in command.name.lower()  # letters here and there are looked for in our words only
+            score, offsets = alike.match(query, command.name if whole else command.label)
             if score > 0:
                 yield Hit(score, _shown(command, offsets), command.run, command.name)
 
@@ -128,10 +138,8 @@ def _gpus(app: DoctorApp, diagnosis: Diagnosis) -> Iterator[Command]:
 
 def _shown(command: Command, letters: Sequence[int] = ()) -> Content:
     """Its name, the group and what is beside it quiet, and these letters of it, which were searched for, stressed."""
-    name = command.name
-    words = name.removesuffix(one_line(command.about)) if command.about else name
-    shown = Content(name).stylize("$foreground 70%", 0, len(command.group) + 1)
-    shown = shown.stylize("$foreground 70%", len(words), len(name))
+    shown = Content(command.name).stylize("$foreground 70%", 0, len(command.group) + 1)
+    shown = shown.stylize("$foreground 70%", len(command.label), len(command.name))
     for at in letters:
         shown = shown.stylize("bold underline $primary", at, at + 1)
     return shown

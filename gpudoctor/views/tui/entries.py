@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpudoctor.model.diagnosis import Diagnosis, Finding
@@ -37,7 +37,12 @@ class Entry:
     @property
     def folds(self) -> bool:
         """Whether anything can be folded under it."""
-        return bool(self.under) or (self.reason is not None and not self.guide)
+        return bool(self.under) or (self.reason is not None and not self.rule)
+
+    @property
+    def rule(self) -> bool:
+        """Whether it is one rule that was not judged."""
+        return self.reason is not None and self.names == (self.id,)
 
     @property
     def bad(self) -> bool:
@@ -73,6 +78,15 @@ def unjudged(diagnosis: Diagnosis, shut: Collection[str]) -> Iterator[Entry]:
         for at, rule in enumerate(() if name in shut else reason.rules, 1):
             guide = "  └ " if at == len(reason.rules) else "  ├ "
             yield Entry(rule, reason=reason, names=(rule,), title=rule, guide=guide)
+
+
+def having(rows: Iterable[Entry], words: str) -> Iterator[Entry]:
+    """Those that have each of the words in their id or in what they say, whatever they hang under."""
+    wanted = words.lower().split()
+    for entry in rows:
+        said = " ".join([entry.id, entry.title, *(finding.title for finding in entry.findings)]).lower()
+        if not entry.section and all(word in said for word in wanted):
+            yield replace(entry, guide="", under=())
 
 
 def _rest(diagnosis: Diagnosis) -> Iterator[Entry]:
@@ -115,7 +129,7 @@ def cells(entry: Entry, shut: bool) -> list[Cell]:
         return [(lead, ""), (f"{mark} ", look), (entry.title, "dim")]
     if entry.reason:
         title = one_line(entry.title)
-        if entry.guide:
+        if entry.rule:
             return [(lead, "dim"), (title, "")]
         return [(lead, "dim"), (f"{marks.UNREAD} {len(entry.names):>3}  ", "accent"), (title, "")]
     finding = entry.findings[0]

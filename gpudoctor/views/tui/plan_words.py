@@ -144,16 +144,17 @@ def undo(plan: Plan, run: Run | None, can_undo: bool, recorded: bool) -> Iterato
         yield _row("before", plain(" · ".join(plan.before)))
     if run and run.undoes:
         yield _row("undo", plain(f"this run takes back run {run.undoes}"))
-        return
     if run:
         yield _row("changed", plain("; ".join(run.changed)) if run.changed else Content("nothing so far"))
     if recorded:
         yield _row("record", Content("a recording is played: nothing on this machine is changed"))
+    elif run and run.undoes:
+        return
     elif run and can_undo:
         yield _row("undo", plain(f"gpudoctor fix --undo {run.id}     or U here, any time after"))
     elif can_undo:
         yield _row("undo", Content("kept by every run: U here, or gpudoctor fix --undo, any time after"))
-    for words in plan.undo if not run or not can_undo else ():
+    for words in plan.undo if not (run or recorded) or not (can_undo or recorded) else ():
         yield _row("by hand", plain(words))
 
 

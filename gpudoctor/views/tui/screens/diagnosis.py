@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
@@ -19,6 +19,11 @@ from gpudoctor.views.tui.widgets.findings import Findings
 from gpudoctor.views.tui.widgets.prose import Block, Pane
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.widgets.sources import Sources
+
+if TYPE_CHECKING:
+    from textual.widgets import Input
+
+    from gpudoctor.views.tui.widgets.search import Search
 
 
 class DiagnosisScreen(Place):
@@ -47,11 +52,14 @@ class DiagnosisScreen(Place):
         Binding("C", "alone", "Show the commands alone, to be selected", show=False),
         Binding("y", "report", "Copy the whole report", show=False),
         Binding("t", "facts", "its facts"),
+        Binding("slash", "search", "Only what has the words that are typed", show=False),
     ]
 
     def body(self) -> Iterable[Widget]:
         """List and sources at the left, detail at the right; one above the other where it is narrow."""
         self.findings, self.sources, self.detail = Findings(), Sources(), Pane("What is", id="detail")
+        self.search: Search | None = None
+        """Made when something is sought: the first screen is not kept waiting for it."""
         self._copied = ("", 0)
         with Container(classes="panes"):
             with Vertical(id="found"):
@@ -85,7 +93,7 @@ class DiagnosisScreen(Place):
 
     def go(self, name: str) -> bool:
         """To a finding, or to a rule that was not judged."""
-        self.findings.focus()
+        self._all()
         return self.findings.go(name)
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
@@ -98,7 +106,8 @@ class DiagnosisScreen(Place):
         if diagnosis and entry:
             title = _title(entry)
             keep = keep or str(self.detail.border_title) == title
-            self.detail.put(title, list(self._blocks(diagnosis, entry)), keep)
+            said = list(self._blocks(diagnosis, entry))
+            self.detail.put(title, said if self.doctor.reading.over else [*said, *overview.more_to_come()], keep)
 
     def _blocks(self, diagnosis: Diagnosis, entry: Entry) -> Iterable[Block]:
         if entry.findings:
@@ -127,7 +136,8 @@ class DiagnosisScreen(Place):
         self._copied = (entry.id, number + 1)
         self.app.copy_to_clipboard(commands[number])
         which = f" {number + 1} of {len(commands)}" if len(commands) > 1 else ""
-        self.doctor.say(f"copied{which}: {commands[number]}")
+        otherwise = " · C shows all, to be selected" if not number else ""  # not every terminal takes what is copied
+        self.doctor.say(f"copied{which}: {commands[number]}{otherwise}")
 
     def action_alone(self) -> None:
         """The commands on the plain terminal, where its own selection takes them and they stay in its history."""
@@ -154,7 +164,7 @@ class DiagnosisScreen(Place):
     def action_explain(self) -> None:
         """The page of the rule."""
         entry = self.findings.entry
-        name = entry.id if entry and (entry.findings or entry.guide) else ""
+        name = entry.id if entry and (entry.findings or entry.rule) else ""
         if not name:
             self.doctor.say("e explains a rule: put the cursor on one")
             return
@@ -162,6 +172,39 @@ class DiagnosisScreen(Place):
 
         self.findings.pin()
         self.app.push_screen(ExplainScreen(name))
+
+    async def action_search(self) -> None:
+        """Type what is sought in the list."""
+        if self.search is None:
+            from gpudoctor.views.tui.widgets.search import Search
+
+            self.search = Search("words of a cause, or a rule")
+            await self.query_one("#found").mount(self.search, before=self.findings)
+        self.search.open()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Seek as one types."""
+        self.findings.seek(event.value)
+
+    def action_to_list(self) -> None:
+        """From the search to the list; an empty search closes."""
+        if self.search and self.search.field.value:
+            self.findings.focus()
+        else:
+            self._all()
+
+    def action_leave(self) -> None:
+        """Esc: everything again where something is sought, else as everywhere."""
+        if self.search and self.search.opened:
+            self._all()
+        else:
+            super().action_leave()
+
+    def _all(self) -> None:
+        """Seek nothing."""
+        if self.search:
+            self.search.close()
+        self.findings.focus()
 
     def action_next(self, by: int) -> None:
         """To the next error or warning, or back."""
@@ -190,7 +233,7 @@ class DiagnosisScreen(Place):
 
 
 def _title(entry: Entry) -> str:
-    if entry.findings or entry.guide:
+    if entry.findings or entry.rule:
         return entry.id
     if entry.reason:
         return "Not judged"

@@ -13,6 +13,7 @@ from textual.widget import Widget
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.plan import Plan
 from gpudoctor.model.run import Run
+from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui import plan_words as words
 from gpudoctor.views.tui.repair import Repair
@@ -35,6 +36,7 @@ class FixScreen(Place):
     #steps { height: auto; max-height: 45%; min-height: 4; }
     #output { height: 1fr; }
     #undo { height: auto; max-height: 7; }
+    .-narrow #undo { max-height: 5; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "apply", "apply", tooltip="Run the chosen steps, after a yes"),
@@ -95,7 +97,7 @@ class FixScreen(Place):
             self._version, self._copied, self._step_shown, self._follows = repair.version, 0, False, True
         plan, run = repair.plan, repair.run
         where = f"   in {plan.environment}" if plan and plan.environment else ""
-        self.steps.border_title = Content(f"Plan{where}")
+        self.steps.border_title = Content(one_line(f"Plan{where}"))
         self.steps.empty = (
             "No plan is open: f on a finding makes one." if plan is None else "Nothing here can be cured."
         )
@@ -117,13 +119,13 @@ class FixScreen(Place):
         plan, run, line = repair.plan, repair.run, self.steps.line
         if repair.trouble:
             self.output.put("What happened", [Block(plain(repair.trouble), Content.styled("✗", "$error"), 2)])
-        elif run and line and line.step:
+        elif run and (step := (line.step if line and line.step else run.current)):
             kept = self.output.max_scroll_y - self.output.scroll_y <= 1
-            title = f"Output of {words.called(run.plan, line.step).lower()}"
+            title = f"Output of {words.called(run.plan, step).lower()}"
             title += "   (a recording)" if self.doctor.work.recorded else ""
             same = str(self.output.border_title) == title
-            shown = words.output(line.step, run.step(line.step.id), run, bool(self.doctor.work.undo))
-            self.output.put(title, list(shown), keep=True)
+            printed = words.output(step, run.step(step.id), run, bool(self.doctor.work.undo))
+            self.output.put(title, list(printed), keep=True)
             if kept or not same:
                 self.output.call_after_refresh(self.output.scroll_end, animate=False)
         elif plan and self._step_shown and line and line.step:
@@ -249,7 +251,7 @@ class FixScreen(Place):
         plan, work = self.repair.plan, self.doctor.work
         if not plan or not plan.chosen:
             self.doctor.say("nothing is chosen: space chooses a step")
-        elif plan.hindered and not work.recorded:
+        elif plan.hindered:
             self._say_hindered(plan)
         elif work.apply is None:
             self.doctor.say("nothing is run from here yet: c copies the commands, C all of them as a script")

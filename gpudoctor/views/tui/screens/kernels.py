@@ -96,7 +96,7 @@ class KernelsScreen(Place):
         run = (
             "R measures every kernel, minutes in all; GPUs in use are left alone."
             if self.doctor.work.kernels
-            else f"{_COMMAND} will measure it: this version has no kernels yet."
+            else f"The command that runs them is not in this version yet; it will be: {_COMMAND}"
         )
         about = (
             "Small kernels tell what no driver reports: whether a GPU computes right values, and as fast as its kind "
@@ -206,9 +206,8 @@ class KernelsScreen(Place):
             super().action_leave()
 
     def action_run_this(self) -> None:
-        """Measure the kernel that is shown, on every GPU."""
-        if self.kernel:
-            self._measure([self.kernel.id])
+        """Measure the kernel that is shown, on every GPU; all where none is."""
+        self._measure([self.kernel.id] if self.kernel else [])
 
     def action_run_all(self) -> None:
         """Measure every kernel."""
@@ -276,9 +275,9 @@ class KernelsScreen(Place):
         """About measuring, while something is measured or was."""
         if self._stop is not None:
             return self._progress()
-        return (
-            _counts(self.found) if self.found and self.found.kernels and self.doctor.reading.over else super().status()
-        )
+        if self.found and self.found.kernels and self.doctor.reading.over:
+            return _counts(self.found)
+        return super().status()
 
     def _progress(self) -> tuple[Content, Content]:
         runs = self.found.runs if self.found else ()

@@ -18,9 +18,8 @@ from gpudoctor.views.tui.widgets.prose import GAP, Block, Prose
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-_HANG = 10
-_SHOWN = 2
-"""Keys of an action that stand before its words; the others stand behind, in brackets."""
+_HANG = 7
+"""Columns of the keys; what does not fit there stands behind the words, in brackets."""
 
 
 class KeysScreen(ModalScreen[None]):
@@ -73,11 +72,12 @@ def _listed(title: str, of: Sequence[hints.Hint]) -> Iterator[Block]:
     yield Block(Content.styled(title, "bold underline"))
     screens = [hint.keys[0] for hint in of if hint.action.startswith("open(")]
     if screens:
-        yield Block(Content("the screens"), Content.styled(" ".join(screens), "bold $primary"), _HANG + 2)
+        yield Block(Content("the screens"), Content.styled(" ".join(screens), "bold $primary"), 2 * len(screens) + 1)
     others = [hint for hint in of if not hint.action.startswith("open(")]
     for hint in sorted(others, key=lambda hint: hint.moves):
-        also = f" ({' '.join(hint.keys[_SHOWN:])})" if hint.keys[_SHOWN:] else ""
-        keys = Content.styled(" ".join(hint.keys[:_SHOWN]), "bold $primary")
+        before = 2 if len(" ".join(hint.keys[:2])) < _HANG else 1
+        also = f" ({' '.join(hint.keys[before:])})" if hint.keys[before:] else ""
+        keys = Content.styled(" ".join(hint.keys[:before]), "bold $primary")
         yield Block(Content(f"{hint.words}{also}"), keys, _HANG)
     yield GAP
 

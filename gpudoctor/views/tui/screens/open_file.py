@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable, Iterable
+from itertools import islice
+from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
+from textual.suggester import Suggester
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -16,7 +21,31 @@ from gpudoctor.views.tui import background
 from gpudoctor.views.tui.widgets.prose import Block, Prose, plain
 
 T = TypeVar("T")
+_MOST_NAMES = 5000
+"""Names of a folder that are looked through."""
 _HINT = "A pasted report, a log, a snapshot or a record: anything that gpudoctor read takes."
+
+
+class Names(Suggester):
+    """Completes what is typed to the next name in its folder, a folder's with a slash; the right arrow takes it."""
+
+    def __init__(self) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """The first name by alphabet that begins so; none where nothing was typed, or the folder is not to be read."""
+        typed, begin = os.path.split(value)
+        return await asyncio.to_thread(_complete, typed, begin) if begin else None
+
+
+def _complete(folder: str, begin: str) -> str | None:
+    try:
+        with os.scandir(Path(folder).expanduser()) as entries:
+            some = islice(entries, _MOST_NAMES)
+            names = [entry.name + "/" * entry.is_dir() for entry in some if entry.name.startswith(begin)]
+    except OSError:
+        return None
+    return os.path.join(folder, min(names)) if names else None  # noqa: PTH118 - as it was typed
 
 
 class OpenFile(ModalScreen["tuple[str, T] | None"], Generic[T]):
@@ -37,11 +66,11 @@ class OpenFile(ModalScreen["tuple[str, T] | None"], Generic[T]):
 
     def compose(self) -> Iterable[Widget]:
         """The name, and below it what to type or what was wrong."""
-        self.name_of_it = Input(placeholder="path of a file", select_on_focus=False)
+        self.name_of_it = Input(placeholder="path of a file", select_on_focus=False, suggester=Names())
         self.said = Prose()
         with Vertical(id="open-file", classes="pane") as box:
             box.border_title = plain(self._title)
-            box.border_subtitle = plain("enter opens it · esc goes back")
+            box.border_subtitle = plain("→ completes · enter opens · esc goes back")
             yield self.name_of_it
             yield self.said
 

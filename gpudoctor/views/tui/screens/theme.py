@@ -34,8 +34,7 @@ class ThemeScreen(ModalScreen[str]):
 
     SCOPED_CSS = False
     CSS = """
-    ThemeScreen { align: center middle; background: $background 40%; }
-    ThemeScreen:ansi { background: transparent; }
+    ThemeScreen, ThemeScreen:ansi { align: center middle; background: transparent; }
     #themes { width: 66; max-width: 100%; height: 7; background: $background; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "leave", "leave it as it was", show=False)]

@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import entries
 from gpudoctor.views.tui.entries import Entry
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
@@ -30,6 +31,8 @@ class Findings(Rows):
         self._left = ""
         """The id that was chosen in the view that is not shown: causes, or what was not judged."""
         self._placing = False
+        self._sought = ""
+        """Words that an entry must have to be shown."""
         self._title()
 
     @property
@@ -41,9 +44,13 @@ class Findings(Rows):
         """Show these findings, with the cursor where the user left it."""
         self._diagnosis = diagnosis
         rows = entries.unjudged if self.only_unjudged else entries.found
-        self.entries = list(rows(diagnosis, self._shut))
+        shown = rows(diagnosis, () if self._sought else self._shut)
+        self.entries = list(entries.having(shown, self._sought) if self._sought else shown)
+        self.empty = (
+            f"nothing here has {one_line(self._sought)!r}; esc shows all" if self._sought else "Nothing found yet."
+        )
         places = {entry.id: at for at, entry in reversed(list(enumerate(self.entries)))}
-        if self._chosen and self._chosen not in places and self._unfold(self._chosen):
+        if self._chosen and self._chosen not in places and not self._sought and self._unfold(self._chosen):
             return
         self._placing = True
         before = self.virtual_size
@@ -88,11 +95,17 @@ class Findings(Rows):
         found = any(finding.id == name for finding in self._diagnosis.findings)
         if not found and all(item.id != name for item in self._diagnosis.unjudged):
             return False
-        self.only_unjudged = not found
+        self.only_unjudged, self._sought = not found, ""
         self._shut.clear()
         self._chosen = name
         self.put(self._diagnosis)
         return True
+
+    def seek(self, words: str) -> None:
+        """Show only what has these words, or everything again."""
+        self._sought = words.strip()
+        if self._diagnosis:
+            self.put(self._diagnosis)
 
     def next(self, by: int) -> None:
         """To the next error or warning, round the end; without any, to the next row."""

@@ -9,6 +9,7 @@ from textual.content import Content
 from textual.style import Style
 from textual.widget import Widget
 
+from gpudoctor.views._terminal import drawable
 from gpudoctor.views.tui.places import DOORS
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ class Line(Widget):
 
     def say(self, left: Content | str, *rights: Content | str) -> None:
         """Show `left`, and of `rights`, the longest first, the one that there is room for."""
-        self._left = Content(left) if isinstance(left, str) else left
-        self._rights = tuple(Content(right) if isinstance(right, str) else right for right in rights)
+        self._left = Content(drawable(left)) if isinstance(left, str) else left
+        self._rights = tuple(Content(drawable(right)) if isinstance(right, str) else right for right in rights)
         self.refresh()
 
     def render(self) -> VisualType:

@@ -16,7 +16,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from gpudoctor.views._terminal import one_line
+from gpudoctor.views._terminal import drawable, one_line
 from gpudoctor.views.tui.cells import Mark
 from gpudoctor.views.tui.hints import MOVES
 
@@ -51,7 +51,7 @@ class Matrix(ScrollView, can_focus=True):
     Matrix > .matrix--none { text-style: dim; }
     Matrix > .matrix--head { text-style: dim; }
     Matrix > .matrix--here { color: $primary; text-style: bold; }
-    Matrix > .matrix--cursor { color: $background; background: $foreground; text-style: bold; }
+    Matrix > .matrix--cursor { text-style: bold reverse; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "go(-1, 0)", "up", show=False, group=MOVES),
@@ -206,10 +206,11 @@ class Matrix(ScrollView, can_focus=True):
         """The cells of a row; neighbours that look alike are one segment."""
         out: list[tuple[str, str]] = []
         for col, mark in enumerate(self._cells[row]):
-            text = self._slot(col, mark.glyph)
+            glyph = drawable(mark.glyph)
+            text = self._slot(col, glyph)
             cursor = (row, col) == self.at
             if cursor or mark.level == "bad":
-                out += [(mark.glyph, "cursor" if cursor else "bad"), (text[len(mark.glyph) :], "good")]
+                out += [(glyph, "cursor" if cursor else "bad"), (text[len(glyph) :], "good")]
             elif out and out[-1][1] == mark.level:
                 out[-1] = (out[-1][0] + text, mark.level)
             else:

@@ -16,6 +16,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from gpudoctor.views._terminal import drawable
 from gpudoctor.views.tui.hints import MOVES
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Rows(ScrollView, can_focus=True):
     Rows > .rows--bold { text-style: bold; }
     Rows > .rows--head { text-style: dim underline; }
     Rows > .rows--band { background: $error; color: $on-state; text-style: bold; }
-    Rows > .rows--cursor { background: $primary 25%; text-style: bold; }
+    Rows > .rows--cursor { background: $primary 18%; text-style: bold; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False, group=MOVES),
@@ -124,6 +125,7 @@ class Rows(ScrollView, can_focus=True):
             if room <= 0:
                 break
             style = plain + self._look(look) if look else plain
+            text = drawable(text)  # noqa: PLW2901 - whoever gave it
             size = cell_len(text)
             segments.append(Segment(text if size <= room else f"{set_cell_size(text, room - 1)}…", style))
             room -= min(size, room)

@@ -20,6 +20,7 @@ class Sources(Rows):
     def __init__(self) -> None:
         super().__init__(id="sources", classes="pane")
         self.border_title = "Sources"
+        self.set_reactive(Rows.cursor, -1)  # it is looked at, and nothing in it is chosen
         self._sources: list[tuple[str, Source]] = []
 
     def put(self, reading: Reading) -> None:

@@ -1,0 +1,194 @@
+"""The recorded runs and stacks of ``gpudoctor demo``: what the commands of a plan print, and when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpudoctor.demos import playing
+from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.fact import Json
+from gpudoctor.model.plan import Plan, PlanStep
+from gpudoctor.model.stack import read_from
+from gpudoctor.remedy import plan as remedy
+from tests import stacks
+
+Prints = list[tuple[float, str]]
+Changes = tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What happens to an environment: what is in it, what comes in its place, and whether the disk has room."""
+
+    before: tuple[tuple[str, str], ...]
+    after: tuple[tuple[str, str], ...]
+    mib: float
+    full: bool = False
+
+    def named(self, name: str, versions: Sequence[tuple[str, str]]) -> str:
+        """The version of that package, empty where it is none of them."""
+        return dict(versions).get(name, "")
+
+
+def _libraries(suffix: str, cublas: str, cudnn: str, nccl: str) -> tuple[tuple[str, str], ...]:
+    return (
+        (f"nvidia-cublas{suffix}", cublas),
+        (f"nvidia-cudnn-cu{'13' if not suffix else '12'}", cudnn),
+        (f"nvidia-nccl-cu{'13' if not suffix else '12'}", nccl),
+    )
+
+
+_MEGABYTES = {
+    "torchvision": 8.2,
+    "triton": 170.5,
+    "nvidia-cublas": 393.1,
+    "nvidia-cudnn": 571.0,
+    "nvidia-nccl": 322.4,
+}
+"""About what their wheels weigh."""
+_12 = ("-cu12", "12.6.4.1", "9.10.2.21", "2.29.3")
+_13 = ("", "13.2.1.1", "9.26.0.51", "2.30.7")
+SCENES = {
+    "torch-cu130": Scene(
+        (("torch", "2.9.0+cu130"), ("triton", "3.5.0"), *_libraries("", "13.0.0.19", "9.13.0.50", "2.27.7")),
+        (("torch", "2.14.1+cu126"), ("torchvision", "0.29.1+cu126"), ("triton", "3.8.0"), *_libraries(*_12)),
+        2840,
+    ),
+    "rtx-5090": Scene(
+        (("torch", "2.6.0+cu124"), ("triton", "3.2.0"), *_libraries("-cu12", "12.4.5.8", "9.1.0.70", "2.21.5")),
+        (("torch", "2.15.0+cu130"), ("torchvision", "0.29.2+cu130"), ("triton", "3.9.0"), *_libraries(*_13)),
+        2290,
+    ),
+    "cpu-torch": Scene(
+        (("torch", "2.9.0+cpu"),),
+        (("torch", "2.14.1+cu126"), ("torchvision", "0.29.1+cu126"), ("triton", "3.8.0"), *_libraries(*_12)),
+        2840,
+        full=True,
+    ),
+}
+
+
+def made(home: Path, name: str, diagnosis: Diagnosis) -> Iterator[tuple[Path, bytes]]:
+    """The files of that demo that play its run and answer its choices."""
+    scene = SCENES.get(name)
+    if scene is None:
+        return
+    yield home / name / "run.json", _packed(_recorded(scene, remedy.of(diagnosis)))
+    python = diagnosis.snapshot.target.python or "python"
+    answers = [answer.to_json() for answer in stacks.recorded(read_from(diagnosis.snapshot), python)]
+    yield home / name / "stacks.json", _packed(answers)
+
+
+def _packed(document: object) -> bytes:
+    return f"{json.dumps(document, ensure_ascii=False, separators=(',', ':'))}\n".encode()
+
+
+def _recorded(scene: Scene, plan: Plan) -> dict[str, Json]:
+    cured = {step.cause for step in plan.chosen if _verb(step)}
+    wanted = [step for step in plan.chosen if _verb(step) or (step.verify and step.cause in cured)]
+    steps: list[Json] = [_step(scene, step) for step in wanted]
+    python = next(step.argv[0] for step in wanted if step.argv)
+    return {
+        "schema": playing.SCHEMA,
+        "before": [f"{name} {version}" for name, version in scene.before],
+        "downloads_mib": scene.mib,
+        "steps": steps,
+        "back": _back(scene, python),
+    }
+
+
+def _verb(step: PlanStep) -> str:
+    """``install`` of ``PYTHON -m pip install``; empty for what is no command of pip."""
+    return step.argv[3] if step.argv[1:3] == ("-m", "pip") else ""
+
+
+def _step(scene: Scene, step: PlanStep) -> Json:
+    if step.verify:
+        return {"verify": step.verify, "seconds": 1.6}
+    prints, changes, status = {"freeze": _freeze, "uninstall": _uninstall, "install": _install}[_verb(step)](scene)
+    seconds = prints[-1][0] + 0.3
+    return _entry(step.argv, seconds, prints, changes, status)
+
+
+def _entry(argv: Sequence[str], seconds: float, prints: Prints, changes: Changes, status: int = 0) -> Json:
+    return {
+        "argv": list(argv),
+        "seconds": round(seconds, 2),
+        "status": status,
+        "prints": [[round(moment, 2), text] for moment, text in prints],
+        "changes": [list(change) for change in changes],
+    }
+
+
+def _freeze(scene: Scene) -> tuple[Prints, Changes, int]:
+    others = (("filelock", "3.20.0"), ("numpy", "2.3.4"))
+    lines = "".join(f"{name}=={version}\n" for name, version in sorted((*scene.before, *others)))
+    return [(0.5, lines)], (), 0
+
+
+def _uninstall(scene: Scene) -> tuple[Prints, Changes, int]:
+    torch = scene.named("torch", scene.before)
+    prints = [
+        (0.4, f"Found existing installation: torch {torch}\nUninstalling torch-{torch}:\n"),
+        (1.7, f"  Successfully uninstalled torch-{torch}\n"),
+        (1.8, "WARNING: Skipping torchvision as it is not installed.\n"),
+        (1.8, "WARNING: Skipping torchaudio as it is not installed.\n"),
+    ]
+    return prints, (("torch", torch, ""),), 0
+
+
+def _install(scene: Scene) -> tuple[Prints, Changes, int]:
+    tag = scene.named("torch", scene.after).partition("+")[2]
+    index = f"{stacks.INDEX}/{tag}"
+    prints: Prints = [(0.3, f"Looking in indexes: {index}\n")]
+    at = 0.6
+    for name, version in scene.after:
+        big = name == "torch"
+        where = "" if big or "+" in version else f" (from torch=={scene.named('torch', scene.after)})"
+        prints.append((at, f"Collecting {name}=={version}{where}\n"))
+        size = scene.mib * 0.32 if big else _MEGABYTES[name if name in _MEGABYTES else name.rpartition("-")[0]]
+        at += 0.2
+        for part in range(0, 11, 1 if big else 5):
+            done = "━" * (part * 2) + ("╺" if part < 10 else "") + "━" * max(0, 19 - part * 2)
+            prints.append((at, f"     {done[:20]}  {size * part / 10:.0f}/{size:.0f} MB  {380 + 7 * part} MB/s\r"))
+            at += 0.22 if big else 0.12
+        prints.append((at, "\n"))
+    names = " ".join(f"{name}-{version}" for name, version in scene.after)
+    prints.append((at + 0.2, f"Installing collected packages: {', '.join(name for name, _ in scene.after)}\n"))
+    if scene.full:
+        error = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n"
+        return [*prints, (at + 2.2, error)], _changes(scene), 1
+    return [*prints, (at + 3.0, f"Successfully installed {names}\n")], _changes(scene), 0
+
+
+def _changes(scene: Scene) -> Changes:
+    """From what to what; torch itself was taken away by the step before."""
+    return tuple(
+        (name, "" if name == "torch" else scene.named(name, scene.before), version) for name, version in scene.after
+    )
+
+
+def _back(scene: Scene, python: str) -> list[Json]:
+    torch = scene.named("torch", scene.before)
+    tag = torch.partition("+")[2]
+    pins = [f"{name}=={version}" for name, version in scene.before]
+    came = [name for name, _ in scene.after if not scene.full and name not in dict(scene.before)]
+    argv = [python, "-m", "pip", "install", "--force-reinstall", *pins, "--index-url", f"{stacks.INDEX}/{tag}"]
+    names = " ".join(f"{name}-{version}" for name, version in scene.before)
+    prints: Prints = [
+        (0.3, f"Looking in indexes: {stacks.INDEX}/{tag}\n"),
+        *((0.5 + 0.2 * at, f"Collecting {pin}\n  Using cached wheel\n") for at, pin in enumerate(pins)),
+        (2.4, f"Installing collected packages: {', '.join(name for name, _ in scene.before)}\n"),
+        (4.2, f"Successfully installed {names}\n"),
+    ]
+    now = "" if scene.full else scene.named("torch", scene.after)
+    steps = [_entry(argv, 4.6, prints, (("torch", now, torch),))]
+    if came:
+        away = [python, "-m", "pip", "uninstall", "-y", *came]
+        gone: Prints = [(0.6, "".join(f"  Successfully uninstalled {name}\n" for name in came))]
+        changes = tuple((name, scene.named(name, scene.after), "") for name in came)
+        steps.append(_entry(away, 1.0, gone, changes))
+    return steps

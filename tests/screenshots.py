@@ -1,0 +1,135 @@
+"""The pictures of README.md, of the demos: ``python -m tests.screenshots --write`` takes them anew."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from textual.pilot import Pilot
+
+from gpudoctor import demos
+from gpudoctor.views.tui import hints, places, themes
+from gpudoctor.views.tui.app import DoctorApp
+from gpudoctor.views.tui.recordings import LIST, RecordingsApp
+from tests.needs import REPOSITORY
+from tests.tui.conftest import settled
+
+_AT = "tests/tui/screenshots"
+HOME = REPOSITORY / _AT
+SIZE, SMALL = (128, 40), (80, 24)
+_WORDS = {"this page": "the keys of the screen"}
+SECONDS = 1.4
+"""What every picture says that the reading took."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """A picture: of which demo, and by which keys one gets there. Without a demo it is their list."""
+
+    name: str
+    screen: str
+    about: str
+    demo: str = ""
+    keys: tuple[str, ...] = ()
+    size: tuple[int, int] = SIZE
+
+
+SHOTS = (
+    Shot("diagnosis", "diagnosis", "The cause first, its cure with it; `c` copies the command.", "torch-cu130"),
+    Shot("gpus", "gpus", "One of eight H100 is held back by heat.", "hot-gpu", ("2",)),
+    Shot("kernels", "kernels", "What small kernels measured, against what an H100 achieves.", "hot-gpu", ("4",)),
+    Shot(
+        "cluster",
+        "cluster",
+        "64 hosts by ten checks and by pairs: which to take out, and why.",
+        "sound",
+        ("5",),
+    ),
+    Shot("fix", "fix", "The plan, before anything is run.", "cpu-torch", ("f",)),
+    Shot("setup", "setup", "Which torch fits this driver, and why no other.", "torch-cu130", ("6",)),
+    Shot("facts", "facts", "Every fact, with its source and the rules that read it.", "torch-cu130", ("3",)),
+    Shot("demos", LIST, "`gpudoctor demo`: recorded machines to try it on."),
+    Shot("narrow", "diagnosis", "80 columns are enough.", "rtx-5090", (), SMALL),
+)
+
+
+async def taken(shot: Shot) -> str:
+    """That picture as SVG."""
+    chosen = shot.demo and replace(demos.named(shot.demo), pace=0).work()
+    app = DoctorApp(chosen) if chosen else RecordingsApp(demos.every())
+    async with app.run_test(size=shot.size) as pilot:
+        app.theme = themes.NIGHT.name
+        if shot.demo:
+            await settled(pilot)
+            app.reading = replace(app.reading, seconds=SECONDS)
+        for key in shot.keys:
+            await pilot.press(key)
+        await _calm(pilot)
+        words = f"gpudoctor demo {shot.demo}".strip()
+        return app.export_screenshot(title=words)
+
+
+async def _calm(pilot: Pilot[None]) -> None:
+    """Wait for what the screen has done in threads: a plan, a page, the first numbers of the GPUs."""
+    for _ in range(12):
+        await pilot.pause(0.1)
+
+
+async def write() -> None:
+    """Take all of them."""
+    HOME.mkdir(parents=True, exist_ok=True)
+    for shot in SHOTS:
+        (HOME / f"{shot.name}.svg").write_text(await taken(shot), "utf-8")
+
+
+def gallery() -> str:
+    """All pictures with what they show, as Markdown; the first of them stands alone above."""
+    pictures = (f"{shot.about}\n\n![{shot.name}]({_AT}/{shot.name}.svg)" for shot in SHOTS[1:])
+    return "\n\n".join(pictures)
+
+
+async def keys() -> str:
+    """What every key does, a row for each screen, as a Markdown table."""
+    app = DoctorApp(replace(demos.named(SHOTS[0].demo), pace=0).work())
+    by_screen: dict[str, list[hints.Hint]] = {}
+    async with app.run_test(size=SIZE) as pilot:
+        await settled(pilot)
+        for door in (*places.DOORS, places.FIX):
+            await app.run_action(f"open('{door.name}')")
+            await pilot.pause(0.3)
+            by_screen[door.title] = [hint for hint in hints.of(app.screen) if not hint.action.startswith("open(")]
+    told = Counter((hint.keys, hint.words) for of in by_screen.values() for hint in of)
+    most = {which for which, count in told.items() if count >= len(by_screen) - 1}
+    first = next(iter(by_screen.values()))
+    general = [hint for hint in first if (hint.keys, hint.words) in most or hint.moves]
+    rows = [("everywhere", f"`1` … `{len(places.DOORS)}` the screens · {_listed(general)}")]
+    for title, of in by_screen.items():
+        own = [hint for hint in of if (hint.keys, hint.words) not in most and not hint.moves]
+        rows.append((title, _listed(own)))
+    return "\n".join(["| where | keys |", "|---|---|", *(f"| {where} | {said} |" for where, said in rows)])
+
+
+def _listed(of: Sequence[hints.Hint]) -> str:
+    return " · ".join(
+        f"{' '.join(f'`{key}`' for key in hint.keys)} {_WORDS.get(hint.words, hint.words)}" for hint in of
+    )
+
+
+def screens() -> set[str]:
+    """Every screen that there is to take a picture of."""
+    return {door.name for door in (*places.DOORS, places.FIX)} | {LIST}
+
+
+if __name__ == "__main__":
+    if "--write" not in sys.argv:
+        sys.exit("python -m tests.screenshots --write")
+    with tempfile.TemporaryDirectory() as empty:
+        os.environ.update(XDG_CONFIG_HOME=empty, TERM="xterm-256color", LANG="C.UTF-8", TEXTUAL_ANIMATIONS="none")
+        for name in ("NO_COLOR", "TEXTUAL_THEME", "TEXTUAL_COLOR_SYSTEM", "LC_ALL", "LC_CTYPE"):
+            os.environ.pop(name, None)
+        asyncio.run(write())

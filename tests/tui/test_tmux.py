@@ -1,0 +1,147 @@
+"""The program on a real window: tmux shows it, types and reads the screen, on a simulated 8-GPU machine."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.views.tui.places import DOORS
+from tests import needs
+from tests.sim import scenario
+from tests.sim.root import Machine
+from tests.tui.conftest import NARROW, WIDE
+
+SECONDS = 60.0
+"""How long a screen may take to be there: far more than it needs, on a machine that does other things, too."""
+
+
+class Window:
+    """A window of a tmux server of its own, in which a program runs."""
+
+    def __init__(self, name: str, size: tuple[int, int], command: str, environ: dict[str, str]) -> None:
+        self._tmux = [needs.program("tmux"), "-L", name, "-f", "/dev/null"]
+        self._environ = {**os.environ, "LANG": "C.UTF-8", **environ}
+        width, height = size
+        self.do("new-session", "-d", "-x", str(width), "-y", str(height), f"{command}; echo ended with $?; sleep 600")
+
+    def do(self, *words: str) -> str:
+        """A command of tmux."""
+        done = subprocess.run(
+            [*self._tmux, *words], capture_output=True, text=True, check=True, timeout=20, env=self._environ
+        )
+        return done.stdout
+
+    def text(self) -> str:
+        """What the screen shows."""
+        return self.do("capture-pane", "-p")
+
+    def type(self, *keys: str) -> None:
+        """Press keys, by tmux's names."""
+        self.do("send-keys", *keys)
+
+    def wait(self, *wanted: str) -> str:
+        """The screen, once all of these are on it."""
+        deadline = time.monotonic() + SECONDS
+        while True:
+            text = self.text()
+            if all(words in text for words in wanted):
+                return text
+            assert time.monotonic() < deadline, f"{wanted} not on the screen:\n{text}"
+            time.sleep(0.1)
+
+
+Opens = Callable[..., Window]
+
+
+@pytest.fixture
+def window() -> Iterator[Opens]:
+    """``window(size, command, NAME=value, ...)``: that command in a window of that size."""
+    opened: list[Window] = []
+
+    def run(size: tuple[int, int], command: str, **environ: str) -> Window:
+        opened.append(Window(f"gpudoctor-{uuid.uuid4().hex[:8]}", size, command, environ))
+        return opened[-1]
+
+    yield run
+    for one in opened:
+        one.do("kill-server")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """Eight H100, one of which has fallen off the bus."""
+    return Machine(scenario.load(scenario.SICK / "lost-gpu-h100.json"), tmp_path.resolve() / "root")
+
+
+def program(machine: Machine, *words: str) -> str:
+    """The program in that machine, as a shell has it typed, with colours and a terminal's name."""
+    surroundings = ["/.host/usr/bin/env", "TERM=screen-256color", f"PYTHONPATH={needs.REPOSITORY}"]
+    inside = machine.command([*surroundings, sys.executable, "-m", "gpudoctor", *words])
+    inside[-1] = inside[-1].replace("NO_COLOR=1 ", "")
+    return shlex.join(inside)
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE])
+def test_one_types_through_every_screen(size: tuple[int, int], window: Opens, machine: Machine) -> None:
+    short = size == NARROW
+    shown = window(size, program(machine))
+    first = shown.wait("✗ BROKEN", "not judged")
+    assert "1 Diag" in first.splitlines()[2]
+    assert first.splitlines()[-1].endswith(("q ", "q quit", "q")), first
+    for number, door in enumerate(DOORS, 1):
+        shown.type(str(number))
+        text = shown.wait(f"[{number} {door.short if short else door.title}]")
+        assert "✗ BROKEN" in text.splitlines()[0]
+        assert len(text.splitlines()) <= size[1]
+    shown.type("1")
+    shown.wait(f"[1 {'Diag' if short else 'Diagnosis'}]")
+    shown.type("?")
+    assert "What the marks mean" in shown.wait("On this screen", "Everywhere")
+    shown.type("Escape")
+    shown.wait("[1 Diag")
+    shown.type("C-p")
+    shown.wait("Search for commands")
+    shown.type("-l", "go: GPUs")
+    shown.wait("go: GPUs")
+    shown.type("Enter")
+    shown.wait("[2 GPU")
+    shown.type("q")
+    shown.wait("ended with 1")
+
+
+def test_in_gnu_screen_without_unicode_it_is_drawn_in_ascii() -> None:
+    with tempfile.TemporaryDirectory(prefix="gd-") as folder:  # a socket's path is short
+        screen = [needs.program("screen"), "-S", "gpudoctor"]
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
+        environ = {**kept, "LANG": "C", "TERM": "xterm", "SCREENDIR": folder}
+        copy = Path(folder, "copy")
+
+        def do(*words: str) -> None:
+            subprocess.run([*screen, *words], env=environ, check=True, timeout=20, stdout=subprocess.DEVNULL)
+
+        def wait(*wanted: str) -> str:
+            deadline = time.monotonic() + SECONDS
+            while True:
+                do("-p", "0", "-X", "hardcopy", str(copy))
+                time.sleep(0.2)  # screen writes it when it comes to it
+                text = copy.read_bytes().decode("latin-1") if copy.exists() else ""
+                if all(words in text for words in wanted):
+                    return text
+                assert time.monotonic() < deadline, f"{wanted} not on the screen:\n{text}"
+
+        do("-d", "-m", sys.executable, "-m", "gpudoctor")
+        try:
+            assert "+- Causes --" in wait("[1 Diag", "passed .")
+            do("-p", "0", "-X", "stuff", "2")
+            assert wait("[2 GPU").isascii()
+        finally:
+            do("-X", "quit")
