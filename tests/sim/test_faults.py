@@ -188,3 +188,15 @@ print(nvml.nvmlShutdown(), nvml.nvmlDeviceGetName(device, text, 96))
         "0",
         "0 1",
     ]
+
+
+def test_a_gpu_at_work_goes_up_and_down_by_the_clock_and_an_idle_one_stays(tmp_path: Path) -> None:
+    env = clients.environ(tmp_path, clients.hgx(busy=[1]))
+    asked: list[clients.Question] = [(gpu, "nvmlDeviceGetPowerUsage", ()) for gpu in (0, 1)]
+    told = []
+    for _ in range(3):
+        told.append(clients.ask(asked, env))
+        time.sleep(0.3)
+    assert len({idle for idle, _ in told}) == 1
+    assert len({busy for _, busy in told}) == 3
+    assert all(420_000 <= busy <= 665_000 for _, busy in told)

@@ -66,7 +66,7 @@ def _waves(index: int, told: Mapping[str, Any]) -> dict[str, Any]:
 
 def _counter(index: int) -> Wave:
     """KiB that only grow: the rising half of a wave of years, around its middle."""
-    return Wave(0, (1 << 39) + (index << 35), 1 << 37, 26 << 30)
+    return Wave(0, (1 << 49) + (index << 45), 1 << 37, 26 << 30)
 
 
 def _memory(index: int, told: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
@@ -12,11 +13,12 @@ from textual.pilot import Pilot
 from gpudoctor.model import diagnosis
 from gpudoctor.model.sample import GPU, Instance, Process, Sample
 from gpudoctor.views.tui import gpu_watch
+from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.gpu_words import health
 from gpudoctor.views.tui.history import CURVES, MOST, Histories
 from gpudoctor.views.tui.screens.gpus import GPUsScreen
 from gpudoctor.views.tui.work import Work
-from tests.tui.conftest import NARROW, WIDE, Opened, shown
+from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
 from tests.tui.machines import diagnosis_of, told_of
 
 BOTH = pytest.mark.parametrize("size", [NARROW, WIDE], ids=["narrow", "wide"])
@@ -402,3 +404,35 @@ def test_a_saved_report_is_shown_as_the_machine_was() -> None:
 
 def test_a_lost_gpu_is_known_by_what_is_left() -> None:
     assert [one.id for one in health(diagnosis_of("lost-gpu-h100")).of(2)] == ["gpu.fell-off-bus"]
+
+
+class _Still(Live):
+    """A minute of samples, all told at once: nothing moves afterwards."""
+
+    def start(self, hear: Callable[[Sample], None]) -> Callable[[], None]:
+        for half in range(121):
+            share = 60 + 40 * abs((half % 40) - 20) / 20
+            slow = {"power_w": 412 + half % 3, "temperature_c": 88, "clock_mhz": 1110}
+            heat = {"throttle_reasons": ("hw_thermal_slowdown",), **slow} if half > 60 else {}
+            idle = {"utilization": 0, "power_w": 71, "clock_mhz": 345, "throttle_reasons": ("gpu_idle",)}
+            gpus = [gpu(index, utilization=share, power_w=5.5 * share + index) for index in range(8)]
+            gpus[5], gpus[7] = replace(gpus[5], **heat), replace(gpus[7], **idle)  # type: ignore[arg-type]
+            hear(Sample(1000 + half / 2, tuple(gpus)))
+        return self.stop
+
+
+@pytest.mark.parametrize("size", [(80, 24), (100, 32), (160, 45)], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_looks(snap_compare: Any, size: tuple[int, int]) -> None:
+    async def there(pilot: Pilot[None]) -> None:
+        await settled(pilot)
+        await pilot.press("2")
+        for _ in range(500):
+            await pilot.pause(0.01)
+            if len(screen(pilot)._watch.shown.histories.curve(5, "power_w")) == 120:
+                break
+        screen(pilot)._watch.clock = lambda: screen(pilot)._watch._heard
+        await pilot.press("n")
+        await pilot.pause()
+
+    work = replace(told_of("throttled-brake-h100"), live=_Still().start)
+    assert snap_compare(DoctorApp(work), terminal_size=size, run_before=there)
