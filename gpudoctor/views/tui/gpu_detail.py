@@ -18,7 +18,7 @@ from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
 _HANG = 8
 _BARS = 30
 _VALUE = 9
-_NOTE = 28
+_NOTE = 17
 """Columns for the limits beside the values."""
 _MOST_PROCESSES = 8
 _LOOKED_AT = (
@@ -42,7 +42,7 @@ def blocks(shown: Shown, gpu: GPU, width: int) -> Iterator[Block]:
         yield Block(Content("no number of it has been read"))
         return
     yield from _curves(shown, gpu, bars)
-    yield _line("memory", _of(gpu, "memory_used_mib", "memory_mib"), Content(""))
+    yield _line("memory", _memory(gpu), Content(""))
     yield _line("ECC", _ecc(gpu), Content(""))
     yield _line("links", _links(gpu), Content(""))
     if traffic := _traffic(gpu):
@@ -87,14 +87,12 @@ def _curves(shown: Shown, gpu: GPU, width: int) -> Iterator[Block]:
         number = getattr(gpu, name)
         value = _absent(gpu, name) if number is None else f"{number:.0f} {unit}"
         curve = shown.histories.curve(gpu.index, name)
-        bars = f"{shown.bars(gpu, name, width, top, bottom)}" if len(curve) and top else ""
-        yield _line(label, f"{value:<{_VALUE}}", Content.assemble((note.ljust(_NOTE), "dim"), (bars, "dim")))
+        bars = f"{shown.bars(gpu, name, width, top, bottom)}  " if width and len(curve) and top else ""
+        yield _line(label, f"{value:<{_VALUE}}", Content.assemble((bars, "dim"), (note, "dim")))
 
 
 def _most_clock(gpu: GPU) -> str:
-    most = "" if gpu.clock_max_mhz is None else f"of {gpu.clock_max_mhz:.0f} MHz"
-    memory = "" if gpu.memory_clock_mhz is None else f"memory {gpu.memory_clock_mhz:.0f}"
-    return " · ".join(filter(None, (most, memory)))
+    return "" if gpu.clock_max_mhz is None else f"of {gpu.clock_max_mhz:.0f} MHz"
 
 
 def _line(label: str, value: str, more: Content) -> Block:
@@ -111,6 +109,12 @@ def _of(gpu: GPU, used: str, total: str) -> str:
     if one is None or all_of_it is None:
         return _absent(gpu, used if one is None else total)
     return f"{gib(one)} of {gib(all_of_it)} GiB"
+
+
+def _memory(gpu: GPU) -> str:
+    clock = "" if gpu.memory_clock_mhz is None else f" · {gpu.memory_clock_mhz:.0f} MHz"
+    hot = "" if gpu.temperature_memory_c is None else f" · {gpu.temperature_memory_c:.0f} °C"
+    return f"{_of(gpu, 'memory_used_mib', 'memory_mib')}{clock}{hot}"
 
 
 def _ecc(gpu: GPU) -> str:
