@@ -433,6 +433,8 @@ def test_looks(snap_compare: Any, size: tuple[int, int]) -> None:
         screen(pilot)._watch.clock = lambda: screen(pilot)._watch._heard
         await pilot.press("n")
         await pilot.pause()
+        screen(pilot)._age()
+        await pilot.pause()
 
     work = replace(told_of("throttled-brake-h100"), live=_Still().start)
     assert snap_compare(DoctorApp(work), terminal_size=size, run_before=there)

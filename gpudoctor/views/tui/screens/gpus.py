@@ -63,6 +63,8 @@ class GPUsScreen(Place):
         self._watch = Watch()
         self._said = ""
         """What the second line says."""
+        self._drawn = 0
+        """Columns for which the detail was made."""
         self._way = gpu_links.WAYS[-1]
         self._stop: Callable[[], None] = lambda: None
 
@@ -88,6 +90,11 @@ class GPUsScreen(Place):
         if live:
             background.start(app, "live", lambda: live(told), self._started)
 
+    def on_resize(self) -> None:
+        """Other widths, other curves."""
+        super().on_resize()
+        self.call_after_refresh(self._draw)
+
     def on_unmount(self) -> None:
         """Nobody looks any more."""
         self._stop()
@@ -105,7 +112,7 @@ class GPUsScreen(Place):
             self._draw()
 
     def _age(self) -> None:
-        if self._watch.age():
+        if self._watch.age() or self._columns != self._drawn:
             self._draw()
 
     def show(self, diagnosis: Diagnosis) -> None:
@@ -137,13 +144,19 @@ class GPUsScreen(Place):
         self._detail(keep=True)
         self.reframe()
 
+    @property
+    def _columns(self) -> int:
+        """Columns that the detail has."""
+        return max(self.detail.scrollable_content_region.width - 1, 20)
+
     def _detail(self, keep: bool) -> None:
         diagnosis, gpu = self.doctor.diagnosis, self.table.gpu
+        self._drawn = self._columns
         if self.has_class("-many") and not self.has_class("-detail"):
             return
         if gpu is not None:
-            width = max(self.detail.scrollable_content_region.width - 1, 20)
-            self.detail.put(gpu_detail.title(gpu), list(gpu_detail.blocks(self._watch.shown, gpu, width)), keep=keep)
+            blocks = list(gpu_detail.blocks(self._watch.shown, gpu, self._drawn))
+            self.detail.put(gpu_detail.title(gpu), blocks, keep=keep)
         elif diagnosis is not None:
             trouble = self._watch.trouble or "no GPU is listed"
             self.detail.put("No GPU", [Block(plain(trouble)), *gpu_detail.nothing(diagnosis)], keep=keep)
