@@ -148,7 +148,7 @@ class FactsScreen(Place):
         conditions = sought.conditions()
         if beside and beside.difference.moving:
             conditions.append(f"D {'leaves out' if self.beside.moving else 'adds'} what always differs")
-        self.table.border_subtitle = Content(" · ".join(conditions))
+        self.table.border_subtitle = Content(one_line(" · ".join(conditions)))
         self.table.title = "Facts" if beside is None else "Facts that differ"
         self.table.empty = self._nothing(listing, sought)
         basis = replace(sought, words="").among(listing, self._told) if sought.text else found
