@@ -17,7 +17,8 @@ from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import background, fact
 from gpudoctor.views.tui.comparing import Comparing
-from gpudoctor.views.tui.facts import NONE, Facts, Item, Listing
+from gpudoctor.views.tui.facts import NONE, Facts
+from gpudoctor.views.tui.listing import Item, Listing
 from gpudoctor.views.tui.screens.explain import ExplainScreen
 from gpudoctor.views.tui.screens.place import Place
 from gpudoctor.views.tui.sought import Sought

@@ -15,7 +15,8 @@ from gpudoctor.model.fact import Absent, Known, Unread
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.compared import Compared
-from gpudoctor.views.tui.facts import NONE, Facts, Item, Listing, said
+from gpudoctor.views.tui.facts import NONE, Facts
+from gpudoctor.views.tui.listing import Item, Listing, said
 from gpudoctor.views.tui.widgets.frame import NARROW
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
 
