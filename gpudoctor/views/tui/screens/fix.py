@@ -13,6 +13,7 @@ from textual.widget import Widget
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.plan import Plan
 from gpudoctor.model.run import Run
+from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui import plan_words as words
 from gpudoctor.views.tui.repair import Repair
@@ -35,6 +36,7 @@ class FixScreen(Place):
     #steps { height: auto; max-height: 45%; min-height: 4; }
     #output { height: 1fr; }
     #undo { height: auto; max-height: 7; }
+    .-narrow #undo { max-height: 5; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "apply", "apply", tooltip="Run the chosen steps, after a yes"),
@@ -95,7 +97,7 @@ class FixScreen(Place):
             self._version, self._copied, self._step_shown, self._follows = repair.version, 0, False, True
         plan, run = repair.plan, repair.run
         where = f"   in {plan.environment}" if plan and plan.environment else ""
-        self.steps.border_title = Content(f"Plan{where}")
+        self.steps.border_title = Content(one_line(f"Plan{where}"))
         self.steps.empty = (
             "No plan is open: f on a finding makes one." if plan is None else "Nothing here can be cured."
         )
