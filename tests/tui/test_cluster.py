@@ -20,7 +20,7 @@ from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.cluster import ClusterScreen
 from gpudoctor.views.tui.work import Work
 from tests import measured
-from tests.tui.conftest import NARROW, WIDE, Opened, shown
+from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
 from tests.tui.test_kernels import sound, until
 
 SIZES = (NARROW, WIDE)
@@ -33,11 +33,13 @@ def work(fleet: Fleet | None = None) -> Work:
 
 async def cluster(pilot: Pilot[None]) -> ClusterScreen:
     """The screen, with the fleet's answer on it."""
+    await settled(pilot)
     await pilot.press("5")
     await pilot.pause()
-    await pilot.pause(0.05)
     screen = pilot.app.screen
     assert isinstance(screen, ClusterScreen)
+    await until(pilot, lambda: screen.detail.prose.text not in ("", "Asking the fleet …"))
+    await pilot.pause()
     return screen
 
 

@@ -19,7 +19,7 @@ from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.kernels import KernelsScreen
 from gpudoctor.views.tui.work import Work
 from tests import measured
-from tests.tui.conftest import NARROW, WIDE, Opened, shown
+from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
 from tests.tui.machines import diagnosis_of
 
 SIZES = (NARROW, WIDE)
@@ -38,12 +38,22 @@ def work(found: Measurements | None = None, **more: Any) -> Work:
 
 async def kernels(pilot: Pilot[None]) -> KernelsScreen:
     """The screen, with what was measured on it."""
+    await settled(pilot)
     await pilot.press("4")
     await pilot.pause()
-    await pilot.pause(0.05)
     screen = pilot.app.screen
     assert isinstance(screen, KernelsScreen)
+    await until(pilot, lambda: screen.detail.prose.text not in ("", "Reading what was measured …"))
+    await pilot.pause()
     return screen
+
+
+async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
+    for _ in range(200):
+        if holds():
+            return
+        await pilot.pause(0.02)
+    raise AssertionError("\n".join(shown(pilot)))
 
 
 def text(pilot: Pilot[None]) -> str:
@@ -225,14 +235,6 @@ class Engine:
                 break
             runs[gpu] = Run("matmul.bf16", gpu, "ran", 700.0 + gpu, right=True)
         return replace(found, runs=tuple(runs), kernels=found.kernels[:1])
-
-
-async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
-    for _ in range(200):
-        if holds():
-            return
-        await pilot.pause(0.02)
-    raise AssertionError("\n".join(shown(pilot)))
 
 
 @pytest.mark.parametrize("size", SIZES)

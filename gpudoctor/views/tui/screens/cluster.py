@@ -189,6 +189,9 @@ class ClusterScreen(Place):
         suspect = self.suspects.suspect
         if about is self.suspects and suspect:
             self.detail.put(fleets.who(suspect), list(fleets.suspect_blocks(suspect)))
+        elif about is self.suspects:
+            said = f"Nobody is suspect. {fleets.conclusion(fleet)} tab goes to the maps."
+            self.detail.put("Cluster", [Block(plain(said))])
         elif about is self.checks and self.checks.mark:
             row, col = self.checks.at
             self._host(self.checks.rows[row], fleet.checks[col].id)

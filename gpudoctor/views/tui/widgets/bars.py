@@ -1,20 +1,16 @@
-"""What a kernel measured on each GPU, as bars that end at what was expected, and the list of kernels."""
+"""What a kernel measured on each GPU, as bars that end at what was expected."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
-from rich.cells import cell_len, set_cell_size
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.style import Style
-from textual.widget import Widget
 
 from gpudoctor.model.measurement import Kernel, Measurements, Run
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import measured
-from gpudoctor.views.tui.cells import share
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -146,117 +142,3 @@ def _meanwhile(run: Run) -> Iterator[Cell]:
     yield f"{'' if now is None or now.temperature_c is None else f'{now.temperature_c:.0f}':>4}", ""
     yield f"{'' if now is None or now.power_w is None else f'{now.power_w:.0f}':>6}  ", ""
     yield (f"▼ {held}" if held else ""), "warning"
-
-
-class Kernels(Rows):
-    """A row for each kernel: a glyph for each GPU where there is room, and how many are what."""
-
-    MOST_GLYPHS = LONGEST = 16
-    """GPUs that have a glyph each, and columns of a kernel's title."""
-
-    def __init__(self) -> None:
-        super().__init__(id="kernels", classes="pane")
-        self.border_title = "Kernels"
-        self._rows: list[tuple[Kernel, list[Cell], list[Cell]]] = []
-        self._widest = self._title = 0
-
-    def put(self, found: Measurements) -> None:
-        """Show these, with what came of each."""
-        gpus = [device.index for device in found.devices]
-        few = len(gpus) <= self.MOST_GLYPHS
-        self._rows = [
-            (kernel, list(_glyphs(found, kernel, gpus)) if few else [], list(folded(found, kernel)))
-            for kernel in found.kernels
-        ]
-        self._widest = max((sum(cell_len(text) for text, _ in (*row[1], *row[2])) for row in self._rows), default=0)
-        numbers = "".join(f"{gpu % 10} " for gpu in gpus) if few else ""
-        self._title = min(max((cell_len(one_line(row[0].title)) for row in self._rows), default=0), self.LONGEST)
-        self.heading = [(f"{'':<{self._title + 4}}{numbers}", "dim")] if numbers else ()
-        self.fill(len(self._rows))
-
-    @property
-    def titles(self) -> list[tuple[str, list[Cell]]]:
-        """Each title, with what came of it."""
-        return [(kernel.title, cells) for kernel, _, cells in self._rows]
-
-    def row(self, index: int) -> Iterable[Cell]:
-        """Title, the GPUs, and how many are what."""
-        kernel, glyphs, cells = self._rows[index]
-        if self._widest > self.size.width - self._title - 6:
-            cells = [(_short(text), look) for text, look in cells]
-        return [(f" {set_cell_size(one_line(kernel.title), self._title)}  ", ""), *glyphs, (" ", ""), *cells]
-
-
-def _short(text: str) -> str:
-    """``✗ 1`` of ``✗ 1 wrong``."""
-    words = text.split()
-    gap = text[: len(text) - len(text.lstrip())]
-    return f"{gap}{' '.join(words[:2])}" if words[1].isdigit() else text.partition(" (")[0]
-
-
-def _glyphs(found: Measurements, kernel: Kernel, gpus: Iterable[int]) -> Iterator[Cell]:
-    """``· · · · · 5 x ?``: as in every heat map."""
-    for gpu in gpus:
-        run = found.run(kernel.id, gpu)
-        state = found.state(run) if run else "waiting"
-        ratio = found.ratio(run) if run else None
-        if state == "slow" and ratio is not None:
-            mark = share(ratio)
-            yield f"{mark.glyph} ", "warning"
-        elif state == "sound":
-            yield "· ", "dim"
-        else:
-            glyph = {"wrong": "x", "waiting": " "}.get(state, measured.LOOKS[state].glyph)
-            yield f"{glyph} ", measured.LOOKS[state].row
-
-
-def folded(found: Measurements, kernel: Kernel) -> Iterator[Cell]:
-    """``✗ 1 wrong  ! 1 slow  ✓ 5  ? 1``."""
-    counts = measured.states(found, kernel)
-    if not counts:
-        yield f"· not run{' (deep)' if kernel.level == 'deep' else ''}", "dim"
-    gap = ""
-    for state in (*measured.BAD, "sound", "unjudged", "running", "waiting"):
-        if counts[state]:
-            look = measured.LOOKS[state]
-            yield f"{gap}{look.glyph} {counts[state]}{f' {look.short}' if look.short else ''}", look.row or "dim"
-            gap = "  "
-
-
-class KernelTabs(Widget):
-    """The kernels as one line, where there is no room for a list; a click chooses one."""
-
-    DEFAULT_CSS = "KernelTabs { height: 1; padding: 0 1; }"
-
-    def __init__(self) -> None:
-        super().__init__(id="kernel-tabs")
-        self._titles: list[tuple[str, str]] = []
-        self._here = 0
-
-    def put(self, kernels: Kernels, here: int) -> None:
-        """Show their titles, with the mark of the worst of each."""
-        self._titles = [
-            (one_line(title), next((text.lstrip()[0] for text, look in cells if look in {"error", "warning"}), ""))
-            for title, cells in kernels.titles
-        ]
-        self._here = here
-        self.refresh()
-
-    def render(self) -> Content:
-        """As many as there is room for, among them the one that is open."""
-        width, first = self.content_size.width, 0
-        while first < self._here and self._parts(first, self._here + 1).cell_length > width - 2:
-            first += 1
-        line = Content.assemble("‹ " if first else "", self._parts(first, len(self._titles)))
-        return line if line.cell_length <= width else Content.assemble(line.truncate(width - 2), " ›")
-
-    def _parts(self, first: int, end: int) -> Content:
-        parts: list[Content] = []
-        for at, (title, mark) in enumerate(self._titles[first:end], first):
-            here = at == self._here
-            colour = {"✗": "$error", "!": "$warning"}.get(mark, "$foreground 70%")
-            look = Style.parse(f"bold {'$primary' if here else colour}")
-            click = Style.from_meta({"@click": f"screen.kernel({at})"})
-            text = f"{mark} {title}" if mark else title
-            parts.append(Content.styled(f"[{text}]" if here else f" {text} ", look + click))
-        return Content("").join(parts)

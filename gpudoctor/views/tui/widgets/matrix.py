@@ -184,7 +184,7 @@ class Matrix(ScrollView, can_focus=True):
             return _fitted([Segment(one_line(self.empty) if y == 0 else "", plain)], width, plain)
         left, shift = min(self._label, width), self.scroll_offset.x
         if y < self._top:
-            label, cells = Segment(" " * left, plain), self._heading(y)
+            label, cells, start = Segment(" " * left, plain), self._heading(y), 0
         else:
             row = y - self._top + self.scroll_offset.y
             if row >= len(self.rows):
@@ -192,8 +192,9 @@ class Matrix(ScrollView, can_focus=True):
             here = row == self.at[0]
             name = f"{'▸' if here else ' '}{self.rows[row]}"
             label = Segment(set_cell_size(name, left), self._look("here") if here and self.has_focus else plain)
-            cells = self._row(row)
-        shown = Strip(cells).crop(shift, shift + max(width - left, 0))
+            first = max(self._column(shift), 0)
+            cells, start = self._row(row, first, self._column(shift + width) + 1), self._x(first)
+        shown = Strip(cells).crop(shift - start, shift - start + max(width - left, 0))
         return _fitted([label, *shown], width, plain)
 
     def _heading(self, line: int) -> list[Segment]:
@@ -202,10 +203,10 @@ class Matrix(ScrollView, can_focus=True):
         head = self._look("head")
         return [Segment(text[:start], head), Segment(text[start:end], self._look("here")), Segment(text[end:], head)]
 
-    def _row(self, row: int) -> list[Segment]:
-        """The cells of a row; neighbours that look alike are one segment."""
+    def _row(self, row: int, first: int, end: int) -> list[Segment]:
+        """The cells of a row from the first to before the end; neighbours that look alike are one segment."""
         out: list[tuple[str, str]] = []
-        for col, mark in enumerate(self._cells[row]):
+        for col, mark in enumerate(self._cells[row][first:end], first):
             glyph = drawable(mark.glyph)
             text = self._slot(col, glyph)
             cursor = (row, col) == self.at
