@@ -49,6 +49,23 @@ def _worse(raw: Any, words: Iterator[str], key: str = "") -> Any:
     return raw
 
 
+_FREE = {"target", "title", "short", "words", "switch", "gpu", "unit", "evidence", "do", "reason", "argv", "size"}
+_FREE |= {"because", "message", "source", "name", "why", "text", "names", "warnings", "command"}
+
+
+def poisoned_file(raw: Any, rename: Mapping[str, str] = {}, words: Iterator[str] | None = None, key: str = "") -> Any:
+    """A document with every word that is free in it replaced, and these names wherever they stand."""
+    words = words or itertools.cycle(WORDS)
+    if isinstance(raw, Mapping):
+        items = {rename.get(name, name): (name, item) for name, item in raw.items()}
+        return {new: poisoned_file(item, rename, words, name) for new, (name, item) in items.items()}
+    if isinstance(raw, list):
+        return [poisoned_file(item, rename, words, key) for item in raw]
+    if isinstance(raw, str) and raw in rename:
+        return rename[raw]
+    return next(words) if isinstance(raw, str) and key in _FREE else raw
+
+
 def work_on_one(diagnosis: Diagnosis, title: str = "a file") -> Work:
     """That diagnosis, as if it had been read just now."""
     return work_on(title, lambda _: iter([diagnosis]))

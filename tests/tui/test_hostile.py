@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
 from textual.pilot import Pilot
 
+from gpudoctor import demos
+from gpudoctor.model import fleet, measurement
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.fact import Known
 from gpudoctor.views.tui.app import DoctorApp
-from gpudoctor.views.tui.places import DOORS, FIX
+from gpudoctor.views.tui.places import DOORS, FIX, Door
 from gpudoctor.views.tui.screens.place import Place
 from gpudoctor.views.tui.work import Work
 from tests.tui.conftest import NARROW, WIDE, Opened
 from tests.tui.machines import diagnosis_of
-from tests.tui.poison import WORDS, poisoned, work_on_one
+from tests.tui.poison import WORDS, poisoned, poisoned_file, work_on_one
 
 UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 LEAVING = {"q", "ctrl+q", "ctrl+c", "ctrl+z"}
@@ -47,10 +52,10 @@ def check(pilot: Pilot[None]) -> None:
         assert strip.cell_length == cell_len(text) == width, text
 
 
-async def everything_pressed(pilot: Pilot[None]) -> None:
-    """Every key of every screen, once, and every screen that a key opens left by Esc."""
+async def everything_pressed(pilot: Pilot[None], doors: Iterable[Door] = (*DOORS, FIX)) -> None:
+    """Every key of these screens, once, and every screen that a key opens left by Esc."""
     app = app_of(pilot)
-    for door in (*DOORS, FIX):
+    for door in doors:
         await home(pilot, door.name)
         for key in [key for key in app.screen.active_bindings if key not in LEAVING]:
             await home(pilot, door.name)
@@ -83,6 +88,20 @@ async def test_words_that_drive_terminals_are_words(size: tuple[int, int], opene
         await everything_pressed(pilot)
 
 
+@pytest.mark.parametrize("size", [NARROW, WIDE])
+async def test_so_are_those_of_measurements_and_of_a_fleet(size: tuple[int, int], opened: Opened) -> None:
+    def document(name: str) -> Any:
+        return json.loads((Path(demos.__file__).parent / "hot-gpu" / name).read_text("utf-8"))
+
+    hosts = [host["name"] for host in document("cluster.json")["hosts"]]
+    rename = {host: f"{word[:200]}#{number}" for number, (host, word) in enumerate(zip(hosts, WORDS, strict=False))}
+    cluster = fleet.from_json(poisoned_file(document("cluster.json"), rename))
+    measured = measurement.from_json(poisoned_file(document("kernels.json")))
+    work = work_on_one(poisoned(diagnosis_of(SICK)))
+    async with opened(replace(work, cluster=lambda: cluster, measured=lambda: measured), size) as pilot:
+        await everything_pressed(pilot, (door for door in DOORS if door.name in {"kernels", "cluster"}))
+
+
 def many(diagnosis: Diagnosis, count: int) -> Diagnosis:
     """So many findings, each of its own id, and as many rules that were not judged."""
     first = diagnosis.findings[0]
@@ -107,10 +126,9 @@ def long_fact(diagnosis: Diagnosis) -> Diagnosis:
     return replace(diagnosis, snapshot=replace(snapshot, facts=facts))
 
 
-@pytest.mark.parametrize("size", [NARROW, WIDE])
-async def test_500_findings_72_gpus_and_a_fact_of_100_kb(size: tuple[int, int], opened: Opened) -> None:
+async def test_500_findings_72_gpus_and_a_fact_of_100_kb(opened: Opened) -> None:
     diagnosis = long_fact(gpus(many(diagnosis_of(SICK), 500), 72))
-    async with opened(work_on_one(diagnosis), size) as pilot:
+    async with opened(work_on_one(diagnosis), WIDE) as pilot:
         await everything_pressed(pilot)
 
 

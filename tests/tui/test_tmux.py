@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -115,3 +116,32 @@ def test_one_types_through_every_screen(size: tuple[int, int], window: Opens, ma
     shown.wait("[2 GPU")
     shown.type("q")
     shown.wait("ended with 1")
+
+
+def test_in_gnu_screen_without_unicode_it_is_drawn_in_ascii() -> None:
+    with tempfile.TemporaryDirectory(prefix="gd-") as folder:  # a socket's path is short
+        screen = [needs.program("screen"), "-S", "gpudoctor"]
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
+        environ = {**kept, "LANG": "C", "TERM": "xterm", "SCREENDIR": folder}
+        copy = Path(folder, "copy")
+
+        def do(*words: str) -> None:
+            subprocess.run([*screen, *words], env=environ, check=True, timeout=20, stdout=subprocess.DEVNULL)
+
+        def wait(*wanted: str) -> str:
+            deadline = time.monotonic() + SECONDS
+            while True:
+                do("-p", "0", "-X", "hardcopy", str(copy))
+                time.sleep(0.2)  # screen writes it when it comes to it
+                text = copy.read_bytes().decode("latin-1") if copy.exists() else ""
+                if all(words in text for words in wanted):
+                    return text
+                assert time.monotonic() < deadline, f"{wanted} not on the screen:\n{text}"
+
+        do("-d", "-m", sys.executable, "-m", "gpudoctor")
+        try:
+            assert "+- Causes --" in wait("[1 Diag", "passed .")
+            do("-p", "0", "-X", "stuff", "2")
+            assert wait("[2 GPU").isascii()
+        finally:
+            do("-X", "quit")

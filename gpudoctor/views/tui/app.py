@@ -81,7 +81,7 @@ class DoctorApp(App[None]):
             self._choices = choices.load()
         except choices.ChoicesError as error:
             self.say(f"what was chosen before is not known: {error}")
-        if "TEXTUAL_THEME" not in os.environ:
+        if os.environ.get("TEXTUAL_THEME") not in self.available_themes:
             self.theme = self._choices.theme if self._choices.theme in themes.NAMES else themes.NIGHT.name
         self._ascii.enabled = self._choices.marks == "ascii" or (not self._choices.marks and stand_ins.wanted())
 

@@ -11,6 +11,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 
+from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui.widgets.prose import Block, Prose, plain
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Sure(ModalScreen[bool]):
     def compose(self) -> ComposeResult:
         """The question, which may scroll, and the keys below it, which stay."""
         with VerticalScroll(id="sure", can_focus=False) as frame:
-            frame.border_title = Content(self._title)
+            frame.border_title = Content(one_line(self._title))
             yield Prose(id="question")
             yield Prose(id="answer")
 

@@ -12,6 +12,7 @@ from textual.widget import Widget
 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.plan import Plan
+from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import plan_words as words
 from gpudoctor.views.tui import run_words
 from gpudoctor.views.tui.repair import Repair
@@ -95,7 +96,7 @@ class FixScreen(Place):
         elif repair.begun != self._begun:
             self._begun, self._follows = repair.begun, True
         plan, run = repair.plan, repair.run
-        where = f"   in {plan.environment}" if plan and plan.environment else ""
+        where = f"   in {one_line(plan.environment)}" if plan and plan.environment else ""
         self.steps.border_title = Content(f"Plan{where}")
         self.steps.empty = (
             "No plan is open: f on a finding makes one." if plan is None else "Nothing here can be cured."
