@@ -373,6 +373,42 @@ async def test_undo_runs_its_own_plan_after_a_yes(opened: Opened, tmp_path: Path
     assert engine.journal("run-2").undoes == "run-1"
 
 
+async def test_a_run_is_taken_back_from_another_plan_too(opened: Opened, tmp_path: Path) -> None:
+    engine = Engine(tmp_path, backwards=lambda run: run.plan)
+    plan = plan_of(step(1, "", changes=(Change("torch", "a", "b"),)))
+    async with opened(work(plan, engine), WIDE) as pilot:
+        await pilot.press("f", "a", "y")
+        await run_over(pilot)
+        await pilot.press("escape")
+        await pilot.pause()
+        await pilot.press("f")
+        await pilot.pause()
+        assert "plan: 1 step" in shown(pilot)[1]
+        await pilot.press("U")
+        await pilot.pause()
+        assert "Take back run run-1" in text(pilot)
+
+
+async def test_who_quits_twice_leaves_at_once(opened: Opened, tmp_path: Path) -> None:
+    """An engine that hears nothing does not keep the terminal; the record names the step that runs."""
+    engine = Engine(tmp_path)
+
+    def deaf(plan: Plan, tell: Any, wanted: Any) -> Any:
+        return engine.apply(plan, tell, lambda: "go on")
+
+    plan = plan_of(step(1, "import time;time.sleep(4)"))
+    async with opened(replace(work(plan, engine), apply=deaf)) as pilot:
+        await pilot.press("f", "a", "y")
+        await until(pilot, lambda: "FIXING" in shown(pilot)[0])
+        await pilot.press("q", "y")
+        await pilot.pause()
+        assert "ending the step" in shown(pilot)[1]
+        await pilot.press("q")
+        await pilot.pause(0.2)
+        assert not pilot.app.is_running
+    assert engine.journal("run-1").step("1").state == "running"
+
+
 async def test_progress_lines_are_replaced_and_control_characters_spelt_out(opened: Opened, tmp_path: Path) -> None:
     code = r"print('10 %\r20 %\r90 %\r100 %');print('\x1b[32mgreen\x1b[0m \x1b]0;title\x07')"
     async with opened(work(plan_of(step(1, code)), Engine(tmp_path)), WIDE) as pilot:

@@ -63,7 +63,8 @@ class RecordingsApp(DoctorApp):
         self._round += 1
         self.work = self._list.choices.choice.work()
         self.diagnosis, self.reading, self.message = None, Reading(), ""
-        for door in places.DOORS:
+        self.repair = None
+        for door in (*places.DOORS, places.FIX):
             await self.remove_mode(door.name)
             self.add_mode(door.name, door.open)
         await self.switch_mode(self.first)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gpudoctor.model.errors import DoctorError
 from gpudoctor.model.plan import Plan
 from gpudoctor.model.run import Run, Stop
-from gpudoctor.views.tui import background, places
+from gpudoctor.views.tui import background, places, plan_words
 
 if TYPE_CHECKING:
     from gpudoctor.views.tui.app import DoctorApp
+    from gpudoctor.views.tui.widgets.prose import Block
 
 Work = Callable[[Callable[[Run], None], Callable[[], Stop]], Run]
 
@@ -54,11 +55,17 @@ class Repair:
         self.came_from = places.DOORS[0].name
         self.version = 0
         """Grows with every plan that is opened."""
+        self.begun = 0
+        """Grows with every run that begins."""
+        self.last: Run | None = None
+        """The run before the plan that is open, where it changed something: it can still be taken back."""
         self._step = ""
         self._since = 0.0
 
     def put(self, plan: Plan | None, only: tuple[str, ...] = (), given: bool = False) -> None:
         """Have this plan open, and forget the former run."""
+        if self.run and self.run.changed and not self.run.undoes:
+            self.last = self.run
         self.plan, self.only, self.given = plan, only, given
         self.run, self.trouble, self.touched, self.wanted = None, "", False, "go on"
         self.version += 1
@@ -75,7 +82,8 @@ class Repair:
 
     def start(self, app: DoctorApp, work: Work) -> None:
         """Have it run in a thread that nobody waits for; the screen looks at `run` when it draws."""
-        self.run, self.trouble, self.wanted, self.busy = None, "", "go on", True
+        self.run, self.last, self.trouble, self.wanted, self.busy = None, None, "", "go on", True
+        self.begun += 1
 
         def told(run: Run) -> None:
             self.run = run
@@ -108,12 +116,48 @@ class Repair:
             self._step, self._since = name, time.monotonic()
         return time.monotonic() - self._since
 
-    def ask_to_leave(self, app: DoctorApp) -> None:
-        """Ask before the program ends under a step that runs: it is ended first, and the record says so."""
-        from gpudoctor.views.tui.plan_words import leaving
-        from gpudoctor.views.tui.screens.confirm import Sure
+    def ask_to_run(self, app: DoctorApp, plan: Plan) -> None:
+        """Ask, then run the plan. What needs root or a reboot or interrupts jobs asks for the host's name."""
+        apply, recorded = app.work.apply, app.work.recorded
+        assert apply, "there is something that runs plans"
 
-        if isinstance(app.screen, Sure):
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.start(app, lambda told, wanted: apply(plan, told, wanted))
+            else:
+                app.say("nothing was run")
+
+        word = (plan.machine or "yes") if plan.grave and not recorded else ""
+        title = "Sure? (a recording)" if recorded else "Sure?"
+        _ask(app, title, plan_words.sure(plan, recorded), "run it", answered, word)
+
+    def ask_to_undo(self, app: DoctorApp, run: Run) -> None:
+        """Ask, then take the run back."""
+        undo = app.work.undo
+        assert undo, "there is something that takes runs back"
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.start(app, lambda told, wanted: undo(run, told, wanted))
+
+        _ask(app, "Undo?", plan_words.taking_back(run), "take it back", answered)
+
+    def ask_to_end(self, app: DoctorApp) -> None:
+        """Ask, then end the command that runs."""
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.stop("now")
+
+        _ask(app, "End it now?", plan_words.leaving(self.run), "end the step", answered)
+
+    def ask_to_leave(self, app: DoctorApp) -> None:
+        """Ask before the program ends under a step that runs: it is ended first, and the record says so.
+
+        Who asks a second time leaves at once: the record on disk names the step that runs.
+        """
+        if self.leaving:
+            app.exit()
             return
 
         def answered(yes: bool | None) -> None:
@@ -125,4 +169,19 @@ class Repair:
             self.stop("now")
             app.say("ending the step; the program ends when its record is written")
 
-        app.push_screen(Sure("A step is running", leaving(self.run), "end the step, and quit"), answered)
+        _ask(app, "A step is running", plan_words.leaving(self.run), "end the step, and quit", answered)
+
+
+def _ask(
+    app: DoctorApp,
+    title: str,
+    blocks: Sequence[Block],
+    yes: str,
+    answered: Callable[[bool | None], None],
+    word: str = "",
+) -> None:
+    """Put the question, unless one is open already."""
+    from gpudoctor.views.tui.screens.confirm import Sure
+
+    if not isinstance(app.screen, Sure):
+        app.push_screen(Sure(title, blocks, yes, word), answered)

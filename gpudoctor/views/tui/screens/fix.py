@@ -12,12 +12,10 @@ from textual.widget import Widget
 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.plan import Plan
-from gpudoctor.model.run import Run
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import marks
 from gpudoctor.views.tui import plan_words as words
+from gpudoctor.views.tui import run_words
 from gpudoctor.views.tui.repair import Repair
-from gpudoctor.views.tui.screens.confirm import Sure
 from gpudoctor.views.tui.screens.place import Band, Place
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
@@ -54,7 +52,7 @@ class FixScreen(Place):
     def body(self) -> Iterable[Widget]:
         """Steps above, what they print below them, and how it is taken back."""
         self.steps, self.output, self.undo = Steps(), Pane("What would be done", id="output"), Pane("Undo", id="undo")
-        self._copied, self._version, self._step_shown = 0, -1, False
+        self._copied, self._version, self._begun, self._step_shown = 0, -1, 0, False
         self._put_there = -1
         """Where the cursor was put by us: anywhere else, the user moved it."""
         self._follows = True
@@ -95,9 +93,11 @@ class FixScreen(Place):
         repair = self.repair
         if self._version != repair.version:
             self._version, self._copied, self._step_shown, self._follows = repair.version, 0, False, True
+        elif repair.begun != self._begun:
+            self._begun, self._follows = repair.begun, True
         plan, run = repair.plan, repair.run
-        where = f"   in {plan.environment}" if plan and plan.environment else ""
-        self.steps.border_title = Content(one_line(f"Plan{where}"))
+        where = f"   in {one_line(plan.environment)}" if plan and plan.environment else ""
+        self.steps.border_title = Content(f"Plan{where}")
         self.steps.empty = (
             "No plan is open: f on a finding makes one." if plan is None else "Nothing here can be cured."
         )
@@ -132,16 +132,12 @@ class FixScreen(Place):
             title = f"{words.called(plan, line.step)}: what would be done"
             self.output.put(title, list(words.step_blocks(plan, line.step)), keep=True)
         elif plan:
-            said = list(words.dry_run(plan)) if plan.steps else [Block(Content(self._nothing()))]
+            said = (
+                list(words.dry_run(plan)) if plan.steps else [Block(Content(run_words.nothing(self.doctor.diagnosis)))]
+            )
             self.output.put("Dry run: what would be done", said, keep=True)
         else:
             self.output.put("What would be done", [Block(Content("Nothing: no plan is open."))])
-
-    def _nothing(self) -> str:
-        diagnosis = self.doctor.diagnosis
-        if diagnosis and diagnosis.verdict == "sound":
-            return "Nothing is wrong here, so there is nothing to cure."
-        return "No cure is written down for what was found here; e on the finding explains it."
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
         """The output follows the cursor."""
@@ -157,33 +153,12 @@ class FixScreen(Place):
 
     def band(self) -> Band:
         """What the run does or came to, once there is one."""
-        running = self.repair.busy or self.repair.run
-        return _band(self.repair, self.machine()) if running else super().band()
+        own = run_words.band(self.repair)
+        return Band(*own, self.machine()) if own else super().band()
 
     def status(self) -> Sequence[Content | str]:
         """What is planned, or how far the run is and how it is stopped."""
-        repair = self.repair
-        if not (repair.busy or repair.run):
-            return (_planned(repair.plan), "nothing is run until you say yes") if repair.plan else super().status()
-        hint = "Esc stop after this step" if repair.wanted == "go on" else f"stops {repair.wanted}"
-        return self._progress(repair.run), hint if repair.busy else self._record(repair.run)
-
-    def _record(self, run: Run | None) -> str:
-        if self.doctor.work.recorded:
-            return "a recording: nothing was changed"
-        return f"record {run.id}" if run else ""
-
-    def _progress(self, run: Run | None) -> Content:
-        if not run:
-            return Content("beginning")
-        chosen = [step.id for step in run.plan.chosen]
-        step = run.current
-        at = chosen.index(step.id) + 1 if step and step.id in chosen else 0
-        if self.repair.busy:
-            playing = "playing a recording, nothing is changed · " if self.doctor.work.recorded else ""
-            return Content(f"{playing}step {at} of {len(chosen)} · {words.seconds(self.repair.seconds())}")
-        done = sum(ran.state == "done" for ran in run.steps)
-        return plain(f"{done} of {len(chosen)} steps done · {words.seconds(sum(ran.seconds for ran in run.steps))}")
+        return run_words.status(self.repair, self.doctor.work.recorded) or super().status()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
         """Only what can be done now shows its key."""
@@ -191,7 +166,7 @@ class FixScreen(Place):
         stopped = bool(repair.run and not repair.busy and repair.run.outcome in ("stopped", "still found"))
         shows = {
             "again": stopped,
-            "undo": bool(repair.run and not repair.busy),
+            "undo": bool((repair.run or repair.last) and not repair.busy),
             "end": repair.busy,
             "apply": not repair.busy,
             "leave_out": not repair.run and not repair.busy,
@@ -256,29 +231,12 @@ class FixScreen(Place):
         elif work.apply is None:
             self.doctor.say("nothing is run from here yet: c copies the commands, C all of them as a script")
         else:
-            self._ask(plan.until_reboot)
+            self.repair.ask_to_run(self.doctor, plan.until_reboot)
 
     def _say_hindered(self, plan: Plan) -> None:
         steps = plan.hindered
         why = steps[0].hindrance
         self.doctor.say(f"{words.numbers(plan, steps)}: {why}. c copies the commands, space leaves a step out")
-
-    def _ask(self, plan: Plan) -> None:
-        work = self.doctor.work
-        assert work.apply
-        apply = work.apply
-        word = (plan.machine or "yes") if plan.grave and not work.recorded else ""
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self._follows = True
-                self.repair.start(self.doctor, lambda told, wanted: apply(plan, told, wanted))
-                self._refresh()
-            else:
-                self.doctor.say("nothing was run")
-
-        title = "Sure? (a recording)" if work.recorded else "Sure?"
-        self.app.push_screen(Sure(title, words.sure(plan, work.recorded), word=word), answered)
 
     def action_again(self) -> None:
         """Run again what is not done yet, from the step that failed."""
@@ -286,40 +244,26 @@ class FixScreen(Place):
         if not run or self.repair.busy or run.outcome not in ("stopped", "still found") or run.undoes:
             return
         if self.doctor.work.apply:
-            self._ask(run.rest)
+            self.repair.ask_to_run(self.doctor, run.rest)
 
     def action_undo(self) -> None:
-        """Ask, then take the run back."""
-        run, work = self.repair.run, self.doctor.work
-        if not run or self.repair.busy:
+        """Ask, then take the run back, or the one before it where nothing was run since."""
+        repair = self.repair
+        run = repair.run or repair.last
+        if not run or repair.busy:
             self.doctor.say("nothing was run from here: nothing to take back")
-        elif not work.undo:
+        elif not self.doctor.work.undo:
             self.doctor.say("nothing is taken back from here yet: what to do is in words below")
-        elif run.undoes:
+        elif run.undoes and run.outcome == "undone":
             self.doctor.say(f"run {run.undoes} was taken back already")
+        elif run.undoes:
+            self.doctor.say(f"taking back run {run.undoes} stopped; gpudoctor fix --undo {run.undoes} goes on with it")
         else:
-            self._ask_undo(run)
-
-    def _ask_undo(self, run: Run) -> None:
-        undo = self.doctor.work.undo
-        assert undo
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self._follows = True
-                self.repair.start(self.doctor, lambda told, wanted: undo(run, told, wanted))
-                self._refresh()
-
-        self.app.push_screen(Sure("Undo?", words.taking_back(run), "take it back"), answered)
+            repair.ask_to_undo(self.doctor, run)
 
     def action_end(self) -> None:
         """Ask, then end the command that runs."""
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.repair.stop("now")
-
-        self.app.push_screen(Sure("End it now?", words.leaving(self.repair.run), "end the step"), answered)
+        self.repair.ask_to_end(self.doctor)
 
     def action_leave(self) -> None:
         """Esc: take the message away, else stop after this step, else back to where `f` was pressed."""
@@ -330,33 +274,3 @@ class FixScreen(Place):
             self.doctor.say("")
         else:
             self.doctor.switch_mode(self.repair.came_from)
-
-
-def _planned(plan: Plan) -> Content:
-    steps, causes = len(plan.chosen), len(set(plan.verifies))
-    said = f"{steps} step{'s' if steps != 1 else ''}"
-    said += f" for {causes} cause{'s' if causes != 1 else ''}" if causes else ""
-    hindered = f" · {len(plan.hindered)} cannot be run from here" if plan.hindered else ""
-    return plain(f"plan: {said}{hindered}")
-
-
-def _band(repair: Repair, machine: Sequence[str]) -> Band:
-    """The first line while a plan runs, and after."""
-    run = repair.run
-    title = run.plan.title if run else repair.plan.title if repair.plan else ""
-    if repair.busy:
-        spinner = marks.SPINNER[int(repair.seconds() * 8) % len(marks.SPINNER)]
-        word = "UNDOING" if run and run.undoes else "FIXING"
-        return Band("reading", f"{spinner} {word}", title, machine)
-    assert run
-    step = run.current
-    said = {
-        "fixed": ("sound", "✓ FIXED", f"{title} no longer found"),
-        "still found": ("broken", "✗ STILL FOUND", ", ".join(rule for rule, found in run.judged if found)),
-        "done": ("sound", "✓ DONE", title),
-        "undone": ("sound", "✓ UNDONE", f"run {run.undoes} was taken back"),
-    }
-    look, word, rest = said.get(
-        run.outcome, ("broken", f"✗ STOPPED at step {run.plan.number(step.id) if step else 1}", title)
-    )
-    return Band(look, word, rest, machine)
