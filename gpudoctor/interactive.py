@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 
 def run(work: Work) -> Diagnosis | None:
-    """Show it until the user leaves; the diagnosis that was shown last, none where the interface itself failed.
+    """Show it until the user leaves; the diagnosis that was shown last, none where the interface itself failed."""
+    return run_app(DoctorApp(work))
 
-    Exits with 128 + n where signal n, or the loss of the terminal, ended it.
-    """
-    app = DoctorApp(work)
+
+def run_app(app: DoctorApp) -> Diagnosis | None:
+    """The same with an app of one's own. Exits with 128 + n where signal n, or the loss of the terminal, ended it."""
     app.run()
     if (code := app.return_code or 0) > 128:
         raise SystemExit(code)

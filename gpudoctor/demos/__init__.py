@@ -124,7 +124,7 @@ def show(name: str = "") -> None:
         return
     from gpudoctor.views.tui.recordings import RecordingsApp
 
-    RecordingsApp(every()).run()
+    interactive.run_app(RecordingsApp(every()))
 
 
 def _recorded(diagnosis: Diagnosis) -> Diagnosis:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import replace
 
 import pytest
 
 from gpudoctor import cli, demos, doctor
-from gpudoctor.demos import Demo
+from gpudoctor.demos import Demo, watching
+from gpudoctor.demos.watching import Watched
 from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.errors import DocumentError
+from gpudoctor.model.sample import Sample
 from gpudoctor.views._terminal import command
 from gpudoctor.views.tui.recordings import LIST, RecordingsApp
 from gpudoctor.views.tui.work import Work
@@ -162,3 +168,61 @@ def test_without_a_terminal_the_names_are_said() -> None:
     assert done.stdout == ""
     assert "needs a terminal" in done.stderr
     assert all(name in done.stderr for name in NAMES)
+
+
+def _watched() -> Watched:
+    return watching.from_json(json.loads(written.kept(written.HOME / "hot-gpu/live.json.gz")))
+
+
+def test_gpus_at_work_slow_down_once_and_stay_slow() -> None:
+    watched = _watched()
+    clocks = [watched.at(number).gpus[5].clock_mhz for number in range(len(watched) * 3)]
+    assert clocks[0] == 1980
+    assert set(clocks[len(watched) :]) == {1110.0}
+    assert watched.at(len(watched) * 2).seconds == len(watched) * 2 * watched.every
+
+
+def test_playing_tells_the_past_at_once_and_ends_when_told() -> None:
+    watched, past = _watched(), threading.Event()
+    heard: list[Sample] = []
+
+    def hear(sample: Sample) -> None:
+        heard.append(sample)
+        if len(heard) == len(watched):
+            past.set()
+
+    stop = watched.play(hear)
+    assert past.wait(10)
+    stop()
+    time.sleep(watched.every * 1.5)
+    assert len(heard) <= len(watched) + 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": "gpudoctor-recorded-live/9"},
+        {"again": 10_000},
+        {"every": 0},
+        {"series": {}},
+        {"series": {"power_w": [[1.0]]}},
+    ],
+)
+def test_what_is_no_record_of_gpus_at_work_is_refused(change: dict[str, object]) -> None:
+    document = json.loads(written.kept(written.HOME / "hot-gpu/live.json.gz"))
+    with pytest.raises(DocumentError):
+        watching.from_json({**document, **change})
+
+
+async def test_a_demo_shows_its_gpus_at_work_and_what_kernels_measured(opened: Opened) -> None:
+    async with opened(EVERY[NAMES.index("hot-gpu")].work(), WIDE) as pilot:
+        await pilot.press("2")
+        for _ in range(50):
+            await pilot.pause(0.1)
+            if any("1110/1980" in line and "heat" in line for line in shown(pilot)):
+                break
+        else:
+            raise AssertionError(shown(pilot))
+        await pilot.press("4")
+        await pilot.pause(0.3)
+        assert any("bf16 matmul" in line for line in shown(pilot))
