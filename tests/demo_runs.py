@@ -41,6 +41,14 @@ def _libraries(suffix: str, cublas: str, cudnn: str, nccl: str) -> tuple[tuple[s
     )
 
 
+_MEGABYTES = {
+    "torchvision": 8.2,
+    "triton": 170.5,
+    "nvidia-cublas": 393.1,
+    "nvidia-cudnn": 571.0,
+    "nvidia-nccl": 322.4,
+}
+"""About what their wheels weigh."""
 _12 = ("-cu12", "12.6.4.1", "9.10.2.21", "2.29.3")
 _13 = ("", "13.2.1.1", "9.26.0.51", "2.30.7")
 SCENES = {
@@ -141,7 +149,7 @@ def _install(scene: Scene) -> tuple[Prints, Changes, int]:
         big = name == "torch"
         where = "" if big or "+" in version else f" (from torch=={scene.named('torch', scene.after)})"
         prints.append((at, f"Collecting {name}=={version}{where}\n"))
-        size = scene.mib * (0.32 if big else 0.1)
+        size = scene.mib * 0.32 if big else _MEGABYTES[name if name in _MEGABYTES else name.rpartition("-")[0]]
         at += 0.2
         for part in range(0, 11, 1 if big else 5):
             done = "━" * (part * 2) + ("╺" if part < 10 else "") + "━" * max(0, 19 - part * 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 
@@ -43,9 +44,31 @@ def rules() -> str:
     return "\n".join(rows)
 
 
+def gallery() -> str:
+    """The interface in pictures."""
+    from tests import screenshots
+
+    return screenshots.gallery()
+
+
+def keys() -> str:
+    """The interface's keys."""
+    from tests import screenshots
+
+    return asyncio.run(screenshots.keys())
+
+
+def demo_list() -> str:
+    """The recorded machines, in a table."""
+    from gpudoctor import demos
+
+    rows = [f"| `{demo.name}` | {demo.title} | {demo.machine} |" for demo in demos.every()]
+    return "\n".join(["| name | what is wrong | machine |", "|---|---|---|", *rows])
+
+
 def generated(current: str) -> str:
     """The README with its generated parts made anew."""
-    parts = {"report": report, "page": page, "rules": rules}
+    parts = {"report": report, "page": page, "rules": rules, "gallery": gallery, "keys": keys, "demos": demo_list}
 
     def fill(match: re.Match[str]) -> str:
         return f"<!-- generated: {match[1]} -->\n\n{parts[match[1]]()}\n\n<!-- end -->"

@@ -6,19 +6,23 @@ import asyncio
 import os
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from textual.pilot import Pilot
 
 from gpudoctor import demos
-from gpudoctor.views.tui import places, themes
+from gpudoctor.views.tui import hints, places, themes
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.recordings import LIST, RecordingsApp
 from tests.needs import REPOSITORY
 from tests.tui.conftest import settled
 
-HOME = REPOSITORY / "tests/tui/screenshots"
+_AT = "tests/tui/screenshots"
+HOME = REPOSITORY / _AT
 SIZE, SMALL = (128, 40), (80, 24)
+_WORDS = {"this page": "the keys of the screen"}
 SECONDS = 1.4
 """What every picture says that the reading took."""
 
@@ -39,8 +43,14 @@ SHOTS = (
     Shot("diagnosis", "diagnosis", "The cause first, its cure with it; `c` copies the command.", "torch-cu130"),
     Shot("gpus", "gpus", "One of eight H100 is held back by heat.", "hot-gpu", ("2",)),
     Shot("kernels", "kernels", "What small kernels measured, against what an H100 achieves.", "hot-gpu", ("4",)),
-    Shot("cluster", "cluster", "Eight nodes, a row each; two are to be taken out.", "sound", ("5",)),
-    Shot("fix", "fix", "The plan, before anything is run.", "torch-cu130", ("f",)),
+    Shot(
+        "cluster",
+        "cluster",
+        "64 hosts by ten checks and by pairs: which to take out, and why.",
+        "sound",
+        ("5",),
+    ),
+    Shot("fix", "fix", "The plan, before anything is run.", "cpu-torch", ("f",)),
     Shot("setup", "setup", "Which torch fits this driver, and why no other.", "torch-cu130", ("6",)),
     Shot("facts", "facts", "Every fact, with its source and the rules that read it.", "torch-cu130", ("3",)),
     Shot("demos", LIST, "`gpudoctor demo`: recorded machines to try it on."),
@@ -50,8 +60,8 @@ SHOTS = (
 
 async def taken(shot: Shot) -> str:
     """That picture as SVG."""
-    app: DoctorApp
-    app = DoctorApp(replace(demos.named(shot.demo), pace=0).work()) if shot.demo else RecordingsApp(demos.every())
+    chosen = shot.demo and replace(demos.named(shot.demo), pace=0).work()
+    app = DoctorApp(chosen) if chosen else RecordingsApp(demos.every())
     async with app.run_test(size=shot.size) as pilot:
         app.theme = themes.NIGHT.name
         if shot.demo:
@@ -66,7 +76,7 @@ async def taken(shot: Shot) -> str:
 
 async def _calm(pilot: Pilot[None]) -> None:
     """Wait for what the screen has done in threads: a plan, a page, the first numbers of the GPUs."""
-    for _ in range(15):
+    for _ in range(12):
         await pilot.pause(0.1)
 
 
@@ -77,11 +87,37 @@ async def write() -> None:
         (HOME / f"{shot.name}.svg").write_text(await taken(shot), "utf-8")
 
 
-def gallery(names: tuple[str, ...]) -> str:
-    """Those pictures with what they show, as Markdown."""
-    shots = {shot.name: shot for shot in SHOTS}
-    pictures = (f"![{shots[name].screen}](tests/tui/screenshots/{name}.svg)\n\n{shots[name].about}" for name in names)
+def gallery() -> str:
+    """All pictures with what they show, as Markdown; the first of them stands alone above."""
+    pictures = (f"{shot.about}\n\n![{shot.name}]({_AT}/{shot.name}.svg)" for shot in SHOTS[1:])
     return "\n\n".join(pictures)
+
+
+async def keys() -> str:
+    """What every key does, a row for each screen, as a Markdown table."""
+    app = DoctorApp(replace(demos.named(SHOTS[0].demo), pace=0).work())
+    by_screen: dict[str, list[hints.Hint]] = {}
+    async with app.run_test(size=SIZE) as pilot:
+        await settled(pilot)
+        for door in (*places.DOORS, places.FIX):
+            await app.run_action(f"open('{door.name}')")
+            await pilot.pause(0.3)
+            by_screen[door.title] = [hint for hint in hints.of(app.screen) if not hint.action.startswith("open(")]
+    told = Counter((hint.keys, hint.words) for of in by_screen.values() for hint in of)
+    most = {which for which, count in told.items() if count >= len(by_screen) - 1}
+    first = next(iter(by_screen.values()))
+    general = [hint for hint in first if (hint.keys, hint.words) in most or hint.moves]
+    rows = [("everywhere", f"`1` … `{len(places.DOORS)}` the screens · {_listed(general)}")]
+    for title, of in by_screen.items():
+        own = [hint for hint in of if (hint.keys, hint.words) not in most and not hint.moves]
+        rows.append((title, _listed(own)))
+    return "\n".join(["| where | keys |", "|---|---|", *(f"| {where} | {said} |" for where, said in rows)])
+
+
+def _listed(of: Sequence[hints.Hint]) -> str:
+    return " · ".join(
+        f"{' '.join(f'`{key}`' for key in hint.keys)} {_WORDS.get(hint.words, hint.words)}" for hint in of
+    )
 
 
 def screens() -> set[str]:

@@ -12,7 +12,7 @@ from gpudoctor.views import _report as report
 from gpudoctor.views._terminal import command, marks, one_line, safe, value
 
 _WORDS = {"error": "Error", "warning": "Warning", "info": "Info"}
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&!$^])")
+_SPECIAL = re.compile(r"([\\`*{}\[\]<>#|~&!$^]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 _ITEM = re.compile(r"^(\d*)([-+=.)])(?=\s|$)")
 _REFERENCE = re.compile(r"@|#(?=\d)")
 _JOINER = "\u2060"

@@ -95,7 +95,7 @@ async def test_a_second_machine_shows_nothing_of_the_first() -> None:
         await pilot.press("enter")
         await settled(pilot)
         assert any("535.274.02" in line for line in shown(pilot))
-        await pilot.press("0")
+        await pilot.press("o")
         assert app.current_mode == LIST
         await pilot.press("end", "enter")
         await settled(pilot)
@@ -107,7 +107,7 @@ async def test_a_second_machine_shows_nothing_of_the_first() -> None:
 async def test_on_the_list_the_screens_are_shut() -> None:
     app = RecordingsApp(EVERY)
     async with app.run_test(size=NARROW) as pilot:
-        await pilot.press("1", "r", "0")
+        await pilot.press("1", "r", "o")
         assert app.current_mode == LIST
         assert not app.reading.sources
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from gpudoctor.model.fact import Known
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
 from gpudoctor.views.tui.work import Event, Work
+from tests.readme import REPORT
 from tests.sim import scenario
 from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
 from tests.tui.machines import diagnosis_of, path_of, told_of, work_of
@@ -203,8 +205,10 @@ async def test_the_first_finding_is_shown_while_the_slowest_source_is_still_aske
             assert "… READING  1 cause so far" in lines[0]
             assert "older than the B200" in "\n".join(lines)
             assert app.reading.sources["torch_live"].asked
+            assert "what comes may take the lead" in detail(app)
             let.set()
             await settled(pilot)
+            assert "what comes may take the lead" not in detail(app)
             assert "✗ BROKEN" in shown(pilot)[0]
 
 
@@ -227,13 +231,10 @@ async def test_no_color_shows_the_same_words(opened: Opened, monkeypatch: pytest
         assert "Not judged, because" in "\n".join(shown(pilot))
 
 
-async def test_files_are_shown_as_a_machine_is(opened: Opened, tmp_path: object) -> None:
-    from tests.readme import REPORT
-
-    path = f"{tmp_path}/report.txt"
-    with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123
-        file.write(REPORT)
-    async with opened(of_files([path], ())) as pilot:
+async def test_files_are_shown_as_a_machine_is(opened: Opened, tmp_path: Path) -> None:
+    path = tmp_path / "report.txt"
+    path.write_text(REPORT, "utf-8")
+    async with opened(of_files([str(path)], ())) as pilot:
         assert "BROKEN" in shown(pilot)[0]
         assert "Do 1" in detail(pilot.app)
 
@@ -258,6 +259,21 @@ async def test_a_hint_is_clicked_as_its_key_is_pressed(opened: Opened) -> None:
     async with opened(told_of("too-old-b200")) as pilot:
         await pilot.click("Keys", offset=(shown(pilot)[-1].index("copy command") + 3, 0))
         assert pilot.app.clipboard == "ubuntu-drivers devices"
+
+
+async def test_where_there_is_no_plain_terminal_it_says_so(opened: Opened) -> None:
+    async with opened(told_of("too-old-b200")) as pilot:
+        await pilot.press("C")
+        await pilot.pause()
+        assert "there is no plain terminal behind this one" in shown(pilot)[1]
+
+
+async def test_a_paste_that_tells_too_little_says_what_to_ask_for(opened: Opened, tmp_path: Path) -> None:
+    paste = tmp_path / "paste.txt"
+    paste.write_text("It does not work since yesterday.\n", "utf-8")
+    async with opened(of_files([str(paste)], ())) as pilot:
+        assert "? UNKNOWN" in shown(pilot)[0]
+        assert "gpudoctor read --together FIRST SECOND" in detail(pilot.app)
 
 
 async def test_a_click_puts_the_cursor_on_what_was_clicked(opened: Opened) -> None:

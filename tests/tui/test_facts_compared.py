@@ -13,6 +13,7 @@ from gpudoctor.interactive import work_on
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.views import document
+from gpudoctor.views.tui.screens.explain import ExplainScreen
 from gpudoctor.views.tui.screens.facts import FactsScreen
 from tests.tui.conftest import Opened, shown
 from tests.tui.facts_of_a_machine import (
@@ -21,6 +22,7 @@ from tests.tui.facts_of_a_machine import (
     diagnosis,
     known,
     names,
+    says,
     snapshot,
     text,
     to_facts,
@@ -79,6 +81,15 @@ async def test_what_always_differs_is_left_out_unless_asked_for(opened: Opened) 
         await pilot.press("D")
         assert [name for name in names(screen) if "serial" in name] == [f"gpu[{place}].serial" for place in range(4)]
         assert "D leaves out what always differs" in text(pilot)
+
+
+async def test_what_was_found_on_the_other_machine_only_says_so(opened: Opened) -> None:
+    sound = Diagnosis(snapshot(**{"driver.version": known("580.95.05")}), "sound", (), (), ("gpu.throttled",), "1")
+    async with opened(work_with(sound, open=lambda _: diagnosis())) as pilot:
+        await compared(pilot, "x")
+        assert says(pilot, "gpu.throttled → found (enter opens it): on the other machine: GPU 2 [x] is held back")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ExplainScreen))
 
 
 async def test_two_machines_alike_have_nothing_to_show(opened: Opened) -> None:

@@ -20,7 +20,7 @@ from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.confirm import Sure
 from gpudoctor.views.tui.screens.fix import FixScreen
 from gpudoctor.views.tui.work import Work
-from tests.tui.conftest import NARROW, WIDE, Opened, shown
+from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
 from tests.tui.engine import Engine
 from tests.tui.machines import diagnosis_of
 
@@ -453,3 +453,40 @@ async def test_a_tiny_terminal_does_not_end_it(opened: Opened) -> None:
         await pilot.resize_terminal(40, 10)
         await pilot.pause()
         assert pilot.app.is_running
+
+
+def recorded_plan() -> Plan:
+    """A plan as an engine makes it, with all that it can tell."""
+    pip = ("/srv/train/.venv/bin/python", "-m", "pip")
+    install = (*pip, "install", "torch==2.9.0+cu128", "--index-url", "https://download.pytorch.org/whl/cu128")
+    return plan_of(
+        PlanStep("1", "note what is installed now", (*pip, "freeze")),
+        PlanStep(
+            "2",
+            "install torch 2.9.0 for CUDA 12.8",
+            install,
+            needs=("network",),
+            touches="environment",
+            cause=RULE,
+            way=1,
+            changes=(Change("torch", "2.9.0+cu130", "2.9.0+cu128"),),
+        ),
+        PlanStep("3", "update", ("apt", "install"), "", ("root", "reboot"), "system", "", RULE, 2, chosen=False),
+        PlanStep("4", f"verify: {RULE} is gone", cause=RULE, verify=RULE),
+        ways=(Way(RULE, 1, "Keep the driver, change torch"), Way(RULE, 2, "Update the driver to 580")),
+        before=("torch 2.9.0+cu130", "triton 3.5.0", "14 nvidia wheels"),
+        downloads_mib=2950.0,
+    )
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE])
+@pytest.mark.parametrize("keys", [("f",), ("f", "a")], ids=["plan", "sure"])
+def test_looks(snap_compare: Any, size: tuple[int, int], keys: tuple[str, ...], tmp_path: Path) -> None:
+    async def there(pilot: Pilot[None]) -> None:
+        await settled(pilot)
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause()
+
+    made = replace(work(recorded_plan(), Engine(tmp_path, backwards=lambda run: run.plan)), title="node17")
+    assert snap_compare(DoctorApp(made), terminal_size=size, run_before=there)

@@ -82,4 +82,5 @@ async def test_a_search_shows_what_has_the_words_and_escape_all_again(opened: Op
         await pilot.press("escape", "escape")
         await pilot.pause()
         assert len(screen.findings.entries) > 400
+        assert screen.search
         assert not screen.search.opened

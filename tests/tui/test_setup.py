@@ -6,12 +6,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
 from gpudoctor.model.errors import UsageError
 from gpudoctor.model.stack import GPU, Stack, Wishes, read_from
+from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.ask import Ask
 from gpudoctor.views.tui.screens.confirm import Sure
 from gpudoctor.views.tui.screens.explain import ExplainScreen
@@ -19,7 +21,7 @@ from gpudoctor.views.tui.screens.fix import FixScreen
 from gpudoctor.views.tui.screens.setup import SetupScreen
 from gpudoctor.views.tui.work import Work
 from tests import stacks
-from tests.tui.conftest import NARROW, WIDE, Opened, shown
+from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
 from tests.tui.test_fix import diagnosis, text, until
 from tests.tui.test_fix import work as machine_work
 
@@ -265,3 +267,12 @@ async def test_a_tiny_terminal_does_not_end_it(opened: Opened) -> None:
         await pilot.resize_terminal(160, 45)
         await pilot.pause()
         assert pilot.app.is_running
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE])
+def test_looks(snap_compare: Any, size: tuple[int, int]) -> None:
+    async def there(pilot: Pilot[None]) -> None:
+        await settled(pilot)
+        await setup_of(pilot)
+
+    assert snap_compare(DoctorApp(work(machine=OLD)), terminal_size=size, run_before=there)

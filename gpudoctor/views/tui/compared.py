@@ -39,10 +39,6 @@ class Compared(Listing):
     def __getitem__(self, place: int | slice) -> Item | Sequence[Item]:
         return self._items[place]
 
-    def here(self, finding: Finding) -> bool:
-        """Whether it was found on this machine, and not on the other."""
-        return finding in self.difference.a.findings
-
 
 def _changes(difference: Difference, moving: bool) -> Iterator[tuple[Change, Finding | None]]:
     for item in difference.findings:

@@ -48,7 +48,10 @@ def told_of(fact: str, told: Mapping[str, Told]) -> Told:
 def uses(item: Item, diagnosis: Diagnosis, told: Mapping[str, Told]) -> list[Use]:
     """What became of every rule that reads it: what was found first, then what it keeps from being judged."""
     found = {finding.id: finding for finding in reversed(item.findings)}
-    rests = [Use(name, "found", finding.title, finding.severity) for name, finding in reversed(list(found.items()))]
+    rests = []
+    for name, finding in reversed(list(found.items())):
+        where = "" if finding in diagnosis.findings else "on the other machine: "
+        rests.append(Use(name, "found", f"{where}{finding.title}", finding.severity))
     group = item.fact.rpartition(".")[0] or item.fact
     waits: list[Use] = []
     passed: list[Use] = []
@@ -101,7 +104,7 @@ def moment(diagnosis: Diagnosis, reading: Reading, told: Told) -> str:
         words.append(time.strftime("%H:%M:%S", time.localtime(time.time() - ago)))
     took = diagnosis.snapshot.timings_ms.get(f"probe.{told.source}")
     if took is not None:
-        words.append(f"{told.source} took {took / 1000:.2f} s")
+        words.append(f"{told.source} took {took / 1000:.2f} s" if took >= 100 else f"{told.source} took {took:.1f} ms")
     return " · ".join(words)
 
 
@@ -150,7 +153,7 @@ def _around(item: Item, listing: Listing) -> Iterator[Block]:
 
 
 def _siblings(item: Item, listing: Listing) -> str:
-    """``1980 on 6 of 9 others, 1755 on 3 of 9 others``."""
+    """``1980 on 6, 1755 on 3 of 9 others``."""
     others = list(listing.siblings(item))
     if not others:
         return ""
@@ -159,18 +162,13 @@ def _siblings(item: Item, listing: Listing) -> str:
         return f"each of the {len(others)} others has its own"
     mine = one_line(said(item.state)[0][:120])
     parts = [
-        f"{'the same' if value == mine else value} on {_others(count, len(others))}"
+        f"{'the same' if value == mine else value} on {'all' if count == len(others) > 1 else count}"
         for value, count in counted.most_common(_MOST_SIBLINGS)
     ]
     if (more := len(counted) - _MOST_SIBLINGS) > 0:
-        parts.append(f"and {more} other values")
-    return ", ".join(parts)
-
-
-def _others(count: int, total: int) -> str:
-    if count == total:
-        return "the other" if total == 1 else f"all {total} others"
-    return f"{count} of {total} others"
+        parts.append(f"{more} other values")
+    of = " " if len(counted) == 1 else " of "
+    return ", ".join(parts) + (f"{of}{len(others)} others" if len(others) > 1 else " other")
 
 
 def _uses(about: list[Use]) -> Iterator[Block]:

@@ -37,7 +37,7 @@ def trouble(reading: Reading, title: str) -> Iterator[Block]:
     head = Content.assemble((f" {marks.UNREAD} NOTHING READ ", "bold reverse $primary"), " ")
     yield Block(plain(reading.trouble, "bold"), head, head.cell_length)
     yield GAP
-    yield Block(plain(f"{title} was to be read. Nothing is known of it: neither that it is sound nor that it is not."))
+    yield Block(plain(f"Nothing is known of {title}: neither that it is sound nor that it is not."))
     yield GAP
     yield Block(plain("r  reads again"), Content.styled("Do", "bold"), _HANG)
     yield Block(
@@ -55,6 +55,13 @@ def waiting(reading: Reading) -> Iterator[Block]:
     if left := len(reading.sources) - reading.done:
         yield GAP
         yield Block(plain(f"{left} sources are still being read." if left > 1 else "One source is still being read."))
+
+
+def more_to_come() -> Iterator[Block]:
+    """What is to be borne in mind while sources are still being read."""
+    yield GAP
+    said = "Not all is read yet: what comes may take the lead; the cursor stays on what you choose."
+    yield Block(plain(said, "dim"))
 
 
 def whole(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
@@ -99,6 +106,11 @@ def _help(diagnosis: Diagnosis, why: Reason) -> Iterator[Block]:
             break
     else:
         yield Block(plain("Facts (3) show what was tried, and what came of it."), do, _HANG)
+    yield from _ask_for(diagnosis)
+
+
+def _ask_for(diagnosis: Diagnosis) -> Iterator[Block]:
+    """What would tell more, where a report was read and not the machine."""
     if diagnosis.snapshot.pasted:
         yield GAP
         yield Block(plain("To have more judged, save the output of these, and read it with what you have:"), hang=_HANG)
@@ -126,6 +138,8 @@ def _unjudged(diagnosis: Diagnosis) -> Iterator[Block]:
     )
     for why in report.reasons(diagnosis):
         yield Block(plain(why.why), Content.styled(f"{len(why.rules):>5}", "bold"), 7)
+    if diagnosis.verdict == "unknown":
+        yield from _ask_for(diagnosis)
     yield GAP
     yield Block(plain("u or enter lists them, with what would help.", "dim"))
 

@@ -38,7 +38,7 @@ class RecordingsApp(DoctorApp):
     """The list is a mode beside the screens; they are built anew for each machine."""
 
     DEFAULT_MODE = LIST
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("0", "choices", "Recorded machines", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("o", "choices", "other recorded machines", show=False)]
 
     def __init__(self, choices: Sequence[Choice]) -> None:
         super().__init__(choices[0].work())

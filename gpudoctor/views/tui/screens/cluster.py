@@ -119,14 +119,14 @@ class ClusterScreen(Place):
     def _nothing(self, said: str = "Only this machine is known: there is nothing to compare it with.") -> None:
         """An empty screen in words."""
         commands = ("gpudoctor fleet --hosts node[01-08]", "gpudoctor fleet --slurm", "gpudoctor fleet RESULTS…")
-        abouts = ("asks these over ssh", "asks the nodes of this job", "reads what each host wrote")
+        abouts = ("these, over ssh", "the nodes of this job", "from what each host wrote")
         ways = [
             Block(plain(about), Content.assemble(plain(f"{command:<38}", "$primary")), 38)
             for command, about in zip(commands, abouts, strict=True)
         ]
         about = (
             "The same checks on every host show what one alone cannot: the driver that differs, the link that is slow, "
-            "the host that all others wait for. To add hosts:"
+            "the host that all others wait for. The command that asks them is not in this version yet; it will be:"
         )
         self.detail.put("Cluster", [Block(plain(said, "bold")), GAP, Block(plain(about)), GAP, *ways])
         self.detail.focus()

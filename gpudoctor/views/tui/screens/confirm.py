@@ -27,6 +27,7 @@ class Sure(ModalScreen[bool]):
     Sure { align: center middle; background: $background 60%; }
     #sure { width: 76; max-width: 96%; height: auto; max-height: 90%; border: round $warning; padding: 1 2;
             background: $surface; border-title-style: bold; scrollbar-size-vertical: 1; }
+    #answer { dock: bottom; background: $surface; padding: 1 0 0 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n,escape", "dismiss(False)", "go back"),
@@ -39,18 +40,19 @@ class Sure(ModalScreen[bool]):
         self.typed = ""
 
     def compose(self) -> ComposeResult:
-        """One frame of prose, as high as it needs to be."""
+        """The question, which may scroll, and the keys below it, which stay."""
         with VerticalScroll(id="sure", can_focus=False) as frame:
             frame.border_title = Content(one_line(self._title))
-            yield Prose()
+            yield Prose(id="question")
+            yield Prose(id="answer")
 
     def on_mount(self) -> None:
         """Say it."""
+        self.query_one("#question", Prose).put(self._blocks)
         self._show()
 
     def _show(self) -> None:
-        gap = Block(Content(""))
-        self.query_one(Prose).put([*self._blocks, gap, self._answer()])
+        self.query_one("#answer", Prose).put([self._answer()])
 
     def _answer(self) -> Block:
         key = "bold $primary"

@@ -91,7 +91,7 @@ class DemosScreen(Screen[None]):
         self.query_one("#band", Line).say(
             Content.assemble((f"{count} recorded machines", "bold"), "  nothing here is about this machine")
         )
-        self.query_one("#status", Line).say("Real checks run on recorded answers. 0 comes back to this list.")
+        self.query_one("#status", Line).say("Real checks run on recorded answers. o comes back to this list.")
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
         """Show what it is about."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.widget import Widget
-from textual.widgets import Input
 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.views.tui import aside, overview
@@ -19,8 +18,12 @@ from gpudoctor.views.tui.screens.place import Place
 from gpudoctor.views.tui.widgets.findings import Findings
 from gpudoctor.views.tui.widgets.prose import Block, Pane
 from gpudoctor.views.tui.widgets.rows import Rows
-from gpudoctor.views.tui.widgets.search import Search
 from gpudoctor.views.tui.widgets.sources import Sources
+
+if TYPE_CHECKING:
+    from textual.widgets import Input
+
+    from gpudoctor.views.tui.widgets.search import Search
 
 
 class DiagnosisScreen(Place):
@@ -55,11 +58,11 @@ class DiagnosisScreen(Place):
     def body(self) -> Iterable[Widget]:
         """List and sources at the left, detail at the right; one above the other where it is narrow."""
         self.findings, self.sources, self.detail = Findings(), Sources(), Pane("What is", id="detail")
-        self.search = Search("words of a cause, or a rule")
+        self.search: Search | None = None
+        """Made when something is sought: the first screen is not kept waiting for it."""
         self._copied = ("", 0)
         with Container(classes="panes"):
             with Vertical(id="found"):
-                yield self.search
                 yield self.findings
                 yield self.sources
             yield self.detail
@@ -90,8 +93,7 @@ class DiagnosisScreen(Place):
 
     def go(self, name: str) -> bool:
         """To a finding, or to a rule that was not judged."""
-        self.findings.focus()
-        self.search.close()
+        self._all()
         return self.findings.go(name)
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
@@ -104,7 +106,8 @@ class DiagnosisScreen(Place):
         if diagnosis and entry:
             title = _title(entry)
             keep = keep or str(self.detail.border_title) == title
-            self.detail.put(title, list(self._blocks(diagnosis, entry)), keep)
+            said = list(self._blocks(diagnosis, entry))
+            self.detail.put(title, said if self.doctor.reading.over else [*said, *overview.more_to_come()], keep)
 
     def _blocks(self, diagnosis: Diagnosis, entry: Entry) -> Iterable[Block]:
         if entry.findings:
@@ -133,7 +136,8 @@ class DiagnosisScreen(Place):
         self._copied = (entry.id, number + 1)
         self.app.copy_to_clipboard(commands[number])
         which = f" {number + 1} of {len(commands)}" if len(commands) > 1 else ""
-        self.doctor.say(f"copied{which}: {commands[number]}")
+        otherwise = " · C shows all, to be selected" if not number else ""  # not every terminal takes what is copied
+        self.doctor.say(f"copied{which}: {commands[number]}{otherwise}")
 
     def action_alone(self) -> None:
         """The commands on the plain terminal, where its own selection takes them and they stay in its history."""
@@ -169,8 +173,13 @@ class DiagnosisScreen(Place):
         self.findings.pin()
         self.app.push_screen(ExplainScreen(name))
 
-    def action_search(self) -> None:
+    async def action_search(self) -> None:
         """Type what is sought in the list."""
+        if self.search is None:
+            from gpudoctor.views.tui.widgets.search import Search
+
+            self.search = Search("words of a cause, or a rule")
+            await self.query_one("#found").mount(self.search, before=self.findings)
         self.search.open()
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -179,17 +188,23 @@ class DiagnosisScreen(Place):
 
     def action_to_list(self) -> None:
         """From the search to the list; an empty search closes."""
-        self.findings.focus()
-        if not self.search.field.value:
-            self.search.close()
+        if self.search and self.search.field.value:
+            self.findings.focus()
+        else:
+            self._all()
 
     def action_leave(self) -> None:
         """Esc: everything again where something is sought, else as everywhere."""
-        if self.search.opened:
-            self.search.close()
-            self.findings.focus()
+        if self.search and self.search.opened:
+            self._all()
         else:
             super().action_leave()
+
+    def _all(self) -> None:
+        """Seek nothing."""
+        if self.search:
+            self.search.close()
+        self.findings.focus()
 
     def action_next(self, by: int) -> None:
         """To the next error or warning, or back."""

@@ -54,6 +54,7 @@ class FactsScreen(Place):
         Binding("d", "compare", "compare"),
         Binding("c", "copy", "copy"),
         Binding("e", "explain", "what it means", show=False),
+        Binding("f", "fix", "fix what rests on it", show=False),
         Binding("exclamation_mark", "only('proof')", "only what findings rest on", show=False),
         Binding("a", "all", "all facts", show=False),
         Binding("D", "moving", "compare with what always differs, too", show=False),
@@ -150,17 +151,16 @@ class FactsScreen(Place):
         self.table.title = "Facts" if beside is None else "Facts that differ"
         self.table.empty = self._nothing(listing, sought)
         basis = replace(sought, words="").among(listing, self._told) if sought.text else found
+        self.table.words = tuple(sought.words.lower().split())
         self.table.put(listing, found, basis, ("here", self.beside.name))
         self.reframe()
 
     def _nothing(self, listing: Listing, sought: Sought) -> str:
         if sought.about and not self._told and self.doctor.work.used_by:
             return f"looking up what {sought.rules} {sought.read}…"
-        return (
-            sought.nothing(listing)
-            if self.doctor.reading.over
-            else "nothing was read yet: what is read is shown as it comes in"
-        )
+        if not self.doctor.reading.over and not len(listing):
+            return "nothing was read yet: what is read is shown as it comes in"
+        return sought.nothing(listing)
 
     def _set(self, sought: Sought) -> None:
         if not sought.words:
@@ -212,10 +212,10 @@ class FactsScreen(Place):
         about = fact.uses(item, diagnosis, self._told)
         if not about:
             self.doctor.say(f"no rule reads {item.name}")
-        elif about[0].state == "passed":
+        elif about[0].rule in diagnosis.passed:  # perhaps found on the other machine
             self.app.push_screen(ExplainScreen(about[0].rule))
-        elif not (await self.visit("diagnosis")).go(about[0].rule):
-            self.doctor.say(f"{about[0].rule} was found on the other machine only")
+        else:
+            (await self.visit("diagnosis")).go(about[0].rule)
 
     def action_explain(self) -> None:
         """What the fact means, and the rules that read it."""

@@ -36,6 +36,7 @@ class FixScreen(Place):
     #steps { height: auto; max-height: 45%; min-height: 4; }
     #output { height: 1fr; }
     #undo { height: auto; max-height: 7; }
+    .-narrow #undo { max-height: 5; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "apply", "apply", tooltip="Run the chosen steps, after a yes"),

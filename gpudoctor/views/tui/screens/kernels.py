@@ -96,7 +96,7 @@ class KernelsScreen(Place):
         run = (
             "R measures every kernel, minutes in all; GPUs in use are left alone."
             if self.doctor.work.kernels
-            else f"{_COMMAND} will measure it: this version has no kernels yet."
+            else f"The command that runs them is not in this version yet; it will be: {_COMMAND}"
         )
         about = (
             "Small kernels tell what no driver reports: whether a GPU computes right values, and as fast as its kind "
@@ -206,9 +206,8 @@ class KernelsScreen(Place):
             super().action_leave()
 
     def action_run_this(self) -> None:
-        """Measure the kernel that is shown, on every GPU."""
-        if self.kernel:
-            self._measure([self.kernel.id])
+        """Measure the kernel that is shown, on every GPU; all where none is."""
+        self._measure([self.kernel.id] if self.kernel else [])
 
     def action_run_all(self) -> None:
         """Measure every kernel."""

@@ -40,10 +40,11 @@ class SetupScreen(Place):
     NAME = "setup"
     AUTO_FOCUS = "#form"
     CSS = """
-    #choices { height: 3fr; }
-    #form { width: 2fr; min-width: 46; }
+    #choices { height: 18; max-height: 60%; }
+    .-narrow #choices { height: 1fr; max-height: 100%; }
+    #form { width: 2fr; min-width: 52; }
     #fits { width: 3fr; }
-    #why { height: 2fr; }
+    #why { height: 1fr; }
     .-narrow #form { width: 1fr; height: auto; max-height: 55%; min-width: 0; }
     .-narrow #fits { width: 1fr; height: 1fr; }
     .-narrow #why { display: none; }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.style import Style
@@ -151,12 +151,14 @@ def _meanwhile(run: Run) -> Iterator[Cell]:
 class Kernels(Rows):
     """A row for each kernel: a glyph for each GPU where there is room, and how many are what."""
 
-    MOST_GLYPHS = 16
+    MOST_GLYPHS = LONGEST = 16
+    """GPUs that have a glyph each, and columns of a kernel's title."""
 
     def __init__(self) -> None:
         super().__init__(id="kernels", classes="pane")
         self.border_title = "Kernels"
         self._rows: list[tuple[Kernel, list[Cell], list[Cell]]] = []
+        self._widest = self._title = 0
 
     def put(self, found: Measurements) -> None:
         """Show these, with what came of each."""
@@ -166,8 +168,10 @@ class Kernels(Rows):
             (kernel, list(_glyphs(found, kernel, gpus)) if few else [], list(folded(found, kernel)))
             for kernel in found.kernels
         ]
+        self._widest = max((sum(cell_len(text) for text, _ in (*row[1], *row[2])) for row in self._rows), default=0)
         numbers = "".join(f"{gpu % 10} " for gpu in gpus) if few else ""
-        self.heading = [(f"  {'':<17} {numbers} ", "dim")] if numbers else ()
+        self._title = min(max((cell_len(one_line(row[0].title)) for row in self._rows), default=0), self.LONGEST)
+        self.heading = [(f"{'':<{self._title + 4}}{numbers}", "dim")] if numbers else ()
         self.fill(len(self._rows))
 
     @property
@@ -178,14 +182,16 @@ class Kernels(Rows):
     def row(self, index: int) -> Iterable[Cell]:
         """Title, the GPUs, and how many are what."""
         kernel, glyphs, cells = self._rows[index]
-        if sum(cell_len(text) for text, _ in (*glyphs, *cells)) > self.size.width - 21:
+        if self._widest > self.size.width - self._title - 6:
             cells = [(_short(text), look) for text, look in cells]
-        return [(f" {one_line(kernel.title):<16.16}  ", ""), *glyphs, (" ", ""), *cells]
+        return [(f" {set_cell_size(one_line(kernel.title), self._title)}  ", ""), *glyphs, (" ", ""), *cells]
 
 
 def _short(text: str) -> str:
     """``✗ 1`` of ``✗ 1 wrong``."""
-    return f"{' '.join(text.split()[:2])}  " if text[2:3].isdigit() else text.partition(" (")[0]
+    words = text.split()
+    gap = text[: len(text) - len(text.lstrip())]
+    return f"{gap}{' '.join(words[:2])}" if words[1].isdigit() else text.partition(" (")[0]
 
 
 def _glyphs(found: Measurements, kernel: Kernel, gpus: Iterable[int]) -> Iterator[Cell]:
@@ -209,10 +215,12 @@ def folded(found: Measurements, kernel: Kernel) -> Iterator[Cell]:
     counts = measured.states(found, kernel)
     if not counts:
         yield f"· not run{' (deep)' if kernel.level == 'deep' else ''}", "dim"
+    gap = ""
     for state in (*measured.BAD, "sound", "unjudged", "running", "waiting"):
         if counts[state]:
             look = measured.LOOKS[state]
-            yield f"{look.glyph} {counts[state]}{f' {look.short}' if look.short else ''}  ", look.row or "dim"
+            yield f"{gap}{look.glyph} {counts[state]}{f' {look.short}' if look.short else ''}", look.row or "dim"
+            gap = "  "
 
 
 class KernelTabs(Widget):
@@ -228,7 +236,7 @@ class KernelTabs(Widget):
     def put(self, kernels: Kernels, here: int) -> None:
         """Show their titles, with the mark of the worst of each."""
         self._titles = [
-            (one_line(title), next((text[0] for text, look in cells if look in {"error", "warning"}), ""))
+            (one_line(title), next((text.lstrip()[0] for text, look in cells if look in {"error", "warning"}), ""))
             for title, cells in kernels.titles
         ]
         self._here = here

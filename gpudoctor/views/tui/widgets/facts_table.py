@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
@@ -45,6 +46,8 @@ class FactsTable(Rows):
         self.title = "Facts"
         self.uses: Callable[[Item], str] = lambda _: ""
         """The column "used by"."""
+        self.words: Sequence[str] = ()
+        """What was searched, in small letters: it is lit where it is seen."""
         self._widths: dict[str, int] = {}
         self._basis: Sequence[int] = ()
         self._names = ("value", "other")
@@ -78,11 +81,6 @@ class FactsTable(Rows):
         names = (self.listing[place].name for place in self.view)
         return next((row for row, name in enumerate(names) if name == item.name), 0)
 
-    def refresh_uses(self) -> None:
-        """The column "used by" says something else now."""
-        self._lay_out()
-        self.refresh()
-
     # drawing
 
     def row(self, index: int) -> Iterable[Cell]:
@@ -92,7 +90,8 @@ class FactsTable(Rows):
         yield f"{glyph} ", look
         for column, width in self._widths.items():
             text, look = self._cell(item, column)
-            yield fit(text, width, from_end=column == "source" and text.startswith("/")), look
+            fitted = fit(text, width, from_end=column == "source" and text.startswith("/"))
+            yield from lit(fitted, look, () if column == "used by" else self.words)
             yield _GAP, ""
 
     def _cell(self, item: Item, column: str) -> Cell:
@@ -193,3 +192,17 @@ def fit(text: str, width: int, from_end: bool = False) -> str:
     if from_end:
         return set_cell_size("…" + text[-(width - 1) :], width)
     return f"{set_cell_size(text, width - 1)}…"
+
+
+def lit(text: str, look: str, words: Sequence[str]) -> Iterator[Cell]:
+    """The text, with what was searched in the look of the accent."""
+    if not words:
+        yield text, look
+        return
+    found = re.compile("|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)), re.IGNORECASE)
+    end = 0
+    for match in found.finditer(text):
+        yield text[end : match.start()], look
+        yield match.group(), "accent"
+        end = match.end()
+    yield text[end:], look

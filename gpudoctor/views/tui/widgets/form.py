@@ -97,11 +97,11 @@ class Form(Rows):
             under = place == self._at and self.has_focus
             glyph = ("[x]" if option.chosen else "[ ]") if option.several else ("◉" if option.chosen else "○")
             look = "under" if under else "bold" if option.chosen else ""
+            yield ("" if place == places[0] else " " * _GAP), ""
             yield glyph, "accent" if option.chosen else "dim"
             yield " ", ""
             yield option.text, look
             yield (f"  {option.note}" if option.note else ""), "dim"
-            yield " " * _GAP, ""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--under"}
     DEFAULT_CSS = "Form > .rows--under { text-style: bold reverse; }"

@@ -51,7 +51,7 @@ class Matrix(ScrollView, can_focus=True):
     Matrix > .matrix--none { text-style: dim; }
     Matrix > .matrix--head { text-style: dim; }
     Matrix > .matrix--here { color: $primary; text-style: bold; }
-    Matrix > .matrix--cursor { color: $background; background: $foreground; text-style: bold; }
+    Matrix > .matrix--cursor { text-style: bold reverse; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "go(-1, 0)", "up", show=False, group=MOVES),

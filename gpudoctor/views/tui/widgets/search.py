@@ -17,7 +17,7 @@ class Typed(Input):
     """What is typed. Its keys are the screen's actions ``to_list`` and ``leave``."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,down", "screen.to_list", "to the list"),
+        Binding("enter,down", "screen.to_list", "to the list", key_display="⏎"),
         Binding("escape", "screen.leave", "all facts"),
     ]
 
@@ -29,12 +29,12 @@ class Search(Horizontal):
     Search { display: none; height: 1; background: $panel; }
     Search.-open { display: block; }
     Search Line { width: 3; padding: 0 1; color: $primary; text-style: bold; }
-    Search Typed { height: 1; width: 1fr; border: none; padding: 0; background: $panel; }
+    Search Typed, Search Typed:focus { width: 1fr; padding: 0; background: $panel; }
     """
 
     def __init__(self, placeholder: str) -> None:
         super().__init__()
-        self.field = Typed(placeholder=placeholder, select_on_focus=False)
+        self.field = Typed(placeholder=placeholder, select_on_focus=False, compact=True)
 
     def compose(self) -> Iterable[Widget]:
         """The sign and the field."""

@@ -164,7 +164,7 @@ class Steps(Rows):
             (f"{label} ", "dim"),
             (f"{glyph} ", "accent" if chosen else "dim"),
             (f"{text} ", look),
-            ("by the steps above" if none else one_line(way.cause) if several else "", "dim"),
+            ("by the steps above" if none else one_line(way.cause) if several and way.number == 1 else "", "dim"),
         ]
 
     def _step_row(self, step: PlanStep) -> Iterable[Cell]:
