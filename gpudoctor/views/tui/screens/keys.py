@@ -29,7 +29,7 @@ class KeysScreen(ModalScreen[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-wide")]  # noqa: RUF012 - an instance variable of Textual's
     CSS = """
     KeysScreen { background: $background; }
-    #key-page { layout: horizontal; height: 1fr; }
+    #key-page { layout: horizontal; height: auto; max-height: 100%; }
     #key-page Prose { margin: 0 2 0 0; }
     #key-page > Container { width: 2fr; height: auto; layout: horizontal; }
     .-narrow #key-page > Container { width: 1fr; layout: vertical; }
