@@ -15,9 +15,9 @@ from gpudoctor.interactive import work_on
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fleet import OK, Check, Fleet, Host, Result, Suspect, from_json
 from gpudoctor.model.pairwise import Pairwise
-from gpudoctor.views.tui import fleets
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.cluster import ClusterScreen
+from gpudoctor.views.tui.words import fleets
 from gpudoctor.views.tui.work import Work
 from tests import measured
 from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.model.fact import Row
-from gpudoctor.views.tui.facts import Facts
+from gpudoctor.views.tui.words.facts import Facts
 from tests.tui.facts_of_a_machine import (
     known,
     snapshot,

@@ -14,9 +14,9 @@ from gpudoctor.model import diagnosis
 from gpudoctor.model.sample import GPU, Instance, Process, Sample
 from gpudoctor.views.tui import gpu_watch
 from gpudoctor.views.tui.app import DoctorApp
-from gpudoctor.views.tui.gpu_words import health
-from gpudoctor.views.tui.history import CURVES, MOST, Histories
 from gpudoctor.views.tui.screens.gpus import GPUsScreen
+from gpudoctor.views.tui.words.gpu import health
+from gpudoctor.views.tui.words.history import CURVES, MOST, Histories
 from gpudoctor.views.tui.work import Work
 from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
 from tests.tui.machines import diagnosis_of, told_of

@@ -10,9 +10,9 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.strip import Strip
 
-from gpudoctor.views.tui.cells import ITSELF, Mark, headings, no_link, share, unread, wrong
 from gpudoctor.views.tui.themes import DEFAULTS, NIGHT
 from gpudoctor.views.tui.widgets.matrix import Matrix
+from gpudoctor.views.tui.words.cells import ITSELF, Mark, headings, no_link, share, unread, wrong
 from tests.tui.conftest import shown
 
 

@@ -15,7 +15,8 @@ from textual.types import IgnoreReturnCallbackType
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.fact import Known
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import hints, machine, marks, places, themes
+from gpudoctor.views.tui import hints, marks, places, themes
+from gpudoctor.views.tui.words import machine
 
 if TYPE_CHECKING:
     from gpudoctor.views.tui.app import DoctorApp

@@ -9,8 +9,8 @@ from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.difference import Difference
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import background
-from gpudoctor.views.tui.compared import Compared
 from gpudoctor.views.tui.screens.open_file import OpenFile
+from gpudoctor.views.tui.words.compared import Compared
 
 if TYPE_CHECKING:
     from gpudoctor.views.tui.app import DoctorApp

@@ -6,8 +6,8 @@ import time
 from collections import deque
 
 from gpudoctor.model.sample import Sample
-from gpudoctor.views.tui.gpu_columns import Shown
-from gpudoctor.views.tui.history import MOST
+from gpudoctor.views.tui.words.gpu_columns import Shown
+from gpudoctor.views.tui.words.history import MOST
 
 STALE = 3.0
 """Seconds without a sample after which the numbers are called old."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from gpudoctor.model.errors import DoctorError
 from gpudoctor.model.plan import Plan
 from gpudoctor.model.run import Run, Stop
-from gpudoctor.views.tui import background, places, plan_words
+from gpudoctor.views.tui import background, places
+from gpudoctor.views.tui.words import plan as plan_words
 
 if TYPE_CHECKING:
     from gpudoctor.views.tui.app import DoctorApp

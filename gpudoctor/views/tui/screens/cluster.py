@@ -13,14 +13,15 @@ from textual.widget import Widget
 from gpudoctor.model.errors import DoctorError
 from gpudoctor.model.fleet import Fleet
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import background, fleets
-from gpudoctor.views.tui.cells import headings
+from gpudoctor.views.tui import background
 from gpudoctor.views.tui.screens.place import Band, Place
 from gpudoctor.views.tui.widgets.frame import NARROW
 from gpudoctor.views.tui.widgets.matrix import Matrix
 from gpudoctor.views.tui.widgets.prose import GAP, Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.widgets.suspects import Suspects
+from gpudoctor.views.tui.words import fleets
+from gpudoctor.views.tui.words.cells import headings
 
 _FILE = "sound-hosts.txt"
 

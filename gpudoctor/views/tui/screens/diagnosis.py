@@ -11,14 +11,15 @@ from textual.containers import Container, Vertical
 from textual.widget import Widget
 
 from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.views.tui import aside, overview
-from gpudoctor.views.tui import finding as words
-from gpudoctor.views.tui.entries import Entry
+from gpudoctor.views.tui import aside
 from gpudoctor.views.tui.screens.place import Place
 from gpudoctor.views.tui.widgets.findings import Findings
 from gpudoctor.views.tui.widgets.prose import Block, Pane
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.widgets.sources import Sources
+from gpudoctor.views.tui.words import finding as words
+from gpudoctor.views.tui.words import overview
+from gpudoctor.views.tui.words.entries import Entry
 
 if TYPE_CHECKING:
     from textual.widgets import Input

@@ -15,18 +15,19 @@ from textual.widgets import Input
 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import background, fact
+from gpudoctor.views.tui import background
 from gpudoctor.views.tui.comparing import Comparing
-from gpudoctor.views.tui.facts import NONE, Facts
-from gpudoctor.views.tui.listing import Item, Listing
 from gpudoctor.views.tui.screens.explain import ExplainScreen
 from gpudoctor.views.tui.screens.place import Place
-from gpudoctor.views.tui.sought import Sought
 from gpudoctor.views.tui.widgets.facts_table import FactsTable
 from gpudoctor.views.tui.widgets.frame import NARROW
 from gpudoctor.views.tui.widgets.prose import Pane
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.widgets.search import Search
+from gpudoctor.views.tui.words import fact
+from gpudoctor.views.tui.words.facts import NONE, Facts
+from gpudoctor.views.tui.words.listing import Item, Listing
+from gpudoctor.views.tui.words.sought import Sought
 from gpudoctor.views.tui.work import Told
 
 _MANY = 20_000

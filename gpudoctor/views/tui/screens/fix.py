@@ -13,13 +13,13 @@ from textual.widget import Widget
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.plan import Plan
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import plan_words as words
-from gpudoctor.views.tui import run_words
 from gpudoctor.views.tui.repair import Repair
 from gpudoctor.views.tui.screens.place import Band, Place
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.widgets.steps import Steps
+from gpudoctor.views.tui.words import plan as words
+from gpudoctor.views.tui.words import run as run_words
 
 
 class FixScreen(Place):

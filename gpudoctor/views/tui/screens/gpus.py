@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.sample import Sample, sample_of
-from gpudoctor.views.tui import background, gpu_detail, gpu_links, gpu_words
+from gpudoctor.views.tui import background
 from gpudoctor.views.tui.gpu_watch import Watch
 from gpudoctor.views.tui.screens.place import Place
 from gpudoctor.views.tui.widgets.frame import Line
@@ -20,6 +20,8 @@ from gpudoctor.views.tui.widgets.gpu_table import GPUTable
 from gpudoctor.views.tui.widgets.matrix import Matrix
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
+from gpudoctor.views.tui.words import gpu as gpu_words
+from gpudoctor.views.tui.words import gpu_detail, gpu_links
 
 
 class GPUsScreen(Place):

@@ -15,12 +15,13 @@ from textual.widget import Widget
 from gpudoctor.model.errors import DoctorError
 from gpudoctor.model.measurement import Kernel, Measurements, Run
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import background, marks, measured
+from gpudoctor.views.tui import background, marks
 from gpudoctor.views.tui.screens.place import Band, Place
 from gpudoctor.views.tui.widgets.bars import Bars
 from gpudoctor.views.tui.widgets.kernels import Kernels, KernelTabs
 from gpudoctor.views.tui.widgets.prose import GAP, Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
+from gpudoctor.views.tui.words import measured
 
 _BAR = 24
 _COMMAND = "gpudoctor bench"

@@ -13,8 +13,9 @@ from textual.widget import Widget
 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import counts, machine, marks
+from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.frame import NARROW, Keys, Line, Tabs
+from gpudoctor.views.tui.words import counts, machine
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult

@@ -16,13 +16,13 @@ from gpudoctor.model.errors import DoctorError
 from gpudoctor.model.fact import Known
 from gpudoctor.model.stack import GPU, MACHINE, Stack, Wishes, read_from
 from gpudoctor.views.tui import background
-from gpudoctor.views.tui import stack_words as words
 from gpudoctor.views.tui.repair import handed_over
 from gpudoctor.views.tui.screens.confirm import Sure
 from gpudoctor.views.tui.screens.place import Place
 from gpudoctor.views.tui.widgets.form import Form
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
+from gpudoctor.views.tui.words import stack as words
 
 _TYPED = {
     "gpus": "A GPU by its name: RTX 5090, H100, GTX 1080 Ti.",

@@ -10,8 +10,8 @@ from textual.content import Content
 
 from gpudoctor.model.measurement import Kernel, Measurements, Run
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import measured
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
+from gpudoctor.views.tui.words import measured
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _OVER = 3

@@ -14,11 +14,11 @@ from textual.content import Content
 from gpudoctor.model.fact import Absent, Known, Unread
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.compared import Compared
-from gpudoctor.views.tui.facts import NONE, Facts
-from gpudoctor.views.tui.listing import Item, Listing, said
 from gpudoctor.views.tui.widgets.frame import NARROW
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
+from gpudoctor.views.tui.words.compared import Compared
+from gpudoctor.views.tui.words.facts import NONE, Facts
+from gpudoctor.views.tui.words.listing import Item, Listing, said
 
 _LONGEST = 300
 """Characters of a value or a source that are looked at for one line of the screen."""

@@ -10,9 +10,9 @@ from textual.content import Content
 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import entries
-from gpudoctor.views.tui.entries import Entry
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
+from gpudoctor.views.tui.words import entries
+from gpudoctor.views.tui.words.entries import Entry
 
 
 class Findings(Rows):

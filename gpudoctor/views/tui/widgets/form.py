@@ -10,8 +10,8 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from gpudoctor.views.tui.stack_words import LABELS, Option
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
+from gpudoctor.views.tui.words.stack import LABELS, Option
 
 _LABEL = 9
 _GAP = 2

@@ -9,9 +9,9 @@ from textual import events
 from textual.binding import Binding, BindingType
 
 from gpudoctor.model.sample import GPU
-from gpudoctor.views.tui import gpu_columns
-from gpudoctor.views.tui.gpu_columns import Placed, Shown
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
+from gpudoctor.views.tui.words import gpu_columns
+from gpudoctor.views.tui.words.gpu_columns import Placed, Shown
 
 Key = tuple[int, int]
 """A GPU's index, and the place of a MIG device of it or -1."""

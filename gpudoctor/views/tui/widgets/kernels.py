@@ -11,9 +11,9 @@ from textual.widget import Widget
 
 from gpudoctor.model.measurement import Kernel, Measurements
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import measured
-from gpudoctor.views.tui.cells import share
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
+from gpudoctor.views.tui.words import measured
+from gpudoctor.views.tui.words.cells import share
 
 
 class Kernels(Rows):

@@ -17,8 +17,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from gpudoctor.views._terminal import drawable, one_line
-from gpudoctor.views.tui.cells import Mark
 from gpudoctor.views.tui.hints import MOVES
+from gpudoctor.views.tui.words.cells import Mark
 
 _BLOCK = 8
 """Columns of a dense grid between two wider gaps."""

@@ -12,8 +12,8 @@ from gpudoctor.model.plan import Plan, PlanStep, Way
 from gpudoctor.model.run import Run, StepRun
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.plan_words import SHORT_NEEDS, seconds
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
+from gpudoctor.views.tui.words.plan import SHORT_NEEDS, seconds
 
 _STATES = {
     "waits": (marks.QUIET, "", "waits"),

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from gpudoctor.model.fleet import Suspect
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import fleets, marks
+from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
+from gpudoctor.views.tui.words import fleets
 
 _WIDEST = 20
 

@@ -10,10 +10,11 @@ from textual.content import Content
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.views import _report as report
 from gpudoctor.views._report import Reason
-from gpudoctor.views.tui import counts, entries, marks
-from gpudoctor.views.tui.entries import Entry
+from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.reading import Reading
 from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
+from gpudoctor.views.tui.words import counts, entries
+from gpudoctor.views.tui.words.entries import Entry
 
 _HANG = 6
 _AGAIN = "Cure what was found first; r reads again."

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 
 from gpudoctor.model.sample import GPU, Instance
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import gpu_words, machine, marks
-from gpudoctor.views.tui.gpu_words import NOTHING, Health, gib
-from gpudoctor.views.tui.history import Histories
+from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.rows import Cell
+from gpudoctor.views.tui.words import gpu as gpu_words
+from gpudoctor.views.tui.words import machine
+from gpudoctor.views.tui.words.gpu import NOTHING, Health, gib
+from gpudoctor.views.tui.words.history import Histories
 
 
 @dataclass(slots=True)

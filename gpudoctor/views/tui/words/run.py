@@ -10,8 +10,8 @@ from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.plan import Plan
 from gpudoctor.model.run import Run
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.plan_words import seconds
 from gpudoctor.views.tui.widgets.prose import plain
+from gpudoctor.views.tui.words.plan import seconds
 
 if TYPE_CHECKING:
     from gpudoctor.views.tui.repair import Repair

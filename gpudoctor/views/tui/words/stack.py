@@ -9,8 +9,8 @@ from textual.content import Content
 
 from gpudoctor.model.stack import EMITS, EXTRAS, GPU, MACHINE, TOOLS, Need, Stack, Wishes
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import machine
 from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
+from gpudoctor.views.tui.words import machine
 
 LABELS = {
     "gpus": "GPU",

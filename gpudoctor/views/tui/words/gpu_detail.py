@@ -10,10 +10,12 @@ from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.fact import Absent, Known
 from gpudoctor.model.sample import GPU, NOT_REPORTED
 from gpudoctor.views._terminal import one_line, value
-from gpudoctor.views.tui import gpu_words, machine, marks
-from gpudoctor.views.tui.gpu_columns import Shown
-from gpudoctor.views.tui.gpu_words import gib, rate
+from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
+from gpudoctor.views.tui.words import gpu as gpu_words
+from gpudoctor.views.tui.words import machine
+from gpudoctor.views.tui.words.gpu import gib, rate
+from gpudoctor.views.tui.words.gpu_columns import Shown
 
 _HANG = 8
 _BARS = 30

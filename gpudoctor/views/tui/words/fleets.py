@@ -12,8 +12,8 @@ from gpudoctor.model.pairwise import Pair, Pairwise
 from gpudoctor.model.rule import Severity
 from gpudoctor.views._terminal import one_line, safe
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.cells import ITSELF, Level, Mark, share, unread, wrong
 from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
+from gpudoctor.views.tui.words.cells import ITSELF, Level, Mark, share, unread, wrong
 
 GOOD = 0.9
 """Share of the expected bandwidth from which a pair is as it should be."""

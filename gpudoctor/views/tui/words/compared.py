@@ -8,7 +8,7 @@ from typing import overload
 from gpudoctor.model.diagnosis import Finding
 from gpudoctor.model.difference import Change, Difference
 from gpudoctor.model.fact import Absent, Unread
-from gpudoctor.views.tui.listing import Item, Listing
+from gpudoctor.views.tui.words.listing import Item, Listing
 
 
 class Compared(Listing):

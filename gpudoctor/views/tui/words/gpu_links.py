@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpudoctor.model.fact import Fact, Known, Row, Unread
 from gpudoctor.model.snapshot import Snapshot
-from gpudoctor.views.tui.cells import ITSELF, Mark, no_link, share, unread
+from gpudoctor.views.tui.words.cells import ITSELF, Mark, no_link, share, unread
 
 _LETTERS = {"PIX": "i", "PXB": "x", "PHB": "h", "NODE": "n", "SYS": "s"}
 _PATHS = {

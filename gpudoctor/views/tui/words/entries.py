@@ -11,8 +11,9 @@ from gpudoctor.model.rule import LAYERS
 from gpudoctor.views import _report as report
 from gpudoctor.views._report import Reason
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import counts, marks
+from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.rows import Cell
+from gpudoctor.views.tui.words import counts
 
 Section = Literal["", "order", "notes", "unjudged", "passed"]
 

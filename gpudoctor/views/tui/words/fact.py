@@ -14,10 +14,10 @@ from gpudoctor.model.fact import Fact, Known
 from gpudoctor.model.rule import Severity
 from gpudoctor.views._terminal import one_line, safe
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.facts import Facts
-from gpudoctor.views.tui.listing import Item, Listing, said
 from gpudoctor.views.tui.reading import Reading
 from gpudoctor.views.tui.widgets.prose import Block, plain
+from gpudoctor.views.tui.words.facts import Facts
+from gpudoctor.views.tui.words.listing import Item, Listing, said
 from gpudoctor.views.tui.work import Told
 
 _HANG = 9

@@ -11,7 +11,7 @@ from gpudoctor.model.diagnosis import Finding
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.model.topics import TOPICS
-from gpudoctor.views.tui.listing import COUNTED, Item, Listing, Proof, named, proof_of, text_of
+from gpudoctor.views.tui.words.listing import COUNTED, Item, Listing, Proof, named, proof_of, text_of
 
 _RANKS = {prefix: rank for rank, prefix in enumerate(prefix for names in TOPICS.values() for prefix in names)}
 

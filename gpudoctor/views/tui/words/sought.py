@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui.compared import Compared
-from gpudoctor.views.tui.facts import Facts
-from gpudoctor.views.tui.listing import Listing
+from gpudoctor.views.tui.words.compared import Compared
+from gpudoctor.views.tui.words.facts import Facts
+from gpudoctor.views.tui.words.listing import Listing
 from gpudoctor.views.tui.work import Told
 
 KINDS = {"unread": "not read", "absent": "absent", "proof": "what findings rest on"}
