@@ -64,7 +64,7 @@ class Demo:
                 for diagnosis in doctor.watch(progress=progress, target=target):
                     yield _recorded(diagnosis)
 
-        return self._with_what_else(work_on(f"recording: {self.title}", diagnoses))
+        return self._with_what_else(replace(work_on(f"recording: {self.title}", diagnoses), recorded=True))
 
     def _with_what_else(self, work: Work) -> Work:
         """The work, with the GPUs at work, measurements, fleet, stacks and the run of the cure that were recorded."""
@@ -87,7 +87,6 @@ class Demo:
             plan=lambda diagnosis, only: run.plan(plan(diagnosis, only)),
             apply=run.apply,
             undo=run.undo,
-            recorded=True,
         )
 
     @property

@@ -97,8 +97,8 @@ class Watch:
         while self._waiting:
             self.take(self._waiting.popleft())
 
-    def words(self) -> str:
-        """The second line: live and how often, frozen, silent, or from a report."""
+    def words(self, recorded: bool = False) -> str:
+        """The second line: live or `recorded` and how often, frozen, silent, or from a report."""
         now = self.clock()
         if self.frozen is not None:
             return f"frozen {now - self.frozen:.0f} s ago · space goes on"
@@ -106,7 +106,7 @@ class Watch:
             why = f": {self.trouble}" if self.trouble else ""
             return f"NVML has not answered for {now - self._heard:.0f} s{why}"
         if self.live:
-            return f"live · {self._rate()} · space freezes"
+            return f"{'recorded' if recorded else 'live'} · {self._rate()} · space freezes"
         if not self.shown.gpus:
             return self.trouble
         return f"from the report, not live{f': {self.trouble}' if self.trouble else ''}"

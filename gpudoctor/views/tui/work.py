@@ -72,7 +72,7 @@ class Work:
     apply: Apply | None = None
     undo: Undo | None = None
     recorded: bool = False
-    """Whether `apply` and `undo` play a recording, which changes nothing: the screen says so."""
+    """Whether it is a recording: `live`, `apply` and `undo` play it, which changes nothing; the screens say so."""
     stack: Callable[[Wishes], Stack] | None = None
     """What fits those wishes; called in a thread."""
     stacks: Sequence[Stack] = ()

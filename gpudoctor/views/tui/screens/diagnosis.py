@@ -14,6 +14,7 @@ from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.views.tui import aside
 from gpudoctor.views.tui.screens.place import Place
 from gpudoctor.views.tui.widgets.findings import Findings
+from gpudoctor.views.tui.widgets.frame import NARROW
 from gpudoctor.views.tui.widgets.prose import Block, Pane
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.widgets.sources import Sources
@@ -113,7 +114,8 @@ class DiagnosisScreen(Place):
     def _blocks(self, diagnosis: Diagnosis, entry: Entry) -> Iterable[Block]:
         if entry.findings:
             first, *others = entry.findings
-            return words.blocks(first, others, entry.under, diagnosis.notes)
+            narrow = self.app.size.width < NARROW
+            return words.blocks(first, others, entry.under, diagnosis.notes, cure_first=narrow)
         return overview.reason(diagnosis, entry) if entry.reason else overview.whole(diagnosis, entry)
 
     def _commands(self) -> list[str]:

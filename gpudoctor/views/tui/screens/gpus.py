@@ -180,7 +180,7 @@ class GPUsScreen(Place):
         """Whether the numbers are live, and what the marks mean."""
         if not self.doctor.reading.over:
             return super().status()
-        return Content(self._watch.words()), Content("? could not be read   - not reported")
+        return Content(self._watch.words(self.doctor.work.recorded)), Content("? could not be read   - not reported")
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
         """The detail and the links follow the cursor."""

@@ -22,21 +22,24 @@ _NAME = 30
 
 
 def blocks(
-    finding: Finding, others: Sequence[Finding] = (), under: Sequence[Finding] = (), notes: Iterable[Note] = ()
+    finding: Finding,
+    others: Sequence[Finding] = (),
+    under: Sequence[Finding] = (),
+    notes: Iterable[Note] = (),
+    cure_first: bool = False,
 ) -> Iterator[Block]:
-    """All that is known of it. `others` are the same about other GPUs, `under` the findings folded under it."""
+    """All that is known of it. `others` are the same about other GPUs, `under` the findings folded under it.
+
+    `cure_first` puts what to do before what follows: where there are few lines, the command is on the first of them.
+    """
     glyph, word, colour = marks.SEVERITY[finding.severity]
     head = Content.assemble((f" {glyph} {word} ", f"bold reverse {colour}"), " ")
     yield Block(plain(_guess(finding) + finding.title, "bold"), head, head.cell_length)
     yield from _others(finding, others)
-    yield GAP
-    if finding.why:
-        yield Block(plain(" ".join(finding.why.split())), Content.styled("So", "bold"), _HANG)
-    if under:
-        many = f"the {len(under)} symptoms" if len(under) > 1 else "the symptom"
-        yield Block(Content(f"Explains {many} folded under it."), hang=_HANG)
-    if not finding.nearness:  # what only words point to is to be made sure of first
-        yield from _fixes(finding.fixes)
+    cures = () if finding.nearness else finding.fixes  # what only words point to is to be made sure of first
+    parts = (_cures(cures), _follows(finding, under))
+    for part in parts if cure_first else reversed(parts):
+        yield from part
     yield GAP
     yield Block(Content(f"{finding.confidence}, because"), Content.styled("Read", "bold"), _HANG)
     yield from _evidence(finding.evidence)
@@ -74,7 +77,16 @@ def _others(finding: Finding, others: Sequence[Finding]) -> Iterator[Block]:
         yield Block(plain(f"the same of {', '.join(alike)}"), also, _HANG)
 
 
-def _fixes(fixes: Sequence[Fix]) -> Iterator[Block]:
+def _follows(finding: Finding, under: Sequence[Finding]) -> Iterator[Block]:
+    yield GAP
+    if finding.why:
+        yield Block(plain(" ".join(finding.why.split())), Content.styled("So", "bold"), _HANG)
+    if under:
+        many = f"the {len(under)} symptoms" if len(under) > 1 else "the symptom"
+        yield Block(Content(f"Explains {many} folded under it."), hang=_HANG)
+
+
+def _cures(fixes: Sequence[Fix]) -> Iterator[Block]:
     for number, fix in enumerate(fixes, 1):
         yield GAP
         label = f"Do {number}" if number == 1 else f"or {number}"
