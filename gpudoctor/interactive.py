@@ -12,6 +12,7 @@ from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.difference import Difference
 from gpudoctor.model.errors import UsageError
 from gpudoctor.model.sample import Sample
+from gpudoctor.views.tui import terminal
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.work import Event, Told, Work
 
@@ -26,7 +27,8 @@ def run(work: Work) -> Diagnosis | None:
 
 def run_app(app: DoctorApp) -> Diagnosis | None:
     """The same with an app of one's own. Exits with 128 + n where signal n, or the loss of the terminal, ended it."""
-    app.run()
+    with terminal.unbroken():
+        app.run()
     if (code := app.return_code or 0) > 128:
         raise SystemExit(code)
     return None if code else app.diagnosis

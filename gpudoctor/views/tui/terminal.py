@@ -6,8 +6,10 @@ import asyncio
 import os
 import select
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
 
 SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
 HUNG_UP = 128 + signal.SIGHUP
@@ -26,6 +28,40 @@ def let_go() -> None:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nowhere, stream)
+
+
+class Unbroken:
+    """A stream whose writes go to nowhere once they fail.
+
+    Textual's writer thread dies of a write to a lost terminal; whoever writes after that would wait for it for ever.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        """Write, if it can be written."""
+        with suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        """Flush, if it can be written."""
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def unbroken() -> Iterator[None]:
+    """Have Textual draw on such a stream: it draws on this one."""
+    stream = sys.__stderr__
+    setattr(sys, "__stderr__", stream and Unbroken(stream))  # noqa: B010 - typed as final
+    try:
+        yield
+    finally:
+        setattr(sys, "__stderr__", stream)  # noqa: B010
 
 
 def heed(end: Callable[[int], None]) -> None:
