@@ -64,7 +64,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 def _capabilities(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     rows: list[Row] = []
     for index, line in paste.having("with cuda capability sm_"):
-        if match := _NOT_COMPATIBLE.search(line):
+        if match := _NOT_COMPATIBLE.search(line[:1000]):
             source = paste.use(index)
             name = match.group(1).rpartition("UserWarning: ")[2].strip(" -*")
             rows.append(
