@@ -32,7 +32,9 @@ _PAIR = Pattern(
 _LINK = Pattern(r"\s*Link (\d+):\s*(<inactive>|inactive|down|[\d.]+ GB/s|active)", 2)
 
 _OF_GPU = Pattern(r"\bGPU ?(\d+)(?:'s)?\b", 2)
-_SAID = Pattern(r"\bLink (\d+)\s*(?::|is)?\s*(?:currently )?(<?inactive>?|down|disabled|[\d.]+ GB/s|active|up)\b", 2)
+_SAID = Pattern(
+    r"\bLink (\d{1,3})\s*(?:(?::|is)\s*)?(?:currently )?(<?inactive>?|down|disabled|[\d.]+ GB/s|active|up)\b", 2
+)
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:

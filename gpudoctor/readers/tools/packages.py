@@ -22,7 +22,7 @@ _DONE = Pattern(r"Successfully installed (.+)$")
 _PAIR = Pattern(r"(?<![\w.-])([A-Za-z][\w.-]{0,80}?)-(\d[\w.+!]{0,80})(?:\s|$)")
 _HERE = Pattern(r"Requirement already satisfied: " + _NAME + r"\S{0,80} in \S{1,300} .{0,300}?\((\d[\w.+!]{0,80})\)$")
 _WHEEL = Pattern(
-    r"(?:/whl/(?:nightly/)?(cu\d{2,3}|cpu|rocm[\d.]+)/)?\b([a-z][a-z0-9_]+)-(\d+(?:\.\d+)+[\w.]*(?:\+[\w.]+)?)-(?:cp|py)\d\S*?\.whl"
+    r"(?:/whl/(?:nightly/)?(cu\d{2,3}|cpu|rocm[\d.]+)/)?\b([a-z][a-z0-9_]+)-(\d+\.\d[\w.]*(?:\+[\w.]+)?)-(?:cp|py)\d\S{0,120}?\.whl"
 )
 _TAG = Pattern(
     r"\b(flash[-_]attn)\W{1,4}(\d+\.\d+\.\d+(?:\.post\d+)?)\b[^\n]{0,16}?\b(cu\d+torch\d\.\d+cxx11abi(?:TRUE|FALSE))", 2

@@ -27,7 +27,7 @@ _CUDNN = Pattern(
 )
 _COMPANION = Pattern(r"PyTorch has CUDA Version=([\d.]+) and (torchvision|torchaudio) has CUDA Version=([\d.]+)", 2)
 _REQUIRES = Pattern(
-    r"torch \S+ (?:requires|has requirement) ([\w-]+)==([\w.]+);?.*?"
+    r"torch \S+ (?:requires|has requirement) ([\w-]+)==([\w.]+)(?![\w.]);?.*?"
     r"but you have \1 (\w[\w.]*\w)\.?(?: which is incompatible|\s*$)",
     2,
 )
