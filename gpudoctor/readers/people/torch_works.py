@@ -30,8 +30,8 @@ _LABELLED = Pattern(
 _SAID = Pattern(
     _SUBJECT + r"\s+(?:works?|runs?|is working|is fine|works? fine|computes?)\s+(?:\w+\s+){0,2}"
     r"(?:on|with|using) (?:the |this |that )?(?:cuda|gpu)\b|"
-    r"\b(?:matmul|gemm|torch\.(?:ones|zeros|rand\w*|tensor)\([^)\n]*\)\S*)\s+(?:on (?:the )?(?:cuda|gpu)\s*)?(?:[:=]\s*)?"
-    + _GOOD,
+    r"\b(?:matmul|gemm|torch\.(?:ones|zeros|rand\w*|tensor)\([^)\n]*\)\S*)\s+"
+    r"(?:on (?:the )?(?:cuda|gpu)\s*)?(?:[:=]\s*)?" + _GOOD,
     2,
 )
 _DENIED = Pattern(
