@@ -10,7 +10,7 @@ from gpudoctor.readers._pattern import Pattern
 _TIMES_BEFORE = Pattern(r"(\d{1,3})\s*[x×*]\s+(.+)|(\d{1,3})[x×](?=[A-Z])(.+)")
 _TIMES_AFTER = Pattern(r"(.+?)[\s(]*[x×*]\s*(\d{1,3})\)?$")
 _LONGEST = 120
-_PARTS = Pattern(r"\s*(?:,|;|\+| and | & )\s*")
+_PARTS = Pattern(r"(?:(?<!\s)\s+)?(?:,|;|\+| and | & )\s*")
 _INDEX = Pattern(r"(?:GPU\s*)?\[?(\d{1,2})\]?\s*[:=]\s*(.+)")
 _NOTE = Pattern(r"\s*\((?:UUID|compute|sm_|CC|driver|\d+\s*[GM]i?B|laptop, )[^)]*\)?|\s+@\s.*|\s+[-–—]\s+[A-Za-z].*", 2)
 _FORMER = Pattern(

@@ -17,6 +17,10 @@ _CONTROL = re.compile(
 )
 _SPACES = {ord(mark): " " for mark in "\xa0\u2007\u202f\u3000"} | {ord(mark): "\n" for mark in "\r\v\f\x85\u2028\u2029"}
 _FENCE = re.compile(r"\s*(?:```|~~~)[\w+-]*\s*$")
+_NARROW = 200
+"""Characters of a line that is not worth a look for gaps."""
+_GAP = re.compile(r"(?<=\s{100})\s+")
+"""What goes of a gap in a line: no table has one as wide, and a pattern may try every way to share it out."""
 _QUOTE = re.compile(r"(?:>(?!>> ) ?)+")
 
 _STAMP = re.compile(
@@ -153,6 +157,8 @@ def _clean(line: str) -> str:
     line = line.rstrip()
     if not line:
         return line
+    if len(line) > _NARROW:
+        line = _GAP.sub("", line)
     if line[0] in "`~ \t" and _FENCE.match(line):
         return ""
     if line[0] == ">" and not line.startswith(">>> "):

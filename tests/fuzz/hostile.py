@@ -1,6 +1,6 @@
 """Texts made against one pattern: near-matches of it, on as many different lines as are read.
 
-python -m tests.fuzz.hostile [--name PART]
+python -m tests.fuzz.hostile [--name PART ...]
 
 Each line holds the words without which the pattern is not even tried, and a beginning of a match, once or as often as
 there is room, or what the pattern repeats, behind what leads to it. Between such lines may stand others that hold
@@ -38,6 +38,8 @@ _SMALL = 20_000
 """Characters on which a text is tried first."""
 _WIDTHS = (118, 580)
 _READ_WIDTHS = (118, 3900)
+_NARROW = 96
+"""Characters of a shorter run of what is repeated, again and again in a line: gaps are read no wider than this."""
 _MOST_STEMS = 24
 _AROUND = 12
 """Lines between two with words: as many as are searched around both."""
@@ -142,6 +144,7 @@ def _at_length(sign: Sign, shape: Shape, seconds: float) -> float:
 
 def reader_patterns() -> Iterator[tuple[str, str]]:
     """Every pattern of a reader, by module and name."""
+    readers.every_reader()
     parts = [module for name, module in sys.modules.items() if name.startswith("gpudoctor.readers.")]
     for module in dict.fromkeys([*modules_of(readers), *parts]):
         for name, value in vars(module).items():
@@ -160,9 +163,16 @@ def read_in(text: Sequence[str]) -> float:
 def worst_read(pattern: str) -> Attempt:
     """The shape on which the readers are slowest; `pattern` is one of theirs."""
     tried = [Shape("", stem, "", width) for stem in stems(pattern) for width in _READ_WIDTHS]
-    tried += [Shape(lead, stem, "", _READ_WIDTHS[-1]) for lead, stem in _runs(pattern)]
+    tried += long_lines(pattern)
     seconds, shape = max(((read_in(lines(shape, _SMALL)), shape) for shape in tried), default=(0, _NONE))
     return Attempt(seconds * SIZE / _SMALL if seconds > READ else read_in(lines(shape, SIZE)), shape)
+
+
+def long_lines(pattern: str) -> list[Shape]:
+    """What leads to what the pattern repeats, with that to the end of the line, or with less of it over and over."""
+    width = _READ_WIDTHS[-1]
+    long = [Shape(lead, stem, "", width) for lead, stem in _runs(pattern)]
+    return long + [Shape("", lead + stem * (_NARROW // len(stem)), "", width) for lead, stem in _runs(pattern)]
 
 
 def together(attempts: Sequence[Attempt]) -> str:
@@ -173,17 +183,17 @@ def together(attempts: Sequence[Attempt]) -> str:
 def main() -> int:
     """Print the slowest patterns, readers and documents, and each that is too slow."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--name", default="", help="only pages whose id, or readers whose name, holds this")
-    options = parser.parse_args()
+    parser.add_argument("--name", nargs="+", default=[""], help="only pages whose id, or readers whose name, holds one")
+    parts = parser.parse_args().name
     named: list[tuple[str, Attempt]] = []
     documents: list[tuple[str, Attempt]] = []
     for rule in rulebook.load().rules:
-        if options.name in rule.id and rule.signs:
+        if any(part in rule.id for part in parts) and rule.signs:
             attempts = [worst(sign) for sign in rule.signs]
             named += [(f"{rule.id} sign {number}", one) for number, one in enumerate(attempts, 1)]
             examined = examine(together(attempts).encode(), "report")
             documents.append((f"all of {rule.id} {examined.problems}", Attempt(examined.seconds, _NONE)))
-    read = [(name, worst_read(pattern)) for name, pattern in reader_patterns() if options.name in name]
+    read = [(name, worst_read(pattern)) for name, pattern in reader_patterns() if any(part in name for part in parts)]
     told = (
         _told("patterns", named, SLOW),
         _told("documents", documents, WHOLE),

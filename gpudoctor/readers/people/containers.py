@@ -64,7 +64,8 @@ _LACKS = Pattern(
 _ENGINE = Pattern(r"daemon\.?\s?json|docker info|config\.toml|\bruntimes\b|containerd config", 2)
 """The engine's own configuration: what is lacking there is the toolkit's."""
 _SPEC = Pattern(
-    r"^\W*(?:nvidia\.com/gpu[\w.-]*\W+[1-9]|runtime: ?nvidia\b|runtimeClassName: ?nvidia|driver: ?nvidia\b)", 2
+    r"^\W*(?:nvidia\.com/gpu[\w.-]{0,60}\W{1,120}[1-9]|runtime: ?nvidia\b|runtimeClassName: ?nvidia|driver: ?nvidia\b)",
+    2,
 )
 _FIXED = Pattern(r"\b(?:after|fix(?:ed|es)?|solv\w+|solution|once|when I add\w*|adding|added|works|worked)\b", 2)
 
@@ -114,7 +115,7 @@ _HOMES = frozenset(
     )
 )
 _HOME = Pattern(
-    r"^(?:(?:inside|in|a|an|the|official|own|rootless|training \w+|\w+ (?:in|inside)) )*"
+    r"^(?:(?:inside|in|a|an|the|official|own|rootless|training \w+|\w+ (?:in|inside)) ){0,6}"
     r"(?P<engine>docker|podman|lxc|apptainer|singularity|kubernetes|k8s)\b"
     r"(?![^\n]*\b(?:not|no longer|instead|works|host)\b)"
     r"[^,;\n]{0,20}?\b(?:container|pod|image|compose)\b",

@@ -20,6 +20,8 @@ FACTS = (
 _FAR = 1e300
 _WORDS = ("diff", "error", "deviation", "mismatch", "norm")
 _COMPARED = Pattern(r"\b(?:diff(?:erence)?|error|deviation|mismatch|l2|norm)\b", 2)
+_LONGEST = 600
+"""Characters from the end of a line in which the device and its number stand."""
 _DEVICE = Pattern(
     r".*?\b(?:GPU|device|cuda:)\s?(\d{1,2})\b[^\w\n]{1,4}(\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]\d+|0|nan|[+-]?inf)\s*$", 2
 )
@@ -56,7 +58,8 @@ def _deviations(paste: Paste) -> Iterator[tuple[int, float, str]]:
     heading = False
     for index, line in enumerate(paste.bare):
         compares = bool(_COMPARED.search(line)) and not _COUNTED.search(line)
-        told = _DEVICE.match(line) or (_TOLD.match(line) if compares else None)
+        end = line[-_LONGEST:]
+        told = _DEVICE.match(end) or (_TOLD.match(end) if compares else None)
         if told and (compares or heading) and (value := _number(told.group(2))) is not None:
             yield int(told.group(1)), value, paste.use(index)
         elif line.strip():

@@ -51,9 +51,9 @@ _PER_GPU = Pattern(
 )
 _SAME_KIND = Pattern(
     r"(\d{1,6}(?:\.\d+)?) ?([TG]FLOP(?:/s|S)|[GM]i?B/s|(?:it|img|images|samples|tok"
-    r"|tokens)/s)\b[^\n]*?\b(?:another|an identical|identical"
+    r"|tokens)/s)\b[^\n]{0,160}?\b(?:another|an identical|identical"
     r"|an? (?:sister|sibling|healthy|good|second)|the (?:same|other|sister|neighbou?r\w*)"
-    r"|others?)\b[^\n\d]*?(?:[a-z]\d+\w*\b[^\n\d]*?)?"
+    r"|others?)\b[^\n\d]{0,80}?(?:[a-z]\d+\w*\b[^\n\d]{0,80}?)?"
     r"(?:gives?|gets?|reach(?:es)?|does|has|makes?|shows?|at|:|=)\W{0,3}(?:about |around "
     r"|~)?(\d{1,6}(?:\.\d+)?)(?![\d.%])",
     2,
@@ -194,7 +194,7 @@ def _against_expected(paste: Paste) -> Iterator[Row]:
     if len(told[False]) == 1 and told[True] and len({unit[0].lower() for _, unit, _ in told[True] + told[False]}) == 1:
         yield _held(paste, told[False][0], min(told[True]))
     for index, line in paste.having("/s", "flops"):
-        if pair := _SAME_KIND.search(line):
+        if pair := _SAME_KIND.search(line[:1500]):
             source = paste.use(index)
             yield {
                 "value": Known(float(pair.group(1)), source),

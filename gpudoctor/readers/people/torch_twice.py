@@ -9,7 +9,7 @@ from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
 EXACT = 7
-_VERSION = r"['\"]?v?(\d+\.\d+(?:\.\d+)?)(?:[+.]?[\w.+]*)?"
+_VERSION = r"['\"]?v?(\d+\.\d+(?!\d)(?:\.\d+(?!\d))?)[\w.+]*"
 _IMPORTED = Pattern(
     r"(?:torch\.(?:version\.)?__version__\)?|(?:py)?torch (?:version )?imported|imported (?:py)?torch(?: version)?"
     r"|import torch|PyTorch version|python imports torch)\s*(?:[:=]+|->|is|gives|prints|says|shows)\s*" + _VERSION,
@@ -60,7 +60,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield "torch.installs", Known(installs, sources)
 
 
-_PLAIN = Pattern(r"['\"]?(\d+\.\d+\.\d+)[\w.+]*['\"]?\s*$")
+_PLAIN = Pattern(r"['\"]?(\d+\.\d+\.\d+)(?!\d)[\w.+]*['\"]?\s*$")
 
 
 def _answer(paste: Paste, index: int) -> str:

@@ -13,7 +13,7 @@ EXACT = 2
 FACTS = (fact("live.computes", "bool", "whether torch's own operations run on the GPU, as the report says"),)
 
 _SUBJECT = (
-    r"\b(?:(?:plain|pure|basic|simple|bare|vanilla|stock|native|other|normal|standard|ordinary)\s+)*(?:py)?torch\b"
+    r"\b(?:(?:plain|pure|basic|simple|bare|vanilla|stock|native|other|normal|standard|ordinary)\s+){0,4}(?:py)?torch\b"
     r"(?!\.(?:compile|version|distributed|utils|_\w+)\b)(?:\.\w+)*(?:\([^)\n]{0,40}\)\S*)?(?:\s+(?:itself|alone|only|code|ops?|operations?|tensors?|matmul\w*|test|kernels?"
     r"|computations?|smoke test|convolutions?|gemm|sdpa|attention|script|training|programs?|cuda|gpu|in the same"
     r" (?:env\w*|container|notebook)|on (?:the |this )?(?:cuda|gpu|same \w+|\w{0,12}\d{2,4}\w{0,4})|same env\w*))*"
@@ -30,8 +30,8 @@ _LABELLED = Pattern(
 _SAID = Pattern(
     _SUBJECT + r"\s+(?:works?|runs?|is working|is fine|works? fine|computes?)\s+(?:\w+\s+){0,2}"
     r"(?:on|with|using) (?:the |this |that )?(?:cuda|gpu)\b|"
-    r"\b(?:matmul|gemm|torch\.(?:ones|zeros|rand\w*|tensor)\([^)\n]*\)\S*)\s+(?:on (?:the )?(?:cuda|gpu)\s*)?[:=]?\s*"
-    + _GOOD,
+    r"\b(?:matmul|gemm|torch\.(?:ones|zeros|rand\w*|tensor)\([^)\n]*\)\S*)\s+"
+    r"(?:on (?:the )?(?:cuda|gpu)\s*)?(?:[:=]\s*)?" + _GOOD,
     2,
 )
 _DENIED = Pattern(

@@ -16,7 +16,7 @@ EXACT = 8
 Answers = Iterator[tuple[str, "Fact | Rows"]]
 
 _GPU = Pattern(r"\s*GPU\s*(\d+)\s*:\s*(.+)")
-_LIBRARY = Pattern(r".*?((?:lib)?cudnn\w*?)(?:64_\d+)?\.(?:so|dll|dylib)(?:\.(\d+(?:\.\d+)*))?")
+_LIBRARY = Pattern(r".*?((?:lib)?cudnn\w{0,60}?)(?:64_\d+)?\.(?:so|dll|dylib)(?:\.(\d+(?:\.\d+)*))?")
 
 
 def read(paste: Paste) -> Answers:

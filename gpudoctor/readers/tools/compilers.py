@@ -43,8 +43,8 @@ _NO_TOOLKIT = Pattern(
     r"|CUDA_HOME[^\n]{0,60}(?:does not|doesn't) exist|CUDA_HOME[^\n]{0,60}no such (?:folder|directory|file)",
     2,
 )
-_SLIM = Pattern(r"\b(?:nvidia/cuda|pytorch/pytorch):\S*?-(runtime|base)(?:-\S*)?(?![\w-])")
-_FULL = Pattern(r"\b(?:nvidia/cuda|pytorch/pytorch):\S*-devel|[-:]devel\b")
+_SLIM = Pattern(r"\b(?:nvidia/cuda|pytorch/pytorch):\S{0,120}?-(runtime|base)(?:-\S{0,120})?(?![\w-])")
+_FULL = Pattern(r"\b(?:nvidia/cuda|pytorch/pytorch):\S{0,120}-devel|[-:]devel\b")
 _HOME = Pattern(r"default cuda_home='([^']+)' doesn't exist")
 
 

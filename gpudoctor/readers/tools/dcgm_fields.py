@@ -14,10 +14,10 @@ EXACT = 8
 FACTS = ()
 
 _FIELD = Pattern(
-    r"\bDCGM_FI_DEV_(?P<name>[A-Z_]+)\s*(?:\{(?P<labels>[^}\n]*)\})?\s*[:=]?\s*(?P<value>\d+(?:\.\d+)?(?:e\+?\d+)?)\s*$",
+    r"\bDCGM_FI_DEV_(?P<name>[A-Z_]{1,80})\s*(?:\{(?P<labels>[^{}\n]*)\}\s*)?(?:[:=]\s*)?(?P<value>\d+(?:\.\d+)?(?:e\+?\d+)?)\s*$",
     2,
 )
-_LABEL = Pattern(r'(\w+)="([^"]*)"')
+_LABEL = Pattern(r'\b(\w+)="([^"]*)"')
 _NUMBERS = {
     "GPU_TEMP": "temperature_c",
     "MEMORY_TEMP": "temperature_memory_c",

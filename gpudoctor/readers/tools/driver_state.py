@@ -12,12 +12,12 @@ from gpudoctor.readers._values import address
 
 EXACT = 6
 
-_DKMS = Pattern(r"nvidia(?:-[\w-]+)?(?:/|, )(\d+[\w.~-]*)(?:, ([\w.+-]+), \w+)?: (added|built|installed)")
-_KERNEL = Pattern(r"Linux \S+ (\d+\.\d+\.\S+) #\d|Linux-(\S+?)-(?:x86_64|aarch64)")
+_DKMS = Pattern(r"nvidia(?:-[\w-]{1,60})?(?:/|, )(\d[\w.~-]*)(?:, ([\w.+-]+), \w+)?: (added|built|installed)")
+_KERNEL = Pattern(r"Linux \S+ (\d+\.\d+\.\S+) #\d|Linux-(\S{1,120}?)-(?:x86_64|aarch64)")
 _NODE = Pattern(r"c([rwxst-]{9})\S?\s.*?(/dev/nvidia[\w/-]*)\s*$")
 _NO_NODE = Pattern(r"cannot access '?(/dev/nvidia[\w*/-]*)'?: No such file")
 _PCI = Pattern(
-    r"\s*(?:lspci[^:]*:\s*)?(?:\d+:)?\s*((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+"
+    r"\s*(?:lspci[^:]*:\s*)?(?:\d+:\s*)?((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+"
     r"(VGA compatible controller|3D controller|Display controller)(?: \[\w+\])?: (.+)",
     2,
 )

@@ -21,7 +21,7 @@ _WHOLE = Pattern(
 )
 _PYTHON = Pattern(r"environ(?:\.setdefault)?[\[(]\s*['\"]([A-Z][A-Z0-9_]+)['\"]\s*[\],]\s*=?\s*['\"]([^'\"]*)['\"]")
 _UNSET = Pattern(r"\s*unset\s+([A-Z][A-Z0-9_ ]+)$")
-_NCCL_SET = Pattern(r"(NCCL_[A-Z0-9_]+) set by environment to ([^\s.]\S*?)\.?$")
+_NCCL_SET = Pattern(r"(NCCL_[A-Z0-9_]{1,80}) set by environment to ([^\s.]\S*?)\.?$")
 _EXPORTS = Pattern(r"[\w./ -]{2,40}: (?:export|ENV) [A-Z][A-Z0-9_]+=\S+$")
 """``.bashrc: export NCCL_P2P_DISABLE=1``"""
 _ECHO = Pattern(r"echo\s+\"?\$\{?([A-Z][A-Z0-9_]+)\}?\"?\s*$")

@@ -18,7 +18,7 @@ _PRODUCT = Pattern(r"\s*(?:product|model|Model|Device)\s*:\s*\"?(?P<name>\S.{2,9
 _VENDOR = Pattern(r"\s*(?:vendor|Vendor|manufacturer)\s*:\s*(?:pci 0x\w+ )?\"?(?P<vendor>\S.*?)\"?\s*$")
 _LSHW_DRIVER = Pattern(r"\s*configuration:.*\bdriver=(?P<driver>[\w-]+)")
 _HWINFO_DRIVER = Pattern(r"\s*Driver:\s*\"(?P<driver>[\w-]+)\"")
-_CHIPSET = Pattern(r"\s*Chipset Model:\s*(?P<name>\S.*?)\s*$")
+_CHIPSET = Pattern(r"\s*Chipset Model:\s*(?P<name>\S(?:.*\S)?)\s*$")
 _MARKS = ("*-display", "*-3d", "hardware class: graphics card", "ubuntu-drivers devices", "modalias")
 _HEADINGS = ("*-", "hardware class:", "== /sys/")
 

@@ -32,8 +32,8 @@ _JETSON = Pattern(
     r"\b((?:NVIDIA )?Jetson[ -](?:AGX |TX\d|Orin|Nano|Xavier|Thor)[\w -]{0,20}?)(?=[\s,.;:)|*]*(?:$|[\n,.;:)|*(]))"
     r"|\b(L4T[: ]+(?:Release:? *)?(?:R|r)?\d[\d.]*|JetPack[: ]+\d[\d.]*|R\d\d \(release\), REVISION: [\d.]+)"
 )
-_SHM = Pattern(r"(?:\S+\s+)?(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+\d+%\s+/dev/shm")
-_SHM_MOUNT = Pattern(r"on /dev/shm type tmpfs \([^)]*\bsize=(\d+[kmg]?)")
+_SHM = Pattern(r"(?<!\d)(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+\d+%\s+/dev/shm")
+_SHM_MOUNT = Pattern(r"on /dev/shm type tmpfs \([^)]{0,300}\bsize=(\d+[kmg]?)")
 _SHM_SIZE = Pattern(r"--shm-size[= ](\d+(?:\.\d+)?\s?[kmgtKMGT]?)b?")
 _KERNEL_OF_WSL1 = Pattern(r"\b4\.4\.0-\d{5}-Microsoft\b", 2)
 _LOCKED = Pattern(r"max locked memory\s+\(k(?:bytes|B), -l\)\s+(\d+|unlimited)")

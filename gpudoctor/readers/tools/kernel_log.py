@@ -29,7 +29,9 @@ CONSEQUENCES = (45, 154)
 """Xids that follow another one: a channel torn down, a recovery action announced."""
 
 _XID = Pattern(
-    r"(?<![a-z])xid\b\s*(?:\((?:PCI:)?([0-9a-f:.]+)\)|error|event|code)?\s*[:=#]?\s*(\d{1,3})\b(?![.:]\d|[%/])", 2
+    r"(?<![a-z])xid\b\s*(?:(?:\((?:PCI:)?([0-9a-f:.]+)\)|error|event|code)\s*)?(?:[:=#]\s*)?"
+    r"(\d{1,3})\b(?![.:]\d|[%/])",
+    2,
 )
 _CODES = Pattern(r"\d{1,3}(?:\s*(?:,|/|\+|and|then|->)\s*\d{1,3})*(?=\s*(?:$|[(;,]))")
 _XIDS = Pattern(
@@ -37,7 +39,7 @@ _XIDS = Pattern(
     r"(?: (?:in|from|by|of) (?:the )?[a-z ]{2,24}| seen| logged| found| reported)?"
 )
 _SEPARATORS = Pattern(r"\D+")
-_SXID = Pattern(r"\bSXid\s*(?:\([^)]*\))?\s*:?\s*(\d{4,5})\b")
+_SXID = Pattern(r"\bSXid\s*(?:\([^)]*\)\s*)?(?::\s*)?(\d{4,5})\b")
 _SEVERITY = Pattern(r"\bXid\b[^,\n]*: 1(?:4[4-9]|50), ?\w+\s+(Non-?)?fatal\b", 2)
 _SWITCH = Pattern(r"\bSXid\b[^,\n]*: \d{4,6}, (Non-)?fatal\b", 2)
 _CLIENT = Pattern(r"the client has (?:the )?version:?\s+v?(\d+(?:\.\d+)+)")

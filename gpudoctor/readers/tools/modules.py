@@ -21,13 +21,15 @@ _MODULES = {
     "nvidia_peermem": "driver.peermem_loaded",
     "nv_peer_mem": "driver.peermem_loaded",
 }
-_FILE = Pattern(r"filename:\s+/lib/modules/([^/]+)/.*/?nvidia(?:-current)?\.ko")
+_FILE = Pattern(r"filename:\s+/lib/modules/([^/]{1,120})/.{0,200}/?nvidia(?:-current)?\.ko")
 _VERSION = Pattern(r"version:\s+(\d{3}\.\d+(?:\.\d+)?)$")
 _LICENSE = Pattern(r"license:\s+(NVIDIA|Dual MIT/GPL)")
 _NOT_FOUND = Pattern(r"Module nvidia(?:-current)? not found(?: in directory /lib/modules/(\S+))?")
 _REFUSED = Pattern(r"could not insert '?(nvidia\w*)'?: (\S.*)")
 _BLACKLIST = Pattern(r"^\s*blacklist\s+(nouveau|nvidia)\s*$")
-_ON_COMMAND_LINE = Pattern(r"(?:modprobe\.blacklist|rd\.driver\.blacklist|module_blacklist)=\S*\b(nouveau|nvidia)\b")
+_ON_COMMAND_LINE = Pattern(
+    r"(?:modprobe\.blacklist|rd\.driver\.blacklist|module_blacklist)=\S{0,200}\b(nouveau|nvidia)\b"
+)
 _COMMAND_LINE = Pattern(r"(?:Kernel command line:\s*|^\s*)(BOOT_IMAGE=\S.*)")
 
 

@@ -29,7 +29,7 @@ _GPU = Pattern(
 )
 _USAGE = Pattern(
     r"\s*\|\s*(\S+)\s+(\S+)\s+(\S+)\s+(?:(\d+)W\s*/\s*(\d+)W\s*|.*?)\|"
-    r"\s*(\d+\s?[MG]i?B|N/A|ERR!)\s*/\s*(\d+\s?[MG]i?B|N/A)\s*\|\s*(\d+%|N/A|ERR!)\s+(.*?)\s*\|"
+    r"\s*(\d+\s?[MG]i?B|N/A|ERR!)\s*/\s*(\d+\s?[MG]i?B|N/A)\s*\|\s*(\d+%|N/A|ERR!)\s+([^|]*)\|"
 )
 _MIG = Pattern(r"\s*\|\s*\|\s*\|\s*(Enabled\*?|Disabled\*?|N/A)\s*\|\s*$")
 _PROCESS = Pattern(
@@ -135,7 +135,7 @@ def _gpu(cells: tuple[str | None, ...], source: str) -> dict[str, Fact]:
 
 
 def _usage(cells: tuple[str | None, ...], source: str) -> dict[str, Fact]:
-    _, temperature, _, drawn, limit, used, total, busy, mode = (cell or "" for cell in cells)
+    _, temperature, _, drawn, limit, used, total, busy, mode = ((cell or "").strip() for cell in cells)
     row: dict[str, Fact] = {}
     numbers = {
         "temperature_c": whole(temperature) if temperature.endswith("C") else None,

@@ -42,9 +42,11 @@ _STATES = (
     ("nvml_error_gpu_is_lost", "gpu is lost"),
 )
 """Words (lower case) and the state they tell, in the vocabulary of nvml.state."""
-_HANDLE = Pattern(r"unable to determine the device handle for gpu\s?(\d*):?\s?([0-9a-f:.]*[0-9a-f])\s*:\s*(.+)", 2)
+_HANDLE = Pattern(
+    r"unable to determine the device handle for gpu\s?(\d{0,16}):?\s?([0-9a-f:.]{0,40}[0-9a-f])\s*:\s*(.+)", 2
+)
 _LIBRARY = Pattern(r"NVML library version: (\d+(?:\.\d+)+)")
-_UNKNOWN = Pattern(r"nvmlInit\w*\b[^\n]{0,40}(?<![\d.])999(?![\d.])", 2)
+_UNKNOWN = Pattern(r"nvmlInit\w{0,30}\b[^\n]{0,40}(?<![\d.])999(?![\d.])", 2)
 _MISSING = Pattern(
     r"nvidia-smi['\"]?: (?:command )?not found|nvidia-smi' is not recognized|command 'nvidia-smi' not found", 2
 )

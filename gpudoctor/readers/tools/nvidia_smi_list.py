@@ -27,12 +27,14 @@ _GPU = Pattern(r"\s*GPU (\d+): (\S.*?)(?: \(UUID: (GPU-[0-9a-fA-F-]+)\))?\s*$")
 _MIG = Pattern(r"\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[\w/-]+)\)")
 _ROW = Pattern(r"\s*(GPU\d+)((?:\s+(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|C2C))+)(?=\s|$)")
 _PAIR = Pattern(
-    r"\b(GPU ?\d+)\s*(?:<->|-|–|to|and)\s*(GPU ?\d+)\s*:?\s+(NV\d+|NVLink|PIX|PXB|PHB|NODE|SYS|SOC|C2C)\b", 2
+    r"\b(GPU ?\d+)\s*(?:<->|-|–|to|and)\s*(GPU ?\d+)(?:\s*:)?\s+(NV\d+|NVLink|PIX|PXB|PHB|NODE|SYS|SOC|C2C)\b", 2
 )
 _LINK = Pattern(r"\s*Link (\d+):\s*(<inactive>|inactive|down|[\d.]+ GB/s|active)", 2)
 
 _OF_GPU = Pattern(r"\bGPU ?(\d+)(?:'s)?\b", 2)
-_SAID = Pattern(r"\bLink (\d+)\s*(?::|is)?\s*(?:currently )?(<?inactive>?|down|disabled|[\d.]+ GB/s|active|up)\b", 2)
+_SAID = Pattern(
+    r"\bLink (\d{1,3})\s*(?:(?::|is)\s*)?(?:currently )?(<?inactive>?|down|disabled|[\d.]+ GB/s|active|up)\b", 2
+)
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:

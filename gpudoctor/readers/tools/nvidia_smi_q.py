@@ -25,7 +25,7 @@ _PARTS = (
 """Headings of its sections (lower case): a part of the output is read as well, as of one GPU."""
 
 _SECTION = Pattern(r"\s{0,4}GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*\\?$")
-_SECTION_LINE = Pattern(r"(?m)^\s{0,4}GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s*$")
+_SECTION_LINE = Pattern(r"(?m)^\s{0,4}GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d[ \t]*$")
 _LABEL = Pattern(r"(\s*)(\S[^:]*?)\s*(?::\s?(.*))?$")
 _HEAD = {
     "driver version": "driver.version",

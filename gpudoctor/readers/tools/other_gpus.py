@@ -11,8 +11,8 @@ from gpudoctor.readers._pattern import Pattern
 
 EXACT = 3
 
-_MARKETING = Pattern(r"\s*Marketing Name:\s+(\S.*?)\s*$")
-_SERIES = Pattern(r"\s*GPU\[\d+\]\s*:\s*Card (?:Series|series|model|Model):\s+(\S.*?)\s*$")
+_MARKETING = Pattern(r"\s*Marketing Name:\s+(\S(?:.*\S)?)\s*$")
+_SERIES = Pattern(r"\s*GPU\[\d+\]\s*:\s*Card (?:Series|series|model|Model):\s+(\S(?:.*\S)?)\s*$")
 _ALONE = Pattern(
     r"\s*((?:AMD (?:Radeon|Instinct)|Radeon RX|Intel\(R\) (?:UHD|HD|Iris|Arc)|NVIDIA (?:GeForce|RTX|Quadro|Tesla))"
     r"[\w() .+-]{0,50}?)\s*$"

@@ -19,10 +19,10 @@ _HEADER = Pattern(r"\s*Package\s+Version(?:\s+.*)?$")
 _ROW = Pattern(r"\s*" + _NAME + r"\s+v?(\d[\w.+!-]*)(?:\s+(\S.*))?$")
 _CONDA = Pattern(r"\s*" + _NAME + r"\s+(\d[\w.+!*-]*)\s+(\S+_\S+|\d+|cpu|cuda)(?:\s+(\S+))?\s*$")
 _DONE = Pattern(r"Successfully installed (.+)$")
-_PAIR = Pattern(r"([A-Za-z][\w.-]*?)-(\d[\w.+!]*)(?:\s|$)")
-_HERE = Pattern(r"Requirement already satisfied: " + _NAME + r"\S* in \S+ .*?\((\d[\w.+!]*)\)$")
+_PAIR = Pattern(r"(?<![\w.-])([A-Za-z][\w.-]{0,80}?)-(\d[\w.+!]{0,80})(?:\s|$)")
+_HERE = Pattern(r"Requirement already satisfied: " + _NAME + r"\S{0,80} in \S{1,300} .{0,300}?\((\d[\w.+!]{0,80})\)$")
 _WHEEL = Pattern(
-    r"(?:/whl/(?:nightly/)?(cu\d{2,3}|cpu|rocm[\d.]+)/)?\b([a-z][a-z0-9_]+)-(\d+(?:\.\d+)+[\w.]*(?:\+[\w.]+)?)-(?:cp|py)\d\S*?\.whl"
+    r"(?:/whl/(?:nightly/)?(cu\d{2,3}|cpu|rocm[\d.]+)/)?\b([a-z][a-z0-9_]+)-(\d+\.\d[\w.]*(?:\+[\w.]+)?)-(?:cp|py)\d\S{0,120}?\.whl"
 )
 _TAG = Pattern(
     r"\b(flash[-_]attn)\W{1,4}(\d+\.\d+\.\d+(?:\.post\d+)?)\b[^\n]{0,16}?\b(cu\d+torch\d\.\d+cxx11abi(?:TRUE|FALSE))", 2

@@ -13,8 +13,8 @@ from gpudoctor.readers._values import release, truth
 
 EXACT = 9
 
-_TRIPLE = Pattern(r"(\d+\.\d+\.\d+[\w.+]*)\s+(\d+\.\d+|None)(?:\s+(True|False))?$")
-_DOUBLE = Pattern(r"(\d+\.\d+\.\d+[\w.+]*)\s+(True|False)$")
+_TRIPLE = Pattern(r"(\d+\.\d+\.\d[\w.+]*)\s+(\d+\.\d+|None)(?:\s+(True|False))?$")
+_DOUBLE = Pattern(r"(\d+\.\d+\.\d[\w.+]*)\s+(True|False)$")
 _ASKED = Pattern(
     r"(?:print\()?(torch\.__version__|torch\.version\.cuda|torch\.version\.hip|torch\.cuda\.is_available\(\)"
     r"|torch\.cuda\.device_count\(\)"
@@ -30,7 +30,7 @@ _SAID = Pattern(
     r"|torch\.backends\.cudnn\.version\(\)|tf\.__version__)\)?"
     r"\s*(?:->|=>|\s)\s*['\"]?([\w\[(].*?)['\"]?\s*$"
 )
-_WHERE = Pattern(r"(\d+\.\d+\.\d+[\w.+]*)\s+\S*[\\/]torch[\\/]__init__\.pyc?$")
+_WHERE = Pattern(r"(\d+\.\d+\.\d[\w.+]*)\s+\S*[\\/]torch[\\/]__init__\.pyc?$")
 _INLINE = Pattern(
     r"(?<![\w.])(?:torch\.)?(?:cuda\.)?is_available(?:\(\))?[\s:]*(?:(?:->|=+(?!=)>?|returns?|returned|is|was|gives"
     r"|prints|turned|turns|became|becomes|goes|went|stays|now|still|says|shows)\s*){0,3}[`'\"]*(True|False)\b"

@@ -27,7 +27,7 @@ _CUDNN = Pattern(
 )
 _COMPANION = Pattern(r"PyTorch has CUDA Version=([\d.]+) and (torchvision|torchaudio) has CUDA Version=([\d.]+)", 2)
 _REQUIRES = Pattern(
-    r"torch \S+ (?:requires|has requirement) ([\w-]+)==([\w.]+);?.*?"
+    r"torch \S+ (?:requires|has requirement) ([\w-]+)==([\w.]+)(?![\w.]);?.*?"
     r"but you have \1 (\w[\w.]*\w)\.?(?: which is incompatible|\s*$)",
     2,
 )
@@ -64,7 +64,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 def _capabilities(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     rows: list[Row] = []
     for index, line in paste.having("with cuda capability sm_"):
-        if match := _NOT_COMPATIBLE.search(line):
+        if match := _NOT_COMPATIBLE.search(line[:1000]):
             source = paste.use(index)
             name = match.group(1).rpartition("UserWarning: ")[2].strip(" -*")
             rows.append(
