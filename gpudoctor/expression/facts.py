@@ -24,12 +24,21 @@ class Facts:
         self.each = each
         self.index = index
         self.touched: Touched = {}
+        self.asked: set[str] = set()
+        """Columns of the judged row that were looked at, whatever they hold."""
+        self._held: dict[str, Holder] = {}
 
-    def __getitem__(self, name: str) -> object:
+    def __getitem__(self, name: str) -> Holder:
+        held = self._held.get(name)
+        if held is None:
+            held = self._held[name] = self._holder(name)
+        return held
+
+    def _holder(self, name: str) -> Holder:
         if name == self.each:
             rows = self.snapshot.rows(name)
             assert isinstance(rows, tuple), "a rule is judged for each row there is"
-            return _One(self, name, self.index, rows[self.index])
+            return _Judged(self, name, self.index, rows[self.index])
         if name in self.snapshot.groups:
             return Many(self, name)
         return _Topic(self, name)
@@ -105,6 +114,18 @@ class _One(Holder):
         if fact in self._facts.snapshot.facts:
             return self._facts.scalar(fact)
         raise CannotJudge(fact, self._facts.snapshot.nobody)
+
+
+class _Judged(_One):
+    """The row that a rule is judged for."""
+
+    def __call__(self, column: str) -> tuple[tuple[str, int], Fact | None]:
+        self._facts.asked.add(column)
+        return super().__call__(column)
+
+    def column(self, name: str) -> object:
+        self._facts.asked.add(name)
+        return super().column(name)
 
 
 @dataclass(frozen=True, slots=True)

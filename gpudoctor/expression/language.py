@@ -17,8 +17,8 @@ from gpudoctor.model.errors import RuleError
 from gpudoctor.model.values import CannotJudge, Nothing, Version
 
 T = TypeVar("T")
-Part = tuple[Mapping[str, object], Callable[[], object]]
-"""What settles a condition, or does not: the names it is said in, and what works it out."""
+Part = Callable[[], object]
+"""What settles a condition, or does not, once it is worked out."""
 
 
 class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
@@ -39,7 +39,7 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
 
     def _eval_boolop(self, node: ast.BoolOp) -> object:
         settles = isinstance(node.op, ast.Or)
-        return self._settled((({}, partial(self._eval, part)) for part in node.values), settles)
+        return self._settled([partial(self._eval, part) for part in node.values], settles)
 
     def _eval_call(self, node: ast.Call) -> object:
         called = node.func.id if isinstance(node.func, ast.Name) else ""
@@ -70,10 +70,10 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         proof: Touched = {}
         pending: CannotJudge | None = None
         try:
-            for scope, part in parts:
+            for part in parts:
                 self.names.touched = {}
                 try:
-                    settles = bool(self._naming(scope, part) if scope else part()) is wanted
+                    settles = bool(part()) is wanted
                 except CannotJudge as unread:
                     pending = pending or unread
                     continue
@@ -93,15 +93,17 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         filters = [condition for one in loop.generators for condition in one.ifs]
 
         def round_() -> object:
-            passes = self._settled((({}, partial(self._eval, one)) for one in filters), False) if filters else True
+            passes = self._settled([partial(self._eval, one) for one in filters], False) if filters else True
             return self._eval(loop.elt) if passes else not wanted
 
         items = list(self._eval(loop.generators[0].iter))
         rows = self._told_apart(loop, items) if wanted and len(loop.generators) == 1 else Apart(items, (), {})
-        rounds: list[Part] = [(scope, round_) for scope in self._rounds(loop.generators, rows.alike)]
+        rounds: list[Part] = [
+            partial(self._naming, scope, round_) for scope in self._rounds(loop.generators, rows.alike)
+        ]
         if rows.unlike:
-            rounds.append(({}, lambda: self.names.touched.update(rows.unlike)))
-        hopeless = ((scope, round_) for scope in self._rounds(loop.generators, rows.unread))
+            rounds.append(lambda: self.names.touched.update(rows.unlike))
+        hopeless = (partial(self._naming, scope, round_) for scope in self._rounds(loop.generators, rows.unread))
         return self._settled(rounds, wanted) or any(self._settled([one], wanted) for one in hopeless)
 
     def _told_apart(self, loop: ast.GeneratorExp, items: list[object]) -> Apart:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from gpudoctor.judge.ranking import place, ranked
 from gpudoctor.judge.signs import Text
 from gpudoctor.knowledge import LOOKUPS
 from gpudoctor.model.diagnosis import Diagnosis, Finding, Unjudged, Verdict
-from gpudoctor.model.fact import Absent, Fact, Known, Unread
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
 from gpudoctor.model.rule import Rule
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.rulebook import Rulebook
@@ -84,14 +84,27 @@ def judge_rule(rule: Rule, snapshot: Snapshot, text: Text, evaluator: Evaluator 
     if isinstance(rows, Unread):
         outcomes.append(Unjudged(rule.id, f"{rule.each}: {rows.why}"))
     elif isinstance(rows, tuple):
-        outcomes = [
-            Judgement(rule, Facts(snapshot, rule.each, index), [], text, evaluator).outcome()
-            for index in range(len(rows))
-        ]
+        outcomes = list(_by_row(rule, snapshot, rows, text, evaluator))
     if matches and not any(isinstance(outcome, Finding) for outcome in outcomes):
         whole = replace(rule, when=(), each="")
         outcomes = [Judgement(whole, Facts(snapshot), matches, text, evaluator).outcome()]
     return outcomes
+
+
+def _by_row(rule: Rule, snapshot: Snapshot, rows: Sequence[Row], text: Text, evaluator: Evaluator) -> Iterator[Outcome]:
+    """The answer for each row. One that is alike in all that was asked of the last gets the same, unless that is a
+    finding, which names its row: of eight GPUs mostly one is judged.
+    """
+    alike: dict[str, Fact | None] = {}
+    last: Outcome = None
+    for index, row in enumerate(rows):
+        if alike and not isinstance(last, Finding) and all(row.get(name) == fact for name, fact in alike.items()):
+            yield last
+            continue
+        facts = Facts(snapshot, rule.each, index)
+        last = Judgement(rule, facts, [], text, evaluator).outcome()
+        alike = {name: row.get(name) for name in facts.asked}
+        yield last
 
 
 def evidence_alone(finding: Finding, target: Snapshot) -> Snapshot:
