@@ -73,6 +73,13 @@ async def test_from_the_list_it_is_two_keys_more(name: str) -> None:
         assert app.clipboard == _first_command(EVERY[NAMES.index(name)].work())
 
 
+@pytest.mark.parametrize("demo", EVERY, ids=NAMES)
+async def test_the_command_is_on_the_first_screen_of_a_small_terminal(opened: Opened, demo: Demo) -> None:
+    command = _first_command(demo.work())
+    async with opened(demo.work()) as pilot:
+        assert not command or any(f"$ {command}"[:20] in line for line in shown(pilot))
+
+
 def _first_command(work: Work) -> str:
     """The first command of the first finding's first cure that has one; empty where all cures are words."""
     diagnosis = work.diagnose(lambda _: None, lambda _: None)
