@@ -421,7 +421,7 @@ class _Still(Live):
         return self.stop
 
 
-@pytest.mark.parametrize("size", [(80, 24), (100, 32), (160, 45)], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("size", [(80, 24), (100, 32), (160, 48)], ids=lambda size: f"{size[0]}x{size[1]}")
 def test_looks(snap_compare: Any, size: tuple[int, int]) -> None:
     async def there(pilot: Pilot[None]) -> None:
         await settled(pilot)
