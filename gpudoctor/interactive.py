@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +20,9 @@ from gpudoctor.views.tui.work import Event, Told, Work
 if TYPE_CHECKING:
     from gpudoctor.model.plan import Plan
 
+_GARBAGE = 10_000
+"""Objects made before a search for cycles: unlike a command the interface lives long, and must not grow."""
+
 
 def run(work: Work) -> Diagnosis | None:
     """Show it until the user leaves; the diagnosis that was shown last, none where the interface itself failed."""
@@ -27,6 +31,8 @@ def run(work: Work) -> Diagnosis | None:
 
 def run_app(app: DoctorApp) -> Diagnosis | None:
     """The same with an app of one's own. Exits with 128 + n where signal n, or the loss of the terminal, ended it."""
+    gc.freeze()  # what is imported by now is no garbage, and is not searched for any again and again
+    gc.set_threshold(_GARBAGE, 10, 10)
     with terminal.unbroken():
         app.run()
     if (code := app.return_code or 0) > 128:

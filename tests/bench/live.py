@@ -26,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from gpudoctor import live
+from gpudoctor import interactive, live
 from gpudoctor.target.local import Local
 from gpudoctor.views.tui.app import DoctorApp
 from tests.sim import clients
@@ -106,7 +106,7 @@ def inside(what: str, gpus: int, interval: float) -> None:
         work = replace(told_of("hgx-h100"), live=lambda hear: live.watch(hear, Local(environ=environ), interval))
         app = DoctorApp(work)
         app.call_later(app.action_open, "gpus")
-        app.run()
+        interactive.run_app(app)
 
 
 def measure(gpus: int, minutes: float, interval: float, size: tuple[int, int]) -> int:

@@ -43,8 +43,9 @@ class Curve:
         each = SECONDS / width
         last = int(until / each)
         sums, counts = [0.0] * width, [0] * width
+        first = last - width + 1
         for moment, number in self._numbers:
-            place = width - 1 - last + int(moment / each)
+            place = int(moment / each) - first
             if 0 <= place < width:
                 sums[place] += number
                 counts[place] += 1
