@@ -18,10 +18,14 @@ _BARS = "▁▂▃▄▅▆▇█"
 class Curve:
     """The numbers of the last minute with their moments, in seconds of any clock that goes on."""
 
-    __slots__ = ("_numbers",)
+    __slots__ = ("_numbers", "_past", "_scale")
 
     def __init__(self) -> None:
         self._numbers: deque[tuple[float, float]] = deque(maxlen=MOST)
+        self._scale: tuple[int, float, float] = (0, 0.0, 0.0)
+        """Width, top and bottom of what was drawn last."""
+        self._past: dict[int, str] = {}
+        """Its bars by their place in time, without the last one: what is past does not change."""
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -42,20 +46,31 @@ class Curve:
             return ""
         each = SECONDS / width
         last = int(until / each)
-        sums, counts = [0.0] * width, [0] * width
         first = last - width + 1
-        for moment, number in self._numbers:
+        if self._scale != (width, top, bottom):
+            self._scale, self._past = (width, top, bottom), {}
+        if any(place not in self._past for place in range(first, last)):
+            self._past = dict(zip(range(first, last), self._drawn(first, last, each), strict=True))
+        drawn = "".join(self._past[place] for place in range(first, last)) + "".join(self._drawn(last, last + 1, each))
+        before = 0 if math.isinf(since) else min(width, max(0, int(since / each) - first))
+        return drawn[before:] + " " * before
+
+    def _drawn(self, first: int, end: int, each: float) -> list[str]:
+        """The bars of these places, each so many seconds wide."""
+        sums, counts = [0.0] * (end - first), [0] * (end - first)
+        for moment, number in reversed(self._numbers):
             place = int(moment / each) - first
-            if 0 <= place < width:
+            if place < 0:
+                break
+            if place < end - first:
                 sums[place] += number
                 counts[place] += 1
+        _, top, bottom = self._scale
         span = max(top - bottom, 1e-9)
-        before = 0 if math.isinf(since) else min(width, max(0, width - 1 - last + int(since / each)))
-        drawn = "".join(
+        return [
             _BARS[min(7, max(0, int((total / count - bottom) / span * 8)))] if count else " "
             for total, count in zip(sums, counts, strict=True)
-        )
-        return drawn[before:] + " " * before
+        ]
 
 
 class Histories:
