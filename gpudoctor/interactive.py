@@ -20,7 +20,7 @@ from gpudoctor.views.tui.work import Event, Told, Work
 if TYPE_CHECKING:
     from gpudoctor.model.plan import Plan
 
-_GARBAGE = 10_000
+_GARBAGE = 1_000
 """Objects made before a search for cycles: unlike a command the interface lives long, and must not grow."""
 
 
