@@ -65,10 +65,6 @@ class Catalog:
         """The declaration of `name`, also through a wildcard such as ``env.*``."""
         return self.specs.get(name) or self.specs.get(name.rpartition(".")[0] + ".*")
 
-    def is_prefix(self, name: str) -> bool:
-        """Whether some fact's dotted name starts with `name`."""
-        return any(known.startswith(name + ".") for known in self.specs)
-
     def misfits(self, snapshot: Snapshot) -> Iterator[str]:
         """What is wrong with each fact whose value is not of its declared kind, in words; names nobody knows may be."""
         facts = list(snapshot.facts.items())

@@ -29,10 +29,9 @@ _MARKS = {
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Whether to colour, and what the terminal can print."""
+    """Whether to colour."""
 
     colour: bool = False
-    unicode: bool = True
 
     def paint(self, text: str, *names: str) -> str:
         """The text in those colours, or as it is."""
@@ -42,10 +41,9 @@ class Style:
 
 
 def style_of(stream: TextIO) -> Style:
-    """Colour on a terminal, unless NO_COLOR or TERM=dumb; plain ASCII where the encoding asks for it."""
+    """Colour on a terminal, unless NO_COLOR or TERM=dumb."""
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb" or not stream.isatty()
-    encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
-    return Style(colour=not plain, unicode=encoding.startswith("utf"))
+    return Style(colour=not plain)
 
 
 def safe(text: str) -> str:

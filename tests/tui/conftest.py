@@ -56,3 +56,13 @@ async def settled(pilot: Pilot[None], seconds: float = 30.0) -> None:
 def shown(pilot: Pilot[None]) -> list[str]:
     """The lines on the screen, as text."""
     return ["".join(segment.text for segment in line) for line in pilot.app.screen._compositor.render_strips()]
+
+
+async def until(pilot: Pilot[None], holds: Callable[[], bool], seconds: float = 30.0, then: float = 0.0) -> None:
+    """Wait until that holds, and `then` seconds more, for what is drawn in batches."""
+    for _ in range(int(seconds / 0.02)):
+        if holds():
+            await pilot.pause(then or None)
+            return
+        await pilot.pause(0.02)
+    raise AssertionError("\n".join(shown(pilot)))

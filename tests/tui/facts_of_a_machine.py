@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -89,14 +88,6 @@ async def to_facts(pilot: Pilot[None], opened: bool = False) -> FactsScreen:
             await pilot.pause()
             return screen
     raise AssertionError("the facts did not open")
-
-
-async def until(pilot: Pilot[None], holds: Callable[[], bool], seconds: float = 30) -> None:
-    for _ in range(int(seconds / 0.02)):
-        await pilot.pause(0.02)
-        if holds():
-            return
-    raise AssertionError("\n".join(shown(pilot)))
 
 
 def text(pilot: Pilot[None]) -> str:

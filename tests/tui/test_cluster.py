@@ -20,8 +20,8 @@ from gpudoctor.views.tui.screens.cluster import ClusterScreen
 from gpudoctor.views.tui.words import fleets
 from gpudoctor.views.tui.work import Work
 from tests import measured
-from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
-from tests.tui.test_kernels import sound, until
+from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown, until
+from tests.tui.test_kernels import sound
 
 SIZES = (NARROW, WIDE)
 

@@ -10,7 +10,7 @@ import pytest
 from gpudoctor.model.fact import Row
 from gpudoctor.views.tui.screens.explain import ExplainScreen
 from gpudoctor.views.tui.work import Told
-from tests.tui.conftest import Opened, shown
+from tests.tui.conftest import Opened, shown, until
 from tests.tui.facts_of_a_machine import (
     SIZES,
     TOLD,
@@ -22,7 +22,6 @@ from tests.tui.facts_of_a_machine import (
     text,
     to_facts,
     typed,
-    until,
     work_with,
 )
 

@@ -15,7 +15,7 @@ from gpudoctor.model.errors import DocumentError
 from gpudoctor.views import document
 from gpudoctor.views.tui.screens.explain import ExplainScreen
 from gpudoctor.views.tui.screens.facts import FactsScreen
-from tests.tui.conftest import Opened, shown
+from tests.tui.conftest import Opened, shown, until
 from tests.tui.facts_of_a_machine import (
     SIZES,
     TOLD,
@@ -27,7 +27,6 @@ from tests.tui.facts_of_a_machine import (
     text,
     to_facts,
     typed,
-    until,
     work_with,
 )
 from tests.tui.machines import diagnosis_of

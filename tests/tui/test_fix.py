@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from gpudoctor.views.tui.screens.confirm import Sure
 from gpudoctor.views.tui.screens.fix import FixScreen
 from gpudoctor.views.tui.work import Work
 from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
+from tests.tui.conftest import until as until_holds
 from tests.tui.engine import Engine
 from tests.tui.machines import diagnosis_of
 
@@ -58,13 +59,8 @@ def plan_of(*steps: PlanStep, **more: Any) -> Plan:
     return Plan(RULE, "node17", steps, environment="/srv/train/.venv", **more)
 
 
-async def until(pilot: Pilot[None], true: Callable[[], bool], seconds: float = 20.0) -> None:
-    for _ in range(int(seconds / 0.05)):
-        await pilot.pause(0.05)
-        if true():
-            await pilot.pause(0.25)
-            return
-    raise AssertionError("\n".join(shown(pilot)))
+#: The output of a command is drawn in batches, a quarter of a second apart at most.
+until = partial(until_holds, then=0.25)
 
 
 def app_of(pilot: Pilot[None]) -> DoctorApp:

@@ -19,7 +19,7 @@ from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.kernels import KernelsScreen
 from gpudoctor.views.tui.work import Work
 from tests import measured
-from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
+from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown, until
 from tests.tui.machines import diagnosis_of
 
 SIZES = (NARROW, WIDE)
@@ -46,14 +46,6 @@ async def kernels(pilot: Pilot[None]) -> KernelsScreen:
     await until(pilot, lambda: screen.detail.prose.text not in ("", "Reading what was measured …"))
     await pilot.pause()
     return screen
-
-
-async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
-    for _ in range(200):
-        if holds():
-            return
-        await pilot.pause(0.02)
-    raise AssertionError("\n".join(shown(pilot)))
 
 
 def text(pilot: Pilot[None]) -> str:

@@ -38,7 +38,6 @@ class Rows(ScrollView, can_focus=True):
         "rows--dim",
         "rows--bold",
         "rows--head",
-        "rows--band",
         "rows--cursor",
     }
     DEFAULT_CSS = """
@@ -51,7 +50,6 @@ class Rows(ScrollView, can_focus=True):
     Rows > .rows--dim { text-style: dim; }
     Rows > .rows--bold { text-style: bold; }
     Rows > .rows--head { text-style: dim underline; }
-    Rows > .rows--band { background: $error; color: $on-state; text-style: bold; }
     Rows > .rows--cursor { background: $primary 18%; text-style: bold; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -8,7 +8,6 @@ from math import isnan
 from typing import Literal
 
 Level = Literal["good", "info", "low", "bad", "unread", "none"]
-LEGEND = "· 90 % and more   8 … 0 tenths   x wrong data   ? not read   - no link"
 
 
 @dataclass(frozen=True, slots=True)
