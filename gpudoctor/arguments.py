@@ -9,7 +9,7 @@ from typing import Any
 from gpudoctor.model.rule import LAYERS
 from gpudoctor.version import __version__
 
-COMMANDS = ("check", "read", "snapshot", "diff", "record", "explain", "demo", "rules", "schema")
+COMMANDS = ("check", "read", "snapshot", "diff", "record", "explain", "bench", "demo", "rules", "schema")
 FORMS = ("text", "json", "markdown", "html")
 
 
@@ -33,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
     _add_serve_option(read)
     _add_saving_commands(commands)
     _add_explain(commands)
+    _add_bench(commands)
     demo = _command(commands, "demo", "look at a recorded sick machine in the terminal interface")
     demo.add_argument("name", nargs="?", default="", metavar="NAME", help="which one (default: choose from a list)")
     _add_serve_option(demo)
@@ -42,6 +43,25 @@ def parser() -> argparse.ArgumentParser:
         "kind", nargs="?", choices=("diagnosis", "snapshot"), default="diagnosis", help="of which (default: diagnosis)"
     )
     return top
+
+
+def _add_bench(commands: Any) -> None:
+    bench = _command(
+        commands,
+        "bench",
+        "run the micro-kernels: does each GPU compute right, and as fast as it should",
+        description="Runs small checked kernels on every GPU that nobody uses, the driver's first, then torch's, then"
+        " those that are compiled, then NCCL's; the first that fails names the layer at fault.",
+        epilog="Exit code: 0 all right, 1 a GPU computes wrong values or a rung of the ladder fails, 2 misuse, 3"
+        " nothing could be measured.",
+    )
+    bench.add_argument(
+        "--kernel", metavar="NAME", action="append", default=[], help="only these, or all that begin so: matmul"
+    )
+    bench.add_argument("--device", metavar="NAME", default="", help="cuda:0, or cpu to run the checks without a GPU")
+    bench.add_argument("--python", metavar="PATH", help="the interpreter whose torch is meant")
+    bench.add_argument("--json", action="store_true", help="the measurements as one JSON document")
+    bench.add_argument("--list", action="store_true", help="name every kernel, and run none")
 
 
 def _add_explain(commands: Any) -> None:

@@ -16,6 +16,7 @@ from gpudoctor.model.errors import DoctorError, UsageError
 
 if TYPE_CHECKING:
     from gpudoctor.model.diagnosis import Diagnosis
+    from gpudoctor.model.measurement import Measurements
     from gpudoctor.model.snapshot import Snapshot
     from gpudoctor.views.tui.work import Work
 
@@ -215,6 +216,23 @@ def _record(options: argparse.Namespace) -> int:
     return SOUND
 
 
+def _bench(options: argparse.Namespace) -> int:
+    from gpudoctor import doctor
+    from gpudoctor.views import bench
+    from gpudoctor.views._terminal import style_of
+    from gpudoctor.views.progress import measuring_on
+
+    if options.list:
+        from gpudoctor.kernels import specs
+
+        print(bench.listed([one.kernel for one in specs.chosen(options.kernel)]))
+        return SOUND
+    with measuring_on(sys.stderr) as tell:
+        found, _ = doctor.bench(options.kernel, options.device, options.python, tell)
+    print(bench.document(found) if options.json else bench.render(found, style_of(sys.stdout)))
+    return bench_code(found)
+
+
 def _explain(options: argparse.Namespace) -> int:
     from gpudoctor.knowledge import entries
 
@@ -299,6 +317,14 @@ def exit_code(diagnosis: Diagnosis, strict: bool = False) -> int:
     return UNKNOWN if diagnosis.verdict == "unknown" else SOUND
 
 
+def bench_code(found: Measurements) -> int:
+    """0 sound, 1 wrong or failed, 3 where nothing ran."""
+    states = {found.state(run) for run in found.runs}
+    if states & {"wrong", "failed"}:
+        return BROKEN
+    return SOUND if any(run.status == "ran" for run in found.runs) else UNKNOWN
+
+
 _ACTS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "open": _open,
     "check": _check,
@@ -306,6 +332,7 @@ _ACTS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "snapshot": _snapshot,
     "diff": _diff,
     "record": _record,
+    "bench": _bench,
     "explain": _explain,
     "demo": _demo,
     "rules list": _rules_list,

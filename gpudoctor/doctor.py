@@ -5,9 +5,10 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpudoctor import rulebook
 from gpudoctor.collect import Collection, Event, Progress, collect
@@ -15,6 +16,9 @@ from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.target import Target
+
+if TYPE_CHECKING:
+    from gpudoctor.model.measurement import Measurements
 
 
 def check(
@@ -75,6 +79,27 @@ def look(
 ) -> Snapshot:
     """The facts of this machine, not judged yet; raises `DoctorError` for an interpreter that is none."""
     return _ask(target, level, python, progress).snapshot()
+
+
+def bench(
+    names: Sequence[str] = (),
+    device: str = "",
+    python: str | None = None,
+    tell: Callable[[Measurements], None] = lambda _: None,
+    stop: threading.Event | None = None,
+    target: Target | None = None,
+) -> tuple[Measurements, Diagnosis]:
+    """Run kernels (all of them, or those of these ids) and judge what they measured, by the rules that read it.
+
+    Raises `UsageError` for a kernel, a device or an interpreter that is none.
+    """
+    from gpudoctor import bench
+    from gpudoctor.target.local import Local
+
+    patient = target or Local("quick", python)
+    snapshot = look(target=patient)
+    found = bench.run(patient, snapshot, names, device, tell=tell, stop=stop)
+    return found, diagnose(bench.measured(snapshot, found), rulebook.load())
 
 
 _SLOWEST = ("nvml", "libcuda", "torch_live")

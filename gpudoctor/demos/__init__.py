@@ -19,7 +19,7 @@ from gpudoctor.demos import playing, watching
 from gpudoctor.model import fleet, measurement, stack
 from gpudoctor.model.diagnosis import Diagnosis, Verdict
 from gpudoctor.model.errors import UsageError
-from gpudoctor.target import Answer
+from gpudoctor.target import Answer, Watch
 from gpudoctor.target.record import Record
 from gpudoctor.target.recorded import Recorded
 
@@ -148,8 +148,9 @@ class _Paced(Recorded):
         stdin: str = "",
         limit: int = 1 << 20,
         silence: float | None = None,
+        watch: Watch | None = None,
     ) -> Answer:
         names = {word.rpartition("/")[2] for word in argv}
         wanted = max((_SECONDS[name] for name in names & _SECONDS.keys()), default=_OTHERS) * self._pace
         time.sleep(max(0.0, min(wanted, self._ends - time.monotonic())))
-        return super().run(argv, timeout, env, stdin, limit, silence)
+        return super().run(argv, timeout, env, stdin, limit, silence, watch)

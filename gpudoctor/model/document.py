@@ -8,6 +8,7 @@ from math import isfinite
 from typing import TypeVar, cast, get_args
 
 from gpudoctor.model.errors import DocumentError
+from gpudoctor.model.fact import Json
 
 T = TypeVar("T")
 
@@ -78,6 +79,11 @@ class Entry:
         """An object, or None where it is left out or null."""
         value = self.raw.get(name)
         return None if value is None else entry(value, f"{self.where}{name}.")
+
+    def mapping(self, name: str) -> Mapping[str, Json]:
+        """An object as it is; empty where it is left out."""
+        value = self.raw.get(name, {})
+        return cast("Mapping[str, Json]", value) if isinstance(value, Mapping) else self._refuse(name, "an object")
 
     def _refuse(self, name: str, wanted: str) -> T:  # type: ignore[type-var]
         raise DocumentError(f"{self.where}{name} is not {wanted}: {str(self.raw.get(name))[:60]!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
 from typing import Literal, cast
@@ -86,6 +86,8 @@ class Meanwhile:
     power_limit_w: float | None = None
     temperature_c: float | None = None
     reasons: tuple[str, ...] = ()
+    link_generation: float | None = None
+    link_width: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +107,15 @@ class Run:
     """How many values are not those of the reference, of how many `compared`."""
     compared: int | None = None
     words: str = ""
-    """What else is known of the difference, in sentences."""
+    """What else is known of the difference, or what the figure means, in sentences."""
     because: str = ""
-    """Why it did not run."""
+    """Why it did not run, or failed."""
     ladder: tuple[Step, ...] = ()
     meanwhile: Meanwhile | None = None
+    advice: str = ""
+    """What to do, as follows from the figure."""
+    details: Mapping[str, Json] = field(default_factory=dict)
+    """Further figures by name."""
 
     @property
     def broken(self) -> Step | None:
@@ -269,6 +275,8 @@ def _run(item: Entry) -> Run:
         compared=item.maybe_whole("compared"),
         words=item.text("words", ""),
         because=item.text("because", ""),
+        advice=item.text("advice", ""),
+        details=item.mapping("details"),
         ladder=tuple(
             Step(cast(Rung, step.choice("rung", Rung)), step.flag("held"), step.text("message", ""))
             for step in item.entries("ladder")
@@ -296,4 +304,6 @@ def _meanwhile(item: Entry) -> Meanwhile:
         power_limit_w=item.maybe("power_limit_w"),
         temperature_c=item.maybe("temperature_c"),
         reasons=item.texts("reasons"),
+        link_generation=item.maybe("link_generation"),
+        link_width=item.maybe("link_width"),
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+Watch = Callable[["str | None"], bool]
+"""Told each line that a child prints, and None while it prints none; False ends the child."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +96,10 @@ class Target(Protocol):
         stdin: str = "",
         limit: int = 1 << 20,
         silence: float | None = None,
+        watch: Watch | None = None,
     ) -> Answer:
         """Run a program without a shell, in its own process group, and end the group after `timeout` seconds.
 
-        With `silence` it is ended that many seconds after its last output, once it has begun to print.
+        With `silence` it is ended that many seconds after its last output, once it has begun to print. `watch` hears
+        its lines as they come.
         """

@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
-from gpudoctor.target import Answer
+from gpudoctor.target import Answer, Watch
 
 GRACE = 0.5
 """Seconds that a killed child may take to disappear before it is called stuck."""
@@ -32,15 +32,17 @@ def run_child(
     stdin: str = "",
     limit: int = 1 << 20,
     silence: float | None = None,
+    watch: Watch | None = None,
 ) -> Answer:
     """Run `argv` in its own session; end the whole group after `timeout` seconds or `limit` bytes of a stream.
 
-    With `silence` it is ended that long after its last output, once it has begun to print.
+    With `silence` it is ended that long after its last output, once it has begun to print. `watch` is told each line
+    of its standard output as it comes, and None a few times a second while there is none; False ends the child.
     Raises `OSError` where the program cannot be started at all.
     """
     started = time.monotonic()
     child = start_child(argv, env, bool(stdin))
-    talk = _Talk(child, stdin.encode(), limit, silence)
+    talk = _Talk(child, stdin.encode(), limit, silence, watch)
     try:
         closed = talk.until(started + timeout)
         ended = wait_for(child, max(0.0, started + timeout - time.monotonic()) if closed else 0.0)
@@ -84,7 +86,9 @@ def start_child(argv: Sequence[str], env: Mapping[str, str], talks: bool) -> sub
 class _Talk:
     """What is said to a child and heard of it, neither of which may block."""
 
-    def __init__(self, child: subprocess.Popen[bytes], stdin: bytes, limit: int, silence: float | None) -> None:
+    def __init__(
+        self, child: subprocess.Popen[bytes], stdin: bytes, limit: int, silence: float | None, watch: Watch | None
+    ) -> None:
         assert child.stdout
         assert child.stderr
         self.child = child
@@ -93,6 +97,8 @@ class _Talk:
         self._rest = stdin
         self._limit = limit
         self._silence = silence
+        self._watch = watch
+        self._told = 0
         self._quiet_until = float("inf")
         self._selector = selectors.DefaultSelector()
         self._selector.register(child.stdout, selectors.EVENT_READ, "out")
@@ -109,6 +115,8 @@ class _Talk:
                 return False
             for key, _ in self._selector.select(min(left, _TICK)):
                 self._write(key) if key.data == "in" else self._read(key)
+            if self._watch and not self._tell(self._watch):
+                return False
             if self.child.poll() is not None and not self._has_more():
                 return False
         return True
@@ -119,6 +127,16 @@ class _Talk:
         for pipe in (self.child.stdin, self.child.stdout, self.child.stderr):
             if pipe:
                 pipe.close()
+
+    def _tell(self, watch: Watch) -> bool:
+        """Tell of the lines that have come since; whether the child may go on."""
+        out = self.heard["out"]
+        end = out.rfind(b"\n", self._told)
+        if end < 0:
+            return watch(None)
+        lines = bytes(out[self._told : end]).decode("utf-8", "replace").split("\n")
+        self._told = end + 1
+        return all(watch(line) for line in lines)
 
     def _listens(self) -> bool:
         return any(key.data != "in" for key in self._selector.get_map().values())

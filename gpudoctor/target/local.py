@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from gpudoctor.model.errors import UsageError
-from gpudoctor.target import Answer
+from gpudoctor.target import Answer, Watch
 from gpudoctor.target.child import run_child
 from gpudoctor.target.stream import Stream
 
@@ -110,8 +110,9 @@ class Local:
         stdin: str = "",
         limit: int = 1 << 20,
         silence: float | None = None,
+        watch: Watch | None = None,
     ) -> Answer:
-        return run_child(argv, timeout, {**self._environ, **(env or {})}, stdin, limit, silence)
+        return run_child(argv, timeout, {**self._environ, **(env or {})}, stdin, limit, silence, watch)
 
     def stream(self, argv: Sequence[str]) -> Stream:
         """Run a program that talks on and on; raises `OSError` where it cannot be started."""

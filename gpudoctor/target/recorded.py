@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gpudoctor.model.errors import DocumentError
-from gpudoctor.target import Answer
+from gpudoctor.target import Answer, Watch
 from gpudoctor.target._transcripts import transcript
 from gpudoctor.target.local import Local
 from gpudoctor.target.record import Command, Record
@@ -80,6 +80,7 @@ class Recorded(Local):
         stdin: str = "",  # noqa: ARG002
         limit: int = 1 << 20,
         silence: float | None = None,
+        watch: Watch | None = None,
     ) -> Answer:
         argv = [word.removeprefix(self._folder.name) for word in argv]
         said = transcript(self._record, argv)
@@ -89,6 +90,8 @@ class Recorded(Local):
             raise OSError(errno.ENODATA, f"what {argv[0]} answers was not recorded")
         patience = timeout if silence is None or not said.out else min(timeout, silence)
         seconds = patience if said.hangs else 0.0
+        if watch:
+            all(watch(line) for line in said.out[:limit].split("\n"))
         return Answer(tuple(argv), None if said.hangs else said.status, said.out[:limit], said.err[:limit], seconds)
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpudoctor.target import Answer
+from gpudoctor.target import Answer, Watch
 from gpudoctor.target._watched import MISSING, Parts, Watched, ring
 from gpudoctor.target.local import Local
 
@@ -110,8 +110,9 @@ class Recording(Local):
         stdin: str = "",
         limit: int = 1 << 20,
         silence: float | None = None,
+        watch: Watch | None = None,
     ) -> Answer:
-        answer = super().run(argv, timeout, env, stdin, limit, silence)
+        answer = super().run(argv, timeout, env, stdin, limit, silence, watch)
         self.seen.answers.append(answer)
         return answer
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from gpudoctor.model.measurement import Measurements
+
 _PERIOD = 0.2
 
 
@@ -35,6 +37,26 @@ def progress_on(stream: TextIO) -> Iterator[Callable[[tuple[str, str]], None]]:
     finally:
         over.set()
         painter.join(1)
+
+
+@contextmanager
+def measuring_on(stream: TextIO) -> Iterator[Callable[[Measurements], None]]:
+    """A callable for the kernels' progress: which run now, and how many are over."""
+    if not stream.isatty() or os.environ.get("TERM") == "dumb":
+        yield lambda _: None
+        return
+
+    def tell(found: Measurements) -> None:
+        over = sum(run.status not in {"waiting", "running"} for run in found.runs)
+        now = dict.fromkeys(run.kernel for run in found.runs if run.status == "running")
+        stream.write(f"\r\x1b[2Kmeasured {over} of {len(found.runs)}; now {', '.join(now)}"[:100])
+        stream.flush()
+
+    try:
+        yield tell
+    finally:
+        stream.write("\r\x1b[2K")
+        stream.flush()
 
 
 def _paint(stream: TextIO, running: dict[str, float], over: threading.Event) -> None:

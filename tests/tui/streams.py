@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from gpudoctor.interactive import work_on
 from gpudoctor.model.diagnosis import Diagnosis, Finding
-from gpudoctor.target import Answer
+from gpudoctor.target import Answer, Watch
 from gpudoctor.target.recorded import Recorded
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
@@ -66,11 +66,12 @@ class Held(Recorded):
         stdin: str = "",
         limit: int = 1 << 20,
         silence: float | None = None,
+        watch: Watch | None = None,
     ) -> Answer:
         """As recorded; the one that is held, later."""
         if any(self._child in word for word in argv):
             self._let.wait(30)
-        return super().run(argv, timeout, env, stdin, limit, silence)
+        return super().run(argv, timeout, env, stdin, limit, silence, watch)
 
 
 def finding_of(machine: str, name: str) -> Finding:

@@ -1,0 +1,159 @@
+"""The kernels on this machine: which devices there are, what NVML says meanwhile, and the facts that come of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from statistics import median
+
+from gpudoctor.kernels import facts, specs
+from gpudoctor.kernels.ladder import Ladder, Meter, Tell
+from gpudoctor.model.errors import UsageError
+from gpudoctor.model.fact import Known, Row
+from gpudoctor.model.measurement import Device, Meanwhile, Measurements
+from gpudoctor.model.sample import GPU, Sample
+from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.target import Target
+from gpudoctor.target.local import Local
+
+CPU = "cpu"
+
+
+def run(
+    target: Target,
+    snapshot: Snapshot,
+    names: Iterable[str] = (),
+    device: str = "",
+    level: str = "deep",
+    tell: Tell = lambda _: None,
+    stop: threading.Event | None = None,
+) -> Measurements:
+    """Those kernels on every GPU of the snapshot that nobody uses, or on `device` (``cuda:0``, ``cpu``) alone.
+
+    Raises `UsageError` for a kernel or a device that is none.
+    """
+    kernels = specs.chosen(names, level)
+    found = devices(snapshot, device)
+    with _meters(target, snapshot, device) as meter:
+        return Ladder(target, found, kernels, tell, stop, meter, cpu=device == CPU).climb()
+
+
+def measured(snapshot: Snapshot, found: Measurements) -> Snapshot:
+    """The snapshot with what was measured as facts."""
+    runs, rungs = facts.rows(found)
+    return replace(snapshot, groups={**snapshot.groups, "measured": runs, "rung": rungs})
+
+
+def devices(snapshot: Snapshot, wanted: str = "") -> tuple[Device, ...]:
+    """The GPUs by CUDA's numbers, with who uses them; the CPU where that is `wanted`."""
+    if wanted == CPU:
+        return (Device(0, "CPU"),)
+    rows = snapshot.rows("cuda_device")
+    holders = _holders(snapshot)
+    found = []
+    for at, row in enumerate(rows if isinstance(rows, tuple) else ()):
+        index = int(_value(row, "index") or at)
+        held = "" if wanted else holders.get(_value(row, "uuid"), "")
+        found.append(Device(index, _value(row, "name").removeprefix("NVIDIA "), held))
+    if not wanted:
+        return tuple(found)
+    chosen = tuple(one for one in found if wanted in (f"cuda:{one.index}", str(one.index)))
+    if not chosen:
+        there = ", ".join(f"cuda:{one.index}" for one in found) or "no GPU that CUDA lists"
+        raise UsageError(f"--device {wanted}: there is none; there are: {there}, and cpu")
+    return chosen
+
+
+def _holders(snapshot: Snapshot) -> dict[str, str]:
+    """Of each GPU by its UUID the first program that computes on it."""
+    processes = snapshot.rows("gpu_process")
+    uuids = {_value(row, "index"): _value(row, "uuid") for row in _rows(snapshot, "gpu")}
+    found: dict[str, str] = {}
+    for row in processes if isinstance(processes, tuple) else ():
+        uuid = uuids.get(_value(row, "gpu"), "")
+        if uuid and _value(row, "kind") != "graphics":
+            found.setdefault(uuid, f"pid {_value(row, 'pid')}, {_value(row, 'name').rpartition('/')[2]}".rstrip(", "))
+    return found
+
+
+def _rows(snapshot: Snapshot, group: str) -> Sequence[Row]:
+    rows = snapshot.rows(group)
+    return rows if isinstance(rows, tuple) else ()
+
+
+def _value(row: Row, column: str) -> str:
+    state = row.get(column)
+    return str(state.value) if isinstance(state, Known) else ""
+
+
+@contextmanager
+def _meters(target: Target, snapshot: Snapshot, device: str) -> Iterator[Meter | None]:
+    """NVML, asked four times a second while kernels run; None where it has no GPU to tell of."""
+    if device == CPU or not _rows(snapshot, "gpu") or type(target) is not Local:
+        yield None
+        return
+    from gpudoctor import live
+
+    meters = _Meters(snapshot)
+    end = live.watch(meters.hear, target, interval=0.25)
+    try:
+        yield meters.begin
+    finally:
+        end()
+
+
+class _Meters:
+    """Samples of the kernels that run now, by the number of their device."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        numbers = {_value(row, "uuid"): _value(row, "index") for row in _rows(snapshot, "gpu")}
+        self._nvml = {
+            int(_value(row, "index") or at): int(numbers.get(_value(row, "uuid")) or -1)
+            for at, row in enumerate(_rows(snapshot, "cuda_device"))
+        }
+        self._lock = threading.Lock()
+        self._seen: dict[int, list[GPU]] = {}
+
+    def hear(self, sample: Sample) -> None:
+        """A round of NVML."""
+        with self._lock:
+            for gpu in sample.gpus:
+                if gpu.index in self._seen:
+                    self._seen[gpu.index].append(gpu)
+
+    def begin(self, device: int) -> Callable[[], Meanwhile | None]:
+        """Watch it until what is returned is called."""
+        index = self._nvml.get(device, -1)
+        with self._lock:
+            self._seen[index] = []
+
+        def end() -> Meanwhile | None:
+            with self._lock:
+                return summed(self._seen.pop(index, []))
+
+        return end
+
+
+def summed(seen: Sequence[GPU]) -> Meanwhile | None:
+    """Of those samples in which the GPU worked: median clock, most power and heat, every reason, widest link."""
+    busy = [gpu for gpu in seen if (gpu.utilization or 0) >= 50] or list(seen)
+    if not busy:
+        return None
+
+    def of(name: str, pick: Callable[[list[float]], float]) -> float | None:
+        values = [value for gpu in busy if (value := getattr(gpu, name)) is not None]
+        return pick(values) if values else None
+
+    reasons = dict.fromkeys(reason for gpu in busy for reason in gpu.throttle_reasons or () if reason != "gpu_idle")
+    return Meanwhile(
+        of("clock_mhz", median),
+        of("clock_max_mhz", max),
+        of("power_w", max),
+        of("power_limit_w", min),
+        of("temperature_c", max),
+        tuple(reasons),
+        of("link_generation", max),
+        of("link_width", max),
+    )

@@ -1,0 +1,5 @@
+"""Measurements that cost GPU time: whether a GPU computes right, how fast, and which layer is at fault where it fails.
+
+``child`` holds the measurements, one file each, run in a child process by the interpreter being diagnosed; its folders
+are the rungs of the ladder. `specs` knows them all, `talk` asks one child, `ladder` climbs, `facts` makes facts of it.
+"""

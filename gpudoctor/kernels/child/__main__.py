@@ -1,0 +1,31 @@
+"""Run kernels of one rung on one device: ``python __main__.py '{"family": "eager", "device": "cuda:0", ...}'``.
+
+The folder is known to the child as the package ``gpudoctor_kernels``, whatever is installed there; a process that
+multiprocessing starts anew finds it by the same lines.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import types
+
+PACKAGE = "gpudoctor_kernels"
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def known_as_package() -> None:
+    """Make the folder importable by its one name, and by no other: nothing in it may shadow what is installed."""
+    sys.dont_write_bytecode = True  # the patient's folders stay as they are
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path or os.curdir) != HERE]
+    package = types.ModuleType(PACKAGE)
+    package.__path__ = [HERE]
+    sys.modules.setdefault(PACKAGE, package)
+
+
+if __name__ in ("__main__", "__mp_main__"):
+    known_as_package()
+if __name__ == "__main__":
+    importlib.import_module(PACKAGE + "._main").main(json.loads(sys.argv[1]))

@@ -1,0 +1,47 @@
+"""What a measurement says of itself, and what it gives: nouns that both processes know."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, NamedTuple, Optional
+
+
+class Spec(NamedTuple):
+    """One measurement: ``matmul.bf16``. `unit` is that of its value; `seconds` is how long it may take."""
+
+    id: str
+    title: str
+    unit: str = ""
+    size: str = ""
+    """What is reckoned or moved on a GPU, in words: ``8192³``. On a CPU all is small."""
+    level: str = "deep"
+    """``standard``: cheap enough for every diagnosis."""
+    seconds: float = 20.0
+    scope: str = "gpu"
+    """``gpu``: once on each; ``node``: once, over all of them."""
+
+
+class CannotRun(Exception):  # noqa: N818 - no error: it says why nothing was measured
+    """Why a measurement cannot be made here, which says nothing against the device."""
+
+
+class Outcome(NamedTuple):
+    """What was measured. Whatever is None or empty is not known."""
+
+    value: Optional[float] = None
+    spread: Optional[float] = None
+    """Half the distance between the fastest and the slowest repetition, as a share of the value."""
+    right: Optional[bool] = None
+    """Whether the answer is that of an independent reference; None where nothing was compared."""
+    differ: Optional[int] = None
+    """How many values are not those of the reference, of how many `compared`."""
+    compared: Optional[int] = None
+    words: str = ""
+    """What is, in sentences."""
+    advice: str = ""
+    """What to do, as follows from the figure."""
+    details: Optional[Dict[str, Any]] = None
+    """Further figures by name: numbers, texts, or lists of these."""
+
+    def to_json(self) -> Dict[str, Any]:
+        """What is known of it."""
+        return {name: value for name, value in self._asdict().items() if value not in (None, "", {})}

@@ -1,0 +1,81 @@
+"""Open a rung on a device and run its kernels, saying each before it begins and what it gave once it is over.
+
+Asked with ``{"family": folder, "device": "cuda:0" | "cpu" | "node", "kernels": [ids], "seed": n}``. Lines:
+``{"opening": family}``, ``{"opened": {...}}`` or ``{"closed": why, "failed": bool}``; for each kernel ``{"step": id,
+"seconds": n}`` and ``{"kernel": id, "status": "ran" | "failed" | "not-run", ...}``; at the end ``{"done": true}``.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import os
+import pkgutil
+import sys
+import traceback
+from types import ModuleType
+from typing import Any, Dict, Iterator, Mapping
+
+from . import _protocol
+from ._kernel import CannotRun, Outcome
+
+_ROOT = __name__.rpartition(".")[0]
+
+
+def modules(family: str, root: str = _ROOT) -> Iterator[ModuleType]:
+    """The measurements of that folder, by name."""
+    package = importlib.import_module(root + "." + family)
+    for name in sorted(info.name for info in pkgutil.iter_modules(package.__path__)):
+        if not name.startswith("_"):
+            yield importlib.import_module(package.__name__ + "." + name)
+
+
+def main(ask: Mapping[str, Any]) -> None:
+    """Every kernel that was asked for, in that order."""
+    _protocol.begin()
+    faulthandler.enable()
+    _protocol.say(opening=ask["family"])
+    context = _opened(ask)
+    if context is not None:
+        _run_all(ask, context)
+        _protocol.say(done=True)
+    sys.stderr.flush()
+    os._exit(0)  # a crash while libraries are torn down is no symptom of the patient
+
+
+def _opened(ask: Mapping[str, Any]) -> Any:
+    """What the rung's kernels work with, None where the rung does not hold; says which."""
+    rung = importlib.import_module("%s.%s._rung" % (_ROOT, ask["family"]))
+    try:
+        context = rung.opened(ask)
+    except CannotRun as error:
+        _protocol.say(closed=str(error), failed=False)
+    except BaseException as error:  # SystemExit and MemoryError are answers too
+        traceback.print_exc()
+        _protocol.say(closed=_protocol.last_line(error), failed=True)
+    else:
+        _protocol.say(opened=context.told())
+        return context
+    return None
+
+
+def _run_all(ask: Mapping[str, Any], context: Any) -> None:
+    found = {spec.id: (module, spec) for module in modules(ask["family"]) for spec in module.KERNELS}
+    for name in ask["kernels"]:
+        module, spec = found[name]
+        _protocol.say(step=name, seconds=spec.seconds)
+        _protocol.say(kernel=name, **_run(module, spec, context))
+
+
+def _run(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:
+    try:
+        outcome: Outcome = module.run(context, spec)
+    except CannotRun as error:
+        return {"status": "not-run", "because": str(error)}
+    except Exception as error:
+        because = _protocol.last_line(error)
+        if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
+            return {"status": "not-run", "because": "no memory is free for it: " + because}
+        traceback.print_exc()
+        return {"status": "failed", "because": because}
+    return dict(outcome.to_json(), status="ran")

@@ -1,0 +1,1 @@
+"""NCCL between the GPUs of this node."""

@@ -1,0 +1,1 @@
+"""Triton and torch.compile: kernels that are compiled on this machine."""

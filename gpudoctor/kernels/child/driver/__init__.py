@@ -1,0 +1,1 @@
+"""The driver alone: small PTX programs through libcuda, no toolkit and no torch."""
