@@ -33,14 +33,14 @@ def checked(context: Any, cases: Iterable[Case]) -> Dict[str, Any]:
     A repetition whose bits are those of the first needs no judging anew.
     """
     said: List[str] = []
-    missing: List[str] = []
+    missing: Dict[str, List[str]] = {}
     differ = compared = 0
     equal, digest = True, hashlib.blake2b(digest_size=8)
     for case in cases:
         try:
             first = case.compute()
         except CannotRun as error:
-            missing.append("%s: %s" % (case.name, error))
+            missing.setdefault(str(error), []).append(case.name)
             continue
         verdicts = [case.judge(first)]
         _update(digest, first)
@@ -54,14 +54,15 @@ def checked(context: Any, cases: Iterable[Case]) -> Dict[str, Any]:
         differ += worst.differ
         if worst.differ:
             said.append("%s: %s, %s" % (case.name, worst.words, recurrence(verdicts)))
+    absent = ["not run: %s: %s" % ("; ".join(names), why) for why, names in missing.items()]
     if not compared:
-        raise CannotRun("; ".join(missing) or "there is nothing to compute")
+        raise CannotRun(". ".join(absent) or "there is nothing to compute")
     details: Dict[str, Any] = {"repeats_equal": equal}
     if equal:
         details["digest"] = digest.hexdigest()
     if not equal and not differ:
         said.append("repetitions differ from each other, each within the bound")
-    words = "; ".join([*said, *("not run: " + one for one in missing)])
+    words = ". ".join(said + absent)
     return {"right": not differ, "differ": differ, "compared": compared, "words": words, "details": details}
 
 

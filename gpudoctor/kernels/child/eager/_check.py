@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, FrozenSet, NamedTuple, Tuple
 
-MANTISSA = {"fp64": 52, "fp32": 23, "fp16": 10, "bf16": 7}
+MANTISSA = {"fp64": 52, "fp32": 23, "tf32": 23, "fp16": 10, "bf16": 7}
 """Bits of the mantissa that are stored, by type."""
 
 DTYPES = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -85,8 +85,22 @@ def mantissa_bits(dtype: str, ulps: int) -> int:
     the reference where the two lie on either side of a power of two; the value may be `ulps` off the other way.
     """
     whole = MANTISSA[dtype]
-    return whole if not ulps else max(0, whole - 2 - int(math.floor(math.log2(2 * ulps))))
+    return whole if not ulps else max(0, whole - 2 - math.floor(math.log2(2 * ulps)))
 
 
-ULPS: Dict[Tuple[str, str], int] = {}
-"""Bound by kind of operation and type."""
+ULPS: Dict[Tuple[str, str], int] = {
+    ("elementwise", "fp32"): 8,
+    ("elementwise", "fp16"): 1,
+    ("elementwise", "bf16"): 1,
+    ("convolution", "fp32"): 512,
+    ("convolution", "tf32"): 1 << 15,
+    ("convolution", "fp16"): 4,
+    ("convolution", "bf16"): 2,
+    ("attention", "fp32"): 64,
+    ("attention", "fp16"): 2,
+    ("attention", "bf16"): 2,
+    ("fft", "fp32"): 64,
+    ("fft", "fp64"): 64,
+    ("mean", "fp32"): 2,
+}
+"""Bound by kind of operation and type, in units of the last place of the result's type."""

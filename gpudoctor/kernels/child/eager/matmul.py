@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import Any, Callable, Iterator, Tuple
 
 from .._kernel import CannotRun, Outcome, Spec
 from ._case import Case, checked
+from ._numbers import switched
 from ._products import FORMS, Form, freivalds, operands
 from ._rung import Context, median_and_spread
 
@@ -32,12 +32,15 @@ def run(context: Context, spec: Spec) -> Outcome:
     name = spec.id.partition(".")[2]
     form = FORMS[name]
     if context.capability() < form.capability and not context.on_cpu:
-        raise CannotRun("%s needs compute capability %d.%d, this GPU has %d.%d" % (name, *form.capability, *context.capability()))
+        raise CannotRun(
+            "%s needs compute capability %d.%d, this GPU has %d.%d" % (name, *form.capability, *context.capability())
+        )
     side = _side(context, form)
     said = checked(context, cases(context, spec.id, side))
     left, right = _random(context, form, side)
     multiply, how = _multiply(context, form)
-    with _tf32(context.torch, name == "tf32") as default:
+    default = bool(context.torch.backends.cuda.matmul.allow_tf32)
+    with _tf32(context.torch, name == "tf32"):
         once, spread = median_and_spread(context.seconds(lambda: multiply(left, right), least=1.0))
     said["details"].update(side=side, tf32_by_default=default)
     said["words"] = "; ".join(part for part in (said["words"], how) if part)
@@ -65,10 +68,10 @@ def _multiply(context: Context, form: Form) -> Tuple[Callable[[Any, Any], Any], 
     """The product as torch has it, and what is to be said of it."""
     torch, out = context.torch, getattr(context.torch, form.out)
     if form.dtype == "int8":
-        return torch._int_mm, ""
+        return torch._int_mm, ""  # noqa: SLF001 - torch has no public name for it
     if form.dtype.startswith("float8"):
         one = torch.ones((), device=context.device)
-        return lambda left, right: torch._scaled_mm(left, right, scale_a=one, scale_b=one, out_dtype=out), ""
+        return lambda left, right: torch._scaled_mm(left, right, scale_a=one, scale_b=one, out_dtype=out), ""  # noqa: SLF001
     return torch.mm, ""
 
 
@@ -96,28 +99,16 @@ def _side(context: Context, form: Form) -> int:
     return least
 
 
-@contextmanager
-def _tf32(torch: Any, on: bool) -> Iterator[bool]:
-    """Whether fp32 products may use tf32 meanwhile; gives what it was."""
-    flags = torch.backends.cuda.matmul
-    before = flags.allow_tf32
-    flags.allow_tf32 = on
-    try:
-        yield bool(before)
-    finally:
-        flags.allow_tf32 = before
+def _tf32(torch: Any, on: bool) -> Any:
+    """Whether fp32 products may use tf32 meanwhile."""
+    return switched(torch.backends.cuda.matmul, allow_tf32=on)
 
 
-@contextmanager
-def _reductions_in_fp32(torch: Any) -> Iterator[None]:
+def _reductions_in_fp32(torch: Any) -> Any:
     """Split-K may not add partial sums in the narrow type meanwhile: those need not be exact."""
-    flags = torch.backends.cuda.matmul
-    names = [name for name in ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction", "allow_fp16_accumulation") if hasattr(flags, name)]
-    before = {name: getattr(flags, name) for name in names}
-    try:
-        for name in names:
-            setattr(flags, name, False)
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(flags, name, value)
+    return switched(
+        torch.backends.cuda.matmul,
+        allow_fp16_reduced_precision_reduction=False,
+        allow_bf16_reduced_precision_reduction=False,
+        allow_fp16_accumulation=False,
+    )
