@@ -92,6 +92,8 @@ ULPS: Dict[Tuple[str, str], int] = {
     ("elementwise", "fp32"): 8,
     ("elementwise", "fp16"): 1,
     ("elementwise", "bf16"): 1,
+    ("rsqrt", "fp16"): 2,
+    ("rsqrt", "bf16"): 2,
     ("convolution", "fp32"): 512,
     ("convolution", "tf32"): 1 << 15,
     ("convolution", "fp16"): 4,

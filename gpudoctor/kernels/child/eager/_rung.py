@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
@@ -99,9 +100,16 @@ def opened(ask: Mapping[str, Any]) -> Context:
     import torch  # type: ignore[import-not-found,unused-ignore]
 
     device = str(ask["device"])
+    torch.set_num_threads(_threads(torch, device))
     if device != "cpu":
         if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
             raise CannotRun("torch %s is built without CUDA" % torch.__version__)
         torch.cuda.init()
         torch.zeros(1, device=device)
     return Context(torch, device, int(ask.get("seed", 1)))
+
+
+def _threads(torch: Any, device: str) -> int:
+    """For the CPU's part: all GPUs are measured at once, and threads that outnumber the cores wait for each other."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 1 if device == "cpu" else max(1, min(8, cores // max(1, torch.cuda.device_count())))
