@@ -57,16 +57,17 @@ FORMS = {
     "bf16": Form("bfloat16", "bfloat16", 8192, 10, 8, 28, 2),
     # accumulator of 31 bits: 2**13 * 2**14 < 2**31
     "int8": Form("int8", "int32", 8192, 14, 7, scaled=False, capability=(7, 5)),
-    # Ada and Hopper add fp8 products with 14 bits [2, 3], whatever is asked for: 2**9 * 2**4 = 2**13
+    # Ada and Hopper add fp8 products with 14 bits [2, 3], whatever the result's type: 2**9 * 2**4 = 2**13
     "fp8": Form("float8_e4m3fn", "bfloat16", 512, 4, 4, 28, 2, capability=(8, 9)),
-    # taken to be no wider than that: 2**9 * 3 * 3 < 2**13
+    # more than 30 bits on the first GPUs that have it [4]; no more than 13 are needed: 2**9 * 3 * 3 < 2**13
     "fp4": Form("fp4", "bfloat16", 512, 4, 2, 28, 2, capability=(10, 0)),
 }
 """By the second part of the kernel's id.
 
 [1] Fasi, Higham, Mikaitis, Pranesh, Numerical behavior of NVIDIA tensor cores, PeerJ Computer Science 7:e330 (2021).
 [2] DeepSeek-V3 Technical Report, arXiv 2412.19437, section 3.3.2 (December 2024).
-[3] SageAttention2, arXiv 2411.10958, section 3.2 (November 2024).
+[3] SageAttention2, arXiv 2411.10958 (November 2024): "FP22", 13 bits of mantissa that are stored.
+[4] deepseek-ai/DeepGEMM issue 176 (August 2025): 25 bits for fp8, 34 or more for fp4 on B200.
 """
 
 
