@@ -8,9 +8,12 @@ from typing import Any, Dict, Sequence
 from .._kernel import Outcome
 
 
-def words(values: Sequence[int]) -> "array[int]":
-    """As an array of 32-bit words."""
-    return array("I", values)
+def turned(data: bytes) -> bytes:
+    """Each bit inverted: what lies where an answer is to come, so that none that was there before is taken for it."""
+    return bytes(data).translate(_TURNED)
+
+
+_TURNED = bytes(range(255, -1, -1))
 
 
 def judged(what: str, got: bytes, wanted: bytes) -> Outcome:

@@ -39,7 +39,7 @@ class Driver:
         try:
             self._library = ctypes.CDLL(LIBRARY)
         except OSError as error:
-            raise CannotRun("the CUDA driver library cannot be loaded: %s" % error)
+            raise CannotRun("the CUDA driver library cannot be loaded: %s" % error) from None
         self("cuInit", ctypes.c_uint(0))
 
     def __call__(self, name: str, *arguments: Any) -> None:
@@ -77,7 +77,9 @@ def devices() -> List[Dict[str, Any]]:
     for index in range(driver.number("cuDeviceGetCount")):
         device = driver.number("cuDeviceGet", index)
         mode = driver.number("cuDeviceGetAttribute", _COMPUTE_MODE, device)
-        found.append({"index": index, "name": _name(driver, device), "exclusive": mode in (EXCLUSIVE_THREAD, EXCLUSIVE)})
+        found.append(
+            {"index": index, "name": _name(driver, device), "exclusive": mode in (EXCLUSIVE_THREAD, EXCLUSIVE)}
+        )
     return found
 
 
@@ -97,15 +99,19 @@ class Machine:
         self._device = self._driver.number("cuDeviceGet", number)
         mode = self._attribute(_COMPUTE_MODE)
         if mode == PROHIBITED:
-            raise CannotRun("its compute mode is Prohibited: no process may compute on it (nvidia-smi -c DEFAULT allows)")
+            raise CannotRun(
+                "its compute mode is Prohibited: no process may compute on it (nvidia-smi -c DEFAULT allows)"
+            )
         context = ctypes.c_void_p()
         try:
             self._driver("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
         except CudaError as error:
             if error.code == OUT_OF_MEMORY:
-                raise CannotRun("no memory is free on it, not even for a context (%s)" % error)
+                raise CannotRun("no memory is free on it, not even for a context (%s)" % error) from None
             if error.code == UNAVAILABLE and mode in (EXCLUSIVE_THREAD, EXCLUSIVE):
-                raise CannotRun("its compute mode is Exclusive_Process, and another process has it (%s)" % error)
+                raise CannotRun(
+                    "its compute mode is Exclusive_Process, and another process has it (%s)" % error
+                ) from None
             raise
         self._driver("cuCtxSetCurrent", context)
 
@@ -133,7 +139,7 @@ class Machine:
             self._driver("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
         except CudaError as error:
             if error.code == OUT_OF_MEMORY:
-                raise CannotRun("%d KiB of its memory are not free (%s)" % (size >> 10, error))
+                raise CannotRun("%d KiB of its memory are not free (%s)" % (size >> 10, error)) from None
             raise
         return address.value
 
@@ -161,11 +167,13 @@ class Machine:
             self._driver("cuModuleLoadDataEx", ctypes.byref(module), image, ctypes.c_uint(2), options, values)
         except CudaError as error:
             if error.code in (NO_JIT, JIT_DISABLED):
-                raise CannotRun("the driver cannot compile PTX here (%s)" % error)
+                raise CannotRun("the driver cannot compile PTX here (%s)" % error) from None
             said = log.value.decode("utf-8", "replace").strip()
-            raise RuntimeError("%s%s" % (error, "; its compiler says: " + said if said else ""))
-        return {name: self._kernel(module, name, list(entry.parameters.values()))
-                for name, entry in entries(program).items()}
+            raise RuntimeError("%s%s" % (error, "; its compiler says: " + said if said else "")) from None
+        return {
+            name: self._kernel(module, name, list(entry.parameters.values()))
+            for name, entry in entries(program).items()
+        }
 
     def _kernel(self, module: Any, name: str, kinds: List[str]) -> Tuple[Any, List[str]]:
         function = ctypes.c_void_p()
@@ -179,7 +187,17 @@ class Machine:
         places = (ctypes.c_void_p * len(held))(*[ctypes.addressof(one) for one in held])
         one, none = ctypes.c_uint(1), ctypes.c_uint(0)
         self._driver(
-            "cuLaunchKernel", function, ctypes.c_uint(blocks), one, one, ctypes.c_uint(threads), one, one, none,
-            ctypes.c_void_p(), places, ctypes.c_void_p(),
+            "cuLaunchKernel",
+            function,
+            ctypes.c_uint(blocks),
+            one,
+            one,
+            ctypes.c_uint(threads),
+            one,
+            one,
+            none,
+            ctypes.c_void_p(),
+            places,
+            ctypes.c_void_p(),
         )
         self._driver("cuCtxSynchronize")

@@ -22,12 +22,12 @@ _FIRST_ADDRESS = 0x7F0000000000
 _ALIGNED = 512
 
 
-class IllegalAddress(Exception):
+class IllegalAddressError(Exception):
     """A program read or wrote where nothing is allocated."""
 
 
 class Step(NamedTuple):
-    """One instruction: ``@!%p add.u32 %r, %a, 1``; `guard` is the predicate that it waits for, and what that must be."""
+    """One instruction: ``@!%p add.u32 %r, %a, 1``; `guard`: the predicate that it needs, and what that must be."""
 
     guard: Tuple[str, bool]
     code: Tuple[str, ...]
@@ -81,7 +81,7 @@ class Memory:
         for base, part in self.parts.items():
             if base <= address and address + size <= base + len(part):
                 return part, address - base
-        raise IllegalAddress("an illegal memory access was encountered: %d bytes at %#x" % (size, address))
+        raise IllegalAddressError("an illegal memory access was encountered: %d bytes at %#x" % (size, address))
 
 
 def launch(memory: Memory, kernel: Kernel, blocks: int, threads: int, arguments: Sequence[int]) -> None:

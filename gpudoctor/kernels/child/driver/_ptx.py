@@ -1,4 +1,4 @@
-"""PTX programs as they lie beside this file, and the little that both who run them must know: entries and parameters."""
+"""PTX programs as they lie beside this file, and what all who run them must know: entries and parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver alone: no toolkit, no torch. The same programs run on a GPU through libcuda, on a CPU by `_interpreter`."""
+"""The driver alone: no toolkit, no torch. The same programs run on a GPU by libcuda, on a CPU by `_interpreter`."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ class Context:
         """The addresses of so many bytes each, given back in the end; raises `CannotRun` where they are not free."""
         held: List[int] = []
         try:
-            for size in sizes:
-                held.append(self.machine.allocate(size))
+            held.extend(map(self.machine.allocate, sizes))
             yield held
         finally:
             for address in held:
@@ -71,7 +70,7 @@ class Listed:
 
 
 def opened(ask: Mapping[str, Any]) -> Any:
-    """The device, ready; ``node`` only lists the devices. Raises `CannotRun`, and `CudaError` where the driver fails."""
+    """The device, ready; ``node``: a list of all. Raises `CannotRun`, and `CudaError` where the driver fails."""
     device = str(ask["device"])
     if device == "node":
         return Listed()
