@@ -41,7 +41,8 @@ class Context:
         """The addresses of so many bytes each, given back in the end; raises `CannotRun` where they are not free."""
         held: List[int] = []
         try:
-            held.extend(map(self.machine.allocate, sizes))
+            for size in sizes:
+                held.append(self.machine.allocate(size))  # noqa: PERF401 - given back whatever becomes of the next
             yield held
         finally:
             for address in held:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from operator import add
-from typing import List
+from typing import Any, List
 
 from .._kernel import Outcome, Spec
 from ._check import judged, together, turned
@@ -32,7 +32,7 @@ def run(context: Context, _: Spec) -> Outcome:
 
 
 def _added(
-    context: Context, program: Program, name: str, left: "array[float]", right: "array[float]", wanted: "array[float]"
+    context: Context, program: Program, name: str, left: "array[Any]", right: "array[Any]", wanted: "array[Any]"
 ) -> Outcome:
     """One launch, against the sums that Python makes."""
     count, size = len(left), 4 * len(left)

@@ -2,8 +2,8 @@
 
 Each word's pattern follows from its address (see memory.ptx). It is written, found and turned over, and found again,
 by sweeps over all that was taken. The GPU compares; that it compares rightly is shown twice: words at both ends of each
-part are read back and compared with `pattern`, reckoned here, and a bit turned over on purpose must be found. 64 MiB may
-stay in the cache of a large GPU: only ``driver.memory.all`` is sure to reach the memory itself.
+part are read back and compared with `pattern`, reckoned here, and a bit turned over on purpose must be found. 64 MiB
+may stay in the cache of a large GPU: only ``driver.memory.all`` is sure to reach the memory itself.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Part(NamedTuple):
 class Found(NamedTuple):
     """What a sweep reports: words that were wrong, the lowest address of them, every bit that was."""
 
-    count: int
+    number: int
     address: int
     bits: int
 
@@ -65,7 +65,7 @@ def run(context: Context, spec: Spec) -> Outcome:
     """All patterns through a sample, or through half of what is free."""
     whole = spec.id.endswith("all")
     most = (_SAMPLE_CPU if context.on_cpu else SAMPLE) if not whole or context.on_cpu else context.free()
-    with _taken(context, most) as parts, context.memory(24) as (report,):
+    with context.memory(24) as (report,), _taken(context, most) as parts:
         test = _Test(context, parts, report)
         test.plant()
         began = time.perf_counter()
@@ -126,7 +126,7 @@ class _Test:
         self.sweep([part], ADDRESS, 0, WRITE)
         self.machine.write(place, struct.pack("<Q", place ^ _PLANTED))
         found = self.sweep([part], ADDRESS, 0, FIND)
-        if not (found.count and found.bits & _PLANTED):
+        if not (found.number and found.bits & _PLANTED):
             self.blind = "a bit that was turned over on purpose at %#x was not found" % place
         elif found != Found(1, place, _PLANTED):
             self.wrong.append(found)
@@ -136,9 +136,9 @@ class _Test:
         self.sweep(self.parts, kind, step, WRITE)
         wrong = [found for part in self.parts for found in self._ends(part, kind, step)]
         wrong += [self.sweep(self.parts, kind, step, act) for act in (FIND, FIND_TURNED)]
-        self.wrong += [found for found in wrong if found.count]
+        self.wrong += [found for found in wrong if found.number]
         self.sweeps += 2
-        self.bad_sweeps += sum(bool(found.count) for found in wrong[-2:])
+        self.bad_sweeps += sum(bool(found.number) for found in wrong[-2:])
         self.read += 2 * sum(part.words for part in self.parts)
 
     def _ends(self, part: Part, kind: int, step: int) -> Iterator[Found]:
@@ -167,7 +167,7 @@ class _Test:
         size = 8 * sum(part.words for part in self.parts)
         details: Dict[str, Any] = {"bytes": size, "sweeps": self.sweeps}
         rate: Optional[float] = self.moved / self.seconds / 1e9 if timed and self.seconds else None
-        differ = sum(found.count for found in self.wrong)
+        differ = sum(found.number for found in self.wrong)
         if differ:
             first = min(found.address for found in self.wrong)
             bits = 0
