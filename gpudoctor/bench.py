@@ -123,7 +123,7 @@ class _Meters:
                 if gpu.index in self._seen:
                     self._seen[gpu.index].append(gpu)
 
-    def begin(self, device: int) -> Callable[[], Meanwhile | None]:
+    def begin(self, _: str, device: int) -> Callable[[], Meanwhile | None]:
         """Watch it until what is returned is called."""
         index = self._nvml.get(device, -1)
         with self._lock:
