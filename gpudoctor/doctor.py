@@ -96,10 +96,21 @@ def bench(
     from gpudoctor import bench
     from gpudoctor.target.local import Local
 
-    patient = target or Local("quick", python)
-    snapshot = look(target=patient)
+    patient = target or Local("standard", python)
+    snapshot = _looked_at(patient)
     found = bench.run(patient, snapshot, names, device, tell=tell, stop=stop)
     return found, diagnose(bench.measured(snapshot, found), rulebook.load())
+
+
+def _looked_at(patient: Target) -> Snapshot:
+    """What level quick asks, and CUDA's devices, which it lists from level standard on."""
+    from gpudoctor import probes
+    from gpudoctor.discovery import modules_of
+    from gpudoctor.target.local import Local
+
+    if isinstance(patient, Local):
+        patient.verify()
+    return collect(patient, (module for module in modules_of(probes) if not hasattr(module, "LEVEL")))
 
 
 _SLOWEST = ("nvml", "libcuda", "torch_live")
