@@ -45,14 +45,16 @@ def run(context: Context, _: Spec) -> Outcome:
     settings = next((os.environ[name] for name in _SETTINGS if os.environ.get(name)), "")
     fits = free / STATE / 1e6
     right = pattern.wrong == 0 and abs(each - STATE) < 0.01 * STATE
-    words = "%s are free: model, gradients and Adam of %.4g million parameters, in fp32 or in bf16 with fp32 master weights"
+    words = (
+        "%s are free: model, gradients and Adam of %.4g million parameters, in fp32 or in bf16 with fp32 master weights"
+    )
     return Outcome(
         value=fits,
         right=right,
         differ=pattern.wrong,
         compared=pattern.compared,
-        words=(words + " (%.4g bytes a parameter, measured), before any activation.%s") % (
-            size(free), fits, each, _kept(held)),
+        words=(words + " (%.4g bytes a parameter, measured), before any activation.%s")
+        % (size(free), fits, each, _kept(held)),
         advice=advice(held, segments, settings),
         details={
             "free_bytes": free,
@@ -73,7 +75,9 @@ def _kept(held: Held) -> str:
     if not held.reserved:
         return ""
     return " After steps of changing length %s were kept for a peak of %s: %.0f %% lost." % (
-        size(held.reserved), size(held.allocated), 100 * held.lost
+        size(held.reserved),
+        size(held.allocated),
+        100 * held.lost,
     )
 
 
@@ -127,8 +131,12 @@ class _Pattern:
         before = torch.cuda.memory_allocated(context.device)
         kept = self._steps()
         stats: Dict[str, Any] = torch.cuda.memory_stats(context.device)
-        found = Held(*(int(stats[name]) for name in (
-            "allocated_bytes.all.peak", "reserved_bytes.all.peak", "inactive_split_bytes.all.current")))
+        found = Held(
+            *(
+                int(stats[name])
+                for name in ("allocated_bytes.all.peak", "reserved_bytes.all.peak", "inactive_split_bytes.all.current")
+            )
+        )
         kept.clear()
         self._judge(torch.cuda.memory_allocated(context.device) == before, 1)
         torch.cuda.empty_cache()
@@ -139,7 +147,8 @@ class _Pattern:
         for step in range(_STEPS):
             length = 0.4 + 0.6 * ((step * 7) % _STEPS) / _STEPS
             live: List[Tuple[int, Any]] = [
-                (number, self._block(length * (1 + layer % 3) / 2, number)) for layer, number in self._numbers(step)]
+                (number, self._block(length * (1 + layer % 3) / 2, number)) for layer, number in self._numbers(step)
+            ]
             if step == 0:
                 state += [self._block(0.1, 100 + layer) for layer in range(_LAYERS)]
             while live:
