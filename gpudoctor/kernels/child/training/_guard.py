@@ -11,10 +11,11 @@ import contextlib
 import gc
 import multiprocessing
 import os
+import signal
 import subprocess
 import tempfile
 from multiprocessing import forkserver, resource_tracker, util
-from typing import Any, Iterator, List
+from typing import Any, Iterator
 
 _GONE = 3.0
 """Seconds that a killed worker may take to disappear."""
@@ -34,16 +35,20 @@ def guarded() -> Iterator[None]:
             _end_forkserver()
             tempfile.tempdir = before
             _restore("TMPDIR", variable)
-            multiprocessing.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]  # its folder is gone
+            _forget_folder()
 
 
 def end_workers() -> None:
     """Kill every worker that there is, and let go of what they shared."""
     workers = multiprocessing.active_children()
-    for worker in workers:
-        worker.kill()
-    for worker in workers:
-        worker.join(_GONE)
+    hears = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch takes the end of a worker for an error
+    try:
+        for worker in workers:
+            worker.kill()
+        for worker in workers:
+            worker.join(_GONE)
+    finally:
+        signal.signal(signal.SIGCHLD, hears)
     gc.collect()  # named semaphores go with the queues that hold them
 
 
@@ -69,11 +74,10 @@ def _folder() -> Iterator[str]:
 def _tracker_apart() -> None:
     usual = util.spawnv_passfds
 
-    def apart(path: Any, argv: List[str], kept: Any) -> int:
+    def apart(path: Any, argv: Any, kept: Any) -> int:
         null = subprocess.DEVNULL
-        command = [os.fsdecode(one) for one in argv]
         return subprocess.Popen(
-            command, executable=path, pass_fds=kept, stdin=null, stdout=null, stderr=null, start_new_session=True
+            argv, executable=path, pass_fds=kept, stdin=null, stdout=null, stderr=null, start_new_session=True
         ).pid
 
     util.spawnv_passfds = apart
@@ -84,9 +88,14 @@ def _tracker_apart() -> None:
 
 
 def _end_forkserver() -> None:
-    stop = getattr(forkserver._forkserver, "_stop", None)  # type: ignore[attr-defined]
+    stop = getattr(forkserver._forkserver, "_stop", None)  # noqa: SLF001
     if stop:
         stop()
+
+
+def _forget_folder() -> None:
+    """multiprocessing keeps the name of its folder of sockets, which is gone with ours."""
+    multiprocessing.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def _restore(name: str, value: Any) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import multiprocessing
 import os
 import time
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Generator, Iterator, List, NamedTuple, Optional, Tuple
 
 from . import _dataset, _guard
 from ._host import Host, shm_space
@@ -45,6 +46,16 @@ def counts(host: Host) -> List[int]:
     return [0] + [1 << at for at in range(most.bit_length()) if 1 << at < most] + [most]
 
 
+class _Round:
+    """Numbers of items from `first` on, round and round."""
+
+    def __init__(self, first: int, length: int) -> None:
+        self._first, self._length = first, length
+
+    def __iter__(self) -> Iterator[int]:
+        return (index % self._length for index in itertools.count(self._first))
+
+
 class Sweep:
     """Tries settings on one dataset, and counts the items that were not what was stored."""
 
@@ -75,7 +86,7 @@ class Sweep:
         try:
             return self._watched(setting)
         except Exception as error:
-            return setting._replace(error=" ".join(str(error).split())[:400] or type(error).__name__)
+            return setting._replace(error=_last_line(str(error)) or type(error).__name__)
         finally:
             _guard.end_workers()
 
@@ -86,8 +97,11 @@ class Sweep:
             next(batches)
             started = time.perf_counter() - began
             rate, cores = self._steady(batches, max(1, setting.workers))
+        except Exception:
+            _guard.end_workers()  # before the loader is let go of, which waits 5 s for each that hangs
+            raise
         finally:
-            batches.close()  # type: ignore[attr-defined]
+            batches.close()
         return setting._replace(start=started, rate=rate, cores=cores)
 
     def _steady(self, batches: Iterator[Any], together: int) -> Tuple[float, float]:
@@ -103,8 +117,8 @@ class Sweep:
         after = _cpu_seconds()
         return count / seconds, sum(after[pid] - before.get(pid, 0.0) for pid in after) / seconds
 
-    def _batches(self, setting: Tried) -> Iterator[Any]:
-        """Batches of items that no setting before had, each judged."""
+    def _batches(self, setting: Tried) -> Generator[Any, None, None]:
+        """Batches without end, each judged; they begin behind those that other settings had, which may be cached."""
         options: Dict[str, Any] = {}
         if setting.workers:
             options = {
@@ -112,23 +126,28 @@ class Sweep:
                 "timeout": PATIENCE,
                 "multiprocessing_context": setting.method,
             }
-        length = len(self.dataset)
-        while True:
-            first = self._next % max(1, length - self.batch)
-            loader = self.torch.utils.data.DataLoader(
-                self.dataset, self.batch, sampler=range(first, length), num_workers=setting.workers, **options
-            )
-            for batch in loader:
-                self._judge(first, batch)
-                first += self.batch
-                self._next = first
-                yield batch
+        loader = self.torch.utils.data.DataLoader(
+            self.dataset,
+            self.batch,
+            sampler=_Round(self._next, len(self.dataset)),
+            num_workers=setting.workers,
+            **options,
+        )
+        for batch in loader:
+            self._judge(self._next, batch)
+            self._next += self.batch
+            yield batch
 
     def _judge(self, first: int, batch: Any) -> None:
         wrong: Optional[int] = _dataset.wrong_sums(self.torch, self.dataset, first, batch)
         if wrong is not None:
             self.wrong += wrong
             self.compared += self.batch
+
+
+def _last_line(text: str) -> str:
+    """Of an error with a worker's traceback in it: what ended that."""
+    return (text.strip().splitlines() or [""])[-1].strip()[:400]
 
 
 def _bytes(item: Any) -> int:
@@ -144,11 +163,11 @@ def _cpu_seconds() -> Dict[int, float]:
     """Of each worker that lives, by its pid."""
     ticks = os.sysconf("SC_CLK_TCK")
     found = {}
-    for worker in multiprocessing.active_children():
+    for pid in [worker.pid or 0 for worker in multiprocessing.active_children()]:
         try:
-            with open("/proc/%d/stat" % worker.pid, encoding="utf-8", errors="replace") as file:
+            with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:
                 user, system = file.read().rpartition(")")[2].split()[11:13]
         except OSError:
             continue
-        found[worker.pid or 0] = (int(user) + int(system)) / ticks
+        found[pid] = (int(user) + int(system)) / ticks
     return found

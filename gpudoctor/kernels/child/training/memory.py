@@ -22,7 +22,7 @@ _MOST, _STEPS, _LAYERS = 1 << 30, 24, 12
 
 
 class Held(NamedTuple):
-    """Bytes after a pattern of training: at its peak in use and kept, and in blocks split too small to be given back."""
+    """Bytes in a pattern of training: in use and kept at its peak, and at its end in parts of blocks in use."""
 
     allocated: int
     reserved: int
@@ -35,7 +35,7 @@ class Held(NamedTuple):
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Count a parameter's bytes, run a pattern of allocations that each hold their own numbers, and see what is lost."""
+    """A parameter's bytes are counted; a pattern of allocations, each with its own number in it, shows what is lost."""
     free = _free(context)
     each = _bytes_a_parameter(context)
     pattern = _Pattern(context)

@@ -119,7 +119,7 @@ class _Batches:
 
     def judged(self, steps: int) -> Judged:
         """Every number on the device against what was sent, plus the steps."""
-        wrong = [there.cpu() != sent + steps for there, sent in zip(self.there, self.host)]
+        wrong = [self.there[at].cpu() != self.host[at] + steps for at in range(_BATCHES)]
         counts = [int(one.sum()) for one in wrong]
         at = next((index for index, count in enumerate(counts) if count), None)
         first = () if at is None else (at, int(wrong[at].nonzero()[0]))
