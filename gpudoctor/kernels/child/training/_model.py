@@ -21,11 +21,11 @@ class Size(NamedTuple):
 
 SMALL = Size(width=32, layers=2, heads=2, samples=32, tokens=8)
 """What float64 on the CPU checks."""
-TIMED = Size(width=1024, layers=4, heads=16, samples=16, tokens=128)
-"""50 million parameters, 0.6 TFLOP a step: large enough that a GPU is not waiting for its launches."""
+TIMED = Size(width=1024, layers=4, heads=16, samples=32, tokens=128)
+"""50 million parameters, 1.2 TFLOP a step: large enough that a GPU is not waiting for its launches."""
 TIMED_CPU = Size(width=64, layers=2, heads=2, samples=16, tokens=16)
 
-_ROUNDINGS = 64
+_ROUNDINGS = 8
 """How many units of rounding the gradients of a small transformer may be apart in norm."""
 
 
@@ -39,6 +39,12 @@ def transformer(torch: Any, size: Size) -> Any:
             for _ in range(size.layers)
         )
     )
+
+
+def language_model(torch: Any, size: Size, vocabulary: int) -> Any:
+    """From tokens to the logits of tokens."""
+    embedding = torch.nn.Embedding(vocabulary, size.width)
+    return torch.nn.Sequential(embedding, transformer(torch, size), torch.nn.Linear(size.width, vocabulary))
 
 
 def batch(torch: Any, size: Size, generator: Any) -> Tuple[Any, Any]:
