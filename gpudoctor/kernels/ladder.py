@@ -103,7 +103,9 @@ class Ladder:
         def hear(name: str, outcome: Mapping[str, Any]) -> None:
             self._heard(index, family, name, outcome)
 
-        heard = talk.ask(self._target, family, self._name(index), kernels, hear, self._stop.is_set)
+        heard = talk.ask(
+            self._target, family, self._name(index), kernels, hear, self._stop.is_set, self._together(index)
+        )
         if self._stop.is_set():
             return
         if heard.opened is None:
@@ -119,6 +121,10 @@ class Ladder:
         if self._cpu:
             return "cpu"
         return "node" if index == NODE else f"cuda:{index}"
+
+    def _together(self, index: int) -> list[int]:
+        """The GPUs that what is run on the node may use: those that nobody holds."""
+        return [one.index for one in self._devices if not one.held] if index == NODE and not self._cpu else []
 
     def _heard(self, index: int, family: str, name: str, outcome: Mapping[str, Any]) -> None:
         held = outcome.get("status") != "failed" if outcome else None

@@ -46,14 +46,20 @@ def program() -> str:
 
 
 def ask(
-    target: Target, family: str, device: str, kernels: Sequence[Placed], hear: Hear, stopped: Callable[[], bool]
+    target: Target,
+    family: str,
+    device: str,
+    kernels: Sequence[Placed],
+    hear: Hear,
+    stopped: Callable[[], bool],
+    devices: Sequence[int] = (),
 ) -> Heard:
-    """Run these kernels, in as many children as it takes."""
+    """Run these kernels, in as many children as it takes. On the ``node`` they may use `devices`, by their numbers."""
     heard = Heard()
     left = {one.spec.id: one for one in kernels}
     for _ in range(_MOST_CHILDREN):
         child = _Child(heard, left, hear, stopped)
-        child.run(target, family, device)
+        child.run(target, family, device, devices)
         if not left or stopped() or heard.opened is None:
             return heard
     for name in left:
@@ -76,13 +82,15 @@ class _Child:
         self.late = False
         self.done = False
 
-    def run(self, target: Target, family: str, device: str) -> None:
+    def run(self, target: Target, family: str, device: str, devices: Sequence[int]) -> None:
         """Ask, and take in what comes until it ends."""
         python = sys.executable if family == "driver" else target.python
         if python is None:
             self.heard.closed = "there is no Python to run it with"
             return
-        wanted = {"family": family, "device": device, "kernels": list(self.left), "seed": 1}
+        wanted: dict[str, object] = {"family": family, "device": device, "kernels": list(self.left), "seed": 1}
+        if devices:
+            wanted["devices"] = list(devices)
         self.until = time.monotonic() + OPENING
         whole = OPENING + sum(one.spec.seconds for one in self.left.values())
         try:
