@@ -1,0 +1,110 @@
+"""torch's operations on the CPU, through the real child: right where they are, and told exactly where they are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpudoctor.kernels import specs
+from tests import needs
+from tests.conftest import Program
+from tests.faults.__main__ import trials
+
+CHECKED = [
+    "matmul", "elementwise", "convolution", "attention", "fft", "sort", "reduction", "autograd",
+]  # fmt: skip
+IDS = [one.spec.id for one in specs.chosen(CHECKED)]
+LYING = """
+import runpy, sys
+import torch
+
+mm, sort, times = torch.mm, torch.sort, [0]
+
+def wrong(left, right):
+    times[0] += 1
+    out = mm(left, right)
+    if out.shape[0] > 128:  # not where the product is only tried
+        at = 7 if STUCK else times[0]
+        out[5, at] += 1
+    return out
+
+torch.mm = wrong
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""An interpreter whose products have one wrong value: always the same, or another each time."""
+
+
+def runs(gpudoctor: Program, python: str, *kernels: str) -> dict[str, Any]:
+    """What became of each kernel."""
+    asked = [word for name in kernels for word in ("--kernel", name)]
+    run = gpudoctor("bench", "--device", "cpu", "--python", python, "--json", *asked, timeout=300)
+    return {one["kernel"]: one for one in run.document["runs"]}
+
+
+def liar(folder: Path, stuck: bool) -> str:
+    """The path of that interpreter."""
+    script = folder / "lying.py"
+    script.write_text(f"STUCK = {stuck}\n{LYING}", "utf-8")
+    python = folder / "python"
+    lie = f'case "$1" in *__main__.py) set -- "{script}" "$@";; esac'
+    python.write_text(f'#!/bin/sh\n{lie}\nexec "{needs.torch_python()}" "$@"\n', "utf-8")
+    python.chmod(0o755)
+    return str(python)
+
+
+@pytest.fixture(scope="module")
+def found(gpudoctor: Program) -> dict[str, Any]:
+    return runs(gpudoctor, needs.torch_python(), *CHECKED)
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_a_sound_cpu_is_right_and_repeats_itself(found: dict[str, Any], name: str) -> None:
+    run = found[name]
+    assert (run["status"], run.get("right"), run.get("differ")) == ("ran", True, 0), run
+    assert run["compared"] > 100
+    assert run["details"]["repeats_equal"] is True
+    assert len(run["details"]["digest"]) == 16
+    assert ("value" in run) == name.startswith("matmul.")
+
+
+def test_what_the_cpu_has_not_is_said(found: dict[str, Any]) -> None:
+    assert "memory-efficient, fp16" in found["attention"]["words"]
+    assert "flash" not in found["attention"]["words"]
+    assert found["matmul.fp4"]["words"] == "multiplied in fp32 and rounded: torch has no such product on this CPU"
+
+
+def test_the_same_seed_gives_the_same_bytes(found: dict[str, Any], gpudoctor: Program) -> None:
+    again = runs(gpudoctor, needs.torch_python(), "matmul.bf16", "sort")
+    assert {name: run["details"]["digest"] for name, run in again.items()} == {
+        name: found[name]["details"]["digest"] for name in again
+    }
+
+
+@pytest.mark.parametrize(
+    ("stuck", "words"),
+    [
+        (True, "the same 1 in 3 of 3 repetitions: not noise"),
+        (False, "in 3 of 3 repetitions, never at the same place in all"),
+    ],
+)
+def test_one_wrong_value_is_told_and_whether_it_is_noise(
+    gpudoctor: Program, tmp_path: Path, stuck: bool, words: str
+) -> None:
+    run = runs(gpudoctor, liar(tmp_path, stuck), "matmul.fp32")["matmul.fp32"]
+    assert (run["right"], run["differ"], run["compared"]) == (False, 1, 192 * 192)
+    assert run["words"].startswith("fp32 product: 1 of 36864 values is wrong, the first at [5, ")
+    assert run["words"].endswith(words)
+    assert run["details"]["repeats_equal"] is stuck
+    assert ("digest" in run["details"]) is stuck
+
+
+def test_every_flipped_bit_is_seen_and_no_clean_result_raises_an_alarm() -> None:
+    """A sample; `python -m tests.faults --trials 2000` runs as many as wanted."""
+    said = trials(300, seed=11)
+    assert said["bad"] == []
+    assert said["flipped"] == 300 <= said["clean"]
+    assert said["repeated"] == 15
+    assert set(said["kernels"]) == set(IDS)
