@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,29 @@ def test_every_flipped_bit_is_seen_and_no_clean_result_raises_an_alarm() -> None
     assert said["flipped"] == 300 <= said["clean"]
     assert said["repeated"] == 15
     assert set(said["kernels"]) == set(IDS)
+
+
+LAYOUT = """
+import importlib, sys
+sys.path.insert(0, sys.argv[1])
+import inject, torch
+fp4 = importlib.import_module(inject.package() + ".eager._fp4")
+rows, columns = 300, 9
+blocks = (torch.arange(rows * columns) % 16 + 1).view(rows, columns).float()
+tiled = fp4._tiled(torch, blocks.to(torch.float8_e4m3fn)).float()
+for row in range(rows):
+    for column in range(columns):
+        tile = row // 128 * -(-columns // 4) + column // 4
+        at = tile * 512 + row % 32 * 16 + row % 128 // 32 * 4 + column % 4
+        assert tiled[at] == blocks[row, column], (row, column)
+packed = fp4.Packed.of(torch, torch.tensor([[0.5, -6.0, 1.5, 4.0] * 4]), torch.tensor([2.0]))
+assert packed.codes.tolist() == [[0b1111_0001, 0b0110_0011] * 4]
+assert packed.unpacked(torch)[0, :4].tolist() == [1.0, -12.0, 3.0, 8.0]
+"""
+"""Where cuBLAS's documentation says that the scale of a block lies, and what its bits are."""
+
+
+def test_4_bit_floats_and_their_scales_lie_where_cublas_looks_for_them() -> None:
+    argv = [needs.torch_python(), "-W", "ignore", "-c", LAYOUT, str(needs.REPOSITORY / "tests/faults")]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -13,8 +13,10 @@ from ._products import Form, Operands
 
 Multiply = Callable[[Any, Any], Any]
 
+_PLAIN = ("float64", "float32", "float16", "bfloat16")
+"""What every torch multiplies on every device: an error there is an error."""
 _REFUSALS = ("not support", "not_supported", "not implemented", "not compiled", "require", "only", "invalid scaling")
-"""In what torch raises where a type of product is none of this GPU, this build or this release."""
+"""In what torch raises where another type of product is none of this GPU, this build or this release."""
 
 
 def multiplication(context: Any, form: Form) -> Tuple[Multiply, str]:
@@ -30,7 +32,9 @@ def multiplication(context: Any, form: Form) -> Tuple[Multiply, str]:
         multiply = _native(context.torch, form)
         multiply(*typed(context, form, ones, ones))
     except (AttributeError, RuntimeError, TypeError, ValueError) as error:
-        if context.on_cpu and form.dtype != "float32":
+        if form.dtype in _PLAIN:
+            raise
+        if context.on_cpu:
             return _emulated(
                 context.torch, form
             ), "multiplied in fp32 and rounded: torch has no such product on this CPU"
@@ -69,7 +73,8 @@ def typed(context: Any, form: Form, left: Any, right: Any) -> Tuple[Any, Any]:
     left, right = left.to(device), right.to(device)
     if form.dtype == "fp4":
         ones = torch.ones(1, device=device)
-        return tuple(_fp4.Packed.of(torch, one, ones.expand(one.shape[0])) for one in (left, right.t()))
+        packed = [_fp4.Packed.of(torch, one, ones.expand(one.shape[0])) for one in (left, right.t())]
+        return packed[0], packed[1]
     dtype = getattr(torch, form.dtype)
     left, right = left.to(dtype), right.to(dtype)
     return (left, right.t().contiguous().t()) if left.element_size() == 1 else (left, right)
@@ -77,14 +82,16 @@ def typed(context: Any, form: Form, left: Any, right: Any) -> Tuple[Any, Any]:
 
 def _native(torch: Any, form: Form) -> Multiply:
     if form.dtype == "int8":
-        return torch._int_mm  # noqa: SLF001 - torch has no public name for it
+        whole: Multiply = torch._int_mm  # noqa: SLF001 - torch has no public name for it
+        return whole
     if form.dtype == "fp4":
         return lambda left, right: _scaled(
             torch, form, left.values(torch), right.values(torch).t(), left.scales, right.scales
         )
     if form.dtype.startswith("float8"):
         return lambda left, right: _scaled(torch, form, left, right, *(2 * [torch.ones((), device=left.device)]))
-    return torch.mm
+    plain: Multiply = torch.mm
+    return plain
 
 
 def _scaled(torch: Any, form: Form, left: Any, right: Any, scale: Any, other: Any) -> Any:

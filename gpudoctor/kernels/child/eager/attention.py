@@ -75,9 +75,12 @@ def _case(context: Context, given: _Reference, dtype: str, backend: str) -> Case
 
 def attend(torch: Any, backend: str, inputs: Any, causal: bool) -> Any:
     """By that back end alone; raises `CannotRun` where torch or the device has none for these inputs."""
+    attention = getattr(torch.nn.functional, "scaled_dot_product_attention", None)
+    if attention is None:
+        raise CannotRun("torch %s has no scaled dot-product attention" % torch.__version__)
     with _only(torch, BACKENDS[backend]):
         try:
-            return torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=causal)
+            return attention(*inputs, is_causal=causal)
         except RuntimeError as error:
             if any(words in str(error).lower() for words in _NONE):
                 raise CannotRun("torch has no such back end for these inputs on this device") from error
