@@ -91,4 +91,5 @@ def test_what_is_wrong_each_time_is_told_from_noise(places: list[set[int]], word
 def test_a_judgement_is_told_in_one_line() -> None:
     assert Judged(0, 16).words == ""
     assert Judged(1, 16, (3, 1)).words == "1 of 16 values is wrong, the first at [3, 1]"
+    assert Judged(9, 16, (3, 1), more=True).words == "at least 9 of 16 values are wrong, the first at [3, 1]"
     assert Judged(2, 16, (3, 1)).words == "2 of 16 values are wrong, the first at [3, 1]"

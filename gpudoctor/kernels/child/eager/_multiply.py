@@ -17,6 +17,7 @@ _PLAIN = ("float64", "float32", "float16", "bfloat16")
 """What every torch multiplies on every device: an error there is an error."""
 _REFUSALS = ("not support", "not_supported", "not implemented", "not compiled", "require", "only", "invalid scaling")
 """In what torch raises where another type of product is none of this GPU, this build or this release."""
+_EMULATED = "multiplied in fp32 and rounded: torch has no such product on this CPU"
 
 
 def multiplication(context: Any, form: Form) -> Tuple[Multiply, str]:
@@ -35,11 +36,10 @@ def multiplication(context: Any, form: Form) -> Tuple[Multiply, str]:
         if form.dtype in _PLAIN:
             raise
         if context.on_cpu:
-            return _emulated(
-                context.torch, form
-            ), "multiplied in fp32 and rounded: torch has no such product on this CPU"
+            return _emulated(context.torch, form), _EMULATED
         if isinstance(error, AttributeError) or any(words in str(error).lower() for words in _REFUSALS):
-            raise CannotRun("torch %s has none here: %s" % (context.torch.__version__, error)) from error
+            why = " ".join(str(error).split())[:200]
+            raise CannotRun("torch %s has none here: %s" % (context.torch.__version__, why)) from error
         raise
     return multiply, ""
 
@@ -51,8 +51,9 @@ def exact_factors(context: Any, form: Form, given: Operands) -> Tuple[Any, Any]:
     left, right = given.left.to(device), given.right.to(device)
     if not form.scaled:
         return typed(context, form, left, right)
-    rows, inner, columns = (torch.exp2(part.to(device, wide)) for part in given[2:])
-    left, right = left.to(wide) * inner, right.to(wide) / inner[:, None]
+    rows, columns = given.rows.to(device, wide), given.columns.to(device, wide)
+    left = left.to(wide) * given.inner.to(device, wide)
+    right = right.to(wide) * (1 / given.inner).to(device, wide)[:, None]
     if form.dtype == "fp4":
         return _fp4.Packed.of(torch, left, rows), _fp4.Packed.of(torch, right.t(), columns)
     return typed(context, form, left * rows[:, None], right * columns)
