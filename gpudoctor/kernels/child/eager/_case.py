@@ -13,6 +13,8 @@ from .._kernel import CannotRun
 from ._check import Judged, bits
 
 REPEATS = 3
+UNSEEN = -1
+"""As the bound of a `Case` that does not promise to see any single flipped bit."""
 
 
 class Case(NamedTuple):
