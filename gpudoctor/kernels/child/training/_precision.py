@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._rung import Context
+from ..eager._rung import Context
 
 _BF16_SINCE = (8, 0)
 """Compute capability: CUDA C++ Programming Guide, arithmetic instructions and features by compute capability, 2026."""

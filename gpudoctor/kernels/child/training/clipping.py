@@ -8,9 +8,8 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 from .._kernel import Outcome, Spec
 from ..eager._check import Judged, close, exact
-from ..eager._rung import median_and_spread
+from ..eager._rung import Context, median_and_spread
 from . import _model
-from ._rung import Context
 
 KERNELS = (Spec("readiness.clipping", "gradient clipping", "µs", "50 M parameters in 48 tensors"),)
 _NEAR = 1e-5
@@ -18,7 +17,6 @@ _NEAR = 1e-5
 _MOST = 0.5
 """The norm, or the value, that is asked for: below that of the gradients."""
 _SHAPES = ((64, 64), (64,), (3, 5, 7), (1,), (1000,))
-_NEEDED = 1 << 30
 
 
 def run(context: Context, _: Spec) -> Outcome:
@@ -27,7 +25,7 @@ def run(context: Context, _: Spec) -> Outcome:
     parameters = _parameters(context)
     times = {name: _seconds(context, parameters, more) for name, more in _ways(context.torch).items()}
     usual, spread = median_and_spread(times["as called"])
-    slow, _ = median_and_spread(times.get("one by one", times["as called"]))
+    slow = median_and_spread(times.get("one by one", times["as called"]))[0]
     wrong = ["%s: %s" % (how, one.words) for how, one in judged.items() if one.differ]
     return Outcome(
         value=1e6 * usual,
@@ -107,9 +105,7 @@ def _flat(torch: Any, parameters: List[Any]) -> Any:
 def _parameters(context: Context) -> List[Any]:
     """Those of the timed transformer, with gradients."""
     torch = context.torch
-    if not context.on_cpu:
-        context.need(_NEEDED)
-    network = _model.transformer(torch, _model.TIMED_CPU if context.on_cpu else _model.TIMED).to(context.device)
+    network = _model.transformer(torch, _model.timed(context)).to(context.device)
     parameters = list(network.parameters())
     for parameter in parameters:
         parameter.grad = torch.ones_like(parameter)
