@@ -18,6 +18,7 @@ from .._ranks import Me
 from ..eager._check import Judged
 from ..eager._rung import Context
 from . import _model, _whole
+from ._precision import full
 
 _RENDEZVOUS = timedelta(seconds=15)
 _BUCKET_MB = 0.125
@@ -30,7 +31,7 @@ def rank(me: Me) -> Dict[str, Any]:
     me.step("import torch")
     import torch  # type: ignore[import-not-found,unused-ignore]
 
-    torch.set_float32_matmul_precision("highest")
+    full(torch)
     context = Context(torch, "cpu" if me.ask["cpu"] else "cuda:%d" % me.rank, int(me.ask["seed"]))
     if not context.on_cpu:
         me.step("open GPU %d" % me.rank)

@@ -7,6 +7,7 @@ from typing import Any, Dict, Tuple
 from .._kernel import Outcome, Spec
 from ..eager._rung import Context
 from . import _model, _whole
+from ._precision import full
 
 KERNELS = (Spec("readiness.accumulation", "gradient accumulation", "%", "4 batches of 8 for one of 32"),)
 PARTS = 4
@@ -15,6 +16,7 @@ PARTS = 4
 def run(context: Context, _: Spec) -> Outcome:
     """Whole numbers bit for bit, ordinary numbers to the bound of their dtype; then the memory of both ways."""
     torch = context.torch
+    full(torch)
     judged = _of_whole_numbers(context)
     apart = {str(dtype): _apart(context, dtype) for dtype in (torch.float32, torch.float64)}
     near = all(one <= bound for one, bound in apart.values())

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple
 from .._kernel import CannotRun, Outcome, Spec
 from ..eager._rung import Context, median_and_spread
 from . import _model, _whole
-from ._precision import autocast, native_bf16, scaler
+from ._precision import autocast, full, native_bf16, scaler
 
 KERNELS = (
     Spec("readiness.amp.fp16", "fp16 autocast, GradScaler", "×", "50 M parameters, 32 × 128 tokens"),
@@ -50,7 +50,7 @@ def run(context: Context, spec: Spec) -> Outcome:
     torch = context.torch
     short = spec.id.rpartition(".")[2]
     dtype = torch.bfloat16 if short == "bf16" else torch.float16
-    torch.set_float32_matmul_precision("highest")
+    full(torch)
     _require(context, dtype)
     trained = _trained(context, dtype)
     size = _model.timed(context)

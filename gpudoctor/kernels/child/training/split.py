@@ -8,12 +8,13 @@ from .._kernel import CannotRun, Outcome, Spec
 from ..eager._check import Judged, close
 from ..eager._rung import Context, median_and_spread
 from . import _model, _whole
+from ._precision import full
 from ._rung import gpus
 
 KERNELS = (
     Spec("readiness.split", "model split over two", "%", "50 M parameters, 2 × 25 M", seconds=40.0, scope="node"),
 )
-_NEAR = 1e-6
+_ULPS = 32
 """How far the loss may be from float64's: its sum rounds, the gradients do not."""
 
 
@@ -33,7 +34,7 @@ class Split:
 def run(context: Context, _: Spec) -> Outcome:
     """Each device with its neighbour bit for bit; the first two are timed."""
     torch = context.torch
-    torch.set_float32_matmul_precision("highest")
+    full(torch)
     devices = _devices(context)
     judged = {pair: _checked(context, *pair) for pair in _neighbours(devices)}
     wrong = ["%s and %s: %s" % (*pair, one.words) for pair, ones in judged.items() for one in ones if one.differ]
@@ -100,7 +101,7 @@ def _checked(context: Context, first: Any, second: Any) -> Tuple[Judged, Judged]
     layers.float()
     loss = _whole.loss(Split(layers, first, second)(inputs.to(first)), goals.to(second))
     loss.backward()
-    return close(torch, loss.reshape(1), exact_loss.reshape(1), _NEAR), _whole.judged(torch, layers, wanted)
+    return close(torch, loss.reshape(1), exact_loss.reshape(1), _ULPS), _whole.judged(torch, layers, wanted)
 
 
 def _rate(context: Context, size: _model.Size, first: Any, second: Any) -> float:
