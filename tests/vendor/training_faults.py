@@ -5,18 +5,30 @@ PROGRAM is the kernels' own, whose lines make the folder a package. Prints one J
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import runpy
+import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
     runpy.run_path(sys.argv[1], run_name="__mp_main__")
 
 import torch  # type: ignore[import-not-found,unused-ignore]
+from gpudoctor_kernels import _ranks  # type: ignore[import-not-found]
 from gpudoctor_kernels.eager._rung import Context  # type: ignore[import-not-found]
-from gpudoctor_kernels.training import _profile, _whole, clipping  # type: ignore[import-not-found]
+from gpudoctor_kernels.training import (  # type: ignore[import-not-found]
+    _profile,
+    _replicas,
+    _whole,
+    accumulation,
+    amp,
+    clipping,
+)
 
 CONTEXT = Context(torch, "cpu", 1)
 
@@ -72,7 +84,7 @@ def _largest_sum() -> dict[str, Any]:
     most = 0.0
     for seed in range(8):
         context = Context(torch, "cpu", seed)
-        first, _, second = _whole.network(torch, context.generator(1)).double()
+        first, _, second = _whole.network(torch, context.generator(1)).double().requires_grad_(False)
         inputs, goals = (side.double() for side in _whole.batch(torch, context.generator(2), 8))
         hidden = first(inputs).relu()
         error = second(hidden) - goals
@@ -87,16 +99,54 @@ def _largest_sum() -> dict[str, Any]:
     return {"most": most}
 
 
-def _clipping() -> dict[str, Any]:
-    """By a torch that divides by the number of tensors, too."""
-    real = torch.nn.utils.clip_grad_norm_
+def _outcomes() -> dict[str, Any]:
+    """Of kernels that run on a torch in which something is planted."""
+    clip, chunk = torch.nn.utils.clip_grad_norm_, torch.Tensor.chunk
+    torch.nn.utils.clip_grad_norm_ = lambda parameters, most, norm_type=2.0: clip(parameters, most / 2, norm_type)
+    clipped = clipping.run(CONTEXT, clipping.KERNELS[0])
+    torch.Tensor.chunk = lambda tensor, count: chunk(tensor, count)[:-1]
+    accumulated = accumulation.run(CONTEXT, accumulation.KERNELS[0])
+    scale = torch.amp.GradScaler.scale
+    torch.amp.GradScaler.scale = lambda scaler, loss: 2 * scale(scaler, loss)
+    scaled = amp.run(CONTEXT, amp.KERNELS[0])
+    return {
+        name: [outcome.right, outcome.words]
+        for name, outcome in (("clipping", clipped), ("accumulation", accumulated), ("amp", scaled))
+    }
 
-    def clip(parameters: Any, max_norm: float, norm_type: float = 2.0) -> Any:
-        return real(parameters, max_norm / 2, norm_type)
 
-    torch.nn.utils.clip_grad_norm_ = clip
-    outcome = clipping.run(CONTEXT, clipping.KERNELS[0])
-    return {"right": outcome.right, "words": outcome.words}
+def _replicas_with(plant: str) -> dict[str, Any]:
+    """What becomes of two ranks."""
+    ask = {"way": "together", "devices": 2, "cpu": True, "seed": 1, "plant": plant}
+    environ = {"PYTHONPATH": str(Path(__file__).resolve().parent), "GLOO_SOCKET_IFNAME": "lo"}
+    began = time.monotonic()
+    ends = _ranks.together("training_faults", 2, ask, 60.0, environ)
+    seconds = time.monotonic() - began
+    return {"faults": [end.words for end in _ranks.faults(ends)], "answers": [end.answer for end in ends], "s": seconds}
+
+
+def rank(me: Any) -> Any:
+    """One of these ranks."""
+    if me.ask["plant"] == "no exchange":
+        torch.nn.parallel.DistributedDataParallel = _NoExchange
+    if me.ask["plant"] == "a death" and me.rank == 1:
+        say = me.step
+        me.step = lambda what: os.kill(os.getpid(), signal.SIGKILL) if what == "exchange gradients" else say(what)
+    return _replicas.rank(me)
+
+
+class _NoExchange(torch.nn.Module):  # type: ignore[misc,unused-ignore]
+    """A wrapper that exchanges nothing."""
+
+    def __init__(self, network: Any, **_: Any) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, inputs: Any) -> Any:
+        return self.network(inputs)
+
+    def no_sync(self) -> Any:
+        return contextlib.nullcontext()
 
 
 PLANTED = {
@@ -104,7 +154,9 @@ PLANTED = {
     "blind": lambda: _limits(blind=True),
     "flips": _flips,
     "sums": _largest_sum,
-    "clipping": _clipping,
+    "outcomes": _outcomes,
+    "no exchange": lambda: _replicas_with("no exchange"),
+    "a death": lambda: _replicas_with("a death"),
 }
 
 if __name__ == "__main__":
