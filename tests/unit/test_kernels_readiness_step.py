@@ -112,14 +112,15 @@ class TestMixedPrecision:
         assert "no bf16 units" in amp.words(self.RIGHT, "bf16", 0.02, 0.05, native=False)
 
 
-class TestParallel:
-    ALONE = {"one": 100.0, "one_differ": 0, "data_parallel": 150.0, "data_parallel_differ": 0}
+ALONE = {"one": 100.0, "one_differ": 0, "data_parallel": 150.0, "data_parallel_differ": 0}
 
+
+class TestParallel:
     def rank(self, ddp: float, apart: float, differ: int = 0) -> dict[str, Any]:
         return {"ddp": ddp, "apart": apart, "ddp_differ": differ, "ddp_words": f"{differ} of 9 values are wrong"}
 
     def test_efficiency_is_of_as_many_times_one(self) -> None:
-        found = parallel.figures(self.ALONE, [self.rank(90, 98), self.rank(90, 98)])
+        found = parallel.figures(ALONE, [self.rank(90, 98), self.rank(90, 98)])
         assert (found["ddp"], found["efficiency"], found["efficiency_without_exchange"]) == (180, 90, 98)
         assert "DistributedDataParallel 180: 90 % of 2 times one" in parallel.words(found, 2, "")
         assert parallel.advice(found) == "Use DistributedDataParallel, one process a GPU (torchrun), not DataParallel."
@@ -128,13 +129,13 @@ class TestParallel:
         ("ddp", "apart", "limit"), [(50, 97, "The exchange of gradients"), (50, 55, "without any exchange")]
     )
     def test_what_limits_is_told_from_the_same_steps_without_exchange(self, ddp: int, apart: int, limit: str) -> None:
-        assert limit in parallel.advice(parallel.figures(self.ALONE, [self.rank(ddp, apart)] * 2))
+        assert limit in parallel.advice(parallel.figures(ALONE, [self.rank(ddp, apart)] * 2))
 
     def test_wrong_gradients_name_the_way_and_the_rank(self) -> None:
         ranks = [self.rank(90, 98), self.rank(90, 98, differ=3)]
-        wrong = parallel.told_wrong(self.ALONE, ranks)
+        wrong = parallel.told_wrong(ALONE, ranks)
         assert wrong == "by DistributedDataParallel on rank 1 3 of 9 values are wrong"
-        assert parallel.words(parallel.figures(self.ALONE, ranks), 2, wrong).startswith(
+        assert parallel.words(parallel.figures(ALONE, ranks), 2, wrong).startswith(
             f"Gradients are wrong: {wrong}."
         )
 

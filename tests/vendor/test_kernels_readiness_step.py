@@ -124,15 +124,15 @@ def test_a_rank_that_dies_is_named_before_the_one_that_waits_for_it(planted: Any
 
 
 def test_ctrl_c_leaves_no_process_and_no_file(bench: list[str], tmp_path: Path) -> None:
-    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    mark = f"GPUDOCTOR_TEST_STEP={os.getpid()}"
+    environ = {**os.environ, "TMPDIR": str(tmp_path), **dict([mark.split("=")])}
     parent = subprocess.Popen(
-        [*bench[:-12], "--kernel", "readiness.parallel"],
+        [*bench[: -2 * len(KERNELS)], "--kernel", "readiness.parallel"],
         env=environ,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    mark = f"TMPDIR={tmp_path}"
     ranks = _until(lambda: [pid for pid in _marked(mark) if '"rank": 1' in _argv(pid)], 1)
     assert len(ranks) == 1
     parent.send_signal(signal.SIGINT)

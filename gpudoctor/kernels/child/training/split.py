@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Iterator, List, Tuple
 
 from .._kernel import CannotRun, Outcome, Spec
-from ..eager._check import Judged, close
+from ..eager._check import Judged, near
 from ..eager._rung import Context, median_and_spread
 from . import _model, _whole
 from ._precision import full
@@ -14,8 +14,8 @@ from ._rung import gpus
 KERNELS = (
     Spec("readiness.split", "model split over two", "%", "50 M parameters, 2 × 25 M", seconds=40.0, scope="node"),
 )
-_ULPS = 32
-"""How far the loss may be from float64's: its sum rounds, the gradients do not."""
+_NEAR = 1e-6
+"""How far the loss may be from float64's, as a share: its sum rounds, the gradients do not."""
 
 
 class Split:
@@ -101,7 +101,7 @@ def _checked(context: Context, first: Any, second: Any) -> Tuple[Judged, Judged]
     layers.float()
     loss = _whole.loss(Split(layers, first, second)(inputs.to(first)), goals.to(second))
     loss.backward()
-    return close(torch, loss.reshape(1), exact_loss.reshape(1), _ULPS), _whole.judged(torch, layers, wanted)
+    return near(torch, loss.reshape(1), exact_loss.reshape(1), _NEAR), _whole.judged(torch, layers, wanted)
 
 
 def _rate(context: Context, size: _model.Size, first: Any, second: Any) -> float:
