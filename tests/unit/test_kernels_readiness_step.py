@@ -135,9 +135,7 @@ class TestParallel:
         ranks = [self.rank(90, 98), self.rank(90, 98, differ=3)]
         wrong = parallel.told_wrong(ALONE, ranks)
         assert wrong == "by DistributedDataParallel on rank 1 3 of 9 values are wrong"
-        assert parallel.words(parallel.figures(ALONE, ranks), 2, wrong).startswith(
-            f"Gradients are wrong: {wrong}."
-        )
+        assert parallel.words(parallel.figures(ALONE, ranks), 2, wrong).startswith(f"Gradients are wrong: {wrong}.")
 
 
 def test_a_model_that_does_not_fit_has_fewer_samples_and_at_last_cannot_run() -> None:

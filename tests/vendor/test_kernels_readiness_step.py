@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpudoctor.kernels import talk
+from gpudoctor.kernels.place import program
 from tests import needs
 
 KERNELS = ("accumulation", "amp", "clipping", "parallel", "split", "utilization")
@@ -42,11 +42,11 @@ def runs(bench: list[str]) -> Mapping[str, Mapping[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def planted(python: str) -> Iterator[Any]:
+def planted(python: str) -> Callable[[str], Any]:
     """What becomes of a thing that is planted."""
 
     def plant(name: str) -> Any:
-        argv = [python, str(Path(__file__).with_name("training_faults.py")), talk.program(), name]
+        argv = [python, str(Path(__file__).with_name("training_faults.py")), program(), name]
         done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=WAIT)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
@@ -84,27 +84,27 @@ def test_gradients_of_ordinary_numbers_are_near_those_of_float64(runs: Mapping[s
     assert runs["readiness.amp.fp16"]["details"]["scale"] == 65536
 
 
-def test_one_flipped_bit_of_a_gradient_is_seen_whichever_it_is(planted: Any) -> None:
+def test_one_flipped_bit_of_a_gradient_is_seen_whichever_it_is(planted: Callable[[str], Any]) -> None:
     found = planted("flips")
     assert found["clean"] == 0
     assert found["seen"] == found["flipped"] >= 190
 
 
-def test_no_sum_of_whole_numbers_is_too_large_to_be_exact(planted: Any) -> None:
+def test_no_sum_of_whole_numbers_is_too_large_to_be_exact(planted: Callable[[str], Any]) -> None:
     """The terms of each taken as positive, so whatever their order is."""
     assert planted("sums")["most"] < 2**24 / 50
 
 
-def test_what_limits_a_loop_is_named(planted: Any) -> None:
+def test_what_limits_a_loop_is_named(planted: Callable[[str], Any]) -> None:
     assert planted("limits") == {name: [name, ""] for name in ("data", "transfer", "launch", "compute")}
 
 
-def test_without_a_profiler_the_clock_names_it(planted: Any) -> None:
+def test_without_a_profiler_the_clock_names_it(planted: Callable[[str], Any]) -> None:
     why = "torch.profiler: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
     assert planted("blind") == {name: [name, why] for name in ("data", "transfer", "compute")}
 
 
-def test_a_torch_that_clips_accumulates_or_scales_wrongly_is_found(planted: Any) -> None:
+def test_a_torch_that_clips_accumulates_or_scales_wrongly_is_found(planted: Callable[[str], Any]) -> None:
     found = planted("outcomes")
     assert {name: right for name, (right, _) in found.items()} == dict.fromkeys(found, False)
     assert "gradients by norm 2, as called: 5266 of 5266 values are wrong" in found["clipping"][1]
@@ -112,12 +112,12 @@ def test_a_torch_that_clips_accumulates_or_scales_wrongly_is_found(planted: Any)
     assert "gradients are 1 of their norm from float64's" in found["amp"][1]
 
 
-def test_ranks_that_exchange_nothing_are_found(planted: Any) -> None:
+def test_ranks_that_exchange_nothing_are_found(planted: Callable[[str], Any]) -> None:
     for answer in planted("no exchange")["answers"]:
         assert answer["ddp_differ"] > WHOLE * 0.99
 
 
-def test_a_rank_that_dies_is_named_before_the_one_that_waits_for_it(planted: Any) -> None:
+def test_a_rank_that_dies_is_named_before_the_one_that_waits_for_it(planted: Callable[[str], Any]) -> None:
     first, second = planted("a death")["faults"]
     assert first == 'rank 1 was killed by SIGKILL at "meet the other ranks"'
     assert second.startswith("rank 0 ")
@@ -160,8 +160,8 @@ def _argv(pid: int) -> str:
         return ""
 
 
-def _until(look: Any, count: int) -> list[Any]:
+def _until(look: Callable[[], list[Any]], count: int) -> list[Any]:
     until = time.monotonic() + 30
     while len(found := look()) != count and time.monotonic() < until:
         time.sleep(0.02)
-    return list(found)
+    return found

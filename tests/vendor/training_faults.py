@@ -12,6 +12,7 @@ import runpy
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,7 @@ class _NoExchange(torch.nn.Module):  # type: ignore[misc,unused-ignore]
         return contextlib.nullcontext()
 
 
-PLANTED = {
+PLANTED: dict[str, Callable[[], dict[str, Any]]] = {
     "limits": _limits,
     "blind": lambda: _limits(blind=True),
     "flips": _flips,
