@@ -118,7 +118,9 @@ class Ladder:
     def _name(self, index: int) -> str:
         if self._cpu:
             return "cpu"
-        return "node" if index == NODE else f"cuda:{index}"
+        if index != NODE:
+            return f"cuda:{index}"
+        return "node:" + ",".join(str(device.index) for device in self._devices if not device.held)
 
     def _heard(self, index: int, family: str, name: str, outcome: Mapping[str, Any]) -> None:
         held = outcome.get("status") != "failed" if outcome else None

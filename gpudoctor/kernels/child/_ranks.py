@@ -84,24 +84,17 @@ def together(
 
     To be called from the main thread: Linux ends the ranks with the thread that started them.
     """
-    store = os.path.join(_scratch.folder(), "store")
     ranks: List[_Rank] = []
-    try:
-        for rank in range(count):
-            wanted = {
-                "entry": "_ranks",
-                "job": job,
-                "rank": rank,
-                "count": count,
-                "ask": ask,
-                "parent": os.getpid(),
-                "store": store,
-            }
-            ranks.append(_Rank(rank, wanted, dict(os.environ, **(environ or {}))))
-        _hear(ranks, time.monotonic() + seconds)
-    finally:
-        for one in ranks:
-            one.stop()
+    with _scratch.Folder() as folder:
+        shared = {"entry": "_ranks", "job": job, "count": count, "ask": ask, "parent": os.getpid()}
+        shared["store"] = os.path.join(folder, "store")
+        try:
+            for rank in range(count):
+                ranks.append(_Rank(rank, dict(shared, rank=rank), dict(os.environ, **(environ or {}))))
+            _hear(ranks, time.monotonic() + seconds)
+        finally:
+            for one in ranks:
+                one.stop()
     return [one.end() for one in ranks]
 
 

@@ -19,7 +19,7 @@ _CALLS = 8
 def rank(me: Me) -> Dict[str, Any]:
     """Notes each operation once it is over; ask: backend, devices, sizes (bytes), operations, seconds (of one wait)."""
     me.step("import torch")
-    import torch
+    import torch  # type: ignore[import-not-found,unused-ignore]
 
     device = torch.device(me.ask["devices"][me.rank])
     if device.type == "cuda":

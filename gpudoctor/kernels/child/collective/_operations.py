@@ -25,7 +25,7 @@ class Group(NamedTuple):
     torch: Any
     dist: Any
     rank: int
-    count: int
+    ranks: int
     device: Any
 
 
@@ -51,35 +51,35 @@ def _all_reduce(group: Group, numbers: Any) -> Buffers:
 
 
 def _all_gather(group: Group, numbers: Any) -> Buffers:
-    part = numbers[: len(numbers) // group.count]
+    part = numbers[: len(numbers) // group.ranks]
     mine, out = _mine(group, part), _empty(group, len(numbers))
-    expected = group.torch.cat([part * (rank + 1) for rank in range(group.count)])
+    expected = group.torch.cat([part * (rank + 1) for rank in range(group.ranks)])
     return Buffers(lambda: group.dist.all_gather_into_tensor(out, mine), mine, out, expected)
 
 
 def _reduce_scatter(group: Group, numbers: Any) -> Buffers:
-    mine, part = _mine(group, numbers), numbers.chunk(group.count)[group.rank]
+    mine, part = _mine(group, numbers), numbers.chunk(group.ranks)[group.rank]
     out = _empty(group, len(part))
     expected = part * _everyone(group)
     return Buffers(lambda: group.dist.reduce_scatter_tensor(out, mine), mine, out, expected)
 
 
 def _broadcast(group: Group, numbers: Any) -> Buffers:
-    mine, root = _mine(group, numbers), group.count - 1
+    mine, root = _mine(group, numbers), group.ranks - 1
     return Buffers(lambda: group.dist.broadcast(mine, root), mine, mine, numbers * (root + 1))
 
 
 def _all_to_all(group: Group, numbers: Any) -> Buffers:
     mine, out = _mine(group, numbers), _empty(group, len(numbers))
-    part = numbers.chunk(group.count)[group.rank]
-    expected = group.torch.cat([part * (rank + 1) for rank in range(group.count)])
+    part = numbers.chunk(group.ranks)[group.rank]
+    expected = group.torch.cat([part * (rank + 1) for rank in range(group.ranks)])
     return Buffers(lambda: group.dist.all_to_all_single(out, mine), mine, out, expected)
 
 
 def _send_receive(group: Group, numbers: Any) -> Buffers:
     """Round the ring: to the next rank, from the one before."""
     mine, out = _mine(group, numbers), _empty(group, len(numbers))
-    before, behind = ((group.rank + step) % group.count for step in (-1, 1))
+    before, behind = ((group.rank + step) % group.ranks for step in (-1, 1))
 
     def call() -> None:
         dist = group.dist
@@ -100,7 +100,7 @@ def _empty(group: Group, count: int) -> Any:
 
 def _everyone(group: Group) -> int:
     """1 + 2 + ... + n: what the sum over all ranks is of `base`."""
-    return group.count * (group.count + 1) // 2
+    return group.ranks * (group.ranks + 1) // 2
 
 
 def _share(count: int) -> float:

@@ -58,10 +58,10 @@ class Context:
 
 
 def opened(ask: Mapping[str, Any]) -> Context:
-    """torch, and which devices: ``cpu``, ``node`` for all GPUs, ``node:0,2`` for some. No context is created here."""
+    """torch, and which devices: ``cpu``, or ``node:0,2``. No context is created here."""
     if importlib.util.find_spec("torch") is None:
         raise CannotRun("torch is not installed in this interpreter")
-    import torch
+    import torch  # type: ignore[import-not-found,unused-ignore]
 
     if not torch.distributed.is_available():
         raise CannotRun("torch %s is built without torch.distributed" % torch.__version__)
@@ -69,8 +69,7 @@ def opened(ask: Mapping[str, Any]) -> Context:
         return Context(torch, ("cpu", "cpu"))
     if not torch.distributed.is_nccl_available():
         raise CannotRun("torch %s is built without NCCL" % torch.__version__)
-    some = str(ask["device"]).partition(":")[2]
-    numbers = some.split(",") if some else [str(at) for at in range(torch.cuda.device_count())]
+    numbers = [number for number in str(ask["device"]).partition(":")[2].split(",") if number]
     if not numbers:
-        raise CannotRun("torch sees no GPU")
+        raise CannotRun("no GPU is free")
     return Context(torch, ["cuda:" + number for number in numbers])

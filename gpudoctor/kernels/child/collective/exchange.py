@@ -58,7 +58,7 @@ def _outcome(name: str, ranks: List[List[Dict[str, Any]]], nccl: Mapping[str, An
 def _why(ends: List[End], name: str) -> Exception:
     """Why not all ranks came to the end of this operation."""
     reached = [other for other in OPERATIONS if all(other in end.notes for end in ends)]
-    failed = [other for other in OPERATIONS if other not in reached][0]
+    failed = next(other for other in OPERATIONS if other not in reached)
     if name != failed:
         return CannotRun("not tried: %s before it failed" % OPERATIONS[failed].title)
     bad = faults(ends)
