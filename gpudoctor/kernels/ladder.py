@@ -159,9 +159,7 @@ class Ladder:
     def _name(self, index: int) -> str:
         if self._cpu:
             return "cpu"
-        if index != NODE:
-            return f"cuda:{index}"
-        return "node:" + ",".join(str(device.index) for device in self._devices if not device.held)
+        return "node" if index == NODE else f"cuda:{index}"
 
     def _env(self, index: int) -> dict[str, str]:
         """A fair share of the CPU for each of several devices; for all together only those that are fit."""

@@ -1,6 +1,6 @@
 """Open a rung on a device and run its kernels, saying each before it begins and what it gave once it is over.
 
-Asked with ``{"family": folder, "device": "cuda:0" | "cpu" | "node:0,1", "kernels": [ids], "seed": n}``. Lines:
+Asked with ``{"family": folder, "device": "cuda:0" | "cpu" | "node", "kernels": [ids], "seed": n}``. Lines:
 ``{"opening": family}``, ``{"opened": {...}}`` or ``{"closed": why, "failed": bool}``; for each kernel ``{"step": id,
 "seconds": n}`` and ``{"kernel": id, "status": "ran" | "failed" | "not-run", ...}``; at the end ``{"done": true}``.
 """

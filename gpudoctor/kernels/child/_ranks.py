@@ -89,8 +89,7 @@ def together(
         shared = {"entry": "_ranks", "job": job, "count": count, "ask": ask, "parent": os.getpid()}
         shared["store"] = os.path.join(folder, "store")
         try:
-            for rank in range(count):
-                ranks.append(_Rank(rank, dict(shared, rank=rank), dict(os.environ, **(environ or {}))))
+            ranks += [_Rank(dict(shared, rank=rank), dict(os.environ, **(environ or {}))) for rank in range(count)]
             _hear(ranks, time.monotonic() + seconds)
         finally:
             for one in ranks:
@@ -120,8 +119,8 @@ def answers(ends: List[End]) -> List[Dict[str, Any]]:
 class _Rank:
     """One process, seen from the one that started it."""
 
-    def __init__(self, rank: int, wanted: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-        self.rank = rank
+    def __init__(self, wanted: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+        self.rank = int(wanted["rank"])
         self.said: List[Dict[str, Any]] = []
         self.order = sys.maxsize
         self.late = False

@@ -25,6 +25,7 @@ class Folder:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
             cwd="/",
+            env={"PATH": "/usr/bin:/bin"},  # without the mark by which what we start is found and ended
         )
 
     def __enter__(self) -> str:

@@ -58,7 +58,7 @@ class Context:
 
 
 def opened(ask: Mapping[str, Any]) -> Context:
-    """torch, and which devices: ``cpu``, or ``node:0,2``. No context is created here."""
+    """torch and its devices: two processes for ``cpu``, else all GPUs there are. No context is created here."""
     if importlib.util.find_spec("torch") is None:
         raise CannotRun("torch is not installed in this interpreter")
     import torch  # type: ignore[import-not-found,unused-ignore]
@@ -69,7 +69,7 @@ def opened(ask: Mapping[str, Any]) -> Context:
         return Context(torch, ("cpu", "cpu"))
     if not torch.distributed.is_nccl_available():
         raise CannotRun("torch %s is built without NCCL" % torch.__version__)
-    numbers = [number for number in str(ask["device"]).partition(":")[2].split(",") if number]
-    if not numbers:
-        raise CannotRun("no GPU is free")
-    return Context(torch, ["cuda:" + number for number in numbers])
+    count = torch.cuda.device_count()
+    if not count:
+        raise CannotRun("torch %s sees no GPU" % torch.__version__)
+    return Context(torch, ["cuda:%d" % number for number in range(count)])

@@ -30,7 +30,7 @@ def run(context: Context, spec: Spec) -> Outcome:
 
 def _outcome(name: str, ranks: List[List[Dict[str, Any]]], nccl: Mapping[str, Any]) -> Outcome:
     """Of what each rank found at each size."""
-    sizes = [together[0]["size"] for together in zip(*ranks)]  # noqa: B905 - Python 3.8
+    sizes = [together[0]["size"] for together in zip(*ranks)]
     rates = [
         bandwidths(name, len(ranks), size, [rank[at]["seconds"] for rank in ranks]) for at, size in enumerate(sizes)
     ]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import tempfile
-import time
-from typing import Any, Callable, Dict, Mapping, Tuple
+from typing import Any, Mapping
 
 from .. import _scratch
 from .._kernel import CannotRun
@@ -33,16 +32,6 @@ class Context(eager.Context):
         except Exception as error:
             raise _causes.told(error, self.on_cpu) from error
         return _kernels
-
-    def first(self, work: Callable[[], Any]) -> Tuple[Any, Dict[str, Any]]:
-        """Do it once, which compiles it: what it gave, and how long that took."""
-        began = time.perf_counter()
-        try:
-            given = work()
-            self.synchronize()
-        except Exception as error:
-            raise _causes.told(error, self.on_cpu) from error
-        return given, {"first_call_s": round(time.perf_counter() - began, 3)}
 
 
 def opened(ask: Mapping[str, Any]) -> Context:
