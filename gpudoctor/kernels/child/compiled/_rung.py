@@ -16,9 +16,11 @@ from . import _causes
 class Context(eager.Context):
     """As for torch, with our Triton kernels and a folder for what is compiled."""
 
-    def __init__(self, below: eager.Context, cache: _scratch.Folder) -> None:
+    def __init__(self, below: eager.Context, cache: _scratch.Folder, before: Mapping[str, str]) -> None:
         super().__init__(below.torch, str(below.device), below.seed)
         self.cache = cache
+        self.before = before
+        """The environment as it was given."""
 
     @property
     def kernels(self) -> Any:
@@ -36,11 +38,12 @@ class Context(eager.Context):
 
 def opened(ask: Mapping[str, Any]) -> Context:
     """torch and the device; nothing is compiled yet. Raises as the rung of torch does."""
+    before = dict(os.environ)
     cache = prepare(on_cpu=ask["device"] == "cpu")
     below = eager.opened(ask)
     if not below.on_cpu:
         below.torch.cuda.set_device(below.device)  # Triton launches on the current one
-    return Context(below, cache)
+    return Context(below, cache, before)
 
 
 def prepare(on_cpu: bool) -> _scratch.Folder:
