@@ -20,6 +20,11 @@ class Context:
         self.seed = seed
         self.on_cpu: bool = machine.on_cpu
 
+    @property
+    def spent(self) -> bool:
+        """Whether nothing more can be run in this process."""
+        return bool(self.machine.spent)
+
     def told(self) -> Dict[str, Any]:
         """What it is, for the protocol."""
         return dict(self.machine.told())
