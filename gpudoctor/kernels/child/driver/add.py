@@ -10,8 +10,8 @@ from .._kernel import Outcome, Spec
 from ._check import dice, judged, together, turned
 from ._rung import Context, Program
 
-KERNELS = (Spec("driver.add", "vector add, driver alone", size="2¹⁸", level="standard", seconds=8.0),)
-_SIZES, _SIZES_CPU = (1, 255, (1 << 18) + 3), (1, 31, 257)
+KERNELS = (Spec("driver.add", "vector add, driver alone", size="2¹⁶", level="standard", seconds=8.0),)
+_SIZES, _SIZES_CPU = (1, 255, (1 << 16) + 3), (1, 31, 257)
 _THREADS, _THREADS_CPU = 256, 32
 
 

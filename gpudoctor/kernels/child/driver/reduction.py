@@ -9,8 +9,8 @@ from .._kernel import Outcome, Spec
 from ._check import dice, judged, together, turned
 from ._rung import Context, Program
 
-KERNELS = (Spec("driver.reduction", "shared-memory sum, driver alone", size="2¹⁸", level="standard", seconds=8.0),)
-_COUNT, _BLOCKS, _THREADS = (1 << 18) + 3, 131, 256
+KERNELS = (Spec("driver.reduction", "shared-memory sum, driver alone", size="2¹⁶", level="standard", seconds=8.0),)
+_COUNT, _BLOCKS, _THREADS = (1 << 16) + 3, 131, 256
 _COUNT_CPU, _BLOCKS_CPU, _THREADS_CPU = 515, 3, 32
 
 
