@@ -13,6 +13,4 @@ from gpudoctor.readers import every_reader
 @lru_cache(maxsize=1)
 def catalog() -> Catalog:
     """Every fact that any probe or reader declares."""
-    return Catalog(
-        spec for module in (*modules_of(probes), *every_reader()) for spec in getattr(module, "FACTS", ())
-    )
+    return Catalog(spec for module in (*modules_of(probes), *every_reader()) for spec in getattr(module, "FACTS", ()))

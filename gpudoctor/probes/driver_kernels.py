@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpudoctor.kernels.facts import FACTS as FACTS
 from gpudoctor.model.fact import Absent, Fact, Rows, Unread
-from gpudoctor.model.measurement import Device
 from gpudoctor.probes._child import answers, patience, printable
 from gpudoctor.target import Target
+
+if TYPE_CHECKING:
+    from gpudoctor.model.measurement import Device
 
 LEVEL = "standard"
 MOOT = {"cuda_driver.state": "hung"}
@@ -68,6 +70,8 @@ def _devices(target: Target) -> tuple[Device, ...] | Absent | Unread:
 
 
 def _device(item: Mapping[str, Any]) -> Device:
+    from gpudoctor.model.measurement import Device
+
     name = printable(item.get("name", "")).removeprefix("NVIDIA ")
     held = "one process at a time (compute mode Exclusive_Process), and torch is being asked there"
     return Device(int(item.get("index", 0)), name, held if item.get("exclusive") else "")
