@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 
 from gpudoctor.kernels import facts, specs
 from gpudoctor.kernels.ladder import Ladder, Meter, Tell
+from gpudoctor.knowledge import rates
 from gpudoctor.model.errors import UsageError
 from gpudoctor.model.fact import Known, Row
-from gpudoctor.model.measurement import Device, Meanwhile, Measurements
+from gpudoctor.model.measurement import Device, Meanwhile, Measurements, Run
 from gpudoctor.model.sample import GPU, Sample
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.target import Target
@@ -21,23 +22,63 @@ from gpudoctor.target.local import Local
 CPU = "cpu"
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to run: kernels by their names (all where there is none), on every GPU that nobody uses or on `device`
+    (``cuda:0``, ``cpu``) alone, for at most `budget` seconds.
+    """
+
+    names: Sequence[str] = ()
+    device: str = ""
+    budget: float = float("inf")
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a kernel that is none."""
+        specs.chosen(self.names)
+
+
 def run(
     target: Target,
     snapshot: Snapshot,
-    names: Iterable[str] = (),
-    device: str = "",
-    level: str = "deep",
+    plan: Plan,
     tell: Tell = lambda _: None,
     stop: threading.Event | None = None,
 ) -> Measurements:
-    """Those kernels on every GPU of the snapshot that nobody uses, or on `device` (``cuda:0``, ``cpu``) alone.
+    """Run what was planned; `tell` hears of it from the beginning on. Raises `UsageError` for a device that is none."""
+    kernels = specs.chosen(plan.names)
+    found = devices(snapshot, plan.device)
+    cpu = plan.device == CPU
+    expecting = None if cpu else _Expecting(snapshot)
 
-    Raises `UsageError` for a kernel or a device that is none.
-    """
-    kernels = specs.chosen(names, level)
-    found = devices(snapshot, device)
-    with _meters(target, snapshot, device) as meter:
-        return Ladder(target, found, kernels, tell, stop, meter, cpu=device == CPU).climb()
+    def hear(so_far: Measurements) -> None:
+        tell(expecting.filled(so_far) if expecting else so_far)
+
+    with _meters(target, snapshot, plan.device) as meter:
+        ladder = Ladder(target, found, kernels, hear, stop, meter, cpu=cpu, budget=plan.budget)
+        hear(ladder.so_far())
+        whole = ladder.climb()
+    return expecting.filled(whole) if expecting else whole
+
+
+class _Expecting:
+    """What each run that is over should have given, by the tables and its GPU's own limits; worked out once."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._devices = rates.devices(snapshot)
+        self._known: dict[tuple[str, int], Run] = {}
+
+    def filled(self, found: Measurements) -> Measurements:
+        """The same with what was to be expected."""
+        return replace(found, runs=tuple(map(self._with, found.runs)))
+
+    def _with(self, run: Run) -> Run:
+        device = self._devices.get(run.gpu)
+        if run.status != "ran" or run.expected or device is None or run.details.get("alone") is False:
+            return run
+        key = run.kernel, run.gpu
+        if key not in self._known:
+            self._known[key] = replace(run, expected=rates.expected(run.kernel, device, run.meanwhile))
+        return self._known[key]
 
 
 def measured(snapshot: Snapshot, found: Measurements) -> Snapshot:
@@ -55,8 +96,9 @@ def devices(snapshot: Snapshot, wanted: str = "") -> tuple[Device, ...]:
     found = []
     for at, row in enumerate(rows if isinstance(rows, tuple) else ()):
         index = int(_value(row, "index") or at)
-        held = "" if wanted else holders.get(_value(row, "uuid"), "")
-        found.append(Device(index, _value(row, "name").removeprefix("NVIDIA "), held))
+        uuid = _value(row, "uuid")
+        name = _value(row, "name").removeprefix("NVIDIA ")
+        found.append(Device(index, name, "" if wanted else holders.get(uuid, ""), uuid))
     if not wanted:
         return tuple(found)
     chosen = tuple(one for one in found if wanted in (f"cuda:{one.index}", str(one.index)))
@@ -67,14 +109,17 @@ def devices(snapshot: Snapshot, wanted: str = "") -> tuple[Device, ...]:
 
 
 def _holders(snapshot: Snapshot) -> dict[str, str]:
-    """Of each GPU by its UUID the first program that computes on it."""
-    processes = snapshot.rows("gpu_process")
-    uuids = {_value(row, "index"): _value(row, "uuid") for row in _rows(snapshot, "gpu")}
+    """Of each GPU, and of each MIG device on it, by UUID the first program that computes there."""
+    uuids = [(_value(row, "index"), _value(row, "uuid")) for row in _rows(snapshot, "gpu")]
+    uuids += [(_value(row, "gpu"), _value(row, "uuid")) for row in _rows(snapshot, "mig")]
     found: dict[str, str] = {}
-    for row in processes if isinstance(processes, tuple) else ():
-        uuid = uuids.get(_value(row, "gpu"), "")
-        if uuid and _value(row, "kind") != "graphics":
-            found.setdefault(uuid, f"pid {_value(row, 'pid')}, {_value(row, 'name').rpartition('/')[2]}".rstrip(", "))
+    for row in _rows(snapshot, "gpu_process"):
+        if _value(row, "kind") == "graphics":
+            continue
+        holder = f"pid {_value(row, 'pid')}, {_value(row, 'name').rpartition('/')[2]}".rstrip(", ")
+        for index, uuid in uuids:
+            if index == _value(row, "gpu"):
+                found.setdefault(uuid, holder)
     return found
 
 

@@ -18,6 +18,7 @@ from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.target import Target
 
 if TYPE_CHECKING:
+    from gpudoctor.model.bench import Bench
     from gpudoctor.model.measurement import Measurements
 
 
@@ -88,8 +89,8 @@ def bench(
     tell: Callable[[Measurements], None] = lambda _: None,
     stop: threading.Event | None = None,
     target: Target | None = None,
-) -> tuple[Measurements, Diagnosis]:
-    """Run kernels (all of them, or those of these ids) and judge what they measured, by the rules that read it.
+) -> Bench:
+    """Run kernels (all of them, or those of these names) and judge what they measured, by the rules that read it.
 
     Raises `UsageError` for a kernel, a device or an interpreter that is none.
     """
@@ -97,9 +98,32 @@ def bench(
     from gpudoctor.target.local import Local
 
     patient = target or Local("standard", python)
+    plan = bench.Plan(names, device)
     snapshot = _looked_at(patient)
-    found = bench.run(patient, snapshot, names, device, tell=tell, stop=stop)
-    return found, diagnose(bench.measured(snapshot, found), rulebook.load())
+    found = bench.run(patient, snapshot, plan, tell, stop)
+    return benched(diagnose(bench.measured(snapshot, found), rulebook.load()), found)
+
+
+def benched(diagnosis: Diagnosis, found: Measurements) -> Bench:
+    """Of a diagnosis what rests on these measurements."""
+    from gpudoctor.model.bench import Bench, verdict
+    from gpudoctor.rulebook.reading import facts_read
+
+    book = rulebook.load()
+    ours = {rule.id for rule in book.rules if any(name.startswith(_MEASURED) for name in facts_read(rule))}
+    findings = tuple(finding for finding in diagnosis.findings if finding.id in ours)
+    because = "" if found.devices else _no_gpu(diagnosis)
+    return Bench(found, verdict(found, findings), findings, because)
+
+
+_MEASURED = ("measured.", "rung.")
+
+
+def _no_gpu(diagnosis: Diagnosis) -> str:
+    rows = diagnosis.snapshot.rows("cuda_device")
+    why = "" if isinstance(rows, tuple) else f": {rows.why}"
+    cause = next((one for one in diagnosis.findings if one.severity == "error"), None)
+    return f"no GPU that CUDA lists{why}" + (f"; gpudoctor explain {cause.id}: {cause.title}" if cause else "")
 
 
 def _looked_at(patient: Target) -> Snapshot:
