@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from gpudoctor.model.catalog import column
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread, Value
-from gpudoctor.model.measurement import Kernel, Meanwhile, Measurements, Run
+
+if TYPE_CHECKING:  # what a probe declares must be known at once, by every start
+    from gpudoctor.model.measurement import Kernel, Meanwhile, Measurements, Run
 
 SOURCE = "gpudoctor bench"
 
