@@ -115,7 +115,7 @@ def _worst(rates: Sequence[_Rate], known: Mapping[int, Device]) -> Row:
     worst = min(rates, key=lambda rate: rate.share)
     run = worst.run
     also = {
-        rate.run.kernel: f"{rate.run.kernel} {rate.share:.0%}"
+        rate.run.kernel: f"{rate.run.kernel} ({rate.share * 100:.0f} %)"
         for rate in sorted(rates, key=lambda rate: rate.share)
         if rate.share < 0.9 and rate.run.kernel != run.kernel
     }
@@ -123,9 +123,9 @@ def _worst(rates: Sequence[_Rate], known: Mapping[int, Device]) -> Row:
     said: dict[str, Fact] = {
         "gpu": Known(run.gpu, source),
         "kernel": Known(run.kernel, source),
-        "value": Known(run.value, source),
+        "value": Known(_brief(run.value), source),
         "unit": Known(run.unit, source),
-        "others": Known(round(worst.others, 3), _SIBLINGS if worst.against == "siblings" else _TABLE),
+        "others": Known(_brief(worst.others), _SIBLINGS if worst.against == "siblings" else _TABLE),
         "of": Known(worst.of, source),
         "against": Known(worst.against, source),
         "share": Known(round(worst.share, 3), source),
@@ -138,6 +138,11 @@ def _worst(rates: Sequence[_Rate], known: Mapping[int, Device]) -> Row:
         if value := getattr(device, column, ""):
             said[column] = Known(value, source)
     return said
+
+
+def _brief(value: float) -> float:
+    """Three digits and more: a reader compares two such figures."""
+    return float(round(value)) if value >= 100 else round(value, 1 if value >= 10 else 2)
 
 
 def _meanwhile(row: Row) -> Meanwhile | None:

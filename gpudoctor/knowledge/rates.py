@@ -1,4 +1,4 @@
-"""How fast a sound GPU is: the limit of its own clock, multiprocessors, memory and links, times the share that is reached.
+"""How fast a sound GPU is: the limit of its own clock, multiprocessors, memory and links, times the share reached.
 
 Nothing is expected of a slice of a GPU (MIG, vGPU), of a GPU that shares the machine's memory, nor of a link whose
 slot cannot be seen (virtual machines): their limits are not those that they tell.
@@ -7,7 +7,7 @@ slot cannot be seen (virtual machines): their limits are not those that they tel
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from gpudoctor.knowledge._tables import TableRow, table
 from gpudoctor.knowledge.archs import capability
@@ -21,7 +21,8 @@ _AT_POWER_LIMIT = 0.9
 _TO_HOST = ("copy.to", "copy.from")
 
 
-class Device(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Device:
     """What decides the limits of one GPU, as CUDA, NVML and the bus tell; None where nobody does."""
 
     index: int
@@ -31,7 +32,7 @@ class Device(NamedTuple):
     capability: str = ""
     sms: float | None = None
     clock_mhz: float | None = None
-    """Highest SM clock. CUDA's where both tell: NVML's of a GeForce is one that it never works at."""
+    """Highest SM clock, the lower one of CUDA's and NVML's: NVML's of a GeForce is one that it never works at."""
     memory_clock_mhz: float | None = None
     memory_bus_bits: float | None = None
     generation: float | None = None
@@ -154,7 +155,7 @@ def _device(index: int, cuda: Row, gpu: Row, slot: Row | None) -> Device:
         address=_text(cuda, "address") or _text(gpu, "address"),
         capability=_capability(cuda, gpu),
         sms=_number(cuda, "sms"),
-        clock_mhz=_number(cuda, "clock_mhz") or _number(gpu, "clock_max_mhz"),
+        clock_mhz=min((one for one in (_number(cuda, "clock_mhz"), _number(gpu, "clock_max_mhz")) if one), default=None),
         memory_clock_mhz=_number(cuda, "memory_clock_mhz"),
         memory_bus_bits=_number(cuda, "memory_bus_bits"),
         generation=generation if slot is not None else None,

@@ -50,7 +50,12 @@ REQUIRED = {
     },
     "xid": {"action": "name text", "xid": "code name class", "sxid": "code name fatal"},
     "codes": {"nvml": "code name", "cuda": "code name", "nccl": "code name", "clock_event": "bit name"},
-    "rates": {"product": "cc fp32", "reached": "kernels share source", "lane": "generation rate", "nvlink": "version rate"},
+    "rates": {
+        "product": "cc fp32",
+        "reached": "kernels share source",
+        "lane": "generation rate",
+        "nvlink": "version rate",
+    },
     "symbols": {"symbol": "match says"},
 }
 VERSIONS = re.compile(
