@@ -17,8 +17,11 @@ from gpudoctor.model.measurement import Meanwhile
 from gpudoctor.model.snapshot import Snapshot
 
 _FEWEST_OTHERS = 2
+_NOTABLE = 0.95
+"""Share of what it should be below which a rate is one of ``rate``: pages say from where on it matters."""
 _LESS_IS_BETTER = "µs"
 _TABLE = "table rates"
+_UNKNOWN = dict.fromkeys(("limit", "expected", "expected_from"), Absent("neither its limits nor a share are known"))
 _SIBLINGS = "the other GPUs of that name"
 
 
@@ -54,10 +57,11 @@ def imply_rates(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
     rates: dict[tuple[int, str], list[_Rate]] = {}
     for run, others in _with_others(_runs(rows)):
         for rate in _judged(run, others, known.get(run.gpu), done[run.at]):
-            rates.setdefault((run.gpu, rate.of), []).append(rate)
+            if rate.share < _NOTABLE:
+                rates.setdefault((run.gpu, rate.of), []).append(rate)
     groups["measured"] = tuple(done)
     if not isinstance(groups.get("rate"), tuple):
-        groups["rate"] = tuple(_worst(found, known) for found in rates.values())
+        groups["rate"] = tuple(_worst(found, done, known) for found in rates.values())
 
 
 def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
@@ -75,7 +79,7 @@ def _with_others(runs: Iterator[_Run]) -> Iterator[tuple[_Run, list[float]]]:
         alike.setdefault((run.kernel, run.name), []).append(run)
     for group in alike.values():
         for run in group:
-            yield run, [other.value for other in group if other.gpu != run.gpu]
+            yield run, [other.value for other in group if other is not run]
 
 
 def _judged(run: _Run, others: Sequence[float], device: Device | None, row: dict[str, Fact]) -> Iterator[_Rate]:
@@ -89,8 +93,7 @@ def _judged(run: _Run, others: Sequence[float], device: Device | None, row: dict
         row["expected_from"] = Known(f"{table.fraction:.0%} of {table.limit:.0f} {run.unit}: {table.words}", _TABLE)
         yield _Rate(run, of, table.value, "expected", run.value / table.value)
     else:
-        unknown = Absent("its limits are not known, or those of its kind")
-        row.update({"limit": unknown, "expected": unknown, "expected_from": unknown})
+        row.update(_UNKNOWN)
     if len(others) < _FEWEST_OTHERS:
         row["siblings"] = Absent("fewer than two others of its name were measured")
         return
@@ -110,7 +113,7 @@ def kind(kernel: str, unit: str) -> str:
     return "latency" if unit == _LESS_IS_BETTER else "other"
 
 
-def _worst(rates: Sequence[_Rate], known: Mapping[int, Device]) -> Row:
+def _worst(rates: Sequence[_Rate], rows: Sequence[Row], known: Mapping[int, Device]) -> Row:
     """The row of ``rate``: the rate that is farthest below, and which others are near as far."""
     worst = min(rates, key=lambda rate: rate.share)
     run = worst.run
@@ -131,7 +134,7 @@ def _worst(rates: Sequence[_Rate], known: Mapping[int, Device]) -> Row:
         "share": Known(round(worst.share, 3), source),
         "also": Known(tuple(also.values()), source),
         "name": Known(run.name, source),
-        "expected_from": run.row.get("expected_from", Absent("not known")),
+        "expected_from": rows[run.at]["expected_from"],
     }
     device = known.get(run.gpu)
     for column in ("uuid", "address"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from gpudoctor.knowledge._tables import TableRow, table
 from gpudoctor.knowledge.archs import capability
@@ -59,6 +60,7 @@ def expected(kernel: str, device: Device, seen: Meanwhile | None = None) -> Expe
     )
 
 
+@cache
 def _share(kernel: str, cc: str) -> TableRow | None:
     for row in table("rates")["reached"]:
         if kernel in row["kernels"].split() and cc in row.get("cc", cc).split():
