@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gpudoctor.model.catalog import column
+from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread, Value
 from gpudoctor.model.measurement import Kernel, Measurements, Run
 
@@ -50,12 +50,22 @@ FACTS = (
     column("rate.name", "text", "the GPU's name"),
     column("rate.uuid", "text", "its UUID"),
     column("rate.address", "text", "its PCI address"),
+    column("gpu.tf32_gain", "float", "how many times faster than fp32 a product in TF32 is; only where it should be much"),
+    column("live_gpu.index", "int", "CUDA's number of the device"),
+    column("live_gpu.uuid", "text", "its UUID"),
+    column("live_gpu.address", "text", "its PCI address"),
+    column("live_gpu.wrong", "list", "kernels of the driver and of torch that were wrong on it and not on every GPU"),
+    column("live_gpu.wrong_words", "text", "what is known of the wrong values of the first of them"),
+    fact("live.wrong_everywhere", "list", "kernels that were wrong on every GPU, of two or more"),
     column("gpu.at_work", "text", "the kernel that it worked on when NVML read its clock, power and load"),
     column("gpu.ecc_uncorrected_at_work", "int", "memory errors that ECC could not repair while kernels ran"),
     column("gpu.ecc_corrected_at_work", "int", "memory errors that ECC repaired while kernels ran"),
     column("rung.gpu", "int", "CUDA's number of the device; absent where all of them took part"),
     column("rung.name", "text", "driver, torch, triton or nccl"),
     column("rung.held", "bool", "whether everything on it ran and was right; unread where it was not tried"),
+    column("rung.lowest", "bool", "whether it is the first on its GPU that does not hold"),
+    column("rung.uuid", "text", "UUID of the GPU"),
+    column("rung.address", "text", "PCI address of the GPU"),
     column("rung.message", "text", "the first thing that failed"),
 )
 

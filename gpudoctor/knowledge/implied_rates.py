@@ -12,13 +12,16 @@ from typing import NamedTuple
 
 from gpudoctor.knowledge._filling import Facts, Groups
 from gpudoctor.knowledge.rates import Device, devices, expected
-from gpudoctor.model.fact import Absent, Fact, Known, Row
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
 from gpudoctor.model.measurement import Meanwhile
 from gpudoctor.model.snapshot import Snapshot
 
 _FEWEST_OTHERS = 2
 _NOTABLE = 0.95
 """Share of what it should be below which a rate is one of ``rate``: pages say from where on it matters."""
+_FAR = 0.9
+_NO_GAIN = 1.15
+"""As in the page env.tf32-off."""
 _LESS_IS_BETTER = "µs"
 _TABLE = "table rates"
 _UNKNOWN = dict.fromkeys(("limit", "expected", "expected_from"), Absent("neither its limits nor a share are known"))
@@ -53,15 +56,28 @@ def imply_rates(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
     if not isinstance(rows, tuple):
         return
     known = devices(snapshot)
+    as_fp32 = _as_fp32(groups)
     done = [dict(row) for row in rows]
     rates: dict[tuple[int, str], list[_Rate]] = {}
-    for run, others in _with_others(_runs(rows)):
+    ran = list(_runs(rows))
+    for run, others in _with_others(ran):
         for rate in _judged(run, others, known.get(run.gpu), done[run.at]):
-            if rate.share < _NOTABLE:
+            told = run.kernel == "matmul.tf32" and getattr(known.get(run.gpu), "uuid", "") in as_fp32
+            if rate.share < _NOTABLE and not told:
                 rates.setdefault((run.gpu, rate.of), []).append(rate)
     groups["measured"] = tuple(done)
-    if not isinstance(groups.get("rate"), tuple):
-        groups["rate"] = tuple(_worst(found, done, known) for found in rates.values())
+    idle = tuple(_unmeasured(rows))
+    if not isinstance(groups.get("rate"), tuple) and (idle or ran):
+        groups["rate"] = (*(_worst(found, done, known) for found in rates.values()), *idle)
+
+
+def _as_fp32(groups: Groups) -> frozenset[object]:
+    """GPUs whose products in TF32 are no faster than in fp32: they are told to, and are not slow for it."""
+    gpus = groups.get("gpu")
+    rows = gpus if isinstance(gpus, tuple) else ()
+    return frozenset(
+        _value(gpu, "uuid") for gpu in rows if isinstance(gain := _value(gpu, "tf32_gain"), float) and gain < _NO_GAIN
+    )
 
 
 def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
@@ -72,7 +88,20 @@ def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
             yield _Run(at, str(kernel), gpu, str(name), str(unit or ""), float(value), row)
 
 
-def _with_others(runs: Iterator[_Run]) -> Iterator[tuple[_Run, list[float]]]:
+def _unmeasured(rows: Sequence[Row]) -> Iterator[Row]:
+    """A row for each GPU on which nothing ran, that says why: no page may pass it."""
+    ran = {_value(row, "gpu") for row in rows if _value(row, "status") == "ran"}
+    why = {
+        gpu: str(_value(row, "because") or "nothing ran on it")
+        for row in rows
+        if isinstance(gpu := _value(row, "gpu"), int) and gpu not in ran and _value(row, "device") != "CPU"
+    }
+    for gpu, because in why.items():
+        unread = dict.fromkeys(("value", "kernel", "of", "share"), Unread(because))
+        yield {"gpu": Known(gpu, "gpudoctor bench"), **unread}
+
+
+def _with_others(runs: Sequence[_Run]) -> Iterator[tuple[_Run, list[float]]]:
     """Each run, and the values of the same kernel on the other GPUs of the same name."""
     alike: dict[tuple[str, str], list[_Run]] = {}
     for run in runs:
@@ -117,11 +146,10 @@ def _worst(rates: Sequence[_Rate], rows: Sequence[Row], known: Mapping[int, Devi
     """The row of ``rate``: the rate that is farthest below, and which others are near as far."""
     worst = min(rates, key=lambda rate: rate.share)
     run = worst.run
-    also = {
-        rate.run.kernel: f"{rate.run.kernel} ({rate.share * 100:.0f} %)"
-        for rate in sorted(rates, key=lambda rate: rate.share)
-        if rate.share < 0.9 and rate.run.kernel != run.kernel
-    }
+    also: dict[str, str] = {}
+    for rate in sorted(rates, key=lambda rate: rate.share):
+        if rate.share < _FAR and rate.run.kernel != run.kernel:
+            also.setdefault(rate.run.kernel, f"{rate.run.kernel} ({rate.share * 100:.0f} %)")
     source = _source(run.row)
     said: dict[str, Fact] = {
         "gpu": Known(run.gpu, source),
