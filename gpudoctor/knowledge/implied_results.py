@@ -177,19 +177,22 @@ def _tf32(groups: Groups, runs: Sequence[_Run], known: Mapping[int, Device]) -> 
 def _lowest(rungs: Sequence[Row], known: Mapping[int, Device]) -> Iterator[Row]:
     """Marks the first rung of each GPU that does not hold, and tells which GPU that is."""
     order = {name: at for at, name in enumerate(_RUNGS)}
-    seen: set[object] = set()
-    marks: dict[int, bool] = {}
+    broken: set[object] = set()
+    marks: dict[int, Fact] = {}
     for at, row in sorted(enumerate(rungs), key=lambda entry: order.get(str(_value(entry[1], "name")), len(order))):
-        gpu = _value(row, "gpu")
-        marks[at] = _value(row, "held") is False and gpu not in seen
-        if marks[at]:
-            seen.add(gpu)
+        gpu, held = _value(row, "gpu"), row.get("held")
+        if isinstance(held, Known) or gpu in broken:
+            marks[at] = Known(_value(row, "held") is False and gpu not in broken, _SOURCE)
+        else:
+            marks[at] = held or Unread("not tried")
+        if _value(row, "held") is False:
+            broken.add(gpu)
     for at, row in enumerate(rungs):
         device = known.get(gpu) if isinstance(gpu := _value(row, "gpu"), int) else None
         whose = {
             column: Known(value, _SOURCE) for column in ("uuid", "address") if (value := getattr(device, column, ""))
         }
-        yield {**row, "lowest": Known(marks[at], _SOURCE), **whose}
+        yield {**row, "lowest": marks[at], **whose}
 
 
 def _value(row: Row, column: str) -> object:
