@@ -21,7 +21,20 @@ from gpudoctor.target.record_json import to_json
 from tests.sim import scenario
 
 _UNITS = {"matmul": "TFLOP/s", "copy": "GB/s", "launch": "µs", "allocator": "µs"}
-_SMALL = ("add", "softmax", "reduce", "sort", "fft", "conv2d", "layer_norm", "gelu", "scatter", "gather", "scan", "topk")
+_SMALL = (
+    "add",
+    "softmax",
+    "reduce",
+    "sort",
+    "fft",
+    "conv2d",
+    "layer_norm",
+    "gelu",
+    "scatter",
+    "gather",
+    "scan",
+    "topk",
+)
 _LADDER = (Step("driver", True), Step("torch", True))
 
 
@@ -42,7 +55,9 @@ class Model:
     """Columns of ``gpu`` that are not those of the profile."""
 
 
-def _work(clock: float, most: float, power: float, limit: float, heat: float, link: tuple[int, int], cap: bool) -> Meanwhile:
+def _work(
+    clock: float, most: float, power: float, limit: float, heat: float, link: tuple[int, int], cap: bool
+) -> Meanwhile:
     return Meanwhile(clock, most, power, limit, heat, ("sw_power_cap",) if cap else (), *link, 100, 0, 0)
 
 

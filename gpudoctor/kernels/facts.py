@@ -50,7 +50,11 @@ FACTS = (
     column("rate.name", "text", "the GPU's name"),
     column("rate.uuid", "text", "its UUID"),
     column("rate.address", "text", "its PCI address"),
-    column("gpu.tf32_gain", "float", "how many times faster than fp32 a product in TF32 is; only where it should be much"),
+    column(
+        "gpu.tf32_gain",
+        "float",
+        "how many times faster than fp32 it multiplies in TF32, where it should be twice and more",
+    ),
     column("live_gpu.index", "int", "CUDA's number of the device"),
     column("live_gpu.uuid", "text", "its UUID"),
     column("live_gpu.address", "text", "its PCI address"),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from gpudoctor.knowledge._filling import Facts, Groups
+from gpudoctor.knowledge._filling import Facts, Groups, given, number
 from gpudoctor.knowledge.rates import Device, devices, expected
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
 from gpudoctor.model.measurement import Meanwhile
@@ -76,25 +76,25 @@ def _as_fp32(groups: Groups) -> frozenset[object]:
     gpus = groups.get("gpu")
     rows = gpus if isinstance(gpus, tuple) else ()
     return frozenset(
-        _value(gpu, "uuid") for gpu in rows if isinstance(gain := _value(gpu, "tf32_gain"), float) and gain < _NO_GAIN
+        given(gpu, "uuid") for gpu in rows if isinstance(gain := given(gpu, "tf32_gain"), float) and gain < _NO_GAIN
     )
 
 
 def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
     for at, row in enumerate(rows):
-        kernel, gpu, name, unit = (_value(row, column) for column in ("kernel", "gpu", "device", "unit"))
-        value = _value(row, "value")
+        kernel, gpu, name, unit = (given(row, column) for column in ("kernel", "gpu", "device", "unit"))
+        value = given(row, "value")
         if isinstance(gpu, int) and isinstance(value, (int, float)) and value > 0 and name not in (None, "CPU"):
             yield _Run(at, str(kernel), gpu, str(name), str(unit or ""), float(value), row)
 
 
 def _unmeasured(rows: Sequence[Row]) -> Iterator[Row]:
     """A row for each GPU on which nothing ran, that says why: no page may pass it."""
-    ran = {_value(row, "gpu") for row in rows if _value(row, "status") == "ran"}
+    ran = {given(row, "gpu") for row in rows if given(row, "status") == "ran"}
     why = {
-        gpu: str(_value(row, "because") or "nothing ran on it")
+        gpu: str(given(row, "because") or "nothing ran on it")
         for row in rows
-        if isinstance(gpu := _value(row, "gpu"), int) and gpu not in ran and _value(row, "device") != "CPU"
+        if isinstance(gpu := given(row, "gpu"), int) and gpu not in ran and given(row, "device") != "CPU"
     }
     for gpu, because in why.items():
         unread = dict.fromkeys(("value", "kernel", "of", "share"), Unread(because))
@@ -180,31 +180,21 @@ def _meanwhile(row: Row) -> Meanwhile | None:
     """NVML's word, as the run had it; None where it was not read."""
     if not isinstance(row.get("sm_clock_mhz"), Known):
         return None
-    reasons = _value(row, "throttle_reasons")
+    reasons = given(row, "throttle_reasons")
     return Meanwhile(
-        sm_clock_mhz=_number(row, "sm_clock_mhz"),
-        max_sm_clock_mhz=_number(row, "sm_clock_max_mhz"),
-        power_w=_number(row, "power_w"),
-        power_limit_w=_number(row, "power_limit_w"),
-        temperature_c=_number(row, "temperature_c"),
+        sm_clock_mhz=number(row, "sm_clock_mhz"),
+        max_sm_clock_mhz=number(row, "sm_clock_max_mhz"),
+        power_w=number(row, "power_w"),
+        power_limit_w=number(row, "power_limit_w"),
+        temperature_c=number(row, "temperature_c"),
         reasons=tuple(map(str, reasons)) if isinstance(reasons, tuple) else (),
     )
 
 
 def _alone(row: Row) -> bool:
     """Whether the copy had the host's link to itself."""
-    details = _value(row, "details")
+    details = given(row, "details")
     return not isinstance(details, Mapping) or details.get("alone") is not False
-
-
-def _value(row: Row, column: str) -> object:
-    state = row.get(column)
-    return state.value if isinstance(state, Known) else None
-
-
-def _number(row: Row, column: str) -> float | None:
-    value = _value(row, column)
-    return float(value) if isinstance(value, (int, float)) else None
 
 
 def _source(row: Row) -> str:

@@ -10,14 +10,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gpudoctor.knowledge._filling import Facts, Groups
+from gpudoctor.knowledge._filling import Facts, Groups, given, text
 from gpudoctor.knowledge.rates import Device, devices, operations
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
-from gpudoctor.model.measurement import Rung
 from gpudoctor.model.snapshot import Snapshot
 
 _SOURCE = "gpudoctor bench"
-_RUNGS: tuple[Rung, ...] = ("driver", "torch", "triton", "nccl")
+_RUNGS: tuple[str, ...] = ("driver", "torch", "triton", "nccl")
 _FEWEST_ALIKE = 3
 """GPUs of one name that give the same bits, beside which one that gives others is wrong."""
 _FASTER_BY_DESIGN = 2
@@ -38,7 +37,7 @@ class _Run(NamedTuple):
 
 
 def imply_results(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
-    """The group ``live_gpu``, ``live.wrong_everywhere``, ``gpu.tf32_gain``; of ``rung`` which fails first on each GPU."""
+    """The group ``live_gpu``, ``live.wrong_everywhere``, ``gpu.tf32_gain``, and of ``rung`` which fails first."""
     known = devices(snapshot)
     if isinstance(rungs := groups.get("rung"), tuple):
         groups["rung"] = tuple(_lowest(rungs, known))
@@ -55,15 +54,15 @@ def imply_results(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
 
 def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
     for row in rows:
-        gpu, value, right = _value(row, "gpu"), _value(row, "value"), _value(row, "right")
-        if not isinstance(gpu, int) or _value(row, "status") != "ran" or _value(row, "device") == "CPU":
+        gpu, value, right = given(row, "gpu"), given(row, "value"), given(row, "right")
+        if not isinstance(gpu, int) or given(row, "status") != "ran" or given(row, "device") == "CPU":
             continue
-        details = _value(row, "details")
+        details = given(row, "details")
         yield _Run(
-            kernel=str(_value(row, "kernel")),
+            kernel=text(row, "kernel"),
             gpu=gpu,
-            name=str(_value(row, "device")),
-            rung=str(_value(row, "rung")),
+            name=text(row, "device"),
+            rung=text(row, "rung"),
             right=right if isinstance(right, bool) else None,
             words=_said(row),
             digest=str(details.get("digest", "")) if isinstance(details, Mapping) else "",
@@ -73,7 +72,7 @@ def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
 
 def _said(row: Row) -> str:
     """``3 of 67108864 values``, and what else is known of them."""
-    differ, compared, words = (_value(row, column) for column in ("differ", "compared", "words"))
+    differ, compared, words = (given(row, column) for column in ("differ", "compared", "words"))
     if words:
         return str(words)
     return f"{differ} of {compared} values" if differ and compared else ""
@@ -117,9 +116,9 @@ def _live(
     """A row for each GPU: what torch's own look gave, else what its kernels did."""
     told = before if isinstance(before, tuple) else ()
     states = {
-        (gpu, _value(row, "status")): str(_value(row, "because") or "")
+        (gpu, text(row, "status")): text(row, "because")
         for row in reversed(rows)
-        if isinstance(gpu := _value(row, "gpu"), int) and _value(row, "device") != "CPU" and _counts(row)
+        if isinstance(gpu := given(row, "gpu"), int) and given(row, "device") != "CPU" and _counts(row)
     }
     for index in sorted({gpu for gpu, _ in states} | set(range(len(told)))):
         said = {status: because for (gpu, status), because in states.items() if gpu == index}
@@ -130,10 +129,10 @@ def _live(
 
 def _counts(row: Row) -> bool:
     """Whether a failure of this kernel is torch's."""
-    return _value(row, "status") != "failed" or _value(row, "rung") == "torch"
+    return given(row, "status") != "failed" or given(row, "rung") == "torch"
 
 
-def _own(device: Device | None, said: Mapping[object, str], wrong: bool) -> Row:
+def _own(device: Device | None, said: Mapping[str, str], wrong: bool) -> Row:
     """As torch's look tells it, where that did not look: by why its kernels failed, or did not run."""
     kernel: Fact = Known("error" if "failed" in said else "wrong" if wrong else "ok", _SOURCE)
     error: Fact = Known(said["failed"], _SOURCE) if said.get("failed") else Absent("its kernels ran")
@@ -150,7 +149,7 @@ def _own(device: Device | None, said: Mapping[object, str], wrong: bool) -> Row:
 def _results(index: int, device: Device | None, wrong: Mapping[str, str]) -> Iterator[tuple[str, Fact]]:
     yield "index", Known(index, _SOURCE)
     yield "wrong", Known(tuple(wrong), _SOURCE)
-    words = next((text for text in wrong.values() if text), "")
+    words = next(filter(None, wrong.values()), "")
     yield "wrong_words", Known(words, _SOURCE) if words else Absent("nothing is wrong, or nothing more is known of it")
     for column in ("uuid", "address"):
         if value := getattr(device, column, ""):
@@ -170,7 +169,7 @@ def _tf32(groups: Groups, runs: Sequence[_Run], known: Mapping[int, Device]) -> 
         if slow and fast and each and more and more >= _FASTER_BY_DESIGN * each:
             gains[device.uuid] = Known(round(fast / slow, 2), f"{_SOURCE}: matmul.tf32 over matmul.fp32")
     groups["gpu"] = tuple(
-        {**gpu, "tf32_gain": gains[uuid]} if (uuid := str(_value(gpu, "uuid"))) in gains else gpu for gpu in gpus
+        {**gpu, "tf32_gain": gains[uuid]} if (uuid := text(gpu, "uuid")) in gains else gpu for gpu in gpus
     )
 
 
@@ -179,22 +178,17 @@ def _lowest(rungs: Sequence[Row], known: Mapping[int, Device]) -> Iterator[Row]:
     order = {name: at for at, name in enumerate(_RUNGS)}
     broken: set[object] = set()
     marks: dict[int, Fact] = {}
-    for at, row in sorted(enumerate(rungs), key=lambda entry: order.get(str(_value(entry[1], "name")), len(order))):
-        gpu, held = _value(row, "gpu"), row.get("held")
+    for at, row in sorted(enumerate(rungs), key=lambda entry: order.get(text(entry[1], "name"), len(order))):
+        gpu, held = given(row, "gpu"), row.get("held")
         if isinstance(held, Known) or gpu in broken:
-            marks[at] = Known(_value(row, "held") is False and gpu not in broken, _SOURCE)
+            marks[at] = Known(given(row, "held") is False and gpu not in broken, _SOURCE)
         else:
             marks[at] = held or Unread("not tried")
-        if _value(row, "held") is False:
+        if given(row, "held") is False:
             broken.add(gpu)
     for at, row in enumerate(rungs):
-        device = known.get(gpu) if isinstance(gpu := _value(row, "gpu"), int) else None
+        device = known.get(gpu) if isinstance(gpu := given(row, "gpu"), int) else None
         whose = {
             column: Known(value, _SOURCE) for column in ("uuid", "address") if (value := getattr(device, column, ""))
         }
         yield {**row, "lowest": marks[at], **whose}
-
-
-def _value(row: Row, column: str) -> object:
-    state = row.get(column)
-    return state.value if isinstance(state, Known) else None

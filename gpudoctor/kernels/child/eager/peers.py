@@ -9,9 +9,7 @@ from ._check import Judged
 from ._pattern import WORD, arrived, both, words
 from ._rung import Context
 
-KERNELS = (
-    Spec("peer.copy", "GPU to GPU", "GB/s", "64 MiB, each way between each two", seconds=120.0, scope="node"),
-)
+KERNELS = (Spec("peer.copy", "GPU to GPU", "GB/s", "64 MiB, each way between each two", seconds=120.0, scope="node"),)
 _SIZE, _SIZE_CPU = 64 << 20, 1 << 20
 
 
