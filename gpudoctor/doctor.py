@@ -97,9 +97,9 @@ def bench(
     from gpudoctor import bench
     from gpudoctor.target.local import Local
 
-    patient = target or Local("quick", python)
+    patient = target or Local("standard", python)
     plan = bench.Plan(names, device)
-    snapshot = look(target=patient)
+    snapshot = _looked_at(patient)
     found = bench.run(patient, snapshot, plan, tell, stop)
     return benched(diagnose(bench.measured(snapshot, found), rulebook.load()), found)
 
@@ -124,6 +124,17 @@ def _no_gpu(diagnosis: Diagnosis) -> str:
     why = "" if isinstance(rows, tuple) else f": {rows.why}"
     cause = next((one for one in diagnosis.findings if one.severity == "error"), None)
     return f"no GPU that CUDA lists{why}" + (f"; gpudoctor explain {cause.id}: {cause.title}" if cause else "")
+
+
+def _looked_at(patient: Target) -> Snapshot:
+    """What level quick asks, and CUDA's devices, which it lists from level standard on."""
+    from gpudoctor import probes
+    from gpudoctor.discovery import modules_of
+    from gpudoctor.target.local import Local
+
+    if isinstance(patient, Local):
+        patient.verify()
+    return collect(patient, (module for module in modules_of(probes) if not hasattr(module, "LEVEL")))
 
 
 _SLOWEST = ("nvml", "libcuda", "torch_live")
