@@ -14,6 +14,8 @@ from gpudoctor.kernels import specs
 
 CHILD = Path(gpudoctor.kernels.child.__file__).parent
 FILES = sorted(CHILD.rglob("*.py"))
+LATE = {"compiled/_kernels.py": {"triton"}}
+"""Imported only by a kernel that runs, once what it needs is known to be there."""
 ASKED_ABOUT = {"torch", "triton", "jax", "tensorflow", "nccl", "numpy", "cuda"}
 
 
@@ -29,7 +31,8 @@ def imported(tree: ast.Module) -> Iterator[str]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(CHILD)))
 def test_python_3_8_reads_it_and_it_needs_nothing_to_be_imported(file: Path) -> None:
     tree = ast.parse(file.read_text("utf-8"), feature_version=(3, 8))
-    assert set(imported(tree)) <= set(sys.stdlib_module_names)
+    late = LATE.get(str(file.relative_to(CHILD)), set())
+    assert set(imported(tree)) - late <= set(sys.stdlib_module_names)
     assert file.stem not in ASKED_ABOUT
     assert "from __future__ import annotations" in file.read_text("utf-8") or len(tree.body) == 1
 

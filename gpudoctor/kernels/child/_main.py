@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, Dict, Iterator, Mapping
 
 from . import _protocol
-from ._kernel import CannotRun, Outcome
+from ._kernel import Broken, CannotRun, Outcome
 
 _ROOT = __name__.rpartition(".")[0]
 
@@ -72,6 +72,9 @@ def _run(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:
         outcome: Outcome = module.run(context, spec)
     except CannotRun as error:
         return {"status": "not-run", "because": str(error)}
+    except Broken as error:
+        traceback.print_exc()
+        return {"status": "failed", "because": str(error), "advice": error.advice}
     except Exception as error:
         because = _protocol.last_line(error)
         if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
