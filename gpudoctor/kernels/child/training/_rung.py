@@ -8,6 +8,8 @@ from .._kernel import CannotRun
 from ..eager import _rung as eager
 from ..eager._rung import Context
 
+__all__ = ["NODE", "Context", "gpus", "opened"]
+
 NODE = "node"
 
 

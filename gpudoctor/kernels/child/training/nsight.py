@@ -41,7 +41,7 @@ def run(context: Context, _: Spec) -> Outcome:
         right=counted == _CALLS,
         differ=abs(counted - _CALLS),
         compared=_CALLS,
-        words=" ".join([where, "torch.profiler saw %d of %d calls." % (counted, _CALLS)] + notes),
+        words=" ".join([where, "torch.profiler saw %d of %d calls." % (counted, _CALLS), *notes]),
         advice=advice(path),
         details={"nsys": path or "", "version": version or "", "command": command(path)},
     )
@@ -52,8 +52,8 @@ def advice(path: Optional[str]) -> str:
     if path:
         return "To see where a step's time goes: " + command(path)
     return (
-        "Without it: with torch.profiler.profile(with_stack=True) as p: step(); then p.export_chrome_trace('trace.json')"
-        " and open that in ui.perfetto.dev. nsys itself is the package nsight-systems-cli of NVIDIA's repository."
+        "Without it: with torch.profiler.profile() as p: step(); p.export_chrome_trace('trace.json'), opened in"
+        " ui.perfetto.dev. nsys itself is the package nsight-systems-cli of NVIDIA's repository."
     )
 
 

@@ -12,7 +12,10 @@ from ._words import rate, size
 
 KERNELS = (Spec("readiness.transfers", "model to the device", "GB/s", "300 MB in 72 tensors"),)
 
-DTYPES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64".split()
+DTYPES = (
+    *("float64", "float32", "float16", "bfloat16", "complex64"),
+    *("int64", "int32", "int16", "int8", "uint8", "bool"),
+)
 _WIDTH, _WIDTH_CPU = 1024, 128
 _BLOCKS = 12
 _SIDE = 96
