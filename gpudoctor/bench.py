@@ -10,9 +10,10 @@ from statistics import median
 
 from gpudoctor.kernels import facts, specs
 from gpudoctor.kernels.ladder import Ladder, Meter, Tell
+from gpudoctor.knowledge import rates
 from gpudoctor.model.errors import UsageError
 from gpudoctor.model.fact import Known, Row
-from gpudoctor.model.measurement import Device, Meanwhile, Measurements
+from gpudoctor.model.measurement import Device, Meanwhile, Measurements, Run
 from gpudoctor.model.sample import GPU, Sample
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.target import Target
@@ -46,10 +47,37 @@ def run(
     """Run what was planned; `tell` hears of it from the beginning on. Raises `UsageError` for a device that is none."""
     kernels = specs.chosen(plan.names)
     found = devices(snapshot, plan.device)
+    expecting = _Expecting(snapshot) if plan.device != CPU else None
+
+    def hear(so_far: Measurements) -> None:
+        tell(expecting.filled(so_far) if expecting else so_far)
+
     with _meters(target, snapshot, plan.device) as meter:
-        ladder = Ladder(target, found, kernels, tell, stop, meter, cpu=plan.device == CPU, budget=plan.budget)
-        tell(ladder.so_far())
-        return ladder.climb()
+        ladder = Ladder(target, found, kernels, hear, stop, meter, cpu=plan.device == CPU, budget=plan.budget)
+        hear(ladder.so_far())
+        whole = ladder.climb()
+    return expecting.filled(whole) if expecting else whole
+
+
+class _Expecting:
+    """What each run that is over should have given, by the tables and its GPU's own limits; worked out once."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._devices = rates.devices(snapshot)
+        self._known: dict[tuple[str, int], Run] = {}
+
+    def filled(self, found: Measurements) -> Measurements:
+        """The same with what was to be expected."""
+        return replace(found, runs=tuple(map(self._with, found.runs)))
+
+    def _with(self, run: Run) -> Run:
+        device = self._devices.get(run.gpu)
+        if run.status != "ran" or run.expected or device is None or run.details.get("alone") is False:
+            return run
+        key = run.kernel, run.gpu
+        if key not in self._known:
+            self._known[key] = replace(run, expected=rates.expected(run.kernel, device, run.meanwhile))
+        return self._known[key]
 
 
 def measured(snapshot: Snapshot, found: Measurements) -> Snapshot:

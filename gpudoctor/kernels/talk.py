@@ -44,6 +44,8 @@ class Question:
     device: str
     kernels: Sequence[Placed]
     env: Mapping[str, str] = field(default_factory=dict)
+    together: Sequence[int] = ()
+    """Of the ``node`` the GPUs that the child sees, as CUDA numbers them outside of it."""
 
 
 @dataclass(slots=True)
@@ -107,7 +109,10 @@ class _Child:
         if python is None:
             self.closed = "there is no Python to run it with"
             return
-        wanted = {"family": question.family, "device": question.device, "kernels": list(self._left), "seed": 1}
+        wanted: dict[str, object] = {"family": question.family, "device": question.device, "kernels": list(self._left)}
+        wanted["seed"] = 1
+        if question.together:
+            wanted.update(devices=list(range(len(question.together))), numbers=list(question.together))
         env = {**question.env, MARK: secrets.token_hex(8)}
         whole = OPENING + sum(one.spec.seconds + _SLACK for one in self._left.values())
         kills = _oom_kills(target)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from gpudoctor.knowledge import error_codes, gpus
 from gpudoctor.knowledge._filling import Facts, Groups, is_open, known
 from gpudoctor.knowledge.drivers import driver_cuda
+from gpudoctor.knowledge.implied_rates import imply_rates
 from gpudoctor.knowledge.implied_torch import imply_torch
 from gpudoctor.knowledge.nvlinks import imply_links
 from gpudoctor.knowledge.promise import newer_driver
@@ -161,6 +162,7 @@ _IMPLIED = (
     _driver,
     imply_torch,
     imply_links,
+    imply_rates,
     _first_xid,
     _first_of_each_gpu,
 )

@@ -50,6 +50,12 @@ REQUIRED = {
     },
     "xid": {"action": "name text", "xid": "code name class", "sxid": "code name fatal"},
     "codes": {"nvml": "code name", "cuda": "code name", "nccl": "code name", "clock_event": "bit name"},
+    "rates": {
+        "product": "cc fp32",
+        "reached": "kernels share source",
+        "lane": "generation rate",
+        "nvlink": "version rate",
+    },
     "symbols": {"symbol": "match says"},
 }
 VERSIONS = re.compile(
@@ -69,6 +75,9 @@ KEYS = {
     ("xid", "xid"): ("code",),
     ("xid", "sxid"): ("code",),
     ("symbols", "symbol"): ("match",),
+    ("rates", "product"): ("cc",),
+    ("rates", "lane"): ("generation",),
+    ("rates", "nvlink"): ("version",),
 }
 
 
@@ -98,7 +107,7 @@ def test_versions_are_text_that_parses(name: str) -> None:
     """A bare 12.10 would be 12.1."""
     for group, row in rows(name):
         for column, value in row.items():
-            assert not isinstance(value, float) or column in ("rate", "bandwidth", "nvlink"), (
+            assert not isinstance(value, float) or column in ("rate", "bandwidth", "nvlink", "share", "transfers"), (
                 f"{name}.{group}.{column} {value}"
             )
             if (

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gpudoctor.knowledge._tables import TableRow, table
-from gpudoctor.knowledge.entries.hardware import of_compilers, of_drivers, of_gpus
+from gpudoctor.knowledge.entries.hardware import of_compilers, of_drivers, of_gpus, of_rates
 from gpudoctor.knowledge.entries.hits import Found, Hit
 from gpudoctor.knowledge.entries.named import of_codes, of_nccl, of_xid
 from gpudoctor.knowledge.entries.software import of_companions, of_symbols, of_torch
@@ -27,6 +27,7 @@ _FINDERS: Mapping[str, Callable[[str], Found]] = {
     "drivers": of_drivers,
     "gpus": of_gpus,
     "nccl": of_nccl,
+    "rates": of_rates,
     "symbols": of_symbols,
     "torch": of_torch,
     "xid": of_xid,

@@ -106,3 +106,14 @@ def of_compilers(key: str) -> Found:
         )
     release = ".".join(without(key, "nvcc", "cuda").split(".")[:2])
     return Found(rows("compilers", "nvcc", lambda row: is_of(row["cuda"], release)))
+
+
+def of_rates(key: str) -> Found:
+    """By compute capability, kernel, PCIe or NVLink generation, or as the table lists a row."""
+    wanted = key.casefold()
+    hits = rows("rates", "product", lambda row: row["cc"] == without(key, "cc", "compute capability"))
+    hits += rows("rates", "reached", lambda row: wanted in (row["kernels"], *row["kernels"].split()))
+    lane = without(key, "PCIe", "PCI Express", "gen(eration)?") if wanted.startswith("pci") else ""
+    hits += rows("rates", "lane", lambda row: str(row["generation"]) == lane)
+    link = without(key, "NVLink") if wanted.startswith("nvlink") else "none"
+    return Found([*hits, *rows("rates", "nvlink", lambda row: is_of(row["version"], link))])

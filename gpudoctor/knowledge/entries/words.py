@@ -35,6 +35,7 @@ TABLES: Mapping[str, About] = {
     "nccl": About(
         "NCCL's transports, variables and the bandwidth that sound machines reach", ("NCCL_P2P_LEVEL", "PIX")
     ),
+    "rates": About("what a GPU can at most, and what sound ones reach", ("9.0", "matmul.bf16", "PCIe 5", "NVLink 4.0")),
     "symbols": About("what a missing symbol says", ("_ZN3c104cuda9SetDeviceEab", "ncclCommSplit")),
     "torch": About("torch releases and their CUDA builds", ("2.9.0+cu128", "2.9", "cu128")),
     "xid": About("Xid and SXid, the numbers of NVIDIA's kernel log lines", ("79", "SXid 22013", "RESET_GPU")),
@@ -188,6 +189,27 @@ SECTIONS: Mapping[tuple[str, str], Section] = {
         },
     ),
     ("nccl", "line_rate"): Section("Line rates", "{link}", "{link}", {"link": "", "rate": "GB/s each way"}),
+    ("rates", "product"): Section(
+        "Operations per clock and multiprocessor",
+        "{cc}",
+        "Compute capability {cc}: dense operations per clock and multiprocessor",
+        {"cc": "", "halved": "at half of that on GeForce"},
+    ),
+    ("rates", "reached"): Section(
+        "What sound GPUs reach",
+        "{kernels}",
+        "{kernels}: at least {share} of the limit",
+        {"kernels": "", "share": "", "cc": "compute capability"},
+    ),
+    ("rates", "lane"): Section(
+        "PCIe lanes",
+        "PCIe {generation}",
+        "One lane of PCIe {generation}",
+        {"generation": "", "transfers": "GT/s", "rate": "GB/s each way"},
+    ),
+    ("rates", "nvlink"): Section(
+        "NVLinks", "NVLink {version}", "One link of NVLink {version}", {"version": "", "rate": "GB/s each way"}
+    ),
     ("symbols", "symbol"): Section(
         "Symbols, as patterns", "{match}", "Symbols like {match}", {"match": "", "says": "says", "library": "library"}
     ),

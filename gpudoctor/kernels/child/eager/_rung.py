@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from .._kernel import CannotRun
 
@@ -14,10 +14,16 @@ _SHARE = 0.5
 class Context:
     """A device and how to work on it. `free` is asked anew each time: memory that others hold is never counted on."""
 
-    def __init__(self, torch: Any, device: str, seed: int) -> None:
+    def __init__(
+        self, torch: Any, device: str, seed: int, devices: Sequence[int] = (), numbers: Sequence[int] = ()
+    ) -> None:
         self.torch = torch
         self.device = torch.device(device)
         self.seed = seed
+        self.devices = tuple(devices)
+        """All GPUs that may be worked on, as torch numbers them here; only what is run once a node has more than one."""
+        self.numbers = tuple(numbers) or self.devices
+        """What the session calls them: it may see others, too."""
         self.on_cpu = self.device.type == "cpu"
 
     def told(self) -> Dict[str, Any]:
@@ -98,10 +104,14 @@ def opened(ask: Mapping[str, Any]) -> Context:
         raise CannotRun("torch is not installed in this interpreter")
     import torch  # type: ignore[import-not-found,unused-ignore]
 
-    device = str(ask["device"])
+    device, devices = str(ask["device"]), [int(index) for index in ask.get("devices", ())]
+    if device == "node":
+        if not devices:
+            raise CannotRun("no GPU that nobody uses")
+        device = "cuda:%d" % devices[0]
     if device != "cpu":
         if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
             raise CannotRun("torch %s is built without CUDA" % torch.__version__)
         torch.cuda.init()
         torch.zeros(1, device=device)
-    return Context(torch, device, int(ask.get("seed", 1)))
+    return Context(torch, device, int(ask.get("seed", 1)), devices, ask.get("numbers", ()))

@@ -1,0 +1,176 @@
+"""What follows from measurements: what was to be expected, what the siblings do, and the worst of each GPU.
+
+The groups ``measured`` and ``rung`` have a row for every kernel and GPU; pages judge what is made of them here, a few
+rows for each GPU: ``rate`` (how fast), and columns of ``gpu`` (what NVML saw meanwhile).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from gpudoctor.knowledge._filling import Facts, Groups
+from gpudoctor.knowledge.rates import Device, devices, expected
+from gpudoctor.model.fact import Absent, Fact, Known, Row
+from gpudoctor.model.measurement import Meanwhile
+from gpudoctor.model.snapshot import Snapshot
+
+_FEWEST_OTHERS = 2
+_LESS_IS_BETTER = "µs"
+_TABLE = "table rates"
+_SIBLINGS = "the other GPUs of that name"
+
+
+class _Run(NamedTuple):
+    """One row of ``measured`` that has a value."""
+
+    at: int
+    kernel: str
+    gpu: int
+    name: str
+    unit: str
+    value: float
+    row: Row
+
+
+class _Rate(NamedTuple):
+    """A run against what it is held to; `share` is 1 where it is as expected and less where it is slower."""
+
+    run: _Run
+    of: str
+    others: float
+    against: str
+    share: float
+
+
+def imply_rates(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
+    """Columns of ``measured``, and the group ``rate`` where no report has filled it."""
+    rows = groups.get("measured")
+    if not isinstance(rows, tuple):
+        return
+    known = devices(snapshot)
+    done = [dict(row) for row in rows]
+    rates: dict[tuple[int, str], list[_Rate]] = {}
+    for run, others in _with_others(_runs(rows)):
+        for rate in _judged(run, others, known.get(run.gpu), done[run.at]):
+            rates.setdefault((run.gpu, rate.of), []).append(rate)
+    groups["measured"] = tuple(done)
+    if not isinstance(groups.get("rate"), tuple):
+        groups["rate"] = tuple(_worst(found, known) for found in rates.values())
+
+
+def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
+    for at, row in enumerate(rows):
+        kernel, gpu, name, unit = (_value(row, column) for column in ("kernel", "gpu", "device", "unit"))
+        value = _value(row, "value")
+        if isinstance(gpu, int) and isinstance(value, (int, float)) and value > 0 and name not in (None, "CPU"):
+            yield _Run(at, str(kernel), gpu, str(name), str(unit or ""), float(value), row)
+
+
+def _with_others(runs: Iterator[_Run]) -> Iterator[tuple[_Run, list[float]]]:
+    """Each run, and the values of the same kernel on the other GPUs of the same name."""
+    alike: dict[tuple[str, str], list[_Run]] = {}
+    for run in runs:
+        alike.setdefault((run.kernel, run.name), []).append(run)
+    for group in alike.values():
+        for run in group:
+            yield run, [other.value for other in group if other.gpu != run.gpu]
+
+
+def _judged(run: _Run, others: Sequence[float], device: Device | None, row: dict[str, Fact]) -> Iterator[_Rate]:
+    """Against the table and against siblings; notes both in the row."""
+    of = kind(run.kernel, run.unit)
+    table = expected(run.kernel, device, _meanwhile(run.row)) if device and _alone(run.row) else None
+    if table:
+        assert table.limit is not None
+        row["limit"] = Known(round(table.limit, 1), table.words)
+        row["expected"] = Known(round(table.value, 1), _TABLE)
+        row["expected_from"] = Known(f"{table.fraction:.0%} of {table.limit:.0f} {run.unit}: {table.words}", _TABLE)
+        yield _Rate(run, of, table.value, "expected", run.value / table.value)
+    else:
+        unknown = Absent("its limits are not known, or those of its kind")
+        row.update({"limit": unknown, "expected": unknown, "expected_from": unknown})
+    if len(others) < _FEWEST_OTHERS:
+        row["siblings"] = Absent("fewer than two others of its name were measured")
+        return
+    middle = median(others)
+    row["siblings"] = Known(round(middle, 3), _SIBLINGS)
+    yield _Rate(run, of, middle, "siblings", middle / run.value if run.unit == _LESS_IS_BETTER else run.value / middle)
+
+
+def kind(kernel: str, unit: str) -> str:
+    """What a kernel measures: compute, memory, host link, latency or other."""
+    if unit.endswith("OP/s"):
+        return "compute"
+    if kernel == "copy.device" or kernel.startswith("memory."):
+        return "memory"
+    if kernel in ("copy.to", "copy.from"):
+        return "host link"
+    return "latency" if unit == _LESS_IS_BETTER else "other"
+
+
+def _worst(rates: Sequence[_Rate], known: Mapping[int, Device]) -> Row:
+    """The row of ``rate``: the rate that is farthest below, and which others are near as far."""
+    worst = min(rates, key=lambda rate: rate.share)
+    run = worst.run
+    also = {
+        rate.run.kernel: f"{rate.run.kernel} {rate.share:.0%}"
+        for rate in sorted(rates, key=lambda rate: rate.share)
+        if rate.share < 0.9 and rate.run.kernel != run.kernel
+    }
+    source = _source(run.row)
+    said: dict[str, Fact] = {
+        "gpu": Known(run.gpu, source),
+        "kernel": Known(run.kernel, source),
+        "value": Known(run.value, source),
+        "unit": Known(run.unit, source),
+        "others": Known(round(worst.others, 3), _SIBLINGS if worst.against == "siblings" else _TABLE),
+        "of": Known(worst.of, source),
+        "against": Known(worst.against, source),
+        "share": Known(round(worst.share, 3), source),
+        "also": Known(tuple(also.values()), source),
+        "name": Known(run.name, source),
+        "expected_from": run.row.get("expected_from", Absent("not known")),
+    }
+    device = known.get(run.gpu)
+    for column in ("uuid", "address"):
+        if value := getattr(device, column, ""):
+            said[column] = Known(value, source)
+    return said
+
+
+def _meanwhile(row: Row) -> Meanwhile | None:
+    """NVML's word, as the run had it; None where it was not read."""
+    if not isinstance(row.get("sm_clock_mhz"), Known):
+        return None
+    reasons = _value(row, "throttle_reasons")
+    return Meanwhile(
+        sm_clock_mhz=_number(row, "sm_clock_mhz"),
+        max_sm_clock_mhz=_number(row, "sm_clock_max_mhz"),
+        power_w=_number(row, "power_w"),
+        power_limit_w=_number(row, "power_limit_w"),
+        temperature_c=_number(row, "temperature_c"),
+        reasons=tuple(map(str, reasons)) if isinstance(reasons, tuple) else (),
+    )
+
+
+def _alone(row: Row) -> bool:
+    """Whether the copy had the host's link to itself."""
+    details = _value(row, "details")
+    return not isinstance(details, Mapping) or details.get("alone") is not False
+
+
+def _value(row: Row, column: str) -> object:
+    state = row.get(column)
+    return state.value if isinstance(state, Known) else None
+
+
+def _number(row: Row, column: str) -> float | None:
+    value = _value(row, column)
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _source(row: Row) -> str:
+    state = row["value"]
+    return state.source if isinstance(state, Known) else ""

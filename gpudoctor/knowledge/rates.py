@@ -1,0 +1,200 @@
+"""How fast a sound GPU is: the limit of its own clock, multiprocessors, memory and links, times the share that is reached.
+
+Nothing is expected of a slice of a GPU (MIG, vGPU), of a GPU that shares the machine's memory, nor of a link whose
+slot cannot be seen (virtual machines): their limits are not those that they tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from gpudoctor.knowledge._tables import TableRow, table
+from gpudoctor.knowledge.archs import capability
+from gpudoctor.model.fact import Known, Row
+from gpudoctor.model.measurement import Expected, Meanwhile
+from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.model.values import CannotJudge
+
+_AT_POWER_LIMIT = 0.9
+"""Share of its power limit from which a GPU is taken to be held by it."""
+_TO_HOST = ("copy.to", "copy.from")
+
+
+class Device(NamedTuple):
+    """What decides the limits of one GPU, as CUDA, NVML and the bus tell; None where nobody does."""
+
+    index: int
+    name: str = ""
+    uuid: str = ""
+    address: str = ""
+    capability: str = ""
+    sms: float | None = None
+    clock_mhz: float | None = None
+    """Highest SM clock. CUDA's where both tell: NVML's of a GeForce is one that it never works at."""
+    memory_clock_mhz: float | None = None
+    memory_bus_bits: float | None = None
+    generation: float | None = None
+    """Highest PCIe generation of GPU and slot together."""
+    lanes: float | None = None
+    """Most PCIe lanes of GPU, slot and what lies above it."""
+    whole: bool = True
+    """Whether it is a GPU of its own, with memory of its own."""
+
+
+def expected(kernel: str, device: Device, seen: Meanwhile | None = None) -> Expected | None:
+    """What a sound GPU like this one does; None where the tables and its own facts do not say.
+
+    A GPU held by its power limit, which is how large products and small cards work, is held to the clock it ran at.
+    """
+    share = _share(kernel, device.capability)
+    told = _limit(kernel, device, seen) if share and device.whole else None
+    if share is None or told is None:
+        return None
+    limit, words = told
+    fraction = float(share["share"])
+    return Expected(
+        value=limit * fraction, how="table", limit=limit, fraction=fraction, words=words, source=str(share["source"])
+    )
+
+
+def _share(kernel: str, cc: str) -> TableRow | None:
+    for row in table("rates")["reached"]:
+        if kernel in row["kernels"].split() and cc in row.get("cc", cc).split():
+            return row  # type: ignore[no-any-return]
+    return None
+
+
+def _limit(kernel: str, device: Device, seen: Meanwhile | None) -> tuple[float, str] | None:
+    """In the kernel's unit, and in words what makes it."""
+    family, _, what = kernel.partition(".")
+    if family == "matmul":
+        return _compute(what, device, seen)
+    if kernel == "copy.device":
+        return _memory(device)
+    return _link(device) if kernel in _TO_HOST else None
+
+
+def _compute(product: str, device: Device, seen: Meanwhile | None) -> tuple[float, str] | None:
+    """TFLOP/s. Without NVML's word on the clock nothing is said: a small card may be at its power limit."""
+    each = operations(product, device)
+    if each is None or not device.sms or not device.clock_mhz or seen is None or seen.sm_clock_mhz is None:
+        return None
+    clock, why = device.clock_mhz, ""
+    if _held_by_power(seen) and seen.sm_clock_mhz < clock:
+        clock, why = seen.sm_clock_mhz, ", the clock that its power limit left it"
+    words = f"{device.sms:.0f} multiprocessors × {each} {product} operations × {clock:.0f} MHz{why}"
+    return device.sms * each * clock / 1e6, words
+
+
+def _held_by_power(seen: Meanwhile) -> bool:
+    """Whether its own power limit, and nothing else, holds the clock."""
+    if any(reason.startswith("hw_") or "thermal" in reason for reason in seen.reasons):
+        return False
+    near = bool(seen.power_w and seen.power_limit_w and seen.power_w >= _AT_POWER_LIMIT * seen.power_limit_w)
+    return near or "sw_power_cap" in seen.reasons
+
+
+def operations(product: str, device: Device) -> int | None:
+    """Per clock and multiprocessor, dense."""
+    row = next((row for row in table("rates")["product"] if row["cc"] == device.capability), None)
+    if row is None or product not in row or "GTX 16" in device.name:  # Turing without tensor cores
+        return None
+    each = int(row[product])
+    halved = product in row.get("halved", "").split() and "GeForce" in device.name
+    return each // 2 if halved else each
+
+
+def _memory(device: Device) -> tuple[float, str] | None:
+    """GB/s; both edges of the memory's clock carry data."""
+    if not device.memory_clock_mhz or not device.memory_bus_bits:
+        return None
+    limit = device.memory_clock_mhz * 2 * device.memory_bus_bits / 8 / 1e3
+    return limit, f"{device.memory_bus_bits:.0f} bit × 2 × {device.memory_clock_mhz:.0f} MHz of memory clock"
+
+
+def _link(device: Device) -> tuple[float, str] | None:
+    """GB/s, one way."""
+    if not device.generation or not device.lanes:
+        return None
+    for row in table("rates")["lane"]:
+        if row["generation"] == device.generation:
+            return row["rate"] * device.lanes, f"PCIe {device.generation:.0f} x{device.lanes:.0f}"
+    return None
+
+
+def devices(snapshot: Snapshot) -> Mapping[int, Device]:
+    """The GPUs of a snapshot by CUDA's numbers."""
+    rows = snapshot.rows("cuda_device")
+    by_uuid = {_text(row, "uuid"): row for row in _rows(snapshot, "gpu")}
+    by_address = {_text(row, "address"): row for row in _rows(snapshot, "pci")}
+    hidden = any(isinstance(snapshot.get(f"host.{what}"), Known) for what in ("virtual_machine", "wsl"))
+    found: dict[int, Device] = {}
+    for at, row in enumerate(rows if isinstance(rows, tuple) else ()):
+        gpu = by_uuid.get(_text(row, "uuid"), {})
+        slot = None if hidden else by_address.get(_text(row, "address") or _text(gpu, "address"), {})
+        index = _number(row, "index")
+        device = _device(at if index is None else int(index), row, gpu, slot)
+        found[device.index] = device
+    return found
+
+
+def _device(index: int, cuda: Row, gpu: Row, slot: Row | None) -> Device:
+    generation, lanes = _number(gpu, "link_generation_max"), _number(gpu, "link_width_max")
+    if slot is not None:
+        above = (_number(slot, name) for name in ("link_width_max", "slot_width_max", "uplink_width_max"))
+        lanes = min((width for width in (lanes, *above) if width), default=None)
+        generation = min((one for one in (generation, *_generations(slot)) if one), default=None)
+    uuid = _text(cuda, "uuid")
+    sliced = uuid.startswith("MIG") or _true(gpu, "mig") or _true(gpu, "virtual")
+    return Device(
+        index=index,
+        name=_text(cuda, "name"),
+        uuid=uuid,
+        address=_text(cuda, "address") or _text(gpu, "address"),
+        capability=_capability(cuda, gpu),
+        sms=_number(cuda, "sms"),
+        clock_mhz=_number(cuda, "clock_mhz") or _number(gpu, "clock_max_mhz"),
+        memory_clock_mhz=_number(cuda, "memory_clock_mhz"),
+        memory_bus_bits=_number(cuda, "memory_bus_bits"),
+        generation=generation if slot is not None else None,
+        lanes=lanes if slot is not None else None,
+        whole=not sliced and not _true(cuda, "integrated"),
+    )
+
+
+def _generations(slot: Row) -> Iterator[float]:
+    """Those of the transfer rates that the slot, and what lies above it, can have."""
+    for name in ("slot_speed_max", "uplink_speed_max"):
+        speed = _number(slot, name)
+        yield from (float(row["generation"]) for row in table("rates")["lane"] if row["transfers"] == speed)
+
+
+def _capability(*rows: Row) -> str:
+    for row in rows:
+        try:
+            return "{}.{}".format(*capability(_text(row, "compute_capability")))
+        except CannotJudge:
+            continue
+    return ""
+
+
+def _rows(snapshot: Snapshot, group: str) -> tuple[Row, ...]:
+    rows = snapshot.rows(group)
+    return rows if isinstance(rows, tuple) else ()
+
+
+def _text(row: Row, column: str) -> str:
+    state = row.get(column)
+    return str(state.value) if isinstance(state, Known) else ""
+
+
+def _number(row: Row, column: str) -> float | None:
+    state = row.get(column)
+    value = state.value if isinstance(state, Known) else None
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _true(row: Row, column: str) -> bool:
+    state = row.get(column)
+    return isinstance(state, Known) and state.value is True
