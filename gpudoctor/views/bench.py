@@ -37,7 +37,7 @@ def render(bench: Bench, style: Style) -> str:
         "\n".join(block)
         for block in (
             list(_devices(found)),
-            list(_table(found, style)),
+            [*_table(found, style), *_legend(found)],
             list(_bad(found, style)),
             list(_said(found)),
             list(_not_run(found)),
@@ -143,6 +143,16 @@ def _table(found: Measurements, style: Style) -> Iterator[str]:
             yield f"  {_cut(kernel.title, title):<{title}} {one_line(kernel.unit):>{unit}} {cells}".rstrip()
 
 
+def _legend(found: Measurements) -> Iterator[str]:
+    """What the marks mean, where there are any."""
+    states = {found.state(run) for run in found.runs if run.value is not None}
+    words = [
+        f"{_MARKS[state][0]} {word}" for state, word in (("wrong", "wrong values"), ("slow", "slow")) if state in states
+    ]
+    if words and len(found.devices) <= _MOST_COLUMNS:
+        yield f"  ({', '.join(words)})"
+
+
 def _cells(found: Measurements, kernel: Kernel, style: Style, few: bool) -> str:
     runs = found.of(kernel.id)
     if [run.gpu for run in runs] == [-1]:
@@ -190,32 +200,35 @@ def _bad(found: Measurements, style: Style) -> Iterator[str]:
     """What is wrong, failed or slow: where, why, and the layer; alike as one."""
     alike: dict[tuple[State, str], list[Run]] = {}
     for run in found.runs:
-        if said := _trouble(found, run):
-            alike.setdefault((found.state(run), said), []).append(run)
+        if (state := found.state(run)) in _MARKS:
+            alike.setdefault((state, _trouble(run, state)), []).append(run)
     for (state, said), runs in alike.items():
         kernels = [found.kernel(name) for name in dict.fromkeys(run.kernel for run in runs)]
         names = ", ".join(kernel.title for kernel in kernels if kernel)
         where = gpus(found, [run.gpu for run in runs])
-        lines = wrapped(one_line(f"{names}{f', {where}' if where else ''}: {said}"), 0, 2)
+        share = _share(found, runs) if state == "slow" else ""
+        lines = wrapped(one_line(f"{names}{f', {where}' if where else ''}: {share}{said}"), 0, 2)
         yield style.paint(lines[0], _MARKS[state][1])
         yield from lines[1:]
 
 
-def _trouble(found: Measurements, run: Run) -> str:
-    """In a sentence or two; empty where there is none."""
-    state, step = found.state(run), run.broken
+def _share(found: Measurements, runs: Sequence[Run]) -> str:
+    shares = sorted(round(100 * (found.ratio(run) or 0)) for run in runs)
+    least, most = shares[0], shares[-1]
+    return f"{least if least == most else f'{least} to {most}'} % of what was expected"
+
+
+def _trouble(run: Run, state: State) -> str:
+    """In a sentence or two."""
+    if state == "slow":
+        return f"; held back by {', '.join(run.meanwhile.reasons)}" if run.meanwhile and run.meanwhile.reasons else ""
+    step = run.broken
     own = step is None or step == run.ladder[-1]
     layer = "" if step is None else f" Layer: {step.rung}" + ("." if own else f", where {step.message}.")
-    if state == "wrong":
-        differ = f": {run.differ:,} of {run.compared:,} differ" if run.differ and run.compared else ""
-        return f"wrong values{differ}. {run.words}{layer} {run.advice}".strip()
-    if state == "failed":
-        return f"failed: {run.because.rstrip('.')}.{layer} {run.advice}".strip()
-    expected = found.expected(run)
-    if state == "slow" and expected and (ratio := found.ratio(run)):
-        held = f"; held back by {', '.join(run.meanwhile.reasons)}" if run.meanwhile and run.meanwhile.reasons else ""
-        return f"{ratio * 100:.0f} % of the expected {figure(expected.value)}{held}"
-    return ""
+    differ = f": {run.differ:,} of {run.compared:,} differ" if run.differ and run.compared else ""
+    because = f": {run.because.rstrip('.')}" if run.because else ""
+    said = f"wrong values{differ}. {run.words}" if state == "wrong" else f"failed{because}."
+    return f"{said.strip()}{layer} {run.advice}".strip()
 
 
 def _said(found: Measurements) -> Iterator[str]:
