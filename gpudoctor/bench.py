@@ -13,8 +13,8 @@ from gpudoctor.kernels import facts, specs
 from gpudoctor.kernels.ladder import Ladder, Meter, Tell
 from gpudoctor.knowledge import rates
 from gpudoctor.model.errors import UsageError
-from gpudoctor.model.fact import Known, Row
-from gpudoctor.model.measurement import Device, Meanwhile, Measurements, Run
+from gpudoctor.model.fact import Absent, Known, Row
+from gpudoctor.model.measurement import Device, Meanwhile, Measurements, Run, meanwhile
 from gpudoctor.model.sample import GPU, Sample
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.target import Target
@@ -49,13 +49,14 @@ def run(
     """Run what was planned; `tell` hears of it from the beginning on. Raises `UsageError` for a device that is none."""
     kernels = specs.chosen(plan.names)
     found = devices(snapshot, plan.device)
-    expecting = _Expecting(snapshot) if plan.device != CPU else None
+    cpu = plan.device == CPU
+    expecting = None if cpu else _Expecting(snapshot)
 
     def hear(so_far: Measurements) -> None:
         tell(expecting.filled(so_far) if expecting else so_far)
 
     with _meters(target, snapshot, plan.device) as meter:
-        ladder = Ladder(target, found, kernels, hear, stop, meter, cpu=plan.device == CPU, budget=plan.budget)
+        ladder = Ladder(target, found, kernels, hear, stop, meter, cpu=cpu, budget=plan.budget)
         hear(ladder.so_far())
         whole = ladder.climb()
     return expecting.filled(whole) if expecting else whole

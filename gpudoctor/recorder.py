@@ -108,9 +108,9 @@ def _kernels(sections: _Sections, snapshot: Snapshot) -> dict[str, Any] | None:
     """What the children of a ladder said, and NVML meanwhile."""
     if not sections.children:
         return None
-    from gpudoctor.kernels import facts
+    from gpudoctor.kernels import recall
 
-    found = facts.measurements(snapshot)
+    found = recall.measurements(snapshot)
     seen = [
         {"kernel": run.kernel, "gpu": run.gpu, **brief(vars_of(run.meanwhile))}
         for run in (found.runs if found else ())

@@ -14,9 +14,10 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any
 
 CHILD = Path(__file__).resolve().parents[2] / "gpudoctor/kernels/child"
 SIZES = {"autograd": 40, "convolution": 14, "attention": 60, "fft": 300, "matmul": 200}
@@ -33,19 +34,19 @@ def package() -> str:
     return str(main.PACKAGE)
 
 
-def kernels(root: str, wanted: List[str]) -> List[Tuple[ModuleType, str]]:
+def kernels(root: str, wanted: list[str]) -> list[tuple[ModuleType, str]]:
     """Every kernel of the eager rung that gives cases."""
     modules = importlib.import_module(root + "._main").modules("eager")
     found = [(module, spec.id) for module in modules if hasattr(module, "cases") for spec in module.KERNELS]
     return [one for one in found if not wanted or one[1] in wanted]
 
 
-def exponent_bits(dtype: str) -> Tuple[int, int]:
+def exponent_bits(dtype: str) -> tuple[int, int]:
     """Bits of the mantissa and all bits but the sign of a floating-point type of torch."""
     return {"float64": (52, 63), "float32": (23, 31), "float16": (10, 15), "bfloat16": (7, 15)}[dtype]
 
 
-def seen_bits(check: ModuleType, case: Any, result: Any) -> List[int]:
+def seen_bits(check: ModuleType, case: Any, result: Any) -> list[int]:
     """Numbers of the bits, from the lowest, that the case states to see."""
     name = str(result.dtype).rpartition(".")[2]
     if not result.is_floating_point():
@@ -75,7 +76,7 @@ class Trials:
         )
         self.count: Counter[str] = Counter()
         self.by_kernel: Counter[str] = Counter()
-        self.bad: List[Dict[str, Any]] = []
+        self.bad: list[dict[str, Any]] = []
 
     def run(self, module: ModuleType, kernel: str) -> None:
         """One clean result, one with a flipped bit, and now and then one with the same flipped bit each time."""
@@ -110,14 +111,14 @@ class Trials:
                 continue
             yield case
 
-    def tell(self, kind: str, good: bool, said: Dict[str, Any]) -> None:
+    def tell(self, kind: str, good: bool, said: dict[str, Any]) -> None:
         """Count it; keep what went wrong."""
         self.count[kind] += 1
         if not good:
             self.bad.append(dict(said, kind=kind))
 
 
-def main(trials: int, seed: int, wanted: List[str]) -> None:
+def main(trials: int, seed: int, wanted: list[str]) -> None:
     """As many with a flipped bit, and at least as many clean ones."""
     import torch  # type: ignore[import-not-found,unused-ignore]
 

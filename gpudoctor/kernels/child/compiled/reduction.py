@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._kernel import Outcome, Spec
-from ..eager._check import close, exact
+from ..eager._check import exact, near
 from ..eager._rung import median_and_spread
 from ._rung import Context
 
@@ -39,7 +39,7 @@ def run(context: Context, _: Spec) -> Outcome:
 def _judged(torch: Any, values: Any, out: Any, sums: Any) -> Outcome:
     """Both results in one."""
     total = exact(torch, sums, values.sum(1, dtype=torch.float64))
-    share = close(torch, out, torch.softmax(values.double(), 1), _BOUND)
+    share = near(torch, out, torch.softmax(values.double(), 1), _BOUND)
     words = [name + one.words for name, one in (("sums: ", total), ("softmax: ", share)) if one.differ]
     differ, compared = total.differ + share.differ, total.compared + share.compared
     return Outcome(right=differ == 0, differ=differ, compared=compared, words="; ".join(words))

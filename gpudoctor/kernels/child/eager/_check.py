@@ -43,6 +43,10 @@ class Judged(NamedTuple):
         verb = "is" if self.differ == 1 else "are"
         return "%d of %d values %s wrong, the first at %s" % (self.differ, self.compared, verb, list(self.first))
 
+    def outcome(self) -> Dict[str, Any]:
+        """As the start of an `Outcome`."""
+        return {"right": self.differ == 0, "differ": self.differ, "compared": self.compared, "words": self.words}
+
 
 def exact(torch: Any, result: Any, reference: Any) -> Judged:
     """Every bit against `reference`, which the type of the result must be able to hold."""
@@ -60,6 +64,12 @@ def close(torch: Any, result: Any, reference: Any, ulps: int) -> Judged:
     power = torch.frexp(reference)[1].to(torch.float64) - 1
     wrong = ~((here - reference).abs() <= ulps * eps * torch.exp2(power))  # so that NaN is wrong
     return judged(wrong)
+
+
+def near(torch: Any, result: Any, reference: Any, share: float) -> Judged:
+    """Every value within `share` of the float64 `reference`'s size."""
+    here = result.detach().cpu().to(torch.float64)
+    return judged(~((here - reference).abs() <= share * reference.abs()))  # so that NaN is wrong
 
 
 def judged(wrong: Any) -> Judged:

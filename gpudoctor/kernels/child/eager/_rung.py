@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from .._kernel import CannotRun
 
+NODE = "node"
 _SHARE = 0.5
 """Of the memory that is free, the most that a kernel may take."""
 
@@ -97,21 +98,25 @@ def median_and_spread(values: List[float]) -> Tuple[float, float]:
 
 
 def opened(ask: Mapping[str, Any]) -> Context:
-    """torch and the device, started; raises `CannotRun` where there is none, and whatever torch raises."""
+    """torch and the device, started; raises `CannotRun` where there is none, and whatever torch raises.
+
+    ``node`` is all GPUs that this process sees, the first of them the device itself.
+    """
     import importlib.util
 
     if importlib.util.find_spec("torch") is None:
         raise CannotRun("torch is not installed in this interpreter")
     import torch  # type: ignore[import-not-found,unused-ignore]
 
-    device, devices = str(ask["device"]), [int(index) for index in ask.get("devices", ())]
-    if device == "node":
-        if not devices:
-            raise CannotRun("no GPU that nobody uses")
-        device = "cuda:%d" % devices[0]
-    if device != "cpu":
-        if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
-            raise CannotRun("torch %s is built without CUDA" % torch.__version__)
+    device, seed = str(ask["device"]), int(ask.get("seed", 1))
+    if device == "cpu":
+        return Context(torch, device, seed)
+    if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
+        raise CannotRun("torch %s is built without CUDA" % torch.__version__)
+    if device != NODE:
         torch.cuda.init()
         torch.zeros(1, device=device)
-    return Context(torch, device, int(ask.get("seed", 1)), devices, ask.get("numbers", ()))
+        return Context(torch, device, seed)
+    if not torch.cuda.is_available():
+        raise CannotRun("torch %s sees no GPU" % torch.__version__)
+    return Context(torch, "cuda:0", seed, range(torch.cuda.device_count()), ask.get("numbers", ()))

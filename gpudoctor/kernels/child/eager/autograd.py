@@ -79,7 +79,7 @@ def _block(context: Context, size: int) -> Case:
         reference, here = compute(torch.float64, "cpu"), result.detach().cpu().double()
         sizes = [part.numel() for part in inputs]
         wrong: List[Any] = []
-        for mine, right in zip(here.split(sizes), reference.split(sizes)):  # noqa: B905 - Python 3.8
+        for mine, right in zip(here.split(sizes), reference.split(sizes)):
             wrong.append(~((mine - right).abs() <= SHARE * right.abs().max()))
         return judged(torch.cat(wrong))
 

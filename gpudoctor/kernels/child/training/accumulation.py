@@ -59,7 +59,7 @@ def advice(saved: float) -> str:
 
 def backward(network: Any, loss: Any, inputs: Any, goals: Any, parts: int) -> None:
     """Gradients of the batch, cut into `parts` that are equally large."""
-    for part, goal in zip(inputs.chunk(parts), goals.chunk(parts)):  # noqa: B905 - Python 3.8
+    for part, goal in zip(inputs.chunk(parts), goals.chunk(parts)):
         (loss(network(part), goal) / parts).backward()
 
 

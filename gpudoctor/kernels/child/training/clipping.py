@@ -7,7 +7,7 @@ import math
 from typing import Any, Dict, Iterator, List, Tuple
 
 from .._kernel import Outcome, Spec
-from ..eager._check import Judged, close, exact
+from ..eager._check import Judged, exact, near
 from ..eager._rung import median_and_spread
 from . import _model
 from ._rung import Context
@@ -77,8 +77,8 @@ def _checked(context: Context) -> Iterator[Tuple[str, Judged]]:
             norm = float(torch.linalg.vector_norm(before, kind))
             found = clip(parameters, _MOST, norm_type=kind, **more)
             how = "norm %g, %s" % (kind, name)
-            yield how, close(torch, found.reshape(1), torch.tensor([norm], dtype=torch.float64), _NEAR)
-            yield how + ", gradients", close(torch, _flat(torch, parameters), before * (_MOST / norm), _NEAR)
+            yield how, near(torch, found.reshape(1), torch.tensor([norm], dtype=torch.float64), _NEAR)
+            yield how + ", gradients", near(torch, _flat(torch, parameters), before * (_MOST / norm), _NEAR)
         parameters, before = _small(context)
         clip(parameters, 2 * norm * before.numel(), **more)
         yield "norm below the limit, " + name, exact(torch, _flat(torch, parameters), before)

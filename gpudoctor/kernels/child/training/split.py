@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Iterator, List, Tuple
 
 from .._kernel import CannotRun, Outcome, Spec
-from ..eager._check import Judged, close
+from ..eager._check import Judged, near
 from ..eager._rung import median_and_spread
 from . import _model, _whole
 from ._rung import Context, gpus
@@ -100,7 +100,7 @@ def _checked(context: Context, first: Any, second: Any) -> Tuple[Judged, Judged]
     layers.float()
     loss = _whole.loss(Split(layers, first, second)(inputs.to(first)), goals.to(second))
     loss.backward()
-    return close(torch, loss.reshape(1), exact_loss.reshape(1), _NEAR), _whole.judged(torch, layers, wanted)
+    return near(torch, loss.reshape(1), exact_loss.reshape(1), _NEAR), _whole.judged(torch, layers, wanted)
 
 
 def _rate(context: Context, first: Any, second: Any) -> float:
