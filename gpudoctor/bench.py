@@ -8,16 +8,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from statistics import median
 
+from gpudoctor.collect import Progress
 from gpudoctor.kernels import facts, specs
 from gpudoctor.kernels.ladder import Ladder, Meter, Tell
 from gpudoctor.knowledge import rates
 from gpudoctor.model.errors import UsageError
-from gpudoctor.model.fact import Known, Row
-from gpudoctor.model.measurement import Device, Meanwhile, Measurements, Run
+from gpudoctor.model.fact import Absent, Known, Row
+from gpudoctor.model.measurement import Device, Meanwhile, Measurements, Run, meanwhile
 from gpudoctor.model.sample import GPU, Sample
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.target import Target
 from gpudoctor.target.local import Local
+from gpudoctor.target.recorded import Recorded
 
 CPU = "cpu"
 
@@ -81,8 +83,38 @@ class _Expecting:
         return self._known[key]
 
 
+DEEP = 110.0
+"""Seconds for kernels in a diagnosis of level deep, on however many GPUs: they work side by side."""
+
+
+def deepened(target: Target, snapshot: Snapshot, progress: Progress, tell: Callable[[Snapshot], None]) -> Snapshot:
+    """The snapshot with what every kernel measured, on GPUs that nobody uses; `tell` hears when one is over."""
+    before: dict[tuple[str, int], str] = {}
+
+    def hear(found: Measurements) -> None:
+        over = False
+        for run in found.runs:
+            if before.get((run.kernel, run.gpu), "waiting") != run.status:
+                before[run.kernel, run.gpu] = run.status
+                over = over or run.status != "running"
+                progress((_named(found, run), "started" if run.status == "running" else "done"))
+        if over:
+            tell(measured(snapshot, found))
+
+    return measured(snapshot, run(target, snapshot, Plan(budget=DEEP), hear))
+
+
+def _named(found: Measurements, run: Run) -> str:
+    """``matmul.bf16``, and on which GPU where there are several."""
+    return f"{run.kernel} on GPU {run.gpu}" if len(found.devices) > 1 and run.gpu >= 0 else run.kernel
+
+
 def measured(snapshot: Snapshot, found: Measurements) -> Snapshot:
     """The snapshot with what was measured as facts."""
+    if not found.devices:
+        why = snapshot.rows("cuda_device")
+        none = Absent("CUDA lists no GPU") if isinstance(why, tuple) else why
+        return replace(snapshot, groups={**snapshot.groups, "measured": none, "rung": none})
     runs, rungs = facts.rows(found)
     return replace(snapshot, groups={**snapshot.groups, "measured": runs, "rung": rungs})
 
@@ -136,7 +168,10 @@ def _value(row: Row, column: str) -> str:
 @contextmanager
 def _meters(target: Target, snapshot: Snapshot, device: str) -> Iterator[Meter | None]:
     """NVML, asked four times a second while kernels run; None where it has no GPU to tell of."""
-    if device == CPU or not _rows(snapshot, "gpu") or type(target) is not Local:
+    if isinstance(target, Recorded):
+        yield lambda kernel, gpu: lambda: meanwhile(target.meanwhile(kernel, gpu))
+        return
+    if device == CPU or not _rows(snapshot, "gpu") or not isinstance(target, Local):
         yield None
         return
     from gpudoctor import live

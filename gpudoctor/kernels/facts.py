@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread, Value
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread, Value, value_from_json
 
 if TYPE_CHECKING:  # what a probe declares must be known at once, by every start
     from gpudoctor.model.measurement import Kernel, Meanwhile, Measurements, Run
@@ -124,7 +124,7 @@ def _run(found: Measurements, kernel: Kernel, run: Run, agrees: bool | None) -> 
         "words": run.words or None,
         "because": run.because or None,
         "advice": run.advice or None,
-        "details": run.details or None,  # type: ignore[dict-item]
+        "details": value_from_json(run.details) if run.details else None,
     }
     for name, value in said.items():
         if value is not None:
@@ -134,7 +134,7 @@ def _run(found: Measurements, kernel: Kernel, run: Run, agrees: bool | None) -> 
     yield from _meanwhile(run.meanwhile)
 
 
-_SEEN: Mapping[str, str] = {
+SEEN: Mapping[str, str] = {
     "sm_clock_mhz": "sm_clock_mhz",
     "sm_clock_max_mhz": "max_sm_clock_mhz",
     "power_w": "power_w",
@@ -151,7 +151,7 @@ _SEEN: Mapping[str, str] = {
 
 
 def _meanwhile(seen: Meanwhile | None) -> Iterator[tuple[str, Fact]]:
-    for name, field in _SEEN.items():
+    for name, field in SEEN.items():
         value: Value | None = getattr(seen, field) if seen else None
         yield name, Known(value, "NVML") if value is not None else Unread("NVML was not read while it ran")
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from statistics import median
 from typing import Literal, cast
 
-from gpudoctor.model.document import Entry, brief, opened
+from gpudoctor.model.document import Entry, brief, entry, opened
 from gpudoctor.model.fact import Json
 
 SCHEMA = "gpudoctor-kernels/1"
@@ -317,6 +317,11 @@ def _expected(item: Entry) -> Expected:
         words=item.text("words", ""),
         source=item.text("source", ""),
     )
+
+
+def meanwhile(raw: object) -> Meanwhile | None:
+    """What a document says of a GPU while a kernel ran, if it says anything; raises `DocumentError`."""
+    return None if raw is None else _meanwhile(entry(raw))
 
 
 def _meanwhile(item: Entry) -> Meanwhile:

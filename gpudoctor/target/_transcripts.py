@@ -10,15 +10,6 @@ from gpudoctor.target.record import Command, Record
 
 _MARK = "@gpudoctor "
 _NOT_SUPPORTED = 3
-_KERNELS = "gpudoctor-kernels"
-_QUESTION = '{"family": '
-
-
-def kept_as(argv: Sequence[str]) -> tuple[str, ...]:
-    """The words under which a record keeps a command: of the child that runs kernels, what it was asked, wherever its
-    program lay.
-    """
-    return (_KERNELS, argv[-1]) if argv[-1].startswith(_QUESTION) else tuple(argv)
 
 
 def transcript(record: Record, argv: Sequence[str]) -> Command | None:
@@ -28,10 +19,11 @@ def transcript(record: Record, argv: Sequence[str]) -> Command | None:
         return _torch(record, argv)
     if name == "ask_nvml.py":
         return _library(record.nvml, argv, "nvmlInit", "libnvidia-ml.so.1")
+    if name == "__main__.py" and (ask := question(argv)):
+        return _kernels(record, argv, ask)
     if name == "ask_cuda.py":
         return _library(record.cuda, argv, "cuInit", "libcuda.so.1")
-    kept = kept_as(argv)
-    return next((said for said in record.commands if said.argv == kept), None) if kept[0] == _KERNELS else None
+    return None
 
 
 def _torch(record: Record, argv: Sequence[str]) -> Command:
@@ -41,6 +33,28 @@ def _torch(record: Record, argv: Sequence[str]) -> Command:
     out = "".join(_line(entry) for entry in said.get("out", ()))
     status = said.get("status", 0)
     return Command(tuple(argv), status or 0, out, str(said.get("err", "")), status is None)
+
+
+def question(argv: Sequence[str]) -> Mapping[str, Any] | None:
+    """What a child of a ladder was asked, whatever its program is called there; None where it is another program."""
+    try:
+        asked = json.loads(argv[-1])
+    except ValueError:
+        return None
+    return asked if isinstance(asked, dict) and "family" in asked else None
+
+
+_ASKED = ("family", "device", "kernels")
+
+
+def _kernels(record: Record, argv: Sequence[str], ask: Mapping[str, Any]) -> Command:
+    """The child that was asked the same; a kernel that the record knows nothing of was not run."""
+    for child in (record.kernels or {}).get("children", ()):
+        if all(child["ask"].get(key) == ask[key] for key in _ASKED):
+            out = "".join(_line(entry) for entry in child.get("out", ()))
+            status = child.get("status")
+            return Command(tuple(argv), status or 0, out, str(child.get("err", "")), status is None)
+    return Command(tuple(argv), out=_line({"closed": "the record has no answer to this", "failed": False}))
 
 
 def _library(section: Mapping[str, Any] | None, argv: Sequence[str], init: str, library: str) -> Command:
