@@ -56,6 +56,13 @@ def liar(folder: Path, stuck: bool) -> str:
     return str(python)
 
 
+def holds(script: str) -> None:
+    """Run it in the interpreter with torch, beside the script that injects faults; what it asserts must hold."""
+    argv = [needs.torch_python(), "-W", "ignore", "-c", script, str(needs.REPOSITORY / "tests/faults")]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture(scope="module")
 def found(gpudoctor: Program) -> dict[str, Any]:
     return runs(gpudoctor, needs.torch_python(), *CHECKED)
@@ -72,9 +79,9 @@ def test_a_sound_cpu_is_right_and_repeats_itself(found: dict[str, Any], name: st
 
 
 def test_what_the_cpu_has_not_is_said(found: dict[str, Any]) -> None:
-    assert "memory-efficient, fp16" in found["attention"]["words"]
+    assert "memory-efficient, float16: not on this device" in found["attention"]["words"]
     assert "flash" not in found["attention"]["words"]
-    assert found["matmul.fp4"]["words"] == "multiplied in fp32 and rounded: torch has no such product on this CPU"
+    assert found["matmul.fp4"]["words"] == "Multiplied in fp32 and rounded: torch has no such product on this CPU"
 
 
 def test_the_same_seed_gives_the_same_bytes(found: dict[str, Any], gpudoctor: Program) -> None:
@@ -132,6 +139,29 @@ assert packed.unpacked(torch)[0, :4].tolist() == [1.0, -12.0, 3.0, 8.0]
 
 
 def test_4_bit_floats_and_their_scales_lie_where_cublas_looks_for_them() -> None:
-    argv = [needs.torch_python(), "-W", "ignore", "-c", LAYOUT, str(needs.REPOSITORY / "tests/faults")]
-    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    holds(LAYOUT)
+
+
+TILE = """
+import importlib, sys
+sys.path.insert(0, sys.argv[1])
+import inject, torch
+root = inject.package() + ".eager."
+matmul, rung = (importlib.import_module(root + name) for name in ("matmul", "_rung"))
+torch.set_num_threads(1)
+case, = matmul.cases(rung.Context(torch, "cpu", 1), "matmul.bf16", 256)
+result = case.compute()
+for rows, more in ((16, False), (64, True)):
+    wrong = result.clone()
+    wrong[32 : 32 + rows, 64:192] = 0
+    judged = case.judge(wrong)
+    assert (judged.first, judged.more) == ((32, 64), more), judged
+    assert judged.differ == 16 * 128 + rows - 16, judged
+    wrong[:, :] = float("nan")
+    assert case.judge(wrong).differ == 16 * 256 + 240
+"""
+"""Whole tiles that are wrong, as a broken multiprocessor leaves them."""
+
+
+def test_a_wrong_tile_is_counted_up_to_sixteen_rows_and_said_to_be_more_beyond() -> None:
+    holds(TILE)

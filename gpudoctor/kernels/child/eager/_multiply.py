@@ -17,7 +17,7 @@ _PLAIN = ("float64", "float32", "float16", "bfloat16")
 """What every torch multiplies on every device: an error there is an error."""
 _REFUSALS = ("not support", "not_supported", "not implemented", "not compiled", "require", "only", "invalid scaling")
 """In what torch raises where another type of product is none of this GPU, this build or this release."""
-_EMULATED = "multiplied in fp32 and rounded: torch has no such product on this CPU"
+_EMULATED = "Multiplied in fp32 and rounded: torch has no such product on this CPU"
 
 
 def multiplication(context: Any, form: Form) -> Tuple[Multiply, str]:

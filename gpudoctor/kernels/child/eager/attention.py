@@ -77,7 +77,7 @@ def attend(torch: Any, backend: str, inputs: Sequence[Any], causal: bool) -> Any
             return attention(*inputs, is_causal=causal)
         except RuntimeError as error:
             if any(words in str(error).lower() for words in _NONE):
-                raise CannotRun("torch has no such back end for these inputs on this device") from error
+                raise CannotRun("%s, %s: not on this device" % (backend, str(inputs[0].dtype)[6:])) from error
             raise
 
 
@@ -90,14 +90,14 @@ def _only(torch: Any, name: str) -> Any:
     except ImportError:
         return _only_by_old_switches(torch, name)
     if not hasattr(SDPBackend, name):
-        raise CannotRun("torch %s has no such back end" % torch.__version__)
+        raise CannotRun("torch %s has no %s" % (torch.__version__, name))
     return sdpa_kernel(getattr(SDPBackend, name))
 
 
 def _only_by_old_switches(torch: Any, name: str) -> Any:
     """torch before 2.3."""
     if not hasattr(torch.backends.cuda, "sdp_kernel") or name == "CUDNN_ATTENTION":
-        raise CannotRun("torch %s cannot choose it" % torch.__version__)
+        raise CannotRun("torch %s cannot choose %s" % (torch.__version__, name))
     return torch.backends.cuda.sdp_kernel(
         enable_math=name == "MATH", enable_flash=name == "FLASH_ATTENTION", enable_mem_efficient=name.startswith("EFF")
     )
