@@ -42,7 +42,7 @@ def test_segments_that_grow_are_advised_where_they_kept_less() -> None:
 def test_pinning_is_advised_by_what_it_gains() -> None:
     assert "2.5 times as long" in pinned.advice(gain=1.8, pinned=2.5, blocking="")
     assert "CUDA_LAUNCH_BLOCKING=1" in pinned.advice(gain=1.0, pinned=2.5, blocking="1")
-    assert "do not run beside" in pinned.advice(gain=1.02, pinned=2.5, blocking="0")
+    assert "wait for kernels" in pinned.advice(gain=1.02, pinned=2.5, blocking="0")
 
 
 def test_what_no_grad_saves_is_room_for_larger_batches() -> None:
