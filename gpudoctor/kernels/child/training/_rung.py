@@ -27,7 +27,8 @@ class Room(Context):
         self.usual = tempfile.gettempdir()
         """Where temporary files are without us."""
         fits = len((self.usual + _OURS + SOCKET).encode()) <= MOST_SOCKET
-        tempfile.tempdir = os.environ["TMPDIR"] = _scratch.folder(self.usual if fits else "/tmp")
+        self._folder = _scratch.Folder(self.usual if fits else "/tmp")
+        tempfile.tempdir = os.environ["TMPDIR"] = self._folder.path
 
 
 def opened(ask: Mapping[str, Any]) -> Room:
