@@ -71,6 +71,19 @@ def test_the_largest_batch_is_found_and_no_step_ever_takes_more_than_is_free(eac
     assert most == headroom._MOST_BATCH or headroom._MARGIN * (fixed + each * most * 1.25) > free
 
 
+def test_a_step_that_did_not_fit_after_all_is_not_tried_again() -> None:
+    sizes: list[int] = []
+
+    def attempt(batch: int) -> Tried | None:
+        sizes.append(batch)
+        return Tried(batch, batch, 1.0, 1.0) if batch <= 21 else None
+
+    tried = headroom.grown(attempt, 1000, lambda: 1e9)
+    assert tried[-1].batch in {20, 21}
+    assert len(sizes) == len(set(sizes))
+    assert headroom.grown(lambda _: None, 1000, lambda: 1e9) == []
+
+
 def test_time_ends_the_search_with_what_was_found() -> None:
     tried = headroom.grown(lambda batch: Tried(batch, batch, 1.0, 1.0), 1000, lambda: 0.0)
     assert [one.batch for one in tried] == [1]

@@ -6,10 +6,11 @@ import contextlib
 import copy
 import math
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence
 
 from .._kernel import CannotRun, Outcome, Spec
 from . import _model
+from ._meter import Meter
 from ._precision import autocast, half
 from ._rung import Context
 from ._words import size
@@ -67,21 +68,23 @@ def run(context: Context, _: Spec) -> Outcome:
     )
 
 
-def grown(attempt: Callable[[int], Tried], free: int, left: Callable[[], float]) -> List[Tried]:
+def grown(attempt: Callable[[int], Optional[Tried]], free: int, left: Callable[[], float]) -> List[Tried]:
     """Batch sizes tried: doubled, then bisected, each only where it should fit in `free` bytes and `left` seconds."""
-    tried = [attempt(1)]
-    if tried[0].bytes > free:
+    one = attempt(1)
+    if one is None or one.bytes > free:
         return []
+    tried = [one]
     too_large = _MOST_BATCH + 1
     while True:
         most = tried[-1].batch
         batch = 2 * most if 2 * most < too_large else (most + too_large) // 2
         if too_large - most <= max(1, most // 8) or _STEPS * batch / tried[-1].rate > left():
             return tried
-        if _MARGIN * estimate(tried, batch) > free:
+        found = attempt(batch) if _MARGIN * estimate(tried, batch) <= free else None
+        if found is None:
             too_large = batch
         else:
-            tried.append(attempt(batch))
+            tried.append(found)
 
 
 def estimate(tried: Sequence[Tried], batch: int) -> float:
@@ -138,12 +141,17 @@ class _Step:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
         self._once(1)
 
-    def tried(self, batch: int) -> Tried:
-        """Two steps: what they take at the most, and the second one's time."""
-        self._once(batch)
-        with _Meter(self.context) as meter:
-            loss = self._once(batch)
-        return Tried(batch, meter.bytes, batch / meter.seconds, loss)
+    def tried(self, batch: int) -> Optional[Tried]:
+        """Two steps: what they take at the most, and the second one's time; None where that did not fit after all."""
+        try:
+            self._once(batch)
+            with Meter(self.context) as meter:
+                loss = self._once(batch)
+        except RuntimeError as error:
+            if type(error).__name__ != "OutOfMemoryError":
+                raise
+            return None
+        return Tried(batch, max(1, meter.kept), batch / meter.seconds, loss)
 
     def right(self) -> bool:
         """Whether the loss of one sequence, with the first weights in fp32, is that of float64 on the CPU."""
@@ -170,45 +178,6 @@ class _Step:
     def _loss(self, model: Any, words: Any) -> Any:
         said = model(words[:, :-1]).flatten(0, 1)
         return self.context.torch.nn.functional.cross_entropy(said, words[:, 1:].flatten())
-
-
-class _Meter:
-    """Seconds of what is done within, and bytes at its most beside what was held before.
-
-    A GPU's allocator says what it kept; on a CPU, what autograd saves for the backward pass is counted.
-    """
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._held: Dict[int, int] = {}
-        self.bytes, self.seconds = 1, 0.0
-
-    def __enter__(self) -> "_Meter":
-        torch, device = self._context.torch, self._context.device
-        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._keep, lambda tensor: tensor)
-        if self._context.on_cpu:
-            self._hooks.__enter__()
-        else:
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats(device)
-            self._before = int(torch.cuda.memory_reserved(device))
-        self._context.synchronize()
-        self._began = time.perf_counter()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        if self._context.on_cpu:
-            self._hooks.__exit__(*error)
-            self.bytes += sum(self._held.values())
-        else:
-            self._context.synchronize()
-            self.bytes += int(self._context.torch.cuda.max_memory_reserved(self._context.device)) - self._before
-        self.seconds = max(time.perf_counter() - self._began, 1e-9)
-
-    def _keep(self, tensor: Any) -> Any:
-        storage = tensor.untyped_storage()
-        self._held[storage.data_ptr()] = storage.nbytes()
-        return tensor
 
 
 @contextlib.contextmanager
