@@ -65,6 +65,8 @@ def _run_all(ask: Mapping[str, Any], context: Any) -> None:
         module, spec = found[name]
         _protocol.say(step=name, seconds=spec.seconds)
         _protocol.say(kernel=name, **_run(module, spec, context))
+        if getattr(context, "spent", False):
+            return  # an error that outlives its kernel: with those after it a new process goes on
 
 
 def _run(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:

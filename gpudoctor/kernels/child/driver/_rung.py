@@ -20,6 +20,11 @@ class Context:
         self.seed = seed
         self.on_cpu: bool = machine.on_cpu
 
+    @property
+    def spent(self) -> bool:
+        """Whether nothing more can be run in this process."""
+        return bool(self.machine.spent)
+
     def told(self) -> Dict[str, Any]:
         """What it is, for the protocol."""
         return dict(self.machine.told())
@@ -63,11 +68,14 @@ class Program:
 class Listed:
     """What CUDA lists, for who must know before any context is made."""
 
-    def told(self) -> Dict[str, Any]:
-        """Number, name and whether it takes one process only, of each."""
+    def __init__(self) -> None:
         from ._cuda import devices
 
-        return {"devices": devices()}
+        self._devices = devices()
+
+    def told(self) -> Dict[str, Any]:
+        """Number, name and whether it takes one process only, of each."""
+        return {"devices": self._devices}
 
 
 def opened(ask: Mapping[str, Any]) -> Any:

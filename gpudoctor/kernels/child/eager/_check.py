@@ -43,14 +43,21 @@ class Judged(NamedTuple):
         verb = "is" if self.differ == 1 else "are"
         return "%d of %d values %s wrong, the first at %s" % (self.differ, self.compared, verb, list(self.first))
 
+    def outcome(self) -> Dict[str, Any]:
+        """As the start of an `Outcome`."""
+        return {"right": self.differ == 0, "differ": self.differ, "compared": self.compared, "words": self.words}
+
 
 def exact(torch: Any, result: Any, reference: Any) -> Judged:
-    """Every bit against `reference`, which the type of the result must be able to hold."""
+    """Every value against `reference`, which the type of the result must be able to hold; NaN is never equal.
+
+    -0 is 0, to whoever reads it; so that a flipped sign is seen, no result of these kernels is zero.
+    """
     here = result.detach().cpu()
     expected = reference.to(here.dtype)
     if not torch.equal(expected.to(reference.dtype), reference):
         raise ValueError("the reference is not exact in %s" % here.dtype)
-    return judged(bits(torch, here) != bits(torch, expected))
+    return judged(here != expected)
 
 
 def close(torch: Any, result: Any, reference: Any, ulps: int) -> Judged:
@@ -60,6 +67,12 @@ def close(torch: Any, result: Any, reference: Any, ulps: int) -> Judged:
     power = torch.frexp(reference)[1].to(torch.float64) - 1
     wrong = ~((here - reference).abs() <= ulps * eps * torch.exp2(power))  # so that NaN is wrong
     return judged(wrong)
+
+
+def near(torch: Any, result: Any, reference: Any, share: float) -> Judged:
+    """Every value within `share` of the float64 `reference`'s size."""
+    here = result.detach().cpu().to(torch.float64)
+    return judged(~((here - reference).abs() <= share * reference.abs()))  # so that NaN is wrong
 
 
 def judged(wrong: Any) -> Judged:
@@ -92,6 +105,8 @@ ULPS: Dict[Tuple[str, str], int] = {
     ("elementwise", "fp32"): 8,
     ("elementwise", "fp16"): 1,
     ("elementwise", "bf16"): 1,
+    ("rsqrt", "fp16"): 2,
+    ("rsqrt", "bf16"): 2,
     ("convolution", "fp32"): 512,
     ("convolution", "tf32"): 1 << 15,
     ("convolution", "fp16"): 4,

@@ -20,8 +20,8 @@ BACKENDS = {
     "memory-efficient": "EFFICIENT_ATTENTION",
     "cuDNN": "CUDNN_ATTENTION",
 }
-_NONE = ("no available kernel", "no viable backend", "invalid backend")
-"""How torch says that a back end does not take these inputs on this device."""
+_NONE = ("no available kernel", "no viable backend", "invalid backend", "no execution plans")
+"""How torch and cuDNN say that a back end does not take these inputs on this device, which is no fault of it."""
 
 
 def run(context: Context, spec: Spec) -> Outcome:

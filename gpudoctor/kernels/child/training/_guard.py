@@ -80,7 +80,7 @@ def _tracker_apart() -> None:
             argv, executable=path, pass_fds=kept, stdin=null, stdout=null, stderr=null, start_new_session=True
         ).pid
 
-    util.spawnv_passfds = apart
+    util.spawnv_passfds = apart  # type: ignore[assignment]
     try:
         resource_tracker.ensure_running()
     finally:

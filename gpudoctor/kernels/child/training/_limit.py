@@ -18,13 +18,17 @@ _SHM = "/dev/shm|shared memory|Bus error|No space left|torch_[0-9]+_"
 _OF_ERRORS = (
     (
         "re-initialize CUDA",
-        "The dataset uses CUDA, which a worker forked after CUDA was initialised cannot: keep tensors on the CPU until"
-        " the batch is there, or pass multiprocessing_context='spawn'.",
+        (
+            "The dataset uses CUDA, which no worker can that was forked after CUDA's start: keep tensors on the CPU until"
+            " the batch is there, or pass multiprocessing_context='spawn'."
+        ),
     ),
     (
         "Too many open files|ancdata",
-        "Each shared tensor is an open file: raise ulimit -n, or call"
-        " torch.multiprocessing.set_sharing_strategy('file_system').",
+        (
+            "Each shared tensor is an open file: raise ulimit -n, or call"
+            " torch.multiprocessing.set_sharing_strategy('file_system')."
+        ),
     ),
     (
         "signal: Killed|out of memory|Cannot allocate memory|MemoryError",
@@ -32,8 +36,10 @@ _OF_ERRORS = (
     ),
     (
         "timed out",
-        "A worker hung: it waits for its data, or for a lock that some thread held while it was forked; in that case"
-        " pass multiprocessing_context='forkserver'.",
+        (
+            "A worker hung: it waits for data, or for a lock that some thread held while it was forked; in that case"
+            " pass multiprocessing_context='forkserver'."
+        ),
     ),
 )
 """What the last words of a worker call for."""
@@ -79,7 +85,7 @@ def of_cores(tried: Sequence[Tried], here: Host) -> str:
         if best.workers:
             return "The CPU is the limit, all %d cores are busy: prepare data ahead, or decode on the GPU." % here.cores
     if not best.workers:
-        return "Items are so cheap that workers win nothing."
+        return "Workers win nothing with these items on this machine."
     if best.workers == most.workers and best.rate > 1.5 * alone:
         return "The cores are not busy: items wait for storage or network, and more workers still help: try %d." % (
             2 * best.workers

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
+from ..eager._rung import Context
 from . import _shares
-from ._rung import Context
 from ._shares import Interval, Shares
 
 _LOOP, _DATA, _COPY, _STEP = ("gpudoctor." + part for part in ("loop", "data", "transfer", "step"))
@@ -35,6 +35,13 @@ class Seen(NamedTuple):
     kernel_us: Optional[float] = None
     """Their mean length."""
     blind: str = ""
+
+
+def warmed(context: Context, loop: Loop, steps: int) -> None:
+    """So many steps, unwatched."""
+    for _ in range(steps):
+        loop.step(loop.copy(loop.data()))
+    context.synchronize()
 
 
 def watched(context: Context, loop: Loop, steps: int) -> Seen:
@@ -136,8 +143,8 @@ def _timed(context: Context, loop: Loop, steps: int) -> Seen:
     began = time.perf_counter()
     for _ in range(steps):
         batch = _clocked(spent, _DATA, loop.data)
-        batch = _clocked(spent, _COPY, lambda batch=batch: _between_events(context, copies, loop.copy, batch))
-        _clocked(spent, _STEP, lambda batch=batch: loop.step(batch))
+        batch = _clocked(spent, _COPY, _between_events, context, copies, loop.copy, batch)
+        _clocked(spent, _STEP, loop.step, batch)
     context.synchronize()
     whole = time.perf_counter() - began
     if context.on_cpu:  # a step is over when it was issued: the two are not told apart
@@ -146,12 +153,11 @@ def _timed(context: Context, loop: Loop, steps: int) -> Seen:
     return Seen(_shares.timed(spent[_DATA], copy, spent[_STEP], whole), whole / steps)
 
 
-def _clocked(spent: Any, part: str, work: Callable[[], Any]) -> Any:
+def _clocked(spent: Dict[str, float], part: str, work: Callable[..., Any], *given: Any) -> Any:
     began = time.perf_counter()
-    try:
-        return work()
-    finally:
-        spent[part] += time.perf_counter() - began
+    made = work(*given)
+    spent[part] += time.perf_counter() - began
+    return made
 
 
 def _between_events(context: Context, copies: List[Tuple[Any, Any]], copy: Callable[[Any], Any], batch: Any) -> Any:

@@ -16,15 +16,14 @@ from typing import Any, Dict
 from .._kernel import CannotRun
 from .._ranks import Me
 from ..eager._check import Judged
+from ..eager._rung import Context
 from . import _model, _whole
-from ._rung import Context
+from ._precision import full
 
 _RENDEZVOUS = timedelta(seconds=15)
 _BUCKET_MB = 0.125
 """So small that the checked network's gradients are exchanged in more than one bucket."""
 _WARM, _STEPS = 2, 8
-_NEEDED = 3 << 30
-"""Bytes for the timed network, its gradients and its activations."""
 
 
 def rank(me: Me) -> Dict[str, Any]:
@@ -32,13 +31,17 @@ def rank(me: Me) -> Dict[str, Any]:
     me.step("import torch")
     import torch  # type: ignore[import-not-found,unused-ignore]
 
-    torch.set_float32_matmul_precision("highest")
+    full(torch)
     context = Context(torch, "cpu" if me.ask["cpu"] else "cuda:%d" % me.rank, int(me.ask["seed"]))
     if not context.on_cpu:
         me.step("open GPU %d" % me.rank)
         torch.cuda.set_device(context.device)
-        context.need(_NEEDED)
-    return _alone(me, context) if me.ask["way"] == "alone" else _together(me, context)
+    try:
+        return _alone(me, context) if me.ask["way"] == "alone" else _together(me, context)
+    except Exception as error:
+        if type(error).__name__ == "OutOfMemoryError":
+            raise CannotRun("no memory is free for it on rank %d: %s" % (me.rank, error)) from error
+        raise
 
 
 def _alone(me: Me, context: Context) -> Dict[str, Any]:
@@ -135,7 +138,7 @@ def _told(way: str, judged: Judged) -> Dict[str, Any]:
 def _rate(context: Context, wrap: Any, devices: int, exchange: bool = True) -> float:
     """Samples a second of this process, over steps of a full batch for each of its devices."""
     torch = context.torch
-    size = _model.TIMED_CPU if context.on_cpu else _model.TIMED
+    size = _model.timed(context)
     size = size._replace(samples=size.samples * devices)
     network = _model.transformer(torch, size).to(context.device)
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)

@@ -108,7 +108,7 @@ def _bytes_a_parameter(context: Context) -> float:
     weight.sum().backward()
     optimizer.step()
     tensors = [weight, weight.grad, *(one for one in optimizer.state[weight].values() if torch.is_tensor(one))]
-    return sum(one.numel() * one.element_size() for one in tensors) / float(weight.numel())
+    return float(sum(one.numel() * one.element_size() for one in tensors) / weight.numel())
 
 
 class _Pattern:

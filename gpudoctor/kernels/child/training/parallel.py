@@ -6,8 +6,9 @@ from typing import Any, Dict, List
 
 from .. import _ranks
 from .._kernel import CannotRun, Outcome, Spec
+from ..eager._rung import Context
 from . import _replicas
-from ._rung import Context, gpus
+from ._rung import gpus
 
 KERNELS = (
     Spec(

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any, Iterator, List, Tuple
 
 from .._kernel import CannotRun, Outcome, Spec
-from ..eager._check import Judged, close
-from ..eager._rung import median_and_spread
+from ..eager._check import Judged, near
+from ..eager._rung import Context, median_and_spread
 from . import _model, _whole
-from ._rung import Context, gpus
+from ._precision import full
+from ._rung import gpus
 
 KERNELS = (
     Spec("readiness.split", "model split over two", "%", "50 M parameters, 2 × 25 M", seconds=40.0, scope="node"),
 )
-_NEEDED = 4 << 30
 _NEAR = 1e-6
-"""How far the loss may be from float64's: its sum rounds, the gradients do not."""
+"""How far the loss may be from float64's, as a share: its sum rounds, the gradients do not."""
 
 
 class Split:
@@ -34,11 +34,12 @@ class Split:
 def run(context: Context, _: Spec) -> Outcome:
     """Each device with its neighbour bit for bit; the first two are timed."""
     torch = context.torch
-    torch.set_float32_matmul_precision("highest")
+    full(torch)
     devices = _devices(context)
     judged = {pair: _checked(context, *pair) for pair in _neighbours(devices)}
     wrong = ["%s and %s: %s" % (*pair, one.words) for pair, ones in judged.items() for one in ones if one.differ]
-    alone, split = (_rate(context, *pair) for pair in ((devices[0], devices[0]), (devices[0], devices[1])))
+    size = _model.timed(context)
+    alone, split = (_rate(context, size, devices[0], other) for other in devices[:2])
     share = 100 * split / alone
     return Outcome(
         value=share,
@@ -100,15 +101,12 @@ def _checked(context: Context, first: Any, second: Any) -> Tuple[Judged, Judged]
     layers.float()
     loss = _whole.loss(Split(layers, first, second)(inputs.to(first)), goals.to(second))
     loss.backward()
-    return close(torch, loss.reshape(1), exact_loss.reshape(1), _NEAR), _whole.judged(torch, layers, wanted)
+    return near(torch, loss.reshape(1), exact_loss.reshape(1), _NEAR), _whole.judged(torch, layers, wanted)
 
 
-def _rate(context: Context, first: Any, second: Any) -> float:
+def _rate(context: Context, size: _model.Size, first: Any, second: Any) -> float:
     """Samples a second of training steps."""
     torch = context.torch
-    if not context.on_cpu:
-        context.need(_NEEDED)
-    size = _model.TIMED_CPU if context.on_cpu else _model.TIMED
     layers = _model.transformer(torch, size)
     model = Split(layers, first, second)
     optimizer = torch.optim.SGD(layers.parameters(), lr=1e-3)
