@@ -39,6 +39,14 @@ def triton_python() -> str:
     return python if there else missing(f"triton and numpy in {python}")
 
 
+def framework_python(name: str) -> str:
+    """An interpreter with jax or tensorflow: GPUDOCTOR_JAX_PYTHON, GPUDOCTOR_TENSORFLOW_PYTHON. Nowhere is it a must."""
+    python = os.environ.get(f"GPUDOCTOR_{name.upper()}_PYTHON", "")
+    if not os.access(python, os.X_OK):
+        pytest.skip(f"needs an interpreter with {name} (GPUDOCTOR_{name.upper()}_PYTHON)")
+    return python
+
+
 def labelled_reports() -> Path:
     """The folder with score.py and cases/: GPUDOCTOR_CASES, or ``shared`` beside this repository."""
     folder = Path(os.environ.get("GPUDOCTOR_CASES") or REPOSITORY.parent / "shared")
