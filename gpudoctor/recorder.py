@@ -19,7 +19,6 @@ from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.probes._child import answers
 from gpudoctor.probes._secrets import shown, shown_words
 from gpudoctor.target import Answer
-from gpudoctor.target._transcripts import kept_as
 from gpudoctor.target._watched import Parts
 from gpudoctor.target.record import Command, Record, Sparse
 from gpudoctor.target.record_json import from_json, to_json
@@ -210,7 +209,7 @@ class _Sections:
             setattr(self, section, _told(answer, getattr(self, section)))
         else:
             hangs = answer.status is None
-            return Command(kept_as(answer.argv), answer.status or 0, answer.out, answer.err, hangs)
+            return Command(answer.argv, answer.status or 0, answer.out, answer.err, hangs)
         return None
 
 

@@ -10,15 +10,6 @@ from gpudoctor.target.record import Command, Record
 
 _MARK = "@gpudoctor "
 _NOT_SUPPORTED = 3
-_KERNELS = "gpudoctor-kernels"
-_QUESTION = '{"family": '
-
-
-def kept_as(argv: Sequence[str]) -> tuple[str, ...]:
-    """The words under which a record keeps a command: of the child that runs kernels, what it was asked, wherever its
-    program lay.
-    """
-    return (_KERNELS, argv[-1]) if argv[-1].startswith(_QUESTION) else tuple(argv)
 
 
 def transcript(record: Record, argv: Sequence[str]) -> Command | None:
@@ -30,8 +21,7 @@ def transcript(record: Record, argv: Sequence[str]) -> Command | None:
         return _library(record.nvml, argv, "nvmlInit", "libnvidia-ml.so.1")
     if name == "ask_cuda.py":
         return _library(record.cuda, argv, "cuInit", "libcuda.so.1")
-    kept = kept_as(argv)
-    return next((said for said in record.commands if said.argv == kept), None) if kept[0] == _KERNELS else None
+    return None
 
 
 def _torch(record: Record, argv: Sequence[str]) -> Command:
