@@ -59,14 +59,12 @@ def _devices(target: Target) -> tuple[Device, ...] | Absent | Unread:
     for entry in answers(answer.out):
         said.update(entry)
     if "closed" in said:
-        why = printable(said["closed"], 600)
-        return Unread(why) if said.get("failed") else Absent(why)
-    opened = said.get("opened")
-    listed = opened.get("devices") if isinstance(opened, dict) else None
-    if not isinstance(listed, list):
+        return Unread(printable(said["closed"], 600))
+    told = said.get("opened")
+    if not isinstance(told, dict) or not isinstance(told.get("devices"), list):
         return Unread(f"the child that lists the GPUs did not finish: {printable(answer.how)}")
-    found = tuple(_device(item) for item in listed if isinstance(item, dict))
-    return found or Absent("CUDA lists no device")
+    found = tuple(_device(item) for item in told["devices"] if isinstance(item, dict))
+    return found or Absent(printable(told.get("because", "CUDA lists no device"), 600))
 
 
 def _device(item: Mapping[str, Any]) -> Device:
