@@ -8,16 +8,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from statistics import median
 
+from gpudoctor.collect import Progress
 from gpudoctor.kernels import facts, specs
 from gpudoctor.kernels.ladder import Ladder, Meter, Tell
 from gpudoctor.knowledge import rates
 from gpudoctor.model.errors import UsageError
-from gpudoctor.model.fact import Known, Row
-from gpudoctor.model.measurement import Device, Meanwhile, Measurements, Run
+from gpudoctor.model.fact import Absent, Known, Row
+from gpudoctor.model.measurement import Device, Meanwhile, Measurements, Run, meanwhile
 from gpudoctor.model.sample import GPU, Sample
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.target import Target
 from gpudoctor.target.local import Local
+from gpudoctor.target.recorded import Recorded
 
 CPU = "cpu"
 
@@ -81,8 +83,38 @@ class _Expecting:
         return self._known[key]
 
 
+DEEP = 110.0
+"""Seconds for kernels in a diagnosis of level deep, on however many GPUs: they work side by side."""
+
+
+def deepened(target: Target, snapshot: Snapshot, progress: Progress, tell: Callable[[Snapshot], None]) -> Snapshot:
+    """The snapshot with what every kernel measured, on GPUs that nobody uses; `tell` hears when one is over."""
+    before: dict[tuple[str, int], str] = {}
+
+    def hear(found: Measurements) -> None:
+        over = False
+        for run in found.runs:
+            if before.get((run.kernel, run.gpu), "waiting") != run.status:
+                before[run.kernel, run.gpu] = run.status
+                over = over or run.status != "running"
+                progress((_named(found, run), "started" if run.status == "running" else "done"))
+        if over:
+            tell(measured(snapshot, found))
+
+    return measured(snapshot, run(target, snapshot, Plan(budget=DEEP), hear))
+
+
+def _named(found: Measurements, run: Run) -> str:
+    """``matmul.bf16``, and on which GPU where there are several."""
+    return f"{run.kernel} on GPU {run.gpu}" if len(found.devices) > 1 and run.gpu >= 0 else run.kernel
+
+
 def measured(snapshot: Snapshot, found: Measurements) -> Snapshot:
     """The snapshot with what was measured as facts."""
+    if not found.devices:
+        why = snapshot.rows("cuda_device")
+        none = Absent("CUDA lists no GPU") if isinstance(why, tuple) else why
+        return replace(snapshot, groups={**snapshot.groups, "measured": none, "rung": none})
     runs, rungs = facts.rows(found)
     return replace(snapshot, groups={**snapshot.groups, "measured": runs, "rung": rungs})
 
@@ -136,7 +168,10 @@ def _value(row: Row, column: str) -> str:
 @contextmanager
 def _meters(target: Target, snapshot: Snapshot, device: str) -> Iterator[Meter | None]:
     """NVML, asked four times a second while kernels run; None where it has no GPU to tell of."""
-    if device == CPU or not _rows(snapshot, "gpu") or type(target) is not Local:
+    if isinstance(target, Recorded):
+        yield lambda kernel, gpu: lambda: meanwhile(target.meanwhile(kernel, gpu))
+        return
+    if device == CPU or not _rows(snapshot, "gpu") or not isinstance(target, Local):
         yield None
         return
     from gpudoctor import live
@@ -159,12 +194,14 @@ class _Meters:
             for at, row in enumerate(_rows(snapshot, "cuda_device"))
         }
         self._lock = threading.Lock()
+        self._last: dict[int, GPU] = {}
         self._seen: dict[int, list[GPU]] = {}
 
     def hear(self, sample: Sample) -> None:
         """A round of NVML."""
         with self._lock:
             for gpu in sample.gpus:
+                self._last[gpu.index] = gpu
                 if gpu.index in self._seen:
                     self._seen[gpu.index].append(gpu)
 
@@ -173,16 +210,20 @@ class _Meters:
         index = self._nvml.get(device, -1)
         with self._lock:
             self._seen[index] = []
+            before = self._last.get(index)
 
         def end() -> Meanwhile | None:
             with self._lock:
-                return summed(self._seen.pop(index, []))
+                return summed(self._seen.pop(index, []), before)
 
         return end
 
 
-def summed(seen: Sequence[GPU]) -> Meanwhile | None:
-    """Of those samples in which the GPU worked: median clock, most power and heat, every reason, widest link."""
+def summed(seen: Sequence[GPU], before: GPU | None = None) -> Meanwhile | None:
+    """Of those samples in which the GPU worked: median clock, most power and heat, every reason, widest link.
+
+    Of all samples: the errors of its memory, from the one `before` on.
+    """
     busy = [gpu for gpu in seen if (gpu.utilization or 0) >= 50] or list(seen)
     if not busy:
         return None
@@ -190,6 +231,10 @@ def summed(seen: Sequence[GPU]) -> Meanwhile | None:
     def of(name: str, pick: Callable[[list[float]], float]) -> float | None:
         values = [value for gpu in busy if (value := getattr(gpu, name)) is not None]
         return pick(values) if values else None
+
+    def anew(name: str) -> float | None:
+        counts = [count for gpu in (before, *seen) if gpu and (count := getattr(gpu, name)) is not None]
+        return max(0.0, counts[-1] - counts[0]) if counts else None
 
     reasons = dict.fromkeys(reason for gpu in busy for reason in gpu.throttle_reasons or () if reason != "gpu_idle")
     return Meanwhile(
@@ -201,4 +246,7 @@ def summed(seen: Sequence[GPU]) -> Meanwhile | None:
         tuple(reasons),
         of("link_generation", max),
         of("link_width", max),
+        of("utilization", max),
+        anew("ecc_corrected"),
+        anew("ecc_uncorrected"),
     )

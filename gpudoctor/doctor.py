@@ -35,7 +35,7 @@ def check(
     """
     asked = _ask(target, level, python, progress)
     book = rulebook.load(rules)
-    return diagnose(asked.snapshot(), book)
+    return diagnose(_deepened(asked, progress), book)
 
 
 def watch(
@@ -46,30 +46,29 @@ def watch(
     target: Target | None = None,
 ) -> Iterator[Diagnosis]:
     """As `check`, but a diagnosis whenever a source of facts has answered; the last one is that of `check`."""
-    ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+    more: queue.SimpleQueue[Snapshot | None] = queue.SimpleQueue()
 
     def hear(event: Event) -> None:
         progress(event)
         if event[1] != "started":
-            ended.put(None)
+            more.put(None)
 
     asked = _ask(target, level, python, hear)
     book = rulebook.load(rules)
-    whole = threading.Event()
+    whole: list[Snapshot] = []
 
     def wait() -> None:
-        asked.snapshot()
-        whole.set()
-        ended.put(None)
+        whole.append(_deepened(asked, progress, more.put))
+        more.put(None)
 
     threading.Thread(target=wait, name="collect", daemon=True).start()
-    while not whole.is_set():
-        ended.get()
-        while not ended.empty():  # several at once are judged once
-            ended.get()
-        if not whole.is_set():
-            yield diagnose(asked.so_far(), book)
-    yield diagnose(asked.snapshot(), book)
+    while not whole:
+        latest = more.get()
+        while not more.empty():  # several at once are judged once
+            latest = more.get() or latest
+        if not whole:
+            yield diagnose(latest or asked.so_far(), book)
+    yield diagnose(whole[0], book)
 
 
 def look(
@@ -79,7 +78,19 @@ def look(
     target: Target | None = None,
 ) -> Snapshot:
     """The facts of this machine, not judged yet; raises `DoctorError` for an interpreter that is none."""
-    return _ask(target, level, python, progress).snapshot()
+    return _deepened(_ask(target, level, python, progress), progress)
+
+
+def _deepened(
+    asked: Collection, progress: Progress = lambda _: None, tell: Callable[[Snapshot], None] = lambda _: None
+) -> Snapshot:
+    """What the probes said and, at level deep, what kernels measured after them; `tell` hears when one is over."""
+    snapshot = asked.snapshot()
+    if asked.target.level != "deep":
+        return snapshot
+    from gpudoctor import bench
+
+    return bench.deepened(asked.target, snapshot, progress, tell)
 
 
 def bench(
@@ -185,7 +196,7 @@ def _replayed(text: str, name: str) -> Snapshot:
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}") from error
     with replay as target:
-        snapshot = collect(target, modules_of(probes))
+        snapshot = _deepened(Collection(target, modules_of(probes)))
     return replace(snapshot, target=replace(snapshot.target, kind="snapshot"))
 
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gpudoctor.model.catalog import column
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread, Value
+from gpudoctor.model.catalog import column, fact
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread, Value, value_from_json
 
 if TYPE_CHECKING:  # what a probe declares must be known at once, by every start
     from gpudoctor.model.measurement import Kernel, Meanwhile, Measurements, Run
@@ -39,6 +39,9 @@ FACTS = (
     column("measured.throttle_reasons", "list", "what held the clocks down while it ran"),
     column("measured.link_generation", "float", "PCIe generation while it ran"),
     column("measured.link_width", "float", "PCIe lanes while it ran"),
+    column("measured.utilization", "float", "the most that it was busy while it ran", "%"),
+    column("measured.ecc_corrected", "float", "memory errors that ECC repaired while it ran"),
+    column("measured.ecc_uncorrected", "float", "memory errors that ECC could not repair while it ran"),
     column("measured.limit", "float", "the most that its clock, multiprocessors, memory or link allow, in that unit"),
     column("measured.expected", "float", "what a sound GPU like this one reaches at least"),
     column("measured.expected_from", "text", "how that is reckoned"),
@@ -47,14 +50,31 @@ FACTS = (
     column("rate.of", "text", "what is measured: compute, memory, host link, latency or other"),
     column("rate.against", "text", "what rate.others is: expected (by its own limits) or siblings"),
     column("rate.share", "float", "the rate as a share of that; 1 is as it should be, less is slower"),
-    column("rate.also", "list", "other kernels that are below: matmul.fp16 52%"),
+    column("rate.also", "list", "other kernels that are below: matmul.fp16 (52 %)"),
     column("rate.expected_from", "text", "how the expected rate is reckoned"),
     column("rate.name", "text", "the GPU's name"),
     column("rate.uuid", "text", "its UUID"),
     column("rate.address", "text", "its PCI address"),
+    column(
+        "gpu.tf32_gain",
+        "float",
+        "how many times faster than fp32 it multiplies in TF32, where it should be twice and more",
+    ),
+    column("live_gpu.index", "int", "CUDA's number of the device"),
+    column("live_gpu.uuid", "text", "its UUID"),
+    column("live_gpu.address", "text", "its PCI address"),
+    column("live_gpu.wrong", "list", "kernels of the driver and of torch that were wrong on it and not on every GPU"),
+    column("live_gpu.wrong_words", "text", "what is known of the wrong values of the first of them"),
+    fact("live.wrong_everywhere", "list", "kernels that were wrong on every GPU, of two or more"),
+    column("gpu.at_work", "text", "the kernel that it worked on when NVML read its clock, power and load"),
+    column("gpu.ecc_uncorrected_at_work", "int", "memory errors that ECC could not repair while kernels ran"),
+    column("gpu.ecc_corrected_at_work", "int", "memory errors that ECC repaired while kernels ran"),
     column("rung.gpu", "int", "CUDA's number of the device; absent where all of them took part"),
     column("rung.name", "text", "driver, torch, triton, nccl or training"),
     column("rung.held", "bool", "whether everything on it that ran was right; unread where nothing on it was tried"),
+    column("rung.lowest", "bool", "whether it is the first on its GPU that does not hold"),
+    column("rung.uuid", "text", "UUID of the GPU"),
+    column("rung.address", "text", "PCI address of the GPU"),
     column("rung.message", "text", "the first thing that failed"),
 )
 
@@ -104,7 +124,7 @@ def _run(found: Measurements, kernel: Kernel, run: Run, agrees: bool | None) -> 
         "words": run.words or None,
         "because": run.because or None,
         "advice": run.advice or None,
-        "details": run.details or None,  # type: ignore[dict-item]
+        "details": value_from_json(run.details) if run.details else None,
     }
     for name, value in said.items():
         if value is not None:
@@ -114,7 +134,7 @@ def _run(found: Measurements, kernel: Kernel, run: Run, agrees: bool | None) -> 
     yield from _meanwhile(run.meanwhile)
 
 
-_SEEN: Mapping[str, str] = {
+SEEN: Mapping[str, str] = {
     "sm_clock_mhz": "sm_clock_mhz",
     "sm_clock_max_mhz": "max_sm_clock_mhz",
     "power_w": "power_w",
@@ -123,12 +143,15 @@ _SEEN: Mapping[str, str] = {
     "throttle_reasons": "reasons",
     "link_generation": "link_generation",
     "link_width": "link_width",
+    "utilization": "utilization",
+    "ecc_corrected": "ecc_corrected",
+    "ecc_uncorrected": "ecc_uncorrected",
 }
 """Columns, and the fields of `Meanwhile` that they hold."""
 
 
 def _meanwhile(seen: Meanwhile | None) -> Iterator[tuple[str, Fact]]:
-    for name, field in _SEEN.items():
+    for name, field in SEEN.items():
         value: Value | None = getattr(seen, field) if seen else None
         yield name, Known(value, "NVML") if value is not None else Unread("NVML was not read while it ran")
 

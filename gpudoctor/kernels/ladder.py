@@ -113,13 +113,17 @@ class Ladder:
 
     def _node(self) -> None:
         """What needs all devices, on those that are fit for it."""
-        fit = [device for device in self._devices if device.index not in self._ends]
+        fit = self._fit()
         if not fit:
             self._leave(NODE, f"no GPU is left for it: GPU {self._devices[0].index}: {next(iter(self._ends.values()))}")
-        elif len(fit) < len(self._devices) and not all(device.uuid for device in fit):
-            self._leave(NODE, "the GPUs that must be left alone cannot be told to CUDA: their UUIDs are not known")
+        elif not self._cpu and not all(device.uuid for device in fit):
+            self._leave(NODE, "CUDA cannot be told which GPUs it may use: their UUIDs are not known")
         elif not self._halt():
             self._fenced(NODE)
+
+    def _fit(self) -> list[Device]:
+        """Those that nobody uses, and that torch works on as far as it was tried."""
+        return [device for device in self._devices if device.index not in self._ends]
 
     def _device(self, index: int) -> None:
         """Rung over rung."""
@@ -141,7 +145,9 @@ class Ladder:
         def hear(name: str, outcome: Mapping[str, Any]) -> None:
             self._heard(index, family, name, outcome)
 
-        heard = ask(self._target, Question(family, self._name(index), kernels, self._env(index)), hear, self._halt)
+        together = self._fit() if index == NODE and not self._cpu else []
+        question = Question(family, self._name(index), kernels, self._env(index), [one.index for one in together])
+        heard = ask(self._target, question, hear, self._halt)
         if not heard.opened and not heard.closed:
             return  # halted
         if not heard.opened:
@@ -153,7 +159,7 @@ class Ladder:
         bad = [said for name, outcome in heard.outcomes.items() if (said := trouble(name, outcome))]
         right = [name for name, said in heard.outcomes.items() if status_of(said) == "ran" and not trouble(name, said)]
         self._steps[index][family] = Step(rung, not bad, bad[0] if bad else "")
-        if bad and not right and _is_below_others(family):
+        if bad and not right and index != NODE and _is_below_others(family):
             self._ends[index] = f"on the rung below it, {rung}, nothing is right: {bad[0]}"
 
     def _name(self, index: int) -> str:
@@ -162,12 +168,11 @@ class Ladder:
         return "node" if index == NODE else f"cuda:{index}"
 
     def _env(self, index: int) -> dict[str, str]:
-        """A fair share of the CPU for each of several devices; for all together only those that are fit."""
+        """A fair share of the CPU for each of several devices; for all together nothing but those that are fit."""
         if self._cpu:
             return {}
         if index == NODE:
-            fit = [device.uuid for device in self._devices if device.index not in self._ends]
-            return {} if len(fit) == len(self._devices) else {"CUDA_VISIBLE_DEVICES": ",".join(fit)}
+            return {"CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device in self._fit())}
         if len(self._devices) < 2 or "OMP_NUM_THREADS" in self._target.environ:
             return {}
         return {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // len(self._devices)))}

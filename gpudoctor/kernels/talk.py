@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpudoctor.kernels.place import program
+from gpudoctor.kernels.place import program as program  # by this name tests lay out another
 from gpudoctor.kernels.specs import Placed
 from gpudoctor.probes._child import answers, patience, printable
 from gpudoctor.target import Answer, Target
@@ -44,6 +44,8 @@ class Question:
     device: str
     kernels: Sequence[Placed]
     env: Mapping[str, str] = field(default_factory=dict)
+    together: Sequence[int] = ()
+    """Of the ``node`` the GPUs that the child sees, as CUDA numbers them outside of it."""
 
 
 @dataclass(slots=True)
@@ -107,7 +109,13 @@ class _Child:
         if python is None:
             self.closed = "there is no Python to run it with"
             return
-        wanted = {"family": question.family, "device": question.device, "kernels": list(self._left), "seed": 1}
+        wanted = {
+            "family": question.family,
+            "device": question.device,
+            "kernels": list(self._left),
+            "numbers": list(question.together),
+            "seed": 1,
+        }
         env = {**question.env, MARK: secrets.token_hex(8)}
         whole = OPENING + sum(one.spec.seconds + _SLACK for one in self._left.values())
         kills = _oom_kills(target)

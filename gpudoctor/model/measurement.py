@@ -8,7 +8,7 @@ from functools import cached_property
 from statistics import median
 from typing import Literal, cast
 
-from gpudoctor.model.document import Entry, brief, opened
+from gpudoctor.model.document import Entry, brief, entry, opened
 from gpudoctor.model.fact import Json
 
 SCHEMA = "gpudoctor-kernels/1"
@@ -96,6 +96,11 @@ class Meanwhile:
     reasons: tuple[str, ...] = ()
     link_generation: float | None = None
     link_width: float | None = None
+    utilization: float | None = None
+    """The most of any sample: below 50 none was taken while it worked, and the clock is one of rest."""
+    ecc_corrected: float | None = None
+    """Errors of the memory that were counted anew while it ran."""
+    ecc_uncorrected: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +319,11 @@ def _expected(item: Entry) -> Expected:
     )
 
 
+def meanwhile(raw: object) -> Meanwhile | None:
+    """What a document says of a GPU while a kernel ran, if it says anything; raises `DocumentError`."""
+    return None if raw is None else _meanwhile(entry(raw))
+
+
 def _meanwhile(item: Entry) -> Meanwhile:
     return Meanwhile(
         sm_clock_mhz=item.maybe("sm_clock_mhz"),
@@ -324,4 +334,7 @@ def _meanwhile(item: Entry) -> Meanwhile:
         reasons=item.texts("reasons"),
         link_generation=item.maybe("link_generation"),
         link_width=item.maybe("link_width"),
+        utilization=item.maybe("utilization"),
+        ecc_corrected=item.maybe("ecc_corrected"),
+        ecc_uncorrected=item.maybe("ecc_uncorrected"),
     )

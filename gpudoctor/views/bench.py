@@ -22,10 +22,9 @@ _MOST_COLUMNS = 8
 _FEW = 3
 """GPUs with room for the share of what was expected beside each figure."""
 _CELL = 6
-_LONGEST = 36
+_SHORTEST = 14
 _MARKS: Mapping[State, tuple[str, str]] = {"wrong": ("!", "red"), "slow": ("<", "yellow"), "failed": ("x", "red")}
 _WORDS: Mapping[State, str] = {"wrong": "wrong", "failed": "failed", "unjudged": "-", "waiting": "-", "running": "-"}
-_LEGEND = {"!": "wrong values", "<": "slow", "failed": "", "-": "not run"}
 _CPU = "Every kernel's checks run without a GPU, too: gpudoctor bench --device cpu"
 
 
@@ -38,8 +37,8 @@ def render(bench: Bench, style: Style) -> str:
         "\n".join(block)
         for block in (
             list(_devices(found)),
-            list(_table(found, style)),
-            list(_failed(found, style)),
+            [*_table(found, style), *_legend(found)],
+            list(_bad(found, style)),
             list(_said(found)),
             list(_not_run(found)),
             *([block] for block in text.findings(bench.findings, style)),
@@ -65,13 +64,15 @@ def listed(kernels: Sequence[Kernel]) -> str:
 
 
 def figure(value: float) -> str:
-    """Three digits in at most five characters: ``0.195``, ``54.1``, ``712``, ``12.3k``."""
+    """Three digits in at most five characters: ``4e-05``, ``0.195``, ``54.1``, ``712``, ``12.3k``."""
     size = abs(value)
     for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
         if size >= unit * 0.9995:
             scaled = value / (1e3 if name == "k" else unit)
             return f"{scaled:.0f}{name}" if abs(scaled) >= 100 else f"{scaled:.1f}{name}"
-    return f"{value:.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}" if size else "0"
+    if size < 0.01:
+        return f"{value:.0e}" if size else "0"
+    return f"{value:.{3 if size < 1 else 2 if size < 10 else 1 if size < 100 else 0}f}"
 
 
 def counted(found: Measurements) -> str:
@@ -121,32 +122,35 @@ def _devices(found: Measurements) -> Iterator[str]:
 
 
 def _table(found: Measurements, style: Style) -> Iterator[str]:
-    kernels = [
-        kernel for kernel in found.kernels if any(run.status in {"ran", "failed"} for run in found.of(kernel.id))
-    ]
-    folds = len(found.devices) > _MOST_COLUMNS
-    few = len(found.devices) <= _FEW
-    columns = 3 if folds else len(found.devices)
-    room = WIDTH - 11 - columns * (_CELL + (5 if few else 0)) - (12 if folds else 0)
-    width = max(14, min(room, max((len(one_line(kernel.title)) for kernel in kernels), default=0), _LONGEST))
-    if folds:
-        yield f"{'':<{width + 11}}{'   min   med   max'}".rstrip()
-    elif columns > 1:
-        wide = _CELL + (5 if few else 0)
-        yield (
-            f"{'':<{width + 11}}"
-            + "".join(
-                f"{f'GPU {d.index}' if few or not at else d.index:>{_CELL - 1}}".ljust(wide)
-                for at, d in enumerate(found.devices)
-            )
-        ).rstrip()
-    for rung, title in RUNGS.items():
+    """A line for each kernel that ran somewhere, by rung."""
+    kernels = [one for one in found.kernels if {run.status for run in found.of(one.id)} & {"ran", "failed"}]
+    if not kernels:
+        return
+    folds, few = len(found.devices) > _MOST_COLUMNS, len(found.devices) <= _FEW
+    heads = ["min", "med", "max"] if folds else [f"{device.index}" for device in found.devices]
+    cell = _CELL + (6 if few else 0)
+    unit = max(len(one_line(kernel.unit)) for kernel in kernels)
+    room = WIDTH - 4 - unit - len(heads) * cell - (14 if folds else 0)
+    title = max(_SHORTEST, min(room, max(len(one_line(kernel.title)) for kernel in kernels)))
+    if len(heads) > 1:
+        heads[0] = heads[0] if folds else f"GPU {heads[0]}"
+        yield (" " * (title + unit + 4) + "".join(f"{head:>{_CELL - 1}}".ljust(cell) for head in heads)).rstrip()
+    for rung, name in RUNGS.items():
         of = [kernel for kernel in kernels if kernel.rung == rung]
-        if of:
-            yield style.paint(title, "bold")
+        yield from [style.paint(name, "bold")] if of else []
         for kernel in of:
             cells = _folded(found, kernel, style) if folds else _cells(found, kernel, style, few)
-            yield f"  {_cut(kernel.title, width):<{width}} {one_line(kernel.unit):>7} {cells}".rstrip()
+            yield f"  {_cut(kernel.title, title):<{title}} {one_line(kernel.unit):>{unit}} {cells}".rstrip()
+
+
+def _legend(found: Measurements) -> Iterator[str]:
+    """What the marks mean, where there are any."""
+    states = {found.state(run) for run in found.runs if run.value is not None}
+    words = [
+        f"{_MARKS[state][0]} {word}" for state, word in (("wrong", "wrong values"), ("slow", "slow")) if state in states
+    ]
+    if words and len(found.devices) <= _MOST_COLUMNS:
+        yield f"  ({', '.join(words)})"
 
 
 def _cells(found: Measurements, kernel: Kernel, style: Style, few: bool) -> str:
@@ -169,7 +173,7 @@ def _cell(found: Measurements, run: Run, style: Style, few: bool) -> str:
         cell = f"{figure(run.value):>{_CELL - 1}}{mark}"
     if few:
         ratio = found.ratio(run)
-        cell += f"{ratio * 100:3.0f} %" if ratio is not None else "     "
+        cell += f"{ratio * 100:4.0f} %" if ratio is not None else " " * 6
     return style.paint(cell, colour) if colour else cell
 
 
@@ -192,36 +196,39 @@ def _cut(title: str, width: int) -> str:
     return plain if len(plain) <= width else f"{plain[: width - 1]}…"
 
 
-def _failed(found: Measurements, style: Style) -> Iterator[str]:
-    """What is wrong, failed or slow: the layer, where, and why; alike as one."""
-    alike: dict[tuple[str, str], list[Run]] = {}
+def _bad(found: Measurements, style: Style) -> Iterator[str]:
+    """What is wrong, failed or slow: where, why, and the layer; alike as one."""
+    alike: dict[tuple[State, str], list[Run]] = {}
     for run in found.runs:
-        if said := _trouble(found, run):
-            alike.setdefault((run.kernel, said), []).append(run)
-    for (name, said), runs in alike.items():
-        kernel = found.kernel(name)
+        if (state := found.state(run)) in _MARKS:
+            alike.setdefault((state, _trouble(run, state)), []).append(run)
+    for (state, said), runs in alike.items():
+        kernels = [found.kernel(name) for name in dict.fromkeys(run.kernel for run in runs)]
+        names = ", ".join(kernel.title for kernel in kernels if kernel)
         where = gpus(found, [run.gpu for run in runs])
-        head = f"{kernel.title if kernel else name}{f', {where}' if where else ''}: "
-        lines = wrapped(one_line(head + said), 0, 2)
-        yield style.paint(lines[0], _MARKS[found.state(runs[0])][1])
+        share = _share(found, runs) if state == "slow" else ""
+        lines = wrapped(one_line(f"{names}{f', {where}' if where else ''}: {share}{said}"), 0, 2)
+        yield style.paint(lines[0], _MARKS[state][1])
         yield from lines[1:]
 
 
-def _trouble(found: Measurements, run: Run) -> str:
-    state = found.state(run)
-    broken = run.broken
-    layer = f" at the layer {broken.rung}" if broken else ""
-    below = f" (below it: {broken.message})" if broken and run.ladder and broken != run.ladder[-1] else ""
-    if state == "wrong":
-        differ = f": {run.differ:,} of {run.compared:,} values differ" if run.differ and run.compared else ""
-        return f"wrong values{layer}{differ}. {run.words}{below}".strip()
-    if state == "failed":
-        return f"failed{layer}: {run.because}{below}{f' {run.advice}' if run.advice else ''}"
-    expected = found.expected(run)
-    if state == "slow" and expected and (ratio := found.ratio(run)):
-        held = f"; held back by {', '.join(run.meanwhile.reasons)}" if run.meanwhile and run.meanwhile.reasons else ""
-        return f"{ratio * 100:.0f} % of the expected {figure(expected.value)}{held}"
-    return ""
+def _share(found: Measurements, runs: Sequence[Run]) -> str:
+    shares = sorted(round(100 * (found.ratio(run) or 0)) for run in runs)
+    least, most = shares[0], shares[-1]
+    return f"{least if least == most else f'{least} to {most}'} % of what was expected"
+
+
+def _trouble(run: Run, state: State) -> str:
+    """In a sentence or two."""
+    if state == "slow":
+        return f"; held back by {', '.join(run.meanwhile.reasons)}" if run.meanwhile and run.meanwhile.reasons else ""
+    step = run.broken
+    own = step is None or step == run.ladder[-1]
+    layer = "" if step is None else f" Layer: {step.rung}" + ("." if own else f", where {step.message}.")
+    differ = f": {run.differ:,} of {run.compared:,} differ" if run.differ and run.compared else ""
+    because = f": {run.because.rstrip('.')}" if run.because else ""
+    said = f"wrong values{differ}. {run.words}" if state == "wrong" else f"failed{because}."
+    return f"{said.strip()}{layer} {run.advice}".strip()
 
 
 def _said(found: Measurements) -> Iterator[str]:

@@ -16,12 +16,16 @@ _SHARE = 0.5
 class Context:
     """A device and how to work on it. `free` is asked anew each time: memory that others hold is never counted on."""
 
-    def __init__(self, torch: Any, device: str, seed: int, devices: Sequence[int] = ()) -> None:
+    def __init__(
+        self, torch: Any, device: str, seed: int, devices: Sequence[int] = (), numbers: Sequence[int] = ()
+    ) -> None:
         self.torch = torch
         self.device = torch.device(device)
         self.seed = seed
         self.devices = tuple(devices)
-        """All GPUs that may be worked on, by their numbers; only what is run once a node works on more than one."""
+        """All GPUs that may be worked on, as torch numbers them here; only what is run once a node has more than one."""
+        self.numbers = tuple(numbers) or self.devices
+        """What the session calls them: it may see others, too."""
         self.on_cpu = self.device.type == "cpu"
 
     def told(self) -> Dict[str, Any]:
@@ -117,7 +121,7 @@ def opened(ask: Mapping[str, Any]) -> Context:
         return Context(torch, device, seed)
     if not torch.cuda.is_available():
         raise CannotRun("torch %s sees no GPU" % torch.__version__)
-    return Context(torch, "cuda:0", seed, range(torch.cuda.device_count()))
+    return Context(torch, "cuda:0", seed, range(torch.cuda.device_count()), ask.get("numbers", ()))
 
 
 def _threads(torch: Any, device: str) -> int:

@@ -1,0 +1,194 @@
+"""What kernels say of each GPU's answers: which were wrong on it alone, which everywhere, which layer fails first.
+
+A kernel that is wrong on every GPU of the machine is the software's fault or the kernel's own; one that is wrong on
+some and right on others accuses those. What is compiled on the machine (the rung ``triton``) accuses its compiler.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from gpudoctor.knowledge._filling import Facts, Groups, given, text
+from gpudoctor.knowledge.rates import Device, devices, operations
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
+from gpudoctor.model.snapshot import Snapshot
+
+_SOURCE = "gpudoctor bench"
+_RUNGS: tuple[str, ...] = ("driver", "torch", "triton", "nccl")
+_FEWEST_ALIKE = 3
+"""GPUs of one name that give the same bits, beside which one that gives others is wrong."""
+_FASTER_BY_DESIGN = 2
+"""How many times faster than fp32 the tensor cores must be for their absence to show in a measurement."""
+
+
+class _Run(NamedTuple):
+    """One kernel that ran on one GPU."""
+
+    kernel: str
+    gpu: int
+    name: str
+    rung: str
+    right: bool | None
+    words: str
+    digest: str
+    value: float
+
+
+def imply_results(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
+    """The group ``live_gpu``, ``live.wrong_everywhere``, ``gpu.tf32_gain``, and of ``rung`` which fails first."""
+    known = devices(snapshot)
+    if isinstance(rungs := groups.get("rung"), tuple):
+        groups["rung"] = tuple(_lowest(rungs, known))
+    rows = groups.get("measured")
+    if not isinstance(rows, tuple):
+        return
+    runs = list(_runs(rows))
+    suspect, everywhere = _wrong(runs)
+    facts["live.wrong_everywhere"] = Known(tuple(everywhere), _SOURCE)
+    if live := tuple(_live(groups.get("live_gpu"), rows, known, suspect)):
+        groups["live_gpu"] = live
+    _tf32(groups, runs, known)
+
+
+def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
+    for row in rows:
+        gpu, value, right = given(row, "gpu"), given(row, "value"), given(row, "right")
+        if not isinstance(gpu, int) or given(row, "status") != "ran" or given(row, "device") == "CPU":
+            continue
+        details = given(row, "details")
+        yield _Run(
+            kernel=text(row, "kernel"),
+            gpu=gpu,
+            name=text(row, "device"),
+            rung=text(row, "rung"),
+            right=right if isinstance(right, bool) else None,
+            words=_said(row),
+            digest=str(details.get("digest", "")) if isinstance(details, Mapping) else "",
+            value=float(value) if isinstance(value, (int, float)) else 0.0,
+        )
+
+
+def _said(row: Row) -> str:
+    """``3 of 67108864 values``, and what else is known of them."""
+    differ, compared, words = (given(row, column) for column in ("differ", "compared", "words"))
+    if words:
+        return str(words)
+    return f"{differ} of {compared} values" if differ and compared else ""
+
+
+def _wrong(runs: Sequence[_Run]) -> tuple[dict[int, dict[str, str]], list[str]]:
+    """By GPU what is wrong on it and not on all; and what is wrong wherever it was tried, on two GPUs or more."""
+    by_kernel: dict[str, list[_Run]] = {}
+    for run in runs:
+        if run.rung in ("driver", "torch"):
+            by_kernel.setdefault(run.kernel, []).append(run)
+    suspect: dict[int, dict[str, str]] = {}
+    everywhere = []
+    for kernel, tried in by_kernel.items():
+        wrong = {run.gpu: run.words for run in tried if run.right is False} or _odd(tried)
+        if len(wrong) == len(tried) > 1:
+            everywhere.append(kernel)
+            continue
+        for gpu, words in wrong.items():
+            suspect.setdefault(gpu, {})[kernel] = words
+    return suspect, everywhere
+
+
+def _odd(tried: Sequence[_Run]) -> dict[int, str]:
+    """GPUs whose bits are not those that all others of their name gave."""
+    names = {run.name for run in tried}
+    found: dict[int, str] = {}
+    for name in names:
+        alike = [run for run in tried if run.name == name and run.digest]
+        if len({run.digest for run in alike}) < 2:
+            continue
+        (usual, many), *_ = Counter(run.digest for run in alike).most_common()
+        if many >= _FEWEST_ALIKE and many == len(alike) - 1:
+            found.update({run.gpu: f"other bits than its {many} siblings gave" for run in alike if run.digest != usual})
+    return found
+
+
+def _live(
+    before: object, rows: Sequence[Row], known: Mapping[int, Device], suspect: Mapping[int, Mapping[str, str]]
+) -> Iterator[Row]:
+    """A row for each GPU: what torch's own look gave, else what its kernels did."""
+    told = before if isinstance(before, tuple) else ()
+    states = {
+        (gpu, text(row, "status")): text(row, "because")
+        for row in reversed(rows)
+        if isinstance(gpu := given(row, "gpu"), int) and given(row, "device") != "CPU" and _counts(row)
+    }
+    for index in sorted({gpu for gpu, _ in states} | set(range(len(told)))):
+        said = {status: because for (gpu, status), because in states.items() if gpu == index}
+        row = told[index] if index < len(told) else _own(known.get(index), said, index in suspect)
+        ran = "ran" in said or "failed" in said
+        yield {**row, **dict(_results(index, known.get(index), suspect.get(index, {})))} if ran else row
+
+
+def _counts(row: Row) -> bool:
+    """Whether a failure of this kernel is torch's."""
+    return given(row, "status") != "failed" or given(row, "rung") == "torch"
+
+
+def _own(device: Device | None, said: Mapping[str, str], wrong: bool) -> Row:
+    """As torch's look tells it, where that did not look: by why its kernels failed, or did not run."""
+    kernel: Fact = Known("error" if "failed" in said else "wrong" if wrong else "ok", _SOURCE)
+    error: Fact = Known(said["failed"], _SOURCE) if said.get("failed") else Absent("its kernels ran")
+    if "ran" not in said and "failed" not in said:
+        kernel = error = Unread(said.get("not-run") or "nothing ran on it")
+    return {
+        "name": Known(device.name, _SOURCE) if device else Unread("CUDA does not list it"),
+        "compute_capability": Known(device.capability, _SOURCE) if device and device.capability else Absent("not told"),
+        "kernel": kernel,
+        "error": error,
+    }
+
+
+def _results(index: int, device: Device | None, wrong: Mapping[str, str]) -> Iterator[tuple[str, Fact]]:
+    yield "index", Known(index, _SOURCE)
+    yield "wrong", Known(tuple(wrong), _SOURCE)
+    words = next(filter(None, wrong.values()), "")
+    yield "wrong_words", Known(words, _SOURCE) if words else Absent("nothing is wrong, or nothing more is known of it")
+    for column in ("uuid", "address"):
+        if value := getattr(device, column, ""):
+            yield column, Known(value, _SOURCE)
+
+
+def _tf32(groups: Groups, runs: Sequence[_Run], known: Mapping[int, Device]) -> None:
+    """How many times faster than fp32 each GPU is in TF32, where it should be much faster."""
+    gpus = groups.get("gpu")
+    if not isinstance(gpus, tuple):
+        return
+    values = {(run.gpu, run.kernel): run.value for run in runs}
+    gains = {}
+    for index, device in known.items():
+        slow, fast = values.get((index, "matmul.fp32")), values.get((index, "matmul.tf32"))
+        each, more = operations("fp32", device), operations("tf32", device)
+        if slow and fast and each and more and more >= _FASTER_BY_DESIGN * each:
+            gains[device.uuid] = Known(round(fast / slow, 2), f"{_SOURCE}: matmul.tf32 over matmul.fp32")
+    groups["gpu"] = tuple(
+        {**gpu, "tf32_gain": gains[uuid]} if (uuid := text(gpu, "uuid")) in gains else gpu for gpu in gpus
+    )
+
+
+def _lowest(rungs: Sequence[Row], known: Mapping[int, Device]) -> Iterator[Row]:
+    """Marks the first rung of each GPU that does not hold, and tells which GPU that is."""
+    order = {name: at for at, name in enumerate(_RUNGS)}
+    broken: set[object] = set()
+    marks: dict[int, Fact] = {}
+    for at, row in sorted(enumerate(rungs), key=lambda entry: order.get(text(entry[1], "name"), len(order))):
+        gpu, held = given(row, "gpu"), row.get("held")
+        if isinstance(held, Known) or gpu in broken:
+            marks[at] = Known(given(row, "held") is False and gpu not in broken, _SOURCE)
+        else:
+            marks[at] = held or Unread("not tried")
+        if given(row, "held") is False:
+            broken.add(gpu)
+    for at, row in enumerate(rungs):
+        device = known.get(gpu) if isinstance(gpu := given(row, "gpu"), int) else None
+        whose = {
+            column: Known(value, _SOURCE) for column in ("uuid", "address") if (value := getattr(device, column, ""))
+        }
+        yield {**row, "lowest": marks[at], **whose}
