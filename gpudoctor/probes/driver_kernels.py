@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpudoctor.kernels.facts import FACTS as FACTS
+from gpudoctor.kernels import facts
 from gpudoctor.model.fact import Absent, Fact, Rows, Unread
 from gpudoctor.probes._child import answers, patience, printable
 from gpudoctor.target import Target
@@ -29,6 +29,9 @@ SECONDS = patience("GPUDOCTOR_KERNEL_TIMEOUT", 14.0)
 """Seconds for all kernels; sound GPUs need one."""
 DEADLINE = LISTING + SECONDS + 2.0
 
+FACTS = tuple(spec for spec in facts.FACTS if spec.name.startswith(("measured.", "rung.")))
+"""What kernels say themselves; what follows from it is reckoned with the tables."""
+
 _FAMILY = "driver"
 
 
@@ -38,7 +41,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     if not isinstance(devices, tuple):
         yield from (("measured", devices), ("rung", devices))
         return
-    from gpudoctor.kernels import facts, specs
+    from gpudoctor.kernels import specs
     from gpudoctor.kernels.ladder import Ladder
 
     kernels = [one for one in specs.chosen([_FAMILY]) if one.spec.level == LEVEL]
