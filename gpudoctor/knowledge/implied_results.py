@@ -122,9 +122,10 @@ def _live(
     }
     for index in sorted({gpu for gpu, _ in states} | set(range(len(told)))):
         said = {status: because for (gpu, status), because in states.items() if gpu == index}
-        row = told[index] if index < len(told) else _own(known.get(index), said, index in suspect)
-        ran = "ran" in said or "failed" in said
-        yield {**row, **dict(_results(index, known.get(index), suspect.get(index, {})))} if ran else row
+        row = told[index] if index < len(told) else _own(known.get(index), said)
+        if "ran" in said or "failed" in said:
+            row = {**row, **dict(_results(index, known.get(index), suspect.get(index, {}), said.get("failed")))}
+        yield row
 
 
 def _counts(row: Row) -> bool:
@@ -132,28 +133,33 @@ def _counts(row: Row) -> bool:
     return given(row, "status") != "failed" or given(row, "rung") == "torch"
 
 
-def _own(device: Device | None, said: Mapping[str, str], wrong: bool) -> Row:
-    """As torch's look tells it, where that did not look: by why its kernels failed, or did not run."""
-    kernel: Fact = Known("error" if "failed" in said else "wrong" if wrong else "ok", _SOURCE)
-    error: Fact = Known(said["failed"], _SOURCE) if said.get("failed") else Absent("its kernels ran")
-    if "ran" not in said and "failed" not in said:
-        kernel = error = Unread(said.get("not-run") or "nothing ran on it")
+def _own(device: Device | None, said: Mapping[str, str]) -> Row:
+    """As torch's look tells it, where that did not look; not known where nothing ran."""
+    why = Unread(said.get("not-run") or "nothing ran on it")
     return {
         "name": Known(device.name, _SOURCE) if device else Unread("CUDA does not list it"),
         "compute_capability": Known(device.capability, _SOURCE) if device and device.capability else Absent("not told"),
-        "kernel": kernel,
-        "error": error,
+        "kernel": Known("ok", _SOURCE) if "ran" in said else why,
+        "error": Absent("its kernels ran") if "ran" in said else why,
     }
 
 
-def _results(index: int, device: Device | None, wrong: Mapping[str, str]) -> Iterator[tuple[str, Fact]]:
+def _results(
+    index: int, device: Device | None, wrong: Mapping[str, str], error: str | None
+) -> Iterator[tuple[str, Fact]]:
+    """What many kernels say beside the one that torch's look runs, or instead of it."""
     yield "index", Known(index, _SOURCE)
     yield "wrong", Known(tuple(wrong), _SOURCE)
     words = next(filter(None, wrong.values()), "")
     yield "wrong_words", Known(words, _SOURCE) if words else Absent("nothing is wrong, or nothing more is known of it")
+    if error is not None:
+        yield "kernel", Known("error", _SOURCE)
+        yield "error", Known(error or "a kernel failed", _SOURCE)
+    elif wrong:
+        yield "kernel", Known("wrong", _SOURCE)
     for column in ("uuid", "address"):
-        if value := getattr(device, column, ""):
-            yield column, Known(value, _SOURCE)
+        if whose := getattr(device, column, ""):
+            yield column, Known(whose, _SOURCE)
 
 
 def _tf32(groups: Groups, runs: Sequence[_Run], known: Mapping[int, Device]) -> None:
