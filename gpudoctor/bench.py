@@ -3,47 +3,62 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 
+from gpudoctor.collect import Progress
 from gpudoctor.kernels import facts, specs
 from gpudoctor.kernels.ladder import Ladder, Meter, Tell
 from gpudoctor.knowledge import rates
 from gpudoctor.model.errors import UsageError
-from gpudoctor.model.fact import Known, Row
-from gpudoctor.model.measurement import Device, Meanwhile, Measurements, Run
+from gpudoctor.model.fact import Absent, Known, Row
+from gpudoctor.model.measurement import Device, Meanwhile, Measurements, Run, meanwhile
 from gpudoctor.model.sample import GPU, Sample
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.target import Target
 from gpudoctor.target.local import Local
+from gpudoctor.target.recorded import Recorded
 
 CPU = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to run: kernels by their names (all where there is none), on every GPU that nobody uses or on `device`
+    (``cuda:0``, ``cpu``) alone, for at most `budget` seconds.
+    """
+
+    names: Sequence[str] = ()
+    device: str = ""
+    budget: float = float("inf")
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a kernel that is none."""
+        specs.chosen(self.names)
 
 
 def run(
     target: Target,
     snapshot: Snapshot,
-    names: Iterable[str] = (),
-    device: str = "",
-    level: str = "deep",
+    plan: Plan,
     tell: Tell = lambda _: None,
     stop: threading.Event | None = None,
 ) -> Measurements:
-    """Those kernels on every GPU of the snapshot that nobody uses, or on `device` (``cuda:0``, ``cpu``) alone.
-
-    Raises `UsageError` for a kernel or a device that is none.
-    """
-    kernels = specs.chosen(names, level)
-    found = devices(snapshot, device)
-    expecting = _Expecting(snapshot) if device != CPU else None
+    """Run what was planned; `tell` hears of it from the beginning on. Raises `UsageError` for a device that is none."""
+    kernels = specs.chosen(plan.names)
+    found = devices(snapshot, plan.device)
+    cpu = plan.device == CPU
+    expecting = None if cpu else _Expecting(snapshot)
 
     def hear(so_far: Measurements) -> None:
         tell(expecting.filled(so_far) if expecting else so_far)
 
-    with _meters(target, snapshot, device) as meter:
-        whole = Ladder(target, found, kernels, hear, stop, meter, cpu=device == CPU).climb()
+    with _meters(target, snapshot, plan.device) as meter:
+        ladder = Ladder(target, found, kernels, hear, stop, meter, cpu=cpu, budget=plan.budget)
+        hear(ladder.so_far())
+        whole = ladder.climb()
     return expecting.filled(whole) if expecting else whole
 
 
@@ -68,8 +83,38 @@ class _Expecting:
         return self._known[key]
 
 
+DEEP = 110.0
+"""Seconds for kernels in a diagnosis of level deep, on however many GPUs: they work side by side."""
+
+
+def deepened(target: Target, snapshot: Snapshot, progress: Progress, tell: Callable[[Snapshot], None]) -> Snapshot:
+    """The snapshot with what every kernel measured, on GPUs that nobody uses; `tell` hears when one is over."""
+    before: dict[tuple[str, int], str] = {}
+
+    def hear(found: Measurements) -> None:
+        over = False
+        for run in found.runs:
+            if before.get((run.kernel, run.gpu), "waiting") != run.status:
+                before[run.kernel, run.gpu] = run.status
+                over = over or run.status != "running"
+                progress((_named(found, run), "started" if run.status == "running" else "done"))
+        if over:
+            tell(measured(snapshot, found))
+
+    return measured(snapshot, run(target, snapshot, Plan(budget=DEEP), hear))
+
+
+def _named(found: Measurements, run: Run) -> str:
+    """``matmul.bf16``, and on which GPU where there are several."""
+    return f"{run.kernel} on GPU {run.gpu}" if len(found.devices) > 1 and run.gpu >= 0 else run.kernel
+
+
 def measured(snapshot: Snapshot, found: Measurements) -> Snapshot:
     """The snapshot with what was measured as facts."""
+    if not found.devices:
+        why = snapshot.rows("cuda_device")
+        none = Absent("CUDA lists no GPU") if isinstance(why, tuple) else why
+        return replace(snapshot, groups={**snapshot.groups, "measured": none, "rung": none})
     runs, rungs = facts.rows(found)
     return replace(snapshot, groups={**snapshot.groups, "measured": runs, "rung": rungs})
 
@@ -83,8 +128,9 @@ def devices(snapshot: Snapshot, wanted: str = "") -> tuple[Device, ...]:
     found = []
     for at, row in enumerate(rows if isinstance(rows, tuple) else ()):
         index = int(_value(row, "index") or at)
-        held = "" if wanted else holders.get(_value(row, "uuid"), "")
-        found.append(Device(index, _value(row, "name").removeprefix("NVIDIA "), held))
+        uuid = _value(row, "uuid")
+        name = _value(row, "name").removeprefix("NVIDIA ")
+        found.append(Device(index, name, "" if wanted else holders.get(uuid, ""), uuid))
     if not wanted:
         return tuple(found)
     chosen = tuple(one for one in found if wanted in (f"cuda:{one.index}", str(one.index)))
@@ -95,14 +141,17 @@ def devices(snapshot: Snapshot, wanted: str = "") -> tuple[Device, ...]:
 
 
 def _holders(snapshot: Snapshot) -> dict[str, str]:
-    """Of each GPU by its UUID the first program that computes on it."""
-    processes = snapshot.rows("gpu_process")
-    uuids = {_value(row, "index"): _value(row, "uuid") for row in _rows(snapshot, "gpu")}
+    """Of each GPU, and of each MIG device on it, by UUID the first program that computes there."""
+    uuids = [(_value(row, "index"), _value(row, "uuid")) for row in _rows(snapshot, "gpu")]
+    uuids += [(_value(row, "gpu"), _value(row, "uuid")) for row in _rows(snapshot, "mig")]
     found: dict[str, str] = {}
-    for row in processes if isinstance(processes, tuple) else ():
-        uuid = uuids.get(_value(row, "gpu"), "")
-        if uuid and _value(row, "kind") != "graphics":
-            found.setdefault(uuid, f"pid {_value(row, 'pid')}, {_value(row, 'name').rpartition('/')[2]}".rstrip(", "))
+    for row in _rows(snapshot, "gpu_process"):
+        if _value(row, "kind") == "graphics":
+            continue
+        holder = f"pid {_value(row, 'pid')}, {_value(row, 'name').rpartition('/')[2]}".rstrip(", ")
+        for index, uuid in uuids:
+            if index == _value(row, "gpu"):
+                found.setdefault(uuid, holder)
     return found
 
 
@@ -119,7 +168,10 @@ def _value(row: Row, column: str) -> str:
 @contextmanager
 def _meters(target: Target, snapshot: Snapshot, device: str) -> Iterator[Meter | None]:
     """NVML, asked four times a second while kernels run; None where it has no GPU to tell of."""
-    if device == CPU or not _rows(snapshot, "gpu") or type(target) is not Local:
+    if isinstance(target, Recorded):
+        yield lambda kernel, gpu: lambda: meanwhile(target.meanwhile(kernel, gpu))
+        return
+    if device == CPU or not _rows(snapshot, "gpu") or not isinstance(target, Local):
         yield None
         return
     from gpudoctor import live
@@ -153,7 +205,7 @@ class _Meters:
                 if gpu.index in self._seen:
                     self._seen[gpu.index].append(gpu)
 
-    def begin(self, device: int) -> Callable[[], Meanwhile | None]:
+    def begin(self, _: str, device: int) -> Callable[[], Meanwhile | None]:
         """Watch it until what is returned is called."""
         index = self._nvml.get(device, -1)
         with self._lock:

@@ -8,7 +8,9 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gpudoctor.arguments import COMMANDS, parser
@@ -20,11 +22,15 @@ if TYPE_CHECKING:
     from gpudoctor.model.snapshot import Snapshot
     from gpudoctor.views.tui.work import Work
 
+    Tell = Callable[[Measurements], None]
+
 _GARBAGE = 200_000
 """Objects made before a search for cycles: a short run makes few, and looking for them costs it a tenth."""
 
 SOUND, BROKEN, MISUSE, UNKNOWN = 0, 1, 2, 3
 DIFFERENT = 1
+INTERRUPTED = 128 + signal.SIGINT
+_CODES = {"sound": SOUND, "impaired": SOUND, "broken": BROKEN, "unknown": UNKNOWN}
 
 
 def run(argv: Sequence[str]) -> int:
@@ -47,7 +53,7 @@ def run(argv: Sequence[str]) -> int:
         print(f"gpudoctor: {one_line(str(error))}", file=sys.stderr)
         return MISUSE
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         sys.stdout = None  # the reader has gone: nothing is left to say
         return 141
@@ -227,10 +233,31 @@ def _bench(options: argparse.Namespace) -> int:
 
         print(bench.listed([one.kernel for one in specs.chosen(options.kernel)]))
         return SOUND
-    with measuring_on(sys.stderr) as tell:
-        found, _ = doctor.bench(options.kernel, options.device, options.python, tell)
-    print(bench.document(found) if options.json else bench.render(found, style_of(sys.stdout)))
-    return bench_code(found)
+    with measuring_on(sys.stderr) as tell, _stopped_by_ctrl_c(tell) as (hear, stop):
+        made = doctor.bench(options.kernel, options.device, options.python, hear, stop)
+    print(bench.document(made) if options.json else bench.render(made, style_of(sys.stdout)))
+    return INTERRUPTED if stop.is_set() else _CODES[made.verdict]
+
+
+@contextmanager
+def _stopped_by_ctrl_c(tell: Tell) -> Iterator[tuple[Tell, threading.Event]]:
+    """Once something is measured, the first Ctrl-C sets the event, so that the rest can be shown; else it ends us."""
+    begun, stop = threading.Event(), threading.Event()
+
+    def hear(found: Measurements) -> None:
+        begun.set()
+        tell(found)
+
+    def interrupt(_: int, __: object) -> None:
+        if stop.is_set() or not begun.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield hear, stop
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -315,14 +342,6 @@ def exit_code(diagnosis: Diagnosis, strict: bool = False) -> int:
     if strict and any(finding.severity == "warning" for finding in diagnosis.findings):
         return BROKEN
     return UNKNOWN if diagnosis.verdict == "unknown" else SOUND
-
-
-def bench_code(found: Measurements) -> int:
-    """0 sound, 1 wrong or failed, 3 where nothing ran."""
-    states = {found.state(run) for run in found.runs}
-    if states & {"wrong", "failed"}:
-        return BROKEN
-    return SOUND if any(run.status == "ran" for run in found.runs) else UNKNOWN
 
 
 _ACTS: Mapping[str, Callable[[argparse.Namespace], int]] = {

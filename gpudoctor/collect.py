@@ -63,7 +63,7 @@ class Collection:
     """Probes on their way: each is started as `probes` gives it, so that the first work while the next are imported."""
 
     def __init__(self, target: Target, probes: Iterable[ModuleType], progress: Progress = lambda _: None) -> None:
-        self._target = target
+        self.target = target
         self._progress = progress
         self._runs: list[_Run] = []
         levels = get_args(Level)
@@ -88,7 +88,7 @@ class Collection:
         runs = sorted(self._runs, key=lambda run: run.name)
         facts, groups = _merge(runs)
         timings = {f"probe.{run.name}": run.seconds * 1000 for run in runs if run.thread}
-        target = self._target
+        target = self.target
         return Snapshot(Subject("local", target.name, target.python, target.level), facts, groups, timings)
 
     def _moot(self, run: _Run) -> str:

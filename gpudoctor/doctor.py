@@ -18,6 +18,7 @@ from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.target import Target
 
 if TYPE_CHECKING:
+    from gpudoctor.model.bench import Bench
     from gpudoctor.model.measurement import Measurements
 
 
@@ -34,7 +35,7 @@ def check(
     """
     asked = _ask(target, level, python, progress)
     book = rulebook.load(rules)
-    return diagnose(asked.snapshot(), book)
+    return diagnose(_deepened(asked, progress), book)
 
 
 def watch(
@@ -45,30 +46,29 @@ def watch(
     target: Target | None = None,
 ) -> Iterator[Diagnosis]:
     """As `check`, but a diagnosis whenever a source of facts has answered; the last one is that of `check`."""
-    ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+    more: queue.SimpleQueue[Snapshot | None] = queue.SimpleQueue()
 
     def hear(event: Event) -> None:
         progress(event)
         if event[1] != "started":
-            ended.put(None)
+            more.put(None)
 
     asked = _ask(target, level, python, hear)
     book = rulebook.load(rules)
-    whole = threading.Event()
+    whole: list[Snapshot] = []
 
     def wait() -> None:
-        asked.snapshot()
-        whole.set()
-        ended.put(None)
+        whole.append(_deepened(asked, progress, more.put))
+        more.put(None)
 
     threading.Thread(target=wait, name="collect", daemon=True).start()
-    while not whole.is_set():
-        ended.get()
-        while not ended.empty():  # several at once are judged once
-            ended.get()
-        if not whole.is_set():
-            yield diagnose(asked.so_far(), book)
-    yield diagnose(asked.snapshot(), book)
+    while not whole:
+        latest = more.get()
+        while not more.empty():  # several at once are judged once
+            latest = more.get() or latest
+        if not whole:
+            yield diagnose(latest or asked.so_far(), book)
+    yield diagnose(whole[0], book)
 
 
 def look(
@@ -78,7 +78,19 @@ def look(
     target: Target | None = None,
 ) -> Snapshot:
     """The facts of this machine, not judged yet; raises `DoctorError` for an interpreter that is none."""
-    return _ask(target, level, python, progress).snapshot()
+    return _deepened(_ask(target, level, python, progress), progress)
+
+
+def _deepened(
+    asked: Collection, progress: Progress = lambda _: None, tell: Callable[[Snapshot], None] = lambda _: None
+) -> Snapshot:
+    """What the probes said and, at level deep, what kernels measured after them; `tell` hears when one is over."""
+    snapshot = asked.snapshot()
+    if asked.target.level != "deep":
+        return snapshot
+    from gpudoctor import bench
+
+    return bench.deepened(asked.target, snapshot, progress, tell)
 
 
 def bench(
@@ -88,21 +100,55 @@ def bench(
     tell: Callable[[Measurements], None] = lambda _: None,
     stop: threading.Event | None = None,
     target: Target | None = None,
-) -> tuple[Measurements, Diagnosis]:
-    """Run kernels (all of them, or those of these ids) and judge what they measured, by the rules that read it.
+) -> Bench:
+    """Run kernels (all of them, or those of these names) and judge what they measured, by the rules that read it.
 
     Raises `UsageError` for a kernel, a device or an interpreter that is none.
     """
     from gpudoctor import bench
     from gpudoctor.target.local import Local
 
-    patient = target or Local("quick", python)
-    snapshot = look(target=patient)
-    found = bench.run(patient, snapshot, names, device, tell=tell, stop=stop)
-    return found, diagnose(bench.measured(snapshot, found), rulebook.load())
+    patient = target or Local("standard", python)
+    plan = bench.Plan(names, device)
+    snapshot = _looked_at(patient)
+    found = bench.run(patient, snapshot, plan, tell, stop)
+    return benched(diagnose(bench.measured(snapshot, found), rulebook.load()), found)
 
 
-_SLOWEST = ("nvml", "libcuda", "torch_live")
+def benched(diagnosis: Diagnosis, found: Measurements) -> Bench:
+    """Of a diagnosis what rests on these measurements."""
+    from gpudoctor.model.bench import Bench, verdict
+    from gpudoctor.rulebook.reading import facts_read
+
+    book = rulebook.load()
+    ours = {rule.id for rule in book.rules if any(name.startswith(_MEASURED) for name in facts_read(rule))}
+    findings = tuple(finding for finding in diagnosis.findings if finding.id in ours)
+    because = "" if found.devices else _no_gpu(diagnosis)
+    return Bench(found, verdict(found, findings), findings, because)
+
+
+_MEASURED = ("measured.", "rung.")
+
+
+def _no_gpu(diagnosis: Diagnosis) -> str:
+    rows = diagnosis.snapshot.rows("cuda_device")
+    why = "" if isinstance(rows, tuple) else f": {rows.why}"
+    cause = next((one for one in diagnosis.findings if one.severity == "error"), None)
+    return f"no GPU that CUDA lists{why}" + (f"; gpudoctor explain {cause.id}: {cause.title}" if cause else "")
+
+
+def _looked_at(patient: Target) -> Snapshot:
+    """What level quick asks, and CUDA's devices, which it lists from level standard on."""
+    from gpudoctor import probes
+    from gpudoctor.discovery import modules_of
+    from gpudoctor.target.local import Local
+
+    if isinstance(patient, Local):
+        patient.verify()
+    return collect(patient, (module for module in modules_of(probes) if not hasattr(module, "LEVEL")))
+
+
+_SLOWEST = ("nvml", "libcuda", "torch_live", "driver_kernels")
 """Probes that wait for a child: started first, their children work while the rest is imported and asked."""
 
 
@@ -150,7 +196,7 @@ def _replayed(text: str, name: str) -> Snapshot:
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}") from error
     with replay as target:
-        snapshot = collect(target, modules_of(probes))
+        snapshot = _deepened(Collection(target, modules_of(probes)))
     return replace(snapshot, target=replace(snapshot.target, kind="snapshot"))
 
 

@@ -7,18 +7,21 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpudoctor import doctor
 from gpudoctor.collect import Progress
 from gpudoctor.hiding import Hider
 from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.document import brief
 from gpudoctor.model.fact import Known
+from gpudoctor.model.measurement import vars_of
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.probes._child import answers
 from gpudoctor.probes._secrets import shown, shown_words
 from gpudoctor.target import Answer
+from gpudoctor.target._transcripts import question
 from gpudoctor.target._watched import Parts
 from gpudoctor.target.record import Command, Record, Sparse
 from gpudoctor.target.record_json import from_json, to_json
@@ -29,6 +32,7 @@ _MOST_IN_ALL = 20 << 20
 _WHOLE = 1 << 16
 """Bytes of the largest binary file that is kept whole, as bytes; larger ones are kept compressed."""
 
+_MOST_OF_STDERR = 4000
 _UNKNOWN_ERROR = 999
 _EXITS = {"sound": 0, "impaired": 0, "broken": 1, "unknown": 3}
 _LIBRARIES = {"ask_nvml.py": "nvml", "ask_cuda.py": "cuda"}
@@ -84,6 +88,7 @@ def recorded(target: Recording, diagnosis: Diagnosis) -> Record:
         nvml=sections.nvml,
         cuda=sections.cuda,
         torch_child=sections.torch,
+        kernels=_kernels(sections, diagnosis.snapshot),
         expect={
             "ids": [one.id for one in diagnosis.findings if one.severity != "info"],
             "exit": _EXITS[diagnosis.verdict],
@@ -97,6 +102,21 @@ def recorded(target: Recording, diagnosis: Diagnosis) -> Record:
         {key: {hider.text(path): kept for path, kept in part.items()} for key, part in binary.items()}
     )
     return from_json(hidden)
+
+
+def _kernels(sections: _Sections, snapshot: Snapshot) -> dict[str, Any] | None:
+    """What the children of a ladder said, and NVML meanwhile."""
+    if not sections.children:
+        return None
+    from gpudoctor.kernels import recall
+
+    found = recall.measurements(snapshot)
+    seen = [
+        {"kernel": run.kernel, "gpu": run.gpu, **brief(vars_of(run.meanwhile))}
+        for run in (found.runs if found else ())
+        if run.meanwhile
+    ]
+    return {"children": sections.children, **({"meanwhile": seen} if seen else {})}
 
 
 def _keep_stuck(target: Recording, snapshot: Snapshot) -> None:
@@ -198,12 +218,18 @@ class _Sections:
     nvml: dict[str, Any] | None = None
     cuda: dict[str, Any] | None = None
     torch: dict[str, Any] | None = None
+    children: list[dict[str, Any]] = field(default_factory=list)
+    """Of a ladder."""
 
     def take(self, answer: Answer) -> Command | None:
         """The command, or None where it was one of our children."""
         name = next((word.rpartition("/")[2] for word in answer.argv if word.endswith(".py")), "")
         if name == "ask_torch.py":
             self.torch = {"out": list(answers(answer.out)), "err": answer.err, "status": answer.status}
+        elif name == "__main__.py" and (ask := question(answer.argv)):
+            err = answer.err[-_MOST_OF_STDERR:]
+            said = {"ask": ask, "out": list(answers(answer.out)), "err": err, "status": answer.status}
+            self.children.append(said)
         elif name in _LIBRARIES:
             section = _LIBRARIES[name]
             setattr(self, section, _told(answer, getattr(self, section)))

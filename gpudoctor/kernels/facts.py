@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread, Value
-from gpudoctor.model.measurement import Kernel, Measurements, Run
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread, Value, value_from_json
+
+if TYPE_CHECKING:  # what a probe declares must be known at once, by every start
+    from gpudoctor.model.measurement import Kernel, Meanwhile, Measurements, Run
 
 SOURCE = "gpudoctor bench"
 
@@ -14,7 +18,7 @@ FACTS = (
     column("measured.kernel", "text", "what was measured: matmul.bf16, copy.device"),
     column("measured.gpu", "int", "CUDA's number of the device; absent where all of them took part"),
     column("measured.device", "text", "its name; CPU where no GPU was measured"),
-    column("measured.rung", "text", "what the kernel stands on: driver, torch, triton or nccl"),
+    column("measured.rung", "text", "what the kernel stands on: driver, torch, triton, nccl or training"),
     column("measured.status", "text", "ran, failed or not-run"),
     column("measured.value", "float", "what was measured, in the kernel's unit"),
     column("measured.unit", "text", "TFLOP/s, GB/s, µs, ..."),
@@ -22,6 +26,7 @@ FACTS = (
     column("measured.right", "bool", "whether the values are those of an independent reference"),
     column("measured.differ", "int", "how many values are not"),
     column("measured.compared", "int", "of how many"),
+    column("measured.agrees", "bool", "whether its result is bit for bit that of most GPUs of its name"),
     column("measured.words", "text", "what else is known of the difference, or what the figure means"),
     column("measured.because", "text", "why it failed or did not run"),
     column("measured.advice", "text", "what to do, as follows from the figure"),
@@ -65,32 +70,49 @@ FACTS = (
     column("gpu.ecc_uncorrected_at_work", "int", "memory errors that ECC could not repair while kernels ran"),
     column("gpu.ecc_corrected_at_work", "int", "memory errors that ECC repaired while kernels ran"),
     column("rung.gpu", "int", "CUDA's number of the device; absent where all of them took part"),
-    column("rung.name", "text", "driver, torch, triton or nccl"),
-    column("rung.held", "bool", "whether everything on it ran and was right; unread where it was not tried"),
+    column("rung.name", "text", "driver, torch, triton, nccl or training"),
+    column("rung.held", "bool", "whether everything on it that ran was right; unread where nothing on it was tried"),
     column("rung.lowest", "bool", "whether it is the first on its GPU that does not hold"),
     column("rung.uuid", "text", "UUID of the GPU"),
     column("rung.address", "text", "PCI address of the GPU"),
     column("rung.message", "text", "the first thing that failed"),
 )
 
-_MAY_BE_NONE = {"because", "words", "advice", "details", "gpu", "unit"}
+_MAY_BE_NONE = {"because", "words", "advice", "details", "gpu", "unit", "agrees"}
 
 
 def rows(found: Measurements) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
     """The groups ``measured`` and ``rung``; what has not been run yet is left out."""
     kernels = {kernel.id: kernel for kernel in found.kernels}
     runs = [run for run in found.runs if run.status not in {"waiting", "running"}]
-    return tuple(dict(_run(found, kernels[run.kernel], run)) for run in runs), tuple(_rungs(runs))
+    agree = _agreement(found, runs)
+    said = (dict(_run(found, kernels[run.kernel], run, agree.get((run.kernel, run.gpu)))) for run in runs)
+    return tuple(said), tuple(_rungs(runs))
 
 
-def _run(found: Measurements, kernel: Kernel, run: Run) -> Iterator[tuple[str, Fact]]:
+def _agreement(found: Measurements, runs: Sequence[Run]) -> dict[tuple[str, int], bool]:
+    """Of each run with a digest of its result, where a GPU of that name has a sibling: whether most have the same."""
+    names = {device.index: device.name for device in found.devices}
+    digests = {
+        (run.kernel, run.gpu): (run.kernel, names[run.gpu], str(run.details["digest"]))
+        for run in runs
+        if run.gpu in names and "digest" in run.details
+    }
+    alike = Counter(digests.values())
+    siblings = Counter((kernel, name) for kernel, name, _ in digests.values())
+    return {
+        key: 2 * alike[digest] > siblings[digest[:2]] for key, digest in digests.items() if siblings[digest[:2]] > 1
+    }
+
+
+def _run(found: Measurements, kernel: Kernel, run: Run, agrees: bool | None) -> Iterator[tuple[str, Fact]]:
     unknown: Fact = Unread(run.because or "the kernel does not say")
     device = found.device(run.gpu)
     said: dict[str, Value | None] = {
         "kernel": run.kernel,
         "gpu": run.gpu if run.gpu >= 0 else None,
         "device": device.name if device else None,
-        "rung": run.ladder[-1].rung if run.ladder else None,
+        "rung": kernel.rung,
         "status": run.status,
         "value": run.value,
         "unit": kernel.unit or None,
@@ -98,51 +120,55 @@ def _run(found: Measurements, kernel: Kernel, run: Run) -> Iterator[tuple[str, F
         "right": run.right,
         "differ": run.differ,
         "compared": run.compared,
+        "agrees": agrees,
         "words": run.words or None,
         "because": run.because or None,
         "advice": run.advice or None,
-        "details": run.details or None,  # type: ignore[dict-item]
+        "details": value_from_json(run.details) if run.details else None,
     }
     for name, value in said.items():
         if value is not None:
             yield name, Known(value, SOURCE)
         else:
             yield name, Absent("none") if name in _MAY_BE_NONE or run.status == "ran" else unknown
-    yield from _meanwhile(run)
+    yield from _meanwhile(run.meanwhile)
 
 
-def _meanwhile(run: Run) -> Iterator[tuple[str, Fact]]:
-    seen = run.meanwhile
-    names: Mapping[str, Value | None] = {
-        "sm_clock_mhz": seen.sm_clock_mhz if seen else None,
-        "sm_clock_max_mhz": seen.max_sm_clock_mhz if seen else None,
-        "power_w": seen.power_w if seen else None,
-        "power_limit_w": seen.power_limit_w if seen else None,
-        "temperature_c": seen.temperature_c if seen else None,
-        "throttle_reasons": seen.reasons if seen else None,
-        "link_generation": seen.link_generation if seen else None,
-        "link_width": seen.link_width if seen else None,
-        "utilization": seen.utilization if seen else None,
-        "ecc_corrected": seen.ecc_corrected if seen else None,
-        "ecc_uncorrected": seen.ecc_uncorrected if seen else None,
-    }
-    for name, value in names.items():
+SEEN: Mapping[str, str] = {
+    "sm_clock_mhz": "sm_clock_mhz",
+    "sm_clock_max_mhz": "max_sm_clock_mhz",
+    "power_w": "power_w",
+    "power_limit_w": "power_limit_w",
+    "temperature_c": "temperature_c",
+    "throttle_reasons": "reasons",
+    "link_generation": "link_generation",
+    "link_width": "link_width",
+    "utilization": "utilization",
+    "ecc_corrected": "ecc_corrected",
+    "ecc_uncorrected": "ecc_uncorrected",
+}
+"""Columns, and the fields of `Meanwhile` that they hold."""
+
+
+def _meanwhile(seen: Meanwhile | None) -> Iterator[tuple[str, Fact]]:
+    for name, field in SEEN.items():
+        value: Value | None = getattr(seen, field) if seen else None
         yield name, Known(value, "NVML") if value is not None else Unread("NVML was not read while it ran")
 
 
-def _rungs(runs: list[Run]) -> Iterator[Row]:
-    """Each rung of each device once: held where no kernel on it failed, and one ran."""
-    seen: dict[tuple[int, str], Row] = {}
+def _rungs(runs: Sequence[Run]) -> Iterator[Row]:
+    """Each rung of each device once: what is known of it from the first run that failed on it, else from any."""
+    seen: dict[tuple[int, str], tuple[bool | None, str]] = {}
     for run in runs:
         for step in run.ladder:
             key = run.gpu, step.rung
-            before = seen.get(key)
-            if before and isinstance(before["held"], Known) and (not before["held"].value or step.held is not False):
-                continue
-            seen[key] = {
-                "gpu": Known(run.gpu, SOURCE) if run.gpu >= 0 else Absent("all of them"),
-                "name": Known(step.rung, SOURCE),
-                "held": Unread(step.message or "not tried") if step.held is None else Known(step.held, SOURCE),
-                "message": Known(step.message, SOURCE) if step.message else Absent("none"),
-            }
-    yield from seen.values()
+            held, _ = seen.get(key, (None, ""))
+            if key not in seen or (held is not False and step.held is not None and held != step.held):
+                seen[key] = step.held, step.message
+    for (gpu, rung), (held, message) in seen.items():
+        yield {
+            "gpu": Known(gpu, SOURCE) if gpu >= 0 else Absent("all of them"),
+            "name": Known(rung, SOURCE),
+            "held": Unread(message or "not tried") if held is None else Known(held, SOURCE),
+            "message": Known(message, SOURCE) if message else Absent("none"),
+        }

@@ -1,19 +1,22 @@
 """The ladder: on each device the driver alone, then torch, then what is compiled, then NCCL; kernels on each rung.
 
-The first rung that does not hold names the layer at fault, and nothing above it is tried. Devices are climbed side by
-side, as a training job uses them; what needs all of them comes last.
+The lowest rung on which something fails is the layer at fault, and every run above it says so. Above a rung that does
+not open, or on which nothing is right, nothing is tried. Devices are climbed side by side, as a training job uses them;
+what needs all of them comes last, and sees those alone that nobody uses and that got so far.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpudoctor.kernels import talk
+from gpudoctor.kernels.outcome import run_of, status_of, trouble
 from gpudoctor.kernels.specs import BELOW, FAMILIES, Placed
+from gpudoctor.kernels.talk import Question, ask
 from gpudoctor.model.measurement import Device, Meanwhile, Measurements, Run, Step
 from gpudoctor.target import Target
 
@@ -21,12 +24,15 @@ NODE = -1
 """Number of the "device" that stands for all GPUs together."""
 
 Tell = Callable[[Measurements], None]
-Meter = Callable[[int], Callable[[], "Meanwhile | None"]]
-"""Begins to watch a device; what it returns ends that and says what was seen."""
+Meter = Callable[[str, int], Callable[[], "Meanwhile | None"]]
+"""Begins to watch a device while that kernel runs there; what it returns ends that and says what was seen."""
+
+_LAST = 1.5
+"""Seconds to wait for children that were told to end."""
 
 
 class Ladder:
-    """One climb. `cpu` runs every kernel's checks without a GPU."""
+    """One climb. `cpu` runs every kernel's checks without a GPU; `budget` is the most seconds that it may take."""
 
     def __init__(
         self,
@@ -37,6 +43,7 @@ class Ladder:
         stop: threading.Event | None = None,
         meter: Meter | None = None,
         cpu: bool = False,
+        budget: float = float("inf"),
     ) -> None:
         self._target = target
         self._devices = devices
@@ -45,29 +52,39 @@ class Ladder:
         self._stop = stop or threading.Event()
         self._meter = meter
         self._cpu = cpu
-        self._lock = threading.Lock()
-        self._steps: dict[int, dict[str, Step]] = {}
+        self._budget = budget
+        self._until = time.monotonic() + budget
+        self._lock, self._telling = threading.Lock(), threading.Lock()
+        self._steps: dict[int, dict[str, Step]] = {device.index: {} for device in (*devices, Device(NODE, ""))}
+        self._ends: dict[int, str] = {}
+        """Of a device on which nothing more is tried: why."""
         self._watched: dict[int, Callable[[], Meanwhile | None]] = {}
         self._runs = {
-            (one.spec.id, device.index): Run(one.spec.id, device.index, "waiting")
-            for one in kernels
-            for device in self._of(one)
+            (one.spec.id, index): Run(one.spec.id, index, "waiting") for one in kernels for index in self._places(one)
         }
 
     def climb(self) -> Measurements:
         """Run all; whatever happens to a child, every kernel ends as ran, failed or not run, and says why."""
-        free = [device for device in self._devices if not device.held]
         for device in self._devices:
             if device.held:
-                self._leave(device.index, f"in use by {device.held}")
-        threads = [threading.Thread(target=self._device, args=(device.index,), daemon=True) for device in free]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if not self._stop.is_set():
-            self._device(NODE)
-        self._leave(None, "stopped before it was run")
+                self._ends[device.index] = f"in use by {device.held}"
+                self._leave(device.index, self._ends[device.index])
+        free = [device.index for device in self._devices if not device.held]
+        threads = [threading.Thread(target=self._fenced, args=(index,), daemon=True) for index in free]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            if self._devices:
+                self._node()
+        except BaseException:  # Ctrl-C, or the end of the program: the children go first
+            self._stop.set()
+            until = time.monotonic() + _LAST
+            for thread in threads:
+                thread.join(max(0.0, until - time.monotonic()))
+            raise
+        self._end()
         return self.so_far()
 
     def so_far(self) -> Measurements:
@@ -78,116 +95,133 @@ class Ladder:
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         return Measurements(self._target.name, kernels, tuple(self._devices), runs, at)
 
-    def _of(self, one: Placed) -> Iterable[Device]:
-        return self._devices if one.spec.scope == "gpu" else (Device(NODE, "all"),)
+    def _places(self, one: Placed) -> list[int]:
+        if one.spec.scope == "gpu":
+            return [device.index for device in self._devices]
+        return [NODE] if self._devices else []
+
+    def _halt(self) -> str:
+        if self._stop.is_set():
+            return "stopped"
+        return f"the {self._budget:g} s for kernels were over" if time.monotonic() > self._until else ""
+
+    def _fenced(self, index: int) -> None:
+        try:
+            self._device(index)
+        except Exception as error:  # a fault of ours on one device must not cost the others
+            self._leave(index, f"gpudoctor itself failed: {type(error).__name__}: {error}")
+
+    def _node(self) -> None:
+        """What needs all devices, on those that are fit for it."""
+        fit = self._fit()
+        if not fit:
+            self._leave(NODE, f"no GPU is left for it: GPU {self._devices[0].index}: {next(iter(self._ends.values()))}")
+        elif not self._cpu and not all(device.uuid for device in fit):
+            self._leave(NODE, "CUDA cannot be told which GPUs it may use: their UUIDs are not known")
+        elif not self._halt():
+            self._fenced(NODE)
+
+    def _fit(self) -> list[Device]:
+        """Those that nobody uses, and that torch works on as far as it was tried."""
+        return [device for device in self._devices if device.index not in self._ends]
 
     def _device(self, index: int) -> None:
+        """Rung over rung."""
         scope = "node" if index == NODE else "gpu"
         for family in FAMILIES:
             kernels = [one for one in self._kernels if one.family == family and one.spec.scope == scope]
-            if not kernels or self._stop.is_set():
+            if not kernels:
                 continue
-            broken = self._broken_below(index, family)
-            if broken is not None:
-                self._close(index, kernels, family, f"not tried: {broken}", failed=False)
+            if self._halt():
+                return
+            if index in self._ends:
+                self._close(index, family, kernels, Step(FAMILIES[family], None, f"not tried: {self._ends[index]}"))
             else:
                 self._rung(index, family, kernels)
 
-    def _broken_below(self, index: int, family: str) -> str | None:
-        """The message of a lower rung that does not hold."""
-        steps = self._steps.get(index, {})
-        below = (steps[name] for name in BELOW[family] if name in steps)
-        return next((f"the rung below failed: {step.message}" for step in below if step.held is False), None)
-
     def _rung(self, index: int, family: str, kernels: Sequence[Placed]) -> None:
+        rung = FAMILIES[family]
+
         def hear(name: str, outcome: Mapping[str, Any]) -> None:
             self._heard(index, family, name, outcome)
 
-        heard = talk.ask(
-            self._target, family, self._name(index), kernels, hear, self._stop.is_set, self._together(index)
-        )
-        if self._stop.is_set():
+        together = self._fit() if index == NODE and not self._cpu else []
+        question = Question(family, self._name(index), kernels, self._env(index), [one.index for one in together])
+        heard = ask(self._target, question, hear, self._halt)
+        if not heard.opened and not heard.closed:
+            return  # halted
+        if not heard.opened:
+            step = Step(rung, False if heard.failed else None, heard.closed)
+            self._close(index, family, kernels, step)
+            if heard.failed and _is_below_others(family):
+                self._ends[index] = f"the rung below it, {rung}, does not hold: {heard.closed}"
             return
-        if heard.opened is None:
-            self._close(index, kernels, family, heard.closed, heard.failed)
-            return
-        bad = [
-            name for name, one in heard.outcomes.items() if one.get("status") == "failed" or one.get("right") is False
-        ]
-        message = f"{bad[0]}: {heard.outcomes[bad[0]].get('because') or 'wrong values'}" if bad else ""
-        self._note(index, family, Step(FAMILIES[family], not bad, message))
+        bad = [said for name, outcome in heard.outcomes.items() if (said := trouble(name, outcome))]
+        right = [name for name, said in heard.outcomes.items() if status_of(said) == "ran" and not trouble(name, said)]
+        self._steps[index][family] = Step(rung, not bad, bad[0] if bad else "")
+        if bad and not right and index != NODE and _is_below_others(family):
+            self._ends[index] = f"on the rung below it, {rung}, nothing is right: {bad[0]}"
 
     def _name(self, index: int) -> str:
         if self._cpu:
             return "cpu"
         return "node" if index == NODE else f"cuda:{index}"
 
-    def _together(self, index: int) -> list[int]:
-        """The GPUs that what is run on the node may use: those that nobody holds."""
-        return [one.index for one in self._devices if not one.held] if index == NODE and not self._cpu else []
+    def _env(self, index: int) -> dict[str, str]:
+        """A fair share of the CPU for each of several devices; for all together nothing but those that are fit."""
+        if self._cpu:
+            return {}
+        if index == NODE:
+            return {"CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device in self._fit())}
+        if len(self._devices) < 2 or "OMP_NUM_THREADS" in self._target.environ:
+            return {}
+        return {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // len(self._devices)))}
 
     def _heard(self, index: int, family: str, name: str, outcome: Mapping[str, Any]) -> None:
-        held = outcome.get("status") != "failed" if outcome else None
-        ladder = (*self._below(index, family), Step(FAMILIES[family], held))
+        """A kernel began, or is over."""
         if not outcome:
             if self._meter and index != NODE:
-                self._watched[index] = self._meter(index)
+                self._watched[index] = self._meter(name, index)
             self._put(replace(self._runs[name, index], status="running"))
             return
+        bad = trouble(name, outcome)
+        held = None if status_of(outcome) == "not-run" else not bad
+        ladder = (*self._below(index, family), Step(FAMILIES[family], held, bad))
         seen = self._watched.pop(index, lambda: None)()
-        self._put(_run(name, index, outcome, ladder, seen))
+        self._put(run_of(name, index, outcome, ladder, seen))
 
-    def _below(self, index: int, family: str) -> tuple[Step, ...]:
-        steps = self._steps.get(index, {})
-        return tuple(steps[name] for name in BELOW[family] if name in steps)
+    def _below(self, index: int, family: str) -> Iterator[Step]:
+        steps = self._steps[index]
+        yield from (steps[name] for name in BELOW[family] if name in steps)
 
-    def _note(self, index: int, family: str, step: Step) -> None:
-        self._steps.setdefault(index, {})[family] = step
-
-    def _close(self, index: int, kernels: Sequence[Placed], family: str, why: str, failed: bool) -> None:
+    def _close(self, index: int, family: str, kernels: Sequence[Placed], step: Step) -> None:
         """The rung does not hold, or could not be tried."""
-        step = Step(FAMILIES[family], False if failed else None, why)
-        self._note(index, family, step)
+        self._steps[index][family] = step
         ladder = (*self._below(index, family), step)
+        status = "failed" if step.held is False else "not-run"
         for one in kernels:
-            self._put(Run(one.spec.id, index, "failed" if failed else "not-run", because=why, ladder=ladder))
+            self._put(Run(one.spec.id, index, status, because=step.message, ladder=ladder))  # type: ignore[arg-type]
 
-    def _leave(self, index: int | None, why: str) -> None:
+    def _leave(self, index: int, why: str) -> None:
+        """Nothing is run on it, because of that."""
         for run in list(self._runs.values()):
-            if run.status in {"waiting", "running"} and index in {None, run.gpu}:
+            if run.gpu == index and run.status in {"waiting", "running"}:
                 self._put(replace(run, status="not-run", because=why))
+
+    def _end(self) -> None:
+        """Whatever is not over by now is not run: it was halted."""
+        why = self._halt() or "nothing was heard of it"
+        for run in list(self._runs.values()):
+            if run.status in {"waiting", "running"}:
+                when = "while it ran" if run.status == "running" else "before its turn came"
+                self._put(replace(run, status="not-run", because=f"{why} {when}"))
 
     def _put(self, run: Run) -> None:
         with self._lock:
             self._runs[run.kernel, run.gpu] = run
-        self._tell(self.so_far())
+        with self._telling:  # one after the other, so that the last one told is the newest
+            self._tell(self.so_far())
 
 
-def _run(name: str, index: int, outcome: Mapping[str, Any], ladder: tuple[Step, ...], seen: Meanwhile | None) -> Run:
-    """The child's line as a run. What it says is taken for what it is, or left out."""
-
-    def number(key: str) -> float | None:
-        value = outcome.get(key)
-        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-    def whole(key: str) -> int | None:
-        value = number(key)
-        return None if value is None else int(value)
-
-    status, right, details = outcome.get("status"), outcome.get("right"), outcome.get("details")
-    return Run(
-        kernel=name,
-        gpu=index,
-        status="ran" if status == "ran" else "not-run" if status == "not-run" else "failed",
-        value=number("value"),
-        spread=number("spread"),
-        right=right if isinstance(right, bool) else None,
-        differ=whole("differ"),
-        compared=whole("compared"),
-        words=str(outcome.get("words", "")),
-        advice=str(outcome.get("advice", "")),
-        because=str(outcome.get("because", "")),
-        details=details if isinstance(details, dict) else {},
-        ladder=ladder,
-        meanwhile=seen,
-    )
+def _is_below_others(family: str) -> bool:
+    return any(family in below for below in BELOW.values())

@@ -17,7 +17,7 @@ FAMILIES: dict[str, Rung] = {
     "eager": "torch",
     "compiled": "triton",
     "collective": "nccl",
-    "training": "torch",
+    "training": "training",
 }
 """The folders of ``child``, in the order in which they are climbed, and the rung that each stands on."""
 
@@ -29,6 +29,9 @@ BELOW: dict[str, Sequence[str]] = {
     "training": ("driver", "eager"),
 }
 """What must hold before a folder is tried."""
+
+SAID = {"readiness": "training", "torch": "eager", "nccl": "collective", "triton": "compiled"}
+"""Other names of a folder, as a user may say them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class Placed:
         """As the model has it."""
         spec = self.spec
         level: Level = "standard" if spec.level == "standard" else "deep"
-        return Kernel(spec.id, spec.title, spec.unit, spec.size, level)
+        return Kernel(spec.id, spec.title, spec.unit, spec.size, level, self.rung)
 
 
 @lru_cache(maxsize=1)
@@ -63,7 +66,7 @@ def every() -> tuple[Placed, ...]:
 
 
 def chosen(names: Iterable[str], level: str = "deep") -> tuple[Placed, ...]:
-    """Those of these ids, or whose ids begin so (``matmul``); all of that level where none is named.
+    """Those of these ids, whose ids begin so (``matmul``), or of these families; all of that level where none is named.
 
     Raises `UsageError` for a name that is none.
     """
@@ -71,11 +74,17 @@ def chosen(names: Iterable[str], level: str = "deep") -> tuple[Placed, ...]:
     if not wanted:
         return tuple(one for one in every() if level == "deep" or one.spec.level == level)
     for name in wanted:
-        if not any(_is(one.spec.id, name) for one in every()):
-            heads = ", ".join(dict.fromkeys(one.spec.id.partition(".")[0] for one in every()))
-            raise UsageError(f"there is no kernel {name!r}; there are: {heads}; gpudoctor bench --list names them all")
-    return tuple(one for one in every() if any(_is(one.spec.id, name) for name in wanted))
+        if not any(_is(one, name) for one in every()):
+            raise UsageError(
+                f"there is no kernel {name!r}; there are: {_names()}; gpudoctor bench --list names them all"
+            )
+    return tuple(one for one in every() if any(_is(one, name) for name in wanted))
 
 
-def _is(name: str, wanted: str) -> bool:
-    return name == wanted or name.startswith(f"{wanted}.")
+def _is(one: Placed, wanted: str) -> bool:
+    return one.spec.id == wanted or one.spec.id.startswith(f"{wanted}.") or one.family == SAID.get(wanted, wanted)
+
+
+def _names() -> str:
+    families = (*FAMILIES, *SAID)
+    return ", ".join(dict.fromkeys([*families, *(one.spec.id.partition(".")[0] for one in every())]))

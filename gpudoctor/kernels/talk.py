@@ -1,149 +1,184 @@
-"""One child that runs kernels of one rung on one device: what it said, and at what step it ended if it did not finish.
+"""One rung on one device: children that run its kernels, what they said, and what became of those that ended early.
 
-A kernel that does not return within its seconds ends its child; the next child goes on with those after it.
+A kernel that does not return within its seconds, or that takes its process along, costs itself; the next child goes on
+with those after it. Whatever a child prints is taken for what it is, or left out.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from gpudoctor.kernels.place import program as program  # by this name tests lay out another
 from gpudoctor.kernels.specs import Placed
 from gpudoctor.probes._child import answers, patience, printable
 from gpudoctor.target import Answer, Target
+from gpudoctor.target.child import MARK
 
 OPENING = patience("GPUDOCTOR_KERNEL_TIMEOUT", 45.0)
 """Seconds until a rung is open: the import of torch from cold storage, the driver's start, a context."""
 
 _NOISE = 8 << 20
 _MOST_CHILDREN = 4
-"""Children for one rung and device: what kills so many of them is the device's own affair."""
+"""Children for one rung and device: what ends so many of them is the device's own affair."""
+_SLACK = 5.0
+_OOM_KILLS = "oom_kill "
+"""The line of /proc/vmstat that counts what Linux's OOM killer ended, in containers too."""
 
 Hear = Callable[[str, Mapping[str, Any]], None]
 """Told of each kernel by its id: ``{}`` when it begins, its outcome when it is over."""
+Halt = Callable[[], str]
+"""Why to end now, empty as long as there is no reason; asked a few times a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to run: the folder of a rung, the device as the child knows it, and variables of its environment."""
+
+    family: str
+    device: str
+    kernels: Sequence[Placed]
+    env: Mapping[str, str] = field(default_factory=dict)
+    together: Sequence[int] = ()
+    """Of the ``node`` the GPUs that the child sees, as CUDA numbers them outside of it."""
 
 
 @dataclass(slots=True)
 class Heard:
     """What became of a rung on a device."""
 
-    opened: Mapping[str, Any] | None = None
+    opened: bool = False
     closed: str = ""
-    """Why the rung does not hold, or could not be tried."""
+    """Why it did not open."""
     failed: bool = False
     """Whether that is a failure, not merely something that is not there."""
     outcomes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def program() -> str:
-    """The child's file, as an interpreter takes it."""
-    return str(Path(__file__).with_name("child") / "__main__.py")
-
-
-def ask(
-    target: Target,
-    family: str,
-    device: str,
-    kernels: Sequence[Placed],
-    hear: Hear,
-    stopped: Callable[[], bool],
-    devices: Sequence[int] = (),
-) -> Heard:
-    """Run these kernels, in as many children as it takes. On the ``node`` they may use `devices`, by their numbers."""
+def ask(target: Target, question: Question, hear: Hear, halt: Halt) -> Heard:
+    """Run these kernels, in as many children as it takes. Where it is halted, those that are left have no outcome."""
     heard = Heard()
-    left = {one.spec.id: one for one in kernels}
+    left = {one.spec.id: one for one in question.kernels}
+
+    def over(name: str, outcome: Mapping[str, Any]) -> None:
+        del left[name]
+        heard.outcomes[name] = outcome
+        hear(name, outcome)
+
+    before = ""
     for _ in range(_MOST_CHILDREN):
-        child = _Child(heard, left, hear, stopped)
-        child.run(target, family, device, devices)
-        if not left or stopped() or heard.opened is None:
+        child = _Child(left, over, hear, halt)
+        child.run(target, question)
+        heard.opened = heard.opened or child.opened
+        if not left or halt():
             return heard
-    for name in left:
-        _give_up(heard, hear, name, f"{_MOST_CHILDREN} children before it did not come to an end")
+        if not child.opened:
+            heard.closed, heard.failed = child.closed, child.failed
+            if heard.opened:
+                _give_up(left, over, f"it opened before {before}, and not again: {child.closed}", child.failed)
+            return heard
+        before = child.last or before
+    _give_up(left, over, f"{_MOST_CHILDREN} processes ended before its turn came", failed=False)
     return heard
 
 
-def _give_up(heard: Heard, hear: Hear, name: str, because: str, status: str = "not-run") -> None:
-    heard.outcomes[name] = {"status": status, "because": because}
-    hear(name, heard.outcomes[name])
+def _give_up(left: Mapping[str, Placed], over: Hear, because: str, failed: bool) -> None:
+    for name in tuple(left):
+        over(name, {"status": "failed" if failed else "not-run", "because": because})
 
 
 class _Child:
-    """One conversation. Kernels that are over leave `left`."""
+    """One conversation. `over` is told of each kernel that has come to an end, which takes it from `left`."""
 
-    def __init__(self, heard: Heard, left: dict[str, Placed], hear: Hear, stopped: Callable[[], bool]) -> None:
-        self.heard, self.left, self.hear, self.stopped = heard, left, hear, stopped
-        self.step = ""
-        self.until = float("inf")
-        self.late = False
-        self.done = False
+    def __init__(self, left: Mapping[str, Placed], over: Hear, hear: Hear, halt: Halt) -> None:
+        self._left, self._over, self._hear, self._halt = left, over, hear, halt
+        self.opened = self.failed = False
+        self.closed = self.last = ""
+        """Why the rung did not open; the kernel that began last."""
+        self._step = ""
+        self._until = 0.0
 
-    def run(self, target: Target, family: str, device: str, devices: Sequence[int]) -> None:
+    def run(self, target: Target, question: Question) -> None:
         """Ask, and take in what comes until it ends."""
-        python = sys.executable if family == "driver" else target.python
+        python = sys.executable if question.family == "driver" else target.python
         if python is None:
-            self.heard.closed = "there is no Python to run it with"
+            self.closed = "there is no Python to run it with"
             return
-        wanted: dict[str, object] = {"family": family, "device": device, "kernels": list(self.left), "seed": 1}
-        if devices:
-            wanted["devices"] = list(devices)
-        self.until = time.monotonic() + OPENING
-        whole = OPENING + sum(one.spec.seconds for one in self.left.values())
+        wanted = {
+            "family": question.family,
+            "device": question.device,
+            "kernels": list(self._left),
+            "numbers": list(question.together),
+            "seed": 1,
+        }
+        env = {**question.env, MARK: secrets.token_hex(8)}
+        whole = OPENING + sum(one.spec.seconds + _SLACK for one in self._left.values())
+        kills = _oom_kills(target)
+        self._until = time.monotonic() + OPENING
         try:
-            answer = target.run([python, program(), json.dumps(wanted)], timeout=whole, limit=_NOISE, watch=self._hear)
+            argv = [python, program(), json.dumps(wanted)]
+            answer = target.run(argv, timeout=whole, env=env, limit=_NOISE, watch=self._listen)
         except OSError as error:
-            self.heard.closed = f"{python} could not be started: {error.strerror or error}"
+            self.closed = f"{python} could not be started: {error.strerror or error}"
             return
-        if not self.done and not self.stopped():
-            self._ended(answer)
+        if not self.closed and not self._halt():
+            self._ended(answer, _oom_kills(target) > kills)
 
-    def _hear(self, line: str | None) -> bool:
+    def _listen(self, line: str | None) -> bool:
+        """Take in a line; whether the child may go on."""
         for entry in answers(line) if line else ():
             self._take(entry)
-        self.late = time.monotonic() > self.until
-        return not self.late and not self.stopped()
+        return time.monotonic() <= self._until and not self._halt() and not self.closed
 
     def _take(self, entry: Mapping[str, Any]) -> None:
-        if "opened" in entry:
-            self.heard.opened = entry["opened"]
-        elif "closed" in entry:
-            self.heard.closed, self.heard.failed, self.done = (
-                printable(entry["closed"], 600),
-                bool(entry["failed"]),
-                True,
-            )
-        elif "step" in entry and entry["step"] in self.left:
-            self.step = str(entry["step"])
-            self.until = time.monotonic() + self.left[self.step].spec.seconds
-            self.hear(self.step, {})
-        elif "kernel" in entry and entry["kernel"] in self.left:
-            name = str(entry["kernel"])
-            del self.left[name]
-            self.step = ""
-            self.heard.outcomes[name] = entry
-            self.hear(name, entry)
-        elif "done" in entry:
-            self.done = True
+        if "closed" in entry and not self.opened:
+            self.closed = printable(" ".join(str(entry["closed"]).split()), 600) or "it does not say why"
+            self.failed = entry.get("failed") is not False
+        elif "opened" in entry:
+            self.opened = True
+        elif self.opened and (name := self._meant(entry, "step")):
+            self._step = self.last = name
+            self._until = time.monotonic() + self._left[name].spec.seconds
+            self._hear(name, {})
+        elif self.opened and (name := self._meant(entry, "kernel")):
+            self._step = ""
+            self._until = time.monotonic() + _SLACK
+            self._over(name, entry)
 
-    def _ended(self, answer: Answer) -> None:
-        """It ended in the middle: of that kernel, or before the rung was open."""
-        how = self._how(answer)
-        if self.heard.opened is None:
-            self.heard.closed, self.heard.failed = how, True
-        elif self.step:
-            del self.left[self.step]
-            _give_up(self.heard, self.hear, self.step, how, "failed")
+    def _meant(self, entry: Mapping[str, Any], key: str) -> str:
+        """The kernel that an entry is about; empty for one that nobody asked for, or that is over already."""
+        name = entry.get(key)
+        return name if isinstance(name, str) and name in self._left else ""
+
+    def _ended(self, answer: Answer, out_of_memory: bool) -> None:
+        """It ended early: in a kernel, or before the rung was open."""
+        memory = out_of_memory and answer.status == -9
+        how = "Linux's OOM killer ended it: no host memory is free for it" if memory else self._how(answer)
+        if not self.opened:
+            self.closed, self.failed = how, not memory
+        elif self._step:
+            self._over(self._step, {"status": "not-run" if memory else "failed", "because": how})
 
     def _how(self, answer: Answer) -> str:
-        if self.late:
-            limit = self.left[self.step].spec.seconds if self.step else OPENING
-            return f"it did not come to an end within {limit:g} s"
-        last = (answer.err.strip().splitlines() or [""])[-1]
-        how = f"its process ended: {answer.how}"
-        if answer.status == -9:
-            how += "; Linux's OOM killer ends processes so: see dmesg"
+        if answer.status is None and not answer.cut:
+            limit = self._left[self._step].spec.seconds if self._step else _SLACK if self.opened else OPENING
+            return f"it did not come to an end within {limit:g} s" + (f"; {answer.how}" if answer.stuck else "")
+        if answer.cut:
+            return f"its process was {answer.how}"
+        last = (answer.err.strip().splitlines() or [""])[-1] if answer.status else ""
+        how = f"its process ended before it: {answer.how}"
         return printable(f"{how}; {last}" if last and (answer.status or 0) > 0 else how)
+
+
+def _oom_kills(target: Target) -> int:
+    """How many processes Linux's OOM killer has ended since the machine started."""
+    try:
+        lines = target.read("/proc/vmstat").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith(_OOM_KILLS)), 0)

@@ -8,7 +8,7 @@ from functools import cached_property
 from statistics import median
 from typing import Literal, cast
 
-from gpudoctor.model.document import Entry, brief, opened
+from gpudoctor.model.document import Entry, brief, entry, opened
 from gpudoctor.model.fact import Json
 
 SCHEMA = "gpudoctor-kernels/1"
@@ -18,8 +18,8 @@ FEWEST_SIBLINGS = 3
 """GPUs to compare with: a median of fewer says nothing."""
 
 Status = Literal["waiting", "running", "ran", "failed", "not-run"]
-Rung = Literal["driver", "torch", "triton", "nccl"]
-"""What a kernel stands on, the lowest first."""
+Rung = Literal["driver", "torch", "triton", "nccl", "training"]
+"""What a kernel stands on, the lowest first; ``training``: a training loop on torch."""
 Level = Literal["standard", "deep"]
 State = Literal["wrong", "failed", "slow", "unjudged", "sound", "waiting", "running"]
 """What to think of a run, the worst first."""
@@ -27,20 +27,27 @@ State = Literal["wrong", "failed", "slow", "unjudged", "sound", "waiting", "runn
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One measurement: ``matmul.bf16``. In µs less is better, in all other units more."""
+    """One measurement: ``matmul.bf16``. A rate is the better the more it is, a time the less."""
 
     id: str
     title: str
     unit: str
-    """``TFLOP/s``, ``GB/s`` or ``µs``."""
+    """``TFLOP/s``, ``GB/s``, ``µs``; anything else is a figure that is not compared: ``workers``, ``%``."""
     size: str = ""
     """What is reckoned or moved: ``8192³``, ``1 GiB``."""
     level: Level = "standard"
+    rung: Rung = "torch"
+    """What it stands on."""
 
     @property
     def less_is_better(self) -> bool:
         """Whether it is a time."""
-        return self.unit == "µs"
+        return self.unit in {"ns", "µs", "ms", "s"}
+
+    @property
+    def comparable(self) -> bool:
+        """Whether more or less of it is better, so that GPUs of one name can be compared."""
+        return self.less_is_better or self.unit.endswith("/s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,7 @@ class Device:
     index: int
     name: str
     held: str = ""
+    uuid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +155,21 @@ class Measurements:
         return runs
 
     @cached_property
+    def _kernels(self) -> dict[str, Kernel]:
+        return {kernel.id: kernel for kernel in self.kernels}
+
+    @cached_property
+    def _devices(self) -> dict[int, Device]:
+        return {device.index: device for device in self.devices}
+
+    @cached_property
     def _medians(self) -> dict[tuple[str, str], Expected]:
         """Of each kernel and name of GPU that enough were measured of."""
         names = {device.index: device.name for device in self.devices}
         values: dict[tuple[str, str], list[float]] = {}
         for run in self.runs:
-            if run.value is not None and run.gpu in names:
+            kernel = self._kernels.get(run.kernel)
+            if kernel and kernel.comparable and run.value is not None and run.gpu in names:
                 values.setdefault((run.kernel, names[run.gpu]), []).append(run.value)
         return {
             key: Expected(median(found), "siblings", words=f"the median of {len(found)} GPUs of this name")
@@ -170,7 +187,7 @@ class Measurements:
 
     def device(self, gpu: int) -> Device | None:
         """The GPU of that number."""
-        return next((device for device in self.devices if device.index == gpu), None)
+        return self._devices.get(gpu)
 
     def expected(self, run: Run) -> Expected | None:
         """What was to be expected: from the tables, else the median of its siblings of the same name."""
@@ -180,7 +197,7 @@ class Measurements:
     def ratio(self, run: Run) -> float | None:
         """Its value as a share of the expected one, 1 being as expected and less being slower; None if not known."""
         expected = self.expected(run)
-        kernel = self.kernel(run.kernel)
+        kernel = self._kernels.get(run.kernel)
         if expected is None or run.value is None or min(expected.value, run.value) <= 0:
             return None
         return expected.value / run.value if kernel and kernel.less_is_better else run.value / expected.value
@@ -193,14 +210,14 @@ class Measurements:
             return "wrong"
         if run.status == "failed":
             return "failed"
-        if run.status == "not-run" or run.value is None:
+        if run.status == "not-run":
             return "unjudged"
         ratio = self.ratio(run)
         return "unjudged" if ratio is None and run.right is None else "slow" if (ratio or 1) < SLOW else "sound"
 
     def kernel(self, name: str) -> Kernel | None:
         """The kernel of that id."""
-        return next((kernel for kernel in self.kernels if kernel.id == name), None)
+        return self._kernels.get(name)
 
     def merged(self, newer: Measurements) -> Measurements:
         """These, with what is newer in place of what was measured before."""
@@ -234,14 +251,15 @@ def from_json(raw: object) -> Measurements:
             Kernel(
                 item.text("id"),
                 item.text("title"),
-                item.text("unit"),
+                item.text("unit", ""),
                 item.text("size", ""),
                 cast(Level, item.choice("level", Level, "standard")),
+                cast(Rung, item.choice("rung", Rung, "torch")),
             )
             for item in document.entries("kernels")
         ),
         devices=tuple(
-            Device(item.whole("index"), item.text("name"), item.text("held", ""))
+            Device(item.whole("index"), item.text("name", ""), item.text("held", ""), item.text("uuid", ""))
             for item in document.entries("devices")
         ),
         runs=tuple(map(_run, document.entries("runs"))),
@@ -299,6 +317,11 @@ def _expected(item: Entry) -> Expected:
         words=item.text("words", ""),
         source=item.text("source", ""),
     )
+
+
+def meanwhile(raw: object) -> Meanwhile | None:
+    """What a document says of a GPU while a kernel ran, if it says anything; raises `DocumentError`."""
+    return None if raw is None else _meanwhile(entry(raw))
 
 
 def _meanwhile(item: Entry) -> Meanwhile:

@@ -19,6 +19,8 @@ def transcript(record: Record, argv: Sequence[str]) -> Command | None:
         return _torch(record, argv)
     if name == "ask_nvml.py":
         return _library(record.nvml, argv, "nvmlInit", "libnvidia-ml.so.1")
+    if name == "__main__.py" and (ask := question(argv)):
+        return _kernels(record, argv, ask)
     if name == "ask_cuda.py":
         return _library(record.cuda, argv, "cuInit", "libcuda.so.1")
     return None
@@ -31,6 +33,28 @@ def _torch(record: Record, argv: Sequence[str]) -> Command:
     out = "".join(_line(entry) for entry in said.get("out", ()))
     status = said.get("status", 0)
     return Command(tuple(argv), status or 0, out, str(said.get("err", "")), status is None)
+
+
+def question(argv: Sequence[str]) -> Mapping[str, Any] | None:
+    """What a child of a ladder was asked, whatever its program is called there; None where it is another program."""
+    try:
+        asked = json.loads(argv[-1])
+    except ValueError:
+        return None
+    return asked if isinstance(asked, dict) and "family" in asked else None
+
+
+_ASKED = ("family", "device", "kernels")
+
+
+def _kernels(record: Record, argv: Sequence[str], ask: Mapping[str, Any]) -> Command:
+    """The child that was asked the same; a kernel that the record knows nothing of was not run."""
+    for child in (record.kernels or {}).get("children", ()):
+        if all(child["ask"].get(key) == ask[key] for key in _ASKED):
+            out = "".join(_line(entry) for entry in child.get("out", ()))
+            status = child.get("status")
+            return Command(tuple(argv), status or 0, out, str(child.get("err", "")), status is None)
+    return Command(tuple(argv), out=_line({"closed": "the record has no answer to this", "failed": False}))
 
 
 def _library(section: Mapping[str, Any] | None, argv: Sequence[str], init: str, library: str) -> Command:

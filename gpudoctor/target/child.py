@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import selectors
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from gpudoctor.target import Answer, Watch
 
@@ -24,6 +27,13 @@ living: set[subprocess.Popen[bytes]] = set()
 _births: set[object] = set()
 """Children that other threads are just starting."""
 
+MARK = "GPUDOCTOR_CHILD"
+"""The variable by which what a child has started is known to be its own, in whatever session that lives."""
+
+_marks: set[str] = set()
+_over = threading.Event()
+"""Set once we end: nothing is started any more."""
+
 
 def run_child(
     argv: Sequence[str],
@@ -38,16 +48,21 @@ def run_child(
 
     With `silence` it is ended that long after its last output, once it has begun to print. `watch` is told each line
     of its standard output as it comes, and None a few times a second while there is none; False ends the child.
-    Raises `OSError` where the program cannot be started at all.
+    Where `env` gives it a `MARK`, whatever inherited that is ended with it: also what left the group for a session of
+    its own. Raises `OSError` where the program cannot be started at all.
     """
     started = time.monotonic()
+    marks = {env.get(MARK, "")} - {"", os.environ.get(MARK)}  # our own is not its own
     child = start_child(argv, env, bool(stdin))
+    _marks.update(marks)
     talk = _Talk(child, stdin.encode(), limit, silence, watch)
     try:
         closed = talk.until(started + timeout)
         ended = wait_for(child, max(0.0, started + timeout - time.monotonic()) if closed else 0.0)
     finally:
         kill_group(child)  # the child, or the grandchildren that outlived it
+        kill_marked(marks)
+        _marks.difference_update(marks)
         talk.close()
         gone = wait_for(child, GRACE)
         if gone:
@@ -68,6 +83,8 @@ def start_child(argv: Sequence[str], env: Mapping[str, str], talks: bool) -> sub
     birth = object()
     _births.add(birth)
     try:
+        if _over.is_set():
+            raise OSError(errno.ESHUTDOWN, "gpudoctor is ending")
         child = subprocess.Popen(
             list(argv),
             stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
@@ -182,12 +199,26 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
         return
 
 
+def kill_marked(marks: Iterable[str]) -> None:
+    """End every process whose environment has one of these marks."""
+    wanted = [f"{MARK}={mark}".encode() for mark in marks]
+    for folder in Path("/proc").glob("[0-9]*") if wanted else ():
+        try:
+            given = (folder / "environ").read_bytes().split(b"\0")
+            if any(word in given for word in wanted):
+                os.kill(int(folder.name), signal.SIGKILL)
+        except OSError:  # another user's, or gone
+            continue
+
+
 @atexit.register
 def _kill_all() -> None:
     """Leave nothing running behind a diagnosis that ended, or was interrupted, before its children."""
+    _over.set()
     deadline = time.monotonic() + GRACE
     while _births and time.monotonic() < deadline:
         time.sleep(0.001)
     for child in tuple(living):
         if child.poll() is None:
             kill_group(child)
+    kill_marked(tuple(_marks))

@@ -6,6 +6,9 @@ answer is the JSON of the value, or ``{"code": n}``; a call that is nowhere is n
 
 A sparse file has only the parts of it that were read; `level` is how deep the machine was asked. What is left out was
 there and is not in the record: it reads as unread, never as missing. `record_json` has the file format.
+
+``kernels`` holds what the children of a ladder were asked and said, ``{"children": [{"ask": {...}, "out": [...], "err":
+"", "status": 0}], "meanwhile": [{"kernel": id, "gpu": n, ...}]}``, the latter what NVML said of a GPU while one ran.
 """
 
 from __future__ import annotations
@@ -55,4 +58,5 @@ class Record:
     nvml: Mapping[str, Any] | None = None
     cuda: Mapping[str, Any] | None = None
     torch_child: Mapping[str, Any] | None = None
+    kernels: Mapping[str, Any] | None = None
     expect: Mapping[str, Any] = field(default_factory=dict)

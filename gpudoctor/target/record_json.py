@@ -8,7 +8,8 @@
               "devices": {path: "195:0 0666"}, "denied": [path], "space": {path: [total, free]},
               "environ": {name: text}, "python": path, "name": text,
               "commands": [{"argv": [...], "status": 0, "out": "", "err": "", "do": "hang"}]},
-     "nvml": {...}, "cuda": {...}, "torch_child": {"out": [...], "err": "", "status": 0}, "expect": {...}}
+     "nvml": {...}, "cuda": {...}, "torch_child": {"out": [...], "err": "", "status": 0},
+     "kernels": {"children": [...], "meanwhile": [...]}, "expect": {...}}
 
 `gpudoctor.target.record` says what each part means.
 """
@@ -32,7 +33,7 @@ MOST_FILES = 50_000
 MOST_BYTES = 1 << 37
 """Size of the largest sparse file."""
 MOST_UNPACKED = 1 << 26
-_PARTS = frozenset({"schema", "title", "level", "host", "nvml", "cuda", "torch_child", "network", "expect"})
+_PARTS = frozenset({"schema", "title", "level", "host", "nvml", "cuda", "torch_child", "kernels", "network", "expect"})
 _DEVICE = re.compile(r"\d{1,4}:\d{1,7} 0[0-7]{3}")
 
 
@@ -90,6 +91,7 @@ def from_json(raw: object) -> Record:
         nvml=top.library("nvml"),
         cuda=top.library("cuda"),
         torch_child=top.maybe("torch_child"),
+        kernels=top.kernels("kernels"),
         expect=top.maybe("expect") or {},
     )
 
@@ -118,8 +120,8 @@ def to_json(record: Record) -> dict[str, Any]:
         "space": {path: list(pair) for path, pair in sorted(record.space.items())},
         "commands": [_command(command) for command in record.commands],
     }
-    sections = {"nvml": record.nvml, "cuda": record.cuda, "torch_child": record.torch_child, "expect": record.expect}
-    kept = {name: section for name, section in sections.items() if section}
+    sections = ("nvml", "cuda", "torch_child", "kernels", "expect")
+    kept = {name: section for name in sections if (section := getattr(record, name))}
     head = {"schema": SCHEMA, "title": record.title, "level": record.level}
     return {**head, "host": {k: v for k, v in host.items() if v}, **kept}
 
@@ -221,6 +223,21 @@ class _Object:
             fault = _Object(entry, f"{key}.faults")
             if not isinstance(fault.raw.get("call"), str) or not isinstance(fault.raw.get("do"), (str, int)):
                 raise DocumentError(f"{fault.where}: a fault needs call and do")
+        return section
+
+    def kernels(self, key: str) -> Mapping[str, Any] | None:
+        """What the children of a ladder were asked and said."""
+        section = self.maybe(key)
+        part = _Object(section or {}, key)
+        for entry in part.items("children"):
+            child = _Object(entry, f"{key}.children")
+            child.part("ask")
+            child.items("out")
+            child.text("err")
+            if type(child.raw.get("status")) not in {int, type(None)}:
+                raise DocumentError(f"{child.where}: a status is not a whole number")
+        for entry in part.items("meanwhile"):
+            _Object(entry, f"{key}.meanwhile")
         return section
 
 

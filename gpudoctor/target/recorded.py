@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.target import Answer, Watch
@@ -46,6 +47,11 @@ class Recorded(Local):
     def python(self) -> str | None:
         """The interpreter that was diagnosed when the record was made."""
         return self._record.python
+
+    def meanwhile(self, kernel: str, gpu: int) -> Mapping[str, Any] | None:
+        """What NVML said of that GPU while that kernel ran there."""
+        seen = (self._record.kernels or {}).get("meanwhile", ())
+        return next((one for one in seen if (one.get("kernel"), one.get("gpu")) == (kernel, gpu)), None)
 
     def path(self, path: str) -> Path:
         place = super().path(path)

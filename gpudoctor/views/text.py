@@ -21,8 +21,7 @@ def render(diagnosis: Diagnosis, style: Style | None = None) -> str:
     """The whole report, ending without a newline."""
     style = style or Style()
     blocks = [_head(diagnosis, style)]
-    for finding, others in report.together(diagnosis.findings):
-        blocks.append("\n".join(_finding(finding, others, style)))
+    blocks += findings(diagnosis.findings, style)
     if len(causes := report.causes(diagnosis)) > 1:
         blocks.append("\n".join(["To act on, in this order:", *_plan(causes)]))
     if diagnosis.unjudged:
@@ -30,6 +29,12 @@ def render(diagnosis: Diagnosis, style: Style | None = None) -> str:
     blocks += ["\n".join(wrapped(note.text)) for note in diagnosis.notes]
     blocks.append(report.counts(diagnosis))
     return "\n\n".join(blocks)
+
+
+def findings(found: Sequence[Finding], style: Style) -> Iterator[str]:
+    """A block for each, those that say the same of several GPUs as one."""
+    for finding, others in report.together(found):
+        yield "\n".join(_finding(finding, others, style))
 
 
 def _head(diagnosis: Diagnosis, style: Style) -> str:

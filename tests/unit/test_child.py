@@ -84,6 +84,32 @@ def test_a_child_that_falls_silent_is_ended_before_its_time() -> None:
     assert answer.seconds < 5
 
 
+def test_who_watches_hears_each_line_as_it_comes_and_may_end_it() -> None:
+    heard: list[str | None] = []
+
+    def watch(line: str | None) -> bool:
+        heard.append(line)
+        return line != "2"
+
+    source = "import time; [(print(n, flush=True), time.sleep(0.1)) for n in range(600)]"
+    answer = run_child([sys.executable, "-I", "-S", "-c", source], 60, os.environ, watch=watch)
+    assert [line for line in heard if line is not None] == ["0", "1", "2"]
+    assert answer.status is None
+    assert answer.seconds < 10
+
+
+def test_who_watches_is_asked_while_nothing_is_said() -> None:
+    silences: list[str | None] = []
+
+    def watch(line: str | None) -> bool:
+        silences.append(line)
+        return len(silences) < 3
+
+    answer = run_child(["sleep", "60"], 60, os.environ, watch=watch)
+    assert (answer.status, silences) == (None, [None, None, None])
+    assert answer.seconds < 10
+
+
 def test_a_flood_is_stopped_at_the_limit() -> None:
     answer = run_child(["yes"], 10, os.environ, limit=100_000)
     assert (len(answer.out), answer.status, answer.cut) == (100_000, None, True)

@@ -74,7 +74,8 @@ def test_the_tables_win_over_the_siblings() -> None:
         (Run("matmul.bf16", 0, "failed", right=False), "wrong"),
         (Run("matmul.bf16", 0, "failed"), "failed"),
         (Run("matmul.bf16", 0, "not-run", because="in use"), "unjudged"),
-        (Run("matmul.bf16", 0, "ran", None, right=True), "unjudged"),
+        (Run("matmul.bf16", 0, "ran", None, right=True), "sound"),
+        (Run("matmul.bf16", 0, "ran", None), "unjudged"),
         (Run("matmul.bf16", 0, "running"), "running"),
         (Run("matmul.bf16", 0, "ran", 0.0, right=True), "sound"),
     ],
@@ -131,7 +132,7 @@ def test_the_document_loses_nothing() -> None:
         ({"devices": [3]}, "devices.0 is no object"),
         (
             {"runs": [{"kernel": "a", "gpu": 0, "status": "ran", "ladder": [{"rung": "cuda"}]}]},
-            "runs.0.ladder.0.rung is not one of driver, torch, triton, nccl",
+            "runs.0.ladder.0.rung is not one of driver, torch, triton, nccl, training",
         ),
         (
             {"runs": [{"kernel": "a", "gpu": 0, "status": "ran", "expected": {"value": float("nan")}}]},

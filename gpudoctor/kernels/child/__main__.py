@@ -28,4 +28,5 @@ def known_as_package() -> None:
 if __name__ in ("__main__", "__mp_main__"):
     known_as_package()
 if __name__ == "__main__":
-    importlib.import_module(PACKAGE + "._main").main(json.loads(sys.argv[1]))
+    asked = json.loads(sys.argv[1])
+    importlib.import_module(PACKAGE + "." + asked.get("entry", "_main")).main(asked)

@@ -24,6 +24,14 @@ class CannotRun(Exception):  # noqa: N818 - no error: it says why nothing was me
     """Why a measurement cannot be made here, which says nothing against the device."""
 
 
+class Broken(Exception):  # noqa: N818 - it is told, not caught
+    """A failure whose cause is known: what is, and what to do about it."""
+
+    def __init__(self, what: str, advice: str = "") -> None:
+        super().__init__(what)
+        self.advice = advice
+
+
 class Outcome(NamedTuple):
     """What was measured. Whatever is None or empty is not known."""
 

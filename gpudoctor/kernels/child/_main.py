@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, Dict, Iterator, Mapping
 
 from . import _protocol
-from ._kernel import CannotRun, Outcome
+from ._kernel import Broken, CannotRun, Outcome
 
 _ROOT = __name__.rpartition(".")[0]
 
@@ -65,6 +65,8 @@ def _run_all(ask: Mapping[str, Any], context: Any) -> None:
         module, spec = found[name]
         _protocol.say(step=name, seconds=spec.seconds)
         _protocol.say(kernel=name, **_run(module, spec, context))
+        if getattr(context, "spent", False):
+            return  # an error that outlives its kernel: with those after it a new process goes on
 
 
 def _run(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:
@@ -72,6 +74,9 @@ def _run(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:
         outcome: Outcome = module.run(context, spec)
     except CannotRun as error:
         return {"status": "not-run", "because": str(error)}
+    except Broken as error:
+        traceback.print_exc()
+        return {"status": "failed", "because": str(error), "advice": error.advice}
     except Exception as error:
         because = _protocol.last_line(error)
         if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):

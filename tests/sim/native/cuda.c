@@ -1,7 +1,8 @@
 /* A CUDA driver library that answers from a scenario: libcuda.so.1 without a GPU.
  *
- * It answers what a program asks before its first kernel: initialisation, versions, devices, attributes, peers, memory
- * sizes, primary contexts, errors in words, entry points by name. As the real one it obeys CUDA_VISIBLE_DEVICES, refuses
+ * It answers what a program asks before its first kernel: initialisation, versions, devices, attributes, peers, primary
+ * contexts, errors in words, entry points by name; and it runs the kernels that gpudoctor brings (see cuda_memory.c and
+ * cuda_programs.c). As the real one it obeys CUDA_VISIBLE_DEVICES, refuses
  * everything before cuInit, and as a stub (cuInit: 34) refuses everything. What a scenario does not hold is
  * CUDA_ERROR_NOT_SUPPORTED, and CUDA_ERROR_INVALID_VALUE for an attribute, as of a driver that does not know it.
  *
@@ -12,7 +13,7 @@
  * A device is a GPU of "gpus" by its place there, whatever number the mask gives it in this process.
  */
 #define _GNU_SOURCE
-#include "store.h"
+#include "cuda.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,28 +22,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef int Result; /* CUresult */
-typedef int Device; /* CUdevice */
-typedef struct context *Context;
 typedef struct {
     unsigned char bytes[16];
 } Uuid;
-
-enum {
-    SUCCESS = 0,
-    INVALID_VALUE = 1,
-    OUT_OF_MEMORY = 2,
-    NOT_INITIALIZED = 3,
-    STUB_LIBRARY = 34,
-    NO_DEVICE = 100,
-    INVALID_DEVICE = 101,
-    INVALID_CONTEXT = 201,
-    NOT_FOUND = 500,
-    NOT_SUPPORTED = 801,
-};
-
-#define API __attribute__((visibility("default")))
-#define MOST_DEVICES 64
 
 const char *const STORE_SECTION = "cuda";
 
@@ -138,9 +120,7 @@ static Place place(Device device) {
     return (Place){device >= 0 && device < visible_count ? visible[device] : -1, -1};
 }
 
-/* What must hold before any call is answered: a real library, initialised, a device that exists (`device` < 0: none is
- * meant), no fault. */
-static Result ready(const char *function, Device device) {
+Result ready(const char *function, Device device) {
     Question question = QUESTION(function, device < 0 ? THE_MACHINE : place(device));
     if (is_stub())
         return STUB_LIBRARY;
@@ -153,8 +133,7 @@ static Result known(Device device) {
     return device >= 0 && device < visible_count ? SUCCESS : INVALID_DEVICE;
 }
 
-/* Ask about a device: faults, mask and initialisation first. */
-static Result ask(Question question, Device device, Answer *answer) {
+Result ask(Question question, Device device, Answer *answer) {
     *answer = NULL;
     if (is_stub())
         return STUB_LIBRARY;
@@ -166,6 +145,8 @@ static Result ask(Question question, Device device, Answer *answer) {
     Result code = store_ask(&question, answer);
     return code == STORE_NO_ANSWER ? NOT_SUPPORTED : code;
 }
+
+Answer told(const char *name, Device device) { return store_find(&QUESTION(name, place(device))); }
 
 /* ---- start ---- */
 
@@ -355,6 +336,12 @@ API Result cuDevicePrimaryCtxGetState(Device device, unsigned *flags, int *activ
     return SUCCESS;
 }
 
+Result ready_here(const char *function, Device *device) {
+    Result code = current ? ready(function, current->device) : ready(function, -1);
+    *device = current ? current->device : 0;
+    return code ? code : current ? failed_launch : INVALID_CONTEXT;
+}
+
 API Result cuCtxSetCurrent(Context context) {
     Result code = ready("cuCtxSetCurrent", -1);
     current = code ? current : context;
@@ -380,50 +367,8 @@ API Result cuCtxGetDevice(Device *device) {
 }
 
 API Result cuCtxSynchronize(void) {
-    Result code = ready("cuCtxSynchronize", -1);
-    return code ? code : current ? SUCCESS : INVALID_CONTEXT;
-}
-
-/* ---- memory of the current context: host memory under a driver's names ---- */
-
-API Result cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
-    Answer answer;
-    Result code = ready("cuMemGetInfo", -1);
-    if (code)
-        return code;
-    if (!current)
-        return INVALID_CONTEXT;
-    if (!free_bytes || !total)
-        return INVALID_VALUE;
-    code = ask(QUESTION("cuMemGetInfo", THE_MACHINE), current->device, &answer);
-    if (code == SUCCESS && store_length(answer) == 2) {
-        *free_bytes = (size_t)store_integer(store_item(answer, 0), 0);
-        *total = (size_t)store_integer(store_item(answer, 1), 0);
-        return SUCCESS;
-    }
-    if (code && code != NOT_SUPPORTED)
-        return code;
-    code = cuDeviceTotalMem_v2(total, current->device);
-    *free_bytes = code ? 0 : *total;
-    return code;
-}
-
-API Result cuMemAlloc_v2(uint64_t *address, size_t size) {
-    Result code = ready("cuMemAlloc", -1);
-    if (code || !address || !size)
-        return code ? code : INVALID_VALUE;
-    if (!current)
-        return INVALID_CONTEXT;
-    size_t total = 0;
-    void *memory = cuDeviceTotalMem_v2(&total, current->device) || size <= total ? malloc(size) : NULL;
-    *address = (uint64_t)(uintptr_t)memory;
-    return memory ? SUCCESS : OUT_OF_MEMORY;
-}
-
-API Result cuMemFree_v2(uint64_t address) {
-    Result code = ready("cuMemFree", -1);
-    if (!code)
-        free((void *)(uintptr_t)address);
+    Device device;
+    Result code = ready_here("cuCtxSynchronize", &device);
     return code;
 }
 
@@ -445,8 +390,10 @@ static const struct {
     {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     {214, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
     {217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported between these two devices"},
+    {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
     {304, "CUDA_ERROR_OPERATING_SYSTEM", "OS call failed or operation not supported on this OS"},
     {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {800, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
     {801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
@@ -477,6 +424,10 @@ API Result cuGetErrorName(Result code, const char **name) { return tell(code, tr
 API Result cuGetErrorString(Result code, const char **words) { return tell(code, false, words); }
 
 /* ---- entry points by name ---- */
+
+API Result cuMemGetInfo_v2(size_t *, size_t *), cuMemAlloc_v2(Address *, size_t), cuMemFree_v2(Address);
+API Result cuMemcpyHtoD_v2(Address, const void *, size_t), cuMemcpyDtoH_v2(void *, Address, size_t);
+API Result cuModuleLoadDataEx(), cuModuleGetFunction(), cuLaunchKernel();
 
 /* Private tables that the CUDA runtime asks for: without them a healthy libcudart answers 500. */
 API Result cuGetExportTable(const void **entries, const void *id) {
@@ -520,6 +471,11 @@ static const struct {
     ENTRY(cuMemGetInfo_v2),
     ENTRY(cuMemAlloc_v2),
     ENTRY(cuMemFree_v2),
+    ENTRY(cuMemcpyHtoD_v2),
+    ENTRY(cuMemcpyDtoH_v2),
+    ENTRY(cuModuleLoadDataEx),
+    ENTRY(cuModuleGetFunction),
+    ENTRY(cuLaunchKernel),
     ENTRY(cuGetErrorName),
     ENTRY(cuGetErrorString),
     ENTRY(cuGetExportTable),

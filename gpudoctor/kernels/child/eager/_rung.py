@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from .._kernel import CannotRun
 
+NODE = "node"
 _SHARE = 0.5
 """Of the memory that is free, the most that a kernel may take."""
 
@@ -14,12 +16,16 @@ _SHARE = 0.5
 class Context:
     """A device and how to work on it. `free` is asked anew each time: memory that others hold is never counted on."""
 
-    def __init__(self, torch: Any, device: str, seed: int, devices: Sequence[int] = ()) -> None:
+    def __init__(
+        self, torch: Any, device: str, seed: int, devices: Sequence[int] = (), numbers: Sequence[int] = ()
+    ) -> None:
         self.torch = torch
         self.device = torch.device(device)
         self.seed = seed
         self.devices = tuple(devices)
-        """All GPUs that may be worked on, by their numbers; only what is run once a node works on more than one."""
+        """All GPUs that may be worked on, as torch numbers them here; only what is run once a node has more than one."""
+        self.numbers = tuple(numbers) or self.devices
+        """What the session calls them: it may see others, too."""
         self.on_cpu = self.device.type == "cpu"
 
     def told(self) -> Dict[str, Any]:
@@ -93,21 +99,32 @@ def median_and_spread(values: List[float]) -> Tuple[float, float]:
 
 
 def opened(ask: Mapping[str, Any]) -> Context:
-    """torch and the device, started; raises `CannotRun` where there is none, and whatever torch raises."""
+    """torch and the device, started; raises `CannotRun` where there is none, and whatever torch raises.
+
+    ``node`` is all GPUs that this process sees, the first of them the device itself.
+    """
     import importlib.util
 
     if importlib.util.find_spec("torch") is None:
         raise CannotRun("torch is not installed in this interpreter")
     import torch  # type: ignore[import-not-found,unused-ignore]
 
-    device, devices = str(ask["device"]), [int(index) for index in ask.get("devices", ())]
-    if device == "node":
-        if not devices:
-            raise CannotRun("no GPU that nobody uses")
-        device = "cuda:%d" % devices[0]
-    if device != "cpu":
-        if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
-            raise CannotRun("torch %s is built without CUDA" % torch.__version__)
+    device, seed = str(ask["device"]), int(ask.get("seed", 1))
+    torch.set_num_threads(_threads(torch, device))
+    if device == "cpu":
+        return Context(torch, device, seed)
+    if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
+        raise CannotRun("torch %s is built without CUDA" % torch.__version__)
+    if device != NODE:
         torch.cuda.init()
         torch.zeros(1, device=device)
-    return Context(torch, device, int(ask.get("seed", 1)), devices)
+        return Context(torch, device, seed)
+    if not torch.cuda.is_available():
+        raise CannotRun("torch %s sees no GPU" % torch.__version__)
+    return Context(torch, "cuda:0", seed, range(torch.cuda.device_count()), ask.get("numbers", ()))
+
+
+def _threads(torch: Any, device: str) -> int:
+    """For the CPU's part: all GPUs are measured at once, and threads that outnumber the cores wait for each other."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 1 if device == "cpu" else max(1, min(8, cores // max(1, torch.cuda.device_count())))

@@ -2,28 +2,90 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Iterator
 
 from .._kernel import Outcome, Spec
-from ._check import exact
+from ._case import Case, checked
+from ._multiply import exact_factors, multiplication, random_factors
+from ._numbers import switched
+from ._products import FORMS, Form, freivalds, operands
 from ._rung import Context, median_and_spread
 
-KERNELS = (Spec("matmul.fp32", "fp32 matmul", "TFLOP/s", "4096³", "standard"),)
-_SIDE, _SIDE_CPU = 4096, 192
+KERNELS = tuple(
+    Spec(
+        "matmul." + name,
+        name + " matmul",
+        "TOP/s" if name == "int8" else "TFLOP/s",
+        "8192³ or less",
+        "standard" if name == "fp32" else "deep",
+        40.0,
+    )
+    for name in FORMS
+)
+_SIDES, _SIDE_CPU = (8192, 4096, 2048), 192
+_LONGEST = 0.2
+"""Seconds that one product may take; where it would take longer, the matrices are smaller."""
+_SUSTAINED = 1.0
+"""Seconds that the rate is measured over, for clocks to settle; on a CPU the rate means nothing."""
 
 
-def run(context: Context, _: Spec) -> Outcome:
-    """Whole numbers whose products stay below 2**24: exact in whatever order they are summed."""
-    side = _SIDE_CPU if context.on_cpu else _SIDE
-    torch = context.torch
-    left, right = (_numbers(context, side, salt) for salt in (1, 2))
-    there = [matrix.to(context.device, torch.float32) for matrix in (left, right)]
-    result = there[0] @ there[1]
-    judged = exact(torch, result, left.double() @ right.double())
-    once, spread = median_and_spread(context.seconds(lambda: torch.mm(there[0], there[1], out=result)))
-    return Outcome(value=2 * side**3 / once / 1e12, spread=spread, **judged.outcome())
+def run(context: Context, spec: Spec) -> Outcome:
+    """Every value of an exact product, then the rate for normally distributed numbers."""
+    name, torch = spec.id.partition(".")[2], context.torch
+    form = FORMS[name]
+    multiply, how = multiplication(context, form)
+    default = bool(torch.backends.cuda.matmul.allow_tf32)
+    with switched(torch.backends.cuda.matmul, allow_tf32=name == "tf32"):
+        side = _side(context, form)
+        said = checked(context, cases(context, spec.id, side))
+        left, right = random_factors(context, form, side)
+        seconds = context.seconds(lambda: multiply(left, right), 0.02 if context.on_cpu else _SUSTAINED)
+    once, spread = median_and_spread(seconds)
+    said["details"].update(side=side, tf32_by_default=default)
+    said["words"] = ". ".join(part for part in (said["words"], how) if part)
+    return Outcome(value=2 * side**3 / once / 1e12, spread=spread, **said)
 
 
-def _numbers(context: Context, side: int, salt: int) -> Any:
-    torch = context.torch
-    return torch.randint(-3, 4, (side, side), generator=context.generator(salt)).float()
+def cases(context: Context, name: str, size: int) -> Iterator[Case]:
+    """One product of about size × size values."""
+    name = name.partition(".")[2]
+    form, torch, generator = FORMS[name], context.torch, context.generator(1)
+    side = max(32, size // 32 * 32)
+    inner = max(64, min(form.inner, side))
+    given = operands(context, form, (side, inner, side), generator)
+    multiply, _ = multiplication(context, form)
+    left, right = exact_factors(context, form, given)
+
+    def compute() -> Any:
+        # split-K must not add partial sums in the narrow type: those need not be exact
+        with switched(
+            torch.backends.cuda.matmul,
+            allow_tf32=name == "tf32",
+            allow_fp16_reduced_precision_reduction=False,
+            allow_bf16_reduced_precision_reduction=False,
+            allow_fp16_accumulation=False,
+        ):
+            return multiply(left, right)
+
+    yield Case("%s product" % name, compute, lambda result: freivalds(torch, result, given, generator))
+
+
+def _side(context: Context, form: Form) -> int:
+    """The largest that fits and is quick enough."""
+    if context.on_cpu:
+        return _SIDE_CPU
+    least = _SIDES[-1]
+    context.need(_bytes(least))
+    left, right = random_factors(context, form, least)
+    multiply, _ = multiplication(context, form)
+    once, _ = median_and_spread(context.seconds(lambda: multiply(left, right), 0.02))
+    return next(
+        side
+        for side in _SIDES
+        if side == least or (once * (side / least) ** 3 < _LONGEST and _bytes(side) < context.free())
+    )
+
+
+def _bytes(side: int) -> int:
+    """Both factors as they are made, in their type, and three results."""
+    return side * side * 48

@@ -57,7 +57,7 @@ def _places(context: Context) -> Sequence[Tuple[int, Any]]:
     """The devices by their numbers; on a CPU two that are the same memory."""
     if context.on_cpu:
         return [(0, context.device), (1, context.device)]
-    return [(index, context.torch.device("cuda", index)) for index in context.devices]
+    return [(number, context.torch.device("cuda", at)) for at, number in zip(context.devices, context.numbers)]
 
 
 def _way(context: Context, sent: Any, there: Any, target: Any) -> _Way:

@@ -1,0 +1,214 @@
+"""libcuda.so.1 by ctypes: one GPU by CUDA's number, its primary context, memory, programs and launches.
+
+Every call that fails raises `CudaError` with the driver's own name and words; what says nothing against the GPU (no
+memory, another process holds it alone) raises `CannotRun`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any, Dict, List, Sequence, Tuple
+
+from .._kernel import CannotRun
+from ._ptx import entries
+
+LIBRARY = "libcuda.so.1"
+OUT_OF_MEMORY, UNAVAILABLE, NO_DEVICE, NO_JIT, JIT_DISABLED = 2, 46, 100, 221, 223
+EXCLUSIVE_THREAD, PROHIBITED, EXCLUSIVE = 1, 2, 3
+"""CUcomputemode; the first is of drivers long gone."""
+_COMPUTE_MODE, _MAJOR, _MINOR = 20, 75, 76
+"""Numbers of CUdevice_attribute."""
+_ERROR_LOG, _ERROR_LOG_SIZE = 5, 6
+"""Numbers of CUjit_option."""
+
+
+class CudaError(Exception):
+    """A call of the driver that failed: ``cuCtxSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal ...``."""
+
+    __module__ = "builtins"  # so that its name is said without this file's
+
+    def __init__(self, call: str, code: int, name: str, *words: str) -> None:
+        super().__init__("; ".join(["%s: %s (%d)" % (call, name, code), *filter(None, words)]))
+        self.call, self.code, self.name, self.words = call, code, name, words
+
+
+class Driver:
+    """The library, started. Raises `CannotRun` where there is none, `CudaError` where it does not start."""
+
+    def __init__(self) -> None:
+        os.environ["CUDA_CACHE_DISABLE"] = "1"  # what it compiles for us is not kept in the user's home
+        try:
+            self._library = ctypes.CDLL(LIBRARY)
+        except OSError as error:
+            raise CannotRun("the CUDA driver library cannot be loaded: %s" % error) from None
+        self("cuInit", ctypes.c_uint(0))
+
+    def __call__(self, name: str, *arguments: Any) -> None:
+        """Make a call by its exported name."""
+        function = getattr(self._library, name, None)
+        if function is None:
+            raise CannotRun("this driver has no %s" % name)
+        code = int(function(*arguments))
+        if code:
+            raise CudaError(name.partition("_v")[0], code, self._words("Name", code), self._words("String", code))
+
+    def number(self, name: str, *arguments: Any) -> int:
+        """What a call writes that gives one int."""
+        told = ctypes.c_int()
+        self(name, ctypes.byref(told), *arguments)
+        return told.value
+
+    def _words(self, what: str, code: int) -> str:
+        told = ctypes.c_char_p()
+        function = getattr(self._library, "cuGetError" + what, None)
+        if function is None or function(code, ctypes.byref(told)) or not told.value:
+            return "CUDA error" if what == "Name" else ""
+        return told.value.decode("utf-8", "replace")
+
+
+def devices() -> List[Dict[str, Any]]:
+    """Every GPU that CUDA lists: its number, name and compute mode. No context is made."""
+    try:
+        driver = Driver()
+    except CudaError as error:
+        if error.code == NO_DEVICE:
+            return []
+        raise
+    found = []
+    for index in range(driver.number("cuDeviceGetCount")):
+        device = driver.number("cuDeviceGet", index)
+        mode = driver.number("cuDeviceGetAttribute", _COMPUTE_MODE, device)
+        found.append(
+            {"index": index, "name": _name(driver, device), "exclusive": mode in (EXCLUSIVE_THREAD, EXCLUSIVE)}
+        )
+    return found
+
+
+def _name(driver: Driver, device: int) -> str:
+    text = ctypes.create_string_buffer(256)
+    driver("cuDeviceGetName", text, len(text) - 1, device)
+    return text.value.decode("utf-8", "replace")
+
+
+class Machine:
+    """One GPU, its primary context current in this thread until the process ends."""
+
+    on_cpu = False
+    spent = False
+    """Whether a launch went wrong: from then on the context answers every call with that error."""
+
+    def __init__(self, number: int) -> None:
+        self._driver = Driver()
+        self._device = self._driver.number("cuDeviceGet", number)
+        mode = self._attribute(_COMPUTE_MODE)
+        if mode == PROHIBITED:
+            raise CannotRun(
+                "its compute mode is Prohibited: no process may compute on it (nvidia-smi -c DEFAULT allows)"
+            )
+        context = ctypes.c_void_p()
+        try:
+            self._driver("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
+        except CudaError as error:
+            if error.code == OUT_OF_MEMORY:
+                raise CannotRun("no memory is free on it, not even for a context (%s)" % error) from None
+            if error.code == UNAVAILABLE and mode in (EXCLUSIVE_THREAD, EXCLUSIVE):
+                raise CannotRun(
+                    "its compute mode is Exclusive_Process, and another process has it (%s)" % error
+                ) from None
+            raise
+        self._driver("cuCtxSetCurrent", context)
+
+    def told(self) -> Dict[str, Any]:
+        """What it is, for the protocol."""
+        return {
+            "name": _name(self._driver, self._device),
+            "compute_capability": "%d.%d" % (self._attribute(_MAJOR), self._attribute(_MINOR)),
+            "driver": self._driver.number("cuDriverGetVersion"),
+        }
+
+    def _attribute(self, number: int) -> int:
+        return self._driver.number("cuDeviceGetAttribute", number, self._device)
+
+    def room(self) -> Tuple[int, int]:
+        """Bytes that are free, and bytes in all."""
+        free, whole = ctypes.c_size_t(), ctypes.c_size_t()
+        self._driver("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(whole))
+        return free.value, whole.value
+
+    def allocate(self, size: int) -> int:
+        """The address of so many bytes; raises `CannotRun` where they are not free."""
+        address = ctypes.c_uint64()
+        try:
+            self._driver("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        except CudaError as error:
+            if error.code == OUT_OF_MEMORY:
+                free = self.room()[0] >> 10
+                raise CannotRun("%d KiB are needed, and %d KiB free (%s)" % (-(-size >> 10), free, error)) from None
+            raise
+        return address.value
+
+    def release(self, address: int) -> None:
+        """Give them back."""
+        if not self.spent:
+            self._driver("cuMemFree_v2", ctypes.c_uint64(address))
+
+    def write(self, address: int, data: bytes) -> None:
+        """Copy to it."""
+        self._driver("cuMemcpyHtoD_v2", ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
+
+    def read(self, address: int, size: int) -> bytes:
+        """Copy from it."""
+        data = ctypes.create_string_buffer(size)
+        self._driver("cuMemcpyDtoH_v2", data, ctypes.c_uint64(address), ctypes.c_size_t(size))
+        return data.raw
+
+    def load(self, program: str) -> Dict[str, Any]:
+        """Compile PTX for this GPU; its kernels by name. A failure says the compiler's own words."""
+        module, log = ctypes.c_void_p(), ctypes.create_string_buffer(4096)
+        options = (ctypes.c_int * 2)(_ERROR_LOG, _ERROR_LOG_SIZE)
+        values = (ctypes.c_void_p * 2)(ctypes.cast(log, ctypes.c_void_p), len(log))
+        image = ctypes.c_char_p(program.encode())
+        try:
+            self._driver("cuModuleLoadDataEx", ctypes.byref(module), image, ctypes.c_uint(2), options, values)
+        except CudaError as error:
+            if error.code in (NO_JIT, JIT_DISABLED):
+                raise CannotRun("the driver cannot compile PTX here (%s)" % error) from None
+            said = log.value.decode("utf-8", "replace").strip()
+            said = " ".join(["its compiler says:", *said.split()]) if said else ""
+            raise CudaError(error.call, error.code, error.name, *error.words, said) from None
+        return {
+            name: self._kernel(module, name, list(entry.parameters.values()))
+            for name, entry in entries(program).items()
+        }
+
+    def _kernel(self, module: Any, name: str, kinds: List[str]) -> Tuple[Any, List[str]]:
+        function = ctypes.c_void_p()
+        self._driver("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(name.encode()))
+        return function, kinds
+
+    def launch(self, kernel: Tuple[Any, List[str]], blocks: int, threads: int, arguments: Sequence[int]) -> None:
+        """Run it, and wait for its end: whatever it did wrong is told here."""
+        function, kinds = kernel
+        held = [(ctypes.c_uint64 if kind == "u64" else ctypes.c_uint32)(value) for kind, value in zip(kinds, arguments)]
+        places = (ctypes.c_void_p * len(held))(*[ctypes.addressof(one) for one in held])
+        one, none = ctypes.c_uint(1), ctypes.c_uint(0)
+        self._driver(
+            "cuLaunchKernel",
+            function,
+            ctypes.c_uint(blocks),
+            one,
+            one,
+            ctypes.c_uint(threads),
+            one,
+            one,
+            none,
+            ctypes.c_void_p(),
+            places,
+            ctypes.c_void_p(),
+        )
+        try:
+            self._driver("cuCtxSynchronize")
+        except CudaError:
+            self.spent = True
+            raise

@@ -1,0 +1,83 @@
+"""One checked computation, and what comes of repeating it.
+
+A kernel's file gives ``cases(context, name, size)``; ``run`` and the test that flips bits go through the same cases.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple
+
+from .._kernel import CannotRun
+from ._check import Judged, bits
+
+REPEATS = 3
+
+
+class Case(NamedTuple):
+    """One computation on the device, and how its result is judged."""
+
+    name: str
+    """As words take it: ``exp of fp16``."""
+    compute: Callable[[], Any]
+    """The result, one real tensor on the device, the same bits at every call; may raise `CannotRun`."""
+    judge: Callable[[Any], Judged]
+    ulps: int = 0
+    """The bound that `judge` allows, in units of the last place; 0 where every bit is compared."""
+
+
+def checked(context: Any, cases: Iterable[Case]) -> Dict[str, Any]:
+    """Compute each case three times, judge it, and say so as the start of an outcome.
+
+    A repetition whose bits are those of the first needs no judging anew.
+    """
+    said: List[str] = []
+    missing: Dict[str, List[str]] = {}
+    differ = compared = 0
+    equal, digest = True, hashlib.blake2b(digest_size=8)
+    for case in cases:
+        try:
+            first = case.compute()
+        except CannotRun as error:
+            missing.setdefault(str(error), []).append(case.name)
+            continue
+        verdicts = [case.judge(first)]
+        _update(digest, first)
+        for _ in range(REPEATS - 1):
+            again = case.compute()
+            same = context.torch.equal(bits(context.torch, first), bits(context.torch, again))
+            equal = equal and same
+            verdicts.append(verdicts[0] if same else case.judge(again))
+        compared += verdicts[0].compared
+        worst = max(verdicts, key=lambda one: one.differ)
+        differ += worst.differ
+        if worst.differ:
+            said.append("%s: %s, %s" % (case.name, worst.words, recurrence(verdicts)))
+    absent = ["not run: %s: %s" % ("; ".join(names), why) for why, names in missing.items()]
+    if not compared:
+        raise CannotRun(". ".join(absent) or "there is nothing to compute")
+    details: Dict[str, Any] = {"repeats_equal": equal}
+    if equal:
+        details["digest"] = digest.hexdigest()
+    if not equal and not differ:
+        said.append("repetitions differ from each other, each within the bound")
+    words = ". ".join(said + absent)
+    return {"right": not differ, "differ": differ, "compared": compared, "words": words, "details": details}
+
+
+def recurrence(verdicts: List[Judged]) -> str:
+    """``the same 3 in 3 of 3 repetitions: not noise``, or in how many of them any value was wrong."""
+    always = frozenset.intersection(*(one.places for one in verdicts))
+    if always:
+        return "the same %d in %d of %d repetitions: not noise" % (len(always), len(verdicts), len(verdicts))
+    bad = sum(1 for one in verdicts if one.differ)
+    return "in %d of %d repetitions, never at the same place in all" % (bad, len(verdicts))
+
+
+def _update(digest: Any, values: Any) -> None:
+    """Feed the tensor's bytes; numpy, which torch would need for it, may not be there."""
+    here = values.detach().cpu().contiguous()
+    size = here.numel() * here.element_size()
+    if size:
+        digest.update((ctypes.c_char * size).from_address(here.data_ptr()))

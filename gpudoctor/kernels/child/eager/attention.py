@@ -1,0 +1,106 @@
+"""Scaled dot-product attention by each of torch's back ends."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Iterator
+
+from .._kernel import CannotRun, Outcome, Spec
+from ._case import Case, checked
+from ._check import DTYPES, ULPS, close
+from ._numbers import switched, uniform
+from ._rung import Context
+
+KERNELS = (Spec("attention", "attention back ends", "", "2 × 4 × 515 × 64", "deep", 30.0),)
+_SIZE, _SIZE_CPU = 515, 37
+
+BACKENDS = {
+    "math": "MATH",
+    "flash": "FLASH_ATTENTION",
+    "memory-efficient": "EFFICIENT_ATTENTION",
+    "cuDNN": "CUDNN_ATTENTION",
+}
+_NONE = ("no available kernel", "no viable backend", "invalid backend", "no execution plans")
+"""How torch and cuDNN say that a back end does not take these inputs on this device, which is no fault of it."""
+
+
+def run(context: Context, spec: Spec) -> Outcome:
+    """Means of values between 0.5 and 1, so that all results are there too, against float64."""
+    return Outcome(**checked(context, cases(context, spec.id, _SIZE_CPU if context.on_cpu else _SIZE)))
+
+
+def cases(context: Context, _: str, size: int) -> Iterator[Case]:
+    """Sequences of that length."""
+    shape = (2, 4, size, 64)
+    query, key = (uniform(context, shape, -0.5, 0.5, salt) for salt in (1, 2))
+    value = uniform(context, shape, 0.5, 1.0, 3)
+    for causal in (False, True):
+        reference = _Reference(context, query, key, value, causal)
+        for dtype in ("fp32", "fp16", "bf16"):
+            for backend in BACKENDS:
+                if dtype != "fp32" or backend in ("math", "memory-efficient"):
+                    yield _case(context, reference, dtype, backend)
+
+
+class _Reference:
+    """Softmax(Q K^T / 8) V written out in float64, once."""
+
+    def __init__(self, context: Context, query: Any, key: Any, value: Any, causal: bool) -> None:
+        self.torch, self.inputs, self.causal = context.torch, (query, key, value), causal
+        self._result: Any = None
+
+    def result(self) -> Any:
+        if self._result is None:
+            query, key, value = self.inputs
+            scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+            if self.causal:
+                later = self.torch.ones(scores.shape[-2:], dtype=self.torch.bool).triu(1)
+                scores = scores.masked_fill(later, float("-inf"))
+            self._result = scores.softmax(-1) @ value
+        return self._result
+
+
+def _case(context: Context, given: _Reference, dtype: str, backend: str) -> Case:
+    torch, ulps = context.torch, ULPS["attention", dtype]
+
+    def compute() -> Any:
+        inputs = [part.to(context.device, getattr(torch, DTYPES[dtype])) for part in given.inputs]
+        with switched(torch.backends.cuda.matmul, allow_tf32=False), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of each reason why a back end is not taken
+            return attend(torch, backend, inputs, given.causal)
+
+    words = "%s, %s%s" % (backend, dtype, ", causal" if given.causal else "")
+    return Case(words, compute, lambda result: close(torch, result, given.result(), ulps), ulps)
+
+
+def attend(torch: Any, backend: str, inputs: Any, causal: bool) -> Any:
+    """By that back end alone; raises `CannotRun` where torch or the device has none for these inputs."""
+    with _only(torch, BACKENDS[backend]):
+        try:
+            return torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=causal)
+        except RuntimeError as error:
+            if any(words in str(error).lower() for words in _NONE):
+                raise CannotRun("torch has no such back end for these inputs on this device") from error
+            raise
+
+
+def _only(torch: Any, name: str) -> Any:
+    try:
+        from torch.nn.attention import (  # type: ignore[import-not-found,unused-ignore]
+            SDPBackend,
+            sdpa_kernel,
+        )
+    except ImportError:
+        return _only_by_old_switches(torch, name)
+    if not hasattr(SDPBackend, name):
+        raise CannotRun("torch %s has no such back end" % torch.__version__)
+    return sdpa_kernel(getattr(SDPBackend, name))
+
+
+def _only_by_old_switches(torch: Any, name: str) -> Any:
+    """torch before 2.3."""
+    if not hasattr(torch.backends.cuda, "sdp_kernel") or name == "CUDNN_ATTENTION":
+        raise CannotRun("torch %s cannot choose it" % torch.__version__)
+    return torch.backends.cuda.sdp_kernel(
+        enable_math=name == "MATH", enable_flash=name == "FLASH_ATTENTION", enable_mem_efficient=name.startswith("EFF")
+    )

@@ -1,0 +1,105 @@
+"""What limits a DataLoader, from the settings that were tried, and what to set."""
+
+from __future__ import annotations
+
+import re
+from typing import Sequence
+
+from ._host import Host
+from ._loader import Tried
+from ._words import size
+
+ALIKE = 0.1
+"""Rates that differ by less are the same, and the cheaper setting is taken."""
+BUSY = 0.8
+"""The share of its cores that a limit by the CPU keeps busy at the least."""
+
+_SHM = "/dev/shm|shared memory|Bus error|No space left|torch_[0-9]+_"
+_OF_ERRORS = (
+    (
+        "re-initialize CUDA",
+        (
+            "The dataset uses CUDA, which no worker can that was forked after CUDA's start: keep tensors on the CPU until"
+            " the batch is there, or pass multiprocessing_context='spawn'."
+        ),
+    ),
+    (
+        "Too many open files|ancdata",
+        (
+            "Each shared tensor is an open file: raise ulimit -n, or call"
+            " torch.multiprocessing.set_sharing_strategy('file_system')."
+        ),
+    ),
+    (
+        "signal: Killed|out of memory|Cannot allocate memory|MemoryError",
+        "A worker was killed, as Linux does where memory ends: use fewer workers, or raise the job's memory limit.",
+    ),
+    (
+        "timed out",
+        (
+            "A worker hung: it waits for data, or for a lock that some thread held while it was forked; in that case"
+            " pass multiprocessing_context='forkserver'."
+        ),
+    ),
+)
+"""What the last words of a worker call for."""
+
+
+def best_of(tried: Sequence[Tried]) -> Tried:
+    """The cheapest of the fastest: fewer workers and a shorter queue where more win nothing."""
+    fastest = max(one.rate for one in tried)
+    return min((one for one in tried if one.rate >= (1 - ALIKE) * fastest), key=lambda one: (one.workers, one.prefetch))
+
+
+def advice(tried: Sequence[Tried], here: Host) -> str:
+    """The setting to use, and what else would help."""
+    best = best_of(tried)
+    setting = "Use num_workers=%d" % best.workers
+    if best.workers:
+        setting += ", prefetch_factor=%d, persistent_workers=True" % best.prefetch
+    error = next((one.error for one in tried if one.error), "")
+    return "%s. %s" % (setting, of_error(error, here) if error else of_cores(tried, here))
+
+
+def of_error(error: str, here: Host) -> str:
+    """From what a worker died of."""
+    if re.search(_SHM, error):
+        return (
+            "Workers hand over batches in /dev/shm, which holds %s: start the container with --shm-size=8g or"
+            " --ipc=host (Kubernetes: an emptyDir with medium: Memory there), or lower num_workers and prefetch_factor."
+            % size(here.shm_size)
+        )
+    for pattern, words in _OF_ERRORS:
+        if re.search(pattern, error):
+            return words
+    return "Workers fail here: %s." % error.rstrip(".")
+
+
+def of_cores(tried: Sequence[Tried], here: Host) -> str:
+    """From the rates, where no worker died."""
+    best, most = best_of(tried), max(tried, key=lambda one: one.workers)
+    alone = next((one.rate for one in tried if not one.workers), 0.0)
+    if max(one.cores for one in tried) >= BUSY * here.usable:
+        if here.usable < here.cores:
+            return "The CPU is the limit, and more workers do not help: " + _quota(here)
+        if best.workers:
+            return "The CPU is the limit, all %d cores are busy: prepare data ahead, or decode on the GPU." % here.cores
+    if not best.workers:
+        return "Workers win nothing with these items on this machine."
+    if best.workers == most.workers and best.rate > 1.5 * alone:
+        return "The cores are not busy: items wait for storage or network, and more workers still help: try %d." % (
+            2 * best.workers
+        )
+    return "Beyond that the main process is the limit: send fewer and larger tensors."
+
+
+def _quota(here: Host) -> str:
+    limits = []
+    if here.affinity < here.cores:
+        limits.append("its affinity allows %d" % here.affinity)
+    if here.quota is not None and here.quota < here.cores:
+        limits.append("its cgroup's CPU quota pays for %.3g" % here.quota)
+    return "of %d cores %s. Raise that: --cpus, --cpuset-cpus, Slurm --cpus-per-task, Kubernetes limits.cpu." % (
+        here.cores,
+        " and ".join(limits),
+    )

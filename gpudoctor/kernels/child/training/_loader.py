@@ -1,0 +1,173 @@
+"""One setting of a DataLoader, tried: batches a second, seconds until the first, cores that its workers used."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import multiprocessing
+import os
+import time
+from typing import Any, Dict, Generator, Iterator, List, NamedTuple, Optional, Tuple
+
+from . import _dataset, _guard
+from ._host import Host, shm_space
+from ._words import size
+
+WINDOW, PATIENCE = 0.5, 8.0
+"""Seconds that a setting is watched, and that one batch may take."""
+_MOST_WORKERS = 16
+
+
+class Tried(NamedTuple):
+    """A setting and what became of it."""
+
+    method: str
+    workers: int
+    prefetch: int = 2
+    rate: float = 0.0
+    """Batches a second."""
+    start: float = 0.0
+    """Seconds until the first batch was there."""
+    cores: float = 0.0
+    """Cores that all workers together kept busy."""
+    error: str = ""
+
+    @property
+    def name(self) -> str:
+        """``4 workers by fork``."""
+        if not self.workers:
+            return "no worker"
+        return "%d worker%s by %s" % (self.workers, "" if self.workers == 1 else "s", self.method)
+
+
+def counts(host: Host) -> List[int]:
+    """Numbers of workers to try: doubled up to the cores that may be used; 4 at least, which storage may be worth."""
+    most = min(_MOST_WORKERS, max(4, math.ceil(host.usable)))
+    return [0] + [1 << at for at in range(most.bit_length()) if 1 << at < most] + [most]
+
+
+class _Round:
+    """Numbers of items from `first` on, round and round."""
+
+    def __init__(self, first: int, length: int) -> None:
+        self._first, self._length = first, length
+
+    def __iter__(self) -> Iterator[int]:
+        return (index % self._length for index in itertools.count(self._first))
+
+
+class Sweep:
+    """Tries settings on one dataset, and counts the items that were not what was stored."""
+
+    def __init__(self, torch: Any, side: int, batch: int) -> None:
+        self.torch = torch
+        self.batch = batch
+        self.dataset = _dataset.chosen(side)
+        self.wrong = self.compared = 0
+        self._next = 0
+        began = time.perf_counter()
+        item = self.dataset[0]
+        self.item_seconds = time.perf_counter() - began
+        self.batch_bytes = batch * _bytes(item)
+
+    def room(self, workers: int, prefetch: int) -> str:
+        """Why /dev/shm does not hold what so many workers put there; empty where it does."""
+        free = shm_space()[1]
+        needed = self.batch_bytes * (workers * prefetch + 1)
+        return "" if needed <= free else "%s of /dev/shm are free and %s are needed" % (size(free), size(needed))
+
+    def tried(self, method: str, workers: int, prefetch: int = 2) -> Tried:
+        """One setting, with all its workers ended afterwards."""
+        setting = Tried(method if workers else "", workers, prefetch)
+        if workers:
+            lacking = self.room(workers, prefetch)
+            if lacking:
+                return setting._replace(error=lacking)
+        try:
+            return self._watched(setting)
+        except Exception as error:
+            return setting._replace(error=_last_line(str(error)) or type(error).__name__)
+        finally:
+            _guard.end_workers()
+
+    def _watched(self, setting: Tried) -> Tried:
+        began = time.perf_counter()
+        batches = self._batches(setting)
+        try:
+            next(batches)
+            started = time.perf_counter() - began
+            rate, cores = self._steady(batches, max(1, setting.workers))
+        except Exception:
+            _guard.end_workers()  # before the loader is let go of, which waits 5 s for each that hangs
+            raise
+        finally:
+            batches.close()
+        return setting._replace(start=started, rate=rate, cores=cores)
+
+    def _steady(self, batches: Iterator[Any], together: int) -> Tuple[float, float]:
+        """Batches a second and cores, over whole rounds of as many batches as are made at a time."""
+        for _ in range(together):
+            next(batches)
+        before, began, count = _cpu_seconds(), time.perf_counter(), 0
+        while time.perf_counter() - began < WINDOW:
+            for _ in range(together):
+                next(batches)
+            count += together
+        seconds = time.perf_counter() - began
+        after = _cpu_seconds()
+        return count / seconds, sum(after[pid] - before.get(pid, 0.0) for pid in after) / seconds
+
+    def _batches(self, setting: Tried) -> Generator[Any, None, None]:
+        """Batches without end, each judged; they begin behind those that other settings had, which may be cached."""
+        options: Dict[str, Any] = {}
+        if setting.workers:
+            options = {
+                "prefetch_factor": setting.prefetch,
+                "timeout": PATIENCE,
+                "multiprocessing_context": setting.method,
+            }
+        loader = self.torch.utils.data.DataLoader(
+            self.dataset,
+            self.batch,
+            sampler=_Round(self._next, len(self.dataset)),
+            num_workers=setting.workers,
+            **options,
+        )
+        for batch in loader:
+            self._judge(self._next, batch)
+            self._next += self.batch
+            yield batch
+
+    def _judge(self, first: int, batch: Any) -> None:
+        wrong: Optional[int] = _dataset.wrong_sums(self.torch, self.dataset, first, batch)
+        if wrong is not None:
+            self.wrong += wrong
+            self.compared += self.batch
+
+
+def _last_line(text: str) -> str:
+    """Of an error with a worker's traceback in it: what ended that."""
+    return (text.strip().splitlines() or [""])[-1].strip()[:400]
+
+
+def _bytes(item: Any) -> int:
+    """Of all tensors in it, however they are nested."""
+    if hasattr(item, "element_size"):
+        return int(item.numel() * item.element_size())
+    if isinstance(item, dict):
+        item = list(item.values())
+    return sum(map(_bytes, item)) if isinstance(item, (list, tuple)) else 8
+
+
+def _cpu_seconds() -> Dict[int, float]:
+    """Of each worker that lives, by its pid."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    found = {}
+    for pid in [worker.pid or 0 for worker in multiprocessing.active_children()]:
+        try:
+            with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:
+                user, system = file.read().rpartition(")")[2].split()[11:13]
+        except OSError:
+            continue
+        found[pid] = (int(user) + int(system)) / ticks
+    return found

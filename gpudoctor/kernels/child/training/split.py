@@ -1,0 +1,116 @@
+"""A model split over two devices: the loss and the gradients of one device, and what of its speed is left."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, List, Tuple
+
+from .._kernel import CannotRun, Outcome, Spec
+from ..eager._check import Judged, near
+from ..eager._rung import Context, median_and_spread
+from . import _model, _whole
+from ._precision import full
+from ._rung import gpus
+
+KERNELS = (
+    Spec("readiness.split", "model split over two", "%", "50 M parameters, 2 × 25 M", seconds=40.0, scope="node"),
+)
+_NEAR = 1e-6
+"""How far the loss may be from float64's, as a share: its sum rounds, the gradients do not."""
+
+
+class Split:
+    """A sequence of layers, its first half on one device and its second on another."""
+
+    def __init__(self, layers: Any, first: Any, second: Any) -> None:
+        half = len(layers) // 2
+        self._first, self._second = layers[:half].to(first), layers[half:].to(second)
+        self._where = second
+
+    def __call__(self, inputs: Any) -> Any:
+        """Activations cross to the second device, their gradients back again."""
+        return self._second(self._first(inputs).to(self._where))
+
+
+def run(context: Context, _: Spec) -> Outcome:
+    """Each device with its neighbour bit for bit; the first two are timed."""
+    torch = context.torch
+    full(torch)
+    devices = _devices(context)
+    judged = {pair: _checked(context, *pair) for pair in _neighbours(devices)}
+    wrong = ["%s and %s: %s" % (*pair, one.words) for pair, ones in judged.items() for one in ones if one.differ]
+    size = _model.timed(context)
+    alone, split = (_rate(context, size, devices[0], other) for other in devices[:2])
+    share = 100 * split / alone
+    return Outcome(
+        value=share,
+        right=not wrong,
+        differ=sum(one.differ for ones in judged.values() for one in ones),
+        compared=sum(one.compared for ones in judged.values() for one in ones),
+        words=words(alone, split, len(judged), wrong),
+        advice=advice(share, wrong),
+        details={"one_samples_s": alone, "split_samples_s": split, "pairs": len(judged), "wrong": wrong},
+    )
+
+
+def words(alone: float, split: float, pairs: int, wrong: List[str]) -> str:
+    """What the figures mean; samples a second of both."""
+    if wrong:
+        same = "A model split over two devices has another loss or other gradients: %s" % "; ".join(wrong[:3])
+    else:
+        same = "A model split over two devices has the loss and gradients of float64 on one (pairs tried: %d)" % pairs
+    return "%s. It trains %.0f samples/s, on one device %.0f." % (same, split, alone)
+
+
+def advice(share: float, wrong: List[str]) -> str:
+    """From the speed of both devices as % of one's."""
+    if wrong:
+        return (
+            "What crosses between these GPUs is damaged: gpudoctor bench --kernel p2p looks closer; NCCL_P2P_DISABLE=1"
+            " and an IOMMU that is off or in passthrough mode are the usual cures."
+        )
+    said = (
+        "Only one device works at a time: feed small batches one behind another (torch.distributed.pipelining), or"
+        " where the model fits by shards, use FSDP."
+    )
+    return said if share >= 80 else "The link costs much of the speed. Cut where activations are small. " + said
+
+
+def _devices(context: Context) -> List[Any]:
+    """All GPUs; in a run on the CPU, this twice."""
+    if context.on_cpu:
+        return [context.device, context.device]
+    count = gpus(context)
+    if count < 2:
+        raise CannotRun("it needs two GPUs or more")
+    return [context.torch.device("cuda", at) for at in range(count)]
+
+
+def _neighbours(devices: List[Any]) -> Iterator[Tuple[Any, Any]]:
+    """Each device and the next, the last and the first."""
+    for at, device in enumerate(devices):
+        yield device, devices[(at + 1) % len(devices)]
+
+
+def _checked(context: Context, first: Any, second: Any) -> Tuple[Judged, Judged]:
+    """The loss, and the gradients of whole numbers."""
+    torch = context.torch
+    layers = _whole.network(torch, context.generator(1))
+    inputs, goals = _whole.batch(torch, context.generator(2), 4)
+    wanted = _whole.reference(layers, inputs, goals)
+    exact_loss = _whole.loss(layers.double()(inputs.double()), goals.double()).detach()
+    layers.float()
+    loss = _whole.loss(Split(layers, first, second)(inputs.to(first)), goals.to(second))
+    loss.backward()
+    return near(torch, loss.reshape(1), exact_loss.reshape(1), _NEAR), _whole.judged(torch, layers, wanted)
+
+
+def _rate(context: Context, size: _model.Size, first: Any, second: Any) -> float:
+    """Samples a second of training steps."""
+    torch = context.torch
+    layers = _model.transformer(torch, size)
+    model = Split(layers, first, second)
+    optimizer = torch.optim.SGD(layers.parameters(), lr=1e-3)
+    inputs, goals = _model.batch(torch, size, context.generator(4))
+    inputs, goals = inputs.to(first), goals.to(second)
+    times = context.seconds(lambda: _model.step(model, optimizer, inputs, goals), least=0.5, rounds=3)
+    return size.samples / median_and_spread(times)[0]

@@ -1,0 +1,114 @@
+"""Kernels that misbehave, laid out beside the real child's own program: what `talk` and `Ladder` must survive."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from pathlib import Path
+
+from gpudoctor.kernels.child._kernel import Spec
+from gpudoctor.kernels.place import program
+from gpudoctor.kernels.specs import FAMILIES, Placed
+
+_KERNELS = {
+    "right": "return Outcome(value=7.5, spread=0.01, right=True, differ=0, compared=16, words='as it should')",
+    "right_too": "return Outcome(value=8.0, right=True)",
+    "wrong": "return Outcome(value=7.0, right=False, differ=3, compared=16, words='3 of 16 values are wrong')",
+    "raises": "raise RuntimeError('no kernel image is available')",
+    "cannot": "raise CannotRun('needs two GPUs')",
+    "no_memory": "raise MemoryError",
+    "hangs": "time.sleep(600)",
+    "hangs_deaf": "signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()",
+    "crashes": "ctypes.string_at(0)",
+    "killed": "os.kill(os.getpid(), signal.SIGKILL)",
+    "leaves": "os._exit(0)",
+    "exits": "raise SystemExit(3)",
+    "floods": "while True: os.write(2, b'x' * 65536)",
+    "forks": "started = subprocess.Popen(SLEEP, start_new_session=True); tell(started.pid); time.sleep(600)",
+    "leaves_one": "started = subprocess.Popen(SLEEP); tell(started.pid); return Outcome(value=1.0)",
+    "garbage": """
+        _protocol.say(kernel=["right"], status="ran")
+        _protocol.say(step={})
+        _protocol.say(kernel="sick.nobody", status="ran", value=1)
+        _protocol.say(closed="too late", failed=True)
+        os.write(_protocol._out, b"\\n@gpudoctor {\\n@gpudoctor [1]\\n\\xff\\x00@gpudoctor {}\\n@gpudoctor {}\\n")
+        os.write(_protocol._out, b'@gpudoctor {"kernel": "sick.garbage", "status": "ran", "value": NaN, '
+                 b'"spread": true, "right": "yes", "differ": 1e999, "compared": 4, "words": ["a"], "because": 7, '
+                 b'"details": {"rate": Infinity, "deep": {"er": {"still": {"more": 1}}}, "name": "a\\\\u001b[31m"}}\\n')
+        time.sleep(600)
+    """,
+}
+"""What each does, as the body of its `run`."""
+
+_HEAD = """
+import ctypes, os, signal, subprocess, sys, time
+from .. import _protocol
+from .._kernel import CannotRun, Outcome, Spec
+SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+def tell(pid):
+    with open(os.environ["SICK_NOTES"], "a") as file:
+        file.write("%d\\n" % pid)
+
+"""
+_RUNG = """
+import os, signal, sys, time
+from .._kernel import CannotRun
+
+class Context:
+    on_cpu = True
+    def told(self):
+        return {"sick": True}
+
+def opened(ask):
+    notes = os.environ.get("SICK_NOTES", "")
+    times = 0
+    if notes:
+        with open(notes + ".opened", "a+") as file:
+            file.write("%s %s %s\\n" % (ask["device"], os.environ.get("OMP_NUM_THREADS"),
+                                       os.environ.get("CUDA_VISIBLE_DEVICES")))
+            file.seek(0)
+            times = len(file.readlines())
+    BODY
+    return Context()
+"""
+
+
+class Sick:
+    """A child's folder with one family in it, or more; `program` is what an interpreter runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "child"
+        self.program = str(self.folder / "__main__.py")
+        self.notes = folder / "notes"
+        real = Path(program()).parent
+        self.folder.mkdir()
+        for name in ("__init__.py", "__main__.py", "_main.py", "_protocol.py", "_kernel.py"):
+            shutil.copy(real / name, self.folder / name)
+
+    def family(
+        self, family: str, *names: str, opened: str = "pass", seconds: float = 10, scope: str = "gpu"
+    ) -> list[Placed]:
+        """These kernels in that folder, whose rung does that when it is opened."""
+        place = self.folder / family
+        place.mkdir(exist_ok=True)
+        (place / "__init__.py").touch()
+        (place / "_rung.py").write_text(_RUNG.replace("BODY", opened))
+        assert family in FAMILIES
+        return [self._kernel(family, name, seconds, scope) for name in names]
+
+    def _kernel(self, family: str, name: str, seconds: float, scope: str) -> Placed:
+        spec = Spec(f"{family}.{name}", name, "GB/s", seconds=seconds, scope=scope)
+        body = textwrap.indent(textwrap.dedent(_KERNELS[name].replace("sick.", f"{family}.")).strip(), "    ")
+        line = f"KERNELS = (Spec({spec.id!r}, {name!r}, 'GB/s', seconds={seconds!r}, scope={scope!r}),)"
+        text = f"{_HEAD}{line}\n\ndef run(context, spec):\n{body}\n"
+        (self.folder / family / f"{name}.py").write_text(text)
+        return Placed(spec, family)
+
+    def pids(self) -> list[int]:
+        """Processes that kernels have started."""
+        return [int(word) for word in self.notes.read_text().split()] if self.notes.exists() else []
+
+    def openings(self) -> list[list[str]]:
+        """Of each child: its device, OMP_NUM_THREADS and CUDA_VISIBLE_DEVICES."""
+        return [line.split() for line in self.notes.with_name("notes.opened").read_text().splitlines()]

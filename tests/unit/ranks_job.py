@@ -1,0 +1,32 @@
+"""A job for ranks, which does what each rank is asked to do. Standard library only: ranks import it by its name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+from gpudoctor_kernels._kernel import CannotRun  # type: ignore[import-not-found]
+
+
+def rank(me: Any) -> dict[str, Any]:
+    """Of ``{"do": [...]}`` the one of this rank."""
+    me.step("begin")
+    todo = me.ask["do"][me.rank]
+    if todo == "wait":
+        me.step("wait for the others")
+        time.sleep(60)
+    if todo == "hang":
+        time.sleep(60)
+    if todo == "die":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if todo == "leave":
+        os.write(2, b"\nsome library: fatal\n")
+        os._exit(3)
+    if todo == "raise":
+        raise ValueError("bad link")
+    if todo == "cannot":
+        raise CannotRun("nothing to do here")
+    os.write(1, b"what libraries print is no answer\n")
+    return {"rank": me.rank, "count": me.count, "pid": os.getpid(), "noisy": os.environ.get("NOISY")}

@@ -1,0 +1,108 @@
+"""Ranks: whichever fails, dies or hangs is named with its last step, and none is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.kernels import talk
+from gpudoctor.kernels.child import _ranks
+from gpudoctor.kernels.child._kernel import CannotRun
+
+HERE = {"PYTHONPATH": str(Path(__file__).parent)}
+
+
+def _marked(mark: str) -> list[int]:
+    """Processes with that in their environment."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (folder / "environ").read_text(errors="replace").split("\0"):
+                found.append(int(folder.name))
+    return found
+
+
+def _argv(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")
+
+
+def _wait_for(look: Callable[[], list[int]], count: int) -> list[int]:
+    until = time.monotonic() + 20
+    while len(found := look()) != count and time.monotonic() < until:
+        time.sleep(0.02)
+    return found
+
+
+def _together(*do: str, seconds: float = 20.0) -> list[_ranks.End]:
+    return _ranks.together("ranks_job", len(do), {"do": do}, seconds, HERE)
+
+
+def _there(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists() and "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+
+
+def test_each_rank_knows_its_number_and_answers() -> None:
+    ends = _ranks.together("ranks_job", 3, {"do": ["", "", ""]}, 20.0, {**HERE, "NOISY": "yes"})
+    answers = _ranks.answers(ends)
+    assert [(one["rank"], one["count"], one["noisy"]) for one in answers] == [(at, 3, "yes") for at in range(3)]
+    assert not any(_there(one["pid"]) for one in answers)
+    assert "what libraries print" in ends[0].err
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("die", 'rank 1 was killed by SIGSEGV at "begin"'),
+        ("leave", 'rank 1 ended with exit 3: some library: fatal at "begin"'),
+        ("raise", 'rank 1 failed: ValueError: bad link at "begin"'),
+    ],
+)
+def test_who_fails_is_named_before_those_that_wait_for_it(
+    fault: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_ranks, "GRACE", 0.3)
+    ends = _together("wait", fault)
+    assert _ranks.faults(ends)[0].words == words
+    with pytest.raises(RuntimeError) as raised:
+        _ranks.answers(ends)
+    assert str(raised.value) == f'{words}; rank 0 did not come to an end at "wait for the others"'
+
+
+def test_who_hangs_first_is_named_first() -> None:
+    ends = _together("wait", "hang", "", seconds=2.0)
+    assert [end.words for end in _ranks.faults(ends)] == [
+        'rank 1 did not come to an end at "begin"',
+        'rank 0 did not come to an end at "wait for the others"',
+    ]
+    assert ends[2].answer
+
+
+def test_what_cannot_be_run_is_no_failure() -> None:
+    with pytest.raises(CannotRun, match="nothing to do here"):
+        _ranks.answers(_together("cannot", "cannot"))
+
+
+def test_ranks_end_with_the_process_that_started_them() -> None:
+    """It is killed, which leaves it no time to clean up."""
+    code = f"""
+import sys
+sys.path.insert(0, {str(Path(talk.program()).parent.parent)!r})
+from child import _ranks
+_ranks.together("ranks_job", 2, {{"do": ["hang", "hang"]}}, 60.0, {HERE!r})
+"""
+    marked = {**os.environ, "GPUDOCTOR_TEST_RANKS": str(os.getpid())}
+    parent = subprocess.Popen([sys.executable, "-c", code], env=marked)
+    ranks = _wait_for(lambda: [pid for pid in _marked(f"GPUDOCTOR_TEST_RANKS={os.getpid()}") if pid != parent.pid], 2)
+    assert all(json.loads(_argv(pid)[-1])["entry"] == "_ranks" for pid in ranks)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    assert _wait_for(lambda: [pid for pid in ranks if _there(pid)], 0) == []
