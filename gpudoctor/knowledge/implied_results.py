@@ -6,7 +6,6 @@ some and right on others accuses those. What is compiled on the machine (the run
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
 from gpudoctor.model.snapshot import Snapshot
 
 _SOURCE = "gpudoctor bench"
-_RUNGS: tuple[str, ...] = ("driver", "torch", "triton", "nccl")
+_RUNGS: tuple[str, ...] = ("driver", "torch", "triton", "nccl", "training")
 _FEWEST_ALIKE = 3
 """GPUs of one name that give the same bits, beside which one that gives others is wrong."""
 _FASTER_BY_DESIGN = 2
@@ -32,7 +31,7 @@ class _Run(NamedTuple):
     rung: str
     right: bool | None
     words: str
-    digest: str
+    agrees: bool | None
     value: float
 
 
@@ -57,7 +56,6 @@ def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
         gpu, value, right = given(row, "gpu"), given(row, "value"), given(row, "right")
         if not isinstance(gpu, int) or given(row, "status") != "ran" or given(row, "device") == "CPU":
             continue
-        details = given(row, "details")
         yield _Run(
             kernel=text(row, "kernel"),
             gpu=gpu,
@@ -65,7 +63,7 @@ def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
             rung=text(row, "rung"),
             right=right if isinstance(right, bool) else None,
             words=_said(row),
-            digest=str(details.get("digest", "")) if isinstance(details, Mapping) else "",
+            agrees=agrees if isinstance(agrees := given(row, "agrees"), bool) else None,
             value=float(value) if isinstance(value, (int, float)) else 0.0,
         )
 
@@ -97,17 +95,12 @@ def _wrong(runs: Sequence[_Run]) -> tuple[dict[int, dict[str, str]], list[str]]:
 
 
 def _odd(tried: Sequence[_Run]) -> dict[int, str]:
-    """GPUs whose bits are not those that all others of their name gave."""
-    names = {run.name for run in tried}
-    found: dict[int, str] = {}
-    for name in names:
-        alike = [run for run in tried if run.name == name and run.digest]
-        if len({run.digest for run in alike}) < 2:
-            continue
-        (usual, many), *_ = Counter(run.digest for run in alike).most_common()
-        if many >= _FEWEST_ALIKE and many == len(alike) - 1:
-            found.update({run.gpu: f"other bits than its {many} siblings gave" for run in alike if run.digest != usual})
-    return found
+    """A GPU whose bits are not those that all others of its name gave, where these are enough."""
+    odd = [run for run in tried if run.agrees is False]
+    if len(odd) != 1:
+        return {}
+    alike = sum(run.name == odd[0].name for run in tried if run.agrees)
+    return {odd[0].gpu: f"other bits than its {alike} siblings gave"} if alike >= _FEWEST_ALIKE else {}
 
 
 def _live(
