@@ -1,4 +1,4 @@
-"""``gpudoctor bench`` and level deep on simulated machines: what is left alone, what is missing, what a record keeps."""
+"""``gpudoctor bench`` and level deep on simulated machines: what is left alone or missing, what a record keeps."""
 
 from __future__ import annotations
 
