@@ -184,6 +184,12 @@ class Measurements:
         """The GPU of that number."""
         return self._devices.get(gpu)
 
+    def called(self, gpu: int) -> str:
+        """``GPU 3``; ``all GPUs`` where all took part, ``CPU`` where none was measured."""
+        if self.devices and self.devices[0].name == "CPU":
+            return "CPU"
+        return f"GPU {gpu}" if gpu >= 0 else "all GPUs"
+
     def expected(self, run: Run) -> Expected | None:
         """What was to be expected: from the tables, else the median of its siblings of the same name."""
         device = self.device(run.gpu)
