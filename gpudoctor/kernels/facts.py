@@ -18,7 +18,9 @@ FACTS = (
     column("measured.kernel", "text", "what was measured: matmul.bf16, copy.device"),
     column("measured.gpu", "int", "CUDA's number of the device; absent where all of them took part"),
     column("measured.device", "text", "its name; CPU where no GPU was measured"),
-    column("measured.rung", "text", "what the kernel stands on: driver, torch, triton, nccl or training"),
+    column(
+        "measured.rung", "text", "what the kernel stands on: driver, torch, triton, nccl, training, jax or tensorflow"
+    ),
     column("measured.status", "text", "ran, failed or not-run"),
     column("measured.value", "float", "what was measured, in the kernel's unit"),
     column("measured.unit", "text", "TFLOP/s, GB/s, µs, ..."),
@@ -71,7 +73,7 @@ FACTS = (
     column("gpu.ecc_uncorrected_at_work", "int", "memory errors that ECC could not repair while kernels ran"),
     column("gpu.ecc_corrected_at_work", "int", "memory errors that ECC repaired while kernels ran"),
     column("rung.gpu", "int", "CUDA's number of the device; absent where all of them took part"),
-    column("rung.name", "text", "driver, torch, triton, nccl or training"),
+    column("rung.name", "text", "driver, torch, triton, nccl, training, jax or tensorflow"),
     column("rung.held", "bool", "whether everything on it that ran was right; unread where nothing on it was tried"),
     column("rung.lowest", "bool", "whether it is the first on its GPU that does not hold"),
     column("rung.uuid", "text", "UUID of the GPU"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
+from .._protocol import last_line
 from ..eager._rung import Context
 from . import _shares
 from ._shares import Interval, Shares
@@ -69,7 +70,7 @@ def _profiled(context: Context, loop: Loop, steps: int) -> Seen:
             _run(context, loop, steps, profiler.record_function)
         events = list(profile.events())
     except (ImportError, AttributeError, RuntimeError) as error:
-        raise _Blind("torch.profiler: " + str(error).splitlines()[0][:200]) from error
+        raise _Blind("torch.profiler: " + last_line(error)) from error
     return _read(context, events, steps)
 
 
