@@ -46,6 +46,7 @@ def imply_results(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
     runs = list(_runs(rows))
     suspect, everywhere = _wrong(runs)
     facts["live.wrong_everywhere"] = Known(tuple(everywhere), _SOURCE)
+    facts["live.peers_wrong"] = _peers(rows)
     if live := tuple(_live(groups.get("live_gpu"), rows, known, suspect)):
         groups["live_gpu"] = live
     _tf32(groups, runs, known)
@@ -92,6 +93,17 @@ def _wrong(runs: Sequence[_Run]) -> tuple[dict[int, dict[str, str]], list[str]]:
         for gpu, words in wrong.items():
             suspect.setdefault(gpu, {})[kernel] = words
     return suspect, everywhere
+
+
+def _peers(rows: Sequence[Row]) -> Fact:
+    """What is known of words that arrive changed on another GPU."""
+    for row in rows:
+        if given(row, "kernel") == "peer.copy":
+            right = given(row, "right")
+            if right is None:
+                return Unread(text(row, "because") or "nothing was compared")
+            return Absent("every word arrives") if right else Known(_said(row) or "some words", _SOURCE)
+    return Unread("copies between GPUs were not measured")
 
 
 def _odd(tried: Sequence[_Run]) -> dict[int, str]:
