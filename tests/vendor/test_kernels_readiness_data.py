@@ -122,7 +122,7 @@ def test_burning_items_on_one_core_want_cores_not_workers(child: Child) -> None:
 @pytest.mark.parametrize(
     ("dataset", "error", "advised"),
     [
-        ("UsingCuda", "re-initialize CUDA", "multiprocessing_context='spawn'"),
+        ("UsingCuda", "re-initialize CUDA", "multiprocessing_context='forkserver' does work"),
         ("Killed", "killed by signal: Killed", "memory limit"),
         ("BusError", "killed by signal: Bus error", "--shm-size"),
         ("Hanging", "timed out", "hung"),
