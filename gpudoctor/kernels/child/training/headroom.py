@@ -42,9 +42,9 @@ class Tried(NamedTuple):
 
 def run(context: Context, _: Spec) -> Outcome:
     """Batches grow while the next is sure to fit in what may be taken, and in the time there is."""
-    until = time.monotonic() + _SECONDS
     free = context.free()
     step = _Step(context)
+    until = time.monotonic() + _SECONDS
     with _limited(context, free):
         tried = grown(step.tried, free, lambda: until - time.monotonic())
     if not tried:
