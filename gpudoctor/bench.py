@@ -50,16 +50,21 @@ def run(
     kernels = specs.chosen(plan.names)
     found = devices(snapshot, plan.device)
     cpu = plan.device == CPU
-    expecting = None if cpu else _Expecting(snapshot)
+    expected = None if cpu else _Expecting(snapshot)
 
     def hear(so_far: Measurements) -> None:
-        tell(expecting.filled(so_far) if expecting else so_far)
+        tell(expected.filled(so_far) if expected else so_far)
 
     with _meters(target, snapshot, plan.device) as meter:
         ladder = Ladder(target, found, kernels, hear, stop, meter, cpu=cpu, budget=plan.budget)
         hear(ladder.so_far())
         whole = ladder.climb()
-    return expecting.filled(whole) if expecting else whole
+    return expected.filled(whole) if expected else whole
+
+
+def expecting(snapshot: Snapshot, found: Measurements) -> Measurements:
+    """The runs on those GPUs with what a sound GPU does, by the tables and the GPU's own limits."""
+    return _Expecting(snapshot).filled(found)
 
 
 class _Expecting:

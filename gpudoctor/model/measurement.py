@@ -18,7 +18,7 @@ FEWEST_SIBLINGS = 3
 """GPUs to compare with: a median of fewer says nothing."""
 
 Status = Literal["waiting", "running", "ran", "failed", "not-run"]
-Rung = Literal["driver", "torch", "triton", "nccl", "training"]
+Rung = Literal["driver", "torch", "triton", "nccl", "training", "jax", "tensorflow"]
 """What a kernel stands on, the lowest first; ``training``: a training loop on torch."""
 Level = Literal["standard", "deep"]
 State = Literal["wrong", "failed", "slow", "unjudged", "sound", "waiting", "running"]

@@ -17,6 +17,8 @@ RUNGS: Mapping[Rung, str] = {
     "triton": "Triton and torch.compile",
     "nccl": "NCCL",
     "training": "Training readiness",
+    "jax": "JAX",
+    "tensorflow": "TensorFlow",
 }
 _MOST_COLUMNS = 8
 _FEW = 3

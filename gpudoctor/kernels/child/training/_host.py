@@ -16,6 +16,8 @@ class Host(NamedTuple):
     quota: Optional[float]
     shm_size: int
     shm_free: int
+    temporary: str
+    """The folder for temporary files."""
 
     @property
     def usable(self) -> float:
@@ -23,10 +25,10 @@ class Host(NamedTuple):
         return min(float(self.affinity), self.quota or float(self.affinity))
 
 
-def host() -> Host:
+def host(temporary: str) -> Host:
     """As it is now."""
     size, free = shm_space()
-    return Host(os.cpu_count() or 1, len(os.sched_getaffinity(0)), quota(), size, free)
+    return Host(os.cpu_count() or 1, len(os.sched_getaffinity(0)), quota(), size, free, temporary)
 
 
 def shm_space() -> Tuple[int, int]:

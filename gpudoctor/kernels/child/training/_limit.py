@@ -7,6 +7,7 @@ from typing import Sequence
 
 from ._host import Host
 from ._loader import Tried
+from ._rung import MOST_SOCKET, SOCKET
 from ._words import size
 
 ALIKE = 0.1
@@ -19,8 +20,8 @@ _OF_ERRORS = (
     (
         "re-initialize CUDA",
         (
-            "The dataset uses CUDA, which no worker can that was forked after CUDA's start: keep tensors on the CPU until"
-            " the batch is there, or pass multiprocessing_context='spawn'."
+            "The dataset uses CUDA, which no worker can that was forked after CUDA's start: keep tensors on the CPU"
+            " until the batch is there, or pass multiprocessing_context='spawn'."
         ),
     ),
     (
@@ -54,11 +55,22 @@ def best_of(tried: Sequence[Tried]) -> Tried:
 def advice(tried: Sequence[Tried], here: Host) -> str:
     """The setting to use, and what else would help."""
     best = best_of(tried)
-    setting = "Use num_workers=%d" % best.workers
+    folder = temporary(here.temporary)
+    setting = folder + "Use num_workers=%d" % best.workers
     if best.workers:
         setting += ", prefetch_factor=%d, persistent_workers=True" % best.prefetch
     error = next((one.error for one in tried if one.error), "")
     return "%s. %s" % (setting, of_error(error, here) if error else of_cores(tried, here))
+
+
+def temporary(folder: str) -> str:
+    """What to do about a folder for temporary files in which no worker can have its socket; empty where it can."""
+    if len((folder + SOCKET).encode()) <= MOST_SOCKET:
+        return ""
+    return (
+        "TMPDIR is too long: a worker's socket there needs a path of more than %d bytes, and a DataLoader with workers"
+        " waits for it for ever. Set TMPDIR=/tmp. " % MOST_SOCKET
+    )
 
 
 def of_error(error: str, here: Host) -> str:

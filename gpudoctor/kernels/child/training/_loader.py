@@ -86,7 +86,7 @@ class Sweep:
         try:
             return self._watched(setting)
         except Exception as error:
-            return setting._replace(error=_last_line(str(error)) or type(error).__name__)
+            return setting._replace(error=_told(error))
         finally:
             _guard.end_workers()
 
@@ -145,9 +145,11 @@ class Sweep:
             self.compared += self.batch
 
 
-def _last_line(text: str) -> str:
-    """Of an error with a worker's traceback in it: what ended that."""
-    return (text.strip().splitlines() or [""])[-1].strip()[:400]
+def _told(error: BaseException) -> str:
+    """What ended a worker: the last line of its traceback, or the signal, which torch gives as the cause only."""
+    texts = (str(one) for one in (error.__cause__, error) if one is not None)
+    lines = [text.strip().splitlines()[-1].strip() for text in texts if text.strip()]
+    return lines[0][:400] if lines else type(error).__name__
 
 
 def _bytes(item: Any) -> int:

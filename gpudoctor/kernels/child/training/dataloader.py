@@ -10,7 +10,7 @@ from . import _guard
 from ._host import Host, host
 from ._limit import advice, best_of
 from ._loader import Sweep, Tried, counts
-from ._rung import Context
+from ._rung import Room
 
 KERNELS = (
     Spec("readiness.dataloader", "DataLoader at its best", "batches/s", "32 pictures of 150 kB", "deep", 90.0, "node"),
@@ -22,14 +22,14 @@ _SECONDS = 6.0
 """After which no further setting is tried."""
 
 
-def run(context: Context, _: Spec) -> Outcome:
+def run(context: Room, _: Spec) -> Outcome:
     """Workers by fork, doubled; then the other start methods with one worker; then a longer queue."""
     side, batch = (_SIDE_CPU, _BATCH_CPU) if context.on_cpu else (_SIDE, _BATCH)
     try:
         sweep = Sweep(context.torch, side, batch)
     except Exception as error:  # the user's own dataset may raise whatever it likes
         raise CannotRun("the dataset does not give its first item: %s: %s" % (type(error).__name__, error)) from error
-    here = host()
+    here = host(context.usual)
     with _guard.guarded():
         tried = _swept(sweep, here)
     best = best_of(tried)
