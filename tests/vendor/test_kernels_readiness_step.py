@@ -100,7 +100,7 @@ def test_what_limits_a_loop_is_named(planted: Callable[[str], Any]) -> None:
 
 
 def test_without_a_profiler_the_clock_names_it(planted: Callable[[str], Any]) -> None:
-    why = "torch.profiler: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
+    why = "torch.profiler: RuntimeError: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
     assert planted("blind") == {name: [name, why] for name in ("data", "transfer", "compute")}
 
 
