@@ -269,6 +269,30 @@ def sick() -> Mapping[str, tuple[Snapshot, str, str]]:
             "ext.triton", "Failed to find C compiler"),
     }  # fmt: skip
     machines = {name: (snapshot("H100", found), page, says) for name, (found, page, says) in told.items()}
+    peers = Run(
+        "peer.copy",
+        -1,
+        "ran",
+        41.2,
+        right=False,
+        differ=12,
+        compared=1 << 23,
+        ladder=_LADDER,
+        words="12 of 8388608 values are wrong, the first at [77]; wrong on the way 2 to 5",
+    )
+    node = replace(h100, kernels=(*h100.kernels, Kernel("peer.copy", "GPU to GPU", "GB/s")), runs=(*h100.runs, peers))
+    machines["words change between GPUs"] = snapshot("H100", node), "gpu.peer-wrong", "wrong on the way 2 to 5"
+    nccl = Run(
+        "nccl.allreduce",
+        -1,
+        "failed",
+        because="it did not come to an end within 60 s",
+        ladder=(*_LADDER, Step("nccl", False, "nccl.allreduce: it did not come to an end within 60 s")),
+    )
+    node = replace(
+        h100, kernels=(*h100.kernels, Kernel("nccl.allreduce", "all-reduce", "GB/s")), runs=(*h100.runs, nccl)
+    )
+    machines["NCCL fails"] = snapshot("H100", node), "nccl.failed", "it did not come to an end within 60 s"
     lowered = snapshot("H100", _lowered(h100), power_limit_w=300, power_limit_default_w=700)
     machines["power limit lowered"] = lowered, "gpu.throttled", "power limit 300 W, delivered with 700 W"
     return machines
