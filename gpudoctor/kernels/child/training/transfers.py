@@ -36,9 +36,16 @@ def run(context: Context, _: Spec) -> Outcome:
         right=not wrong.differ,
         differ=sum(one.differ for one in found),
         compared=sum(one.compared for one in found),
-        words="%s in %d tensors reach the device at %s and come back at %s; one pinned block goes at %s. %s"
-        % (size(total), len(model.state_dict()), rate(there), rate(back), rate(best), wrong.words),
-        advice=advice(there, best),
+        words="%s in %d tensors reach the device at %s and come back at %s; one block, pinned, goes at %s.%s"
+        % (
+            size(total),
+            len(model.state_dict()),
+            rate(there),
+            rate(back),
+            rate(best),
+            " " * bool(wrong.words) + wrong.words,
+        ),
+        advice="Nothing to do: on a CPU nothing travels." if context.on_cpu else advice(there, best),
         details={"to_device_gb_s": there / 1e9, "to_host_gb_s": back / 1e9, "one_block_gb_s": best / 1e9},
     )
 
