@@ -43,6 +43,7 @@ LDCONFIG = "FileNotFoundError: [Errno 2] No such file or directory: '/sbin/ldcon
         ("'sm_121a' is not a recognized processor for this target", "does not know sm_121a", "newest Triton"),
         ("ImportError: /c/x.so: failed to map segment from shared object", "mounted noexec", "TRITON_CACHE_DIR"),
         ("OSError: [Errno 28] No space left on device: '/tmp/x'", "cannot be kept in /tmp/gpudoctor-x", "with room"),
+        ("PermissionError: [Errno 13] Permission denied: ''", "CC or CXX is set, and to nothing", "unset it"),
         ("RuntimeError: Cannot find a working triton installation.", "none that works", "that belongs to this torch"),
         ("RuntimeError: 0 active drivers ([]). There should only be one.", "Triton sees no GPU", "libcuda.so.1"),
         (

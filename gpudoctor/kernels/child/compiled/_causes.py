@@ -121,7 +121,12 @@ _KNOWN: List[Tuple[str, str, str]] = [
         "set TRITON_CACHE_DIR and TORCHINDUCTOR_CACHE_DIR to a folder on a file system without noexec",
     ),
     (
-        r"(?:PermissionError|Read-only file system|No space left|Disk quota exceeded)[^\n]*",
+        r"Permission denied: ''",
+        "CC or CXX is set, and to nothing",
+        "unset it, or name a compiler that is installed",
+    ),
+    (
+        r"Read-only file system|No space left|Disk quota exceeded",
         "what was compiled cannot be kept in {cache}",
         "set TRITON_CACHE_DIR and TORCHINDUCTOR_CACHE_DIR to a folder with room that may be written to",
     ),

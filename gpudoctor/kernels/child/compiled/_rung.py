@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import tempfile
-from typing import Any, Mapping
+from typing import Any, Mapping, Optional
 
 from .. import _scratch
 from .._kernel import CannotRun
@@ -16,11 +16,9 @@ from . import _causes
 class Context(eager.Context):
     """As for torch, with our Triton kernels and a folder for what is compiled."""
 
-    def __init__(self, below: eager.Context, cache: _scratch.Folder, before: Mapping[str, str]) -> None:
-        super().__init__(below.torch, str(below.device), below.seed)
-        self.cache = cache
-        self.before = before
-        """The environment as it was given."""
+    cache: Optional[_scratch.Folder] = None
+    before: Mapping[str, str] = {}
+    """The environment as it was given."""
 
     @property
     def kernels(self) -> Any:
@@ -38,12 +36,14 @@ class Context(eager.Context):
 
 def opened(ask: Mapping[str, Any]) -> Context:
     """torch and the device; nothing is compiled yet. Raises as the rung of torch does."""
-    before = dict(os.environ)
+    before = dict(os.environ, TMPDIR=tempfile.gettempdir())
     cache = prepare(on_cpu=ask["device"] == "cpu")
     below = eager.opened(ask)
     if not below.on_cpu:
         below.torch.cuda.set_device(below.device)  # Triton launches on the current one
-    return Context(below, cache, before)
+    context = Context(below.torch, str(below.device), below.seed, below.devices)
+    context.cache, context.before = cache, before
+    return context
 
 
 def prepare(on_cpu: bool) -> _scratch.Folder:
@@ -52,6 +52,7 @@ def prepare(on_cpu: bool) -> _scratch.Folder:
     cache = _scratch.Folder(next(filter(_scratch.may_run_from, places), None))
     os.environ["TRITON_CACHE_DIR"] = os.path.join(cache.path, "triton")
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(cache.path, "inductor")
+    os.environ["TMPDIR"] = tempfile.tempdir = cache.path  # inductor's precompiled headers heed no other
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # else a pool of processes
     if on_cpu:
         os.environ["TRITON_INTERPRET"] = "1"

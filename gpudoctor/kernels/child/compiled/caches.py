@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import os
 import re
-import tempfile
 from typing import Dict, List, Mapping, NamedTuple
 
 from .._kernel import Broken, Outcome, Spec
@@ -47,7 +46,7 @@ def folders(environ: Mapping[str, str]) -> Dict[str, str]:
     return {
         "TRITON_CACHE_DIR": environ.get("TRITON_CACHE_DIR") or os.path.join(home, ".triton", "cache"),
         "TORCHINDUCTOR_CACHE_DIR": environ.get("TORCHINDUCTOR_CACHE_DIR")
-        or os.path.join(tempfile.gettempdir(), "torchinductor_" + user),
+        or os.path.join(environ.get("TMPDIR") or "/tmp", "torchinductor_" + user),
     }
 
 

@@ -135,7 +135,7 @@ class _Step:
         self.context = context
         self.size, self.words = (_SIZE_CPU, _WORDS_CPU) if context.on_cpu else (_SIZE, _WORDS)
         torch.manual_seed(context.seed)
-        self.first = _model.language_model(torch, self.size, self.words)
+        self.first = _model.language_model(torch, self.size, self.words, "cpu")
         context.need(5 * 4 * sum(one.numel() for one in self.first.parameters()))
         self.model = copy.deepcopy(self.first).to(context.device)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
