@@ -192,9 +192,10 @@ def _expandable(context: Context, pattern: _Pattern) -> "Held | None":
     joined = settings + "," if settings else ""
     try:
         tell(joined + "expandable_segments:True")
-        return pattern.held()
+        try:
+            return pattern.held()
+        finally:
+            torch.cuda.empty_cache()
+            tell(joined + "expandable_segments:False")
     except (RuntimeError, ValueError):
-        return None  # not on this driver
-    finally:
-        torch.cuda.empty_cache()
-        tell(joined + "expandable_segments:False")
+        return None  # not with this driver, or not with this allocator
