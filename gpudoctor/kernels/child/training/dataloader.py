@@ -68,8 +68,8 @@ def words(tried: Sequence[Tried], here: Host, item: float) -> str:
     best = best_of(tried)
     rates = ", ".join("%d: %.4g" % (one.workers, one.rate) for one in tried if one.method in ("", "fork") and one.rate)
     starts = ["%s %.2f s" % (one.method, one.start) for one in tried if one.workers == 1 and one.rate]
-    busy = ", which keep %.1f of %.3g cores busy" % (best.cores, here.usable) if best.workers else ""
-    said = ["%.4g batches/s with %s%s (by number of workers: %s)." % (best.rate, best.name, busy, rates)]
+    busy = ", keeping %.1f of %.3g cores busy" % (best.cores, here.usable) if best.workers else ""
+    said = ["Best with %s%s (batches/s by number of workers: %s)." % (best.name, busy, rates)]
     ours = (
         "" if os.environ.get(OWN) else ", a picture as unpacked from a file (%s=module:callable sweeps your own)," % OWN
     )

@@ -91,7 +91,9 @@ def advice(held: Held, expandable: "Held | None", settings: str) -> str:
             "Start training with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: the same steps then kept %s instead"
             " of %s." % (size(expandable.reserved), size(held.reserved))
         )
-    return "Nothing to do: what the allocator keeps is used."
+    return (
+        "Nothing to do: what the allocator keeps is used. A larger state is for shards (FSDP, ZeRO) or 8-bit moments."
+    )
 
 
 def _settings() -> str:
