@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any, Dict, List, Sequence
 
 from .._kernel import CannotRun, Outcome, Spec
 from . import _guard
+from ._dataset import OWN
 from ._host import Host, host
 from ._limit import advice, best_of, start_matters
 from ._loader import Sweep, Tried, counts
@@ -66,9 +68,12 @@ def words(tried: Sequence[Tried], here: Host, item: float) -> str:
     best = best_of(tried)
     rates = ", ".join("%d: %.4g" % (one.workers, one.rate) for one in tried if one.method in ("", "fork") and one.rate)
     starts = ["%s %.2f s" % (one.method, one.start) for one in tried if one.workers == 1 and one.rate]
-    busy = ", which keep %.1f of %.3g cores busy" % (best.cores, here.usable) if best.workers else ""
-    said = ["%.4g batches/s with %s%s (by number of workers: %s)." % (best.rate, best.name, busy, rates)]
-    said += ["An item takes %.2f ms." % (1e3 * item)]
+    busy = ", keeping %.1f of %.3g cores busy" % (best.cores, here.usable) if best.workers else ""
+    said = ["Best with %s%s (batches/s by number of workers: %s)." % (best.name, busy, rates)]
+    ours = (
+        "" if os.environ.get(OWN) else ", a picture as unpacked from a file (%s=module:callable sweeps your own)," % OWN
+    )
+    said += ["An item%s takes %.2f ms." % (ours, 1e3 * item)]
     if starts:
         said += ["First batch of one worker: %s." % ", ".join(starts)]
     return " ".join(said + ["With %s: %s." % (one.name, one.error.rstrip(".")) for one in tried if one.error])
