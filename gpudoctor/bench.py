@@ -92,7 +92,13 @@ DEEP = 110.0
 """Seconds for kernels in a diagnosis of level deep, on however many GPUs: they work side by side."""
 
 
-def deepened(target: Target, snapshot: Snapshot, progress: Progress, tell: Callable[[Snapshot], None]) -> Snapshot:
+def deepened(
+    target: Target,
+    snapshot: Snapshot,
+    progress: Progress,
+    tell: Callable[[Snapshot], None],
+    stop: threading.Event | None = None,
+) -> Snapshot:
     """The snapshot with what every kernel measured, on GPUs that nobody uses; `tell` hears when one is over."""
     before: dict[tuple[str, int], str] = {}
 
@@ -106,7 +112,7 @@ def deepened(target: Target, snapshot: Snapshot, progress: Progress, tell: Calla
         if over:
             tell(measured(snapshot, found))
 
-    return measured(snapshot, run(target, snapshot, Plan(budget=DEEP), hear))
+    return measured(snapshot, run(target, snapshot, Plan(budget=DEEP), hear, stop))
 
 
 def _named(found: Measurements, run: Run) -> str:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gpudoctor.knowledge._filling import Facts, Groups, given, number, text
 from gpudoctor.knowledge.rates import Device, devices, expected
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
-from gpudoctor.model.measurement import Meanwhile
+from gpudoctor.model.measurement import Expected, Meanwhile
 from gpudoctor.model.snapshot import Snapshot
 
 _FEWEST_OTHERS = 2
@@ -117,7 +117,7 @@ def _with_others(runs: Sequence[_Run]) -> Iterator[tuple[_Run, list[float]]]:
 def _judged(run: _Run, others: Sequence[float], device: Device | None, row: dict[str, Fact]) -> Iterator[_Rate]:
     """Against the table and against siblings; notes both in the row."""
     of = kind(run.kernel, run.unit)
-    table = expected(run.kernel, device, _meanwhile(run.row)) if device and _alone(run.row) else None
+    table = _expected(run, device, of) if device else None
     if table:
         assert table.limit is not None
         row["limit"] = Known(round(table.limit, 1), table.words)
@@ -132,6 +132,13 @@ def _judged(run: _Run, others: Sequence[float], device: Device | None, row: dict
     middle = median(others)
     row["siblings"] = Known(round(middle, 3), _SIBLINGS)
     yield _Rate(run, of, middle, "siblings", middle / run.value if run.unit in _TIMES else run.value / middle)
+
+
+def _expected(run: _Run, device: Device, of: str) -> Expected | None:
+    """By the table; not of a copy that shared the host's link with another GPU's."""
+    if of == "host link" and not _alone(run.row):
+        return None
+    return expected(run.kernel, device, _meanwhile(run.row) if of == "compute" else None)
 
 
 def kind(kernel: str, unit: str) -> str:

@@ -46,6 +46,7 @@ def imply_results(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
     runs = list(_runs(rows))
     suspect, everywhere = _wrong(runs)
     facts["live.wrong_everywhere"] = Known(tuple(everywhere), _SOURCE)
+    facts["live.peers_wrong"] = _peers(rows)
     if live := tuple(_live(groups.get("live_gpu"), rows, known, suspect)):
         groups["live_gpu"] = live
     _tf32(groups, runs, known)
@@ -94,6 +95,17 @@ def _wrong(runs: Sequence[_Run]) -> tuple[dict[int, dict[str, str]], list[str]]:
     return suspect, everywhere
 
 
+def _peers(rows: Sequence[Row]) -> Fact:
+    """What is known of words that arrive changed on another GPU."""
+    for row in rows:
+        if given(row, "kernel") == "peer.copy":
+            right = given(row, "right")
+            if right is None:
+                return Unread(text(row, "because") or "nothing was compared")
+            return Absent("every word arrives") if right else Known(_said(row) or "some words", _SOURCE)
+    return Unread("copies between GPUs were not measured")
+
+
 def _odd(tried: Sequence[_Run]) -> dict[int, str]:
     """A GPU whose bits are not those that all others of its name gave, where these are enough."""
     odd = [run for run in tried if run.agrees is False]
@@ -108,27 +120,27 @@ def _live(
 ) -> Iterator[Row]:
     """A row for each GPU: what torch's own look gave, else what its kernels did; of one that is wrong by any rung."""
     told = before if isinstance(before, tuple) else ()
-    states = {
-        (gpu, text(row, "status")): text(row, "because")
-        for row in reversed(rows)
-        if isinstance(gpu := given(row, "gpu"), int) and given(row, "device") != "CPU" and _counts(row)
-    }
-    for index in sorted({gpu for gpu, _ in states} | set(range(len(told)))):
-        said = {status: because for (gpu, status), because in states.items() if gpu == index}
+    states: dict[int, dict[str, str]] = {}
+    tried: set[int] = set()
+    for row in reversed(rows):
+        gpu, status = given(row, "gpu"), text(row, "status")
+        if not isinstance(gpu, int) or given(row, "device") == "CPU":
+            continue
+        if status != "not-run":
+            tried.add(gpu)
+        if given(row, "rung") == "torch":
+            states.setdefault(gpu, {})[status] = text(row, "because")
+    for index in sorted({*states, *suspect, *range(len(told))}):
+        said = states.get(index, {})
         row = told[index] if index < len(told) else _own(known.get(index), said)
-        if "ran" in said or "failed" in said:
+        if index in tried:
             row = {**row, **dict(_results(index, known.get(index), suspect.get(index, {}), said.get("failed")))}
         yield row
 
 
-def _counts(row: Row) -> bool:
-    """Whether a failure of this kernel is torch's."""
-    return given(row, "status") != "failed" or given(row, "rung") == "torch"
-
-
 def _own(device: Device | None, said: Mapping[str, str]) -> Row:
-    """As torch's look tells it, where that did not look; not known where nothing ran."""
-    why = Unread(said.get("not-run") or "nothing ran on it")
+    """As torch's look tells it, where that did not look; not known where torch ran nothing."""
+    why = Unread(said.get("not-run") or "torch ran nothing on it")
     return {
         "name": Known(device.name, _SOURCE) if device else Unread("CUDA does not list it"),
         "compute_capability": Known(device.capability, _SOURCE) if device and device.capability else Absent("not told"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -16,8 +17,11 @@ import pytest
 
 from gpudoctor.kernels import specs, talk
 from gpudoctor.kernels.child._kernel import Spec
+from gpudoctor.kernels.place import program
 from gpudoctor.target.local import Local
 from tests import needs
+
+pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 LEFT = 5.0
@@ -122,7 +126,7 @@ def test_burning_items_on_one_core_want_cores_not_workers(child: Child) -> None:
 @pytest.mark.parametrize(
     ("dataset", "error", "advised"),
     [
-        ("UsingCuda", "re-initialize CUDA", "multiprocessing_context='spawn'"),
+        ("UsingCuda", "re-initialize CUDA", "multiprocessing_context='forkserver' does work"),
         ("Killed", "killed by signal: Killed", "memory limit"),
         ("BusError", "killed by signal: Bus error", "--shm-size"),
         ("Hanging", "timed out", "hung"),
@@ -179,7 +183,29 @@ def test_a_child_killed_in_the_middle_of_spawned_workers_leaves_nothing(child: C
         shared.update(child.shared())
         return any(name.startswith("/dev/shm/sem.") for name in shared)
 
-    child.run("readiness.dataloader", stop=stop)
+    child.run("readiness.dataloader", dataset="UsingCuda", stop=stop)
     assert stop()
     assert child.left() == []
     assert [name for name in shared if Path(name).exists()] == []
+
+
+def planted(name: str) -> dict[str, Any]:
+    """What is found where that fault is planted."""
+    argv = [needs.torch_python(), "-W", "ignore", str(HERE / "data_faults.py"), program(), name]
+    answer = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    assert answer.returncode == 0, answer.stderr
+    found: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
+    return found
+
+
+def test_every_flipped_bit_of_a_copy_and_of_a_loaded_item_is_seen() -> None:
+    found = planted("flips")
+    assert found["copied"] == found["loaded"] == found["trials"]
+
+
+@pytest.mark.parametrize("fault", ["copies", "overlap", "block", "layer", "loss"])
+def test_a_planted_fault_is_called_wrong(fault: str) -> None:
+    found = planted(fault)
+    assert found["right"] is False
+    assert found["differ"] > 0
+    assert "wrong" in found["words"] or "not finite" in found["words"]

@@ -22,7 +22,7 @@ class Context:
         self.device = torch.device(device)
         self.seed = seed
         self.devices = tuple(devices)
-        """All GPUs that may be worked on, as torch numbers them here; only what is run once a node has more than one."""
+        """All GPUs that may be worked on, as torch numbers them; only what is run once a node has more than one."""
         self.numbers = tuple(numbers) or self.devices
         """What the session calls them: it may see others, too."""
         self.on_cpu = self.device.type == "cpu"

@@ -42,9 +42,9 @@ class Tried(NamedTuple):
 
 def run(context: Context, _: Spec) -> Outcome:
     """Batches grow while the next is sure to fit in what may be taken, and in the time there is."""
-    until = time.monotonic() + _SECONDS
     free = context.free()
     step = _Step(context)
+    until = time.monotonic() + _SECONDS
     with _limited(context, free):
         tried = grown(step.tried, free, lambda: until - time.monotonic())
     if not tried:
@@ -135,7 +135,7 @@ class _Step:
         self.context = context
         self.size, self.words = (_SIZE_CPU, _WORDS_CPU) if context.on_cpu else (_SIZE, _WORDS)
         torch.manual_seed(context.seed)
-        self.first = _model.language_model(torch, self.size, self.words)
+        self.first = _model.language_model(torch, self.size, self.words, "cpu")
         context.need(5 * 4 * sum(one.numel() for one in self.first.parameters()))
         self.model = copy.deepcopy(self.first).to(context.device)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
