@@ -149,8 +149,8 @@ def test_a_model_that_does_not_fit_has_fewer_samples_and_at_last_cannot_run() ->
 
 
 def test_accumulation_says_what_is_saved_and_what_is_wrong() -> None:
-    assert "need 75 % less memory" in accumulation.words(75, {"torch.float32": 1e-7}, "")
-    assert "3 of 9 values" in accumulation.words(75, {}, "3 of 9 values are wrong")
+    assert "(apart by 1.0e-07 in float32) and need 75 % less memory" in accumulation.words(75, {"float32": 1e-7}, [])
+    assert "not those of the large one: 3 of 9 values are" in accumulation.words(75, {}, ["3 of 9 values are wrong"])
     assert "no_sync" in accumulation.advice(75)
     assert "buys no larger batch" in accumulation.advice(4)
 

@@ -11,8 +11,8 @@ from . import _model, _whole
 from ._precision import autocast, full, native_bf16, scaler
 
 KERNELS = (
-    Spec("readiness.amp.fp16", "fp16 autocast, GradScaler", "×", "50 M parameters, 32 × 128 tokens"),
-    Spec("readiness.amp.bf16", "bf16 autocast", "×", "50 M parameters, 32 × 128 tokens"),
+    Spec("readiness.amp.fp16", "fp16 autocast, GradScaler", "×", "50 M parameters, 32 × 128 tokens", seconds=40.0),
+    Spec("readiness.amp.bf16", "bf16 autocast", "×", "50 M parameters, 32 × 128 tokens", seconds=40.0),
 )
 _STEPS = 20
 _MOST_SKIPPED = 6
