@@ -121,10 +121,11 @@ def test_a_rank_that_dies_is_named_before_the_one_that_waits_for_it(planted: Cal
     assert second.startswith("rank 0 ")
 
 
-def test_ctrl_c(bench: list[str], tmp_path: Path) -> None:
-    """While ranks train: no process and no file is left."""
-    mark = f"GPUDOCTOR_TEST_STEP={os.getpid()}"
-    environ = {**os.environ, "TMPDIR": str(tmp_path), **dict([mark.split("=")])}
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
+def test_end(bench: list[str], tmp_path: Path, sign: signal.Signals) -> None:
+    """By Ctrl-C, or killed, while ranks train: no process and no file is left. The path must suit a socket."""
+    environ = {**os.environ, "TMPDIR": str(tmp_path), "GPUDOCTOR_TEST_STEP": str(tmp_path)}
+    mark = f"GPUDOCTOR_TEST_STEP={tmp_path}"
     parent = subprocess.Popen(
         [*bench[: -2 * len(KERNELS)], "--kernel", "readiness.parallel"],
         env=environ,
@@ -134,7 +135,7 @@ def test_ctrl_c(bench: list[str], tmp_path: Path) -> None:
     )
     ranks = _until(lambda: [pid for pid in _marked(mark) if '"rank": 1' in _argv(pid)], 1)
     assert len(ranks) == 1
-    parent.send_signal(signal.SIGINT)
+    parent.send_signal(sign)
     parent.wait(10)
     assert _until(lambda: _marked(mark), 0) == []
     assert _until(lambda: list(tmp_path.iterdir()), 0) == []
