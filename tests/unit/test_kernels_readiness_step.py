@@ -108,6 +108,18 @@ class TestMixedPrecision:
     def test_advice_follows_from_the_speed_up(self, speedup: float, short: str, native: bool, advice: str) -> None:
         assert advice in amp.advice(speedup, short, native)
 
+    @pytest.mark.parametrize(
+        ("said", "cannot"),
+        [
+            ("Currently, AutocastCPU only support Bfloat16 as the autocast_cpu_dtype", True),
+            ("Current CUDA Device does not support bfloat16. Please switch dtype to float16.", True),
+            ("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasGemmEx(...)`", True),
+            ("CUDA error: an illegal memory access was encountered", False),
+        ],
+    )
+    def test_a_type_that_is_not_there_is_no_failure(self, said: str, cannot: bool) -> None:
+        assert amp.cannot(said) is cannot
+
     def test_a_gpu_without_bf16_units_is_said_to_have_none(self) -> None:
         assert "no bf16 units" in amp.words(self.RIGHT, "bf16", 0.02, 0.05, native=False)
 

@@ -119,7 +119,8 @@ def _outcomes() -> dict[str, Any]:
 def _replicas_with(plant: str) -> dict[str, Any]:
     """What becomes of two ranks."""
     ask = {"way": "together", "devices": 2, "cpu": True, "seed": 1, "plant": plant}
-    environ = {"PYTHONPATH": str(Path(__file__).resolve().parent), "GLOO_SOCKET_IFNAME": "lo"}
+    here = str(Path(__file__).resolve().parent)
+    environ = {"PYTHONPATH": here, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     began = time.monotonic()
     ends = _ranks.together("training_faults", 2, ask, 60.0, environ)
     seconds = time.monotonic() - began
