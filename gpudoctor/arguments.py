@@ -40,7 +40,11 @@ def parser() -> argparse.ArgumentParser:
     _add_rules_commands(commands)
     schema = _command(commands, "schema", "print the JSON Schema of a document")
     schema.add_argument(
-        "kind", nargs="?", choices=("diagnosis", "snapshot"), default="diagnosis", help="of which (default: diagnosis)"
+        "kind",
+        nargs="?",
+        choices=("diagnosis", "snapshot", "kernels"),
+        default="diagnosis",
+        help="of which (default: diagnosis)",
     )
     return top
 
@@ -52,11 +56,15 @@ def _add_bench(commands: Any) -> None:
         "run the micro-kernels: does each GPU compute right, and as fast as it should",
         description="Runs small checked kernels on every GPU that nobody uses, the driver's first, then torch's, then"
         " those that are compiled, then NCCL's; the first that fails names the layer at fault.",
-        epilog="Exit code: 0 all right, 1 a GPU computes wrong values or a rung of the ladder fails, 2 misuse, 3"
-        " nothing could be measured.",
+        epilog="Exit code: 0 all right, 1 a GPU computes wrong values, a kernel fails or an error is found, 2 misuse, 3"
+        " nothing could be measured. Ctrl-C ends it, and shows what was measured so far (130).",
     )
     bench.add_argument(
-        "--kernel", metavar="NAME", action="append", default=[], help="only these, or all that begin so: matmul"
+        "--kernel",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="only this one, those that begin so (matmul), or a rung: driver, torch, triton, nccl, readiness",
     )
     bench.add_argument("--device", metavar="NAME", default="", help="cuda:0, or cpu to run the checks without a GPU")
     bench.add_argument("--python", metavar="PATH", help="the interpreter whose torch is meant")

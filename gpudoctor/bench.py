@@ -50,16 +50,21 @@ def run(
     kernels = specs.chosen(plan.names)
     found = devices(snapshot, plan.device)
     cpu = plan.device == CPU
-    expecting = None if cpu else _Expecting(snapshot)
+    expected = None if cpu else _Expecting(snapshot)
 
     def hear(so_far: Measurements) -> None:
-        tell(expecting.filled(so_far) if expecting else so_far)
+        tell(expected.filled(so_far) if expected else so_far)
 
     with _meters(target, snapshot, plan.device) as meter:
         ladder = Ladder(target, found, kernels, hear, stop, meter, cpu=cpu, budget=plan.budget)
         hear(ladder.so_far())
         whole = ladder.climb()
-    return expecting.filled(whole) if expecting else whole
+    return expected.filled(whole) if expected else whole
+
+
+def expecting(snapshot: Snapshot, found: Measurements) -> Measurements:
+    """The runs on those GPUs with what a sound GPU does, by the tables and the GPU's own limits."""
+    return _Expecting(snapshot).filled(found)
 
 
 class _Expecting:
@@ -87,7 +92,13 @@ DEEP = 110.0
 """Seconds for kernels in a diagnosis of level deep, on however many GPUs: they work side by side."""
 
 
-def deepened(target: Target, snapshot: Snapshot, progress: Progress, tell: Callable[[Snapshot], None]) -> Snapshot:
+def deepened(
+    target: Target,
+    snapshot: Snapshot,
+    progress: Progress,
+    tell: Callable[[Snapshot], None],
+    stop: threading.Event | None = None,
+) -> Snapshot:
     """The snapshot with what every kernel measured, on GPUs that nobody uses; `tell` hears when one is over."""
     before: dict[tuple[str, int], str] = {}
 
@@ -101,7 +112,7 @@ def deepened(target: Target, snapshot: Snapshot, progress: Progress, tell: Calla
         if over:
             tell(measured(snapshot, found))
 
-    return measured(snapshot, run(target, snapshot, Plan(budget=DEEP), hear))
+    return measured(snapshot, run(target, snapshot, Plan(budget=DEEP), hear, stop))
 
 
 def _named(found: Measurements, run: Run) -> str:

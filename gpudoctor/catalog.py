@@ -1,4 +1,4 @@
-"""The one dictionary of facts, gathered from the probes and readers that declare them."""
+"""The one dictionary of facts, gathered from the probes, readers and kernels that declare them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from functools import lru_cache
 
 from gpudoctor import probes
 from gpudoctor.discovery import modules_of
+from gpudoctor.kernels import facts
 from gpudoctor.model.catalog import Catalog
 from gpudoctor.readers import every_reader
 
 
 @lru_cache(maxsize=1)
 def catalog() -> Catalog:
-    """Every fact that any probe or reader declares."""
-    return Catalog(spec for module in (*modules_of(probes), *every_reader()) for spec in getattr(module, "FACTS", ()))
+    """Every fact that any probe, reader or kernel declares."""
+    return Catalog(
+        spec for module in (*modules_of(probes), *every_reader(), facts) for spec in getattr(module, "FACTS", ())
+    )

@@ -14,6 +14,7 @@ from gpudoctor import rulebook
 from gpudoctor.collect import Collection, Event, Progress, collect
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError
+from gpudoctor.model.fact import Unread
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.target import Target
 
@@ -58,17 +59,21 @@ def watch(
     whole: list[Snapshot] = []
 
     def wait() -> None:
-        whole.append(_deepened(asked, progress, more.put))
+        whole.append(_deepened(asked, progress, more.put, stop))
         more.put(None)
 
+    stop = threading.Event()
     threading.Thread(target=wait, name="collect", daemon=True).start()
-    while not whole:
-        latest = more.get()
-        while not more.empty():  # several at once are judged once
-            latest = more.get() or latest
-        if not whole:
-            yield diagnose(latest or asked.so_far(), book)
-    yield diagnose(whole[0], book)
+    try:
+        while not whole:
+            latest = more.get()
+            while not more.empty():  # several at once are judged once
+                latest = more.get() or latest
+            if not whole:
+                yield diagnose(latest or asked.so_far(), book)
+        yield diagnose(whole[0], book)
+    finally:
+        stop.set()  # who hears no more wants nothing measured
 
 
 def look(
@@ -82,15 +87,19 @@ def look(
 
 
 def _deepened(
-    asked: Collection, progress: Progress = lambda _: None, tell: Callable[[Snapshot], None] = lambda _: None
+    asked: Collection,
+    progress: Progress = lambda _: None,
+    tell: Callable[[Snapshot], None] = lambda _: None,
+    stop: threading.Event | None = None,
 ) -> Snapshot:
     """What the probes said and, at level deep, what kernels measured after them; `tell` hears when one is over."""
     snapshot = asked.snapshot()
     if asked.target.level != "deep":
-        return snapshot
+        later = Unread("measured at level deep, and by gpudoctor bench")
+        return replace(snapshot, groups={**snapshot.groups, "measured": later, "rung": later})
     from gpudoctor import bench
 
-    return bench.deepened(asked.target, snapshot, progress, tell)
+    return bench.deepened(asked.target, snapshot, progress, tell, stop)
 
 
 def bench(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.work import Event, Told, Work
 
 if TYPE_CHECKING:
+    from gpudoctor.model.measurement import Measurements
     from gpudoctor.model.plan import Plan
 
 _GARBAGE = 1_000
@@ -43,17 +45,35 @@ def run_app(app: DoctorApp) -> Diagnosis | None:
 def of_this_machine(level: str, python: str | None, rules: Sequence[Path]) -> Work:
     """This machine, read when the interface asks for it."""
 
+    session: list[Measurements] = []
+    """What kernels measured last, all of it: facts of every reading from then on."""
+
     def diagnoses(progress: Callable[[Event], None]) -> Iterator[Diagnosis]:
         from gpudoctor import doctor
 
-        return doctor.watch(level, python, rules, progress)
+        for diagnosis in doctor.watch(level, python, rules, progress):
+            yield judged(diagnosis, session[0]) if session else diagnosis
 
     def live(hear: Callable[[Sample], None]) -> Callable[[], None]:
         from gpudoctor.live import watch
 
         return watch(hear)
 
-    return replace(work_on("this machine", diagnoses, rules), live=live)
+    def kernels(names: Sequence[str], tell: Callable[[Measurements], None], stop: threading.Event) -> Measurements:
+        from gpudoctor import doctor
+
+        made = doctor.bench(names, python=python, tell=tell, stop=stop)
+        if made.because:
+            raise UsageError(f"{made.because}. The checks run without a GPU, too: gpudoctor bench --device cpu")
+        return made.found
+
+    def judged(diagnosis: Diagnosis, found: Measurements) -> Diagnosis:
+        from gpudoctor import bench, doctor, rulebook
+
+        session[:] = [found]
+        return doctor.diagnose(bench.measured(diagnosis.snapshot, found), rulebook.load(rules))
+
+    return replace(work_on("this machine", diagnoses, rules), live=live, kernels=kernels, judged=judged)
 
 
 def of_files(names: Sequence[str], rules: Sequence[Path]) -> Work:
@@ -75,12 +95,24 @@ def work_on(
 ) -> Work:
     """`diagnoses` is told whom to tell of events; it gives a diagnosis whenever there is more, the last is whole."""
 
+    latest: list[Diagnosis] = []
+
     def diagnose(progress: Callable[[Event], None], partly: Callable[[Diagnosis], None]) -> Diagnosis:
-        found = None
-        for found in diagnoses(progress):
-            partly(found)
-        assert found is not None, "there is a diagnosis of everything"
-        return found
+        on_the_way = diagnoses(progress)
+        try:
+            for found in on_the_way:
+                latest[:] = [found]
+                partly(found)
+        finally:
+            if isinstance(on_the_way, Generator):
+                on_the_way.close()  # so that nothing goes on that nobody hears
+        assert latest, "there is a diagnosis of everything"
+        return latest[0]
+
+    def measured() -> Measurements | None:
+        from gpudoctor.kernels import recall
+
+        return recall.measurements(latest[0].snapshot) if latest else None
 
     def explain(name: str) -> str:
         from gpudoctor import explaining
@@ -116,6 +148,7 @@ def work_on(
         open=open_file,
         compare=compare,
         plan=_plan,
+        measured=measured,
     )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from gpudoctor.kernels.child._kernel import Spec
 from gpudoctor.kernels.place import program
@@ -87,20 +89,28 @@ class Sick:
             shutil.copy(real / name, self.folder / name)
 
     def family(
-        self, family: str, *names: str, opened: str = "pass", seconds: float = 10, scope: str = "gpu"
+        self,
+        family: str,
+        *names: str,
+        opened: str = "pass",
+        seconds: float = 10,
+        scope: str = "gpu",
+        ids: Mapping[str, str] = MappingProxyType({}),
     ) -> list[Placed]:
-        """These kernels in that folder, whose rung does that when it is opened."""
+        """These kernels in that folder, whose rung does that when it is opened. `ids` gives them those of real ones."""
         place = self.folder / family
         place.mkdir(exist_ok=True)
         (place / "__init__.py").touch()
         (place / "_rung.py").write_text(_RUNG.replace("BODY", opened))
         assert family in FAMILIES
-        return [self._kernel(family, name, seconds, scope) for name in names]
+        specs = {
+            name: Spec(ids.get(name, f"{family}.{name}"), name, "GB/s", "", "deep", seconds, scope) for name in names
+        }
+        return [self._kernel(family, name, spec) for name, spec in specs.items()]
 
-    def _kernel(self, family: str, name: str, seconds: float, scope: str) -> Placed:
-        spec = Spec(f"{family}.{name}", name, "GB/s", seconds=seconds, scope=scope)
+    def _kernel(self, family: str, name: str, spec: Spec) -> Placed:
         body = textwrap.indent(textwrap.dedent(_KERNELS[name].replace("sick.", f"{family}.")).strip(), "    ")
-        line = f"KERNELS = (Spec({spec.id!r}, {name!r}, 'GB/s', seconds={seconds!r}, scope={scope!r}),)"
+        line = f"KERNELS = ({spec!r},)"
         text = f"{_HEAD}{line}\n\ndef run(context, spec):\n{body}\n"
         (self.folder / family / f"{name}.py").write_text(text)
         return Placed(spec, family)

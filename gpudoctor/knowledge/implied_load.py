@@ -1,12 +1,12 @@
 """What NVML saw of each GPU while kernels ran on it: newer than what it saw at rest, and what rules about load are for.
 
-``gpu.clock_mhz``, ``power_w``, ``temperature_c`` and ``utilization`` become those of the product that left the lowest
-clock, ``throttle_reasons`` all that were in force during any kernel, ``link_width`` and ``link_generation`` those of
-the copies to and from the host.
+``gpu.clock_mhz``, ``power_w``, ``temperature_c``, ``utilization`` and ``throttle_reasons`` become those of the kernel
+that tells most of the clocks, ``link_width`` and ``link_generation`` those of the copies to and from the host.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpudoctor.knowledge._filling import Facts, Groups, given, number, text
@@ -14,10 +14,12 @@ from gpudoctor.knowledge.rates import devices
 from gpudoctor.model.fact import Fact, Known, Row, Unread
 from gpudoctor.model.snapshot import Snapshot
 
+_HARD = re.compile("hw_|thermal|brake")
+"""Clock-event reasons by which a GPU protects itself, or is told to."""
 _BUSY = 50
 """Percent of utilization from which a sample was taken at work."""
 _COUNTED = "NVML, before and after each kernel"
-_OF_A_PRODUCT = {
+_SEEN = {
     "sm_clock_mhz": "clock_mhz",
     "power_w": "power_w",
     "temperature_c": "temperature_c",
@@ -45,15 +47,10 @@ def _number_of(gpu: Row, numbers: Mapping[str, int]) -> object:
 def _at_work(gpu: Row, runs: Sequence[Row]) -> Iterator[tuple[str, Fact]]:
     if not any(isinstance(run.get("sm_clock_mhz"), Known) for run in runs):
         return
-    busy = [run for run in runs if (number(run, "utilization") or 0) >= _BUSY]
-    products = [run for run in busy if text(run, "unit").endswith("OP/s")]
-    heaviest = min(products, key=lambda run: number(run, "sm_clock_mhz") or 0, default=None)
-    if heaviest:
-        yield from _of_product(heaviest)
-    yield from _link(gpu, runs, worked=heaviest is not None)
-    reasons = dict.fromkeys(reason for run in runs for reason in _listed(run, "throttle_reasons"))
-    if heaviest or reasons:
-        yield "throttle_reasons", Known(tuple(reasons), "NVML, while kernels ran")
+    run = _telling(runs)
+    if run:
+        yield from _during(run)
+    yield from _link(gpu, runs, worked=run is not None)
     for name in ("ecc_corrected", "ecc_uncorrected"):
         if any(isinstance(run.get(name), Known) for run in runs):
             count = int(sum(number(run, name) or 0 for run in runs))
@@ -63,10 +60,19 @@ def _at_work(gpu: Row, runs: Sequence[Row]) -> Iterator[tuple[str, Fact]]:
                 yield name, Known(before + count, _COUNTED)
 
 
-def _of_product(run: Row) -> Iterator[tuple[str, Fact]]:
+def _telling(runs: Sequence[Row]) -> Row | None:
+    """The kernel that tells most of the clocks: one during which the GPU protected itself, else the slowest product."""
+    held = [run for run in runs if any(_HARD.search(reason) for reason in _reasons(run))]
+    busy = [run for run in runs if (number(run, "utilization") or 0) >= _BUSY]
+    products = [run for run in busy if text(run, "unit").endswith("OP/s")]
+    return min(held or products, key=lambda run: number(run, "sm_clock_mhz") or 0, default=None)
+
+
+def _during(run: Row) -> Iterator[tuple[str, Fact]]:
     kernel = text(run, "kernel")
     yield "at_work", Known(kernel, "gpudoctor bench")
-    for seen, column in _OF_A_PRODUCT.items():
+    yield "throttle_reasons", Known(_reasons(run), f"NVML, while {kernel} ran")
+    for seen, column in _SEEN.items():
         state = run.get(seen)
         if isinstance(state, Known) and isinstance(state.value, (int, float)):
             yield column, Known(round(state.value), f"NVML, while {kernel} ran")
@@ -83,6 +89,6 @@ def _link(gpu: Row, runs: Sequence[Row], worked: bool) -> Iterator[tuple[str, Fa
             yield name, Unread("read at rest, and no copy was measured")
 
 
-def _listed(run: Row, column: str) -> tuple[str, ...]:
-    found = given(run, column)
+def _reasons(run: Row) -> tuple[str, ...]:
+    found = given(run, "throttle_reasons")
     return tuple(map(str, found)) if isinstance(found, tuple) else ()

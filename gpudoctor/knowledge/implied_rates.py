@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from gpudoctor.knowledge._filling import Facts, Groups, given, number
+from gpudoctor.knowledge._filling import Facts, Groups, given, number, text
 from gpudoctor.knowledge.rates import Device, devices, expected
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
-from gpudoctor.model.measurement import Meanwhile
+from gpudoctor.model.measurement import Expected, Meanwhile
 from gpudoctor.model.snapshot import Snapshot
 
 _FEWEST_OTHERS = 2
@@ -22,7 +22,8 @@ _NOTABLE = 0.95
 _FAR = 0.9
 _NO_GAIN = 1.15
 """As in the page env.tf32-off."""
-_LESS_IS_BETTER = "µs"
+_TIMES = frozenset({"ns", "µs", "ms", "s"})
+"""Units of which less is better."""
 _TABLE = "table rates"
 _UNKNOWN = dict.fromkeys(("limit", "expected", "expected_from"), Absent("neither its limits nor a share are known"))
 _SIBLINGS = "the other GPUs of that name"
@@ -81,11 +82,13 @@ def _as_fp32(groups: Groups) -> frozenset[object]:
 
 
 def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
+    """Those that can be compared: a training loop depends on too much beside the GPU."""
     for at, row in enumerate(rows):
-        kernel, gpu, name, unit = (given(row, column) for column in ("kernel", "gpu", "device", "unit"))
-        value = given(row, "value")
-        if isinstance(gpu, int) and isinstance(value, (int, float)) and value > 0 and name not in (None, "CPU"):
-            yield _Run(at, str(kernel), gpu, str(name), str(unit or ""), float(value), row)
+        gpu, name, unit, rate = given(row, "gpu"), text(row, "device"), text(row, "unit"), number(row, "value")
+        if not isinstance(gpu, int) or not rate or name in ("", "CPU") or given(row, "rung") == "training":
+            continue
+        if unit.endswith("/s") or unit in _TIMES:
+            yield _Run(at, text(row, "kernel"), gpu, name, unit, rate, row)
 
 
 def _unmeasured(rows: Sequence[Row]) -> Iterator[Row]:
@@ -114,7 +117,7 @@ def _with_others(runs: Sequence[_Run]) -> Iterator[tuple[_Run, list[float]]]:
 def _judged(run: _Run, others: Sequence[float], device: Device | None, row: dict[str, Fact]) -> Iterator[_Rate]:
     """Against the table and against siblings; notes both in the row."""
     of = kind(run.kernel, run.unit)
-    table = expected(run.kernel, device, _meanwhile(run.row)) if device and _alone(run.row) else None
+    table = _expected(run, device, of) if device else None
     if table:
         assert table.limit is not None
         row["limit"] = Known(round(table.limit, 1), table.words)
@@ -128,7 +131,14 @@ def _judged(run: _Run, others: Sequence[float], device: Device | None, row: dict
         return
     middle = median(others)
     row["siblings"] = Known(round(middle, 3), _SIBLINGS)
-    yield _Rate(run, of, middle, "siblings", middle / run.value if run.unit == _LESS_IS_BETTER else run.value / middle)
+    yield _Rate(run, of, middle, "siblings", middle / run.value if run.unit in _TIMES else run.value / middle)
+
+
+def _expected(run: _Run, device: Device, of: str) -> Expected | None:
+    """By the table; not of a copy that shared the host's link with another GPU's."""
+    if of == "host link" and not _alone(run.row):
+        return None
+    return expected(run.kernel, device, _meanwhile(run.row) if of == "compute" else None)
 
 
 def kind(kernel: str, unit: str) -> str:
@@ -139,7 +149,7 @@ def kind(kernel: str, unit: str) -> str:
         return "memory"
     if kernel in ("copy.to", "copy.from"):
         return "host link"
-    return "latency" if unit == _LESS_IS_BETTER else "other"
+    return "latency" if unit in _TIMES else "other"
 
 
 def _worst(rates: Sequence[_Rate], rows: Sequence[Row], known: Mapping[int, Device]) -> Row:

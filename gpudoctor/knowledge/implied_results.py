@@ -6,7 +6,6 @@ some and right on others accuses those. What is compiled on the machine (the run
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
 from gpudoctor.model.snapshot import Snapshot
 
 _SOURCE = "gpudoctor bench"
-_RUNGS: tuple[str, ...] = ("driver", "torch", "triton", "nccl")
+_RUNGS: tuple[str, ...] = ("driver", "torch", "triton", "nccl", "training")
 _FEWEST_ALIKE = 3
 """GPUs of one name that give the same bits, beside which one that gives others is wrong."""
 _FASTER_BY_DESIGN = 2
@@ -32,7 +31,7 @@ class _Run(NamedTuple):
     rung: str
     right: bool | None
     words: str
-    digest: str
+    agrees: bool | None
     value: float
 
 
@@ -47,6 +46,7 @@ def imply_results(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
     runs = list(_runs(rows))
     suspect, everywhere = _wrong(runs)
     facts["live.wrong_everywhere"] = Known(tuple(everywhere), _SOURCE)
+    facts["live.peers_wrong"] = _peers(rows)
     if live := tuple(_live(groups.get("live_gpu"), rows, known, suspect)):
         groups["live_gpu"] = live
     _tf32(groups, runs, known)
@@ -57,7 +57,6 @@ def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
         gpu, value, right = given(row, "gpu"), given(row, "value"), given(row, "right")
         if not isinstance(gpu, int) or given(row, "status") != "ran" or given(row, "device") == "CPU":
             continue
-        details = given(row, "details")
         yield _Run(
             kernel=text(row, "kernel"),
             gpu=gpu,
@@ -65,7 +64,7 @@ def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
             rung=text(row, "rung"),
             right=right if isinstance(right, bool) else None,
             words=_said(row),
-            digest=str(details.get("digest", "")) if isinstance(details, Mapping) else "",
+            agrees=agrees if isinstance(agrees := given(row, "agrees"), bool) else None,
             value=float(value) if isinstance(value, (int, float)) else 0.0,
         )
 
@@ -96,64 +95,76 @@ def _wrong(runs: Sequence[_Run]) -> tuple[dict[int, dict[str, str]], list[str]]:
     return suspect, everywhere
 
 
+def _peers(rows: Sequence[Row]) -> Fact:
+    """What is known of words that arrive changed on another GPU."""
+    for row in rows:
+        if given(row, "kernel") == "peer.copy":
+            right = given(row, "right")
+            if right is None:
+                return Unread(text(row, "because") or "nothing was compared")
+            return Absent("every word arrives") if right else Known(_said(row) or "some words", _SOURCE)
+    return Unread("copies between GPUs were not measured")
+
+
 def _odd(tried: Sequence[_Run]) -> dict[int, str]:
-    """GPUs whose bits are not those that all others of their name gave."""
-    names = {run.name for run in tried}
-    found: dict[int, str] = {}
-    for name in names:
-        alike = [run for run in tried if run.name == name and run.digest]
-        if len({run.digest for run in alike}) < 2:
-            continue
-        (usual, many), *_ = Counter(run.digest for run in alike).most_common()
-        if many >= _FEWEST_ALIKE and many == len(alike) - 1:
-            found.update({run.gpu: f"other bits than its {many} siblings gave" for run in alike if run.digest != usual})
-    return found
+    """A GPU whose bits are not those that all others of its name gave, where these are enough."""
+    odd = [run for run in tried if run.agrees is False]
+    if len(odd) != 1:
+        return {}
+    alike = sum(run.name == odd[0].name for run in tried if run.agrees)
+    return {odd[0].gpu: f"other bits than its {alike} siblings gave"} if alike >= _FEWEST_ALIKE else {}
 
 
 def _live(
     before: object, rows: Sequence[Row], known: Mapping[int, Device], suspect: Mapping[int, Mapping[str, str]]
 ) -> Iterator[Row]:
-    """A row for each GPU: what torch's own look gave, else what its kernels did."""
+    """A row for each GPU: what torch's own look gave, else what its kernels did; of one that is wrong by any rung."""
     told = before if isinstance(before, tuple) else ()
-    states = {
-        (gpu, text(row, "status")): text(row, "because")
-        for row in reversed(rows)
-        if isinstance(gpu := given(row, "gpu"), int) and given(row, "device") != "CPU" and _counts(row)
-    }
-    for index in sorted({gpu for gpu, _ in states} | set(range(len(told)))):
-        said = {status: because for (gpu, status), because in states.items() if gpu == index}
-        row = told[index] if index < len(told) else _own(known.get(index), said, index in suspect)
-        ran = "ran" in said or "failed" in said
-        yield {**row, **dict(_results(index, known.get(index), suspect.get(index, {})))} if ran else row
+    states: dict[int, dict[str, str]] = {}
+    tried: set[int] = set()
+    for row in reversed(rows):
+        gpu, status = given(row, "gpu"), text(row, "status")
+        if not isinstance(gpu, int) or given(row, "device") == "CPU":
+            continue
+        if status != "not-run":
+            tried.add(gpu)
+        if given(row, "rung") == "torch":
+            states.setdefault(gpu, {})[status] = text(row, "because")
+    for index in sorted({*states, *suspect, *range(len(told))}):
+        said = states.get(index, {})
+        row = told[index] if index < len(told) else _own(known.get(index), said)
+        if index in tried:
+            row = {**row, **dict(_results(index, known.get(index), suspect.get(index, {}), said.get("failed")))}
+        yield row
 
 
-def _counts(row: Row) -> bool:
-    """Whether a failure of this kernel is torch's."""
-    return given(row, "status") != "failed" or given(row, "rung") == "torch"
-
-
-def _own(device: Device | None, said: Mapping[str, str], wrong: bool) -> Row:
-    """As torch's look tells it, where that did not look: by why its kernels failed, or did not run."""
-    kernel: Fact = Known("error" if "failed" in said else "wrong" if wrong else "ok", _SOURCE)
-    error: Fact = Known(said["failed"], _SOURCE) if said.get("failed") else Absent("its kernels ran")
-    if "ran" not in said and "failed" not in said:
-        kernel = error = Unread(said.get("not-run") or "nothing ran on it")
+def _own(device: Device | None, said: Mapping[str, str]) -> Row:
+    """As torch's look tells it, where that did not look; not known where torch ran nothing."""
+    why = Unread(said.get("not-run") or "torch ran nothing on it")
     return {
         "name": Known(device.name, _SOURCE) if device else Unread("CUDA does not list it"),
         "compute_capability": Known(device.capability, _SOURCE) if device and device.capability else Absent("not told"),
-        "kernel": kernel,
-        "error": error,
+        "kernel": Known("ok", _SOURCE) if "ran" in said else why,
+        "error": Absent("its kernels ran") if "ran" in said else why,
     }
 
 
-def _results(index: int, device: Device | None, wrong: Mapping[str, str]) -> Iterator[tuple[str, Fact]]:
+def _results(
+    index: int, device: Device | None, wrong: Mapping[str, str], error: str | None
+) -> Iterator[tuple[str, Fact]]:
+    """What many kernels say beside the one that torch's look runs, or instead of it."""
     yield "index", Known(index, _SOURCE)
     yield "wrong", Known(tuple(wrong), _SOURCE)
     words = next(filter(None, wrong.values()), "")
     yield "wrong_words", Known(words, _SOURCE) if words else Absent("nothing is wrong, or nothing more is known of it")
+    if error is not None:
+        yield "kernel", Known("error", _SOURCE)
+        yield "error", Known(error or "a kernel failed", _SOURCE)
+    elif wrong:
+        yield "kernel", Known("wrong", _SOURCE)
     for column in ("uuid", "address"):
-        if value := getattr(device, column, ""):
-            yield column, Known(value, _SOURCE)
+        if whose := getattr(device, column, ""):
+            yield column, Known(whose, _SOURCE)
 
 
 def _tf32(groups: Groups, runs: Sequence[_Run], known: Mapping[int, Device]) -> None:

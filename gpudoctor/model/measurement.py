@@ -13,7 +13,7 @@ from gpudoctor.model.fact import Json
 
 SCHEMA = "gpudoctor-kernels/1"
 SLOW = 0.9
-"""Share of the expected value below which a run counts as slow."""
+"""Share of the expected value below which a run counts as slow, its fastest repetition included."""
 FEWEST_SIBLINGS = 3
 """GPUs to compare with: a median of fewer says nothing."""
 
@@ -189,6 +189,12 @@ class Measurements:
         """The GPU of that number."""
         return self._devices.get(gpu)
 
+    def called(self, gpu: int) -> str:
+        """``GPU 3``; ``all GPUs`` where all took part, ``CPU`` where none was measured."""
+        if self.devices and self.devices[0].name == "CPU":
+            return "CPU"
+        return f"GPU {gpu}" if gpu >= 0 else "all GPUs"
+
     def expected(self, run: Run) -> Expected | None:
         """What was to be expected: from the tables, else the median of its siblings of the same name."""
         device = self.device(run.gpu)
@@ -213,7 +219,9 @@ class Measurements:
         if run.status == "not-run":
             return "unjudged"
         ratio = self.ratio(run)
-        return "unjudged" if ratio is None and run.right is None else "slow" if (ratio or 1) < SLOW else "sound"
+        if ratio is None:
+            return "unjudged" if run.right is None else "sound"
+        return "slow" if ratio * (1 + (run.spread or 0)) < SLOW else "sound"
 
     def kernel(self, name: str) -> Kernel | None:
         """The kernel of that id."""

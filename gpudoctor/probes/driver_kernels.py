@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpudoctor.kernels.facts import FACTS as FACTS
+from gpudoctor.kernels import facts
 from gpudoctor.model.fact import Absent, Fact, Rows, Unread
 from gpudoctor.probes._child import answers, patience, printable
 from gpudoctor.target import Target
@@ -29,6 +29,9 @@ SECONDS = patience("GPUDOCTOR_KERNEL_TIMEOUT", 14.0)
 """Seconds for all kernels; sound GPUs need one."""
 DEADLINE = LISTING + SECONDS + 2.0
 
+FACTS = tuple(spec for spec in facts.FACTS if spec.name.startswith(("measured.", "rung.")))
+"""What kernels say themselves; what follows from it is reckoned with the tables."""
+
 _FAMILY = "driver"
 
 
@@ -38,7 +41,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     if not isinstance(devices, tuple):
         yield from (("measured", devices), ("rung", devices))
         return
-    from gpudoctor.kernels import facts, specs
+    from gpudoctor.kernels import specs
     from gpudoctor.kernels.ladder import Ladder
 
     kernels = [one for one in specs.chosen([_FAMILY]) if one.spec.level == LEVEL]
@@ -59,14 +62,12 @@ def _devices(target: Target) -> tuple[Device, ...] | Absent | Unread:
     for entry in answers(answer.out):
         said.update(entry)
     if "closed" in said:
-        why = printable(said["closed"], 600)
-        return Unread(why) if said.get("failed") else Absent(why)
-    opened = said.get("opened")
-    listed = opened.get("devices") if isinstance(opened, dict) else None
-    if not isinstance(listed, list):
+        return Unread(printable(said["closed"], 600))
+    told = said.get("opened")
+    if not isinstance(told, dict) or not isinstance(told.get("devices"), list):
         return Unread(f"the child that lists the GPUs did not finish: {printable(answer.how)}")
-    found = tuple(_device(item) for item in listed if isinstance(item, dict))
-    return found or Absent("CUDA lists no device")
+    found = tuple(_device(item) for item in told["devices"] if isinstance(item, dict))
+    return found or Absent(printable(told.get("because", "CUDA lists no device"), 600))
 
 
 def _device(item: Mapping[str, Any]) -> Device:

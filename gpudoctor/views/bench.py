@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from gpudoctor.model.bench import Bench
-from gpudoctor.model.measurement import Kernel, Measurements, Run, Rung, State
+from gpudoctor.model.measurement import Kernel, Measurements, Run, State
 from gpudoctor.views import text
+from gpudoctor.views._measured import RUNGS, WHOLE, figure, gpus, names
 from gpudoctor.views._terminal import WIDTH, Style, one_line, wrapped
 
-RUNGS: Mapping[Rung, str] = {
-    "driver": "Driver alone",
-    "torch": "torch",
-    "triton": "Triton and torch.compile",
-    "nccl": "NCCL",
-    "training": "Training readiness",
-    "jax": "JAX",
-    "tensorflow": "TensorFlow",
-}
 _MOST_COLUMNS = 8
 _FEW = 3
 """GPUs with room for the share of what was expected beside each figure."""
@@ -65,18 +58,6 @@ def listed(kernels: Sequence[Kernel]) -> str:
     return "\n".join(lines)
 
 
-def figure(value: float) -> str:
-    """Three digits in at most five characters: ``4e-05``, ``0.195``, ``54.1``, ``712``, ``12.3k``."""
-    size = abs(value)
-    for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if size >= unit * 0.9995:
-            scaled = value / (1e3 if name == "k" else unit)
-            return f"{scaled:.0f}{name}" if abs(scaled) >= 100 else f"{scaled:.1f}{name}"
-    if size < 0.01:
-        return f"{value:.0e}" if size else "0"
-    return f"{value:.{3 if size < 1 else 2 if size < 10 else 1 if size < 100 else 0}f}"
-
-
 def counted(found: Measurements) -> str:
     """``58 right, 1 wrong, 0 failed, 4 not run``; those without a reference are said where there are any."""
     ran = [run for run in found.runs if run.status == "ran"]
@@ -89,24 +70,6 @@ def counted(found: Measurements) -> str:
         *([f"{unchecked} measured without a reference"] if unchecked else []),
     ]
     return ", ".join(parts)
-
-
-def gpus(found: Measurements, numbers: Iterable[int]) -> str:
-    """``GPU 5``, ``GPUs 0-3 and 6``, ``all GPUs``; empty where there is but one device."""
-    wanted = sorted(set(numbers))
-    if wanted == [-1] or len(found.devices) < 2:
-        return ""
-    if len(wanted) == len(found.devices):
-        return "all GPUs"
-    parts: list[str] = []
-    for number in wanted:
-        first, _, last = parts[-1].partition("-") if parts else ("", "", "")
-        if parts and int(last or first) == number - 1:
-            parts[-1] = f"{first}-{number}"
-        else:
-            parts.append(str(number))
-    head = "GPU" if parts == [str(wanted[0])] else "GPUs"
-    return f"{head} {', '.join(parts)}"
 
 
 def _devices(found: Measurements) -> Iterator[str]:
@@ -125,7 +88,14 @@ def _devices(found: Measurements) -> Iterator[str]:
 
 def _table(found: Measurements, style: Style) -> Iterator[str]:
     """A line for each kernel that ran somewhere, by rung."""
-    kernels = [one for one in found.kernels if {run.status for run in found.of(one.id)} & {"ran", "failed"}]
+    closed = {why for why, many in Counter(run.because for run in found.runs).items() if why and many >= WHOLE}
+    kernels = [
+        one
+        for one in found.kernels
+        if any(
+            run.status == "ran" or (run.status == "failed" and run.because not in closed) for run in found.of(one.id)
+        )
+    ]
     if not kernels:
         return
     folds, few = len(found.devices) > _MOST_COLUMNS, len(found.devices) <= _FEW
@@ -205,11 +175,10 @@ def _bad(found: Measurements, style: Style) -> Iterator[str]:
         if (state := found.state(run)) in _MARKS:
             alike.setdefault((state, _trouble(run, state)), []).append(run)
     for (state, said), runs in alike.items():
-        kernels = [found.kernel(name) for name in dict.fromkeys(run.kernel for run in runs)]
-        names = ", ".join(kernel.title for kernel in kernels if kernel)
         where = gpus(found, [run.gpu for run in runs])
         share = _share(found, runs) if state == "slow" else ""
-        lines = wrapped(one_line(f"{names}{f', {where}' if where else ''}: {share}{said}"), 0, 2)
+        what = names(found, [run.kernel for run in runs])
+        lines = wrapped(one_line(f"{what}{f', {where}' if where else ''}: {share}{said}"), 0, 2)
         yield style.paint(lines[0], _MARKS[state][1])
         yield from lines[1:]
 
@@ -268,6 +237,5 @@ def _not_run(found: Measurements) -> Iterator[str]:
         yield "Not run, because"
     for why, runs in reasons.items():
         yield from wrapped(one_line(why), 2, 4)
-        names = list(dict.fromkeys(run.kernel for run in runs))
         where = gpus(found, [run.gpu for run in runs])
-        yield from wrapped(f"-> {', '.join(names)}{f' ({where})' if where else ''}", 4, 7)
+        yield from wrapped(f"-> {names(found, [run.kernel for run in runs])}{f', {where}' if where else ''}", 4, 7)

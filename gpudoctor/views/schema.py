@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
+from gpudoctor.model.measurement import SCHEMA as KERNELS
+from gpudoctor.model.measurement import Level, Meanwhile, Rung, Status
 from gpudoctor.model.rule import CONFIDENCES, SEVERITIES
 from gpudoctor.model.snapshot import SCHEMA
 
@@ -91,11 +93,63 @@ _DOCUMENT = _object(
 
 
 _SNAPSHOT = _object({key: _DOCUMENT["properties"][key] for key in ("schema", "tool", "target", "facts", "timings_ms")})
-_KINDS = {"diagnosis": _DOCUMENT, "snapshot": _SNAPSHOT}
+_NUMBER = {"type": "number"}
+_WHOLE = {"type": "integer"}
+_FLAG = {"type": "boolean"}
+
+
+def _brief(required: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """An object that leaves out what is not known."""
+    return _object({**required, **more}, optional=tuple(more))
+
+
+_LADDER = {"type": "array", "items": _brief({"rung": {"enum": list(get_args(Rung))}}, held=_FLAG, message=_TEXT)}
+_EXPECTED = _brief(
+    {"value": _NUMBER, "how": {"enum": ["table", "siblings"]}},
+    limit=_NUMBER,
+    fraction=_NUMBER,
+    words=_TEXT,
+    source=_TEXT,
+)
+_MEANWHILE = _brief(
+    {},
+    **{name: _NUMBER for name in Meanwhile.__dataclass_fields__ if name != "reasons"},
+    reasons=_TEXTS,
+)
+_RUN = _brief(
+    {"kernel": _TEXT, "gpu": {"type": "integer", "minimum": -1}, "status": {"enum": list(get_args(Status))}},
+    **dict.fromkeys(("value", "spread"), _NUMBER),
+    **dict.fromkeys(("differ", "compared"), _WHOLE),
+    **dict.fromkeys(("words", "because", "advice"), _TEXT),
+    right=_FLAG,
+    details={"type": "object"},
+    ladder=_LADDER,
+    expected=_EXPECTED,
+    meanwhile=_MEANWHILE,
+)
+_KERNEL = _brief(
+    {"id": _TEXT, "title": _TEXT, "level": {"enum": list(get_args(Level))}, "rung": {"enum": list(get_args(Rung))}},
+    unit=_TEXT,
+    size=_TEXT,
+)
+_KERNELS = _brief(
+    {
+        "schema": {"const": KERNELS},
+        "target": _TEXT,
+        "at": _TEXT,
+        "kernels": {"type": "array", "items": _KERNEL},
+        "devices": {"type": "array", "items": _brief({"index": _WHOLE}, name=_TEXT, held=_TEXT, uuid=_TEXT)},
+        "runs": {"type": "array", "items": _RUN},
+        "verdict": _DOCUMENT["properties"]["verdict"],
+        "findings": _DOCUMENT["properties"]["findings"],
+    },
+    because=_TEXT,
+)
+_KINDS = {"diagnosis": _DOCUMENT, "snapshot": _SNAPSHOT, "kernels": _KERNELS}
 
 
 def text(kind: str = "diagnosis") -> str:
-    """The schema of a diagnosis or of a snapshot, indented."""
+    """The schema of a diagnosis, of a snapshot or of what kernels measured, indented."""
     title = "gpudoctor document" if kind == "diagnosis" else f"gpudoctor {kind}"
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
     return json.dumps({**head, **_KINDS[kind]}, indent=2)

@@ -42,7 +42,7 @@ def test_segments_that_grow_are_advised_where_they_kept_less() -> None:
 def test_pinning_is_advised_by_what_it_gains() -> None:
     assert "2.5 times as long" in pinned.advice(gain=1.8, pinned=2.5, blocking="")
     assert "CUDA_LAUNCH_BLOCKING=1" in pinned.advice(gain=1.0, pinned=2.5, blocking="1")
-    assert "do not run beside" in pinned.advice(gain=1.02, pinned=2.5, blocking="0")
+    assert "wait for kernels" in pinned.advice(gain=1.02, pinned=2.5, blocking="0")
 
 
 def test_what_no_grad_saves_is_room_for_larger_batches() -> None:
@@ -61,18 +61,31 @@ def test_the_largest_batch_is_found_and_no_step_ever_takes_more_than_is_free(eac
         sizes.append(batch)
         return Tried(batch, taken, float(batch), 1.0)
 
-    tried = headroom.grown(attempt, free, lambda: True)
+    tried = headroom.grown(attempt, free, lambda: 1e9)
     if fixed + each > free:
         assert tried == []
         assert sizes == [1]
         return
     assert [one.batch for one in tried] == sorted(set(sizes))
     most = tried[-1].batch
-    assert most == headroom._MOST_BATCH or headroom._MARGIN * (fixed + each * most * 1.2) > free
+    assert most == headroom._MOST_BATCH or headroom._MARGIN * (fixed + each * most * 1.25) > free
+
+
+def test_a_step_that_did_not_fit_after_all_is_not_tried_again() -> None:
+    sizes: list[int] = []
+
+    def attempt(batch: int) -> Tried | None:
+        sizes.append(batch)
+        return Tried(batch, batch, 1.0, 1.0) if batch <= 21 else None
+
+    tried = headroom.grown(attempt, 1000, lambda: 1e9)
+    assert tried[-1].batch in {20, 21}
+    assert len(sizes) == len(set(sizes))
+    assert headroom.grown(lambda _: None, 1000, lambda: 1e9) == []
 
 
 def test_time_ends_the_search_with_what_was_found() -> None:
-    tried = headroom.grown(lambda batch: Tried(batch, batch, 1.0, 1.0), 1000, lambda: False)
+    tried = headroom.grown(lambda batch: Tried(batch, batch, 1.0, 1.0), 1000, lambda: 0.0)
     assert [one.batch for one in tried] == [1]
 
 

@@ -135,6 +135,7 @@ class TestParallel:
         ranks = [self.rank(90, 98), self.rank(90, 98, differ=3)]
         wrong = parallel.told_wrong(ALONE, ranks)
         assert wrong == "by DistributedDataParallel on rank 1 3 of 9 values are wrong"
+        assert "on GPU 5 3 of 9" in parallel.told_wrong(ALONE, ranks, ["GPU 4", "GPU 5"])
         assert parallel.words(parallel.figures(ALONE, ranks), 2, wrong).startswith(f"Gradients are wrong: {wrong}.")
 
 
@@ -155,15 +156,18 @@ def test_accumulation_says_what_is_saved_and_what_is_wrong() -> None:
 
 
 def test_clipping_says_what_it_costs_and_what_is_wrong() -> None:
-    assert "It costs 120 µs a step for 48 tensors" in clipping.words(120, 900, 48, [])
-    assert clipping.words(120, 900, 48, ["norm 2: 1 of 1 values is wrong"]).startswith("Clipping is wrong: norm 2")
-    assert clipping.advice(7.5, foreach=True, on_cpu=False) == "Nothing to do."
-    assert "torch 2.0" in clipping.advice(1.0, foreach=False, on_cpu=False)
-    assert "torch.compile" in clipping.advice(1.0, foreach=True, on_cpu=False)
+    assert clipping.words(120e-6, 9e-4, 48, []).endswith(
+        "It costs 120 µs a step for 48 tensors, one after another 900 µs."
+    )
+    assert clipping.words(120e-6, None, 48, []).endswith("It costs 120 µs a step for 48 tensors.")
+    assert clipping.words(1, 1, 48, ["norm 2: 1 of 1 values is wrong"]).startswith("Clipping is wrong: norm 2")
+    assert clipping.advice(120e-6, 9e-4, on_cpu=False) == "Nothing to do."
+    assert "torch 2.0" in clipping.advice(9e-4, None, on_cpu=False)
+    assert "memory traffic" in clipping.advice(9e-4, 9e-4, on_cpu=False)
 
 
 def test_a_split_model_says_what_is_left_of_the_speed_and_what_is_damaged() -> None:
     assert "It trains 90 samples/s, on one device 100" in split.words(100, 90, 2, [])
     assert "pipelining" in split.advice(90, [])
     assert split.advice(40, []).startswith("The link costs much of the speed.")
-    assert "NCCL_P2P_DISABLE" in split.advice(90, ["cuda:0 and cuda:1: 3 of 9 values are wrong"])
+    assert "NCCL_P2P_DISABLE" in split.advice(90, ["GPU 0 and GPU 1: 3 of 9 values are wrong"])

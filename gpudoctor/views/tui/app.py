@@ -193,6 +193,8 @@ class DoctorApp(App[None]):
             tell(lambda: self._event(mine, what))
 
         def partly(diagnosis: Diagnosis) -> None:
+            if mine != self._round:
+                raise InterruptedError("nobody hears this reading any more")
             tell(lambda: self._partly(mine, diagnosis))
 
         background.start(

@@ -88,6 +88,8 @@ class Work:
     kernels: Callable[[Sequence[str], Callable[[Measurements], None], threading.Event], Measurements] | None = None
     """Runs the kernels of those ids, all where there are none; tells what it has so far, ends soon once stopped."""
     measured: Callable[[], Measurements | None] | None = None
-    """What kernels measured before."""
+    """What kernels measured before; asked again whenever there is a new diagnosis."""
+    judged: Callable[[Diagnosis, Measurements], Diagnosis] | None = None
+    """The diagnosis anew, with what was measured among its facts."""
     cluster: Callable[[], Fleet | None] | None = None
     """What was found on this machine's fleet."""

@@ -27,6 +27,7 @@ class Packed(NamedTuple):
     @classmethod
     def of(cls, torch: Any, numbers: Any, row_scales: Any) -> Packed:
         """The nearest 4-bit floats; `row_scales` must be exact in e4m3."""
+        numbers = numbers.contiguous()
         codes = torch.bucketize(numbers.abs(), torch.tensor(_BETWEEN, device=numbers.device)).to(torch.uint8)
         codes = codes | ((numbers < 0).to(torch.uint8) << 3)
         blocks = row_scales[:, None].expand(-1, numbers.shape[1] // BLOCK).to(torch.float8_e4m3fn)
@@ -41,10 +42,6 @@ class Packed(NamedTuple):
         halves = torch.stack([self.codes & 15, self.codes >> 4], -1).flatten(1).long()
         numbers = torch.tensor([*MAGNITUDES, *(-one for one in MAGNITUDES)])[halves]
         return numbers * self.row_scales[:, None].float()
-
-    def element_size(self) -> float:
-        """Bytes of a number, its scale left out."""
-        return 0.5
 
 
 def _tiled(torch: Any, blocks: Any) -> Any:

@@ -13,8 +13,11 @@ from ._products import Form, Operands
 
 Multiply = Callable[[Any, Any], Any]
 
+_PLAIN = ("float64", "float32", "float16", "bfloat16")
+"""What every torch multiplies on every device: an error there is an error."""
 _REFUSALS = ("not support", "not_supported", "not implemented", "not compiled", "require", "only", "invalid scaling")
-"""In what torch raises where a type of product is none of this GPU, this build or this release."""
+"""In what torch raises where another type of product is none of this GPU, this build or this release."""
+_EMULATED = "Multiplied in fp32 and rounded: torch has no such product on this CPU"
 
 
 def multiplication(context: Any, form: Form) -> Tuple[Multiply, str]:
@@ -30,12 +33,13 @@ def multiplication(context: Any, form: Form) -> Tuple[Multiply, str]:
         multiply = _native(context.torch, form)
         multiply(*typed(context, form, ones, ones))
     except (AttributeError, RuntimeError, TypeError, ValueError) as error:
-        if context.on_cpu and form.dtype != "float32":
-            return _emulated(
-                context.torch, form
-            ), "multiplied in fp32 and rounded: torch has no such product on this CPU"
+        if form.dtype in _PLAIN:
+            raise
+        if context.on_cpu:
+            return _emulated(context.torch, form), _EMULATED
         if isinstance(error, AttributeError) or any(words in str(error).lower() for words in _REFUSALS):
-            raise CannotRun("torch %s has none here: %s" % (context.torch.__version__, error)) from error
+            why = " ".join(str(error).split())[:200]
+            raise CannotRun("torch %s has none here: %s" % (context.torch.__version__, why)) from error
         raise
     return multiply, ""
 
@@ -47,8 +51,9 @@ def exact_factors(context: Any, form: Form, given: Operands) -> Tuple[Any, Any]:
     left, right = given.left.to(device), given.right.to(device)
     if not form.scaled:
         return typed(context, form, left, right)
-    rows, inner, columns = (torch.exp2(part.to(device, wide)) for part in given[2:])
-    left, right = left.to(wide) * inner, right.to(wide) / inner[:, None]
+    rows, columns = given.rows.to(device, wide), given.columns.to(device, wide)
+    left = left.to(wide) * given.inner.to(device, wide)
+    right = right.to(wide) * (1 / given.inner).to(device, wide)[:, None]
     if form.dtype == "fp4":
         return _fp4.Packed.of(torch, left, rows), _fp4.Packed.of(torch, right.t(), columns)
     return typed(context, form, left * rows[:, None], right * columns)
@@ -69,7 +74,8 @@ def typed(context: Any, form: Form, left: Any, right: Any) -> Tuple[Any, Any]:
     left, right = left.to(device), right.to(device)
     if form.dtype == "fp4":
         ones = torch.ones(1, device=device)
-        return tuple(_fp4.Packed.of(torch, one, ones.expand(one.shape[0])) for one in (left, right.t()))
+        packed = [_fp4.Packed.of(torch, one, ones.expand(one.shape[0])) for one in (left, right.t())]
+        return packed[0], packed[1]
     dtype = getattr(torch, form.dtype)
     left, right = left.to(dtype), right.to(dtype)
     return (left, right.t().contiguous().t()) if left.element_size() == 1 else (left, right)
@@ -77,14 +83,16 @@ def typed(context: Any, form: Form, left: Any, right: Any) -> Tuple[Any, Any]:
 
 def _native(torch: Any, form: Form) -> Multiply:
     if form.dtype == "int8":
-        return torch._int_mm  # noqa: SLF001 - torch has no public name for it
+        whole: Multiply = torch._int_mm  # noqa: SLF001 - torch has no public name for it
+        return whole
     if form.dtype == "fp4":
         return lambda left, right: _scaled(
             torch, form, left.values(torch), right.values(torch).t(), left.scales, right.scales
         )
     if form.dtype.startswith("float8"):
         return lambda left, right: _scaled(torch, form, left, right, *(2 * [torch.ones((), device=left.device)]))
-    return torch.mm
+    plain: Multiply = torch.mm
+    return plain
 
 
 def _scaled(torch: Any, form: Form, left: Any, right: Any, scale: Any, other: Any) -> Any:

@@ -72,23 +72,23 @@ FORMS = {
 
 
 class Operands(NamedTuple):
-    """Whole numbers of the CPU, and the exponents that they are scaled by."""
+    """Whole numbers of the CPU, and the powers of two that they are scaled by."""
 
     left: Any
     right: Any
     rows: Any
-    """s, of shape (M)."""
+    """2**s, of shape (M)."""
     inner: Any
-    """t, of shape (K)."""
+    """2**t, of shape (K)."""
     columns: Any
-    """u, of shape (N)."""
+    """2**u, of shape (N)."""
 
 
 def operands(context: Any, form: Form, shape: Tuple[int, int, int], generator: Any) -> Operands:
     """Random factors of M × K and K × N for shape (M, K, N), K even and more than the thin part."""
     torch = context.torch
     rows, inner, columns = shape
-    noise = torch.randint(form.total - form.most, form.most + 1, (inner,), generator=generator)
+    noise = _below(torch, 2 * form.most - form.total + 1, inner, generator) + form.total - form.most
     half = (inner - form.thin) // 2
     if form.thin:
         noise[: form.thin] = form.thin_bits
@@ -103,9 +103,14 @@ def operands(context: Any, form: Form, shape: Tuple[int, int, int], generator: A
         right[form.thin + half :] = right[form.thin : form.thin + half]
         order = torch.randperm(inner, generator=generator)
         left, right = left[:, order].contiguous(), right[order]
-    spread = 3 if form.scaled else 1
-    powers = (torch.randint(spread, (size,), generator=generator) - spread // 2 for size in (rows, inner, columns))
-    return Operands(left, right, *powers)
+    powers = torch.tensor([0.5, 1.0, 2.0] if form.scaled else [1.0])
+    return Operands(
+        left, right, *(powers[_below(torch, len(powers), size, generator)] for size in (rows, inner, columns))
+    )
+
+
+def _below(torch: Any, limit: int, count: int, generator: Any) -> Any:
+    return torch.randint(limit, (count,), generator=generator)
 
 
 def _odd(torch: Any, shape: Tuple[int, int], width: Any, generator: Any) -> Any:
@@ -125,7 +130,8 @@ def freivalds(torch: Any, result: Any, given: Operands, generator: Any) -> Judge
     bad = wrong.nonzero()[:, 0].tolist()
     places = [place for row in bad[:_EXAMINED] for place in _places(torch, result, given, row)]
     first = tuple(divmod(places[0], columns)) if places else ()
-    return Judged(len(places) + len(bad[_EXAMINED:]), result.numel(), first, frozenset(places))
+    further = len(bad[_EXAMINED:])
+    return Judged(len(places) + further, result.numel(), first, frozenset(places), further > 0)
 
 
 def _parts(matrix: Any) -> Iterator[slice]:
@@ -149,7 +155,7 @@ def _in_units(torch: Any, result: Any, given: Operands, rows: slice) -> Any:
     """The values c_ij 2**-(s_i + u_j) of those rows, on the CPU."""
     wide = torch.float64 if result.dtype in (torch.float64, torch.int32) else torch.float32
     values = result[rows].detach().cpu().to(wide)
-    return values * torch.exp2(-given.columns.to(wide)) * torch.exp2(-given.rows[rows].to(wide))[:, None]
+    return values / given.columns / given.rows[rows, None]
 
 
 def _places(torch: Any, result: Any, given: Operands, row: int) -> Iterator[int]:

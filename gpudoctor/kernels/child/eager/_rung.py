@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
@@ -23,7 +22,7 @@ class Context:
         self.device = torch.device(device)
         self.seed = seed
         self.devices = tuple(devices)
-        """All GPUs that may be worked on, as torch numbers them here; only what is run once a node has more than one."""
+        """All GPUs that may be worked on, as torch numbers them; only what is run once a node has more than one."""
         self.numbers = tuple(numbers) or self.devices
         """What the session calls them: it may see others, too."""
         self.on_cpu = self.device.type == "cpu"
@@ -110,8 +109,8 @@ def opened(ask: Mapping[str, Any]) -> Context:
     import torch  # type: ignore[import-not-found,unused-ignore]
 
     device, seed = str(ask["device"]), int(ask.get("seed", 1))
-    torch.set_num_threads(_threads(torch, device))
     if device == "cpu":
+        torch.set_num_threads(1)  # all is small there; of several GPUs the ladder shares the cores out
         return Context(torch, device, seed)
     if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
         raise CannotRun("torch %s is built without CUDA" % torch.__version__)
@@ -122,9 +121,3 @@ def opened(ask: Mapping[str, Any]) -> Context:
     if not torch.cuda.is_available():
         raise CannotRun("torch %s sees no GPU" % torch.__version__)
     return Context(torch, "cuda:0", seed, range(torch.cuda.device_count()), ask.get("numbers", ()))
-
-
-def _threads(torch: Any, device: str) -> int:
-    """For the CPU's part: all GPUs are measured at once, and threads that outnumber the cores wait for each other."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 1 if device == "cpu" else max(1, min(8, cores // max(1, torch.cuda.device_count())))

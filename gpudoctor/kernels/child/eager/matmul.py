@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+import os
+from typing import Any, Iterator, Sequence
 
 from .._kernel import Outcome, Spec
 from ._case import Case, checked
@@ -23,9 +24,10 @@ KERNELS = tuple(
     for name in FORMS
 )
 _SIDES, _SIDE_CPU = (8192, 4096, 2048), 192
+"""Of what level standard runs, the largest is left out."""
 _LONGEST = 0.2
 """Seconds that one product may take; where it would take longer, the matrices are smaller."""
-_SUSTAINED = 1.0
+_SUSTAINED = {"standard": 0.3, "deep": 1.0}
 """Seconds that the rate is measured over, for clocks to settle; on a CPU the rate means nothing."""
 
 
@@ -36,12 +38,14 @@ def run(context: Context, spec: Spec) -> Outcome:
     multiply, how = multiplication(context, form)
     default = bool(torch.backends.cuda.matmul.allow_tf32)
     with switched(torch.backends.cuda.matmul, allow_tf32=name == "tf32"):
-        side = _side(context, form)
+        side = _side(context, form, _SIDES[spec.level == "standard" :])
         said = checked(context, cases(context, spec.id, side))
         left, right = random_factors(context, form, side)
-        seconds = context.seconds(lambda: multiply(left, right), 0.02 if context.on_cpu else _SUSTAINED)
+        seconds = context.seconds(lambda: multiply(left, right), 0.02 if context.on_cpu else _SUSTAINED[spec.level])
     once, spread = median_and_spread(seconds)
     said["details"].update(side=side, tf32_by_default=default)
+    if "NVIDIA_TF32_OVERRIDE" in os.environ:
+        said["details"]["NVIDIA_TF32_OVERRIDE"] = os.environ["NVIDIA_TF32_OVERRIDE"]
     said["words"] = ". ".join(part for part in (said["words"], how) if part)
     return Outcome(value=2 * side**3 / once / 1e12, spread=spread, **said)
 
@@ -70,20 +74,19 @@ def cases(context: Context, name: str, size: int) -> Iterator[Case]:
     yield Case("%s product" % name, compute, lambda result: freivalds(torch, result, given, generator))
 
 
-def _side(context: Context, form: Form) -> int:
+def _side(context: Context, form: Form, sides: Sequence[int]) -> int:
     """The largest that fits and is quick enough."""
     if context.on_cpu:
         return _SIDE_CPU
-    least = _SIDES[-1]
+    least = sides[-1]
     context.need(_bytes(least))
     left, right = random_factors(context, form, least)
     multiply, _ = multiplication(context, form)
     once, _ = median_and_spread(context.seconds(lambda: multiply(left, right), 0.02))
-    return next(
-        side
-        for side in _SIDES
-        if side == least or (once * (side / least) ** 3 < _LONGEST and _bytes(side) < context.free())
-    )
+    for side in sides:
+        if once * (side / least) ** 3 < _LONGEST and _bytes(side) < context.free():
+            return side
+    return least
 
 
 def _bytes(side: int) -> int:

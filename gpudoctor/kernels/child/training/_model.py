@@ -53,22 +53,23 @@ def timed(context: Context) -> Size:
     return TIMED_CPU if context.on_cpu else fitting(TIMED, context.free())
 
 
-def transformer(torch: Any, size: Size) -> Any:
-    """Encoder layers without dropout, whose gradients are the same each time; on the CPU in float32."""
+def transformer(torch: Any, size: Size, device: Any = "cpu") -> Any:
+    """Encoder layers in float32 without dropout, whose gradients are the same each time."""
     return torch.nn.Sequential(
         *(
             torch.nn.TransformerEncoderLayer(
-                size.width, size.heads, 4 * size.width, dropout=0.0, activation="gelu", batch_first=True
+                size.width, size.heads, 4 * size.width, 0.0, "gelu", batch_first=True, device=device
             )
             for _ in range(size.layers)
         )
     )
 
 
-def language_model(torch: Any, size: Size, vocabulary: int) -> Any:
+def language_model(torch: Any, size: Size, vocabulary: int, device: Any) -> Any:
     """From tokens to the logits of tokens."""
-    embedding = torch.nn.Embedding(vocabulary, size.width)
-    return torch.nn.Sequential(embedding, transformer(torch, size), torch.nn.Linear(size.width, vocabulary))
+    embedding = torch.nn.Embedding(vocabulary, size.width, device=device)
+    logits = torch.nn.Linear(size.width, vocabulary, device=device)
+    return torch.nn.Sequential(embedding, transformer(torch, size, device), logits)
 
 
 def batch(torch: Any, size: Size, generator: Any) -> Tuple[Any, Any]:

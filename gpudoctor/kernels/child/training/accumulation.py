@@ -112,7 +112,7 @@ def _peak(context: Context, parts: int) -> int:
     size = _model.timed(context)
     with torch.cuda.device(context.device):
         before = torch.cuda.memory_allocated()
-        network = _model.transformer(torch, size).to(context.device)
+        network = _model.transformer(torch, size, context.device)
         inputs, goals = (side.to(context.device) for side in _model.batch(torch, size, context.generator(4)))
         torch.cuda.reset_peak_memory_stats()
         backward(network, _model.loss, inputs, goals, parts)

@@ -62,7 +62,7 @@ def run(context: Context, spec: Spec) -> Outcome:
         spread=spread,
         right=not trained.faults,
         words=words(trained, short, plain, mixed, native),
-        advice=advice(plain / mixed, short, native),
+        advice=advice(plain / mixed, short, native, context.device.type),
         details=dict(_details(trained, plain, mixed), samples=size.samples),
     )
 
@@ -82,8 +82,8 @@ def words(trained: Trained, short: str, plain: float, mixed: float, native: bool
     return said + (" The scaler skipped %d steps." % trained.skipped if trained.skipped else "")
 
 
-def advice(speedup: float, short: str, native: bool) -> str:
-    """From how many times faster a step is."""
+def advice(speedup: float, short: str, native: bool, kind: str = "cuda") -> str:
+    """From how many times faster a step is on that kind of device."""
     if not native:
         return "Train in fp16 with GradScaler on this GPU; bf16 is for compute capability 8.0 and later."
     if speedup < 1.1:
@@ -92,7 +92,7 @@ def advice(speedup: float, short: str, native: bool) -> str:
             " readiness.utilization says what does." % short
         )
     scaled = " and torch.amp.GradScaler" if short == "fp16" else ", which needs no GradScaler"
-    said = "Train in torch.autocast('cuda', dtype=torch.%s)%s." % (_NAMES[short], scaled)
+    said = "Train in torch.autocast('%s', dtype=torch.%s)%s." % (kind, _NAMES[short], scaled)
     return said if speedup >= 1.5 else said + " Much of the step is not matmuls: larger batches and torch.compile help."
 
 
@@ -102,11 +102,15 @@ _NAMES = {"fp16": "float16", "bf16": "bfloat16"}
 def _require(context: Context, dtype: Any) -> None:
     """Raise `CannotRun` where autocast leaves matmuls as they are."""
     torch = context.torch
+    kind = context.device.type
     one = torch.ones(2, 2, device=context.device)
-    with autocast(torch, context.device.type, dtype):
-        made = (one @ one).dtype
+    try:
+        with autocast(torch, kind, dtype):
+            made = (one @ one).dtype
+    except RuntimeError as error:  # torch before 2.1 for fp16 on a CPU; later ones leave the matmul as it is
+        raise CannotRun("torch %s: %s" % (torch.__version__, error)) from error
     if made != dtype:
-        raise CannotRun("torch %s has no autocast to %s on a %s" % (torch.__version__, dtype, context.device.type))
+        raise CannotRun("torch %s has no autocast to %s on a %s" % (torch.__version__, dtype, kind))
 
 
 def _trained(context: Context, dtype: Any) -> Trained:
@@ -172,7 +176,7 @@ class _Step:
 def _timed(context: Context, size: _model.Size, dtype: Any) -> List[float]:
     """Seconds of a step of the large model, in each of some series."""
     torch = context.torch
-    step = _Step(context, _model.transformer(torch, size), dtype)
+    step = _Step(context, _model.transformer(torch, size, context.device), dtype)
     inputs, goals = (side.to(context.device) for side in _model.batch(torch, size, context.generator(4)))
     return context.seconds(lambda: step(inputs, goals), least=0.5, rounds=3)
 

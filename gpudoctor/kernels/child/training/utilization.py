@@ -95,7 +95,7 @@ _ADVICE = {
 def _loop(context: Context, size: _model.Size, losses: List[Any]) -> Loop:
     """A language model on random tokens; each step puts its loss, still on the device, in place of the last."""
     torch = context.torch
-    network = _model.language_model(torch, size, _VOCABULARY).to(context.device)
+    network = _model.language_model(torch, size, _VOCABULARY, context.device)
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
     pool = torch.randint(0, _VOCABULARY, (_POOL, size.tokens), generator=context.generator(5))
 

@@ -12,6 +12,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
 
+from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DoctorError
 from gpudoctor.model.measurement import Kernel, Measurements, Run
 from gpudoctor.views._terminal import one_line
@@ -72,11 +73,19 @@ class KernelsScreen(Place):
         """What was measured before, if anything was."""
         super().on_mount()
         self.set_interval(0.25, self._tick)
-        recall = self.doctor.work.measured
-        if recall is None:
+        if self.doctor.work.measured is None:
             self._nothing()
-        else:
+        elif self.found is None:
             self.detail.put("Kernels", [Block(plain("Reading what was measured …"))])
+            self._recall()
+
+    def show(self, diagnosis: Diagnosis) -> None:  # noqa: ARG002 - what was measured is asked for by itself
+        """A reading of level deep, or of a file, brings what kernels measured."""
+        self._recall()
+
+    def _recall(self) -> None:
+        recall = self.doctor.work.measured
+        if recall and self._stop is None:
             background.start(self.app, "measured", recall, self._recalled)
 
     @property
@@ -86,8 +95,12 @@ class KernelsScreen(Place):
         return kernels[min(self.kernels.cursor, len(kernels) - 1)] if kernels else None
 
     def _recalled(self, answer: Measurements | BaseException | None) -> None:
+        if self._stop is not None:
+            return
         if isinstance(answer, Measurements):
-            self._put(answer)
+            self._put(answer.merged(self.found) if self.found else answer)
+        elif self.found is not None:
+            return
         elif answer is None:
             self._nothing()
         else:
@@ -98,7 +111,7 @@ class KernelsScreen(Place):
         run = (
             "R measures every kernel, minutes in all; GPUs in use are left alone."
             if self.doctor.work.kernels
-            else f"The command that runs them is not in this version yet; it will be: {_COMMAND}"
+            else f"On the machine itself they are run by {_COMMAND}, and by gpudoctor check --level deep."
         )
         about = (
             "Small kernels tell what no driver reports: whether a GPU computes right values, and as fast as its kind "
@@ -155,7 +168,7 @@ class KernelsScreen(Place):
         if self._why:
             self.detail.put("Where it comes from", list(measured.why(self.found, self.kernel, run)))
         else:
-            title = f"{self.kernel.title} on GPU {run.gpu}"
+            title = f"{self.kernel.title} on {self.found.called(run.gpu)}"
             same = str(self.detail.border_title) == title
             self.detail.put(title, list(measured.blocks(self.found, self.kernel, run)), keep=same)
 
@@ -221,7 +234,7 @@ class KernelsScreen(Place):
             self.doctor.say("nothing is measured now")
         else:
             self._stop.set()
-            self.doctor.say("stops after the kernel that runs now; what was measured stays")
+            self.doctor.say("stopping; what was measured stays")
 
     def _measure(self, wanted: Sequence[str]) -> None:
         measure = self.doctor.work.kernels
@@ -257,7 +270,20 @@ class KernelsScreen(Place):
         else:
             self._put(self.found.merged(answer) if self.found else answer)
             self.doctor.say("stopped; what was measured stays" if mine.is_set() else "measured")
+            self._judge()
         self.reframe()
+
+    def _judge(self) -> None:
+        """What was measured becomes part of the diagnosis that all screens show."""
+        judged, diagnosis, found = self.doctor.work.judged, self.doctor.diagnosis, self.found
+        if judged and diagnosis and found:
+            background.start(self.app, "judged", lambda: judged(diagnosis, found), self._judged)
+
+    def _judged(self, answer: Diagnosis | BaseException) -> None:
+        if isinstance(answer, Diagnosis) and self.doctor.reading.over:
+            self.doctor.diagnosis = answer
+        elif isinstance(answer, BaseException):
+            self.doctor.say(f"what was measured cannot be judged: {_words(answer)}")
 
     def _tick(self) -> None:
         if self._stop is not None:
@@ -288,7 +314,7 @@ class KernelsScreen(Place):
         asked = len(runs) or 1
         full = _BAR * (asked - len(open_)) // asked if runs else 0
         bar = Content.assemble(("█" * full, "$primary"), ("░" * (_BAR - full), "$foreground 40%"))
-        where = f" · {now.kernel} on GPU {now.gpu}" if now else ""
+        where = f" · {now.kernel} on {self.found.called(now.gpu)}" if now and self.found else ""
         seconds = time.monotonic() - self._since
         said = Content.assemble(bar, plain(f"  {asked - len(open_)} of {len(runs)} measured{where} · {seconds:.0f} s"))
         return said, Content("x stop, keep what was measured")

@@ -40,9 +40,10 @@ class Bars(Rows):
         """Show that kernel."""
         self.measurements, self.kernel = found, kernel
         runs = {run.gpu: run for run in found.of(kernel.id)}
+        missing = () if -1 in runs else found.devices
         unasked = {
             device.index: Run(kernel.id, device.index, "not-run", because=f"no {kernel.level} run yet")
-            for device in found.devices
+            for device in missing
         }
         self._runs = [run for _, run in sorted({**unasked, **runs}.items())]
         self.border_title = Content(one_line(f"{kernel.title}  {kernel.size}"))
@@ -92,11 +93,11 @@ class Bars(Rows):
         look = measured.LOOKS[state]
         quiet = state == "sound"
         yield f"{'·' if quiet else look.glyph} ", "dim" if quiet else look.row
-        yield f"GPU {run.gpu:<4}", "bold" if state in measured.BAD else ""
+        yield f"{self.measurements.called(run.gpu):<8}", "bold" if state in measured.BAD else ""
         if run.value is None:
             yield f"{'–':>10}  ", "dim"
             what, more = self._instead(run)
-            yield what, "dim" if run.status in {"waiting", "not-run"} else look.row
+            yield what, "dim" if run.status in {"waiting", "not-run"} else look.row or "bold"
             yield more, "dim"
             return
         yield f"{measured.number(run.value):>10}  ", look.row if state == "slow" else ""
@@ -112,9 +113,12 @@ class Bars(Rows):
         """What is said where there is no number, and its detail."""
         if run.status == "not-run":
             return "not run: ", one_line(run.because)
+        if run.status == "ran":
+            return f"{measured.verdict(run)[0] or 'ran'} ", one_line(run.words or "values as those of the reference")
         if step := run.broken:
             return f"failed at {step.rung}: ", one_line(step.message)
-        return {"waiting": "waits", "running": "is measured now"}.get(run.status, "failed"), ""
+        said = {"waiting": ("waits", ""), "running": ("is measured now", "")}
+        return said.get(run.status, ("failed: ", one_line(run.because)))
 
     def _bar(self, ratio: float | None, look: str) -> Iterator[Cell]:
         """``█████▌····│``; beyond the mark where it does more."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from textual.content import Content
 
 from gpudoctor.model.diagnosis import Verdict
+from gpudoctor.model.fact import Json
 from gpudoctor.model.measurement import Expected, Kernel, Meanwhile, Measurements, Run, Rung, State
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
@@ -50,11 +51,14 @@ _STANDS: dict[Rung, str] = {
     "torch": "the driver answers, torch does not get through to the GPU: no training and no inference in torch.",
     "triton": "torch's own kernels work; torch.compile and every kernel written in Triton fail.",
     "nccl": "each GPU works alone; jobs on several of them fail or hang.",
+    "training": "torch computes; what a training loop needs beside that does not work.",
 }
 
 
 def number(value: float) -> str:
-    """Three digits and more: ``712``, ``54.1``, ``4.12``."""
+    """Three digits and more: ``712``, ``54.1``, ``4.12``, ``0.004``."""
+    if 0 < value < 0.1:
+        return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
@@ -121,6 +125,7 @@ def blocks(found: Measurements, kernel: Kernel, run: Run) -> Iterator[Block]:
         yield Block(plain(text), Content.styled("" if at else "Do", "bold"), _HANG)
     if command := cure(found, run, state):
         yield Block(plain(command, "$primary"), Content.styled(f"{'':<{_HANG - 2}}$ ", "dim"), _HANG)
+    yield from _details(run)
     yield from _ladder(run)
     yield from _meanwhile(run.meanwhile)
     expected = found.expected(run)
@@ -155,13 +160,14 @@ def verdict_of_all(found: Measurements) -> tuple[Verdict, str] | None:
     gpus: dict[State, set[int]] = {}
     for run in found.runs:
         gpus.setdefault(found.state(run), set()).add(run.gpu)
+    gpus = {state: numbers - {-1} or numbers for state, numbers in gpus.items()}
     words: tuple[tuple[State, str, str], ...] = (
         ("wrong", "computes wrong values", "compute wrong values"),
         ("failed", "fails", "fail"),
         ("slow", "is slow", "are slow"),
     )
     said = [
-        f"GPU {next(iter(bad))} {one}" if len(bad) == 1 else f"{len(bad)} GPUs {several}"
+        f"{found.called(next(iter(bad)))} {one}" if len(bad) == 1 else f"{len(bad)} GPUs {several}"
         for state, one, several in words
         if (bad := gpus.get(state))
     ]
@@ -179,11 +185,13 @@ def reckoned(expected: Expected) -> str:
 
 def cure(found: Measurements, run: Run, state: State) -> str:
     """The command that helps on: leave the GPU out, or look at what holds it back."""
-    if state == "wrong":
+    if state == "wrong" and found.called(run.gpu) != "CPU":
         bad = {other.gpu for other in found.runs if found.state(other) == "wrong"}
         rest = ",".join(str(device.index) for device in found.devices if device.index not in bad)
         return f"export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={rest}"
-    return f"nvidia-smi -i {run.gpu} -q -d PERFORMANCE,CLOCK,TEMPERATURE,POWER" if state == "slow" else ""
+    if state != "slow" or found.called(run.gpu) == "CPU":
+        return ""
+    return f"nvidia-smi -i {run.gpu} -q -d PERFORMANCE,CLOCK,TEMPERATURE,POWER"
 
 
 def _lead(text: str) -> Content:
@@ -191,14 +199,14 @@ def _lead(text: str) -> Content:
 
 
 def _title(found: Measurements, kernel: Kernel, run: Run, state: State) -> str:
-    gpu = f"GPU {run.gpu}"
+    gpu = found.called(run.gpu)
     step = run.broken
     ratio = found.ratio(run)
     return {
         "wrong": f"{gpu} computes wrong values",
         "failed": f"{gpu}: {kernel.title} fails at {step.rung}" if step else f"{gpu}: {kernel.title} failed",
         "slow": f"{gpu} does {(ratio or 0) * 100:.0f} % of what it should in {kernel.title}",
-        "unjudged": f"{gpu} was not measured" if run.value is None else f"{gpu}: nothing to compare with",
+        "unjudged": f"{gpu} was not measured" if run.status != "ran" else f"{gpu}: nothing to compare with",
         "sound": f"{gpu} does {kernel.title} as it should",
         "waiting": f"{gpu} is next",
         "running": f"{gpu} is at work",
@@ -219,8 +227,8 @@ def _is(found: Measurements, kernel: Kernel, run: Run, state: State) -> Iterator
     if state == "slow" and (held := held_by(run.meanwhile)):
         yield f"Held back by: {held}."
     if run.because:
-        yield f"not run: {run.because}"
-    if step := run.broken:
+        yield f"{'failed' if run.status == 'failed' else 'not run'}: {run.because}"
+    if (step := run.broken) and step.message != run.because:
         yield f"{step.rung}: {step.message}"
     if state == "sound" and run.right is not None:
         yield "Its values are those of the reference."
@@ -233,11 +241,13 @@ def _so(run: Run, state: State) -> str:
     return {
         "wrong": "training on it can diverge, and a model it trained be worse, without any message.",
         "slow": "every job that waits for all GPUs waits for this one.",
-        "unjudged": "nothing is known of it; it counts neither as sound nor as bad." if run.value is None else "",
+        "unjudged": "nothing is known of it; it counts neither as sound nor as bad." if run.status != "ran" else "",
     }.get(state, "")
 
 
 def _do(run: Run, state: State) -> Iterable[str]:
+    if run.advice:
+        return (run.advice,)
     if state == "wrong":
         return ("take it out of use, and ask for a replacement with these numbers. Until then leave it out:",)
     if state == "slow":
@@ -249,9 +259,32 @@ def _do(run: Run, state: State) -> Iterable[str]:
         )
     if state == "failed":
         return ("1 shows the causes that were found, with their cures.",)
-    if state == "unjudged" and run.value is None:
+    if state == "unjudged" and run.because.startswith("in use"):
         return ("enter measures it once it is free.",)
     return ()
+
+
+def _details(run: Run) -> Iterator[Block]:
+    """Further figures by name, a line each: what is a list or a table is one line, too."""
+    lead = "more"
+    for name, value in run.details.items():
+        if not lead:
+            yield Block(plain(f"{name}: {_short(value)}", "dim"), _lead(f"{'':<{_HANG - 2}}"), _HANG)
+            continue
+        yield GAP
+        yield Block(plain(f"{name}: {_short(value)}", "dim"), _lead(lead), _HANG)
+        lead = ""
+
+
+def _short(value: Json) -> str:
+    """A value on one line: ``0-1 24.1, 0-2 23.9``."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_short(item)}" for name, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_short, value)) or "none"
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "not known"}[value]
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _ladder(run: Run) -> Iterator[Block]:
