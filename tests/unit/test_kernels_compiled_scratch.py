@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -57,7 +58,8 @@ def test_it_goes_at_the_end_of_with(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_libraries_may_be_loaded_from(tmp_path: Path) -> None:
+def test_where_libraries_may_be_loaded_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _scratch.may_run_from(str(tmp_path))
     assert not _scratch.may_run_from(str(tmp_path / "missing"))
-    assert not _scratch.may_run_from("/proc")
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID))
+    assert not _scratch.may_run_from(str(tmp_path))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.faults import inject  # noqa: E402 - found by the path above
-from tests.vendor import compiled_ahead  # noqa: E402
+from tests.faults import inject
+from tests.vendor import compiled_ahead
 
 
 def build(_: str) -> None:
@@ -29,8 +29,8 @@ def driver(_: str) -> None:
 def ahead(capability: str) -> None:
     """Compile one kernel for that GPU."""
     root = inject.package()
-    _, *kernel = next(compiled_ahead.kernels(root))
-    compiled_ahead.compiled(*kernel, int(capability))
+    _, function, types, constants, warps = next(compiled_ahead.kernels(root))
+    compiled_ahead.compiled(function, types, constants, warps, int(capability))
 
 
 def main(step: str, argument: str) -> None:
