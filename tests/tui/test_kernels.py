@@ -246,7 +246,7 @@ async def test_measuring_shows_each_gpu_as_it_comes_and_stops_when_told(opened: 
         assert "measured already" in shown(pilot)[1]
         await pilot.press("x")
         await pilot.pause()
-        assert "stops after the kernel that runs now" in shown(pilot)[1]
+        assert "stopping; what was measured stays" in shown(pilot)[1]
         engine.go.release()
         await until(pilot, lambda: "stopped; what was measured stays" in shown(pilot)[1])
         assert any("GPU 2" in line and "702" in line for line in shown(pilot))
