@@ -163,7 +163,7 @@ async def test_the_rung_that_failed_is_named_with_its_message(opened: Opened) ->
         assert shown(pilot)[0].startswith(" ✗ BROKEN  8 GPUs fail")
         assert any("failed at torch: CUDA initialization" in line for line in shown(pilot))
         said = screen.detail.prose.text
-        assert "GPU 0: bf16 matmul fails at torch" in said
+        assert "GPU 0: bf16 matmul failed at torch" in said
         assert "✓ driver   ✗ torch   · triton   · nccl" in said
         assert "the driver answers, torch does not get through" in said
 

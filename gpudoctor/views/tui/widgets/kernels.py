@@ -15,6 +15,9 @@ from gpudoctor.views.tui.widgets.rows import Cell, Rows
 from gpudoctor.views.tui.words import measured
 from gpudoctor.views.tui.words.cells import share
 
+_COUNTS = 15
+"""Columns that how many are what takes, in short."""
+
 
 class Kernels(Rows):
     """A row for each kernel: a glyph for each GPU where there is room, and how many are what."""
@@ -55,7 +58,7 @@ class Kernels(Rows):
 
     def _measure(self) -> None:
         longest = max((cell_len(one_line(row[0].title)) for row in self._rows), default=0)
-        room = self.size.width - self._rung - self._widest - 6
+        room = self.size.width - self._rung - 2 * len(self._few) - _COUNTS
         self._title = min(longest, self.LONGEST, max(room, self.SHORTEST))
         numbers = "".join(f"{gpu % 10} " for gpu in self._few)
         self.heading = [(f"{'':<{self._rung + self._title + 4}}{numbers}", "dim")] if numbers else ()
@@ -70,8 +73,13 @@ class Kernels(Rows):
         kernel, glyphs, cells = self._rows[index]
         if self._widest > self.size.width - self._rung - self._title - 6:
             cells = [(_short(text), look) for text, look in cells]
-        rung = (f" {self._rungs[index]:<{self._rung - 1}}" if self._rung else "", "dim")
-        return [rung, (f" {set_cell_size(one_line(kernel.title), self._title)}  ", ""), *glyphs, (" ", ""), *cells]
+        first = index == self.scroll_offset.y  # of those that are seen
+        rung = kernel.rung if first else self._rungs[index]
+        lead = (f" {rung:<{self._rung - 1}}" if self._rung else "", "dim")
+        title = one_line(kernel.title)
+        if cell_len(title) > self._title:
+            title = f"{set_cell_size(title, self._title - 1)}…"
+        return [lead, (f" {set_cell_size(title, self._title)}  ", ""), *glyphs, (" ", ""), *cells]
 
 
 def _short(text: str) -> str:
