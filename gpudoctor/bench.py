@@ -50,16 +50,21 @@ def run(
     kernels = specs.chosen(plan.names)
     found = devices(snapshot, plan.device)
     cpu = plan.device == CPU
-    expecting = None if cpu else _Expecting(snapshot)
+    expected = None if cpu else _Expecting(snapshot)
 
     def hear(so_far: Measurements) -> None:
-        tell(expecting.filled(so_far) if expecting else so_far)
+        tell(expected.filled(so_far) if expected else so_far)
 
     with _meters(target, snapshot, plan.device) as meter:
         ladder = Ladder(target, found, kernels, hear, stop, meter, cpu=cpu, budget=plan.budget)
         hear(ladder.so_far())
         whole = ladder.climb()
-    return expecting.filled(whole) if expecting else whole
+    return expected.filled(whole) if expected else whole
+
+
+def expecting(snapshot: Snapshot, found: Measurements) -> Measurements:
+    """The runs on those GPUs with what a sound GPU does, by the tables and the GPU's own limits."""
+    return _Expecting(snapshot).filled(found)
 
 
 class _Expecting:
@@ -200,12 +205,14 @@ class _Meters:
             for at, row in enumerate(_rows(snapshot, "cuda_device"))
         }
         self._lock = threading.Lock()
+        self._last: dict[int, GPU] = {}
         self._seen: dict[int, list[GPU]] = {}
 
     def hear(self, sample: Sample) -> None:
         """A round of NVML."""
         with self._lock:
             for gpu in sample.gpus:
+                self._last[gpu.index] = gpu
                 if gpu.index in self._seen:
                     self._seen[gpu.index].append(gpu)
 
@@ -214,16 +221,20 @@ class _Meters:
         index = self._nvml.get(device, -1)
         with self._lock:
             self._seen[index] = []
+            before = self._last.get(index)
 
         def end() -> Meanwhile | None:
             with self._lock:
-                return summed(self._seen.pop(index, []))
+                return summed(self._seen.pop(index, []), before)
 
         return end
 
 
-def summed(seen: Sequence[GPU]) -> Meanwhile | None:
-    """Of those samples in which the GPU worked: median clock, most power and heat, every reason, widest link."""
+def summed(seen: Sequence[GPU], before: GPU | None = None) -> Meanwhile | None:
+    """Of those samples in which the GPU worked: median clock, most power and heat, every reason, widest link.
+
+    Of all samples: the errors of its memory, from the one `before` on.
+    """
     busy = [gpu for gpu in seen if (gpu.utilization or 0) >= 50] or list(seen)
     if not busy:
         return None
@@ -231,6 +242,10 @@ def summed(seen: Sequence[GPU]) -> Meanwhile | None:
     def of(name: str, pick: Callable[[list[float]], float]) -> float | None:
         values = [value for gpu in busy if (value := getattr(gpu, name)) is not None]
         return pick(values) if values else None
+
+    def anew(name: str) -> float | None:
+        counts = [count for gpu in (before, *seen) if gpu and (count := getattr(gpu, name)) is not None]
+        return max(0.0, counts[-1] - counts[0]) if counts else None
 
     reasons = dict.fromkeys(reason for gpu in busy for reason in gpu.throttle_reasons or () if reason != "gpu_idle")
     return Meanwhile(
@@ -242,4 +257,7 @@ def summed(seen: Sequence[GPU]) -> Meanwhile | None:
         tuple(reasons),
         of("link_generation", max),
         of("link_width", max),
+        of("utilization", max),
+        anew("ecc_corrected"),
+        anew("ecc_uncorrected"),
     )

@@ -157,7 +157,7 @@ def _looked_at(patient: Target) -> Snapshot:
     return collect(patient, (module for module in modules_of(probes) if not hasattr(module, "LEVEL")))
 
 
-_SLOWEST = ("nvml", "libcuda", "torch_live")
+_SLOWEST = ("nvml", "libcuda", "torch_live", "driver_kernels")
 """Probes that wait for a child: started first, their children work while the rest is imported and asked."""
 
 

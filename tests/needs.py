@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,6 +29,22 @@ def torch_python() -> str:
     """An interpreter that has torch: GPUDOCTOR_TORCH_PYTHON, or .venv-torch of this repository."""
     python = os.environ.get("GPUDOCTOR_TORCH_PYTHON") or str(REPOSITORY / ".venv-torch/bin/python")
     return python if os.access(python, os.X_OK) else missing(f"an interpreter with torch ({python})")
+
+
+def triton_python() -> str:
+    """The interpreter with torch, where it has Triton, and numpy for Triton's interpreter, too."""
+    python = torch_python()
+    code = "import importlib.util as of; raise SystemExit(not (of.find_spec('triton') and of.find_spec('numpy')))"
+    there = subprocess.run([python, "-c", code], check=False, timeout=60).returncode == 0
+    return python if there else missing(f"triton and numpy in {python}")
+
+
+def framework_python(name: str) -> str:
+    """An interpreter with jax (GPUDOCTOR_JAX_PYTHON) or tensorflow (GPUDOCTOR_TENSORFLOW_PYTHON): nowhere a must."""
+    python = os.environ.get(f"GPUDOCTOR_{name.upper()}_PYTHON", "")
+    if not os.access(python, os.X_OK):
+        pytest.skip(f"needs an interpreter with {name} (GPUDOCTOR_{name.upper()}_PYTHON)")
+    return python
 
 
 def labelled_reports() -> Path:

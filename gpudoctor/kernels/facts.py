@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from gpudoctor.model.catalog import column
+from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread, Value, value_from_json
-from gpudoctor.model.measurement import Kernel, Meanwhile, Measurements, Run
+
+if TYPE_CHECKING:  # what a probe declares must be known at once, by every start
+    from gpudoctor.model.measurement import Kernel, Meanwhile, Measurements, Run
 
 SOURCE = "gpudoctor bench"
 
@@ -15,7 +18,7 @@ FACTS = (
     column("measured.kernel", "text", "what was measured: matmul.bf16, copy.device"),
     column("measured.gpu", "int", "CUDA's number of the device; absent where all of them took part"),
     column("measured.device", "text", "its name; CPU where no GPU was measured"),
-    column("measured.rung", "text", "what the kernel stands on: driver, torch, triton, nccl or training"),
+    column("measured.rung", "text", "driver, torch, triton, nccl, training, jax or tensorflow"),
     column("measured.status", "text", "ran, failed or not-run"),
     column("measured.value", "float", "what was measured, in the kernel's unit"),
     column("measured.unit", "text", "TFLOP/s, GB/s, µs, ..."),
@@ -36,6 +39,9 @@ FACTS = (
     column("measured.throttle_reasons", "list", "what held the clocks down while it ran"),
     column("measured.link_generation", "float", "PCIe generation while it ran"),
     column("measured.link_width", "float", "PCIe lanes while it ran"),
+    column("measured.utilization", "float", "the most that it was busy while it ran", "%"),
+    column("measured.ecc_corrected", "float", "memory errors that ECC repaired while it ran"),
+    column("measured.ecc_uncorrected", "float", "memory errors that ECC could not repair while it ran"),
     column("measured.limit", "float", "the most that its clock, multiprocessors, memory or link allow, in that unit"),
     column("measured.expected", "float", "what a sound GPU like this one reaches at least"),
     column("measured.expected_from", "text", "how that is reckoned"),
@@ -44,14 +50,32 @@ FACTS = (
     column("rate.of", "text", "what is measured: compute, memory, host link, latency or other"),
     column("rate.against", "text", "what rate.others is: expected (by its own limits) or siblings"),
     column("rate.share", "float", "the rate as a share of that; 1 is as it should be, less is slower"),
-    column("rate.also", "list", "other kernels that are below: matmul.fp16 52%"),
+    column("rate.also", "list", "other kernels that are below: matmul.fp16 (52 %)"),
     column("rate.expected_from", "text", "how the expected rate is reckoned"),
     column("rate.name", "text", "the GPU's name"),
     column("rate.uuid", "text", "its UUID"),
     column("rate.address", "text", "its PCI address"),
+    column(
+        "gpu.tf32_gain",
+        "float",
+        "how many times faster than fp32 it multiplies in TF32, where it should be twice and more",
+    ),
+    column("live_gpu.index", "int", "CUDA's number of the device"),
+    column("live_gpu.uuid", "text", "its UUID"),
+    column("live_gpu.address", "text", "its PCI address"),
+    column("live_gpu.wrong", "list", "kernels of the driver and of torch that were wrong on it and not on every GPU"),
+    column("live_gpu.wrong_words", "text", "what is known of the wrong values of the first of them"),
+    fact("live.peers_wrong", "text", "what is known of words that arrive changed when one GPU copies them to another"),
+    fact("live.wrong_everywhere", "list", "kernels that were wrong on every GPU, of two or more"),
+    column("gpu.at_work", "text", "the kernel that it worked on when NVML read its clock, power and load"),
+    column("gpu.ecc_uncorrected_at_work", "int", "memory errors that ECC could not repair while kernels ran"),
+    column("gpu.ecc_corrected_at_work", "int", "memory errors that ECC repaired while kernels ran"),
     column("rung.gpu", "int", "CUDA's number of the device; absent where all of them took part"),
-    column("rung.name", "text", "driver, torch, triton, nccl or training"),
+    column("rung.name", "text", "driver, torch, triton, nccl, training, jax or tensorflow"),
     column("rung.held", "bool", "whether everything on it that ran was right; unread where nothing on it was tried"),
+    column("rung.lowest", "bool", "whether it is the first on its GPU that does not hold"),
+    column("rung.uuid", "text", "UUID of the GPU"),
+    column("rung.address", "text", "PCI address of the GPU"),
     column("rung.message", "text", "the first thing that failed"),
 )
 
@@ -120,6 +144,9 @@ SEEN: Mapping[str, str] = {
     "throttle_reasons": "reasons",
     "link_generation": "link_generation",
     "link_width": "link_width",
+    "utilization": "utilization",
+    "ecc_corrected": "ecc_corrected",
+    "ecc_uncorrected": "ecc_uncorrected",
 }
 """Columns, and the fields of `Meanwhile` that they hold."""
 

@@ -18,6 +18,8 @@ FAMILIES: dict[str, Rung] = {
     "compiled": "triton",
     "collective": "nccl",
     "training": "training",
+    "jax": "jax",
+    "tensorflow": "tensorflow",
 }
 """The folders of ``child``, in the order in which they are climbed, and the rung that each stands on."""
 
@@ -27,6 +29,8 @@ BELOW: dict[str, Sequence[str]] = {
     "compiled": ("driver", "eager"),
     "collective": ("driver", "eager"),
     "training": ("driver", "eager"),
+    "jax": ("driver",),
+    "tensorflow": ("driver",),
 }
 """What must hold before a folder is tried."""
 

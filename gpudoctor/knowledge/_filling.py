@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.model.fact import Fact, Known, Rows, Unread
+from gpudoctor.model.fact import Fact, Known, Row, Rows, Unread, Value
 from gpudoctor.model.snapshot import Snapshot
 
 Facts = dict[str, Fact]
@@ -26,3 +26,26 @@ def is_open(snapshot: Snapshot, name: str) -> bool:
 def fill(snapshot: Snapshot, facts: Facts, name: str, fact: Fact) -> None:
     if is_open(snapshot, name):
         facts[name] = fact
+
+
+def given(row: Row, column: str) -> Value:
+    """What the row has there; None where nothing is known."""
+    state = row.get(column)
+    return state.value if isinstance(state, Known) else None
+
+
+def number(row: Row, column: str) -> float | None:
+    """The number that the row has there."""
+    found = given(row, column)
+    return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+
+
+def text(row: Row, column: str) -> str:
+    """The text that the row has there; empty where nothing is known."""
+    found = given(row, column)
+    return "" if found is None else str(found)
+
+
+def true(row: Row, column: str) -> bool:
+    """Whether it is known to be so."""
+    return given(row, column) is True

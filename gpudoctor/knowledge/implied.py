@@ -12,7 +12,9 @@ from dataclasses import replace
 from gpudoctor.knowledge import error_codes, gpus
 from gpudoctor.knowledge._filling import Facts, Groups, is_open, known
 from gpudoctor.knowledge.drivers import driver_cuda
+from gpudoctor.knowledge.implied_load import imply_load
 from gpudoctor.knowledge.implied_rates import imply_rates
+from gpudoctor.knowledge.implied_results import imply_results
 from gpudoctor.knowledge.implied_torch import imply_torch
 from gpudoctor.knowledge.nvlinks import imply_links
 from gpudoctor.knowledge.promise import newer_driver
@@ -162,7 +164,9 @@ _IMPLIED = (
     _driver,
     imply_torch,
     imply_links,
+    imply_results,
     imply_rates,
+    imply_load,
     _first_xid,
     _first_of_each_gpu,
 )

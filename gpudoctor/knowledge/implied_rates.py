@@ -10,15 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from gpudoctor.knowledge._filling import Facts, Groups
+from gpudoctor.knowledge._filling import Facts, Groups, given, number, text
 from gpudoctor.knowledge.rates import Device, devices, expected
-from gpudoctor.model.fact import Absent, Fact, Known, Row
-from gpudoctor.model.measurement import Meanwhile
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
+from gpudoctor.model.measurement import Expected, Meanwhile
 from gpudoctor.model.snapshot import Snapshot
 
 _FEWEST_OTHERS = 2
-_LESS_IS_BETTER = "µs"
+_NOTABLE = 0.95
+"""Share of what it should be below which a rate is one of ``rate``: pages say from where on it matters."""
+_FAR = 0.9
+_NO_GAIN = 1.15
+"""As in the page env.tf32-off."""
+_TIMES = frozenset({"ns", "µs", "ms", "s"})
+"""Units of which less is better."""
 _TABLE = "table rates"
+_UNKNOWN = dict.fromkeys(("limit", "expected", "expected_from"), Absent("neither its limits nor a share are known"))
 _SIBLINGS = "the other GPUs of that name"
 
 
@@ -50,38 +57,67 @@ def imply_rates(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
     if not isinstance(rows, tuple):
         return
     known = devices(snapshot)
+    as_fp32 = _as_fp32(groups)
     done = [dict(row) for row in rows]
     rates: dict[tuple[int, str], list[_Rate]] = {}
-    for run, others in _with_others(_runs(rows)):
+    ran = list(_runs(rows))
+    for run, others in _with_others(ran):
         for rate in _judged(run, others, known.get(run.gpu), done[run.at]):
-            rates.setdefault((run.gpu, rate.of), []).append(rate)
+            told = run.kernel == "matmul.tf32" and getattr(known.get(run.gpu), "uuid", "") in as_fp32
+            if rate.share < _NOTABLE and not told:
+                rates.setdefault((run.gpu, rate.of), []).append(rate)
     groups["measured"] = tuple(done)
-    if not isinstance(groups.get("rate"), tuple):
-        groups["rate"] = tuple(_worst(found, known) for found in rates.values())
+    idle = tuple(_unmeasured(rows))
+    if not isinstance(groups.get("rate"), tuple) and (idle or ran):
+        groups["rate"] = (*(_worst(found, done, known) for found in rates.values()), *idle)
+
+
+def _as_fp32(groups: Groups) -> frozenset[object]:
+    """GPUs whose products in TF32 are no faster than in fp32: they are told to, and are not slow for it."""
+    gpus = groups.get("gpu")
+    rows = gpus if isinstance(gpus, tuple) else ()
+    return frozenset(
+        given(gpu, "uuid") for gpu in rows if isinstance(gain := given(gpu, "tf32_gain"), float) and gain < _NO_GAIN
+    )
 
 
 def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
+    """Those that can be compared: a training loop depends on too much beside the GPU."""
     for at, row in enumerate(rows):
-        kernel, gpu, name, unit = (_value(row, column) for column in ("kernel", "gpu", "device", "unit"))
-        value = _value(row, "value")
-        if isinstance(gpu, int) and isinstance(value, (int, float)) and value > 0 and name not in (None, "CPU"):
-            yield _Run(at, str(kernel), gpu, str(name), str(unit or ""), float(value), row)
+        gpu, name, unit, rate = given(row, "gpu"), text(row, "device"), text(row, "unit"), number(row, "value")
+        if not isinstance(gpu, int) or not rate or name in ("", "CPU") or given(row, "rung") == "training":
+            continue
+        if unit.endswith("/s") or unit in _TIMES:
+            yield _Run(at, text(row, "kernel"), gpu, name, unit, rate, row)
 
 
-def _with_others(runs: Iterator[_Run]) -> Iterator[tuple[_Run, list[float]]]:
+def _unmeasured(rows: Sequence[Row]) -> Iterator[Row]:
+    """A row for each GPU on which nothing ran, that says why: no page may pass it."""
+    ran = {given(row, "gpu") for row in rows if given(row, "status") == "ran"}
+    why = {
+        gpu: str(given(row, "because") or "nothing ran on it")
+        for row in rows
+        if isinstance(gpu := given(row, "gpu"), int) and gpu not in ran and given(row, "device") != "CPU"
+    }
+    for gpu, because in why.items():
+        unread = dict.fromkeys(("value", "kernel", "of", "share"), Unread(because))
+        yield {"gpu": Known(gpu, "gpudoctor bench"), **unread}
+
+
+def _with_others(runs: Sequence[_Run]) -> Iterator[tuple[_Run, list[float]]]:
     """Each run, and the values of the same kernel on the other GPUs of the same name."""
     alike: dict[tuple[str, str], list[_Run]] = {}
     for run in runs:
         alike.setdefault((run.kernel, run.name), []).append(run)
     for group in alike.values():
         for run in group:
-            yield run, [other.value for other in group if other.gpu != run.gpu]
+            yield run, [other.value for other in group if other is not run]
 
 
 def _judged(run: _Run, others: Sequence[float], device: Device | None, row: dict[str, Fact]) -> Iterator[_Rate]:
     """Against the table and against siblings; notes both in the row."""
     of = kind(run.kernel, run.unit)
-    table = expected(run.kernel, device, _meanwhile(run.row)) if device and _alone(run.row) else None
+    table = _expected(run, device, of) if device else None
     if table:
         assert table.limit is not None
         row["limit"] = Known(round(table.limit, 1), table.words)
@@ -89,14 +125,20 @@ def _judged(run: _Run, others: Sequence[float], device: Device | None, row: dict
         row["expected_from"] = Known(f"{table.fraction:.0%} of {table.limit:.0f} {run.unit}: {table.words}", _TABLE)
         yield _Rate(run, of, table.value, "expected", run.value / table.value)
     else:
-        unknown = Absent("its limits are not known, or those of its kind")
-        row.update({"limit": unknown, "expected": unknown, "expected_from": unknown})
+        row.update(_UNKNOWN)
     if len(others) < _FEWEST_OTHERS:
         row["siblings"] = Absent("fewer than two others of its name were measured")
         return
     middle = median(others)
     row["siblings"] = Known(round(middle, 3), _SIBLINGS)
-    yield _Rate(run, of, middle, "siblings", middle / run.value if run.unit == _LESS_IS_BETTER else run.value / middle)
+    yield _Rate(run, of, middle, "siblings", middle / run.value if run.unit in _TIMES else run.value / middle)
+
+
+def _expected(run: _Run, device: Device, of: str) -> Expected | None:
+    """By the table; not of a copy that shared the host's link with another GPU's."""
+    if of == "host link" and not _alone(run.row):
+        return None
+    return expected(run.kernel, device, _meanwhile(run.row) if of == "compute" else None)
 
 
 def kind(kernel: str, unit: str) -> str:
@@ -107,31 +149,30 @@ def kind(kernel: str, unit: str) -> str:
         return "memory"
     if kernel in ("copy.to", "copy.from"):
         return "host link"
-    return "latency" if unit == _LESS_IS_BETTER else "other"
+    return "latency" if unit in _TIMES else "other"
 
 
-def _worst(rates: Sequence[_Rate], known: Mapping[int, Device]) -> Row:
+def _worst(rates: Sequence[_Rate], rows: Sequence[Row], known: Mapping[int, Device]) -> Row:
     """The row of ``rate``: the rate that is farthest below, and which others are near as far."""
     worst = min(rates, key=lambda rate: rate.share)
     run = worst.run
-    also = {
-        rate.run.kernel: f"{rate.run.kernel} {rate.share:.0%}"
-        for rate in sorted(rates, key=lambda rate: rate.share)
-        if rate.share < 0.9 and rate.run.kernel != run.kernel
-    }
+    also: dict[str, str] = {}
+    for rate in sorted(rates, key=lambda rate: rate.share):
+        if rate.share < _FAR and rate.run.kernel != run.kernel:
+            also.setdefault(rate.run.kernel, f"{rate.run.kernel} ({rate.share * 100:.0f} %)")
     source = _source(run.row)
     said: dict[str, Fact] = {
         "gpu": Known(run.gpu, source),
         "kernel": Known(run.kernel, source),
-        "value": Known(run.value, source),
+        "value": Known(_brief(run.value), source),
         "unit": Known(run.unit, source),
-        "others": Known(round(worst.others, 3), _SIBLINGS if worst.against == "siblings" else _TABLE),
+        "others": Known(_brief(worst.others), _SIBLINGS if worst.against == "siblings" else _TABLE),
         "of": Known(worst.of, source),
         "against": Known(worst.against, source),
         "share": Known(round(worst.share, 3), source),
         "also": Known(tuple(also.values()), source),
         "name": Known(run.name, source),
-        "expected_from": run.row.get("expected_from", Absent("not known")),
+        "expected_from": rows[run.at]["expected_from"],
     }
     device = known.get(run.gpu)
     for column in ("uuid", "address"):
@@ -140,35 +181,30 @@ def _worst(rates: Sequence[_Rate], known: Mapping[int, Device]) -> Row:
     return said
 
 
+def _brief(value: float) -> float:
+    """Three digits and more: a reader compares two such figures."""
+    return float(round(value)) if value >= 100 else round(value, 1 if value >= 10 else 2)
+
+
 def _meanwhile(row: Row) -> Meanwhile | None:
     """NVML's word, as the run had it; None where it was not read."""
     if not isinstance(row.get("sm_clock_mhz"), Known):
         return None
-    reasons = _value(row, "throttle_reasons")
+    reasons = given(row, "throttle_reasons")
     return Meanwhile(
-        sm_clock_mhz=_number(row, "sm_clock_mhz"),
-        max_sm_clock_mhz=_number(row, "sm_clock_max_mhz"),
-        power_w=_number(row, "power_w"),
-        power_limit_w=_number(row, "power_limit_w"),
-        temperature_c=_number(row, "temperature_c"),
+        sm_clock_mhz=number(row, "sm_clock_mhz"),
+        max_sm_clock_mhz=number(row, "sm_clock_max_mhz"),
+        power_w=number(row, "power_w"),
+        power_limit_w=number(row, "power_limit_w"),
+        temperature_c=number(row, "temperature_c"),
         reasons=tuple(map(str, reasons)) if isinstance(reasons, tuple) else (),
     )
 
 
 def _alone(row: Row) -> bool:
     """Whether the copy had the host's link to itself."""
-    details = _value(row, "details")
+    details = given(row, "details")
     return not isinstance(details, Mapping) or details.get("alone") is not False
-
-
-def _value(row: Row, column: str) -> object:
-    state = row.get(column)
-    return state.value if isinstance(state, Known) else None
-
-
-def _number(row: Row, column: str) -> float | None:
-    value = _value(row, column)
-    return float(value) if isinstance(value, (int, float)) else None
 
 
 def _source(row: Row) -> str:

@@ -1,4 +1,4 @@
-"""How fast a sound GPU is: the limit of its own clock, multiprocessors, memory and links, times the share that is reached.
+"""How fast a sound GPU is: the limit of its own clock, multiprocessors, memory and links, times the share reached.
 
 Nothing is expected of a slice of a GPU (MIG, vGPU), of a GPU that shares the machine's memory, nor of a link whose
 slot cannot be seen (virtual machines): their limits are not those that they tell.
@@ -7,8 +7,10 @@ slot cannot be seen (virtual machines): their limits are not those that they tel
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cache
 
+from gpudoctor.knowledge._filling import number, text, true
 from gpudoctor.knowledge._tables import TableRow, table
 from gpudoctor.knowledge.archs import capability
 from gpudoctor.model.fact import Known, Row
@@ -21,7 +23,8 @@ _AT_POWER_LIMIT = 0.9
 _TO_HOST = ("copy.to", "copy.from")
 
 
-class Device(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Device:
     """What decides the limits of one GPU, as CUDA, NVML and the bus tell; None where nobody does."""
 
     index: int
@@ -31,7 +34,7 @@ class Device(NamedTuple):
     capability: str = ""
     sms: float | None = None
     clock_mhz: float | None = None
-    """Highest SM clock. CUDA's where both tell: NVML's of a GeForce is one that it never works at."""
+    """Highest SM clock, the lower one of CUDA's and NVML's: NVML's of a GeForce is one that it never works at."""
     memory_clock_mhz: float | None = None
     memory_bus_bits: float | None = None
     generation: float | None = None
@@ -58,6 +61,7 @@ def expected(kernel: str, device: Device, seen: Meanwhile | None = None) -> Expe
     )
 
 
+@cache
 def _share(kernel: str, cc: str) -> TableRow | None:
     for row in table("rates")["reached"]:
         if kernel in row["kernels"].split() and cc in row.get("cc", cc).split():
@@ -126,54 +130,54 @@ def _link(device: Device) -> tuple[float, str] | None:
 def devices(snapshot: Snapshot) -> Mapping[int, Device]:
     """The GPUs of a snapshot by CUDA's numbers."""
     rows = snapshot.rows("cuda_device")
-    by_uuid = {_text(row, "uuid"): row for row in _rows(snapshot, "gpu")}
-    by_address = {_text(row, "address"): row for row in _rows(snapshot, "pci")}
+    by_uuid = {text(row, "uuid"): row for row in _rows(snapshot, "gpu")}
+    by_address = {text(row, "address"): row for row in _rows(snapshot, "pci")}
     hidden = any(isinstance(snapshot.get(f"host.{what}"), Known) for what in ("virtual_machine", "wsl"))
     found: dict[int, Device] = {}
     for at, row in enumerate(rows if isinstance(rows, tuple) else ()):
-        gpu = by_uuid.get(_text(row, "uuid"), {})
-        slot = None if hidden else by_address.get(_text(row, "address") or _text(gpu, "address"), {})
-        index = _number(row, "index")
+        gpu = by_uuid.get(text(row, "uuid"), {})
+        slot = None if hidden else by_address.get(text(row, "address") or text(gpu, "address"), {})
+        index = number(row, "index")
         device = _device(at if index is None else int(index), row, gpu, slot)
         found[device.index] = device
     return found
 
 
 def _device(index: int, cuda: Row, gpu: Row, slot: Row | None) -> Device:
-    generation, lanes = _number(gpu, "link_generation_max"), _number(gpu, "link_width_max")
+    generation, lanes = number(gpu, "link_generation_max"), number(gpu, "link_width_max")
     if slot is not None:
-        above = (_number(slot, name) for name in ("link_width_max", "slot_width_max", "uplink_width_max"))
-        lanes = min((width for width in (lanes, *above) if width), default=None)
-        generation = min((one for one in (generation, *_generations(slot)) if one), default=None)
-    uuid = _text(cuda, "uuid")
-    sliced = uuid.startswith("MIG") or _true(gpu, "mig") or _true(gpu, "virtual")
+        above = (number(slot, name) for name in ("link_width_max", "slot_width_max", "uplink_width_max"))
+        lanes = min(filter(None, (lanes, *above)), default=None)
+        generation = min(filter(None, (generation, *_generations(slot))), default=None)
+    uuid = text(cuda, "uuid")
+    sliced = uuid.startswith("MIG") or true(gpu, "mig") or true(gpu, "virtual")
     return Device(
         index=index,
-        name=_text(cuda, "name"),
+        name=text(cuda, "name"),
         uuid=uuid,
-        address=_text(cuda, "address") or _text(gpu, "address"),
+        address=text(cuda, "address") or text(gpu, "address"),
         capability=_capability(cuda, gpu),
-        sms=_number(cuda, "sms"),
-        clock_mhz=_number(cuda, "clock_mhz") or _number(gpu, "clock_max_mhz"),
-        memory_clock_mhz=_number(cuda, "memory_clock_mhz"),
-        memory_bus_bits=_number(cuda, "memory_bus_bits"),
+        sms=number(cuda, "sms"),
+        clock_mhz=min((one for one in (number(cuda, "clock_mhz"), number(gpu, "clock_max_mhz")) if one), default=None),
+        memory_clock_mhz=number(cuda, "memory_clock_mhz"),
+        memory_bus_bits=number(cuda, "memory_bus_bits"),
         generation=generation if slot is not None else None,
         lanes=lanes if slot is not None else None,
-        whole=not sliced and not _true(cuda, "integrated"),
+        whole=not sliced and not true(cuda, "integrated"),
     )
 
 
 def _generations(slot: Row) -> Iterator[float]:
     """Those of the transfer rates that the slot, and what lies above it, can have."""
     for name in ("slot_speed_max", "uplink_speed_max"):
-        speed = _number(slot, name)
+        speed = number(slot, name)
         yield from (float(row["generation"]) for row in table("rates")["lane"] if row["transfers"] == speed)
 
 
 def _capability(*rows: Row) -> str:
     for row in rows:
         try:
-            return "{}.{}".format(*capability(_text(row, "compute_capability")))
+            return "{}.{}".format(*capability(text(row, "compute_capability")))
         except CannotJudge:
             continue
     return ""
@@ -182,19 +186,3 @@ def _capability(*rows: Row) -> str:
 def _rows(snapshot: Snapshot, group: str) -> tuple[Row, ...]:
     rows = snapshot.rows(group)
     return rows if isinstance(rows, tuple) else ()
-
-
-def _text(row: Row, column: str) -> str:
-    state = row.get(column)
-    return str(state.value) if isinstance(state, Known) else ""
-
-
-def _number(row: Row, column: str) -> float | None:
-    state = row.get(column)
-    value = state.value if isinstance(state, Known) else None
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
-def _true(row: Row, column: str) -> bool:
-    state = row.get(column)
-    return isinstance(state, Known) and state.value is True

@@ -18,7 +18,7 @@ FEWEST_SIBLINGS = 3
 """GPUs to compare with: a median of fewer says nothing."""
 
 Status = Literal["waiting", "running", "ran", "failed", "not-run"]
-Rung = Literal["driver", "torch", "triton", "nccl", "training"]
+Rung = Literal["driver", "torch", "triton", "nccl", "training", "jax", "tensorflow"]
 """What a kernel stands on, the lowest first; ``training``: a training loop on torch."""
 Level = Literal["standard", "deep"]
 State = Literal["wrong", "failed", "slow", "unjudged", "sound", "waiting", "running"]
@@ -96,6 +96,11 @@ class Meanwhile:
     reasons: tuple[str, ...] = ()
     link_generation: float | None = None
     link_width: float | None = None
+    utilization: float | None = None
+    """The most of any sample: below 50 none was taken while it worked, and the clock is one of rest."""
+    ecc_corrected: float | None = None
+    """Errors of the memory that were counted anew while it ran."""
+    ecc_uncorrected: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,4 +342,7 @@ def _meanwhile(item: Entry) -> Meanwhile:
         reasons=item.texts("reasons"),
         link_generation=item.maybe("link_generation"),
         link_width=item.maybe("link_width"),
+        utilization=item.maybe("utilization"),
+        ecc_corrected=item.maybe("ecc_corrected"),
+        ecc_uncorrected=item.maybe("ecc_uncorrected"),
     )

@@ -12,6 +12,8 @@ RUNGS: Mapping[Rung, str] = {
     "triton": "Triton and torch.compile",
     "nccl": "NCCL",
     "training": "Training readiness",
+    "jax": "JAX",
+    "tensorflow": "TensorFlow",
 }
 WHOLE = 3
 """Kernels of a rung that are named as one."""

@@ -29,7 +29,7 @@ from gpudoctor.rulebook import Rulebook
 from gpudoctor.target.record_json import to_json
 from gpudoctor.version import __version__
 from gpudoctor.views import document
-from tests import readme
+from tests import rates, readme
 from tests.corpus import blocks
 from tests.generated.changes import broken
 from tests.generated.sound import sound
@@ -71,6 +71,14 @@ def machines(every: int) -> Iterator[Document]:
         for name in scenario.names(folder)[::every]:
             record = json.dumps(to_json(scenario.load(folder / f"{name}.json")))
             yield Document(f"machine {name}", document.facts(snapshot_of(record), __version__))
+
+
+def measured() -> Iterator[Document]:
+    """Machines with what kernels gave on them: hundreds of rows."""
+    for name in rates.MODELS:
+        yield Document(f"measured {name}", document.facts(rates.snapshot(name, rates.sound(name)), __version__))
+    for name, (snapshot, _, _) in rates.sick().items():
+        yield Document(f"measured, {name}", document.facts(snapshot, __version__))
 
 
 def case_facts() -> Iterator[Document]:
@@ -163,7 +171,12 @@ def main() -> int:
     parser.add_argument("--pages", type=int, default=8, help="pages named as slowest (default: %(default)s)")
     options = parser.parse_args()
     book = rulebook.load()
-    snapshots = [*machines(options.every), *list(case_facts())[:: options.every], *generated(options.snapshots)]
+    snapshots = [
+        *machines(options.every),
+        *measured(),
+        *list(case_facts())[:: options.every],
+        *generated(options.snapshots),
+    ]
     pasted = list(reports())[:: options.every]
     for one in snapshots[::20]:  # patterns and expressions are compiled once
         diagnose(snapshot_of(one.text), book)

@@ -4,7 +4,7 @@ A profile is a record (see `gpudoctor.target.record`) whose host may be told in 
 ``profile`` and gives, under the same keys, what is different: objects are laid over the profile's, ``null`` takes
 away, a list is replaced unless it is patched by index (``"gpus": {"3": {...}}``); ``host.without`` takes paths away.
 GPUs that the driver no longer lists are still on the bus, as the profile has them. What CUDA and torch answer follows
-from NVML's answers where nobody says otherwise.
+from NVML's answers where nobody says otherwise; a ``cuda`` without ``system`` is laid over that.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def expanded(raw: Mapping[str, Any]) -> Record:
     torch = {**machine.DEFAULTS, **words}["torch"]
     if "cuda" in raw and raw["cuda"] is None:
         told["cuda"] = None
-    elif "cuda" not in told and nvml:
-        told["cuda"] = answers.cuda_of(nvml)
+    elif nvml and "system" not in told.get("cuda", {}):
+        told["cuda"] = merged(answers.cuda_of(nvml), told.get("cuda", {}))
     if "torch_child" not in told and torch:
         told["torch_child"] = {"out": list(answers.torch_of(torch, told.get("cuda")))}
     return from_json({"schema": "gpudoctor-record/1", **told})

@@ -132,7 +132,7 @@ def test_the_document_loses_nothing() -> None:
         ({"devices": [3]}, "devices.0 is no object"),
         (
             {"runs": [{"kernel": "a", "gpu": 0, "status": "ran", "ladder": [{"rung": "cuda"}]}]},
-            "runs.0.ladder.0.rung is not one of driver, torch, triton, nccl, training",
+            "runs.0.ladder.0.rung is not one of driver, torch, triton, nccl, training, jax, tensorflow",
         ),
         (
             {"runs": [{"kernel": "a", "gpu": 0, "status": "ran", "expected": {"value": float("nan")}}]},

@@ -11,6 +11,7 @@ import faulthandler
 import importlib
 import os
 import pkgutil
+import re
 import sys
 import traceback
 from types import ModuleType
@@ -18,6 +19,9 @@ from typing import Any, Dict, Iterator, Mapping
 
 from . import _protocol
 from ._kernel import Broken, CannotRun, Outcome
+
+_NO_MEMORY = re.compile(r"^(torch\.cuda\.)?OutOfMemoryError|MemoryError|CUDA out of memory|CUBLAS_STATUS_ALLOC_FAILED")
+"""How the lack of memory is told, by Python and by torch of any age."""
 
 _ROOT = __name__.rpartition(".")[0]
 
@@ -65,6 +69,8 @@ def _run_all(ask: Mapping[str, Any], context: Any) -> None:
         module, spec = found[name]
         _protocol.say(step=name, seconds=spec.seconds)
         _protocol.say(kernel=name, **_run(module, spec, context))
+        if getattr(context, "spent", False):
+            return  # an error that outlives its kernel: with those after it a new process goes on
 
 
 def _run(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:
@@ -77,7 +83,7 @@ def _run(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:
         return {"status": "failed", "because": str(error), "advice": error.advice}
     except Exception as error:
         because = _protocol.last_line(error)
-        if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
+        if _NO_MEMORY.search(because):
             return {"status": "not-run", "because": "no memory is free for it: " + because}
         traceback.print_exc()
         return {"status": "failed", "because": because}

@@ -13,17 +13,16 @@ import faulthandler
 import importlib
 import json
 import os
+import re
 import selectors
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
-from . import _protocol
+from . import _protocol, _scratch
 from ._kernel import CannotRun
 
 GRACE = 3.0
@@ -33,6 +32,8 @@ _PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py
 _MOST = 1 << 20
 """Bytes of a rank's standard error that are kept."""
 _PDEATHSIG = 1
+_WAITED = re.compile(r"time(?:d )?-?out|(?:closed|reset) by peer|remote process exited", re.IGNORECASE)
+"""What a rank says whose failure is another's."""
 
 
 class Me:
@@ -50,6 +51,10 @@ class Me:
         """Say what is done next: if it is the last that this rank does, it is named."""
         _protocol.say(step=what)
 
+    def note(self, **values: Any) -> None:
+        """Say what is known already, in case that it does not come to an answer."""
+        _protocol.say(note=values)
+
 
 class End(NamedTuple):
     """What became of one rank: its `answer`, or `why` there is none."""
@@ -66,6 +71,8 @@ class End(NamedTuple):
     """How many ranks ended before it."""
     err: str = ""
     """Its standard error."""
+    notes: Mapping[str, Any] = {}
+    """What it noted on its way."""
 
     @property
     def words(self) -> str:
@@ -80,28 +87,34 @@ def together(
 
     To be called from the main thread: Linux ends the ranks with the thread that started them.
     """
-    folder = tempfile.mkdtemp(prefix="gpudoctor-ranks-")
     ranks: List[_Rank] = []
-    try:
-        for rank in range(count):
-            wanted = {"entry": "_ranks", "job": job, "rank": rank, "count": count, "ask": ask, "parent": os.getpid()}
-            wanted["store"] = os.path.join(folder, "store")
-            ranks.append(_Rank(rank, wanted, dict(os.environ, **(environ or {}))))
-        _hear(ranks, time.monotonic() + seconds)
-    finally:
-        for one in ranks:
-            one.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+    with _scratch.Folder() as folder:
+        shared = {"entry": "_ranks", "job": job, "count": count, "ask": ask, "parent": os.getpid()}
+        shared["store"] = os.path.join(folder, "store")
+        try:
+            ranks += [_Rank(dict(shared, rank=rank), dict(os.environ, **(environ or {}))) for rank in range(count)]
+            _hear(ranks, time.monotonic() + seconds)
+        finally:
+            for one in ranks:
+                one.stop()
     return [one.end() for one in ranks]
 
 
 def faults(ends: List[End]) -> List[End]:
-    """The ranks without an answer, the likeliest culprit first: who died, who got least far, who failed first.
+    """The ranks without an answer, the likeliest culprit first.
 
-    A rank that waits for another one fails, too, but later or further on.
+    That is who died; then who did not merely wait in vain for another; then who got least far, and who failed first.
     """
     bad = [end for end in ends if end.answer is None]
-    return sorted(bad, key=lambda end: (not end.why.startswith("was killed by"), end.steps, end.order))
+    return sorted(
+        bad,
+        key=lambda end: (
+            not end.why.startswith("was killed by"),
+            bool(_WAITED.search(end.why)),
+            end.steps,
+            end.order,
+        ),
+    )
 
 
 def answers(ends: List[End]) -> List[Dict[str, Any]]:
@@ -117,8 +130,8 @@ def answers(ends: List[End]) -> List[Dict[str, Any]]:
 class _Rank:
     """One process, seen from the one that started it."""
 
-    def __init__(self, rank: int, wanted: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-        self.rank = rank
+    def __init__(self, wanted: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+        self.rank = int(wanted["rank"])
         self.said: List[Dict[str, Any]] = []
         self.order = sys.maxsize
         self.late = False
@@ -150,7 +163,7 @@ class _Rank:
 
     def over(self) -> bool:
         """Whether it said its last word, good or bad."""
-        return bool(self.said) and "step" not in self.said[-1]
+        return bool(self.said) and ("answer" in self.said[-1] or "why" in self.said[-1])
 
     def well(self) -> bool:
         """Whether that word is an answer."""
@@ -171,7 +184,8 @@ class _Rank:
         steps = [said["step"] for said in self.said if "step" in said]
         last = self.said[-1] if self.over() else {}
         found = End(self.rank, step=steps[-1] if steps else "", steps=len(steps), order=self.order)
-        found = found._replace(err=self._err.decode("utf-8", "replace"))
+        notes = {name: value for said in self.said for name, value in said.get("note", {}).items()}
+        found = found._replace(err=self._err.decode("utf-8", "replace"), notes=notes)
         if "answer" in last:
             return found._replace(answer=last["answer"])
         if last:

@@ -5,32 +5,34 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from typing import List, Optional
+from typing import Any, Optional
 
 _SWEEP = 'read -r nothing; exec rm -rf -- "$1"'
 
 
-def folder(where: Optional[str] = None) -> str:
-    """A new one, which is gone when this process is, however it ends.
+class Folder:
+    """A new folder at `path`, which is gone when this process is, however it ends, or at the end of ``with``.
 
     A shell waits for the end of a pipe that we hold, out of reach of the signal that ends our process group.
     """
-    made = tempfile.mkdtemp(prefix="gpudoctor-", dir=where)
-    _sweepers.append(
-        subprocess.Popen(
-            ["/bin/sh", "-c", _SWEEP, "sh", made],
+
+    def __init__(self, where: Optional[str] = None) -> None:
+        self.path = tempfile.mkdtemp(prefix="gpudoctor-", dir=where)
+        self._sweeper = subprocess.Popen(
+            ["/bin/sh", "-c", _SWEEP, "sh", self.path],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
             cwd="/",
+            env={"PATH": "/usr/bin:/bin"},  # without the mark by which what we start is found and ended
         )
-    )
-    return made
 
+    def __enter__(self) -> str:
+        return self.path
 
-_sweepers: List["subprocess.Popen[bytes]"] = []
-"""Each holds its pipe for as long as we live."""
+    def __exit__(self, *_: Any) -> None:
+        self._sweeper.communicate()
 
 
 def may_run_from(where: str) -> bool:

@@ -339,7 +339,7 @@ API Result cuDevicePrimaryCtxGetState(Device device, unsigned *flags, int *activ
 Result ready_here(const char *function, Device *device) {
     Result code = current ? ready(function, current->device) : ready(function, -1);
     *device = current ? current->device : 0;
-    return code ? code : current ? SUCCESS : INVALID_CONTEXT;
+    return code ? code : current ? failed_launch : INVALID_CONTEXT;
 }
 
 API Result cuCtxSetCurrent(Context context) {
@@ -369,7 +369,7 @@ API Result cuCtxGetDevice(Device *device) {
 API Result cuCtxSynchronize(void) {
     Device device;
     Result code = ready_here("cuCtxSynchronize", &device);
-    return code ? code : failed_launch; /* again and again: a context does not get over it */
+    return code;
 }
 
 /* ---- errors in words ---- */

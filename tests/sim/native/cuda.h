@@ -44,7 +44,7 @@ void *memory_at(Address address, size_t size);
 /* Memory has been written: bits that the scenario calls stuck are as they are stuck. */
 void memory_written(Device device);
 
-/* What the last launch ended with; 0 as long as all is well. */
+/* What a launch went wrong with: from then on the answer to every call about the context. 0: all is well. */
 extern Result failed_launch;
 
 #endif

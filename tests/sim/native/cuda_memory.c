@@ -2,7 +2,7 @@
  *
  * Keys of the section "cuda", of a device:
  *     "cuMemGetInfo": [free, total]    before anything is allocated; by default all of cuDeviceTotalMem is free
- *     "cuMemAlloc": 16777216           bytes that it really gives, 4 MiB where the scenario does not say
+ *     "cuMemAlloc": 16777216           bytes that it really gives, 1.5 MiB where the scenario does not say
  *     "stuck": [offset, bit, value]    of the 64-bit word so many bytes behind the first address, a bit that never changes
  */
 #define _GNU_SOURCE
@@ -14,7 +14,7 @@
 
 #define FIRST_ADDRESS 0x7f0000000000ull
 #define APART (1ull << 40) /* between the memories of two devices */
-#define GIVEN_BY_DEFAULT (4 << 20)
+#define GIVEN_BY_DEFAULT (3 << 19)
 #define ALIGNED 512
 #define MOST_BLOCKS 256
 

@@ -151,7 +151,6 @@ API Result cuModuleGetFunction(const Kernel **function, const char *module, cons
     return *function ? SUCCESS : NOT_FOUND;
 }
 
-/* What went wrong in a kernel is told by cuCtxSynchronize, as by the real driver: see there. */
 Result failed_launch;
 
 API Result cuLaunchKernel(const Kernel *kernel, unsigned blocks, unsigned blocks_y, unsigned blocks_z, unsigned threads,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 import sysconfig
 from typing import List, NamedTuple, Optional, Tuple
@@ -15,8 +14,6 @@ from .._kernel import Broken, CannotRun
 class Machine(NamedTuple):
     """What is looked at once something has failed."""
 
-    compiler: str
-    """The C compiler that Triton takes: CC, else gcc, else clang; empty where there is none."""
     headers: bool
     """Whether Python.h is there."""
     python: str
@@ -28,12 +25,8 @@ class Machine(NamedTuple):
     def here() -> Machine:
         """This one."""
         include = sysconfig.get_paths().get("include") or ""
-        return Machine(
-            os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang") or "",
-            os.path.exists(os.path.join(include, "Python.h")),
-            "%d.%d" % sys.version_info[:2],
-            os.environ.get("TRITON_CACHE_DIR", ""),
-        )
+        headers = os.path.exists(os.path.join(include, "Python.h"))
+        return Machine(headers, "%d.%d" % sys.version_info[:2], os.environ.get("TRITON_CACHE_DIR", ""))
 
 
 def told(error: BaseException, on_cpu: bool) -> BaseException:
@@ -55,26 +48,26 @@ def cause(text: str, machine: Machine) -> Optional[Tuple[str, str]]:
         found = re.search(pattern, text)
         if found:
             words = {name: value or "" for name, value in found.groupdict().items()}
-            words.update(python=machine.python, cache=machine.cache, compiler=machine.compiler)
+            words.update(python=machine.python, cache=machine.cache)
             return what.format(**words), advice.format(**words)
-    return _compiler(text, machine)
+    return _program(text, machine)
 
 
-def _compiler(text: str, machine: Machine) -> Optional[Tuple[str, str]]:
-    """The C compiler ran and failed. Its own words go to standard error, where Triton leaves them."""
-    if not re.search(r"CalledProcessError|returned non-zero exit status", text):
+def _program(text: str, machine: Machine) -> Optional[Tuple[str, str]]:
+    """A program that Triton ran has failed; its own words went to standard error."""
+    found = re.search(r"Command '\[?'?([^',\s]+)(.*?)returned non-zero exit status (\d+)", text, re.DOTALL)
+    if not found:
         return None
-    if not machine.headers:
+    program, arguments, status = found.groups()
+    if "-shared" in arguments and not machine.headers:
         return (
             "Python.h is missing: Triton builds its launcher as an extension of Python %s" % machine.python,
             "install python%s-dev (Debian, Ubuntu) or python%s-devel (Fedora, RHEL)" % (machine.python, machine.python),
         )
-    status = re.search(r"Command '?\[?'?([^',\s]+).*returned non-zero exit status (\d+)", text, re.DOTALL)
-    by = "%s, which Triton builds its launcher with, ended with status %s" % (
-        status.group(1) if status else machine.compiler,
-        status.group(2) if status else "other than 0",
-    )
-    return by, "try it on any C file; CC names another compiler"
+    if "-shared" in arguments:
+        what = "%s, with which Triton builds its launcher, ended with status %s" % (program, status)
+        return what, "try it on any C file; CC names another compiler"
+    return "%s, which Triton runs, ended with status %s" % (program, status), "try it by hand: %s --version" % program
 
 
 _PTXAS = (
@@ -103,8 +96,8 @@ _KNOWN: List[Tuple[str, str, str]] = [
         "run ldconfig as root, or set TRITON_LIBCUDA_PATH to the folder of libcuda.so.1",
     ),
     (
-        r"Cannot find (?P<tool>ptxas[\w-]*)|No such file or directory: '(?P<path>[^']*ptxas[\w-]*)'",
-        "Triton's assembler {tool}{path} is missing",
+        r"Cannot find (?P<tool>ptxas[\w-]*)|\[Errno \d+\] [^:]*: '(?P<path>[^']*ptxas[\w-]*)'",
+        "Triton's assembler {tool}{path} is missing or cannot be run",
         "reinstall triton, which brings it along; TRITON_PTXAS_PATH must be unset, or right",
     ),
     (
@@ -128,7 +121,12 @@ _KNOWN: List[Tuple[str, str, str]] = [
         "set TRITON_CACHE_DIR and TORCHINDUCTOR_CACHE_DIR to a folder on a file system without noexec",
     ),
     (
-        r"(?:PermissionError|Read-only file system|No space left|Disk quota exceeded)[^\n]*",
+        r"Permission denied: ''",
+        "CC or CXX is set, and to nothing",
+        "unset it, or name a compiler that is installed",
+    ),
+    (
+        r"Read-only file system|No space left|Disk quota exceeded",
         "what was compiled cannot be kept in {cache}",
         "set TRITON_CACHE_DIR and TORCHINDUCTOR_CACHE_DIR to a folder with room that may be written to",
     ),

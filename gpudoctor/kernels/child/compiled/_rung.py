@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import tempfile
-import time
-from typing import Any, Callable, Dict, Mapping, Tuple
+from typing import Any, Mapping, Optional
 
 from .. import _scratch
 from .._kernel import CannotRun
@@ -15,7 +14,11 @@ from . import _causes
 
 
 class Context(eager.Context):
-    """As for torch, with our Triton kernels."""
+    """As for torch, with our Triton kernels and a folder for what is compiled."""
+
+    cache: Optional[_scratch.Folder] = None
+    before: Mapping[str, str] = {}
+    """The environment as it was given."""
 
     @property
     def kernels(self) -> Any:
@@ -30,34 +33,29 @@ class Context(eager.Context):
             raise _causes.told(error, self.on_cpu) from error
         return _kernels
 
-    def first(self, work: Callable[[], Any]) -> Tuple[Any, Dict[str, Any]]:
-        """Do it once, which compiles it: what it gave, and how long that took."""
-        began = time.perf_counter()
-        try:
-            given = work()
-            self.synchronize()
-        except Exception as error:
-            raise _causes.told(error, self.on_cpu) from error
-        return given, {"first_call_s": round(time.perf_counter() - began, 3)}
-
 
 def opened(ask: Mapping[str, Any]) -> Context:
     """torch and the device; nothing is compiled yet. Raises as the rung of torch does."""
-    prepare(on_cpu=ask["device"] == "cpu")
+    before = dict(os.environ, TMPDIR=tempfile.gettempdir())
+    cache = prepare(on_cpu=ask["device"] == "cpu")
     below = eager.opened(ask)
     if not below.on_cpu:
         below.torch.cuda.set_device(below.device)  # Triton launches on the current one
-    return Context(below.torch, str(below.device), below.seed)
+    context = Context(below.torch, str(below.device), below.seed, below.devices)
+    context.cache, context.before = cache, before
+    return context
 
 
-def prepare(on_cpu: bool) -> None:
-    """Variables that torch and Triton read when they are imported."""
+def prepare(on_cpu: bool) -> _scratch.Folder:
+    """Variables that torch and Triton read when they are imported, and the folder for what they compile."""
     places = [tempfile.gettempdir(), "/var/tmp", "/dev/shm", os.path.expanduser("~")]
-    cache = _scratch.folder(next(filter(_scratch.may_run_from, places), None))
-    os.environ["TRITON_CACHE_DIR"] = os.path.join(cache, "triton")
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(cache, "inductor")
+    cache = _scratch.Folder(next(filter(_scratch.may_run_from, places), None))
+    os.environ["TRITON_CACHE_DIR"] = os.path.join(cache.path, "triton")
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(cache.path, "inductor")
+    os.environ["TMPDIR"] = tempfile.tempdir = cache.path  # inductor's precompiled headers heed no other
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # else a pool of processes
     if on_cpu:
         os.environ["TRITON_INTERPRET"] = "1"
     else:
         os.environ.pop("TRITON_INTERPRET", None)
+    return cache

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Tuple
+from typing import Any, Iterator, NamedTuple, Tuple
 
 from .._kernel import CannotRun, Outcome, Spec
+from ..eager._case import Case
 from ..eager._check import exact
-from ..eager._rung import median_and_spread
+from ..eager._numbers import odd
+from ._launch import Launch, measured
 from ._rung import Context
 
-_SIDES = (3000, 3008, 3024)
-_SIDES_CPU = (40, 48, 56)
-"""m, n and k: multiples of 8, as the memory wants them, and none of a tile."""
-
+_SIDE, _SIDE_CPU = 3000, 40
 KERNELS = tuple(
-    Spec("triton.matmul." + kind, "Triton: %s matmul" % kind, "TFLOP/s", "3000 × 3008 × 3024", seconds=60.0)
+    Spec("triton.matmul." + kind, "Triton: %s matmul" % kind, "TFLOP/s", "2984 × 2992 × 3000", seconds=60.0)
     for kind in ("fp16", "bf16", "fp32")
 )
 
@@ -38,28 +37,46 @@ _TILE_CPU = (32, 32, 32)
 
 
 def run(context: Context, spec: Spec) -> Outcome:
-    """Whole numbers from -3 to 3: exact in every type, tf32 among them, and in fp32 sums in whatever order."""
-    kind, torch = KINDS[spec.id.rpartition(".")[2]], context.torch
+    """Odd numbers from -3 to 3: exact in every type, tf32 among them, and in fp32 sums in whatever order."""
+    kind = KINDS[spec.id.rpartition(".")[2]]
     if not context.on_cpu and context.capability() < kind.least:
         raise CannotRun("%s has no tensor cores before sm_%d%d" % (kind.torch, *kind.least))
-    m, n, k = _SIDES_CPU if context.on_cpu else _SIDES
-    context.need(8 * (m * k + k * n + m * n))
-    left, right = (
-        torch.randint(-3, 4, shape, generator=context.generator(salt)).double()
-        for salt, shape in ((1, (m, k)), (2, (k, n)))
-    )
+    m, n, k = _sides(_SIDE_CPU if context.on_cpu else _SIDE)
+    context.need(8 * (m * k + k * n + 2 * m * n))
+    left, right = _operands(context, m)
+    launch = _launch(context, kind, left, right)
+    case = _case(context, spec.id, launch, left, right)
+    return measured(context, [case], launch.again(), lambda once: 2 * m * n * k / once / 1e12)
+
+
+def cases(context: Context, name: str, size: int) -> Iterator[Case]:
+    """One product of about size × size values."""
+    left, right = _operands(context, size)
+    yield _case(context, name, _launch(context, KINDS[name.rpartition(".")[2]], left, right), left, right)
+
+
+def _sides(size: int) -> Tuple[int, int, int]:
+    """m, n and k: multiples of 8, as the memory wants them, and none of a tile."""
+    m = max(1, size // 32) * 32 + 8
+    return m, m + 8, m + 16
+
+
+def _operands(context: Context, size: int) -> Tuple[Any, Any]:
+    m, n, k = _sides(size)
+    return odd(context, (m, k), 3, 1), odd(context, (k, n), 3, 2)
+
+
+def _launch(context: Context, kind: _Kind, left: Any, right: Any) -> Launch:
+    torch, ((m, k), n) = context.torch, (left.shape, right.shape[1])
     a, b = (matrix.to(context.device, getattr(torch, kind.torch)) for matrix in (left, right))
-    c = torch.full((m, n), -1.0, device=context.device)
-    work = _product(context, kind, a, b, c)
-    warm = context.first(work)[1]
-    judged = exact(torch, c, left @ right)
-    once, spread = median_and_spread(context.seconds(work))
-    return Outcome(value=2 * m * n * k / once / 1e12, spread=spread, details=warm, **judged.outcome())
-
-
-def _product(context: Context, kind: _Kind, a: Any, b: Any, c: Any) -> Any:
-    """What does ``c = a @ b`` when called."""
-    (m, k), n = a.shape, b.shape[1]
     tm, tn, tk = _TILE_CPU if context.on_cpu else kind.tile
     kernel = context.kernels.matmul[(-(-m // tm), -(-n // tn))]
-    return lambda: kernel(a, b, c, m, n, k, M=tm, N=tn, K=tk, WIDEN=context.on_cpu, num_warps=kind.warps)
+    return Launch(
+        lambda: torch.full((m, n), float("nan"), device=context.device),
+        lambda c: kernel(a, b, c, m, n, k, M=tm, N=tn, K=tk, WIDEN=context.on_cpu, num_warps=kind.warps),
+    )
+
+
+def _case(context: Context, name: str, launch: Launch, left: Any, right: Any) -> Case:
+    reference = left.double() @ right.double()
+    return Case(name, launch.once, lambda result: exact(context.torch, result, reference))

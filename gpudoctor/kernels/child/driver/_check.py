@@ -1,4 +1,4 @@
-"""Arrays of machine words against those that we reckoned: how many differ, where the first is, which bits."""
+"""Arrays of machine words, and how they differ from those that we reckoned: how many, where first, in which bits."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ def turned(data: bytes) -> bytes:
 
 
 _TURNED = bytes(range(255, -1, -1))
+
+
+def dice(context: Any, count: int, salt: int) -> "array[int]":
+    """So many random words of 32 bits."""
+    bits: int = context.random(salt).getrandbits(32 * count)
+    return array("I", bits.to_bytes(4 * count, "little"))
 
 
 def judged(what: str, got: bytes, wanted: bytes) -> Outcome:

@@ -24,11 +24,13 @@ _ERROR_LOG, _ERROR_LOG_SIZE = 5, 6
 
 
 class CudaError(Exception):
-    """A call of the driver that failed: ``cuMemAlloc: CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal ...``."""
+    """A call of the driver that failed: ``cuCtxSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal ...``."""
 
-    def __init__(self, call: str, code: int, name: str, words: str) -> None:
-        super().__init__("%s: %s (%d)%s" % (call, name, code, ": " + words if words else ""))
-        self.code = code
+    __module__ = "builtins"  # so that its name is said without this file's
+
+    def __init__(self, call: str, code: int, name: str, *words: str) -> None:
+        super().__init__("; ".join(["%s: %s (%d)" % (call, name, code), *filter(None, words)]))
+        self.call, self.code, self.name, self.words = call, code, name, words
 
 
 class Driver:
@@ -93,6 +95,8 @@ class Machine:
     """One GPU, its primary context current in this thread until the process ends."""
 
     on_cpu = False
+    spent = False
+    """Whether a launch went wrong: from then on the context answers every call with that error."""
 
     def __init__(self, number: int) -> None:
         self._driver = Driver()
@@ -139,13 +143,15 @@ class Machine:
             self._driver("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
         except CudaError as error:
             if error.code == OUT_OF_MEMORY:
-                raise CannotRun("%d KiB of its memory are not free (%s)" % (size >> 10, error)) from None
+                free = self.room()[0] >> 10
+                raise CannotRun("%d KiB are needed, and %d KiB free (%s)" % (-(-size >> 10), free, error)) from None
             raise
         return address.value
 
     def release(self, address: int) -> None:
         """Give them back."""
-        self._driver("cuMemFree_v2", ctypes.c_uint64(address))
+        if not self.spent:
+            self._driver("cuMemFree_v2", ctypes.c_uint64(address))
 
     def write(self, address: int, data: bytes) -> None:
         """Copy to it."""
@@ -169,7 +175,8 @@ class Machine:
             if error.code in (NO_JIT, JIT_DISABLED):
                 raise CannotRun("the driver cannot compile PTX here (%s)" % error) from None
             said = log.value.decode("utf-8", "replace").strip()
-            raise RuntimeError("%s%s" % (error, "; its compiler says: " + said if said else "")) from None
+            said = " ".join(["its compiler says:", *said.split()]) if said else ""
+            raise CudaError(error.call, error.code, error.name, *error.words, said) from None
         return {
             name: self._kernel(module, name, list(entry.parameters.values()))
             for name, entry in entries(program).items()
@@ -200,4 +207,8 @@ class Machine:
             places,
             ctypes.c_void_p(),
         )
-        self._driver("cuCtxSynchronize")
+        try:
+            self._driver("cuCtxSynchronize")
+        except CudaError:
+            self.spent = True
+            raise

@@ -204,6 +204,7 @@ class Machine:
     """The interpreter as a device: what `_cuda.Machine` is for a GPU."""
 
     on_cpu = True
+    spent = False
 
     def __init__(self, size: int = 1 << 20) -> None:
         self._memory = Memory()

@@ -6,6 +6,7 @@ import random
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List, Mapping
 
+from .._kernel import CannotRun
 from . import _ptx
 
 _SHARE = 0.5
@@ -19,6 +20,11 @@ class Context:
         self.machine = machine
         self.seed = seed
         self.on_cpu: bool = machine.on_cpu
+
+    @property
+    def spent(self) -> bool:
+        """Whether nothing more can be run in this process."""
+        return bool(self.machine.spent)
 
     def told(self) -> Dict[str, Any]:
         """What it is, for the protocol."""
@@ -61,13 +67,20 @@ class Program:
 
 
 class Listed:
-    """What CUDA lists, for who must know before any context is made."""
+    """What CUDA lists, for who must know before any context is made; where its library is not here, nothing and why."""
+
+    def __init__(self) -> None:
+        from ._cuda import devices
+
+        self._told: Dict[str, Any] = {"devices": []}
+        try:
+            self._told["devices"] = devices()
+        except CannotRun as error:
+            self._told["because"] = str(error)
 
     def told(self) -> Dict[str, Any]:
         """Number, name and whether it takes one process only, of each."""
-        from ._cuda import devices
-
-        return {"devices": devices()}
+        return self._told
 
 
 def opened(ask: Mapping[str, Any]) -> Any:

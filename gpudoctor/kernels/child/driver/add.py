@@ -7,11 +7,11 @@ from operator import add
 from typing import Any, List
 
 from .._kernel import Outcome, Spec
-from ._check import judged, together, turned
+from ._check import dice, judged, together, turned
 from ._rung import Context, Program
 
-KERNELS = (Spec("driver.add", "vector add, driver alone", size="2¹⁸", level="standard", seconds=10.0),)
-_SIZES, _SIZES_CPU = (1, 255, (1 << 18) + 3), (1, 31, 257)
+KERNELS = (Spec("driver.add", "vector add, driver alone", size="2¹⁶", level="standard", seconds=8.0),)
+_SIZES, _SIZES_CPU = (1, 255, (1 << 16) + 3), (1, 31, 257)
 _THREADS, _THREADS_CPU = 256, 32
 
 
@@ -20,14 +20,11 @@ def run(context: Context, _: Spec) -> Outcome:
     program = context.program("add")
     parts: List[Outcome] = []
     for count in _SIZES_CPU if context.on_cpu else _SIZES:
-        left, right = (
-            array("I", context.random(salt + count).getrandbits(32 * count).to_bytes(4 * count, "little"))
-            for salt in (1, 2)
-        )
+        left, right = dice(context, count, 1), dice(context, count, 2)
         wanted = array("I", [total & 0xFFFFFFFF for total in map(add, left, right)])
         parts.append(_added(context, program, "add_u32", left, right, wanted))
-        floats = [array("f", [(bits >> 9) - (1 << 22) for bits in side]) for side in (left, right)]
-        parts.append(_added(context, program, "add_f32", *floats, array("f", map(add, *floats))))
+        one, other = (array("f", [(bits >> 9) - (1 << 22) for bits in side]) for side in (left, right))
+        parts.append(_added(context, program, "add_f32", one, other, array("f", map(add, one, other))))
     return together(parts)
 
 

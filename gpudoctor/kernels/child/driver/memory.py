@@ -18,7 +18,7 @@ from ._check import bits_in_words
 from ._rung import Context
 
 KERNELS = (
-    Spec("driver.memory", "memory patterns, driver alone", size="64 MiB", level="standard", seconds=15.0),
+    Spec("driver.memory", "memory patterns, driver alone", size="64 MiB", level="standard", seconds=12.0),
     Spec("driver.memory.all", "all free memory, driver alone", "GB/s", "half of what is free", seconds=60.0),
 )
 SAMPLE, CHUNK, LEAST = 64 << 20, 1 << 30, 1 << 20

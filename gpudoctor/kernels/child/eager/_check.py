@@ -5,10 +5,27 @@ accumulator and the result exact in its own type, in whatever order it is summed
 `close`: where rounding differs by design, a bound in units of the last place, over results that are all of like size
 and never zero, so that no small value hides a flipped bit.
 
-Which single flipped bits are seen for certain, by the kinds of `ULPS` (the mantissa's bits are counted from its top;
-the sign and every bit of the exponent are always seen)::
+Which single flipped bits `close` is certain to see: the sign, every bit of the exponent, and of the mantissa's bits so
+many from the top (`mantissa_bits`); `exact` sees all. By kind of operation, type and bound::
 
-    {table}
+    kind         type   units  bits
+    elementwise  fp32       8  17 of 23
+    elementwise  fp16       1   7 of 10
+    elementwise  bf16       1   4 of 7
+    rsqrt        fp16       2   6 of 10
+    rsqrt        bf16       2   3 of 7
+    convolution  fp32     512  11 of 23
+    convolution  tf32   32768   5 of 23
+    convolution  fp16       4   5 of 10
+    convolution  bf16       2   3 of 7
+    attention    fp32      64  14 of 23
+    attention    fp16       2   6 of 10
+    attention    bf16       2   3 of 7
+    fft          fp32     256  12 of 23
+    fft          fp64     256  41 of 52
+    mean         fp32       2  19 of 23
+
+The gradients of the transformer block (autograd.py) are judged by a share of the largest: no single bit is promised.
 """
 
 from __future__ import annotations
@@ -34,6 +51,8 @@ class Judged(NamedTuple):
     first: Tuple[int, ...] = ()
     places: FrozenSet[int] = frozenset()
     """Flat positions of the wrong values, as many as are kept."""
+    more: bool = False
+    """Whether there may be more wrong values than were counted."""
 
     @property
     def words(self) -> str:
@@ -41,7 +60,8 @@ class Judged(NamedTuple):
         if not self.differ:
             return ""
         verb = "is" if self.differ == 1 else "are"
-        return "%d of %d values %s wrong, the first at %s" % (self.differ, self.compared, verb, list(self.first))
+        count = "%s%d of %d values" % ("at least " if self.more else "", self.differ, self.compared)
+        return "%s %s wrong, the first at %s" % (count, verb, list(self.first))
 
     def outcome(self) -> Dict[str, Any]:
         """As the start of an `Outcome`."""
@@ -49,12 +69,15 @@ class Judged(NamedTuple):
 
 
 def exact(torch: Any, result: Any, reference: Any) -> Judged:
-    """Every bit against `reference`, which the type of the result must be able to hold."""
+    """Every value against `reference`, which the type of the result must be able to hold; NaN is never equal.
+
+    -0 is 0, to whoever reads it; so that a flipped sign is seen, no result of these kernels is zero.
+    """
     here = result.detach().cpu()
     expected = reference.to(here.dtype)
     if not torch.equal(expected.to(reference.dtype), reference):
         raise ValueError("the reference is not exact in %s" % here.dtype)
-    return judged(bits(torch, here) != bits(torch, expected))
+    return judged(here != expected)
 
 
 def close(torch: Any, result: Any, reference: Any, ulps: int) -> Judged:
@@ -102,6 +125,8 @@ ULPS: Dict[Tuple[str, str], int] = {
     ("elementwise", "fp32"): 8,
     ("elementwise", "fp16"): 1,
     ("elementwise", "bf16"): 1,
+    ("rsqrt", "fp16"): 2,
+    ("rsqrt", "bf16"): 2,
     ("convolution", "fp32"): 512,
     ("convolution", "tf32"): 1 << 15,
     ("convolution", "fp16"): 4,
@@ -109,8 +134,8 @@ ULPS: Dict[Tuple[str, str], int] = {
     ("attention", "fp32"): 64,
     ("attention", "fp16"): 2,
     ("attention", "bf16"): 2,
-    ("fft", "fp32"): 64,
-    ("fft", "fp64"): 64,
+    ("fft", "fp32"): 256,
+    ("fft", "fp64"): 256,
     ("mean", "fp32"): 2,
 }
 """Bound by kind of operation and type, in units of the last place of the result's type."""

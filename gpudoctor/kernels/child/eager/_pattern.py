@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._check import Judged
+from ._check import Judged, judged
 
 WORD = 8
 """Bytes of an int64."""
@@ -28,10 +28,7 @@ def pinned(context: Any, count: int) -> Any:
 
 def arrived(here: Any, sent: Any) -> Judged:
     """Every word of `here`, brought to the CPU, against what was sent; whole numbers compared bit for bit."""
-    wrong = here.detach().cpu() != sent
-    count = int(wrong.sum())
-    first = (int(wrong.nonzero()[0]),) if count else ()
-    return Judged(count, wrong.numel(), first)
+    return judged(here.detach().cpu() != sent)
 
 
 def both(one: Judged, other: Judged) -> Judged:

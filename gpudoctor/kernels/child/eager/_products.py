@@ -15,12 +15,12 @@ Freivalds (1977): C r = A (B r) costs O(n²). Here r is odd and random and the a
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Tuple
+from typing import Any, Iterator, NamedTuple, Tuple
 
 from ._check import Judged
 
-_ROWS = 256
-"""Rows of a result that are judged at a time."""
+_ROWS, _COLUMNS = 128, 1024
+"""Of a matrix that are worked on at a time."""
 _EXAMINED = 16
 """Wrong rows that are reckoned anew, value by value; each further one counts as one wrong value."""
 
@@ -57,46 +57,38 @@ FORMS = {
     "bf16": Form("bfloat16", "bfloat16", 8192, 10, 8, 28, 2),
     # accumulator of 31 bits: 2**13 * 2**14 < 2**31
     "int8": Form("int8", "int32", 8192, 14, 7, scaled=False, capability=(7, 5)),
-    # Ada and Hopper add fp8 products with 14 bits [2, 3], whatever is asked for: 2**9 * 2**4 = 2**13
+    # Ada and Hopper add fp8 products with 14 bits [2, 3], whatever the result's type: 2**9 * 2**4 = 2**13
     "fp8": Form("float8_e4m3fn", "bfloat16", 512, 4, 4, 28, 2, capability=(8, 9)),
+    # more than 30 bits on the first GPUs that have it [4]; no more than 13 are needed: 2**9 * 3 * 3 < 2**13
+    "fp4": Form("fp4", "bfloat16", 512, 4, 2, 28, 2, capability=(10, 0)),
 }
 """By the second part of the kernel's id.
 
 [1] Fasi, Higham, Mikaitis, Pranesh, Numerical behavior of NVIDIA tensor cores, PeerJ Computer Science 7:e330 (2021).
 [2] DeepSeek-V3 Technical Report, arXiv 2412.19437, section 3.3.2 (December 2024).
-[3] SageAttention2, arXiv 2411.10958, section 3.2 (November 2024).
+[3] SageAttention2, arXiv 2411.10958 (November 2024): "FP22", 13 bits of mantissa that are stored.
+[4] deepseek-ai/DeepGEMM issue 176 (August 2025): 25 bits for fp8, 34 or more for fp4 on B200.
 """
 
 
 class Operands(NamedTuple):
-    """Whole numbers of the CPU, and the exponents that they are scaled by."""
+    """Whole numbers of the CPU, and the powers of two that they are scaled by."""
 
     left: Any
     right: Any
     rows: Any
-    """s, of shape (M)."""
+    """2**s, of shape (M)."""
     inner: Any
-    """t, of shape (K)."""
+    """2**t, of shape (K)."""
     columns: Any
-    """u, of shape (N)."""
-
-    def on(self, torch: Any, device: Any, form: Form) -> Tuple[Any, Any]:
-        """Both factors there in the type of the product; each step of it is exact."""
-        wide = torch.float64 if form.dtype == "float64" else torch.float32
-        left, right = self.left.to(device), self.right.to(device)
-        if form.scaled:
-            rows, inner, columns = (part.to(device, wide) for part in self[2:])
-            left = left.to(wide) * torch.exp2(rows[:, None] + inner)
-            right = right.to(wide) * torch.exp2(columns - inner[:, None])
-        dtype = getattr(torch, form.dtype)
-        return left.to(dtype), right.to(dtype)
+    """2**u, of shape (N)."""
 
 
 def operands(context: Any, form: Form, shape: Tuple[int, int, int], generator: Any) -> Operands:
     """Random factors of M × K and K × N for shape (M, K, N), K even and more than the thin part."""
     torch = context.torch
     rows, inner, columns = shape
-    noise = torch.randint(form.total - form.most, form.most + 1, (inner,), generator=generator)
+    noise = _below(torch, 2 * form.most - form.total + 1, inner, generator) + form.total - form.most
     half = (inner - form.thin) // 2
     if form.thin:
         noise[: form.thin] = form.thin_bits
@@ -111,9 +103,14 @@ def operands(context: Any, form: Form, shape: Tuple[int, int, int], generator: A
         right[form.thin + half :] = right[form.thin : form.thin + half]
         order = torch.randperm(inner, generator=generator)
         left, right = left[:, order].contiguous(), right[order]
-    spread = 3 if form.scaled else 1
-    powers = (torch.randint(spread, (size,), generator=generator) - spread // 2 for size in (rows, inner, columns))
-    return Operands(left, right, *powers)
+    powers = torch.tensor([0.5, 1.0, 2.0] if form.scaled else [1.0])
+    return Operands(
+        left, right, *(powers[_below(torch, len(powers), size, generator)] for size in (rows, inner, columns))
+    )
+
+
+def _below(torch: Any, limit: int, count: int, generator: Any) -> Any:
+    return torch.randint(limit, (count,), generator=generator)
 
 
 def _odd(torch: Any, shape: Tuple[int, int], width: Any, generator: Any) -> Any:
@@ -129,42 +126,43 @@ def freivalds(torch: Any, result: Any, given: Operands, generator: Any) -> Judge
     columns = result.shape[1]
     probe = torch.randint(-(2**61), 2**61, (columns,), generator=generator) * 2 + 1
     expected = _times(torch, given.left, _times(torch, given.right, probe))
-    unit = torch.exp2(-given.columns.double())
-    bad, least = [], 0
-    for start in range(0, result.shape[0], _ROWS):
-        part = slice(start, start + _ROWS)
-        wrong = _wrong_rows(torch, _whole(torch, result[part], given.rows[part], unit), probe, expected[part])
-        bad += (wrong.nonzero()[:, 0] + start).tolist()
-    examined = bad[:_EXAMINED]
-    least = len(bad) - len(examined)
-    places = [place for row in examined for place in _places(torch, result, given, row, unit)]
-    first = divmod(places[0], columns) if places else ()
-    return Judged(len(places) + least, result.numel(), tuple(first), frozenset(places))
+    wrong = torch.cat([_wrong(torch, result, given, rows, probe, expected) for rows in _parts(result)])
+    bad = wrong.nonzero()[:, 0].tolist()
+    places = [place for row in bad[:_EXAMINED] for place in _places(torch, result, given, row)]
+    first = tuple(divmod(places[0], columns)) if places else ()
+    further = len(bad[_EXAMINED:])
+    return Judged(len(places) + further, result.numel(), first, frozenset(places), further > 0)
 
 
-def _whole(torch: Any, part: Any, rows: Any, unit: Any) -> Any:
-    """The values in their unit, as float64 of the CPU."""
-    return part.detach().cpu().double() * unit * torch.exp2(-rows.double())[:, None]
-
-
-def _wrong_rows(torch: Any, values: Any, probe: Any, expected: Any) -> Any:
-    """True for each row that holds what is no whole number, or whose product with the probe is another."""
-    sound = (values == values.round()) & (values.abs() < 2.0**62)
-    products = torch.where(sound, values, torch.zeros_like(values)).to(torch.int64) @ probe
-    return (products != expected) | ~sound.all(1)
+def _parts(matrix: Any) -> Iterator[slice]:
+    """Its rows, as many at a time as a cache holds."""
+    return (slice(start, start + _ROWS) for start in range(0, matrix.shape[0], _ROWS))
 
 
 def _times(torch: Any, matrix: Any, vector: Any) -> Any:
     """Modulo 2**64."""
-    parts = (matrix[start : start + _ROWS].to(torch.int64) @ vector for start in range(0, matrix.shape[0], _ROWS))
-    return torch.cat(list(parts))
+    return torch.cat([matrix[rows].to(torch.int64) @ vector for rows in _parts(matrix)])
 
 
-def _places(torch: Any, result: Any, given: Operands, row: int, unit: Any) -> Any:
+def _wrong(torch: Any, result: Any, given: Operands, rows: slice, probe: Any, expected: Any) -> Any:
+    """True for each of those rows that holds what is no whole number, or whose product with the probe is another."""
+    values = _in_units(torch, result, given, rows)
+    whole = values.to(torch.int64)
+    return (whole.to(values.dtype) != values).any(1) | (whole @ probe != expected[rows])
+
+
+def _in_units(torch: Any, result: Any, given: Operands, rows: slice) -> Any:
+    """The values c_ij 2**-(s_i + u_j) of those rows, on the CPU."""
+    wide = torch.float64 if result.dtype in (torch.float64, torch.int32) else torch.float32
+    values = result[rows].detach().cpu().to(wide)
+    return values / given.columns / given.rows[rows, None]
+
+
+def _places(torch: Any, result: Any, given: Operands, row: int) -> Iterator[int]:
     """Flat positions of the wrong values of one row; sums of float64 are exact here."""
-    here = _whole(torch, result[row : row + 1], given.rows[row : row + 1], unit)[0]
-    left, columns = given.left[row].double(), result.shape[1]
-    for start in range(0, columns, 1024):
-        expected = left @ given.right[:, start : start + 1024].double()
-        wrong = here[start : start + 1024] != expected
+    columns = result.shape[1]
+    here = _in_units(torch, result, given, slice(row, row + 1))[0].double()
+    for start in range(0, columns, _COLUMNS):
+        part = slice(start, start + _COLUMNS)
+        wrong = here[part] != given.left[row].double() @ given.right[:, part].double()
         yield from (row * columns + start + int(at) for at in wrong.nonzero()[:, 0])

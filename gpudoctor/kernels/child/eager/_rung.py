@@ -22,7 +22,7 @@ class Context:
         self.device = torch.device(device)
         self.seed = seed
         self.devices = tuple(devices)
-        """All GPUs that may be worked on, as torch numbers them here; only what is run once a node has more than one."""
+        """All GPUs that may be worked on, as torch numbers them; only what is run once a node has more than one."""
         self.numbers = tuple(numbers) or self.devices
         """What the session calls them: it may see others, too."""
         self.on_cpu = self.device.type == "cpu"
@@ -110,6 +110,7 @@ def opened(ask: Mapping[str, Any]) -> Context:
 
     device, seed = str(ask["device"]), int(ask.get("seed", 1))
     if device == "cpu":
+        torch.set_num_threads(1)  # all is small there; of several GPUs the ladder shares the cores out
         return Context(torch, device, seed)
     if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
         raise CannotRun("torch %s is built without CUDA" % torch.__version__)

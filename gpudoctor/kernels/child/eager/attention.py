@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Iterator
+from functools import lru_cache, partial
+from typing import Any, Callable, Iterator, Sequence
 
 from .._kernel import CannotRun, Outcome, Spec
 from ._case import Case, checked
@@ -20,8 +21,8 @@ BACKENDS = {
     "memory-efficient": "EFFICIENT_ATTENTION",
     "cuDNN": "CUDNN_ATTENTION",
 }
-_NONE = ("no available kernel", "no viable backend", "invalid backend")
-"""How torch says that a back end does not take these inputs on this device."""
+_NONE = ("no available kernel", "no viable backend", "invalid backend", "no execution plans")
+"""How torch and cuDNN say that a back end does not take these inputs on this device, which is no fault of it."""
 
 
 def run(context: Context, spec: Spec) -> Outcome:
@@ -33,54 +34,50 @@ def cases(context: Context, _: str, size: int) -> Iterator[Case]:
     """Sequences of that length."""
     shape = (2, 4, size, 64)
     query, key = (uniform(context, shape, -0.5, 0.5, salt) for salt in (1, 2))
-    value = uniform(context, shape, 0.5, 1.0, 3)
+    inputs = query, key, uniform(context, shape, 0.5, 1.0, 3)
     for causal in (False, True):
-        reference = _Reference(context, query, key, value, causal)
+        reference = lru_cache(maxsize=1)(partial(_reference, context.torch, *inputs, causal))
         for dtype in ("fp32", "fp16", "bf16"):
             for backend in BACKENDS:
                 if dtype != "fp32" or backend in ("math", "memory-efficient"):
-                    yield _case(context, reference, dtype, backend)
+                    compute = partial(_attention, context, backend, inputs, dtype, causal)
+                    name = "%s, %s%s" % (backend, dtype, ", causal" if causal else "")
+                    ulps = ULPS["attention", dtype]
+                    yield Case(name, compute, partial(_judge, context.torch, reference, ulps), ulps)
 
 
-class _Reference:
-    """Softmax(Q K^T / 8) V written out in float64, once."""
-
-    def __init__(self, context: Context, query: Any, key: Any, value: Any, causal: bool) -> None:
-        self.torch, self.inputs, self.causal = context.torch, (query, key, value), causal
-        self._result: Any = None
-
-    def result(self) -> Any:
-        if self._result is None:
-            query, key, value = self.inputs
-            scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
-            if self.causal:
-                later = self.torch.ones(scores.shape[-2:], dtype=self.torch.bool).triu(1)
-                scores = scores.masked_fill(later, float("-inf"))
-            self._result = scores.softmax(-1) @ value
-        return self._result
+def _reference(torch: Any, query: Any, key: Any, value: Any, causal: bool) -> Any:
+    """Softmax(Q K^T / sqrt(d)) V written out, in float64."""
+    scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+    if causal:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(later, float("-inf"))
+    return scores.softmax(-1) @ value
 
 
-def _case(context: Context, given: _Reference, dtype: str, backend: str) -> Case:
-    torch, ulps = context.torch, ULPS["attention", dtype]
-
-    def compute() -> Any:
-        inputs = [part.to(context.device, getattr(torch, DTYPES[dtype])) for part in given.inputs]
-        with switched(torch.backends.cuda.matmul, allow_tf32=False), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns of each reason why a back end is not taken
-            return attend(torch, backend, inputs, given.causal)
-
-    words = "%s, %s%s" % (backend, dtype, ", causal" if given.causal else "")
-    return Case(words, compute, lambda result: close(torch, result, given.result(), ulps), ulps)
+def _judge(torch: Any, reference: Callable[[], Any], ulps: int, result: Any) -> Any:
+    return close(torch, result, reference(), ulps)
 
 
-def attend(torch: Any, backend: str, inputs: Any, causal: bool) -> Any:
+def _attention(context: Context, backend: str, inputs: Sequence[Any], dtype: str, causal: bool) -> Any:
+    torch = context.torch
+    there = [part.to(context.device, getattr(torch, DTYPES[dtype])) for part in inputs]
+    with switched(torch.backends.cuda.matmul, allow_tf32=False), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of each reason why a back end is not taken
+        return attend(torch, backend, there, causal)
+
+
+def attend(torch: Any, backend: str, inputs: Sequence[Any], causal: bool) -> Any:
     """By that back end alone; raises `CannotRun` where torch or the device has none for these inputs."""
+    attention = getattr(torch.nn.functional, "scaled_dot_product_attention", None)
+    if attention is None:
+        raise CannotRun("torch %s has no scaled dot-product attention" % torch.__version__)
     with _only(torch, BACKENDS[backend]):
         try:
-            return torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=causal)
+            return attention(*inputs, is_causal=causal)
         except RuntimeError as error:
             if any(words in str(error).lower() for words in _NONE):
-                raise CannotRun("torch has no such back end for these inputs on this device") from error
+                raise CannotRun("%s, %s: not on this device" % (backend, str(inputs[0].dtype)[6:])) from error
             raise
 
 
@@ -93,14 +90,14 @@ def _only(torch: Any, name: str) -> Any:
     except ImportError:
         return _only_by_old_switches(torch, name)
     if not hasattr(SDPBackend, name):
-        raise CannotRun("torch %s has no such back end" % torch.__version__)
+        raise CannotRun("torch %s has no %s" % (torch.__version__, name))
     return sdpa_kernel(getattr(SDPBackend, name))
 
 
 def _only_by_old_switches(torch: Any, name: str) -> Any:
     """torch before 2.3."""
     if not hasattr(torch.backends.cuda, "sdp_kernel") or name == "CUDNN_ATTENTION":
-        raise CannotRun("torch %s cannot choose it" % torch.__version__)
+        raise CannotRun("torch %s cannot choose %s" % (torch.__version__, name))
     return torch.backends.cuda.sdp_kernel(
         enable_math=name == "MATH", enable_flash=name == "FLASH_ATTENTION", enable_mem_efficient=name.startswith("EFF")
     )

@@ -34,7 +34,8 @@ def _inside(context: Context) -> Outcome:
     source = context.torch.cat([half.to(context.device) for half in sent])
     target = context.torch.zeros_like(source)
     once, spread = median_and_spread(context.seconds(lambda: target.copy_(source), least=0.5))
-    judged = both(*(arrived(half, was) for half, was in zip(target.chunk(2), sent)))
+    first, second = target.chunk(2)
+    judged = both(arrived(first, sent[0]), arrived(second, sent[1]))
     return Outcome(value=4 * size / once / 1e9, spread=spread, **judged.outcome())
 
 

@@ -40,7 +40,7 @@ def cases(context: Context, _: str, size: int) -> Iterator[Case]:
 
 
 def _case(context: Context, name: str, dtype: str, size: int, salt: int) -> Case:
-    torch, ulps = context.torch, ULPS["elementwise", dtype]
+    torch, ulps = context.torch, ULPS.get((name, dtype)) or ULPS["elementwise", dtype]
     function = torch.nn.functional.gelu if name == "gelu" else getattr(torch, name)
     values = uniform(context, (size,), *RANGES[name], salt)
 

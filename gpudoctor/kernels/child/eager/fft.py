@@ -19,7 +19,7 @@ def run(context: Context, spec: Spec) -> Outcome:
 
 
 def cases(context: Context, _: str, size: int) -> Iterator[Case]:
-    """Of about `size` points: as many, an odd number, a prime for small sizes, and of two dimensions."""
+    """Of about `size` points: as many, an odd number, a prime number, and of two dimensions."""
     side = max(2, int(size**0.5))
     shapes = (((64, size), 1), ((33, size // 2 * 2 + 1), 1), ((16, _prime(size)), 1), ((8, side, side + 1), 2))
     for salt, (shape, axes) in enumerate(shapes):

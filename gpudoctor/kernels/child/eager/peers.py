@@ -13,7 +13,7 @@ KERNELS = (Spec("peer.copy", "GPU to GPU", "GB/s", "64 MiB, each way between eac
 _SIZE, _SIZE_CPU = 64 << 20, 1 << 20
 
 
-class _Way(NamedTuple):
+class Way(NamedTuple):
     """One direction between two devices."""
 
     rate: float
@@ -27,17 +27,18 @@ def run(context: Context, _: Spec) -> Outcome:
     if len(places) < 2:
         raise CannotRun("needs two GPUs that nobody uses")
     size = _SIZE_CPU if context.on_cpu else _SIZE
-    ways: Dict[str, _Way] = {}
+    ways: Dict[str, Way] = {}
     for number, source in places:
         sent = words(context, size, salt=31 + number)
         there = sent.to(source)
         for other, target in places:
             if other != number:
                 ways["%d-%d" % (number, other)] = _way(context, sent, there, target)
-    return _outcome(ways)
+    return outcome(ways)
 
 
-def _outcome(ways: Dict[str, _Way]) -> Outcome:
+def outcome(ways: Dict[str, Way]) -> Outcome:
+    """All ways together, by names such as ``0-1``."""
     judged = Judged(0, 0)
     for way in ways.values():
         judged = both(judged, way.judged)
@@ -60,11 +61,11 @@ def _places(context: Context) -> Sequence[Tuple[int, Any]]:
     return [(number, context.torch.device("cuda", at)) for at, number in zip(context.devices, context.numbers)]
 
 
-def _way(context: Context, sent: Any, there: Any, target: Any) -> _Way:
+def _way(context: Context, sent: Any, there: Any, target: Any) -> Way:
     """Timed on the source's stream: torch enqueues the copy there and lets it wait for the target's."""
     torch, source = context.torch, there.device
     here = torch.zeros(sent.numel(), dtype=sent.dtype, device=target)
     clock = Context(torch, str(source), context.seed)
     series = clock.seconds(lambda: here.copy_(there, non_blocking=True), least=0.1)
     direct = context.on_cpu or bool(torch.cuda.can_device_access_peer(source, target))
-    return _Way(sent.numel() * WORD / min(series) / 1e9, direct, arrived(here, sent))
+    return Way(sent.numel() * WORD / min(series) / 1e9, direct, arrived(here, sent))

@@ -37,7 +37,7 @@ def cases(context: Context, _: str, size: int) -> Iterator[Case]:
 
 
 def _ordered(context: Context, size: int, dtype: str) -> Any:
-    """Rising and never 0; all different but for fp16, which has no more than 63,488 finite numbers."""
+    """Rising, and no float is 0; all different but for fp16, which has no more than 63,488 finite numbers."""
     torch = context.torch
     values = torch.arange(size, dtype=torch.float64) * 2 - size // 2 * 2 + 1
     if dtype == "float16":

@@ -1,9 +1,4 @@
-"""Worker processes that leave nothing behind: no process, no file, however this process ends.
-
-A killed process cannot tidy up. So a shell in a session of its own holds one end of a pipe, and removes the folder for
-temporary files once nobody holds the other; multiprocessing's resource tracker, which does the same for named
-semaphores, is given a session of its own, too.
-"""
+"""Workers of multiprocessing that leave nothing behind: no process, and no named semaphore, however this one ends."""
 
 from __future__ import annotations
 
@@ -13,29 +8,26 @@ import multiprocessing
 import os
 import signal
 import subprocess
-import tempfile
 from multiprocessing import forkserver, resource_tracker, util
 from typing import Any, Iterator
 
 _GONE = 3.0
 """Seconds that a killed worker may take to disappear."""
+_MARK = "GPUDOCTOR_CHILD"
+"""The variable by which what we have started is found and ended with us."""
 
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
-    """Within, processes may be started by multiprocessing in whatever way; afterwards none is left."""
+    """Within, workers may be started in whatever way; afterwards none is left."""
     _tracker_apart()
-    before, variable = tempfile.tempdir, os.environ.get("TMPDIR")
-    with _folder() as folder:
-        tempfile.tempdir = os.environ["TMPDIR"] = folder
-        try:
-            yield
-        finally:
-            end_workers()
-            _end_forkserver()
-            tempfile.tempdir = before
-            _restore("TMPDIR", variable)
-            _forget_folder()
+    try:
+        yield
+    finally:
+        end_workers()
+        stop = getattr(forkserver._forkserver, "_stop", None)  # noqa: SLF001 - it has no public end
+        if stop:
+            stop()
 
 
 def end_workers() -> None:
@@ -52,54 +44,26 @@ def end_workers() -> None:
     gc.collect()  # named semaphores go with the queues that hold them
 
 
-@contextlib.contextmanager
-def _folder() -> Iterator[str]:
-    folder = tempfile.mkdtemp(prefix="gpudoctor-")
-    keeper = subprocess.Popen(
-        ["/bin/sh", "-c", 'read _; rm -rf -- "$0"', folder],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        yield folder
-    finally:
-        assert keeper.stdin
-        keeper.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # a worker that cannot be killed still holds the pipe
-            keeper.wait(_GONE)
-
-
 def _tracker_apart() -> None:
+    """Start what removes named semaphores once we are gone where it is not ended together with us."""
     usual = util.spawnv_passfds
+    environ = {name: value for name, value in os.environ.items() if name != _MARK}
 
     def apart(path: Any, argv: Any, kept: Any) -> int:
         null = subprocess.DEVNULL
         return subprocess.Popen(
-            argv, executable=path, pass_fds=kept, stdin=null, stdout=null, stderr=null, start_new_session=True
+            argv,
+            executable=path,
+            pass_fds=kept,
+            stdin=null,
+            stdout=null,
+            stderr=null,
+            env=environ,
+            start_new_session=True,
         ).pid
 
-    util.spawnv_passfds = apart
+    util.spawnv_passfds = apart  # type: ignore[assignment]
     try:
         resource_tracker.ensure_running()
     finally:
         util.spawnv_passfds = usual
-
-
-def _end_forkserver() -> None:
-    stop = getattr(forkserver._forkserver, "_stop", None)  # noqa: SLF001
-    if stop:
-        stop()
-
-
-def _forget_folder() -> None:
-    """multiprocessing keeps the name of its folder of sockets, which is gone with ours."""
-    multiprocessing.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]  # noqa: SLF001
-
-
-def _restore(name: str, value: Any) -> None:
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = value

@@ -7,6 +7,7 @@ from typing import Sequence
 
 from ._host import Host
 from ._loader import Tried
+from ._rung import MOST_SOCKET, SOCKET
 from ._words import size
 
 ALIKE = 0.1
@@ -14,28 +15,20 @@ ALIKE = 0.1
 BUSY = 0.8
 """The share of its cores that a limit by the CPU keeps busy at the least."""
 
+OTHERS = 0.25
+"""The share of the cores from which on other programs matter."""
+
 _SHM = "/dev/shm|shared memory|Bus error|No space left|torch_[0-9]+_"
-_OF_ERRORS = (
-    (
-        "re-initialize CUDA",
-        "The dataset uses CUDA, which a worker forked after CUDA was initialised cannot: keep tensors on the CPU until"
-        " the batch is there, or pass multiprocessing_context='spawn'.",
-    ),
-    (
-        "Too many open files|ancdata",
-        "Each shared tensor is an open file: raise ulimit -n, or call"
-        " torch.multiprocessing.set_sharing_strategy('file_system').",
-    ),
-    (
-        "signal: Killed|out of memory|Cannot allocate memory|MemoryError",
-        "A worker was killed, as Linux does where memory ends: use fewer workers, or raise the job's memory limit.",
-    ),
-    (
-        "timed out",
-        "A worker hung: it waits for its data, or for a lock that some thread held while it was forked; in that case"
-        " pass multiprocessing_context='forkserver'.",
-    ),
-)
+_CUDA, _HUNG = "re-initialize CUDA", "timed out"
+_OF_ERRORS = {
+    _CUDA: "The dataset uses CUDA, which no worker can that was forked after CUDA's start: keep tensors on the CPU"
+    " until the batch is there",
+    _HUNG: "A worker hung: it waits for data that do not come, or for a lock that some thread held while it was forked",
+    "Too many open files|ancdata": "Each shared tensor is an open file: raise ulimit -n, or call"
+    " torch.multiprocessing.set_sharing_strategy('file_system')",
+    "signal: Killed|out of memory|Cannot allocate memory|MemoryError": "A worker was killed, as Linux does where memory"
+    " ends: use fewer workers, or raise the job's memory limit",
+}
 """What the last words of a worker call for."""
 
 
@@ -48,38 +41,74 @@ def best_of(tried: Sequence[Tried]) -> Tried:
 def advice(tried: Sequence[Tried], here: Host) -> str:
     """The setting to use, and what else would help."""
     best = best_of(tried)
-    setting = "Use num_workers=%d" % best.workers
+    setting = "Use num_workers=%d." % best.workers
     if best.workers:
-        setting += ", prefetch_factor=%d, persistent_workers=True" % best.prefetch
-    error = next((one.error for one in tried if one.error), "")
-    return "%s. %s" % (setting, of_error(error, here) if error else of_cores(tried, here))
+        setting = (
+            "Use num_workers=%d, prefetch_factor=%d, persistent_workers=True (else each epoch begins %.2f s late)."
+            % (
+                best.workers,
+                best.prefetch,
+                best.start,
+            )
+        )
+    limit = of_error(tried, here) if any(one.error for one in tried) else of_cores(tried, here)
+    return " ".join(part for part in (temporary(here.temporary), setting, limit, of_others(tried, here)) if part)
 
 
-def of_error(error: str, here: Host) -> str:
-    """From what a worker died of."""
+def temporary(folder: str) -> str:
+    """What to do about a folder for temporary files in which no worker can have its socket; empty where it can."""
+    if len((folder + SOCKET).encode()) <= MOST_SOCKET:
+        return ""
+    return (
+        "TMPDIR is too long: a worker's socket there needs a path of more than %d bytes, and a DataLoader with workers"
+        " waits for it for ever. Set TMPDIR=/tmp." % MOST_SOCKET
+    )
+
+
+def of_error(tried: Sequence[Tried], here: Host) -> str:
+    """From what the first worker died of, and whether those by another start method live."""
+    error = next(one.error for one in tried if one.error)
     if re.search(_SHM, error):
         return (
             "Workers hand over batches in /dev/shm, which holds %s: start the container with --shm-size=8g or"
             " --ipc=host (Kubernetes: an emptyDir with medium: Memory there), or lower num_workers and prefetch_factor."
             % size(here.shm_size)
         )
-    for pattern, words in _OF_ERRORS:
-        if re.search(pattern, error):
-            return words
-    return "Workers fail here: %s." % error.rstrip(".")
+    cause = next((cause for cause in _OF_ERRORS if re.search(cause, error)), "")
+    said = _OF_ERRORS.get(cause) or "Workers fail here: %s" % error.rstrip(".")
+    other = next((one.method for one in tried if one.rate and one.method not in ("", "fork")), "")
+    if other and start_matters(error):
+        said += "; multiprocessing_context='%s' does work" % other
+    return said + "."
+
+
+def start_matters(error: str) -> bool:
+    """Whether workers that are not forked may live where one died of this."""
+    return bool(re.search("%s|%s" % (_CUDA, _HUNG), error))
+
+
+def of_others(tried: Sequence[Tried], here: Host) -> str:
+    """From the cores that were not ours."""
+    others = max(one.others for one in tried)
+    if others < OTHERS * here.cores:
+        return ""
+    return "Other programs kept up to %.1f of %d cores busy meanwhile; without them, measure again." % (
+        others,
+        here.cores,
+    )
 
 
 def of_cores(tried: Sequence[Tried], here: Host) -> str:
     """From the rates, where no worker died."""
     best, most = best_of(tried), max(tried, key=lambda one: one.workers)
     alone = next((one.rate for one in tried if not one.workers), 0.0)
-    if max(one.cores for one in tried) >= BUSY * here.usable:
+    if max(one.wanted for one in tried) >= BUSY * here.usable:
         if here.usable < here.cores:
             return "The CPU is the limit, and more workers do not help: " + _quota(here)
         if best.workers:
             return "The CPU is the limit, all %d cores are busy: prepare data ahead, or decode on the GPU." % here.cores
     if not best.workers:
-        return "Items are so cheap that workers win nothing."
+        return "Workers win nothing with these items on this machine."
     if best.workers == most.workers and best.rate > 1.5 * alone:
         return "The cores are not busy: items wait for storage or network, and more workers still help: try %d." % (
             2 * best.workers

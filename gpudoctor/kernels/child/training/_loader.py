@@ -10,11 +10,13 @@ import time
 from typing import Any, Dict, Generator, Iterator, List, NamedTuple, Optional, Tuple
 
 from . import _dataset, _guard
-from ._host import Host, shm_space
+from ._host import Host, busy, read, shm_space
 from ._words import size
 
-WINDOW, PATIENCE = 0.5, 8.0
-"""Seconds that a setting is watched, and that one batch may take."""
+WINDOW = 0.5
+"""Seconds that a setting is watched."""
+_PATIENCE = {"fork": 6.0, "forkserver": 12.0, "spawn": 12.0}
+"""Seconds that a batch may take; where a worker starts from nothing, it imports torch before."""
 _MOST_WORKERS = 16
 
 
@@ -30,6 +32,10 @@ class Tried(NamedTuple):
     """Seconds until the first batch was there."""
     cores: float = 0.0
     """Cores that all workers together kept busy."""
+    wanted: float = 0.0
+    """Cores that they would have kept busy, had they not waited for one."""
+    others: float = 0.0
+    """Cores that other programs of the machine kept busy meanwhile."""
     error: str = ""
 
     @property
@@ -86,7 +92,7 @@ class Sweep:
         try:
             return self._watched(setting)
         except Exception as error:
-            return setting._replace(error=_last_line(str(error)) or type(error).__name__)
+            return setting._replace(error=_told(error))
         finally:
             _guard.end_workers()
 
@@ -96,26 +102,28 @@ class Sweep:
         try:
             next(batches)
             started = time.perf_counter() - began
-            rate, cores = self._steady(batches, max(1, setting.workers))
+            setting = self._steady(setting, batches)
         except Exception:
             _guard.end_workers()  # before the loader is let go of, which waits 5 s for each that hangs
             raise
         finally:
             batches.close()
-        return setting._replace(start=started, rate=rate, cores=cores)
+        return setting._replace(start=started)
 
-    def _steady(self, batches: Iterator[Any], together: int) -> Tuple[float, float]:
-        """Batches a second and cores, over whole rounds of as many batches as are made at a time."""
+    def _steady(self, setting: Tried, batches: Iterator[Any]) -> Tried:
+        """Rate and cores, over whole rounds of as many batches as are made at a time."""
+        together = max(1, setting.workers)
         for _ in range(together):
             next(batches)
-        before, began, count = _cpu_seconds(), time.perf_counter(), 0
+        before, began, count = _worked(), time.perf_counter(), 0
         while time.perf_counter() - began < WINDOW:
             for _ in range(together):
                 next(batches)
             count += together
         seconds = time.perf_counter() - began
-        after = _cpu_seconds()
-        return count / seconds, sum(after[pid] - before.get(pid, 0.0) for pid in after) / seconds
+        every, main, workers, waited = ((now - then) / seconds for now, then in zip(_worked(), before))
+        others = max(0.0, every - workers - main)
+        return setting._replace(rate=count / seconds, cores=workers, wanted=workers + waited, others=others)
 
     def _batches(self, setting: Tried) -> Generator[Any, None, None]:
         """Batches without end, each judged; they begin behind those that other settings had, which may be cached."""
@@ -123,7 +131,7 @@ class Sweep:
         if setting.workers:
             options = {
                 "prefetch_factor": setting.prefetch,
-                "timeout": PATIENCE,
+                "timeout": _PATIENCE[setting.method],
                 "multiprocessing_context": setting.method,
             }
         loader = self.torch.utils.data.DataLoader(
@@ -145,9 +153,11 @@ class Sweep:
             self.compared += self.batch
 
 
-def _last_line(text: str) -> str:
-    """Of an error with a worker's traceback in it: what ended that."""
-    return (text.strip().splitlines() or [""])[-1].strip()[:400]
+def _told(error: BaseException) -> str:
+    """What ended a worker: the last line of its traceback, or the signal, which torch gives as the cause only."""
+    texts = (str(one) for one in (error.__cause__, error) if one is not None)
+    lines = [text.strip().splitlines()[-1].strip() for text in texts if text.strip()]
+    return lines[0][:400] if lines else type(error).__name__
 
 
 def _bytes(item: Any) -> int:
@@ -159,15 +169,12 @@ def _bytes(item: Any) -> int:
     return sum(map(_bytes, item)) if isinstance(item, (list, tuple)) else 8
 
 
-def _cpu_seconds() -> Dict[int, float]:
-    """Of each worker that lives, by its pid."""
-    ticks = os.sysconf("SC_CLK_TCK")
-    found = {}
-    for pid in [worker.pid or 0 for worker in multiprocessing.active_children()]:
-        try:
-            with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:
-                user, system = file.read().rpartition(")")[2].split()[11:13]
-        except OSError:
-            continue
-        found[pid] = (int(user) + int(system)) / ticks
-    return found
+def _worked() -> Tuple[float, float, float, float]:
+    """Seconds so far that all cores have worked, this process, our workers; and that workers waited for a core."""
+    ticks, worked, waited, own = os.sysconf("SC_CLK_TCK"), 0.0, 0.0, os.times()
+    for folder in ["/proc/%s/" % worker.pid for worker in multiprocessing.active_children()]:
+        fields = read(folder + "stat").rpartition(")")[2].split()
+        if fields:
+            worked += (int(fields[11]) + int(fields[12])) / ticks
+            waited += int((read(folder + "schedstat").split() or ["0", "0"])[1]) / 1e9
+    return busy(), own.user + own.system, worked, waited

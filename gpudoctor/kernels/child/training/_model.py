@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any, List, NamedTuple, Tuple
 
-from ._rung import Context
+from .._kernel import CannotRun
+from ..eager._rung import Context
 
 
 class Size(NamedTuple):
@@ -26,25 +27,49 @@ TIMED = Size(width=1024, layers=4, heads=16, samples=32, tokens=128)
 TIMED_CPU = Size(width=64, layers=2, heads=2, samples=16, tokens=16)
 
 _ROUNDINGS = 8
-"""How many units of rounding the gradients of a small transformer may be apart in norm."""
+"""How many units of rounding the gradients of a small transformer may be apart in norm; one or less is usual."""
+_KEPT = 26
+"""Activations of a layer that a step keeps or makes meanwhile, in tensors of samples × tokens × width."""
 
 
-def transformer(torch: Any, size: Size) -> Any:
-    """Encoder layers without dropout, whose gradients are the same each time; on the CPU in float32."""
+def needed(size: Size) -> int:
+    """Bytes of a training step in fp32, about: weights, gradients and two more of their size, and activations."""
+    parameters = 12 * size.width**2 * size.layers
+    activations = _KEPT * size.layers * size.samples * size.tokens * size.width
+    return 4 * (4 * parameters + activations)
+
+
+def fitting(size: Size, free: int) -> Size:
+    """With half as many samples until it needs no more than that many bytes; raises `CannotRun` below four."""
+    if needed(size) <= free:
+        return size
+    if size.samples < 8:
+        raise CannotRun("%d MiB are needed and %d MiB may be taken" % (needed(size) >> 20, free >> 20))
+    return fitting(size._replace(samples=size.samples // 2), free)
+
+
+def timed(context: Context) -> Size:
+    """Large enough for a rate, and not too large for what is free."""
+    return TIMED_CPU if context.on_cpu else fitting(TIMED, context.free())
+
+
+def transformer(torch: Any, size: Size, device: Any = "cpu") -> Any:
+    """Encoder layers in float32 without dropout, whose gradients are the same each time."""
     return torch.nn.Sequential(
         *(
             torch.nn.TransformerEncoderLayer(
-                size.width, size.heads, 4 * size.width, dropout=0.0, activation="gelu", batch_first=True
+                size.width, size.heads, 4 * size.width, 0.0, "gelu", batch_first=True, device=device
             )
             for _ in range(size.layers)
         )
     )
 
 
-def language_model(torch: Any, size: Size, vocabulary: int) -> Any:
+def language_model(torch: Any, size: Size, vocabulary: int, device: Any) -> Any:
     """From tokens to the logits of tokens."""
-    embedding = torch.nn.Embedding(vocabulary, size.width)
-    return torch.nn.Sequential(embedding, transformer(torch, size), torch.nn.Linear(size.width, vocabulary))
+    embedding = torch.nn.Embedding(vocabulary, size.width, device=device)
+    logits = torch.nn.Linear(size.width, vocabulary, device=device)
+    return torch.nn.Sequential(embedding, transformer(torch, size, device), logits)
 
 
 def batch(torch: Any, size: Size, generator: Any) -> Tuple[Any, Any]:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._rung import Context
+from ..eager._rung import Context
 
 _BF16_SINCE = (8, 0)
 """Compute capability: CUDA C++ Programming Guide, arithmetic instructions and features by compute capability, 2026."""
+
+
+def full(torch: Any) -> None:
+    """Have fp32 matmuls be reckoned in fp32 from now on: a variable of NVIDIA's containers makes them TF32."""
+    if hasattr(torch, "set_float32_matmul_precision"):  # torch 1.12
+        torch.set_float32_matmul_precision("highest")
 
 
 def autocast(torch: Any, kind: str, dtype: Any) -> Any:

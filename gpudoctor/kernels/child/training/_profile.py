@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+from statistics import median
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
+from .._protocol import last_line
+from ..eager._rung import Context
 from . import _shares
-from ._rung import Context
 from ._shares import Interval, Shares
 
 _LOOP, _DATA, _COPY, _STEP = ("gpudoctor." + part for part in ("loop", "data", "transfer", "step"))
@@ -37,6 +39,13 @@ class Seen(NamedTuple):
     blind: str = ""
 
 
+def warmed(context: Context, loop: Loop, steps: int) -> None:
+    """So many steps, unwatched."""
+    for _ in range(steps):
+        loop.step(loop.copy(loop.data()))
+    context.synchronize()
+
+
 def watched(context: Context, loop: Loop, steps: int) -> Seen:
     """So many steps under the profiler, else by the clock."""
     try:
@@ -62,7 +71,7 @@ def _profiled(context: Context, loop: Loop, steps: int) -> Seen:
             _run(context, loop, steps, profiler.record_function)
         events = list(profile.events())
     except (ImportError, AttributeError, RuntimeError) as error:
-        raise _Blind("torch.profiler: " + str(error).splitlines()[0][:200]) from error
+        raise _Blind("torch.profiler: " + last_line(error)) from error
     return _read(context, events, steps)
 
 
@@ -83,9 +92,8 @@ def _read(context: Context, events: List[Any], steps: int) -> Seen:
     if not whole:
         raise _Blind("torch.profiler lost the ranges that mark the loop")
     if context.on_cpu:
-        work = [_range(one) for one in events if one.name.startswith("aten::") and _own(one) >= _LARGE]
         inside = _ranges(events, _STEP)
-        kernels = [one for one in work if any(begin <= one[0] < end for begin, end in inside)]
+        kernels = [one for one in _large(events) if any(begin <= one[0] < end for begin, end in inside)]
     else:
         device = [one for one in events if _is_work(one)]
         if not device:
@@ -114,8 +122,13 @@ def _ranges(events: List[Any], name: str) -> List[Interval]:
     return [_range(one) for one in events if one.name == name and not _on_device(one)]
 
 
-def _own(event: Any) -> float:
-    return float(event.self_cpu_time_total)
+def _large(events: List[Any]) -> List[Interval]:
+    """Operations on a CPU that take `_LARGE` or more as a rule: one that was interrupted is not large for that."""
+    own: Dict[str, List[float]] = {}
+    for event in events:
+        own.setdefault(event.name, []).append(float(event.self_cpu_time_total))
+    names = {name for name, times in own.items() if name.startswith("aten::") and median(times) >= _LARGE}
+    return [_range(event) for event in events if event.name in names]
 
 
 def _is_work(event: Any) -> bool:
@@ -136,8 +149,8 @@ def _timed(context: Context, loop: Loop, steps: int) -> Seen:
     began = time.perf_counter()
     for _ in range(steps):
         batch = _clocked(spent, _DATA, loop.data)
-        batch = _clocked(spent, _COPY, lambda batch=batch: _between_events(context, copies, loop.copy, batch))
-        _clocked(spent, _STEP, lambda batch=batch: loop.step(batch))
+        batch = _clocked(spent, _COPY, _between_events, context, copies, loop.copy, batch)
+        _clocked(spent, _STEP, loop.step, batch)
     context.synchronize()
     whole = time.perf_counter() - began
     if context.on_cpu:  # a step is over when it was issued: the two are not told apart
@@ -146,12 +159,11 @@ def _timed(context: Context, loop: Loop, steps: int) -> Seen:
     return Seen(_shares.timed(spent[_DATA], copy, spent[_STEP], whole), whole / steps)
 
 
-def _clocked(spent: Any, part: str, work: Callable[[], Any]) -> Any:
+def _clocked(spent: Dict[str, float], part: str, work: Callable[..., Any], *given: Any) -> Any:
     began = time.perf_counter()
-    try:
-        return work()
-    finally:
-        spent[part] += time.perf_counter() - began
+    made = work(*given)
+    spent[part] += time.perf_counter() - began
+    return made
 
 
 def _between_events(context: Context, copies: List[Tuple[Any, Any]], copy: Callable[[Any], Any], batch: Any) -> Any:

@@ -10,21 +10,21 @@ import contextlib
 import copy
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import Any, Dict
 
+from .._group import joined
 from .._kernel import CannotRun
 from .._ranks import Me
 from ..eager._check import Judged
+from ..eager._rung import Context
 from . import _model, _whole
-from ._rung import Context
+from ._precision import full
 
-_RENDEZVOUS = timedelta(seconds=15)
+_WAIT, _WAIT_CPU = 20.0, 5.0
+"""Seconds that one rank waits for another in any one exchange."""
 _BUCKET_MB = 0.125
 """So small that the checked network's gradients are exchanged in more than one bucket."""
 _WARM, _STEPS = 2, 8
-_NEEDED = 3 << 30
-"""Bytes for the timed network, its gradients and its activations."""
 
 
 def rank(me: Me) -> Dict[str, Any]:
@@ -32,13 +32,17 @@ def rank(me: Me) -> Dict[str, Any]:
     me.step("import torch")
     import torch  # type: ignore[import-not-found,unused-ignore]
 
-    torch.set_float32_matmul_precision("highest")
+    full(torch)
     context = Context(torch, "cpu" if me.ask["cpu"] else "cuda:%d" % me.rank, int(me.ask["seed"]))
     if not context.on_cpu:
         me.step("open GPU %d" % me.rank)
         torch.cuda.set_device(context.device)
-        context.need(_NEEDED)
-    return _alone(me, context) if me.ask["way"] == "alone" else _together(me, context)
+    try:
+        return _alone(me, context) if me.ask["way"] == "alone" else _together(me, context)
+    except Exception as error:
+        if type(error).__name__ == "OutOfMemoryError":
+            raise CannotRun("no memory is free for it on rank %d: %s" % (me.rank, error)) from error
+        raise
 
 
 def _alone(me: Me, context: Context) -> Dict[str, Any]:
@@ -56,14 +60,9 @@ def _alone(me: Me, context: Context) -> Dict[str, Any]:
 
 
 def _together(me: Me, context: Context) -> Dict[str, Any]:
-    from torch import distributed  # type: ignore[import-not-found,unused-ignore]
     from torch.nn.parallel import DistributedDataParallel  # type: ignore[import-not-found,unused-ignore]
 
-    me.step("meet the other ranks")
-    backend = "gloo" if context.on_cpu else "nccl"
-    distributed.init_process_group(
-        backend, init_method="file://" + me.store, rank=me.rank, world_size=me.count, timeout=_RENDEZVOUS
-    )
+    group = joined(context.torch, me, *(("gloo", _WAIT_CPU) if context.on_cpu else ("nccl", _WAIT)))
 
     def wrap(network: Any, bucket_mb: float = 25) -> Any:
         where = None if context.on_cpu else [context.device]
@@ -76,7 +75,7 @@ def _together(me: Me, context: Context) -> Dict[str, Any]:
     me.step("train without exchange")
     told["apart"] = _rate(context, wrap, 1, exchange=False)
     me.step("part from the other ranks")
-    distributed.barrier()
+    group.barrier()
     return told
 
 
@@ -135,9 +134,9 @@ def _told(way: str, judged: Judged) -> Dict[str, Any]:
 def _rate(context: Context, wrap: Any, devices: int, exchange: bool = True) -> float:
     """Samples a second of this process, over steps of a full batch for each of its devices."""
     torch = context.torch
-    size = _model.TIMED_CPU if context.on_cpu else _model.TIMED
+    size = _model.timed(context)
     size = size._replace(samples=size.samples * devices)
-    network = _model.transformer(torch, size).to(context.device)
+    network = _model.transformer(torch, size, context.device)
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
     wrapped = wrap(network)
     inputs, goals = (side.to(context.device) for side in _model.batch(torch, size, context.generator(4)))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Dict, Tuple
 
 from .._kernel import Outcome, Spec
+from ..eager._rung import Context
 from . import _model, _whole
-from ._rung import Context
+from ._precision import full
 
 KERNELS = (Spec("readiness.accumulation", "gradient accumulation", "%", "4 batches of 8 for one of 32"),)
 PARTS = 4
@@ -15,10 +16,11 @@ PARTS = 4
 def run(context: Context, _: Spec) -> Outcome:
     """Whole numbers bit for bit, ordinary numbers to the bound of their dtype; then the memory of both ways."""
     torch = context.torch
+    full(torch)
     judged = _of_whole_numbers(context)
     apart = {str(dtype): _apart(context, dtype) for dtype in (torch.float32, torch.float64)}
     near = all(one <= bound for one, bound in apart.values())
-    large, small = (_kept(context, parts) for parts in (1, PARTS))
+    large, small = (_kept(context, parts) if context.on_cpu else _peak(context, parts) for parts in (1, PARTS))
     saved = 100 * (1 - small / large)
     return Outcome(
         value=saved,
@@ -42,8 +44,8 @@ def words(saved: float, apart: Dict[str, float], wrong: str) -> str:
         return "The gradients of %d small batches are not those of the large one: %s." % (PARTS, wrong)
     far = ", ".join("%.1e in %s" % (one, name.replace("torch.", "")) for name, one in apart.items())
     return (
-        "%d small batches, each loss divided by %d, give the gradients of the large batch (apart by %s) and keep"
-        " %.0f %% less memory for the backward pass." % (PARTS, PARTS, far, saved)
+        "%d small batches, each loss divided by %d, give the gradients of the large batch (apart by %s) and need"
+        " %.0f %% less memory." % (PARTS, PARTS, far, saved)
     )
 
 
@@ -86,13 +88,14 @@ def _apart(context: Context, dtype: Any) -> Tuple[float, float]:
 
 
 def _kept(context: Context, parts: int) -> int:
-    """Bytes that the backward pass of one such batch needs kept: activations, as autograd saves them."""
+    """Bytes that autograd keeps of one batch for the backward pass: a CPU tells no peak."""
     torch = context.torch
     network, inputs, goals = _model.small(context)
-    seen: Dict[Any, int] = {}
+    seen: Dict[int, int] = {}
 
     def keep(tensor: Any) -> Any:
-        seen[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        count = tensor.numel() * tensor.element_size()
+        seen[tensor.data_ptr()] = max(count, seen.get(tensor.data_ptr(), 0))
         return tensor
 
     part = inputs.shape[0] // parts
@@ -100,4 +103,17 @@ def _kept(context: Context, parts: int) -> int:
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         kept = _model.loss(network(inputs[:part]), goals[:part])
     del kept
-    return sum(count for place, count in seen.items() if place not in weights)
+    return sum(int(count) for place, count in seen.items() if place not in weights)
+
+
+def _peak(context: Context, parts: int) -> int:
+    """Bytes that are taken at most while a large network's gradients are made so."""
+    torch = context.torch
+    size = _model.timed(context)
+    with torch.cuda.device(context.device):
+        before = torch.cuda.memory_allocated()
+        network = _model.transformer(torch, size, context.device)
+        inputs, goals = (side.to(context.device) for side in _model.batch(torch, size, context.generator(4)))
+        torch.cuda.reset_peak_memory_stats()
+        backward(network, _model.loss, inputs, goals, parts)
+        return int(torch.cuda.max_memory_allocated() - before)

@@ -6,17 +6,15 @@ import math
 from typing import Any, Dict, List, NamedTuple
 
 from .._kernel import CannotRun, Outcome, Spec
-from ..eager._rung import median_and_spread
+from ..eager._rung import Context, median_and_spread
 from . import _model, _whole
-from ._precision import autocast, native_bf16, scaler
-from ._rung import Context
+from ._precision import autocast, full, native_bf16, scaler
 
 KERNELS = (
     Spec("readiness.amp.fp16", "fp16 autocast, GradScaler", "×", "50 M parameters, 32 × 128 tokens"),
     Spec("readiness.amp.bf16", "bf16 autocast", "×", "50 M parameters, 32 × 128 tokens"),
 )
 _STEPS = 20
-_NEEDED = 4 << 30
 _MOST_SKIPPED = 6
 """Steps that GradScaler may skip while it finds its scale: from 65536 down to 1024."""
 
@@ -52,19 +50,20 @@ def run(context: Context, spec: Spec) -> Outcome:
     torch = context.torch
     short = spec.id.rpartition(".")[2]
     dtype = torch.bfloat16 if short == "bf16" else torch.float16
-    torch.set_float32_matmul_precision("highest")
+    full(torch)
     _require(context, dtype)
     trained = _trained(context, dtype)
-    plain, spread = median_and_spread(_timed(context, None))
-    mixed, _ = median_and_spread(_timed(context, dtype))
+    size = _model.timed(context)
+    plain, spread = median_and_spread(_timed(context, size, None))
+    mixed, _ = median_and_spread(_timed(context, size, dtype))
     native = dtype != torch.bfloat16 or native_bf16(context)
     return Outcome(
         value=plain / mixed,
         spread=spread,
         right=not trained.faults,
         words=words(trained, short, plain, mixed, native),
-        advice=advice(plain / mixed, short, native),
-        details=_details(trained, plain, mixed),
+        advice=advice(plain / mixed, short, native, context.device.type),
+        details=dict(_details(trained, plain, mixed), samples=size.samples),
     )
 
 
@@ -83,8 +82,8 @@ def words(trained: Trained, short: str, plain: float, mixed: float, native: bool
     return said + (" The scaler skipped %d steps." % trained.skipped if trained.skipped else "")
 
 
-def advice(speedup: float, short: str, native: bool) -> str:
-    """From how many times faster a step is."""
+def advice(speedup: float, short: str, native: bool, kind: str = "cuda") -> str:
+    """From how many times faster a step is on that kind of device."""
     if not native:
         return "Train in fp16 with GradScaler on this GPU; bf16 is for compute capability 8.0 and later."
     if speedup < 1.1:
@@ -93,7 +92,7 @@ def advice(speedup: float, short: str, native: bool) -> str:
             " readiness.utilization says what does." % short
         )
     scaled = " and torch.amp.GradScaler" if short == "fp16" else ", which needs no GradScaler"
-    said = "Train in torch.autocast('cuda', dtype=torch.%s)%s." % (_NAMES[short], scaled)
+    said = "Train in torch.autocast('%s', dtype=torch.%s)%s." % (kind, _NAMES[short], scaled)
     return said if speedup >= 1.5 else said + " Much of the step is not matmuls: larger batches and torch.compile help."
 
 
@@ -101,15 +100,17 @@ _NAMES = {"fp16": "float16", "bf16": "bfloat16"}
 
 
 def _require(context: Context, dtype: Any) -> None:
-    """Raise `CannotRun` where autocast leaves matmuls as they are, or the timed model does not fit."""
+    """Raise `CannotRun` where autocast leaves matmuls as they are."""
     torch = context.torch
+    kind = context.device.type
     one = torch.ones(2, 2, device=context.device)
-    with autocast(torch, context.device.type, dtype):
-        made = (one @ one).dtype
+    try:
+        with autocast(torch, kind, dtype):
+            made = (one @ one).dtype
+    except RuntimeError as error:  # torch before 2.1 for fp16 on a CPU; later ones leave the matmul as it is
+        raise CannotRun("torch %s: %s" % (torch.__version__, error)) from error
     if made != dtype:
-        raise CannotRun("torch %s has no autocast to %s on a %s" % (torch.__version__, dtype, context.device.type))
-    if not context.on_cpu:
-        context.need(_NEEDED)
+        raise CannotRun("torch %s has no autocast to %s on a %s" % (torch.__version__, dtype, kind))
 
 
 def _trained(context: Context, dtype: Any) -> Trained:
@@ -172,11 +173,10 @@ class _Step:
         return _model.loss(outputs.float(), goals)
 
 
-def _timed(context: Context, dtype: Any) -> List[float]:
+def _timed(context: Context, size: _model.Size, dtype: Any) -> List[float]:
     """Seconds of a step of the large model, in each of some series."""
     torch = context.torch
-    size = _model.TIMED_CPU if context.on_cpu else _model.TIMED
-    step = _Step(context, _model.transformer(torch, size), dtype)
+    step = _Step(context, _model.transformer(torch, size, context.device), dtype)
     inputs, goals = (side.to(context.device) for side in _model.batch(torch, size, context.generator(4)))
     return context.seconds(lambda: step(inputs, goals), least=0.5, rounds=3)
 

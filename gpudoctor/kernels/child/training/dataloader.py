@@ -8,9 +8,9 @@ from typing import Any, Dict, List, Sequence
 from .._kernel import CannotRun, Outcome, Spec
 from . import _guard
 from ._host import Host, host
-from ._limit import advice, best_of
+from ._limit import advice, best_of, start_matters
 from ._loader import Sweep, Tried, counts
-from ._rung import Context
+from ._rung import Room
 
 KERNELS = (
     Spec("readiness.dataloader", "DataLoader at its best", "batches/s", "32 pictures of 150 kB", "deep", 90.0, "node"),
@@ -22,14 +22,14 @@ _SECONDS = 6.0
 """After which no further setting is tried."""
 
 
-def run(context: Context, _: Spec) -> Outcome:
+def run(context: Room, _: Spec) -> Outcome:
     """Workers by fork, doubled; then the other start methods with one worker; then a longer queue."""
     side, batch = (_SIDE_CPU, _BATCH_CPU) if context.on_cpu else (_SIDE, _BATCH)
     try:
         sweep = Sweep(context.torch, side, batch)
     except Exception as error:  # the user's own dataset may raise whatever it likes
         raise CannotRun("the dataset does not give its first item: %s: %s" % (type(error).__name__, error)) from error
-    here = host()
+    here = host(context.usual)
     with _guard.guarded():
         tried = _swept(sweep, here)
     best = best_of(tried)
@@ -52,7 +52,8 @@ def _swept(sweep: Sweep, here: Host) -> List[Tried]:
         if tried[-1].error or time.monotonic() > until:
             break
     for method in ("forkserver", "spawn"):
-        if time.monotonic() < until or tried[-1].error:
+        last = tried[-1]
+        if (last.method == "fork" and start_matters(last.error)) if last.error else time.monotonic() < until:
             tried.append(sweep.tried(method, 1))
     best = best_of(tried)
     if best.workers and time.monotonic() < until:
@@ -82,6 +83,8 @@ def _details(tried: Sequence[Tried], best: Tried, here: Host) -> Dict[str, Any]:
         "batches_per_s": [one.rate for one in tried],
         "first_batch_s": [one.start for one in tried],
         "cores_busy": [one.cores for one in tried],
+        "cores_wanted": [one.wanted for one in tried],
+        "cores_of_others": [one.others for one in tried],
         "errors": [one.error for one in tried],
         "cores": here.cores,
         "cores_affinity": here.affinity,

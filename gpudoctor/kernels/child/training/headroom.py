@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import math
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence
 
 from .._kernel import CannotRun, Outcome, Spec
+from . import _model
+from ._meter import Meter
+from ._precision import autocast, half
 from ._rung import Context
 from ._words import size
 
-KERNELS = (Spec("readiness.headroom", "largest batch that fits", "sequences", "a transformer, 512 tokens each"),)
+KERNELS = (Spec("readiness.headroom", "largest batch that fits", "sequences", "27 M parameters, 512 tokens each"),)
 
+_SIZE, _WORDS = _model.Size(width=512, layers=6, heads=8, samples=1, tokens=512), 8192
+_SIZE_CPU, _WORDS_CPU = _model.Size(width=32, layers=1, heads=2, samples=1, tokens=16), 64
+_NEAR = 5e-3
+"""How far, as a share, a loss in fp32 or TF32 may be from float64's."""
 _MOST_BATCH = 4096
 _SECONDS = 4.0
+_STEPS = 2
+"""Of each batch size."""
 _MARGIN = 1.1
 """Of what a step is estimated to take: fragments, work spaces of libraries."""
 _ALIKE = 0.05
@@ -30,28 +41,26 @@ class Tried(NamedTuple):
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Batches grow while the next is sure to fit in half of what nobody holds."""
-    step = _Step(context)
+    """Batches grow while the next is sure to fit in what may be taken, and in the time there is."""
     free = context.free()
+    step = _Step(context)
     until = time.monotonic() + _SECONDS
-    tried = grown(step.tried, free, lambda: time.monotonic() < until)
+    with _limited(context, free):
+        tried = grown(step.tried, free, lambda: until - time.monotonic())
     if not tried:
         raise CannotRun("not one sequence fits: %s may be taken" % size(free))
-    best = max(tried, key=lambda one: one.batch)
-    finite = [math.isfinite(one.loss) for one in tried]
-    ended = best.batch >= _MOST_BATCH or time.monotonic() >= until
-    judged = finite.count(False)
+    lost = [one.batch for one in tried if not math.isfinite(one.loss)]
+    most = tried[-1]
     return Outcome(
-        value=float(best.batch),
-        right=not judged and step.right(),
-        differ=judged,
+        value=float(most.batch),
+        right=not lost and step.right(),
+        differ=len(lost),
         compared=len(tried),
-        words="A step of %d sequences takes %s of the %s that may be taken%s and does %.4g sequences/s; %s each."
-        % (best.batch, size(best.bytes), size(free), ", not the most," if ended else "", best.rate, _each(tried)),
+        words=words(tried, free, time.monotonic() < until),
         advice=advice(tried),
         details={
-            "sequences_per_s": best.rate,
-            "bytes": best.bytes,
+            "sequences_per_s": most.rate,
+            "bytes": most.bytes,
             "may_take_bytes": free,
             "batches": [one.batch for one in tried],
             "rates": [one.rate for one in tried],
@@ -59,149 +68,131 @@ def run(context: Context, _: Spec) -> Outcome:
     )
 
 
-def grown(attempt: Callable[[int], Tried], free: int, may_go_on: Callable[[], bool]) -> List[Tried]:
-    """Batch sizes tried: doubled, then bisected, each only where its estimate fits in `free` bytes."""
-    tried = [attempt(1)]
-    if tried[0].bytes > free:
+def grown(attempt: Callable[[int], Optional[Tried]], free: int, left: Callable[[], float]) -> List[Tried]:
+    """Batch sizes tried: doubled, then bisected, each only where it should fit in `free` bytes and `left` seconds."""
+    one = attempt(1)
+    if one is None or one.bytes > free:
         return []
-    size_of, known_too_large = 2, _MOST_BATCH + 1
-    while may_go_on():
-        if _MARGIN * estimate(tried, size_of) <= free:
-            tried.append(attempt(size_of))
+    tried = [one]
+    too_large = _MOST_BATCH + 1
+    while True:
+        most = tried[-1].batch
+        batch = 2 * most if 2 * most < too_large else (most + too_large) // 2
+        if too_large - most <= max(1, most // 8) or _STEPS * batch / tried[-1].rate > left():
+            return tried
+        found = attempt(batch) if _MARGIN * estimate(tried, batch) <= free else None
+        if found is None:
+            too_large = batch
         else:
-            known_too_large = size_of
-        most = max(one.batch for one in tried)
-        size_of = 2 * most if 2 * most < known_too_large else (most + known_too_large) // 2
-        if known_too_large - most <= max(1, most // 8) or size_of > _MOST_BATCH:
-            break
-    return sorted(tried, key=lambda one: one.batch)
+            tried.append(found)
 
 
-def estimate(tried: List[Tried], batch: int) -> float:
-    """Bytes of a step of that size: in proportion to the largest tried, or along the line through the last two."""
-    last = max(tried, key=lambda one: one.batch)
+def estimate(tried: Sequence[Tried], batch: int) -> float:
+    """Bytes of a step of that size: in proportion to the only one tried, or along the line through the last two."""
+    last = tried[-1]
     if len(tried) < 2:
         return last.bytes * batch / last.batch
-    before = sorted(tried, key=lambda one: one.batch)[-2]
-    slope = max(0.0, (last.bytes - before.bytes) / (last.batch - before.batch))
+    slope = max(0.0, (last.bytes - tried[-2].bytes) / (last.batch - tried[-2].batch))
     return last.bytes + slope * (batch - last.batch)
 
 
-def advice(tried: List[Tried]) -> str:
-    """From the batch sizes that were tried and their rates."""
+def words(tried: Sequence[Tried], free: int, in_time: bool) -> str:
+    """What was found; `in_time`: whether memory, not time, was the end of it."""
     most = tried[-1]
-    enough = next(one for one in tried if one.rate >= (1 - _ALIKE) * max(each.rate for each in tried))
+    said = "A step of %d sequences takes %s of the %s that may be taken, %s each, and does %.4g sequences/s." % (
+        most.batch,
+        size(most.bytes),
+        size(free),
+        size(most.bytes / most.batch),
+        most.rate,
+    )
+    if not in_time or most.bytes < free / 2:
+        said += " Larger ones were not tried."
+    lost = [one.batch for one in tried if not math.isfinite(one.loss)]
+    return said + (" The loss is not finite with %s sequences." % ", ".join(map(str, lost)) if lost else "")
+
+
+def advice(tried: Sequence[Tried]) -> str:
+    """From the batch sizes that were tried and their rates."""
+    most, fastest = tried[-1], max(one.rate for one in tried)
+    enough = next(one for one in tried if one.rate >= (1 - _ALIKE) * fastest)
     if enough.batch <= most.batch // 2:
         return (
             "Beyond %d sequences a step gains no speed: give the rest of the memory to longer sequences or a larger"
             " model." % enough.batch
         )
     return (
-        "Speed still grows where memory ends: torch.utils.checkpoint trades compute for room. For larger batches"
-        " without it, accumulate gradients over several steps of %d." % most.batch
+        "Speed still grows with the batch: torch.utils.checkpoint makes room for larger ones. Where only the gradient"
+        " is to be of more sequences, accumulate it over several steps of %d." % most.batch
     )
 
 
-def _each(tried: List[Tried]) -> str:
-    last = tried[-1]
-    return size(last.bytes / last.batch)
-
-
 class _Step:
-    """Forward, backward and AdamW of a transformer for the next token, of `tokens` tokens a sequence."""
+    """Forward, backward and AdamW of a transformer that guesses the next token, in mixed precision on a GPU."""
 
     def __init__(self, context: Context) -> None:
         torch = context.torch
         self.context = context
-        self.vocabulary, width, heads, layers, self.tokens = (
-            (64, 32, 2, 1, 16) if context.on_cpu else (8192, 512, 8, 6, 512)
-        )
+        self.size, self.words = (_SIZE_CPU, _WORDS_CPU) if context.on_cpu else (_SIZE, _WORDS)
         torch.manual_seed(context.seed)
-        nn = torch.nn
-        blocks = [
-            nn.TransformerEncoderLayer(width, heads, 4 * width, dropout=0.0, batch_first=True, norm_first=True)
-            for _ in range(layers)
-        ]
-        self.plain = nn.Sequential(nn.Embedding(self.vocabulary, width), *blocks, nn.Linear(width, self.vocabulary))
-        context.need(5 * 4 * sum(one.numel() for one in self.plain.parameters()))
-        self.model = _copy(self.plain).to(context.device)
+        self.first = _model.language_model(torch, self.size, self.words, "cpu")
+        context.need(5 * 4 * sum(one.numel() for one in self.first.parameters()))
+        self.model = copy.deepcopy(self.first).to(context.device)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
         self._once(1)
 
-    def tried(self, batch: int) -> Tried:
-        """Two steps: what they take at the most, and the second one's time."""
-        self._once(batch)
-        loss, most, seconds = self._measured(batch)
-        return Tried(batch, most, batch / seconds, loss)
+    def tried(self, batch: int) -> Optional[Tried]:
+        """Two steps: what they take at the most, and the second one's time; None where that did not fit after all."""
+        try:
+            self._once(batch)
+            with Meter(self.context) as meter:
+                loss = self._once(batch)
+        except RuntimeError as error:
+            if type(error).__name__ != "OutOfMemoryError":
+                raise
+            return None
+        return Tried(batch, max(1, meter.kept), batch / meter.seconds, loss)
 
     def right(self) -> bool:
-        """Whether the loss of one sequence, with the first weights, is that of float64 on the CPU."""
-        there = _copy(self.plain).to(self.context.device)
-        here = _copy(self.plain).double()
-        words = self._words(1, "cpu")
-        found = float(self._loss(there, words.to(self.context.device)).detach())
-        return abs(found - float(self._loss(here, words).detach())) <= 5e-3 * abs(found)
+        """Whether the loss of one sequence, with the first weights in fp32, is that of float64 on the CPU."""
+        there = copy.deepcopy(self.first).to(self.context.device)
+        words = self._sequences(1)
+        found = float(self._loss(there, words).detach())
+        wanted = float(self._loss(copy.deepcopy(self.first).double(), words.cpu()).detach())
+        return abs(found - wanted) <= _NEAR * wanted
 
     def _once(self, batch: int) -> float:
+        torch = self.context.torch
         self.optimizer.zero_grad(set_to_none=False)
-        loss = self._loss(self.model, self._words(batch, self.context.device))
+        with contextlib.nullcontext() if self.context.on_cpu else autocast(torch, "cuda", half(self.context)):
+            loss = self._loss(self.model, self._sequences(batch))
         loss.backward()
         self.optimizer.step()
         return float(loss.detach())
 
-    def _measured(self, batch: int) -> Tuple[float, int, float]:
-        """Loss, bytes at the most beside what is always held, seconds."""
-        torch, context = self.context.torch, self.context
-        before, saved = 0, _Saved()
-        if not context.on_cpu:
-            before = int(torch.cuda.memory_allocated(context.device))
-            torch.cuda.reset_peak_memory_stats(context.device)
-        context.synchronize()
-        began = time.perf_counter()
-        with torch.autograd.graph.saved_tensors_hooks(saved.keep, lambda tensor: tensor) if context.on_cpu else _Open():
-            loss = self._once(batch)
-        context.synchronize()
-        seconds = max(time.perf_counter() - began, 1e-9)
-        peak = saved.total() if context.on_cpu else int(torch.cuda.max_memory_reserved(context.device)) - before
-        return loss, max(peak, 1), seconds
-
-    def _words(self, batch: int, device: Any) -> Any:
-        words = self.context.torch.randint(
-            0, self.vocabulary, (batch, self.tokens + 1), generator=self.context.generator(7)
-        )
-        return words.to(device)
+    def _sequences(self, batch: int) -> Any:
+        shape = batch, self.size.tokens + 1
+        words = self.context.torch.randint(0, self.words, shape, generator=self.context.generator(7))
+        return words.to(self.context.device)
 
     def _loss(self, model: Any, words: Any) -> Any:
         said = model(words[:, :-1]).flatten(0, 1)
         return self.context.torch.nn.functional.cross_entropy(said, words[:, 1:].flatten())
 
 
-class _Open:
-    """A context that does nothing (contextlib.nullcontext by another name would read no better)."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> Optional[bool]:
-        return None
-
-
-class _Saved:
-    """What autograd keeps for the backward pass, by storage."""
-
-    def __init__(self) -> None:
-        self._bytes: Dict[int, int] = {}
-
-    def keep(self, tensor: Any) -> Any:
-        storage = tensor.untyped_storage()
-        self._bytes[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    def total(self) -> int:
-        return sum(self._bytes.values())
-
-
-def _copy(model: Any) -> Any:
-    import copy
-
-    return copy.deepcopy(model)
+@contextlib.contextmanager
+def _limited(context: Context, free: int) -> Iterator[None]:
+    """Within, torch takes at most `free` bytes beside what it has: where an estimate errs, others do not pay for it."""
+    if context.on_cpu:
+        yield
+        return
+    cuda = context.torch.cuda
+    whole = cuda.get_device_properties(context.device).total_memory
+    cuda.set_per_process_memory_fraction(
+        min(1.0, (cuda.memory_reserved(context.device) + free) / whole), context.device
+    )
+    try:
+        yield
+    finally:
+        cuda.set_per_process_memory_fraction(1.0, context.device)
+        cuda.empty_cache()

@@ -42,19 +42,14 @@ def run(context: Context, _: Spec) -> Outcome:
     held, segments = pattern.held(), None
     if not context.on_cpu:
         segments = _expandable(context, pattern)
-    settings = next((os.environ[name] for name in _SETTINGS if os.environ.get(name)), "")
     fits = free / STATE / 1e6
-    right = pattern.wrong == 0 and abs(each - STATE) < 0.01 * STATE
-    words = (
-        "%s are free: model, gradients and Adam of %.4g million parameters, in fp32 or in bf16 with fp32 master weights"
-    )
+    settings = _settings()
     return Outcome(
         value=fits,
-        right=right,
+        right=not pattern.wrong and abs(each - STATE) < 0.01 * STATE,
         differ=pattern.wrong,
         compared=pattern.compared,
-        words=(words + " (%.4g bytes a parameter, measured), before any activation.%s")
-        % (size(free), fits, each, _kept(held)),
+        words=words(free, each, held, pattern.wrong),
         advice=advice(held, segments, settings),
         details={
             "free_bytes": free,
@@ -71,14 +66,20 @@ def run(context: Context, _: Spec) -> Outcome:
     )
 
 
-def _kept(held: Held) -> str:
-    if not held.reserved:
-        return ""
-    return " After steps of changing length %s were kept for a peak of %s: %.0f %% lost." % (
-        size(held.reserved),
-        size(held.allocated),
-        100 * held.lost,
-    )
+def words(free: float, each: float, held: Held, wrong: int) -> str:
+    """What the figures mean: free bytes, bytes a parameter, what a pattern held, blocks with numbers of others."""
+    said = [
+        "%s are free: model, gradients and Adam of %.4g million parameters, in fp32 or in bf16 with fp32 master weights"
+        " (%.4g bytes a parameter, measured), before any activation." % (size(free), free / STATE / 1e6, each)
+    ]
+    if held.reserved:
+        said += [
+            "Steps of changing length kept %s for a peak of %s: %.0f %% lost, %s of it in parts of blocks."
+            % (size(held.reserved), size(held.allocated), 100 * held.lost, size(held.split))
+        ]
+    if wrong:
+        said += ["%d blocks are wrong: they hold numbers that were not written there." % wrong]
+    return " ".join(said)
 
 
 def advice(held: Held, expandable: "Held | None", settings: str) -> str:
@@ -91,6 +92,11 @@ def advice(held: Held, expandable: "Held | None", settings: str) -> str:
             " of %s." % (size(expandable.reserved), size(held.reserved))
         )
     return "Nothing to do: what the allocator keeps is used."
+
+
+def _settings() -> str:
+    """Of torch's allocator, as the environment gives them."""
+    return next((os.environ[name] for name in _SETTINGS if os.environ.get(name)), "")
 
 
 def _free(context: Context) -> int:
@@ -108,7 +114,7 @@ def _bytes_a_parameter(context: Context) -> float:
     weight.sum().backward()
     optimizer.step()
     tensors = [weight, weight.grad, *(one for one in optimizer.state[weight].values() if torch.is_tensor(one))]
-    return sum(one.numel() * one.element_size() for one in tensors) / float(weight.numel())
+    return float(sum(one.numel() * one.element_size() for one in tensors) / weight.numel())
 
 
 class _Pattern:
@@ -178,8 +184,9 @@ class _Pattern:
 def _expandable(context: Context, pattern: _Pattern) -> "Held | None":
     """The same steps with segments that grow, where this torch can be told so while it runs."""
     torch = context.torch
-    settings = next((os.environ[name] for name in _SETTINGS if os.environ.get(name)), "")
-    tell = getattr(torch.cuda.memory, "_set_allocator_settings", None)
+    settings = _settings()
+    tell = getattr(torch._C, "_accelerator_setAllocatorSettings", None)  # noqa: SLF001 - since torch 2.9
+    tell = tell or getattr(torch.cuda.memory, "_set_allocator_settings", None)
     if tell is None or "expandable_segments" in settings:
         return None
     joined = settings + "," if settings else ""

@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict, Tuple
 
 from .._kernel import Outcome, Spec
 from ..eager._check import exact
+from ._meter import Meter
 from ._rung import Context
 from ._words import size
 
@@ -83,27 +84,9 @@ def _forward(torch: Any, layers: Any, batch: Any) -> Any:
 def _measured(context: Context, mode: Callable[[], Any], forward: Callable[[], Any]) -> Tuple[Any, int, float]:
     """The output, the bytes taken at the most beside what was there before, and the seconds."""
     with mode():
-        result, most = _most_bytes(context, forward)
+        forward()
+        with Meter(context) as meter:
+            result = forward()
         seconds = min(context.seconds(forward, least=0.2, rounds=3))
-    return result, most, seconds
-
-
-def _most_bytes(context: Context, forward: Callable[[], Any]) -> Tuple[Any, int]:
-    """By the allocator's own count; a CPU has none, so what autograd saves there is counted by its hooks."""
-    torch = context.torch
-    if not context.on_cpu:
-        context.synchronize()
-        before = torch.cuda.memory_allocated(context.device)
-        torch.cuda.reset_peak_memory_stats(context.device)
-        result = forward()
-        return result, int(torch.cuda.max_memory_allocated(context.device)) - before
-    saved: Dict[int, int] = {}
-
-    def keep(tensor: Any) -> Any:
-        storage = tensor.untyped_storage()
-        saved[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        result = forward()
-    return result, sum(saved.values()) + 2 * result.numel() * result.element_size()
+    least = 2 * result.numel() * result.element_size() if context.on_cpu else 1  # a layer's input and its output
+    return result, meter.bytes + least, seconds

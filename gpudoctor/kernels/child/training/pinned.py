@@ -54,15 +54,13 @@ def advice(gain: float, pinned: float, blocking: str) -> str:
         return "CUDA_LAUNCH_BLOCKING=%s makes every launch wait: unset it, nothing can overlap." % blocking
     if gain < 1.2:
         return (
-            "Copies do not run beside kernels here, although they were asked to: look for a profiler or debugger that"
-            " serialises streams (cuda-gdb, compute-sanitizer, CUDA_DEVICE_MAX_CONNECTIONS=1 with one copy engine)."
+            "Copies wait for kernels here, although they were asked to run beside them: cuda-gdb, compute-sanitizer,"
+            " profilers and WSL make them."
         )
-    if gain < 1.2 * pinned or pinned < 1.2:
-        return "Use DataLoader(pin_memory=True) and batch.to(device, non_blocking=True)."
-    return (
-        "Use DataLoader(pin_memory=True) and batch.to(device, non_blocking=True): without pinning each copy takes"
-        " %.1f times as long and nothing runs beside it." % pinned
-    )
+    use = "Use DataLoader(pin_memory=True) and batch.to(device, non_blocking=True)"
+    if pinned < 1.2:
+        return use + "."
+    return use + ": without pinning a copy takes %.1f times as long, and nothing runs beside it." % pinned
 
 
 class _Batches:

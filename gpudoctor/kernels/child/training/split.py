@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 from .._kernel import CannotRun, Outcome, Spec
 from ..eager._check import Judged, near
-from ..eager._rung import median_and_spread
+from ..eager._rung import Context, median_and_spread
 from . import _model, _whole
-from ._rung import Context, gpus
+from ._precision import full
 
 KERNELS = (
     Spec("readiness.split", "model split over two", "%", "50 M parameters, 2 × 25 M", seconds=40.0, scope="node"),
 )
-_NEEDED = 4 << 30
 _NEAR = 1e-6
-"""How far the loss may be from float64's: its sum rounds, the gradients do not."""
+"""How far the loss may be from float64's, as a share: its sum rounds, the gradients do not."""
 
 
 class Split:
@@ -34,11 +33,13 @@ class Split:
 def run(context: Context, _: Spec) -> Outcome:
     """Each device with its neighbour bit for bit; the first two are timed."""
     torch = context.torch
-    torch.set_float32_matmul_precision("highest")
+    full(torch)
     devices = _devices(context)
-    judged = {pair: _checked(context, *pair) for pair in _neighbours(devices)}
+    judged = {(one, two): _checked(context, devices[one], devices[two]) for one, two in _neighbours(list(devices))}
     wrong = ["%s and %s: %s" % (*pair, one.words) for pair, ones in judged.items() for one in ones if one.differ]
-    alone, split = (_rate(context, *pair) for pair in ((devices[0], devices[0]), (devices[0], devices[1])))
+    size = _model.timed(context)
+    first, second = list(devices.values())[:2]
+    alone, split = (_rate(context, size, first, other) for other in (first, second))
     share = 100 * split / alone
     return Outcome(
         value=share,
@@ -64,7 +65,7 @@ def advice(share: float, wrong: List[str]) -> str:
     """From the speed of both devices as % of one's."""
     if wrong:
         return (
-            "What crosses between these GPUs is damaged: gpudoctor bench --kernel p2p looks closer; NCCL_P2P_DISABLE=1"
+            "What crosses between these GPUs is damaged: gpudoctor bench --kernel peer looks closer; NCCL_P2P_DISABLE=1"
             " and an IOMMU that is off or in passthrough mode are the usual cures."
         )
     said = (
@@ -74,20 +75,20 @@ def advice(share: float, wrong: List[str]) -> str:
     return said if share >= 80 else "The link costs much of the speed. Cut where activations are small. " + said
 
 
-def _devices(context: Context) -> List[Any]:
-    """All GPUs; in a run on the CPU, this twice."""
+def _devices(context: Context) -> Dict[str, Any]:
+    """All GPUs by name; in a run on the CPU, this twice."""
     if context.on_cpu:
-        return [context.device, context.device]
-    count = gpus(context)
-    if count < 2:
-        raise CannotRun("it needs two GPUs or more")
-    return [context.torch.device("cuda", at) for at in range(count)]
+        return {"CPU": context.device, "CPU again": context.device}
+    if len(context.devices) < 2:
+        raise CannotRun("it needs two GPUs that nobody uses")
+    numbered = zip(context.numbers, context.devices)
+    return {"GPU %d" % number: context.torch.device("cuda", at) for number, at in numbered}
 
 
-def _neighbours(devices: List[Any]) -> Iterator[Tuple[Any, Any]]:
-    """Each device and the next, the last and the first."""
-    for at, device in enumerate(devices):
-        yield device, devices[(at + 1) % len(devices)]
+def _neighbours(names: List[str]) -> Iterator[Tuple[str, str]]:
+    """Each and the next, the last and the first."""
+    for at, name in enumerate(names):
+        yield name, names[(at + 1) % len(names)]
 
 
 def _checked(context: Context, first: Any, second: Any) -> Tuple[Judged, Judged]:
@@ -103,12 +104,9 @@ def _checked(context: Context, first: Any, second: Any) -> Tuple[Judged, Judged]
     return near(torch, loss.reshape(1), exact_loss.reshape(1), _NEAR), _whole.judged(torch, layers, wanted)
 
 
-def _rate(context: Context, first: Any, second: Any) -> float:
+def _rate(context: Context, size: _model.Size, first: Any, second: Any) -> float:
     """Samples a second of training steps."""
     torch = context.torch
-    if not context.on_cpu:
-        context.need(_NEEDED)
-    size = _model.TIMED_CPU if context.on_cpu else _model.TIMED
     layers = _model.transformer(torch, size)
     model = Split(layers, first, second)
     optimizer = torch.optim.SGD(layers.parameters(), lr=1e-3)

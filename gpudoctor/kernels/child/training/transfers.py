@@ -6,7 +6,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from .._kernel import Outcome, Spec
-from ..eager._check import Judged
+from ..eager._check import Judged, bits, judged
 from ._rung import Context
 from ._words import rate, size
 
@@ -25,17 +25,17 @@ _ROUNDS = 3
 def run(context: Context, _: Spec) -> Outcome:
     """Every dtype in every layout, then a model as a state_dict and as a module."""
     model = _model(context)
-    judged = [_round_trip(context, tensor, send) for tensor, send in _cases(context)]
-    judged += _state(context, model)
+    found = [_round_trip(context, tensor, send) for tensor, send in _cases(context)]
+    found += _state(context, model)
     total = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
     there, back = _rates(context, model, total)
     best = _one_block(context, total)
-    wrong = next((one for one in judged if one.differ), Judged(0, 0))
+    wrong = next((one for one in found if one.differ), Judged(0, 0))
     return Outcome(
         value=there / 1e9,
         right=not wrong.differ,
-        differ=sum(one.differ for one in judged),
-        compared=sum(one.compared for one in judged),
+        differ=sum(one.differ for one in found),
+        compared=sum(one.compared for one in found),
         words="%s in %d tensors reach the device at %s and come back at %s; one pinned block goes at %s. %s"
         % (size(total), len(model.state_dict()), rate(there), rate(back), rate(best), wrong.words),
         advice=advice(there, best),
@@ -95,13 +95,10 @@ def _round_trip(context: Context, tensor: Any, send: Callable[[Any], Any]) -> Ju
 
 
 def same_bits(torch: Any, result: Any, reference: Any) -> Judged:
-    """Every byte of both, whatever they stand for: NaN is what it was, and -0.0 is not 0.0."""
+    """Every value as it lies in memory: NaN is what it was, and -0.0 is not 0.0."""
     if result.shape != reference.shape or result.dtype != reference.dtype:
         return Judged(1, 1)
-    left, right = (one.detach().contiguous().reshape(-1).view(torch.uint8) for one in (result, reference))
-    wrong = left != right
-    count = int(wrong.sum())
-    return Judged(count, wrong.numel(), (int(wrong.nonzero()[0]),) if count else ())
+    return judged(bits(torch, result) != bits(torch, reference))
 
 
 def _state(context: Context, model: Any) -> List[Judged]:

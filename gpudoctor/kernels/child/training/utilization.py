@@ -6,10 +6,10 @@ import math
 from typing import Any, List
 
 from .._kernel import Outcome, Spec
+from ..eager._rung import Context
 from . import _model
 from ._precision import autocast, half
-from ._profile import Loop, Seen, watched
-from ._rung import Context
+from ._profile import Loop, Seen, warmed, watched
 from ._shares import Shares
 
 KERNELS = (
@@ -19,7 +19,6 @@ _SIZE = _model.TIMED._replace(samples=64)
 _SIZE_CPU = _model.Size(width=256, layers=2, heads=4, samples=16, tokens=32)
 _WARM, _STEPS = 3, 12
 _WARM_CPU, _STEPS_CPU = 1, 4
-_NEEDED = 5 << 30
 _VOCABULARY = 4096
 _POOL = 1024
 """Sequences that batches are picked from."""
@@ -27,14 +26,12 @@ _POOL = 1024
 
 def run(context: Context, _: Spec) -> Outcome:
     """A language model in half precision, fed as a DataLoader feeds it: picked, pinned, copied without waiting."""
-    if not context.on_cpu:
-        context.need(_NEEDED)
+    size = _SIZE_CPU if context.on_cpu else _model.fitting(_SIZE, context.free())
     losses: List[Any] = []
-    loop = _loop(context, _SIZE_CPU if context.on_cpu else _SIZE, losses)
-    for _ in range(_WARM_CPU if context.on_cpu else _WARM):
-        loop.step(loop.copy(loop.data()))
-    context.synchronize()
-    seen = watched(context, loop, _STEPS_CPU if context.on_cpu else _STEPS)
+    loop = _loop(context, size, losses)
+    warm, steps = (_WARM_CPU, _STEPS_CPU) if context.on_cpu else (_WARM, _STEPS)
+    warmed(context, loop, warm)
+    seen = watched(context, loop, steps)
     shares = {name: 100 * share for name, share in seen.shares._asdict().items()}
     return Outcome(
         value=shares["compute"],
@@ -47,6 +44,7 @@ def run(context: Context, _: Spec) -> Outcome:
             step_ms=1e3 * seen.seconds,
             kernels_a_step=seen.kernels,
             kernel_us=seen.kernel_us,
+            samples=size.samples,
             by="clock" if seen.blind else "torch.profiler",
         ),
     )
@@ -97,7 +95,7 @@ _ADVICE = {
 def _loop(context: Context, size: _model.Size, losses: List[Any]) -> Loop:
     """A language model on random tokens; each step puts its loss, still on the device, in place of the last."""
     torch = context.torch
-    network = _model.language_model(torch, size, _VOCABULARY).to(context.device)
+    network = _model.language_model(torch, size, _VOCABULARY, context.device)
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
     pool = torch.randint(0, _VOCABULARY, (_POOL, size.tokens), generator=context.generator(5))
 

@@ -1,0 +1,69 @@
+"""Collective operations between the GPUs of this node: every value right, and how fast."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping
+
+from .._kernel import Broken, CannotRun, Outcome, Spec
+from .._ranks import End, faults
+from . import _nccl
+from ._operations import OPERATIONS, bandwidths
+from ._rung import Context
+
+_OF = "nccl."
+KERNELS = tuple(
+    Spec(_OF + name, "NCCL " + operation.title, "GB/s", "128 MiB", seconds=90.0, scope="node")
+    for name, operation in OPERATIONS.items()
+)
+
+
+def run(context: Context, spec: Spec) -> Outcome:
+    """What the group found of this operation. Value: bus bandwidth at the largest size."""
+    name, count = spec.id[len(_OF) :], len(context.devices)
+    if count < OPERATIONS[name].least:
+        raise CannotRun("needs two GPUs")
+    ends = context.ends()
+    if not all(name in end.notes for end in ends):
+        raise why(ends, name)
+    return outcome(name, [end.notes[name] for end in ends], context.nccl())
+
+
+def outcome(name: str, ranks: List[List[Dict[str, Any]]], nccl: Mapping[str, Any]) -> Outcome:
+    """Of what each rank found at each size."""
+    sizes = [together[0]["size"] for together in zip(*ranks)]
+    rates = [
+        bandwidths(name, len(ranks), size, [rank[at]["seconds"] for rank in ranks]) for at, size in enumerate(sizes)
+    ]
+    differ, compared = (sum(one[key] for rank in ranks for one in rank) for key in ("differ", "compared"))
+    words = [
+        "rank %d: %d of %d values are wrong, the first at %d" % (at, one["differ"], one["compared"], one["first"])
+        for at, rank in enumerate(ranks)
+        for one in rank
+        if one["differ"]
+    ]
+    if len(ranks) == 1:
+        words.append("one GPU: NCCL starts and reduces, and no link was tested")
+    details = {"ranks": len(ranks), "bytes": sizes}
+    details.update({key + "_gb_s": [round(rate[key], 3) for rate in rates] for key in ("algbw", "busbw")})
+    return Outcome(
+        value=rates[-1]["busbw"] if len(ranks) > 1 else None,
+        right=differ == 0,
+        differ=differ,
+        compared=compared,
+        words="; ".join(words),
+        details=dict(details, **nccl),
+    )
+
+
+def why(ends: List[End], name: str) -> Exception:
+    """Why not all ranks came to the end of this operation."""
+    reached = [other for other in OPERATIONS if all(other in end.notes for end in ends)]
+    failed = next(other for other in OPERATIONS if other not in reached)
+    if name != failed:
+        return CannotRun("not tried: %s before it failed" % OPERATIONS[failed].title)
+    bad = faults(ends)
+    if bad and bad[0].cannot:
+        return CannotRun(bad[0].why)
+    warned = next(filter(None, (_nccl.warning(end.err) for end in bad)), "")
+    said = (["NCCL: " + warned] if warned else []) + [end.words for end in bad[:3]]
+    return Broken("; ".join(said), _nccl.advice("; ".join(said)))

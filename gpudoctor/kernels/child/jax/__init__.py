@@ -1,0 +1,1 @@
+"""JAX in the target interpreter, where it is installed."""

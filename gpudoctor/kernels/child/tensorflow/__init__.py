@@ -1,0 +1,1 @@
+"""TensorFlow in the target interpreter, where it is installed."""

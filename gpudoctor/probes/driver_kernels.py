@@ -1,0 +1,78 @@
+"""Small programs run on every GPU by the driver alone, their results checked: level standard.
+
+As a training job does, each takes its turn beside whoever else is on the GPU: 64 MiB of memory that is free and some
+milliseconds. A GPU that takes one process only is left to torch, which is asked at the same time.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpudoctor.kernels import facts
+from gpudoctor.model.fact import Absent, Fact, Rows, Unread
+from gpudoctor.probes._child import answers, patience, printable
+from gpudoctor.target import Target
+
+if TYPE_CHECKING:
+    from gpudoctor.model.measurement import Device
+
+LEVEL = "standard"
+MOOT = {"cuda_driver.state": "hung"}
+"""Where it is so, nothing that loads libcuda comes to an end."""
+
+LISTING = patience("GPUDOCTOR_CUDA_TIMEOUT", 4.0)
+"""Seconds until the GPUs are known: the driver's start."""
+SECONDS = patience("GPUDOCTOR_KERNEL_TIMEOUT", 14.0)
+"""Seconds for all kernels; sound GPUs need one."""
+DEADLINE = LISTING + SECONDS + 2.0
+
+FACTS = tuple(spec for spec in facts.FACTS if spec.name.startswith(("measured.", "rung.")))
+"""What kernels say themselves; what follows from it is reckoned with the tables."""
+
+_FAMILY = "driver"
+
+
+def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
+    """What was measured on each GPU, and whether the rung holds there."""
+    devices = _devices(target)
+    if not isinstance(devices, tuple):
+        yield from (("measured", devices), ("rung", devices))
+        return
+    from gpudoctor.kernels import specs
+    from gpudoctor.kernels.ladder import Ladder
+
+    kernels = [one for one in specs.chosen([_FAMILY]) if one.spec.level == LEVEL]
+    runs, rungs = facts.rows(Ladder(target, devices, kernels, budget=SECONDS).climb())
+    yield from (("measured", runs), ("rung", rungs))
+
+
+def _devices(target: Target) -> tuple[Device, ...] | Absent | Unread:
+    """The GPUs as CUDA numbers them in this session, by a child that makes no context."""
+    from gpudoctor.kernels.place import program
+
+    wanted = {"family": _FAMILY, "device": "node", "kernels": []}
+    try:
+        answer = target.run([sys.executable, program(), json.dumps(wanted)], timeout=LISTING)
+    except OSError as error:
+        return Unread(error.strerror or str(error))
+    said: dict[str, Any] = {}
+    for entry in answers(answer.out):
+        said.update(entry)
+    if "closed" in said:
+        return Unread(printable(said["closed"], 600))
+    told = said.get("opened")
+    if not isinstance(told, dict) or not isinstance(told.get("devices"), list):
+        return Unread(f"the child that lists the GPUs did not finish: {printable(answer.how)}")
+    found = tuple(_device(item) for item in told["devices"] if isinstance(item, dict))
+    return found or Absent(printable(told.get("because", "CUDA lists no device"), 600))
+
+
+def _device(item: Mapping[str, Any]) -> Device:
+    from gpudoctor.model.measurement import Device
+
+    name = printable(item.get("name", "")).removeprefix("NVIDIA ")
+    held = "one process at a time (compute mode Exclusive_Process), and torch is being asked there"
+    return Device(int(item.get("index", 0)), name, held if item.get("exclusive") else "")
