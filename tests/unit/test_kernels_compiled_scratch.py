@@ -63,3 +63,23 @@ def test_where_libraries_may_be_loaded_from(tmp_path: Path, monkeypatch: pytest.
     assert not _scratch.may_run_from(str(tmp_path / "missing"))
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID))
     assert not _scratch.may_run_from(str(tmp_path))
+
+
+WRITER = """
+import itertools, sys
+for number in itertools.count():
+    open(sys.argv[1] + "/kernel.%d" % number, "w").close()
+"""
+
+
+def test_it_goes_though_a_compiler_still_writes(tmp_path: Path) -> None:
+    """What the killed process has started goes on writing until its folder is gone."""
+    code = CODE.replace("{where!r}", repr(str(tmp_path))).replace(
+        "print(", f"import subprocess; subprocess.Popen([sys.executable, '-c', {WRITER!r}, folder.path])\nprint("
+    )
+    argv = [sys.executable, "-c", code]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        assert child.stdout
+        assert child.stdout.readline() == b"made\n"
+        child.send_signal(signal.SIGKILL)
+    assert _empty_soon(tmp_path)

@@ -7,7 +7,8 @@ import subprocess
 import tempfile
 from typing import Any, Optional
 
-_SWEEP = 'read -r nothing; exec rm -rf -- "$1"'
+_SWEEP = 'read -r nothing; for try in 1 2 3 4 5 6; do rm -rf -- "$1"; [ -e "$1" ] || exit 0; sleep 0.5; done'
+"""More than once: a compiler that we started may still be writing."""
 
 
 class Folder:
