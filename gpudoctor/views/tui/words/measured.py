@@ -239,7 +239,7 @@ def _so(run: Run, state: State) -> str:
     if state == "failed" and step and step.message.startswith(f"{run.kernel}: "):
         return f"{step.rung} itself works on this GPU; whatever uses this fails."
     if state == "failed":
-        return _STANDS[step.rung] if step else ""
+        return _STANDS.get(step.rung, "") if step else ""
     return {
         "wrong": "training on it can diverge, and a model it trained be worse, without any message.",
         "slow": "every job that waits for all GPUs waits for this one.",
