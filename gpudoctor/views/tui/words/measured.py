@@ -204,10 +204,10 @@ def _title(found: Measurements, kernel: Kernel, run: Run, state: State) -> str:
     ratio = found.ratio(run)
     return {
         "wrong": f"{gpu} computes wrong values",
-        "failed": f"{gpu}: {kernel.title} fails at {step.rung}" if step else f"{gpu}: {kernel.title} failed",
+        "failed": f"{gpu}: {kernel.title} failed" + (f" at {step.rung}" if step else ""),
         "slow": f"{gpu} does {(ratio or 0) * 100:.0f} % of what it should in {kernel.title}",
         "unjudged": f"{gpu} was not measured" if run.status != "ran" else f"{gpu}: nothing to compare with",
-        "sound": f"{gpu} does {kernel.title} as it should",
+        "sound": f"{gpu}: {kernel.title} as it should be",
         "waiting": f"{gpu} is next",
         "running": f"{gpu} is at work",
     }[state]
@@ -228,7 +228,7 @@ def _is(found: Measurements, kernel: Kernel, run: Run, state: State) -> Iterator
         yield f"Held back by: {held}."
     if run.because:
         yield f"{'failed' if run.status == 'failed' else 'not run'}: {run.because}"
-    if (step := run.broken) and step.message != run.because:
+    if (step := run.broken) and run.because not in step.message:
         yield f"{step.rung}: {step.message}"
     if state == "sound" and run.right is not None:
         yield "Its values are those of the reference."
@@ -236,8 +236,10 @@ def _is(found: Measurements, kernel: Kernel, run: Run, state: State) -> Iterator
 
 def _so(run: Run, state: State) -> str:
     step = run.broken
+    if state == "failed" and step and step.message.startswith(f"{run.kernel}: "):
+        return f"{step.rung} itself works on this GPU; whatever uses this fails."
     if state == "failed":
-        return _STANDS[step.rung] if step else ""
+        return _STANDS.get(step.rung, "") if step else ""
     return {
         "wrong": "training on it can diverge, and a model it trained be worse, without any message.",
         "slow": "every job that waits for all GPUs waits for this one.",
