@@ -14,7 +14,6 @@ from gpudoctor import rulebook
 from gpudoctor.collect import Collection, Event, Progress, collect
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError
-from gpudoctor.model.fact import Unread
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.target import Target
 
@@ -96,8 +95,7 @@ def _deepened(
     """What the probes said and, at level deep, what kernels measured after them; `tell` hears when one is over."""
     snapshot = asked.snapshot()
     if asked.target.level != "deep":
-        later = Unread("measured at level deep, and by gpudoctor bench")
-        return replace(snapshot, groups={**snapshot.groups, "measured": later, "rung": later})
+        return snapshot
     from gpudoctor import bench
 
     return bench.deepened(asked.target, snapshot, progress, tell, stop)

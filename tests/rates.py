@@ -176,6 +176,19 @@ def changed(found: Measurements, gpus: Sequence[int], head: str, change: Change)
     return replace(found, runs=runs)
 
 
+def with_ways(found: Measurements, rate: float, slow: Mapping[int, float]) -> Measurements:
+    """With copies between all GPUs at that rate; those to and from a GPU of `slow` at that share of it."""
+    ways = {
+        f"{one}-{other}": round(rate * slow.get(one, 1) * slow.get(other, 1), 1)
+        for one in range(8)
+        for other in range(8)
+        if one != other
+    }
+    run = Run("peer.copy", -1, "ran", min(ways.values()), right=True, ladder=_LADDER, details={"rates": dict(ways)})
+    kernels = (*found.kernels, Kernel("peer.copy", "GPU to GPU", "GB/s"))
+    return replace(found, kernels=kernels, runs=(*found.runs, run))
+
+
 def slower(share: float, **seen: float | tuple[str, ...]) -> Change:
     """At that share of its value, with what NVML saw meanwhile."""
 
@@ -231,6 +244,8 @@ def sick() -> Mapping[str, tuple[Snapshot, str, str]]:
             changed(h100, [3], "copy.device", slower(0.5)), "gpu.slow", "GPU 3: copy.device reaches 14"),
         "half of its rate in every product": (
             changed(h100, [6], "matmul", slower(0.5)), "gpu.slow", "GPU 6: matmul."),
+        "half of its links' rate": (
+            with_ways(h100, 371, {5: 0.5}), "gpu.slow", "GPU 5: peer.copy reaches 186 GB/s, the others 371 (50 %)"),
         "four lanes under load": (
             changed(changed(h100, [2], "copy.to", narrow), [2], "copy.from", narrow),
             "gpu.pcie-degraded", "GPU 2 (NVIDIA H100 80GB HBM3): PCIe at x4 of x16, generation 5 of 5"),
@@ -269,6 +284,30 @@ def sick() -> Mapping[str, tuple[Snapshot, str, str]]:
             "ext.triton", "Failed to find C compiler"),
     }  # fmt: skip
     machines = {name: (snapshot("H100", found), page, says) for name, (found, page, says) in told.items()}
+    peers = Run(
+        "peer.copy",
+        -1,
+        "ran",
+        41.2,
+        right=False,
+        differ=12,
+        compared=1 << 23,
+        ladder=_LADDER,
+        words="12 of 8388608 values are wrong, the first at [77]; wrong on the way 2 to 5",
+    )
+    node = replace(h100, kernels=(*h100.kernels, Kernel("peer.copy", "GPU to GPU", "GB/s")), runs=(*h100.runs, peers))
+    machines["words change between GPUs"] = snapshot("H100", node), "gpu.peer-wrong", "wrong on the way 2 to 5"
+    nccl = Run(
+        "nccl.allreduce",
+        -1,
+        "failed",
+        because="it did not come to an end within 60 s",
+        ladder=(*_LADDER, Step("nccl", False, "nccl.allreduce: it did not come to an end within 60 s")),
+    )
+    node = replace(
+        h100, kernels=(*h100.kernels, Kernel("nccl.allreduce", "all-reduce", "GB/s")), runs=(*h100.runs, nccl)
+    )
+    machines["NCCL fails"] = snapshot("H100", node), "nccl.failed", "it did not come to an end within 60 s"
     lowered = snapshot("H100", _lowered(h100), power_limit_w=300, power_limit_default_w=700)
     machines["power limit lowered"] = lowered, "gpu.throttled", "power limit 300 W, delivered with 700 W"
     return machines

@@ -47,7 +47,7 @@ FACTS = (
     column("measured.expected_from", "text", "how that is reckoned"),
     column("measured.siblings", "float", "the median of the other GPUs of that name"),
     column("rate.kernel", "text", "the kernel that is farthest below; absent where a report tells the rate"),
-    column("rate.of", "text", "what is measured: compute, memory, host link, latency or other"),
+    column("rate.of", "text", "what is measured: compute, memory, host link, GPU link, latency or other"),
     column("rate.against", "text", "what rate.others is: expected (by its own limits) or siblings"),
     column("rate.share", "float", "the rate as a share of that; 1 is as it should be, less is slower"),
     column("rate.also", "list", "other kernels that are below: matmul.fp16 (52 %)"),

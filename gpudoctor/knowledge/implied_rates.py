@@ -6,6 +6,7 @@ rows for each GPU: ``rate`` (how fast), and columns of ``gpu`` (what NVML saw me
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
@@ -25,6 +26,7 @@ _NO_GAIN = 1.15
 _TIMES = frozenset({"ns", "µs", "ms", "s"})
 """Units of which less is better."""
 _TABLE = "table rates"
+_WAY = re.compile(r"\d{1,3}-\d{1,3}")
 _UNKNOWN = dict.fromkeys(("limit", "expected", "expected_from"), Absent("neither its limits nor a share are known"))
 _SIBLINGS = "the other GPUs of that name"
 
@@ -67,6 +69,9 @@ def imply_rates(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
             if rate.share < _NOTABLE and not told:
                 rates.setdefault((run.gpu, rate.of), []).append(rate)
     groups["measured"] = tuple(done)
+    for rate in _between(rows, known):
+        if rate.share < _NOTABLE:
+            rates.setdefault((rate.run.gpu, rate.of), []).append(rate)
     idle = tuple(_unmeasured(rows))
     if not isinstance(groups.get("rate"), tuple) and (idle or ran):
         groups["rate"] = (*(_worst(found, done, known) for found in rates.values()), *idle)
@@ -89,6 +94,32 @@ def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
             continue
         if unit.endswith("/s") or unit in _TIMES:
             yield _Run(at, text(row, "kernel"), gpu, name, unit, rate, row)
+
+
+def _between(rows: Sequence[Row], known: Mapping[int, Device]) -> Iterator[_Rate]:
+    """Of each GPU on NVSwitches the median of its ways to and from the others, against its links and the other ways."""
+    at = next((at for at, row in enumerate(rows) if given(row, "kernel") == "peer.copy"), None)
+    ways = list(_ways(rows[at])) if at is not None else []
+    for gpu in sorted({gpu for pair, _ in ways for gpu in pair}):
+        device = known.get(gpu)
+        table = expected("peer.copy", device) if device else None
+        if at is None or device is None or table is None:
+            continue
+        own = median(rate for pair, rate in ways if gpu in pair)
+        others = [rate for pair, rate in ways if gpu not in pair]
+        run = _Run(at, "peer.copy", gpu, device.name, "GB/s", own, rows[at])
+        yield _Rate(run, "GPU link", table.value, "expected", own / table.value)
+        if others:
+            yield _Rate(run, "GPU link", median(others), "siblings", own / median(others))
+
+
+def _ways(row: Row) -> Iterator[tuple[tuple[int, ...], float]]:
+    """Both GPUs, and GB/s from one to the other."""
+    details = given(row, "details")
+    rates = details.get("rates") if isinstance(details, Mapping) else None
+    for name, rate in rates.items() if isinstance(rates, Mapping) else ():
+        if _WAY.fullmatch(name) and isinstance(rate, (int, float)) and rate > 0:
+            yield tuple(map(int, name.split("-"))), float(rate)
 
 
 def _unmeasured(rows: Sequence[Row]) -> Iterator[Row]:
@@ -172,7 +203,7 @@ def _worst(rates: Sequence[_Rate], rows: Sequence[Row], known: Mapping[int, Devi
         "share": Known(round(worst.share, 3), source),
         "also": Known(tuple(also.values()), source),
         "name": Known(run.name, source),
-        "expected_from": rows[run.at]["expected_from"],
+        "expected_from": rows[run.at].get("expected_from", _UNKNOWN["expected_from"]),
     }
     device = known.get(run.gpu)
     for column in ("uuid", "address"):
@@ -208,5 +239,5 @@ def _alone(row: Row) -> bool:
 
 
 def _source(row: Row) -> str:
-    state = row["value"]
+    state = row.get("value")
     return state.source if isinstance(state, Known) else ""

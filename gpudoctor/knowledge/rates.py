@@ -7,7 +7,7 @@ slot cannot be seen (virtual machines): their limits are not those that they tel
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from gpudoctor.knowledge._filling import number, text, true
@@ -41,6 +41,8 @@ class Device:
     """Highest PCIe generation of GPU and slot together."""
     lanes: float | None = None
     """Most PCIe lanes of GPU, slot and what lies above it."""
+    links: float | None = None
+    """GB/s of its NVLinks together, one way, where all lead to switches: each GPU reaches each other one so."""
     whole: bool = True
     """Whether it is a GPU of its own, with memory of its own."""
 
@@ -76,6 +78,8 @@ def _limit(kernel: str, device: Device, seen: Meanwhile | None) -> tuple[float, 
         return _compute(what, device, seen)
     if kernel == "copy.device":
         return _memory(device)
+    if kernel == "peer.copy" and device.links:
+        return device.links, f"NVLinks of {device.links:.0f} GB/s one way, to switches"
     return _link(device) if kernel in _TO_HOST else None
 
 
@@ -133,13 +137,14 @@ def devices(snapshot: Snapshot) -> Mapping[int, Device]:
     by_uuid = {text(row, "uuid"): row for row in _rows(snapshot, "gpu")}
     by_address = {text(row, "address"): row for row in _rows(snapshot, "pci")}
     hidden = any(isinstance(snapshot.get(f"host.{what}"), Known) for what in ("virtual_machine", "wsl"))
+    links = _links(snapshot)
     found: dict[int, Device] = {}
     for at, row in enumerate(rows if isinstance(rows, tuple) else ()):
         gpu = by_uuid.get(text(row, "uuid"), {})
         slot = None if hidden else by_address.get(text(row, "address") or text(gpu, "address"), {})
         index = number(row, "index")
         device = _device(at if index is None else int(index), row, gpu, slot)
-        found[device.index] = device
+        found[device.index] = replace(device, links=links.get(number(gpu, "index")))
     return found
 
 
@@ -165,6 +170,18 @@ def _device(index: int, cuda: Row, gpu: Row, slot: Row | None) -> Device:
         lanes=lanes if slot is not None else None,
         whole=not sliced and not true(cuda, "integrated"),
     )
+
+
+def _links(snapshot: Snapshot) -> Mapping[float | None, float]:
+    """GB/s one way of the NVLinks that are up, by NVML's number of the GPU; nothing where some lead past switches."""
+    each = {row["version"]: float(row["rate"]) for row in table("rates")["nvlink"]}
+    rows = [row for row in _rows(snapshot, "nvlink") if true(row, "active")]
+    if any(text(row, "remote") != "switch" for row in rows):
+        return {}
+    found: dict[float | None, float] = {}
+    for row in rows:
+        found[number(row, "gpu")] = found.get(number(row, "gpu"), 0.0) + each.get(text(row, "version"), 0.0)
+    return found
 
 
 def _generations(slot: Row) -> Iterator[float]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from gpudoctor import rulebook
+from gpudoctor.version import __version__
+from gpudoctor.views import document
+from tests import rates
 from tests.conftest import Program
 from tests.corpus import blocks
 from tests.needs import REPOSITORY
@@ -15,21 +19,33 @@ from tests.sim.test_scenarios import HEALTHY, SICK
 
 def test_every_page_fires_end_to_end(gpudoctor: Program, documents: Documents, tmp_path: Path) -> None:
     pages = {rule.id for rule in rulebook.load().rules}
-    fired = set(_read(gpudoctor, tmp_path))
+    fired = {*_read(gpudoctor, _pastes(tmp_path)), *_read(gpudoctor, _measured(tmp_path))}
     fired |= {one["id"] for path in HEALTHY + SICK for one in documents.of(path)[1].document["findings"]}
     assert pages - fired == set()
 
 
-def _read(gpudoctor: Program, folder: Path) -> list[str]:
-    """The findings of ``gpudoctor read`` on every paste of the corpus."""
-    names = []
+def _pastes(folder: Path) -> Iterator[str]:
+    """The pastes of the corpus, each in a file."""
     for file in sorted((REPOSITORY / "tests" / "messages").glob("*.txt")):
         for number, (_, paste) in enumerate(blocks(file.stem)):
             place = folder / f"{file.stem}-{number}.txt"
             place.write_text(paste, "utf-8")
-            names.append(str(place))
-    ran = gpudoctor("read", "--json", *names, timeout=300)
+            yield str(place)
+
+
+def _measured(folder: Path) -> Iterator[str]:
+    """Machines that were measured, each a saved snapshot."""
+    for number, (snapshot, _, _) in enumerate(rates.sick().values()):
+        place = folder / f"measured-{number}.json"
+        place.write_text(document.facts(snapshot, __version__), "utf-8")
+        yield str(place)
+
+
+def _read(gpudoctor: Program, names: Iterable[str]) -> list[str]:
+    """The findings of ``gpudoctor read`` on these files."""
+    files = list(names)
+    ran = gpudoctor("read", "--json", *files, timeout=300)
     assert ran.err == ""
     told = [json.loads(line) for line in ran.out.splitlines()]
-    assert len(told) == len(names)
-    return [one["id"] for document in told for one in document["findings"]]
+    assert len(told) == len(files)
+    return [one["id"] for read in told for one in read["findings"]]

@@ -39,3 +39,29 @@ def test_what_is_sick_is_the_one_finding(name: str) -> None:
 @pytest.mark.parametrize("model", rates.MODELS)
 def test_sound_gpus_that_differ_by_nature_give_no_finding(model: str, seed: int) -> None:
     assert loud(judged(rates.snapshot(model, rates.sound(model, seed)))) == []
+
+
+def test_sound_ways_between_gpus_give_no_finding() -> None:
+    assert loud(judged(rates.snapshot("H100", rates.with_ways(rates.sound("H100"), 371, {})))) == []
+    bridged = rates.with_ways(rates.sound("V100"), 45, {3: 0.4})  # no switches: GPUs may well differ
+    assert loud(judged(rates.snapshot("V100", bridged))) == []
+
+
+def test_gpus_that_somebody_uses_are_not_judged_and_it_says_who() -> None:
+    found = rates.changed(rates.sound("H100"), [3], "", rates.held("pid 41207, train.py"))
+    diagnosis = judged(rates.snapshot("H100", found))
+    assert loud(diagnosis) == []
+    unjudged = {one.id: one.because for one in diagnosis.unjudged}
+    for page in ("gpu.slow", "gpu.copies-slow", "gpu.wrong-results"):
+        assert "in use by pid 41207, train.py" in unjudged[page]
+
+
+def test_what_is_wrong_with_one_gpu_hides_nothing_on_another() -> None:
+    hot = rates.slower(0.55, sm_clock_mhz=1110, temperature_c=89, reasons=("hw_slowdown", "hw_thermal_slowdown"))
+    found = rates.changed(rates.sound("H100"), [5], "matmul", hot)
+    found = rates.changed(found, [2], "matmul", rates.slower(0.5))
+    diagnosis = loud(judged(rates.snapshot("H100", found)))
+    assert {(one.id, (one.subject or {})["address"]) for one in diagnosis} == {
+        ("gpu.throttled", "0000:ab:00.0"),
+        ("gpu.slow", "0000:3a:00.0"),
+    }

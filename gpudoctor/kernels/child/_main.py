@@ -17,7 +17,7 @@ import traceback
 from types import ModuleType
 from typing import Any, Dict, Iterator, Mapping
 
-from . import _protocol
+from . import _protocol, _ranks
 from ._kernel import Broken, CannotRun, Outcome
 
 _NO_MEMORY = re.compile(r"^(torch\.cuda\.)?OutOfMemoryError|MemoryError|CUDA out of memory|CUBLAS_STATUS_ALLOC_FAILED")
@@ -36,6 +36,7 @@ def modules(family: str, root: str = _ROOT) -> Iterator[ModuleType]:
 
 def main(ask: Mapping[str, Any]) -> None:
     """Every kernel that was asked for, in that order."""
+    _ranks.end_with(os.getppid())
     _protocol.begin()
     faulthandler.enable()
     _protocol.say(opening=ask["family"])

@@ -224,7 +224,7 @@ def _hear(ranks: List[_Rank], until: float) -> None:
 
 def main(wanted: Mapping[str, Any]) -> None:
     """Be one rank: run the job, say its answer or why there is none."""
-    _end_with(wanted["parent"])
+    end_with(wanted["parent"])
     _protocol.begin()
     faulthandler.enable()
     me = Me(wanted["rank"], wanted["count"], wanted["ask"], wanted["store"])
@@ -239,7 +239,7 @@ def main(wanted: Mapping[str, Any]) -> None:
     os._exit(0)  # a crash while libraries are torn down is no symptom of the patient
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """Have Linux end this process when the one that started it is gone, however that came about."""
     try:
         ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)

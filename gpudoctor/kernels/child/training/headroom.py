@@ -99,8 +99,7 @@ def estimate(tried: Sequence[Tried], batch: int) -> float:
 def words(tried: Sequence[Tried], free: int, in_time: bool) -> str:
     """What was found; `in_time`: whether memory, not time, was the end of it."""
     most = tried[-1]
-    said = "A step of %d sequences takes %s of the %s that may be taken, %s each, and does %.4g sequences/s." % (
-        most.batch,
+    said = "Such a step takes %s of the %s that may be taken, %s a sequence, and does %.4g sequences/s." % (
         size(most.bytes),
         size(free),
         size(most.bytes / most.batch),

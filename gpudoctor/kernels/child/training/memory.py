@@ -91,7 +91,9 @@ def advice(held: Held, expandable: "Held | None", settings: str) -> str:
             "Start training with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: the same steps then kept %s instead"
             " of %s." % (size(expandable.reserved), size(held.reserved))
         )
-    return "Nothing to do: what the allocator keeps is used."
+    return (
+        "Nothing to do: what the allocator keeps is used. A larger state is for shards (FSDP, ZeRO) or 8-bit moments."
+    )
 
 
 def _settings() -> str:
@@ -192,9 +194,10 @@ def _expandable(context: Context, pattern: _Pattern) -> "Held | None":
     joined = settings + "," if settings else ""
     try:
         tell(joined + "expandable_segments:True")
-        return pattern.held()
+        try:
+            return pattern.held()
+        finally:
+            torch.cuda.empty_cache()
+            tell(joined + "expandable_segments:False")
     except (RuntimeError, ValueError):
-        return None  # not on this driver
-    finally:
-        torch.cuda.empty_cache()
-        tell(joined + "expandable_segments:False")
+        return None  # not with this driver, or not with this allocator
