@@ -13,8 +13,7 @@ from ._words import size
 ALIKE = 0.1
 """Rates that differ by less are the same, and the cheaper setting is taken."""
 BUSY = 0.8
-"""The share of its cores that a limit by the CPU keeps busy at the least."""
-
+"""The share of the usable cores that workers want where the CPU is the limit."""
 OTHERS = 0.25
 """The share of the cores from which on other programs matter."""
 
@@ -33,9 +32,14 @@ _OF_ERRORS = {
 
 
 def best_of(tried: Sequence[Tried]) -> Tried:
-    """The cheapest of the fastest: fewer workers and a shorter queue where more win nothing."""
-    fastest = max(one.rate for one in tried)
-    return min((one for one in tried if one.rate >= (1 - ALIKE) * fastest), key=lambda one: (one.workers, one.prefetch))
+    """The cheapest of the fastest: fewer workers and a shorter queue where more win nothing.
+
+    Of forked ones where these live: once they have started, others load no faster.
+    """
+    forked = [one for one in tried if one.method == "fork" and one.rate]
+    among = [one for one in tried if not one.workers or one in forked or not forked]
+    fastest = max(one.rate for one in among)
+    return min((one for one in among if one.rate >= (1 - ALIKE) * fastest), key=lambda one: (one.workers, one.prefetch))
 
 
 def advice(tried: Sequence[Tried], here: Host) -> str:
@@ -43,14 +47,8 @@ def advice(tried: Sequence[Tried], here: Host) -> str:
     best = best_of(tried)
     setting = "Use num_workers=%d." % best.workers
     if best.workers:
-        setting = (
-            "Use num_workers=%d, prefetch_factor=%d, persistent_workers=True (else each epoch begins %.2f s late)."
-            % (
-                best.workers,
-                best.prefetch,
-                best.start,
-            )
-        )
+        setting = "Use num_workers=%d, prefetch_factor=%d, persistent_workers=True" % (best.workers, best.prefetch)
+        setting += " (else each epoch begins %.2f s late)." % best.start
     limit = of_error(tried, here) if any(one.error for one in tried) else of_cores(tried, here)
     return " ".join(part for part in (temporary(here.temporary), setting, limit, of_others(tried, here)) if part)
 
@@ -77,14 +75,14 @@ def of_error(tried: Sequence[Tried], here: Host) -> str:
     cause = next((cause for cause in _OF_ERRORS if re.search(cause, error)), "")
     said = _OF_ERRORS.get(cause) or "Workers fail here: %s" % error.rstrip(".")
     other = next((one.method for one in tried if one.rate and one.method not in ("", "fork")), "")
-    if other and start_matters(error):
+    if other and cause in (_CUDA, _HUNG):
         said += "; multiprocessing_context='%s' does work" % other
     return said + "."
 
 
-def start_matters(error: str) -> bool:
-    """Whether workers that are not forked may live where one died of this."""
-    return bool(re.search("%s|%s" % (_CUDA, _HUNG), error))
+def start_matters(one: Tried) -> bool:
+    """Whether workers that are started in another way may live where this one died."""
+    return _CUDA in one.error or (_HUNG in one.error and one.method == "fork")
 
 
 def of_others(tried: Sequence[Tried], here: Host) -> str:

@@ -70,9 +70,9 @@ class Sweep:
         self.batch = batch
         self.dataset = _dataset.chosen(side)
         self.wrong = self.compared = 0
-        self._next = 0
+        self._next, self._began = 0, time.time()
         began = time.perf_counter()
-        item = self.dataset[0]
+        item, self._length = self.dataset[0], len(self.dataset)
         self.item_seconds = time.perf_counter() - began
         self.batch_bytes = batch * _bytes(item)
 
@@ -94,7 +94,7 @@ class Sweep:
         except Exception as error:
             return setting._replace(error=_told(error))
         finally:
-            _guard.end_workers()
+            _guard.end_workers(self._began)
 
     def _watched(self, setting: Tried) -> Tried:
         began = time.perf_counter()
@@ -104,7 +104,7 @@ class Sweep:
             started = time.perf_counter() - began
             setting = self._steady(setting, batches)
         except Exception:
-            _guard.end_workers()  # before the loader is let go of, which waits 5 s for each that hangs
+            _guard.end_workers(self._began)  # before the loader is let go of, which waits 5 s for each that hangs
             raise
         finally:
             batches.close()
@@ -137,7 +137,7 @@ class Sweep:
         loader = self.torch.utils.data.DataLoader(
             self.dataset,
             self.batch,
-            sampler=_Round(self._next, len(self.dataset)),
+            sampler=_Round(self._next, self._length),
             num_workers=setting.workers,
             **options,
         )

@@ -20,8 +20,8 @@ KERNELS = (
 
 _SIDE, _BATCH = 224, 32
 _SIDE_CPU, _BATCH_CPU = 96, 16
-_SECONDS = 6.0
-"""After which no further setting is tried."""
+_SECONDS, _SECONDS_TO_START = 6.0, 3.0
+"""After which no further number of workers is tried, and no further way to start them."""
 
 
 def run(context: Room, _: Spec) -> Outcome:
@@ -30,7 +30,9 @@ def run(context: Room, _: Spec) -> Outcome:
     try:
         sweep = Sweep(context.torch, side, batch)
     except Exception as error:  # the user's own dataset may raise whatever it likes
-        raise CannotRun("the dataset does not give its first item: %s: %s" % (type(error).__name__, error)) from error
+        raise CannotRun(
+            "the dataset has no first item, or no length: %s: %s" % (type(error).__name__, error)
+        ) from error
     here = host(context.usual)
     with _guard.guarded():
         tried = _swept(sweep, here)
@@ -53,9 +55,9 @@ def _swept(sweep: Sweep, here: Host) -> List[Tried]:
         tried.append(sweep.tried("fork", workers))
         if tried[-1].error or time.monotonic() > until:
             break
+    until = max(until, time.monotonic() + _SECONDS_TO_START)
     for method in ("forkserver", "spawn"):
-        last = tried[-1]
-        if (last.method == "fork" and start_matters(last.error)) if last.error else time.monotonic() < until:
+        if start_matters(tried[-1]) or (not tried[-1].error and time.monotonic() < until):
             tried.append(sweep.tried(method, 1))
     best = best_of(tried)
     if best.workers and time.monotonic() < until:
