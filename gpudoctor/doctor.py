@@ -14,12 +14,12 @@ from gpudoctor import rulebook
 from gpudoctor.collect import Collection, Event, Progress, collect
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError
-from gpudoctor.model.fact import Unread
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.target import Target
 
 if TYPE_CHECKING:
     from gpudoctor.model.bench import Bench
+    from gpudoctor.model.diagnosis import Finding
     from gpudoctor.model.measurement import Measurements
 
 
@@ -92,11 +92,10 @@ def _deepened(
     tell: Callable[[Snapshot], None] = lambda _: None,
     stop: threading.Event | None = None,
 ) -> Snapshot:
-    """What the probes said and, at level deep, what kernels measured after them; `tell` hears when one is over."""
+    """What the probes said and, at level deep, what every kernel measured after them; `tell` hears when one is over."""
     snapshot = asked.snapshot()
     if asked.target.level != "deep":
-        later = Unread("measured at level deep, and by gpudoctor bench")
-        return replace(snapshot, groups={**snapshot.groups, "measured": later, "rung": later})
+        return snapshot
     from gpudoctor import bench
 
     return bench.deepened(asked.target, snapshot, progress, tell, stop)
@@ -121,22 +120,25 @@ def bench(
     plan = bench.Plan(names, device)
     snapshot = _looked_at(patient)
     found = bench.run(patient, snapshot, plan, tell, stop)
-    return benched(diagnose(bench.measured(snapshot, found), rulebook.load()), found)
+    return benched(snapshot, found)
 
 
-def benched(diagnosis: Diagnosis, found: Measurements) -> Bench:
-    """Of a diagnosis what rests on these measurements."""
+def benched(snapshot: Snapshot, found: Measurements) -> Bench:
+    """What the rules say of these measurements: what they find with them as facts and do not find without."""
+    from gpudoctor import bench
     from gpudoctor.model.bench import Bench, verdict
-    from gpudoctor.rulebook.reading import facts_read
 
     book = rulebook.load()
-    ours = {rule.id for rule in book.rules if any(name.startswith(_MEASURED) for name in facts_read(rule))}
-    findings = tuple(finding for finding in diagnosis.findings if finding.id in ours)
+    before = {_told(finding) for finding in diagnose(snapshot, book).findings}
+    diagnosis = diagnose(bench.measured(snapshot, found), book)
+    before |= {_told(one) for one in diagnosis.findings if (rule := book.find(one.id)) and rule.sound}
+    findings = tuple(one for one in diagnosis.findings if _told(one) not in before)
     because = "" if found.devices else _no_gpu(diagnosis)
     return Bench(found, verdict(found, findings), findings, because)
 
 
-_MEASURED = ("measured.", "rung.")
+def _told(finding: Finding) -> tuple[str, str]:
+    return finding.id, finding.title
 
 
 def _no_gpu(diagnosis: Diagnosis) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from gpudoctor.kernels import specs
 from gpudoctor.model.fact import Json
 from gpudoctor.model.fleet import OK, Check, Drain, Fleet, Host, Result, Suspect
 from gpudoctor.model.measurement import Device, Expected, Kernel, Meanwhile, Measurements, Run, Step
@@ -21,21 +22,20 @@ from tests.needs import REPOSITORY
 HOME = REPOSITORY / "gpudoctor/demos"
 H100 = "H100 80GB HBM3"
 _TABLE = "rules/tables/gpus.toml, of ml-engineering 744d01e1 (2025-10)"
-_KERNELS: tuple[tuple[Kernel, float, float, str], ...] = (
-    (Kernel("matmul.bf16", "bf16 matmul", "TFLOP/s", "8192³"), 989, 0.73, "bf16 dense"),
-    (Kernel("matmul.fp16", "fp16 matmul", "TFLOP/s", "8192³"), 989, 0.72, "fp16 dense"),
-    (Kernel("matmul.tf32", "tf32 matmul", "TFLOP/s", "8192³"), 494.5, 0.74, "tf32 dense"),
-    (Kernel("matmul.fp8", "fp8 matmul", "TFLOP/s", "8192³"), 1979, 0.68, "fp8 dense"),
-    (Kernel("memory.copy", "memory copy", "GB/s", "4 GiB"), 3350, 0.86, "HBM3"),
-    (Kernel("host.to", "host → GPU", "GB/s", "1 GiB, pinned"), 63.0, 0.87, "PCIe 5 ×16"),
-    (Kernel("host.from", "GPU → host", "GB/s", "1 GiB, pinned"), 63.0, 0.87, "PCIe 5 ×16"),
+_LIMITS: tuple[tuple[str, float, float, str], ...] = (
+    ("matmul.bf16", 989, 0.73, "bf16 dense"),
+    ("matmul.fp16", 989, 0.72, "fp16 dense"),
+    ("matmul.tf32", 494.5, 0.74, "tf32 dense"),
+    ("matmul.fp8", 1979, 0.68, "fp8 dense"),
+    ("copy.device", 3350, 0.86, "HBM3"),
+    ("copy.to", 63.0, 0.87, "PCIe 5 ×16"),
+    ("copy.from", 63.0, 0.87, "PCIe 5 ×16"),
 )
 """Kernel, limit of an H100, share that a sound one achieves, and what the limit is of."""
-_LAUNCH = Kernel("launch", "kernel launch", "µs", "empty kernel")
-_DEEP = (
-    Kernel("attention.bf16", "attention", "TFLOP/s", "8 × 4096, causal", "deep"),
-    Kernel("nccl.allreduce", "all-reduce", "GB/s", "1 GiB, 8 GPUs", "deep"),
-)
+_EVERY = {one.spec.id: one.kernel for one in specs.every()}
+_KERNELS = tuple((_EVERY[name], limit, share, words) for name, limit, share, words in _LIMITS)
+_LAUNCH = _EVERY["launch"]
+_DEEP = (_EVERY["triton.matmul.bf16"], _EVERY["nccl.all_reduce"])
 _LADDER = (Step("driver", True), Step("torch", True), Step("triton", True))
 _WARM = Meanwhile(1980, 1980, 668, 700, 63)
 _HOT, _WRONG, _BUSY = 5, 6, 7

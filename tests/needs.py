@@ -40,7 +40,7 @@ def triton_python() -> str:
 
 
 def framework_python(name: str) -> str:
-    """An interpreter with jax or tensorflow: GPUDOCTOR_JAX_PYTHON, GPUDOCTOR_TENSORFLOW_PYTHON. None is a must."""
+    """An interpreter with jax (GPUDOCTOR_JAX_PYTHON) or tensorflow (GPUDOCTOR_TENSORFLOW_PYTHON): nowhere a must."""
     python = os.environ.get(f"GPUDOCTOR_{name.upper()}_PYTHON", "")
     if not os.access(python, os.X_OK):
         pytest.skip(f"needs an interpreter with {name} (GPUDOCTOR_{name.upper()}_PYTHON)")

@@ -18,9 +18,7 @@ FACTS = (
     column("measured.kernel", "text", "what was measured: matmul.bf16, copy.device"),
     column("measured.gpu", "int", "CUDA's number of the device; absent where all of them took part"),
     column("measured.device", "text", "its name; CPU where no GPU was measured"),
-    column(
-        "measured.rung", "text", "what the kernel stands on: driver, torch, triton, nccl, training, jax or tensorflow"
-    ),
+    column("measured.rung", "text", "driver, torch, triton, nccl, training, jax or tensorflow"),
     column("measured.status", "text", "ran, failed or not-run"),
     column("measured.value", "float", "what was measured, in the kernel's unit"),
     column("measured.unit", "text", "TFLOP/s, GB/s, µs, ..."),

@@ -49,9 +49,10 @@ _ASKED = ("family", "device", "kernels")
 
 def _kernels(record: Record, argv: Sequence[str], ask: Mapping[str, Any]) -> Command:
     """The child that was asked the same; a kernel that the record knows nothing of was not run."""
-    for child in (record.kernels or {}).get("children", ()):
-        if all(child["ask"].get(key) == ask[key] for key in _ASKED):
-            out = "".join(_line(entry) for entry in child.get("out", ()))
+    for child in (record.kernels or {}).get("children") or ():
+        asked = child.get("ask") or {}
+        if all(asked.get(key) == ask.get(key) for key in _ASKED):
+            out = "".join(_line(entry) for entry in child.get("out") or () if isinstance(entry, dict))
             status = child.get("status")
             return Command(tuple(argv), status or 0, out, str(child.get("err", "")), status is None)
     return Command(tuple(argv), out=_line({"closed": "the record has no answer to this", "failed": False}))

@@ -24,6 +24,7 @@ from itertools import accumulate
 from typing import Any, get_args
 
 from gpudoctor.model.errors import DocumentError
+from gpudoctor.model.measurement import meanwhile
 from gpudoctor.model.parsing import parsed
 from gpudoctor.model.snapshot import Level
 from gpudoctor.target.record import Command, Record, Sparse
@@ -237,7 +238,7 @@ class _Object:
             if type(child.raw.get("status")) not in {int, type(None)}:
                 raise DocumentError(f"{child.where}: a status is not a whole number")
         for entry in part.items("meanwhile"):
-            _Object(entry, f"{key}.meanwhile")
+            meanwhile(entry)
         return section
 
 

@@ -50,7 +50,7 @@ class Recorded(Local):
 
     def meanwhile(self, kernel: str, gpu: int) -> Mapping[str, Any] | None:
         """What NVML said of that GPU while that kernel ran there."""
-        seen = (self._record.kernels or {}).get("meanwhile", ())
+        seen = (self._record.kernels or {}).get("meanwhile") or ()
         return next((one for one in seen if (one.get("kernel"), one.get("gpu")) == (kernel, gpu)), None)
 
     def path(self, path: str) -> Path:

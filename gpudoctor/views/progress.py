@@ -1,4 +1,4 @@
-"""On a terminal: which probes still run, and for how long. One line on stderr, rewritten in place."""
+"""On a terminal: what still runs, and for how long. One line on stderr, rewritten in place."""
 
 from __future__ import annotations
 
@@ -6,23 +6,19 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TextIO
 
 from gpudoctor.model.measurement import Measurements
 
 _PERIOD = 0.2
+_WIDEST = 100
 
 
 @contextmanager
 def progress_on(stream: TextIO) -> Iterator[Callable[[tuple[str, str]], None]]:
     """A callable for `gpudoctor.collect`; silent where the stream is no terminal that can rewrite a line."""
-    if not stream.isatty() or os.environ.get("TERM") == "dumb":
-        yield lambda _: None
-        return
     running: dict[str, float] = {}
-    over = threading.Event()
-    painter = threading.Thread(target=_paint, args=(stream, running, over), daemon=True)
 
     def note(event: tuple[str, str]) -> None:
         probe, state = event
@@ -31,44 +27,65 @@ def progress_on(stream: TextIO) -> Iterator[Callable[[tuple[str, str]], None]]:
         else:
             running.pop(probe, None)
 
+    def line() -> str:
+        now = time.monotonic()
+        names = sorted(dict(running).items(), key=lambda item: item[1])
+        text = ", ".join(f"{name} {now - since:.1f} s" for name, since in names)
+        return f"asking {text}" if text else "judging"
+
+    with _rewritten(stream, line):
+        yield note
+
+
+@contextmanager
+def measuring_on(stream: TextIO) -> Iterator[Callable[[Measurements], None]]:
+    """A callable for the kernels' progress: how many are over, which run now, on how many GPUs, and for how long."""
+    latest: list[Measurements] = []
+    since: dict[str, float] = {}
+
+    def line() -> str:
+        if not latest:
+            return "looking for GPUs"
+        found, now = latest[0], time.monotonic()
+        over = sum(run.status not in {"waiting", "running"} for run in found.runs)
+        running = [run.kernel for run in found.runs if run.status == "running"]
+        for name in set(since) - set(running):
+            del since[name]
+        names = [
+            f"{name}{f' on {running.count(name)} GPUs' if running.count(name) > 1 else ''}"
+            f" {now - since.setdefault(name, now):.0f} s"
+            for name in dict.fromkeys(running)
+        ]
+        meanwhile = ", ".join(names) or ("starting" if over < len(found.runs) else "judging")
+        return f"measured {over} of {len(found.runs)}; {meanwhile}"
+
+    with _rewritten(stream, line):
+        yield lambda found: latest.__setitem__(slice(None), [found])
+
+
+@contextmanager
+def _rewritten(stream: TextIO, line: Callable[[], str]) -> Iterator[None]:
+    """Show the line a few times a second; clear it at the end, so that the report starts clean."""
+    if not stream.isatty() or os.environ.get("TERM") == "dumb":
+        yield
+        return
+    over = threading.Event()
+    painter = threading.Thread(target=_paint, args=(stream, line, over), daemon=True)
     painter.start()
     try:
-        yield note
+        yield
     finally:
         over.set()
         painter.join(1)
 
 
-@contextmanager
-def measuring_on(stream: TextIO) -> Iterator[Callable[[Measurements], None]]:
-    """A callable for the kernels' progress: which run now, and how many are over."""
-    if not stream.isatty() or os.environ.get("TERM") == "dumb":
-        yield lambda _: None
-        return
-
-    def tell(found: Measurements) -> None:
-        over = sum(run.status not in {"waiting", "running"} for run in found.runs)
-        now = dict.fromkeys(run.kernel for run in found.runs if run.status == "running")
-        stream.write(f"\r\x1b[2Kmeasured {over} of {len(found.runs)}; now {', '.join(now)}"[:100])
-        stream.flush()
-
-    try:
-        yield tell
-    finally:
-        stream.write("\r\x1b[2K")
-        stream.flush()
-
-
-def _paint(stream: TextIO, running: dict[str, float], over: threading.Event) -> None:
-    """Show the slowest probes; clear the line at the end, so that the report starts clean."""
+def _paint(stream: TextIO, line: Callable[[], str], over: threading.Event) -> None:
     shown = False
-    while not over.wait(_PERIOD):
-        now = time.monotonic()
-        names = sorted(dict(running).items(), key=lambda item: item[1])
-        text = ", ".join(f"{name} {now - since:.1f} s" for name, since in names)
-        stream.write(f"\r\x1b[2Kasking {text}"[:100] if text else "\r\x1b[2Kjudging")
-        stream.flush()
-        shown = True
-    if shown:
-        stream.write("\r\x1b[2K")
-        stream.flush()
+    with suppress(OSError, ValueError):  # a terminal that has gone needs no line
+        while not over.wait(_PERIOD):
+            stream.write(f"\r\x1b[2K{line()[:_WIDEST]}")
+            stream.flush()
+            shown = True
+        if shown:
+            stream.write("\r\x1b[2K")
+            stream.flush()

@@ -163,7 +163,7 @@ async def test_the_rung_that_failed_is_named_with_its_message(opened: Opened) ->
         assert shown(pilot)[0].startswith(" ✗ BROKEN  8 GPUs fail")
         assert any("failed at torch: CUDA initialization" in line for line in shown(pilot))
         said = screen.detail.prose.text
-        assert "GPU 0: bf16 matmul fails at torch" in said
+        assert "GPU 0: bf16 matmul failed at torch" in said
         assert "✓ driver   ✗ torch   · triton   · nccl" in said
         assert "the driver answers, torch does not get through" in said
 
@@ -246,7 +246,7 @@ async def test_measuring_shows_each_gpu_as_it_comes_and_stops_when_told(opened: 
         assert "measured already" in shown(pilot)[1]
         await pilot.press("x")
         await pilot.pause()
-        assert "stops after the kernel that runs now" in shown(pilot)[1]
+        assert "stopping; what was measured stays" in shown(pilot)[1]
         engine.go.release()
         await until(pilot, lambda: "stopped; what was measured stays" in shown(pilot)[1])
         assert any("GPU 2" in line and "702" in line for line in shown(pilot))

@@ -40,6 +40,7 @@ def test_warnings_are_what_is_said_of_gpus() -> None:
     skipping = "gpu_device.cc:2344] Cannot dlopen some GPU libraries. Skipping registering GPU devices..."
     lines = [
         "2026-11-22 00:10:11.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] This binary is optimized",
+        "I0000 00:00:1732233.0 4242 gpu_device.cc:2020] Created device /device:GPU:0 with 76000 MB memory",
         f"W0000 00:00:1732233.1 4242 {skipping}",
         f"W0000 00:00:1732233.2 4242 {skipping}",
         "WARNING:jax._src.xla_bridge: An NVIDIA GPU may be present on this machine",

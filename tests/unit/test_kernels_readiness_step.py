@@ -108,6 +108,18 @@ class TestMixedPrecision:
     def test_advice_follows_from_the_speed_up(self, speedup: float, short: str, native: bool, advice: str) -> None:
         assert advice in amp.advice(speedup, short, native)
 
+    @pytest.mark.parametrize(
+        ("said", "cannot"),
+        [
+            ("Currently, AutocastCPU only support Bfloat16 as the autocast_cpu_dtype", True),
+            ("Current CUDA Device does not support bfloat16. Please switch dtype to float16.", True),
+            ("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasGemmEx(...)`", True),
+            ("CUDA error: an illegal memory access was encountered", False),
+        ],
+    )
+    def test_a_type_that_is_not_there_is_no_failure(self, said: str, cannot: bool) -> None:
+        assert amp.cannot(said) is cannot
+
     def test_a_gpu_without_bf16_units_is_said_to_have_none(self) -> None:
         assert "no bf16 units" in amp.words(self.RIGHT, "bf16", 0.02, 0.05, native=False)
 
@@ -139,6 +151,14 @@ class TestParallel:
         assert parallel.words(parallel.figures(ALONE, ranks), 2, wrong).startswith(f"Gradients are wrong: {wrong}.")
 
 
+def test_what_nccl_warns_of_comes_before_the_ranks_that_failed() -> None:
+    err = "node:7:9 [0] misc/shmutils.cc:72 NCCL WARN Call to posix_fallocate failed: No space left on device\n"
+    failed = parallel.nccl_failed(["rank 1 failed: ncclSystemError"], ["", err])
+    assert str(failed).startswith("NCCL: Call to posix_fallocate failed")
+    assert str(failed).endswith("; rank 1 failed: ncclSystemError")
+    assert "/dev/shm" in failed.advice
+
+
 def test_a_model_that_does_not_fit_has_fewer_samples_and_at_last_cannot_run() -> None:
     whole = _model.needed(_model.TIMED)
     assert _model.fitting(_model.TIMED, whole) == _model.TIMED
@@ -149,8 +169,8 @@ def test_a_model_that_does_not_fit_has_fewer_samples_and_at_last_cannot_run() ->
 
 
 def test_accumulation_says_what_is_saved_and_what_is_wrong() -> None:
-    assert "need 75 % less memory" in accumulation.words(75, {"torch.float32": 1e-7}, "")
-    assert "3 of 9 values" in accumulation.words(75, {}, "3 of 9 values are wrong")
+    assert "(apart by 1.0e-07 in float32) and need 75 % less memory" in accumulation.words(75, {"float32": 1e-7}, [])
+    assert "not those of the large one: 3 of 9 values are" in accumulation.words(75, {}, ["3 of 9 values are wrong"])
     assert "no_sync" in accumulation.advice(75)
     assert "buys no larger batch" in accumulation.advice(4)
 

@@ -315,3 +315,31 @@ def test_an_object_where_a_list_of_processes_belongs_is_no_list() -> None:
     diagnosis = doctor.read(json.dumps({"schema": "gpudoctor-record/1", "host": {}, "nvml": nvml}))
     assert isinstance(diagnosis.snapshot.rows("gpu_process"), Unread)
     assert diagnosis.snapshot.facts["nvml.state"] == Known("ok", diagnosis.snapshot.facts["nvml.state"].source)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("kernels", "words"),
+    [
+        ([], "kernels is not an object"),
+        ({"children": {"ask": 1}}, "kernels: children is not a list"),
+        ({"children": [7]}, "kernels.children is not an object"),
+        ({"children": [{"ask": {}, "out": "no", "status": 0}]}, "kernels.children: out is not a list"),
+        ({"children": [{"ask": {}, "out": [], "status": "0"}]}, "kernels.children: a status is not a whole number"),
+        ({"meanwhile": [{"kernel": "a", "gpu": 0, "power_w": "hot"}]}, "power_w is not a number"),
+    ],
+)
+def test_what_is_wrong_with_the_children_of_a_ladder_is_named(kernels: object, words: str) -> None:
+    with pytest.raises(DocumentError, match=words):
+        from_json({"schema": "gpudoctor-record/1", "host": {}, "kernels": kernels})
+
+
+def test_the_children_of_a_ladder_answer_the_same_question_and_no_other() -> None:
+    ask = {"family": "driver", "device": "cuda:0", "kernels": ["driver.add"], "seed": 1}
+    children = [{"ask": ask, "out": [{"opened": {}}, {"done": True}], "err": "", "status": 0}, {}]
+    record = from_json({"schema": "gpudoctor-record/1", "host": {}, "kernels": {"children": children}})
+    assert from_json(to_json(record)) == record
+    with Recorded(record) as target:
+        same = target.run(["/elsewhere/python", "/elsewhere/__main__.py", json.dumps({**ask, "seed": 2})])
+        assert '"opened"' in same.out
+        other = target.run(["/elsewhere/python", "/elsewhere/__main__.py", json.dumps({**ask, "device": "cuda:1"})])
+        assert '{"closed": "the record has no answer to this", "failed": false}' in other.out

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import time
+from collections import UserDict
 from typing import Any
 
 
@@ -55,6 +56,23 @@ class UsingCuda(_FaultyInWorkers):
                 "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the"
                 " 'spawn' start method"
             )
+
+
+class UsingCudaInEveryFork(_FaultyInWorkers):
+    """As where the process from which workers are forked has initialised CUDA, too."""
+
+    def fail(self) -> None:
+        if type(multiprocessing.current_process()).__name__ != "SpawnProcess":
+            raise RuntimeError("Cannot re-initialize CUDA in forked subprocess.")
+
+
+class Large(Waiting):
+    """Items of 4 MB, which nobody foresees."""
+
+    def __getitem__(self, index: int) -> Any:
+        import torch  # type: ignore[import-not-found,unused-ignore]
+
+        return UserDict(numbers=torch.full((1 << 20,), float(index)))
 
 
 class Killed(_FaultyInWorkers):

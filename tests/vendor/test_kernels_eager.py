@@ -165,3 +165,23 @@ for rows, more in ((16, False), (64, True)):
 
 def test_a_wrong_tile_is_counted_up_to_sixteen_rows_and_said_to_be_more_beyond() -> None:
     holds(TILE)
+
+
+FAILING = """
+import importlib, sys
+sys.path.insert(0, sys.argv[1])
+import inject, torch
+root = inject.package() + ".eager."
+sort, rung, case = (importlib.import_module(root + name) for name in ("sort", "_rung", "_case"))
+torch.topk = lambda *_: (_ for _ in ()).throw(RuntimeError("CUDA error: an illegal memory access was encountered"))
+try:
+    case.checked(rung.Context(torch, "cpu", 1), sort.cases(rung.Context(torch, "cpu", 1), "sort", 100))
+except RuntimeError as error:
+    assert str(error) == "topk: CUDA error: an illegal memory access was encountered", error
+else:
+    raise AssertionError
+"""
+
+
+def test_an_operation_that_fails_is_named() -> None:
+    holds(FAILING)

@@ -65,11 +65,9 @@ def test_each_prints_its_figure_its_meaning_and_advice(runs: Mapping[str, Mappin
 
 def test_every_way_gives_the_gradients_of_one_batch_bit_for_bit(runs: Mapping[str, Mapping[str, Any]]) -> None:
     """One process, two replicas in it, two processes, a split model, and small batches one after another."""
-    compared = {
-        name: (runs[f"readiness.{name}"]["differ"], runs[f"readiness.{name}"]["compared"]) for name in KERNELS[::3]
-    }
-    assert compared == {"accumulation": (0, WHOLE), "parallel": (0, 4 * WHOLE)}
-    assert runs["readiness.split"]["compared"] == WHOLE + 1
+    for name, compared in (("accumulation", WHOLE), ("parallel", 4 * WHOLE), ("split", 2 * WHOLE + 2)):
+        run = runs[f"readiness.{name}"]
+        assert (run["differ"], run["compared"]) == (0, compared)
 
 
 def test_gradients_of_ordinary_numbers_are_near_those_of_float64(runs: Mapping[str, Mapping[str, Any]]) -> None:
@@ -87,7 +85,7 @@ def test_gradients_of_ordinary_numbers_are_near_those_of_float64(runs: Mapping[s
 def test_one_flipped_bit_of_a_gradient_is_seen_whichever_it_is(planted: Callable[[str], Any]) -> None:
     found = planted("flips")
     assert found["clean"] == 0
-    assert found["seen"] == found["flipped"] >= 190
+    assert found["seen"] == found["flipped"] >= 90
 
 
 def test_no_sum_of_whole_numbers_is_too_large_to_be_exact(planted: Callable[[str], Any]) -> None:
@@ -100,7 +98,7 @@ def test_what_limits_a_loop_is_named(planted: Callable[[str], Any]) -> None:
 
 
 def test_without_a_profiler_the_clock_names_it(planted: Callable[[str], Any]) -> None:
-    why = "torch.profiler: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
+    why = "torch.profiler: RuntimeError: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
     assert planted("blind") == {name: [name, why] for name in ("data", "transfer", "compute")}
 
 
@@ -123,9 +121,11 @@ def test_a_rank_that_dies_is_named_before_the_one_that_waits_for_it(planted: Cal
     assert second.startswith("rank 0 ")
 
 
-def test_ctrl_c_leaves_no_process_and_no_file(bench: list[str], tmp_path: Path) -> None:
-    mark = f"GPUDOCTOR_TEST_STEP={os.getpid()}"
-    environ = {**os.environ, "TMPDIR": str(tmp_path), **dict([mark.split("=")])}
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
+def test_end(bench: list[str], tmp_path: Path, sign: signal.Signals) -> None:
+    """By Ctrl-C, or killed, while ranks train: no process and no file is left. The path must suit a socket."""
+    environ = {**os.environ, "TMPDIR": str(tmp_path), "GPUDOCTOR_TEST_STEP": str(tmp_path)}
+    mark = f"GPUDOCTOR_TEST_STEP={tmp_path}"
     parent = subprocess.Popen(
         [*bench[: -2 * len(KERNELS)], "--kernel", "readiness.parallel"],
         env=environ,
@@ -135,7 +135,7 @@ def test_ctrl_c_leaves_no_process_and_no_file(bench: list[str], tmp_path: Path) 
     )
     ranks = _until(lambda: [pid for pid in _marked(mark) if '"rank": 1' in _argv(pid)], 1)
     assert len(ranks) == 1
-    parent.send_signal(signal.SIGINT)
+    parent.send_signal(sign)
     parent.wait(10)
     assert _until(lambda: _marked(mark), 0) == []
     assert _until(lambda: list(tmp_path.iterdir()), 0) == []

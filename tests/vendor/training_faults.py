@@ -45,13 +45,13 @@ def _limits(blind: bool = False) -> dict[str, Any]:
     loops = {
         "data": _profile.Loop(lambda: time.sleep(0.02), lambda _: None, lambda _: tiny(10)),
         "transfer": _profile.Loop(lambda: torch.ones(8 << 20), lambda batch: [batch.clone() for _ in range(8)], len),
-        "launch": _profile.Loop(lambda: None, lambda _: None, lambda _: tiny(3000)),
+        "launch": _profile.Loop(lambda: None, lambda _: None, lambda _: tiny(1500)),
         "compute": _profile.Loop(lambda: None, lambda _: None, lambda _: [heavy @ heavy for _ in range(8)]),
     }
     if blind:
         torch.profiler.profile = _broken
         del loops["launch"]
-    found = {name: _profile.watched(CONTEXT, loop, 4) for name, loop in loops.items()}
+    found = {name: _profile.watched(CONTEXT, loop, 3) for name, loop in loops.items()}
     return {name: [seen.shares.largest, seen.blind] for name, seen in found.items()}
 
 
@@ -68,7 +68,7 @@ def _flips() -> dict[str, Any]:
     clean = _whole.judged(torch, network, wanted).differ
     generator, seen, flipped = CONTEXT.generator(9), 0, 0
     for gradient in _whole.gradients(network):
-        for _ in range(50):
+        for _ in range(25):
             at = int(torch.randint(0, gradient.numel(), (1,), generator=generator))
             bit = int(torch.randint(0, 32, (1,), generator=generator))
             bits = gradient.view(-1).view(torch.int32)
@@ -119,7 +119,8 @@ def _outcomes() -> dict[str, Any]:
 def _replicas_with(plant: str) -> dict[str, Any]:
     """What becomes of two ranks."""
     ask = {"way": "together", "devices": 2, "cpu": True, "seed": 1, "plant": plant}
-    environ = {"PYTHONPATH": str(Path(__file__).resolve().parent), "GLOO_SOCKET_IFNAME": "lo"}
+    here = str(Path(__file__).resolve().parent)
+    environ = {"PYTHONPATH": here, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     began = time.monotonic()
     ends = _ranks.together("training_faults", 2, ask, 60.0, environ)
     seconds = time.monotonic() - began

@@ -19,7 +19,8 @@ _SIDE, _SIDE_CPU = 2048, 96
 SIZE = "2048³"
 _CALLS = 5
 _TELLING = re.compile(r"cuda|gpu|dlopen|driver|cudnn|nvidia", re.IGNORECASE)
-_PREFIX = re.compile(r"^(?:[WEI]\d{4} [\d:.]+ +\d+ |\d{4}-\d\d-\d\d [\d:.]+: [WEI] )?(?:\S+:\d+\] ?)?")
+_INFO = re.compile(r"^(?:I\d{4} |\d{4}-\d\d-\d\d [\d:.]+: I )")
+_PREFIX = re.compile(r"^(?:[WEF]\d{4} [\d:.]+ +\d+ |\d{4}-\d\d-\d\d [\d:.]+: [WEF] )?(?:\S+:\d+\] ?)?")
 
 
 def see_only(device: str) -> bool:
@@ -55,7 +56,7 @@ def overheard() -> Iterator[List[str]]:
 
 def warnings(lines: List[str]) -> str:
     """What of it is about GPUs, without dates and places in the source; the first few, each once."""
-    told = [_PREFIX.sub("", line).strip() for line in lines if _TELLING.search(line)]
+    told = [_PREFIX.sub("", line).strip() for line in lines if _TELLING.search(line) and not _INFO.match(line)]
     return " ".join(list(dict.fromkeys(filter(None, told)))[:3])[:500]
 
 

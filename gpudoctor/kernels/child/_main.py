@@ -11,13 +11,17 @@ import faulthandler
 import importlib
 import os
 import pkgutil
+import re
 import sys
 import traceback
 from types import ModuleType
 from typing import Any, Dict, Iterator, Mapping
 
-from . import _protocol
+from . import _protocol, _ranks
 from ._kernel import Broken, CannotRun, Outcome
+
+_NO_MEMORY = re.compile(r"^(torch\.cuda\.)?OutOfMemoryError|MemoryError|CUDA out of memory|CUBLAS_STATUS_ALLOC_FAILED")
+"""How the lack of memory is told, by Python and by torch of any age."""
 
 _ROOT = __name__.rpartition(".")[0]
 
@@ -32,6 +36,7 @@ def modules(family: str, root: str = _ROOT) -> Iterator[ModuleType]:
 
 def main(ask: Mapping[str, Any]) -> None:
     """Every kernel that was asked for, in that order."""
+    _ranks.end_with(os.getppid())
     _protocol.begin()
     faulthandler.enable()
     _protocol.say(opening=ask["family"])
@@ -79,7 +84,7 @@ def _run(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:
         return {"status": "failed", "because": str(error), "advice": error.advice}
     except Exception as error:
         because = _protocol.last_line(error)
-        if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
+        if _NO_MEMORY.search(because):
             return {"status": "not-run", "because": "no memory is free for it: " + because}
         traceback.print_exc()
         return {"status": "failed", "because": because}

@@ -13,6 +13,7 @@ import faulthandler
 import importlib
 import json
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -31,6 +32,8 @@ _PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py
 _MOST = 1 << 20
 """Bytes of a rank's standard error that are kept."""
 _PDEATHSIG = 1
+_WAITED = re.compile(r"time(?:d )?-?out|(?:closed|reset) by peer|remote process exited", re.IGNORECASE)
+"""What a rank says whose failure is another's."""
 
 
 class Me:
@@ -98,12 +101,20 @@ def together(
 
 
 def faults(ends: List[End]) -> List[End]:
-    """The ranks without an answer, the likeliest culprit first: who died, who got least far, who failed first.
+    """The ranks without an answer, the likeliest culprit first.
 
-    A rank that waits for another one fails, too, but later or further on.
+    That is who died; then who did not merely wait in vain for another; then who got least far, and who failed first.
     """
     bad = [end for end in ends if end.answer is None]
-    return sorted(bad, key=lambda end: (not end.why.startswith("was killed by"), end.steps, end.order))
+    return sorted(
+        bad,
+        key=lambda end: (
+            not end.why.startswith("was killed by"),
+            bool(_WAITED.search(end.why)),
+            end.steps,
+            end.order,
+        ),
+    )
 
 
 def answers(ends: List[End]) -> List[Dict[str, Any]]:
@@ -213,7 +224,7 @@ def _hear(ranks: List[_Rank], until: float) -> None:
 
 def main(wanted: Mapping[str, Any]) -> None:
     """Be one rank: run the job, say its answer or why there is none."""
-    _end_with(wanted["parent"])
+    end_with(wanted["parent"])
     _protocol.begin()
     faulthandler.enable()
     me = Me(wanted["rank"], wanted["count"], wanted["ask"], wanted["store"])
@@ -228,7 +239,7 @@ def main(wanted: Mapping[str, Any]) -> None:
     os._exit(0)  # a crash while libraries are torn down is no symptom of the patient
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """Have Linux end this process when the one that started it is gone, however that came about."""
     try:
         ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)

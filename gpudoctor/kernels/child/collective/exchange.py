@@ -24,11 +24,11 @@ def run(context: Context, spec: Spec) -> Outcome:
         raise CannotRun("needs two GPUs")
     ends = context.ends()
     if not all(name in end.notes for end in ends):
-        raise _why(ends, name)
-    return _outcome(name, [end.notes[name] for end in ends], context.nccl())
+        raise why(ends, name)
+    return outcome(name, [end.notes[name] for end in ends], context.nccl())
 
 
-def _outcome(name: str, ranks: List[List[Dict[str, Any]]], nccl: Mapping[str, Any]) -> Outcome:
+def outcome(name: str, ranks: List[List[Dict[str, Any]]], nccl: Mapping[str, Any]) -> Outcome:
     """Of what each rank found at each size."""
     sizes = [together[0]["size"] for together in zip(*ranks)]
     rates = [
@@ -55,7 +55,7 @@ def _outcome(name: str, ranks: List[List[Dict[str, Any]]], nccl: Mapping[str, An
     )
 
 
-def _why(ends: List[End], name: str) -> Exception:
+def why(ends: List[End], name: str) -> Exception:
     """Why not all ranks came to the end of this operation."""
     reached = [other for other in OPERATIONS if all(other in end.notes for end in ends)]
     failed = next(other for other in OPERATIONS if other not in reached)

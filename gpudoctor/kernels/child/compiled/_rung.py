@@ -23,8 +23,7 @@ class Context(eager.Context):
     @property
     def kernels(self) -> Any:
         """The module of our Triton kernels; raises `CannotRun` where there is no Triton."""
-        if importlib.util.find_spec("triton") is None:
-            raise CannotRun("triton is not installed in this interpreter")
+        need_triton()
         if self.on_cpu and importlib.util.find_spec("numpy") is None:
             raise CannotRun("Triton's interpreter for the CPU needs numpy, which is not installed")
         try:
@@ -32,6 +31,12 @@ class Context(eager.Context):
         except Exception as error:
             raise _causes.told(error, self.on_cpu) from error
         return _kernels
+
+
+def need_triton() -> None:
+    """Raise `CannotRun` where there is none."""
+    if importlib.util.find_spec("triton") is None:
+        raise CannotRun("triton is not installed in this interpreter")
 
 
 def opened(ask: Mapping[str, Any]) -> Context:

@@ -26,13 +26,13 @@ class Case(NamedTuple):
     """The result, one real tensor on the device, the same bits at every call; may raise `CannotRun`."""
     judge: Callable[[Any], Judged]
     ulps: int = 0
-    """The bound that `judge` allows, in units of the last place; 0 where every bit is compared."""
+    """The bound that `judge` allows, in units of the last place; 0 where all must be exact; or `UNSEEN`."""
 
 
 def checked(context: Any, cases: Iterable[Case]) -> Dict[str, Any]:
     """Compute each case three times, judge it, and say so as the start of an outcome.
 
-    A repetition whose bits are those of the first needs no judging anew.
+    A repetition whose bits are those of the first needs no judging anew; what the CPU judged is the first itself.
     """
     said: List[str] = []
     missing: Dict[str, None] = {}
@@ -40,14 +40,14 @@ def checked(context: Any, cases: Iterable[Case]) -> Dict[str, Any]:
     equal, digest = True, hashlib.blake2b(digest_size=8)
     for case in cases:
         try:
-            first = case.compute()
+            first = _computed(case)
         except CannotRun as error:
             missing[str(error)] = None
             continue
         verdicts = [case.judge(first)]
         _update(digest, first)
         for _ in range(REPEATS - 1):
-            again = case.compute()
+            again = _computed(case)
             same = context.torch.equal(bits(context.torch, first), bits(context.torch, again))
             equal = equal and same
             verdicts.append(verdicts[0] if same else case.judge(again))
@@ -66,6 +66,15 @@ def checked(context: Any, cases: Iterable[Case]) -> Dict[str, Any]:
         said.append("repetitions differ from each other, each within the bound")
     words = ". ".join(said + absent)
     return {"right": not differ, "differ": differ, "compared": compared, "words": words, "details": details}
+
+
+def _computed(case: Case) -> Any:
+    """Its result; what is raised says which case it was."""
+    try:
+        return case.compute()
+    except RuntimeError as error:
+        error.args = ("%s: %s" % (case.name, error),)
+        raise
 
 
 def recurrence(verdicts: List[Judged]) -> str:

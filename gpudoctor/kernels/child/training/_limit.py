@@ -13,54 +13,44 @@ from ._words import size
 ALIKE = 0.1
 """Rates that differ by less are the same, and the cheaper setting is taken."""
 BUSY = 0.8
-"""The share of its cores that a limit by the CPU keeps busy at the least."""
+"""The share of the usable cores that workers want where the CPU is the limit."""
+OTHERS = 0.25
+"""The share of the cores from which on other programs matter."""
 
 _SHM = "/dev/shm|shared memory|Bus error|No space left|torch_[0-9]+_"
-_OF_ERRORS = (
-    (
-        "re-initialize CUDA",
-        (
-            "The dataset uses CUDA, which no worker can that was forked after CUDA's start: keep tensors on the CPU"
-            " until the batch is there, or pass multiprocessing_context='spawn'."
-        ),
-    ),
-    (
-        "Too many open files|ancdata",
-        (
-            "Each shared tensor is an open file: raise ulimit -n, or call"
-            " torch.multiprocessing.set_sharing_strategy('file_system')."
-        ),
-    ),
-    (
-        "signal: Killed|out of memory|Cannot allocate memory|MemoryError",
-        "A worker was killed, as Linux does where memory ends: use fewer workers, or raise the job's memory limit.",
-    ),
-    (
-        "timed out",
-        (
-            "A worker hung: it waits for data, or for a lock that some thread held while it was forked; in that case"
-            " pass multiprocessing_context='forkserver'."
-        ),
-    ),
-)
+_CUDA, _HUNG = "re-initialize CUDA", "timed out"
+_OF_ERRORS = {
+    _CUDA: "The dataset uses CUDA, which no worker can that was forked after CUDA's start: keep tensors on the CPU"
+    " until the batch is there",
+    _HUNG: "A worker hung: it waits for data that do not come, or for a lock that some thread held while it was forked",
+    "Too many open files|ancdata": "Each shared tensor is an open file: raise ulimit -n, or call"
+    " torch.multiprocessing.set_sharing_strategy('file_system')",
+    "signal: Killed|out of memory|Cannot allocate memory|MemoryError": "A worker was killed, as Linux does where memory"
+    " ends: use fewer workers, or raise the job's memory limit",
+}
 """What the last words of a worker call for."""
 
 
 def best_of(tried: Sequence[Tried]) -> Tried:
-    """The cheapest of the fastest: fewer workers and a shorter queue where more win nothing."""
-    fastest = max(one.rate for one in tried)
-    return min((one for one in tried if one.rate >= (1 - ALIKE) * fastest), key=lambda one: (one.workers, one.prefetch))
+    """The cheapest of the fastest: fewer workers and a shorter queue where more win nothing.
+
+    Of forked ones where these live: once they have started, others load no faster.
+    """
+    forked = [one for one in tried if one.method == "fork" and one.rate]
+    among = [one for one in tried if not one.workers or one in forked or not forked]
+    fastest = max(one.rate for one in among)
+    return min((one for one in among if one.rate >= (1 - ALIKE) * fastest), key=lambda one: (one.workers, one.prefetch))
 
 
 def advice(tried: Sequence[Tried], here: Host) -> str:
     """The setting to use, and what else would help."""
     best = best_of(tried)
-    folder = temporary(here.temporary)
-    setting = folder + "Use num_workers=%d" % best.workers
+    setting = "Use num_workers=%d." % best.workers
     if best.workers:
-        setting += ", prefetch_factor=%d, persistent_workers=True" % best.prefetch
-    error = next((one.error for one in tried if one.error), "")
-    return "%s. %s" % (setting, of_error(error, here) if error else of_cores(tried, here))
+        setting = "Use num_workers=%d, prefetch_factor=%d, persistent_workers=True" % (best.workers, best.prefetch)
+        setting += " (else each epoch begins %.2f s late)." % best.start
+    limit = of_error(tried, here) if any(one.error for one in tried) else of_cores(tried, here)
+    return " ".join(part for part in (temporary(here.temporary), setting, limit, of_others(tried, here)) if part)
 
 
 def temporary(folder: str) -> str:
@@ -69,29 +59,48 @@ def temporary(folder: str) -> str:
         return ""
     return (
         "TMPDIR is too long: a worker's socket there needs a path of more than %d bytes, and a DataLoader with workers"
-        " waits for it for ever. Set TMPDIR=/tmp. " % MOST_SOCKET
+        " waits for it for ever. Set TMPDIR=/tmp." % MOST_SOCKET
     )
 
 
-def of_error(error: str, here: Host) -> str:
-    """From what a worker died of."""
+def of_error(tried: Sequence[Tried], here: Host) -> str:
+    """From what the first worker died of, and whether those by another start method live."""
+    error = next(one.error for one in tried if one.error)
     if re.search(_SHM, error):
         return (
             "Workers hand over batches in /dev/shm, which holds %s: start the container with --shm-size=8g or"
             " --ipc=host (Kubernetes: an emptyDir with medium: Memory there), or lower num_workers and prefetch_factor."
             % size(here.shm_size)
         )
-    for pattern, words in _OF_ERRORS:
-        if re.search(pattern, error):
-            return words
-    return "Workers fail here: %s." % error.rstrip(".")
+    cause = next((cause for cause in _OF_ERRORS if re.search(cause, error)), "")
+    said = _OF_ERRORS.get(cause) or "Workers fail here: %s" % error.rstrip(".")
+    other = next((one.method for one in tried if one.rate and one.method not in ("", "fork")), "")
+    if other and cause in (_CUDA, _HUNG):
+        said += "; multiprocessing_context='%s' does work" % other
+    return said + "."
+
+
+def start_matters(one: Tried) -> bool:
+    """Whether workers that are started in another way may live where this one died."""
+    return _CUDA in one.error or (_HUNG in one.error and one.method == "fork")
+
+
+def of_others(tried: Sequence[Tried], here: Host) -> str:
+    """From the cores that were not ours."""
+    others = max(one.others for one in tried)
+    if others < OTHERS * here.cores:
+        return ""
+    return "Other programs kept up to %.1f of %d cores busy meanwhile; without them, measure again." % (
+        others,
+        here.cores,
+    )
 
 
 def of_cores(tried: Sequence[Tried], here: Host) -> str:
     """From the rates, where no worker died."""
     best, most = best_of(tried), max(tried, key=lambda one: one.workers)
     alone = next((one.rate for one in tried if not one.workers), 0.0)
-    if max(one.cores for one in tried) >= BUSY * here.usable:
+    if max(one.wanted for one in tried) >= BUSY * here.usable:
         if here.usable < here.cores:
             return "The CPU is the limit, and more workers do not help: " + _quota(here)
         if best.workers:

@@ -10,11 +10,13 @@ import time
 from typing import Any, Dict, Generator, Iterator, List, NamedTuple, Optional, Tuple
 
 from . import _dataset, _guard
-from ._host import Host, shm_space
+from ._host import Host, busy, read, shm_space
 from ._words import size
 
-WINDOW, PATIENCE = 0.5, 8.0
-"""Seconds that a setting is watched, and that one batch may take."""
+WINDOW = 0.5
+"""Seconds that a setting is watched."""
+_PATIENCE = {"fork": 6.0, "forkserver": 12.0, "spawn": 12.0}
+"""Seconds that a batch may take; where a worker starts from nothing, it imports torch before."""
 _MOST_WORKERS = 16
 
 
@@ -30,6 +32,10 @@ class Tried(NamedTuple):
     """Seconds until the first batch was there."""
     cores: float = 0.0
     """Cores that all workers together kept busy."""
+    wanted: float = 0.0
+    """Cores that they would have kept busy, had they not waited for one."""
+    others: float = 0.0
+    """Cores that other programs of the machine kept busy meanwhile."""
     error: str = ""
 
     @property
@@ -64,9 +70,9 @@ class Sweep:
         self.batch = batch
         self.dataset = _dataset.chosen(side)
         self.wrong = self.compared = 0
-        self._next = 0
+        self._next, self._began = 0, time.time()
         began = time.perf_counter()
-        item = self.dataset[0]
+        item, self._length = self.dataset[0], len(self.dataset)
         self.item_seconds = time.perf_counter() - began
         self.batch_bytes = batch * _bytes(item)
 
@@ -88,7 +94,7 @@ class Sweep:
         except Exception as error:
             return setting._replace(error=_told(error))
         finally:
-            _guard.end_workers()
+            _guard.end_workers(self._began)
 
     def _watched(self, setting: Tried) -> Tried:
         began = time.perf_counter()
@@ -96,26 +102,28 @@ class Sweep:
         try:
             next(batches)
             started = time.perf_counter() - began
-            rate, cores = self._steady(batches, max(1, setting.workers))
+            setting = self._steady(setting, batches)
         except Exception:
-            _guard.end_workers()  # before the loader is let go of, which waits 5 s for each that hangs
+            _guard.end_workers(self._began)  # before the loader is let go of, which waits 5 s for each that hangs
             raise
         finally:
             batches.close()
-        return setting._replace(start=started, rate=rate, cores=cores)
+        return setting._replace(start=started)
 
-    def _steady(self, batches: Iterator[Any], together: int) -> Tuple[float, float]:
-        """Batches a second and cores, over whole rounds of as many batches as are made at a time."""
+    def _steady(self, setting: Tried, batches: Iterator[Any]) -> Tried:
+        """Rate and cores, over whole rounds of as many batches as are made at a time."""
+        together = max(1, setting.workers)
         for _ in range(together):
             next(batches)
-        before, began, count = _cpu_seconds(), time.perf_counter(), 0
+        before, began, count = _worked(), time.perf_counter(), 0
         while time.perf_counter() - began < WINDOW:
             for _ in range(together):
                 next(batches)
             count += together
         seconds = time.perf_counter() - began
-        after = _cpu_seconds()
-        return count / seconds, sum(after[pid] - before.get(pid, 0.0) for pid in after) / seconds
+        every, main, workers, waited = ((now - then) / seconds for now, then in zip(_worked(), before))
+        others = max(0.0, every - workers - main)
+        return setting._replace(rate=count / seconds, cores=workers, wanted=workers + waited, others=others)
 
     def _batches(self, setting: Tried) -> Generator[Any, None, None]:
         """Batches without end, each judged; they begin behind those that other settings had, which may be cached."""
@@ -123,13 +131,13 @@ class Sweep:
         if setting.workers:
             options = {
                 "prefetch_factor": setting.prefetch,
-                "timeout": PATIENCE,
+                "timeout": _PATIENCE[setting.method],
                 "multiprocessing_context": setting.method,
             }
         loader = self.torch.utils.data.DataLoader(
             self.dataset,
             self.batch,
-            sampler=_Round(self._next, len(self.dataset)),
+            sampler=_Round(self._next, self._length),
             num_workers=setting.workers,
             **options,
         )
@@ -161,15 +169,12 @@ def _bytes(item: Any) -> int:
     return sum(map(_bytes, item)) if isinstance(item, (list, tuple)) else 8
 
 
-def _cpu_seconds() -> Dict[int, float]:
-    """Of each worker that lives, by its pid."""
-    ticks = os.sysconf("SC_CLK_TCK")
-    found = {}
-    for pid in [worker.pid or 0 for worker in multiprocessing.active_children()]:
-        try:
-            with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:
-                user, system = file.read().rpartition(")")[2].split()[11:13]
-        except OSError:
-            continue
-        found[pid] = (int(user) + int(system)) / ticks
-    return found
+def _worked() -> Tuple[float, float, float, float]:
+    """Seconds so far that all cores have worked, this process, our workers; and that workers waited for a core."""
+    ticks, worked, waited, own = os.sysconf("SC_CLK_TCK"), 0.0, 0.0, os.times()
+    for folder in ["/proc/%s/" % worker.pid for worker in multiprocessing.active_children()]:
+        fields = read(folder + "stat").rpartition(")")[2].split()
+        if fields:
+            worked += (int(fields[11]) + int(fields[12])) / ticks
+            waited += int((read(folder + "schedstat").split() or ["0", "0"])[1]) / 1e9
+    return busy(), own.user + own.system, worked, waited

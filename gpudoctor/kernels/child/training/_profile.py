@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from statistics import median
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from .._protocol import last_line
@@ -91,9 +92,8 @@ def _read(context: Context, events: List[Any], steps: int) -> Seen:
     if not whole:
         raise _Blind("torch.profiler lost the ranges that mark the loop")
     if context.on_cpu:
-        work = [_range(one) for one in events if one.name.startswith("aten::") and _own(one) >= _LARGE]
         inside = _ranges(events, _STEP)
-        kernels = [one for one in work if any(begin <= one[0] < end for begin, end in inside)]
+        kernels = [one for one in _large(events) if any(begin <= one[0] < end for begin, end in inside)]
     else:
         device = [one for one in events if _is_work(one)]
         if not device:
@@ -122,8 +122,13 @@ def _ranges(events: List[Any], name: str) -> List[Interval]:
     return [_range(one) for one in events if one.name == name and not _on_device(one)]
 
 
-def _own(event: Any) -> float:
-    return float(event.self_cpu_time_total)
+def _large(events: List[Any]) -> List[Interval]:
+    """Operations on a CPU that take `_LARGE` or more as a rule: one that was interrupted is not large for that."""
+    own: Dict[str, List[float]] = {}
+    for event in events:
+        own.setdefault(event.name, []).append(float(event.self_cpu_time_total))
+    names = {name for name, times in own.items() if name.startswith("aten::") and median(times) >= _LARGE}
+    return [_range(event) for event in events if event.name in names]
 
 
 def _is_work(event: Any) -> bool:

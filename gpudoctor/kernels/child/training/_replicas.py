@@ -35,7 +35,7 @@ def rank(me: Me) -> Dict[str, Any]:
     full(torch)
     context = Context(torch, "cpu" if me.ask["cpu"] else "cuda:%d" % me.rank, int(me.ask["seed"]))
     if not context.on_cpu:
-        me.step("open GPU %d" % me.rank)
+        me.step("start of %s" % context.device)
         torch.cuda.set_device(context.device)
     try:
         return _alone(me, context) if me.ask["way"] == "alone" else _together(me, context)

@@ -23,7 +23,7 @@ class Room(Context):
     """As for torch, with a folder for what libraries and workers write."""
 
     def __init__(self, below: Context) -> None:
-        super().__init__(below.torch, str(below.device), below.seed, below.devices)
+        super().__init__(below.torch, str(below.device), below.seed, below.devices, below.numbers)
         self.usual = tempfile.gettempdir()
         """Where temporary files are without us."""
         fits = len((self.usual + _OURS + SOCKET).encode()) <= MOST_SOCKET

@@ -7,6 +7,10 @@ from typing import Iterable, List, NamedTuple, Tuple
 Interval = Tuple[float, float]
 
 
+_AHEAD = 0.9
+"""A program that needs less of the time than that to issue its work is ahead of the device."""
+
+
 class Shares(NamedTuple):
     """Of the whole time, each from 0 to 1: together they are 1."""
 
@@ -43,9 +47,6 @@ def timed(data: float, copy: float, issue: float, whole: float) -> Shares:
     scale = max(1.0, data + copy + launch)
     data, copy, launch = data / scale, copy / scale, launch / scale
     return Shares(data, copy, launch, 1.0 - data - copy - launch)
-
-
-_AHEAD = 0.9
 
 
 def _union(intervals: Iterable[Interval], whole: Interval) -> List[Interval]:

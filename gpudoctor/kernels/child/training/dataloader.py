@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any, Dict, List, Sequence
 
 from .._kernel import CannotRun, Outcome, Spec
 from . import _guard
+from ._dataset import OWN
 from ._host import Host, host
-from ._limit import advice, best_of
+from ._limit import advice, best_of, start_matters
 from ._loader import Sweep, Tried, counts
 from ._rung import Room
 
@@ -18,8 +20,8 @@ KERNELS = (
 
 _SIDE, _BATCH = 224, 32
 _SIDE_CPU, _BATCH_CPU = 96, 16
-_SECONDS = 6.0
-"""After which no further setting is tried."""
+_SECONDS, _SECONDS_TO_START = 6.0, 3.0
+"""After which no further number of workers is tried, and no further way to start them."""
 
 
 def run(context: Room, _: Spec) -> Outcome:
@@ -28,7 +30,9 @@ def run(context: Room, _: Spec) -> Outcome:
     try:
         sweep = Sweep(context.torch, side, batch)
     except Exception as error:  # the user's own dataset may raise whatever it likes
-        raise CannotRun("the dataset does not give its first item: %s: %s" % (type(error).__name__, error)) from error
+        raise CannotRun(
+            "the dataset has no first item, or no length: %s: %s" % (type(error).__name__, error)
+        ) from error
     here = host(context.usual)
     with _guard.guarded():
         tried = _swept(sweep, here)
@@ -51,8 +55,9 @@ def _swept(sweep: Sweep, here: Host) -> List[Tried]:
         tried.append(sweep.tried("fork", workers))
         if tried[-1].error or time.monotonic() > until:
             break
+    until = max(until, time.monotonic() + _SECONDS_TO_START)
     for method in ("forkserver", "spawn"):
-        if time.monotonic() < until or tried[-1].error:
+        if start_matters(tried[-1]) or (not tried[-1].error and time.monotonic() < until):
             tried.append(sweep.tried(method, 1))
     best = best_of(tried)
     if best.workers and time.monotonic() < until:
@@ -65,9 +70,12 @@ def words(tried: Sequence[Tried], here: Host, item: float) -> str:
     best = best_of(tried)
     rates = ", ".join("%d: %.4g" % (one.workers, one.rate) for one in tried if one.method in ("", "fork") and one.rate)
     starts = ["%s %.2f s" % (one.method, one.start) for one in tried if one.workers == 1 and one.rate]
-    busy = ", which keep %.1f of %.3g cores busy" % (best.cores, here.usable) if best.workers else ""
-    said = ["%.4g batches/s with %s%s (by number of workers: %s)." % (best.rate, best.name, busy, rates)]
-    said += ["An item takes %.2f ms." % (1e3 * item)]
+    busy = ", keeping %.1f of %.3g cores busy" % (best.cores, here.usable) if best.workers else ""
+    said = ["Best with %s%s (batches/s by number of workers: %s)." % (best.name, busy, rates)]
+    ours = (
+        "" if os.environ.get(OWN) else ", a picture as unpacked from a file (%s=module:callable sweeps your own)," % OWN
+    )
+    said += ["An item%s takes %.2f ms." % (ours, 1e3 * item)]
     if starts:
         said += ["First batch of one worker: %s." % ", ".join(starts)]
     return " ".join(said + ["With %s: %s." % (one.name, one.error.rstrip(".")) for one in tried if one.error])
@@ -82,6 +90,8 @@ def _details(tried: Sequence[Tried], best: Tried, here: Host) -> Dict[str, Any]:
         "batches_per_s": [one.rate for one in tried],
         "first_batch_s": [one.start for one in tried],
         "cores_busy": [one.cores for one in tried],
+        "cores_wanted": [one.wanted for one in tried],
+        "cores_of_others": [one.others for one in tried],
         "errors": [one.error for one in tried],
         "cores": here.cores,
         "cores_affinity": here.affinity,

@@ -42,9 +42,9 @@ class Tried(NamedTuple):
 
 def run(context: Context, _: Spec) -> Outcome:
     """Batches grow while the next is sure to fit in what may be taken, and in the time there is."""
-    until = time.monotonic() + _SECONDS
     free = context.free()
     step = _Step(context)
+    until = time.monotonic() + _SECONDS
     with _limited(context, free):
         tried = grown(step.tried, free, lambda: until - time.monotonic())
     if not tried:
@@ -99,8 +99,7 @@ def estimate(tried: Sequence[Tried], batch: int) -> float:
 def words(tried: Sequence[Tried], free: int, in_time: bool) -> str:
     """What was found; `in_time`: whether memory, not time, was the end of it."""
     most = tried[-1]
-    said = "A step of %d sequences takes %s of the %s that may be taken, %s each, and does %.4g sequences/s." % (
-        most.batch,
+    said = "Such a step takes %s of the %s that may be taken, %s a sequence, and does %.4g sequences/s." % (
         size(most.bytes),
         size(free),
         size(most.bytes / most.batch),

@@ -42,19 +42,14 @@ def run(context: Context, _: Spec) -> Outcome:
     held, segments = pattern.held(), None
     if not context.on_cpu:
         segments = _expandable(context, pattern)
-    settings = next((os.environ[name] for name in _SETTINGS if os.environ.get(name)), "")
     fits = free / STATE / 1e6
-    right = pattern.wrong == 0 and abs(each - STATE) < 0.01 * STATE
-    words = (
-        "%s are free: model, gradients and Adam of %.4g million parameters, in fp32 or in bf16 with fp32 master weights"
-    )
+    settings = _settings()
     return Outcome(
         value=fits,
-        right=right,
+        right=not pattern.wrong and abs(each - STATE) < 0.01 * STATE,
         differ=pattern.wrong,
         compared=pattern.compared,
-        words=(words + " (%.4g bytes a parameter, measured), before any activation.%s")
-        % (size(free), fits, each, _kept(held)),
+        words=words(free, each, held, pattern.wrong),
         advice=advice(held, segments, settings),
         details={
             "free_bytes": free,
@@ -71,14 +66,20 @@ def run(context: Context, _: Spec) -> Outcome:
     )
 
 
-def _kept(held: Held) -> str:
-    if not held.reserved:
-        return ""
-    return " After steps of changing length %s were kept for a peak of %s: %.0f %% lost." % (
-        size(held.reserved),
-        size(held.allocated),
-        100 * held.lost,
-    )
+def words(free: float, each: float, held: Held, wrong: int) -> str:
+    """What the figures mean: free bytes, bytes a parameter, what a pattern held, blocks with numbers of others."""
+    said = [
+        "%s are free: model, gradients and Adam of %.4g million parameters, in fp32 or in bf16 with fp32 master weights"
+        " (%.4g bytes a parameter, measured), before any activation." % (size(free), free / STATE / 1e6, each)
+    ]
+    if held.reserved:
+        said += [
+            "Steps of changing length kept %s for a peak of %s: %.0f %% lost, %s of it in parts of blocks."
+            % (size(held.reserved), size(held.allocated), 100 * held.lost, size(held.split))
+        ]
+    if wrong:
+        said += ["%d blocks are wrong: they hold numbers that were not written there." % wrong]
+    return " ".join(said)
 
 
 def advice(held: Held, expandable: "Held | None", settings: str) -> str:
@@ -90,7 +91,14 @@ def advice(held: Held, expandable: "Held | None", settings: str) -> str:
             "Start training with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: the same steps then kept %s instead"
             " of %s." % (size(expandable.reserved), size(held.reserved))
         )
-    return "Nothing to do: what the allocator keeps is used."
+    return (
+        "Nothing to do: what the allocator keeps is used. A larger state is for shards (FSDP, ZeRO) or 8-bit moments."
+    )
+
+
+def _settings() -> str:
+    """Of torch's allocator, as the environment gives them."""
+    return next((os.environ[name] for name in _SETTINGS if os.environ.get(name)), "")
 
 
 def _free(context: Context) -> int:
@@ -178,16 +186,18 @@ class _Pattern:
 def _expandable(context: Context, pattern: _Pattern) -> "Held | None":
     """The same steps with segments that grow, where this torch can be told so while it runs."""
     torch = context.torch
-    settings = next((os.environ[name] for name in _SETTINGS if os.environ.get(name)), "")
-    tell = getattr(torch.cuda.memory, "_set_allocator_settings", None)
+    settings = _settings()
+    tell = getattr(torch._C, "_accelerator_setAllocatorSettings", None)  # noqa: SLF001 - since torch 2.9
+    tell = tell or getattr(torch.cuda.memory, "_set_allocator_settings", None)
     if tell is None or "expandable_segments" in settings:
         return None
     joined = settings + "," if settings else ""
     try:
         tell(joined + "expandable_segments:True")
-        return pattern.held()
+        try:
+            return pattern.held()
+        finally:
+            torch.cuda.empty_cache()
+            tell(joined + "expandable_segments:False")
     except (RuntimeError, ValueError):
-        return None  # not on this driver
-    finally:
-        torch.cuda.empty_cache()
-        tell(joined + "expandable_segments:False")
+        return None  # not with this driver, or not with this allocator

@@ -10,10 +10,10 @@ from ._meter import Meter
 from ._rung import Context
 from ._words import size
 
-KERNELS = (Spec("readiness.no_grad", "memory that no_grad saves", "%", "16 layers, batch 16384"),)
+KERNELS = (Spec("readiness.no_grad", "memory that no_grad saves", "%", "16 layers, batch 4096"),)
 
 _LAYERS, _WIDTH = 16, 256
-_BATCH, _BATCH_CPU = 16384, 512
+_BATCH, _BATCH_CPU = 4096, 512
 
 
 def run(context: Context, _: Spec) -> Outcome:

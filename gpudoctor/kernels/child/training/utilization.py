@@ -32,11 +32,12 @@ def run(context: Context, _: Spec) -> Outcome:
     warm, steps = (_WARM_CPU, _STEPS_CPU) if context.on_cpu else (_WARM, _STEPS)
     warmed(context, loop, warm)
     seen = watched(context, loop, steps)
+    finite = math.isfinite(float(losses[0]))
     shares = {name: 100 * share for name, share in seen.shares._asdict().items()}
     return Outcome(
         value=shares["compute"],
-        right=math.isfinite(float(losses[0])),
-        words=words(seen, context.on_cpu),
+        right=finite,
+        words=("" if finite else "The loss is not finite. ") + words(seen, context.on_cpu),
         advice=advice(seen.shares),
         details=dict(
             shares,

@@ -22,7 +22,7 @@ from gpudoctor.views.tui.widgets.bars import Bars
 from gpudoctor.views.tui.widgets.kernels import Kernels, KernelTabs
 from gpudoctor.views.tui.widgets.prose import GAP, Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
-from gpudoctor.views.tui.words import measured
+from gpudoctor.views.tui.words import measured, one_run
 
 _BAR = 24
 _COMMAND = "gpudoctor bench"
@@ -166,11 +166,11 @@ class KernelsScreen(Place):
         if not self.found or not self.kernel or not run:
             return
         if self._why:
-            self.detail.put("Where it comes from", list(measured.why(self.found, self.kernel, run)))
+            self.detail.put("Where it comes from", list(one_run.why(self.found, self.kernel, run)))
         else:
             title = f"{self.kernel.title} on {self.found.called(run.gpu)}"
             same = str(self.detail.border_title) == title
-            self.detail.put(title, list(measured.blocks(self.found, self.kernel, run)), keep=same)
+            self.detail.put(title, list(one_run.blocks(self.found, self.kernel, run)), keep=same)
 
     def action_turn(self, by: int) -> None:
         """To the kernel beside this one."""
@@ -208,7 +208,7 @@ class KernelsScreen(Place):
     def action_copy(self) -> None:
         """The command that helps on."""
         run = self.bars.run
-        command = measured.cure(self.found, run, self.found.state(run)) if self.found and run else ""
+        command = one_run.cure(self.found, run, self.found.state(run)) if self.found and run else ""
         if command:
             self.app.copy_to_clipboard(command)
         self.doctor.say(f"copied: {command}" if command else "no command to copy here: what to do is in words")

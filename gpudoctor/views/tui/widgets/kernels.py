@@ -15,32 +15,53 @@ from gpudoctor.views.tui.widgets.rows import Cell, Rows
 from gpudoctor.views.tui.words import measured
 from gpudoctor.views.tui.words.cells import share
 
+_COUNTS = 15
+"""Columns that how many are what takes, in short."""
+
 
 class Kernels(Rows):
     """A row for each kernel: a glyph for each GPU where there is room, and how many are what."""
 
-    MOST_GLYPHS = LONGEST = 16
-    """GPUs that have a glyph each, and columns of a kernel's title."""
+    MOST_GLYPHS = 16
+    """GPUs that have a glyph each."""
+    SHORTEST, LONGEST = 16, 36
+    """Columns of a kernel's title."""
 
     def __init__(self) -> None:
         super().__init__(id="kernels", classes="pane")
         self.border_title = "Kernels"
         self._rows: list[tuple[Kernel, list[Cell], list[Cell]]] = []
-        self._widest = self._title = 0
+        self._rungs: list[str] = []
+        self._few: list[int] = []
+        self._widest = self._title = self._rung = 0
 
     def put(self, found: Measurements) -> None:
         """Show these, with what came of each."""
         gpus = [device.index for device in found.devices]
         few = len(gpus) <= self.MOST_GLYPHS
         self._rows = [
-            (kernel, list(_glyphs(found, kernel, gpus)) if few else [], list(folded(found, kernel)))
+            (kernel, list(_glyphs(found, kernel, gpus)) if few and len(gpus) > 1 else [], list(folded(found, kernel)))
             for kernel in found.kernels
         ]
         self._widest = max((sum(cell_len(text) for text, _ in (*row[1], *row[2])) for row in self._rows), default=0)
-        numbers = "".join(f"{gpu % 10} " for gpu in gpus) if few else ""
-        self._title = min(max((cell_len(one_line(row[0].title)) for row in self._rows), default=0), self.LONGEST)
-        self.heading = [(f"{'':<{self._title + 4}}{numbers}", "dim")] if numbers else ()
+        rungs = [kernel.rung for kernel in found.kernels]
+        self._rungs = ["" if at and rungs[at - 1] == rung else rung for at, rung in enumerate(rungs)]
+        self._rung = max(map(len, rungs)) + 1 if len(set(rungs)) > 1 else 0
+        self._few = gpus if few and len(gpus) > 1 else []
+        self._measure()
         self.fill(len(self._rows))
+
+    def on_resize(self) -> None:
+        """Titles are as long as there is room for."""
+        self._measure()
+        self.refresh()
+
+    def _measure(self) -> None:
+        longest = max((cell_len(one_line(row[0].title)) for row in self._rows), default=0)
+        room = self.size.width - self._rung - 2 * len(self._few) - _COUNTS
+        self._title = min(longest, self.LONGEST, max(room, self.SHORTEST))
+        numbers = "".join(f"{gpu % 10} " for gpu in self._few)
+        self.heading = [(f"{'':<{self._rung + self._title + 4}}{numbers}", "dim")] if numbers else ()
 
     @property
     def titles(self) -> list[tuple[str, list[Cell]]]:
@@ -50,9 +71,15 @@ class Kernels(Rows):
     def row(self, index: int) -> Iterable[Cell]:
         """Title, the GPUs, and how many are what."""
         kernel, glyphs, cells = self._rows[index]
-        if self._widest > self.size.width - self._title - 6:
+        if self._widest > self.size.width - self._rung - self._title - 6:
             cells = [(_short(text), look) for text, look in cells]
-        return [(f" {set_cell_size(one_line(kernel.title), self._title)}  ", ""), *glyphs, (" ", ""), *cells]
+        first = index == self.scroll_offset.y  # of those that are seen
+        rung = kernel.rung if first else self._rungs[index]
+        lead = (f" {rung:<{self._rung - 1}}" if self._rung else "", "dim")
+        title = one_line(kernel.title)
+        if cell_len(title) > self._title:
+            title = f"{set_cell_size(title, self._title - 1)}…"
+        return [lead, (f" {set_cell_size(title, self._title)}  ", ""), *glyphs, (" ", ""), *cells]
 
 
 def _short(text: str) -> str:
@@ -64,8 +91,9 @@ def _short(text: str) -> str:
 
 def _glyphs(found: Measurements, kernel: Kernel, gpus: Iterable[int]) -> Iterator[Cell]:
     """``· · · · · 5 x ?``: as in every heat map."""
+    together = found.run(kernel.id, -1)
     for gpu in gpus:
-        run = found.run(kernel.id, gpu)
+        run = together or found.run(kernel.id, gpu)
         state = found.state(run) if run else "waiting"
         ratio = found.ratio(run) if run else None
         if state == "slow" and ratio is not None:
