@@ -54,7 +54,7 @@ def imply_results(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
 
 def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
     for row in rows:
-        gpu, value, right = given(row, "gpu"), given(row, "value"), given(row, "right")
+        gpu, right = given(row, "gpu"), given(row, "right")
         if not isinstance(gpu, int) or gpu < 0 or given(row, "status") != "ran" or given(row, "device") == "CPU":
             continue
         yield _Run(
@@ -65,7 +65,7 @@ def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
             right=right if isinstance(right, bool) else None,
             words=_said(row),
             agrees=agrees if isinstance(agrees := given(row, "agrees"), bool) else None,
-            value=float(value) if isinstance(value, (int, float)) else 0.0,
+            value=number(row, "value") or 0.0,
         )
 
 
