@@ -8,6 +8,9 @@ from gpudoctor.model.snapshot import Snapshot
 Facts = dict[str, Fact]
 Groups = dict[str, Rows]
 
+_MOST = 1e15
+"""No figure of a GPU comes near."""
+
 NOT_ASKED = ("the report does not say", "not asked", "asked from level")
 """How the reason of an unread fact begins where nobody looked, as opposed to one who looked and failed."""
 
@@ -35,9 +38,10 @@ def given(row: Row, column: str) -> Value:
 
 
 def number(row: Row, column: str) -> float | None:
-    """The number that the row has there."""
+    """The number that the row has there, if it is a finite one."""
     found = given(row, column)
-    return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+    plain = isinstance(found, (int, float)) and not isinstance(found, bool) and abs(found) < _MOST
+    return float(found) if plain else None  # type: ignore[arg-type]
 
 
 def text(row: Row, column: str) -> str:

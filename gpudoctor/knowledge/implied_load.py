@@ -7,7 +7,7 @@ that tells most of the clocks, ``link_width`` and ``link_generation`` those of t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from gpudoctor.knowledge._filling import Facts, Groups, given, number, text
 from gpudoctor.knowledge.rates import devices
@@ -32,16 +32,12 @@ def imply_load(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
     rows, gpus = groups.get("measured"), groups.get("gpu")
     if not isinstance(rows, tuple) or not isinstance(gpus, tuple):
         return
-    numbers = {device.uuid: device.index for device in devices(snapshot).values()}
-    runs: dict[object, list[Row]] = {}
+    runs: dict[float | None, list[Row]] = {}
     for row in rows:
         if given(row, "device") != "CPU" and given(row, "status") == "ran":
-            runs.setdefault(given(row, "gpu"), []).append(row)
-    groups["gpu"] = tuple({**gpu, **dict(_at_work(gpu, runs.get(_number_of(gpu, numbers), ())))} for gpu in gpus)
-
-
-def _number_of(gpu: Row, numbers: Mapping[str, int]) -> object:
-    return numbers.get(text(gpu, "uuid"), "no number of CUDA's")
+            runs.setdefault(number(row, "gpu"), []).append(row)
+    of = {device.uuid: runs.get(device.index, []) for device in devices(snapshot).values() if device.uuid}
+    groups["gpu"] = tuple({**gpu, **dict(_at_work(gpu, of.get(text(gpu, "uuid"), [])))} for gpu in gpus)
 
 
 def _at_work(gpu: Row, runs: Sequence[Row]) -> Iterator[tuple[str, Fact]]:
@@ -73,9 +69,8 @@ def _during(run: Row) -> Iterator[tuple[str, Fact]]:
     yield "at_work", Known(kernel, "gpudoctor bench")
     yield "throttle_reasons", Known(_reasons(run), f"NVML, while {kernel} ran")
     for seen, column in _SEEN.items():
-        state = run.get(seen)
-        if isinstance(state, Known) and isinstance(state.value, (int, float)):
-            yield column, Known(round(state.value), f"NVML, while {kernel} ran")
+        if (found := number(run, seen)) is not None:
+            yield column, Known(round(found), f"NVML, while {kernel} ran")
 
 
 def _link(gpu: Row, runs: Sequence[Row], worked: bool) -> Iterator[tuple[str, Fact]]:

@@ -93,9 +93,9 @@ def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
     """Those that can be compared: a training loop depends on too much beside the GPU."""
     for at, row in enumerate(rows):
         gpu, name, unit, rate = given(row, "gpu"), text(row, "device"), text(row, "unit"), number(row, "value")
-        if not isinstance(gpu, int) or not rate or name in ("", "CPU") or given(row, "rung") == "training":
+        if not isinstance(gpu, int) or name in ("", "CPU") or given(row, "rung") == "training":
             continue
-        if unit.endswith("/s") or unit in _TIMES:
+        if rate and rate > 0 and (unit.endswith("/s") or unit in _TIMES):
             yield _Run(at, text(row, "kernel"), gpu, name, unit, rate, row)
 
 
@@ -121,13 +121,13 @@ def _ways(row: Row) -> Iterator[tuple[tuple[int, ...], float]]:
     details = given(row, "details")
     rates = details.get("rates") if isinstance(details, Mapping) else None
     for name, rate in rates.items() if isinstance(rates, Mapping) else ():
-        if _WAY.fullmatch(name) and isinstance(rate, (int, float)) and rate > 0:
+        if _WAY.fullmatch(name) and isinstance(rate, (int, float)) and 0 < rate < 1e6:
             yield tuple(map(int, name.split("-"))), float(rate)
 
 
 def _unmeasured(rows: Sequence[Row]) -> Iterator[Row]:
     """A row for each GPU on which nothing ran, that says why: no page may pass it."""
-    ran = {given(row, "gpu") for row in rows if given(row, "status") == "ran"}
+    ran = {number(row, "gpu") for row in rows if given(row, "status") == "ran"}
     why = {
         gpu: str(given(row, "because") or "nothing ran on it")
         for row in rows
@@ -156,7 +156,9 @@ def _judged(run: _Run, others: Sequence[float], device: Device | None, row: dict
         assert table.limit is not None
         row["limit"] = Known(round(table.limit, 1), table.words)
         row["expected"] = Known(round(table.value, 1), _TABLE)
-        row["expected_from"] = Known(f"{table.fraction:.0%} of {table.limit:.0f} {run.unit}: {table.words}", _TABLE)
+        row["expected_from"] = Known(
+            f"{round(100 * table.value / table.limit)} % of {table.limit:.0f} {run.unit}: {table.words}", _TABLE
+        )
         yield _Rate(run, of, table.value, "expected", run.value / table.value)
     else:
         row.update(_UNKNOWN)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gpudoctor.knowledge._filling import Facts, Groups, given, text
+from gpudoctor.knowledge._filling import Facts, Groups, given, number, text
 from gpudoctor.knowledge.rates import Device, devices, operations
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
 from gpudoctor.model.snapshot import Snapshot
@@ -54,8 +54,8 @@ def imply_results(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
 
 def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
     for row in rows:
-        gpu, value, right = given(row, "gpu"), given(row, "value"), given(row, "right")
-        if not isinstance(gpu, int) or given(row, "status") != "ran" or given(row, "device") == "CPU":
+        gpu, right = given(row, "gpu"), given(row, "right")
+        if not isinstance(gpu, int) or gpu < 0 or given(row, "status") != "ran" or given(row, "device") == "CPU":
             continue
         yield _Run(
             kernel=text(row, "kernel"),
@@ -65,7 +65,7 @@ def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
             right=right if isinstance(right, bool) else None,
             words=_said(row),
             agrees=agrees if isinstance(agrees := given(row, "agrees"), bool) else None,
-            value=float(value) if isinstance(value, (int, float)) else 0.0,
+            value=number(row, "value") or 0.0,
         )
 
 
@@ -124,7 +124,7 @@ def _live(
     tried: set[int] = set()
     for row in reversed(rows):
         gpu, status = given(row, "gpu"), text(row, "status")
-        if not isinstance(gpu, int) or given(row, "device") == "CPU":
+        if not isinstance(gpu, int) or gpu < 0 or given(row, "device") == "CPU":
             continue
         if status != "not-run":
             tried.add(gpu)
@@ -177,7 +177,7 @@ def _tf32(groups: Groups, runs: Sequence[_Run], known: Mapping[int, Device]) -> 
     for index, device in known.items():
         slow, fast = values.get((index, "matmul.fp32")), values.get((index, "matmul.tf32"))
         each, more = operations("fp32", device), operations("tf32", device)
-        if slow and fast and each and more and more >= _FASTER_BY_DESIGN * each:
+        if device.uuid and slow and fast and each and more and more >= _FASTER_BY_DESIGN * each:
             gains[device.uuid] = Known(round(fast / slow, 2), f"{_SOURCE}: matmul.tf32 over matmul.fp32")
     groups["gpu"] = tuple(
         {**gpu, "tf32_gain": gains[uuid]} if (uuid := text(gpu, "uuid")) in gains else gpu for gpu in gpus
@@ -190,7 +190,7 @@ def _lowest(rungs: Sequence[Row], known: Mapping[int, Device]) -> Iterator[Row]:
     broken: set[object] = set()
     marks: dict[int, Fact] = {}
     for at, row in sorted(enumerate(rungs), key=lambda entry: order.get(text(entry[1], "name"), len(order))):
-        gpu, held = given(row, "gpu"), row.get("held")
+        gpu, held = number(row, "gpu"), row.get("held")
         if isinstance(held, Known) or gpu in broken:
             marks[at] = Known(given(row, "held") is False and gpu not in broken, _SOURCE)
         else:
@@ -198,7 +198,7 @@ def _lowest(rungs: Sequence[Row], known: Mapping[int, Device]) -> Iterator[Row]:
         if given(row, "held") is False:
             broken.add(gpu)
     for at, row in enumerate(rungs):
-        device = known.get(gpu) if isinstance(gpu := given(row, "gpu"), int) else None
+        device = known.get(int(whole)) if (whole := number(row, "gpu")) is not None else None
         whose = {
             column: Known(value, _SOURCE) for column in ("uuid", "address") if (value := getattr(device, column, ""))
         }

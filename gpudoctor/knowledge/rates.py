@@ -54,7 +54,7 @@ def expected(kernel: str, device: Device, seen: Meanwhile | None = None) -> Expe
     """
     share = _share(kernel, device.capability)
     told = _limit(kernel, device, seen) if share and device.whole else None
-    if share is None or told is None:
+    if share is None or told is None or told[0] <= 0:
         return None
     limit, words = told
     fraction = float(share["share"])
@@ -89,7 +89,7 @@ def _compute(product: str, device: Device, seen: Meanwhile | None) -> tuple[floa
     if each is None or not device.sms or not device.clock_mhz or seen is None or seen.sm_clock_mhz is None:
         return None
     clock, why = device.clock_mhz, ""
-    if _held_by_power(seen) and seen.sm_clock_mhz < clock:
+    if _held_by_power(seen) and 0 < seen.sm_clock_mhz < clock:
         clock, why = seen.sm_clock_mhz, ", the clock that its power limit left it"
     words = f"{device.sms:.0f} multiprocessors × {each} {product} operations × {clock:.0f} MHz{why}"
     return device.sms * each * clock / 1e6, words
