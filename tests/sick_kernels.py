@@ -85,8 +85,8 @@ class Sick:
         self.notes = folder / "notes"
         real = Path(program()).parent
         self.folder.mkdir()
-        for name in ("__init__.py", "__main__.py", "_main.py", "_protocol.py", "_kernel.py"):
-            shutil.copy(real / name, self.folder / name)
+        for file in real.glob("*.py"):
+            shutil.copy(file, self.folder / file.name)
 
     def family(
         self,

@@ -19,7 +19,7 @@ _FEW = 3
 _CELL = 6
 _SHORTEST = 14
 _MARKS: Mapping[State, tuple[str, str]] = {"wrong": ("!", "red"), "slow": ("<", "yellow"), "failed": ("x", "red")}
-_WORDS: Mapping[State, str] = {"wrong": "wrong", "failed": "failed", "unjudged": "-", "waiting": "-", "running": "-"}
+_WORDS: Mapping[State, str] = {"wrong": "wrong", "failed": "fails", "unjudged": "-", "waiting": "-", "running": "-"}
 _CPU = "Every kernel's checks run without a GPU, too: gpudoctor bench --device cpu"
 
 
