@@ -92,7 +92,7 @@ def _deepened(
     tell: Callable[[Snapshot], None] = lambda _: None,
     stop: threading.Event | None = None,
 ) -> Snapshot:
-    """What the probes said and, at level deep, what kernels measured after them; `tell` hears when one is over."""
+    """What the probes said and, at level deep, what every kernel measured after them; `tell` hears when one is over."""
     snapshot = asked.snapshot()
     if asked.target.level != "deep":
         return snapshot

@@ -50,6 +50,7 @@ FACTS = (
     column("rate.of", "text", "what is measured: compute, memory, host link, GPU link, latency or other"),
     column("rate.against", "text", "what rate.others is: expected (by its own limits) or siblings"),
     column("rate.share", "float", "the rate as a share of that; 1 is as it should be, less is slower"),
+    column("rate.spread", "float", "half the distance between its fastest and its slowest series, as a share"),
     column("rate.also", "list", "other kernels that are below: matmul.fp16 (52 %)"),
     column("rate.expected_from", "text", "how the expected rate is reckoned"),
     column("rate.name", "text", "the GPU's name"),

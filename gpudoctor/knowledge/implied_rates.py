@@ -44,7 +44,10 @@ class _Run(NamedTuple):
 
 
 class _Rate(NamedTuple):
-    """A run against what it is held to; `share` is 1 where it is as expected and less where it is slower."""
+    """A run against what it is held to; `share` is 1 where it is as expected and less where it is slower.
+
+    What lies within the spread of its own series is not counted against it.
+    """
 
     run: _Run
     of: str
@@ -66,7 +69,7 @@ def imply_rates(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
     for run, others in _with_others(ran):
         for rate in _judged(run, others, known.get(run.gpu), done[run.at]):
             told = run.kernel == "matmul.tf32" and getattr(known.get(run.gpu), "uuid", "") in as_fp32
-            if rate.share < _NOTABLE and not told:
+            if rate.share * (1 + (number(run.row, "spread") or 0)) < _NOTABLE and not told:
                 rates.setdefault((run.gpu, rate.of), []).append(rate)
     groups["measured"] = tuple(done)
     for rate in _between(rows, known):
@@ -202,6 +205,7 @@ def _worst(rates: Sequence[_Rate], rows: Sequence[Row], known: Mapping[int, Devi
         "against": Known(worst.against, source),
         "share": Known(round(worst.share, 3), source),
         "also": Known(tuple(also.values()), source),
+        "spread": Known(number(run.row, "spread") or 0.0, source),
         "name": Known(run.name, source),
         "expected_from": rows[run.at].get("expected_from", _UNKNOWN["expected_from"]),
     }

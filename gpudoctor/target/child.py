@@ -24,6 +24,9 @@ _TICK = 0.25
 living: set[subprocess.Popen[bytes]] = set()
 """Children on their way and those left behind. The probe that waits for one may have been given up meanwhile."""
 
+begun: set[int] = set()
+"""Process ids of all that we started: what they hold of the patient is our own doing."""
+
 _births: set[object] = set()
 """Children that other threads are just starting."""
 
@@ -95,6 +98,7 @@ def start_child(argv: Sequence[str], env: Mapping[str, str], talks: bool) -> sub
             bufsize=0,
         )
         living.add(child)
+        begun.add(child.pid)
     finally:
         _births.discard(birth)
     return child

@@ -20,8 +20,10 @@ from tests.sim.root import Machine
 
 Bench = Callable[..., Any]
 
-ONE_GPU = {"driver.add", "driver.memory", "driver.reduction"}
+STANDARD = {"driver.add", "driver.memory", "driver.reduction"}
 """Kernels of level standard."""
+TRACE = "/.sim/trace"
+"""Where the simulated libraries write their calls, as the machine has it."""
 
 
 def machine(root: Path, gpus: tuple[dict[str, Any], ...] = (), faults: tuple[dict[str, Any], ...] = ()) -> Machine:
@@ -53,6 +55,13 @@ def _living(root: Path) -> Iterator[int]:
             continue
 
 
+def traced(root: Path) -> list[tuple[str, str]]:
+    """Every call so far, and the GPU that it was about."""
+    trace = root / TRACE[1:]
+    lines = trace.read_text().splitlines() if trace.exists() else []
+    return [(call, gpu) for call, _, gpu in (line.partition("\t") for line in lines)]
+
+
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     """`gpudoctor bench` on such a machine, after which nothing of it may be left running."""
@@ -76,6 +85,13 @@ def test_on_sound_gpus_every_kernel_is_right(bench: Bench) -> None:
     assert found["driver.memory.all", 1]["details"]["bytes"] >= 1 << 20
 
 
+def test_what_was_taken_is_given_back(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUDOCTOR_SIM_TRACE", TRACE)
+    bench("--device", "cuda:0", gpus=({"cuMemAlloc": 32 << 20, "cuMemGetInfo": [24 << 20, 24 << 30]},))
+    calls = [call for call, _ in traced(tmp_path)]
+    assert calls.count("cuMemAlloc") == calls.count("cuMemFree") > 0
+
+
 def test_a_bit_that_is_stuck_in_one_gpus_memory_is_named(bench: Bench) -> None:
     stuck = {"cuMemAlloc": 16 << 20, "stuck": [6 << 20, 5, 1]}
     code, found = bench(gpus=({}, stuck))
@@ -90,7 +106,7 @@ def test_a_bit_that_is_stuck_in_one_gpus_memory_is_named(bench: Bench) -> None:
 
 def test_a_kernel_that_hangs_costs_itself(bench: Bench) -> None:
     began = time.monotonic()
-    code, found = bench("--kernel", "driver.add", faults=({"call": "add_u32", "gpu": 1, "do": "hang"},))
+    code, found = bench(faults=({"call": "add_u32", "gpu": 1, "do": "hang"},))
     assert code == 1
     assert found["driver.add", 1]["status"] == "failed"
     assert "did not come to an end within 8 s" in found["driver.add", 1]["because"]
@@ -116,7 +132,8 @@ def test_a_kernel_that_breaks_its_context_costs_itself(bench: Bench, fault: dict
     assert [key for key, run in found.items() if run["status"] != "ran"] == [("driver.reduction", 1)]
 
 
-def test_a_child_that_is_killed_is_told_by_its_kernel(tmp_path: Path) -> None:
+def test_a_child_that_is_killed_is_told_by_its_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUDOCTOR_SIM_TRACE", TRACE)
     words = [sys.executable, "-m", "gpudoctor", "bench", "--kernel", "driver.reduction", "--json"]
     command = machine(tmp_path, faults=({"call": "sum_u32", "gpu": 1, "do": "hang"},)).command(words)
     program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -133,17 +150,10 @@ def test_a_child_that_is_killed_is_told_by_its_kernel(tmp_path: Path) -> None:
 
 
 def _hung(root: Path) -> int:
-    """The child of the second GPU, once it sleeps in its launch."""
-    for pid in living(root):
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_text()
-            asleep = "\nState:\tS" in Path(f"/proc/{pid}/status").read_text()
-            waits = Path(f"/proc/{pid}/wchan").read_text() not in {"", "0"} or asleep
-        except OSError:
-            continue
-        if '"cuda:1"' in words and asleep and waits and "libcuda" in Path(f"/proc/{pid}/maps").read_text():
-            return pid
-    return 0
+    """The child of the second GPU, once it has made the launch that never ends."""
+    if ("sum_u32", "1") not in traced(root):
+        return 0
+    return next(pid for pid in living(root) if '"cuda:1"' in Path(f"/proc/{pid}/cmdline").read_text())
 
 
 def test_what_says_nothing_against_a_gpu_is_not_run_and_says_why(bench: Bench) -> None:
@@ -199,7 +209,7 @@ class TestCheck:
     def test_what_was_measured_is_among_the_facts(self, tmp_path: Path) -> None:
         stuck = {"cuMemAlloc": 16 << 20, "stuck": [6 << 20, 5, 1]}
         facts = machine(tmp_path, gpus=({}, stuck)).gpudoctor("--json").document["facts"]
-        assert {row["kernel"]["value"] for row in facts["measured"]} == ONE_GPU
+        assert {row["kernel"]["value"] for row in facts["measured"]} == STANDARD
         right = {(row["kernel"]["value"], row["gpu"]["value"]): row["right"]["value"] for row in facts["measured"]}
         assert [key for key, is_right in right.items() if not is_right] == [("driver.memory", 1)]
         assert [(row["gpu"]["value"], row["held"]["value"]) for row in facts["rung"]] == [(0, True), (1, False)]

@@ -27,6 +27,7 @@ LDCONFIG = "FileNotFoundError: [Errno 2] No such file or directory: '/sbin/ldcon
     ("text", "what", "advice"),
     [
         ("RuntimeError: Failed to find C compiler. Please specify via CC", "there is no C compiler", "install gcc"),
+        ("InvalidCxxCompiler: No working C++ compiler found in", "there is no C++ compiler", "install g++"),
         ("FileNotFoundError: [Errno 2] No such file or directory: '/x/gcc-9'", "CC names /x/gcc-9, which", "unset CC"),
         (CC, "/usr/bin/gcc, with which Triton builds its launcher, ended with status 1", "CC names another"),
         (PTXAS, "/opt/ptxas, which Triton runs, ended with status 127", "/opt/ptxas --version"),

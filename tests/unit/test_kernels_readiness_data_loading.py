@@ -36,6 +36,12 @@ def test_the_best_setting_is_the_cheapest_of_those_that_are_as_fast() -> None:
     assert best_of([*swept({0: 10, 2: 40}), longer]) is longer
 
 
+def test_another_start_method_is_best_only_where_no_forked_worker_lives() -> None:
+    spawned = Tried("spawn", 1, rate=60.0)
+    assert best_of([*swept({0: 10, 2: 40}), spawned]).workers == 2
+    assert best_of([*swept({0: 10, 1: 0}, error="re-initialize CUDA"), spawned]) is spawned
+
+
 def test_cores_that_a_quota_withholds_are_named_with_both_limits() -> None:
     said = advice(swept({0: 10, 1: 10, 2: 10.5, 4: 10}, cores=1.0), HOST._replace(affinity=4, quota=2.0))
     assert said.startswith("Use num_workers=0.")

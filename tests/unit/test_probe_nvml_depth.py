@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.model.fact import Absent, Known
+from gpudoctor.target import child
 from tests.unit.nvml_machine import Ask, asker, h100, known, rows, values, why
 
 
@@ -166,11 +167,20 @@ def test_processes_and_who_they_are(ask: Ask) -> None:
 
 
 def test_a_flood_of_processes_is_counted_and_cut(ask: Ask) -> None:
-    listed = [{"pid": pid, "usedGpuMemory": 1 << 20} for pid in range(1, 20_001)]
+    listed = [{"pid": pid, "usedGpuMemory": 1 << 20} for pid in range(5_000_001, 5_020_001)]  # beyond any real one
     facts = ask(h100(1, ComputeRunningProcesses=listed))
     assert known(rows(facts)[0]["processes"]) == 20_000
     assert len(rows(facts, "gpu_process")) == 256
     assert known(facts["nvml.state"]) == "ok"
+
+
+def test_our_own_children_on_a_gpu_are_no_users_of_it(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of level standard run while NVML is asked."""
+    monkeypatch.setattr(child, "begun", {4242})
+    listed = [{"pid": pid, "usedGpuMemory": 1 << 29} for pid in (4242, 4243)]
+    facts = ask(h100(1, ComputeRunningProcesses=listed))
+    assert [known(row["pid"]) for row in rows(facts, "gpu_process")] == [4243]
+    assert known(rows(facts)[0]["processes"]) == 1
 
 
 def test_no_process_is_knowledge(ask: Ask) -> None:

@@ -102,6 +102,12 @@ def test_without_a_compiler_inductor_cannot_be_run_on_the_cpu(python: str, tmp_p
     assert outcome["because"] == "inductor compiles for the CPU with g++ or clang++, and there is none"
 
 
+def test_torch_compile_that_is_switched_off_is_not_measured(python: str) -> None:
+    outcome = _ask(python, ["compile.function"], TORCHDYNAMO_DISABLE="1").outcomes["compile.function"]
+    assert outcome["status"] == "not-run"
+    assert outcome["because"] == "TORCHDYNAMO_DISABLE=1 switches torch.compile off"
+
+
 def test_a_cache_folder_that_is_none_is_told(python: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     heard = _ask(python, ["compile.caches"], TRITON_CACHE_DIR=str(tmp_path / "file" / "cache"))

@@ -9,6 +9,7 @@ from gpudoctor.model.catalog import column
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
 from gpudoctor.probes._nvml import words
 from gpudoctor.probes._nvml.told import Told, mapping
+from gpudoctor.target import child
 
 FACTS = (
     column("gpu_ecc.gpu", "int", "index of the GPU that counts the errors"),
@@ -106,7 +107,7 @@ def _length(raw: object) -> int:
 
 
 def _processes(told: Told, gpu: int) -> list[Row] | Unread:
-    """One row for each process and list that it is in; of a flood the first."""
+    """One row for each process and list that it is in, but for children of our own; of a flood the first."""
     found: list[Row] = []
     unread: Unread | None = None
     for name, kind in _LISTS.items():
@@ -114,9 +115,14 @@ def _processes(told: Told, gpu: int) -> list[Row] | Unread:
         if isinstance(listed, Unread):
             unread = unread or listed
         elif isinstance(listed, Known):
-            entries = told.answered(gpu, f"nvmlDeviceGet{name}RunningProcesses")
+            entries = [one for one in told.answered(gpu, f"nvmlDeviceGet{name}RunningProcesses") if not _ours(one)]
             found += [_process(told, gpu, kind, mapping(entry)) for entry in entries[:_MOST_PROCESSES]]
     return found[:_MOST_PROCESSES] or unread or []
+
+
+def _ours(entry: object) -> bool:
+    """Whether it is a child that another probe of ours has on the GPU at this moment."""
+    return mapping(entry).get("pid") in child.begun
 
 
 def _process(told: Told, gpu: int, kind: str, entry: Mapping[str, Any]) -> Row:
@@ -156,7 +162,8 @@ def _in_use(told: Told, gpu: int) -> dict[str, Fact]:
     if isinstance(listed, Unread):
         return {"mig_instances": mode if isinstance(mode, Absent) else instances, "processes": listed, "mps": listed}
     calls = [f"nvmlDeviceGet{name}RunningProcesses" for name in _LISTS]
-    lengths = [told.numbers.get((gpu, call)) or len(told.answered(gpu, call) or ()) for call in calls]
+    lists = [(told.answered(gpu, call) or (), told.numbers.get((gpu, call))) for call in calls]
+    lengths = [(number or len(entries)) - sum(map(_ours, entries)) for entries, number in lists]
     server = any(isinstance(name := row["name"], Known) and _SERVER in str(name.value) for row in listed)
     return {
         "mig_instances": mode if isinstance(mode, Absent) else instances,

@@ -81,6 +81,11 @@ _KNOWN: List[Tuple[str, str, str]] = [
         "install gcc (apt-get install gcc libc6-dev), or name a compiler in CC",
     ),
     (
+        r"InvalidCxxCompiler|No working C\+\+ compiler",
+        "there is no C++ compiler, with which inductor builds what stays on the CPU",
+        "install g++ (apt-get install g++), or name a compiler in CXX",
+    ),
+    (
         r"No such file or directory: '(?P<path>[^']*(?:gcc|cc|clang)[^'/]*)'",
         "CC names {path}, which is not there",
         "unset CC, or name a C compiler that is installed",

@@ -16,7 +16,7 @@ class Launch(NamedTuple):
     """`into` has the kernel write to what `blank` gives: new memory, full of what must not stay there."""
 
     blank: Callable[[], Any]
-    into: Callable[[Any], None]
+    into: Callable[[Any], Any]
 
     def once(self) -> Any:
         """What it writes into new memory."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 from typing import Any, Callable, Iterator, List
 
-from .._kernel import Outcome, Spec
+from .._kernel import CannotRun, Outcome, Spec
 from ..eager._case import Case
 from ..eager._check import exact
 from ..eager._rung import median_and_spread
@@ -26,6 +27,9 @@ _Work = Callable[[], List[Any]]
 
 def run(context: Context, spec: Spec) -> Outcome:
     """What was compiled against the same in float64 on the CPU, eagerly; whole numbers, thus exact, in tf32, too."""
+    for variable in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"):
+        if os.environ.get(variable) == "1":
+            raise CannotRun("%s=1 switches torch.compile off" % variable)
     if not context.on_cpu:
         need_triton()
     size = _SIZE_CPU if context.on_cpu else _SIZE

@@ -46,7 +46,22 @@ def run(context: Context, spec: Spec) -> Outcome:
     left, right = _operands(context, m)
     launch = _launch(context, kind, left, right)
     case = _case(context, spec.id, launch, left, right)
-    return measured(context, [case], launch.again(), lambda once: 2 * m * n * k / once / 1e12)
+    outcome = measured(context, [case], launch.again(), lambda once: 2 * m * n * k / once / 1e12)
+    return outcome if context.on_cpu else _with_instructions(outcome, launch)
+
+
+def _with_instructions(outcome: Outcome, launch: Launch) -> Outcome:
+    """Whether what was compiled multiplies on the tensor cores."""
+    made = launch.into(launch.blank())
+    ptx = str(getattr(made, "asm", {}).get("ptx", ""))
+    if not ptx:
+        return outcome
+    tensor_cores = "mma" in ptx
+    words = "" if tensor_cores else "This Triton compiles it for this GPU without its tensor cores"
+    return outcome._replace(
+        words="; ".join(filter(None, (outcome.words, words))),
+        details=dict(outcome.details or {}, tensor_cores=tensor_cores),
+    )
 
 
 def cases(context: Context, name: str, size: int) -> Iterator[Case]:

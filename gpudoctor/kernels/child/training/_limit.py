@@ -32,9 +32,14 @@ _OF_ERRORS = {
 
 
 def best_of(tried: Sequence[Tried]) -> Tried:
-    """The cheapest of the fastest: fewer workers and a shorter queue where more win nothing."""
-    fastest = max(one.rate for one in tried)
-    return min((one for one in tried if one.rate >= (1 - ALIKE) * fastest), key=lambda one: (one.workers, one.prefetch))
+    """The cheapest of the fastest: fewer workers and a shorter queue where more win nothing.
+
+    Of forked ones where these live: once they have started, others load no faster.
+    """
+    forked = [one for one in tried if one.method == "fork" and one.rate]
+    among = [one for one in tried if not one.workers or one in forked or not forked]
+    fastest = max(one.rate for one in among)
+    return min((one for one in among if one.rate >= (1 - ALIKE) * fastest), key=lambda one: (one.workers, one.prefetch))
 
 
 def advice(tried: Sequence[Tried], here: Host) -> str:

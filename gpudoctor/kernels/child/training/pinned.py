@@ -6,7 +6,8 @@ import os
 import time
 from typing import Any, Callable, List
 
-from .._kernel import Outcome, Spec
+from .. import _protocol
+from .._kernel import Broken, Outcome, Spec
 from ..eager._check import Judged
 from ._rung import Context
 from ._words import rate, size
@@ -29,6 +30,7 @@ def run(context: Context, _: Spec) -> Outcome:
         judged.append(batches.judged(steps))
     wrong = next((one.words for one in judged if one.differ), "")
     outcome = Outcome(
+        advice="Nothing to do.",
         right=not wrong,
         differ=sum(one.differ for one in judged),
         compared=sum(one.compared for one in judged),
@@ -63,6 +65,17 @@ def advice(gain: float, pinned: float, blocking: str) -> str:
     return use + ": without pinning a copy takes %.1f times as long, and nothing runs beside it." % pinned
 
 
+def pin(tensor: Any) -> Any:
+    """A copy of the tensor in pinned memory; raises `Broken` where the driver gives none."""
+    try:
+        return tensor.pin_memory()
+    except RuntimeError as error:
+        raise Broken(
+            "the driver pins no %s of host memory: %s" % (size(tensor.nbytes), _protocol.last_line(error)),
+            "Free host memory, or raise the container's memory limit; WSL 2 pins only a part of it.",
+        ) from error
+
+
 class _Batches:
     """Batches of whole numbers in the host's memory, and room for each on the device."""
 
@@ -76,7 +89,7 @@ class _Batches:
             torch.randint(0, 1 << 20, (count,), generator=context.generator(at)).float() for at in range(_BATCHES)
         ]
         if not context.on_cpu:
-            self.host = [batch.pin_memory() for batch in self.host]
+            self.host = [pin(batch) for batch in self.host]
         self.there = [torch.empty(count, device=context.device) for _ in self.host]
 
     def balanced(self) -> int:

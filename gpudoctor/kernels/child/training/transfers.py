@@ -9,6 +9,7 @@ from .._kernel import Outcome, Spec
 from ..eager._check import Judged, bits, judged
 from ._rung import Context
 from ._words import rate, size
+from .pinned import pin
 
 KERNELS = (Spec("readiness.transfers", "model to the device", "GB/s", "352 MB in 72 tensors"),)
 
@@ -85,7 +86,7 @@ def _cases(context: Context) -> Iterator[Tuple[Any, Callable[[Any], Any]]]:
             yield layout, plainly
         yield whole.view(4, 4, 24, 24).to(memory_format=context.torch.channels_last), plainly
         if not context.on_cpu:
-            yield whole.pin_memory(), lambda tensor: tensor.to(context.device, non_blocking=True)
+            yield pin(whole), lambda tensor: tensor.to(context.device, non_blocking=True)
 
 
 def _bits(context: Context, name: str, salt: int) -> Any:
@@ -143,6 +144,6 @@ def _one_block(context: Context, total: int) -> float:
     """Bytes a second of one pinned block as large as the model."""
     torch = context.torch
     block = torch.zeros(total, dtype=torch.uint8)
-    block = block if context.on_cpu else block.pin_memory()
+    block = block if context.on_cpu else pin(block)
     there = torch.empty(total, dtype=torch.uint8, device=context.device)
     return total / max(min(context.seconds(lambda: there.copy_(block, non_blocking=True), least=0.05, rounds=3)), 1e-9)
