@@ -19,7 +19,7 @@ _FEW = 3
 _CELL = 6
 _SHORTEST = 14
 _MARKS: Mapping[State, tuple[str, str]] = {"wrong": ("!", "red"), "slow": ("<", "yellow"), "failed": ("x", "red")}
-_WORDS: Mapping[State, str] = {"wrong": "wrong", "failed": "failed", "unjudged": "-", "waiting": "-", "running": "-"}
+_WORDS: Mapping[State, str] = {"wrong": "wrong", "failed": "fails", "unjudged": "-", "waiting": "-", "running": "-"}
 _CPU = "Every kernel's checks run without a GPU, too: gpudoctor bench --device cpu"
 
 
@@ -112,7 +112,9 @@ def _table(found: Measurements, style: Style) -> Iterator[str]:
         yield from [style.paint(name, "bold")] if of else []
         for kernel in of:
             cells = _folded(found, kernel, style) if folds else _cells(found, kernel, style, few)
-            yield f"  {_cut(kernel.title, title):<{title}} {one_line(kernel.unit):>{unit}} {cells}".rstrip()
+            measure = one_line(kernel.unit)
+            room = title + unit - len(measure)
+            yield f"  {_cut(kernel.title, room):<{room}} {measure} {cells}".rstrip()
 
 
 def _legend(found: Measurements) -> Iterator[str]:
@@ -128,7 +130,8 @@ def _legend(found: Measurements) -> Iterator[str]:
 def _cells(found: Measurements, kernel: Kernel, style: Style, few: bool) -> str:
     runs = found.of(kernel.id)
     if [run.gpu for run in runs] == [-1]:
-        return _cell(found, runs[0], style, few)
+        together = " all together" if len(found.devices) > 1 else ""
+        return _cell(found, runs[0], style, few) + together
     by_gpu = {run.gpu: run for run in runs}
     return "".join(
         _cell(found, run, style, few) if (run := by_gpu.get(device.index)) else " " * _CELL for device in found.devices

@@ -166,4 +166,5 @@ def test_only_level_deep_measures_all(tmp_path: Path) -> None:
     }
     deep = machine.gpudoctor("check", "--level", "deep", "--json", timeout=120).document["facts"]
     ran = {row["kernel"]["value"] for row in deep["measured"] if row["status"]["value"] == "ran"}
-    assert {"driver.add", "driver.memory"} <= ran
+    assert {"driver.add", "driver.memory.all"} <= ran
+    assert {row["rung"]["value"] for row in deep["measured"]} >= {"driver", "torch", "triton", "training"}

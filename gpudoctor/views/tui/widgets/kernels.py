@@ -141,7 +141,9 @@ class KernelTabs(Widget):
     def render(self) -> Content:
         """As many as there is room for, among them the one that is open."""
         width, first = self.content_size.width, 0
-        while first < self._here and self._parts(first, self._here + 1).cell_length > width - 2:
+        while (
+            first < self._here and self._parts(first, self._here + 1).cell_length > width - 4
+        ):  # the signs at both ends
             first += 1
         line = Content.assemble("‹ " if first else "", self._parts(first, len(self._titles)))
         return line if line.cell_length <= width else Content.assemble(line.truncate(width - 2), " ›")
