@@ -72,7 +72,8 @@ class Kernels(Rows):
         """Title, the GPUs, and how many are what."""
         kernel, glyphs, cells = self._rows[index]
         if self._widest > self.size.width - self._rung - self._title - 6:
-            cells = [(_short(text), look) for text, look in cells]
+            room = self.size.width - self._rung - self._title - 4 - 2 * len(self._few)
+            cells = list(_fitting([(_short(text), look) for text, look in cells], room))
         first = index == self.scroll_offset.y  # of those that are seen
         rung = kernel.rung if first else self._rungs[index]
         lead = (f" {rung:<{self._rung - 1}}" if self._rung else "", "dim")
@@ -80,6 +81,15 @@ class Kernels(Rows):
         if cell_len(title) > self._title:
             title = f"{set_cell_size(title, self._title - 1)}…"
         return [lead, (f" {set_cell_size(title, self._title)}  ", ""), *glyphs, (" ", ""), *cells]
+
+
+def _fitting(cells: Iterable[Cell], room: int) -> Iterator[Cell]:
+    """Those that there is room for, the worst first."""
+    for text, look in cells:
+        room -= cell_len(text)
+        if room < 0:
+            return
+        yield text, look
 
 
 def _short(text: str) -> str:
