@@ -24,9 +24,20 @@ def rank(me: Any) -> dict[str, Any]:
     if todo == "leave":
         os.write(2, b"\nsome library: fatal\n")
         os._exit(3)
+    if todo == "give up":
+        os.write(2, b"[rank1]: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE)\n")
+        os.abort()
+    if "memory" in todo:
+        raise RuntimeError(todo)
     if todo == "raise":
         raise ValueError("bad link")
     if todo == "cannot":
         raise CannotRun("nothing to do here")
     os.write(1, b"what libraries print is no answer\n")
-    return {"rank": me.rank, "count": me.count, "pid": os.getpid(), "noisy": os.environ.get("NOISY")}
+    return {
+        "rank": me.rank,
+        "count": me.count,
+        "pid": os.getpid(),
+        "noisy": os.environ.get("NOISY"),
+        "threads": os.environ["OMP_NUM_THREADS"],
+    }

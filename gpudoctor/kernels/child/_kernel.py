@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, NamedTuple, Optional
 
 
@@ -22,6 +23,15 @@ class Spec(NamedTuple):
 
 class CannotRun(Exception):  # noqa: N818 - no error: it says why nothing was measured
     """Why a measurement cannot be made here, which says nothing against the device."""
+
+
+_NO_MEMORY = re.compile(r"OutOfMemoryError|MemoryError|(?:CUDA|HIP)[^\n]* out of memory|CUBLAS_STATUS_ALLOC_FAILED")
+"""How the lack of memory is told, by Python and by torch of any age: a type of its own only since 1.13."""
+
+
+def no_memory(said: str) -> bool:
+    """Whether those words, type and message of an error, say that there is no memory for it."""
+    return bool(_NO_MEMORY.search(said))
 
 
 class Broken(Exception):  # noqa: N818 - it is told, not caught

@@ -11,17 +11,13 @@ import faulthandler
 import importlib
 import os
 import pkgutil
-import re
 import sys
 import traceback
 from types import ModuleType
 from typing import Any, Dict, Iterator, Mapping
 
 from . import _protocol, _ranks
-from ._kernel import Broken, CannotRun, Outcome
-
-_NO_MEMORY = re.compile(r"^(torch\.cuda\.)?OutOfMemoryError|MemoryError|CUDA out of memory|CUBLAS_STATUS_ALLOC_FAILED")
-"""How the lack of memory is told, by Python and by torch of any age."""
+from ._kernel import Broken, CannotRun, Outcome, no_memory
 
 _ROOT = __name__.rpartition(".")[0]
 
@@ -84,7 +80,7 @@ def _run(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:
         return {"status": "failed", "because": str(error), "advice": error.advice}
     except Exception as error:
         because = _protocol.last_line(error)
-        if _NO_MEMORY.search(because):
+        if no_memory(because):
             return {"status": "not-run", "because": "no memory is free for it: " + because}
         traceback.print_exc()
         return {"status": "failed", "because": because}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any, Dict
 
+from .._kernel import CannotRun
 from ._rung import Context
 
 
@@ -27,6 +29,8 @@ class Meter:
         if context.on_cpu:
             self._hooks.__enter__()
         else:
+            if "PYTORCH_NO_CUDA_MEMORY_CACHING" in os.environ:
+                raise CannotRun("with PYTORCH_NO_CUDA_MEMORY_CACHING torch does not count what it holds")
             cuda = context.torch.cuda
             cuda.empty_cache()
             cuda.reset_peak_memory_stats(context.device)
@@ -47,6 +51,6 @@ class Meter:
             self.kept += context.torch.cuda.max_memory_reserved(context.device)
 
     def _save(self, tensor: Any) -> Any:
-        storage = tensor.untyped_storage()
+        storage = getattr(tensor, "untyped_storage", tensor.storage)()  # torch 2.0
         self._saved[storage.data_ptr()] = storage.nbytes()
         return tensor
