@@ -94,6 +94,12 @@ def test_who_is_ended_by_torch_for_waiting_in_vain_is_named_last() -> None:
     ]
 
 
+def test_a_rank_that_is_killed_leaves_nothing_in_shared_memory() -> None:
+    (end,) = _together("share", seconds=2.0)
+    assert end.notes["path"].startswith("/dev/shm/nccl-")
+    assert not Path(end.notes["path"]).exists()
+
+
 def test_what_cannot_be_run_is_no_failure() -> None:
     with pytest.raises(CannotRun, match="nothing to do here"):
         _ranks.answers(_together("cannot", "cannot"))

@@ -9,13 +9,24 @@ import re
 import signal
 import subprocess
 import sys
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set
 
 _PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
 _MOST = 1 << 20
 """Bytes of a rank's standard error that are kept."""
 _GAVE_UP = re.compile(r"Watchdog caught (collective operation timeout: [^\n]*)")
 """What torch writes before it ends a process that waited in vain for another rank, by SIGABRT."""
+_SHARED = re.compile(r"/dev/shm/nccl-\w+$", re.MULTILINE)
+"""Where NCCL's ranks meet: a file of up to 33 MB, which is removed only once both have opened it."""
+
+
+def _mapped(pid: int) -> Set[str]:
+    """Such files of that process, which nobody removes once it is killed."""
+    try:
+        with open("/proc/%d/maps" % pid) as file:
+            return set(_SHARED.findall(file.read()))
+    except OSError:
+        return set()
 
 
 class End(NamedTuple):
@@ -50,6 +61,7 @@ class Rank:
         self.said: List[Dict[str, Any]] = []
         self.order = sys.maxsize
         self.late = False
+        self._shared: Set[str] = set()
         self._rest = b""
         self._err = b""
         self.process = subprocess.Popen(
@@ -88,6 +100,7 @@ class Rank:
         """Have it end."""
         self.late = self.process.poll() is None and not self.over()
         if self.process.poll() is None:
+            self._shared = _mapped(self.process.pid)
             self.process.kill()
 
     def stop(self, seconds: float) -> None:
@@ -96,6 +109,9 @@ class Rank:
             stream.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
+        for path in self._shared:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
 
     def end(self) -> End:
         """What became of it."""

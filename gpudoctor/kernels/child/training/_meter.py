@@ -10,6 +10,12 @@ from .._kernel import CannotRun
 from ._rung import Context
 
 
+def counted() -> None:
+    """Raise `CannotRun` where torch's allocator does not count what it gives."""
+    if "PYTORCH_NO_CUDA_MEMORY_CACHING" in os.environ:
+        raise CannotRun("with PYTORCH_NO_CUDA_MEMORY_CACHING torch does not count what it holds")
+
+
 class Meter:
     """Bytes at the most beside those held before, and seconds.
 
@@ -29,8 +35,7 @@ class Meter:
         if context.on_cpu:
             self._hooks.__enter__()
         else:
-            if "PYTORCH_NO_CUDA_MEMORY_CACHING" in os.environ:
-                raise CannotRun("with PYTORCH_NO_CUDA_MEMORY_CACHING torch does not count what it holds")
+            counted()
             cuda = context.torch.cuda
             cuda.empty_cache()
             cuda.reset_peak_memory_stats(context.device)
