@@ -84,7 +84,9 @@ class _Expecting:
             return run
         key = run.kernel, run.gpu
         if key not in self._known:
-            self._known[key] = replace(run, expected=rates.expected(run.kernel, device, run.meanwhile))
+            side = run.details.get("side")
+            size = float(side) if isinstance(side, (int, float)) else None
+            self._known[key] = replace(run, expected=rates.expected(run.kernel, device, run.meanwhile, size))
         return self._known[key]
 
 

@@ -174,7 +174,10 @@ def _expected(run: _Run, device: Device, of: str) -> Expected | None:
     """By the table; not of a copy that shared the host's link with another GPU's."""
     if of == "host link" and not _alone(run.row):
         return None
-    return expected(run.kernel, device, _meanwhile(run.row) if of == "compute" else None)
+    details = given(run.row, "details")
+    side = details.get("side") if isinstance(details, Mapping) else None
+    size = float(side) if isinstance(side, (int, float)) else None
+    return expected(run.kernel, device, _meanwhile(run.row) if of == "compute" else None, size)
 
 
 def kind(kernel: str, unit: str) -> str:
@@ -235,6 +238,7 @@ def _meanwhile(row: Row) -> Meanwhile | None:
         power_limit_w=number(row, "power_limit_w"),
         temperature_c=number(row, "temperature_c"),
         reasons=tuple(map(str, reasons)) if isinstance(reasons, tuple) else (),
+        utilization=number(row, "utilization"),
     )
 
 

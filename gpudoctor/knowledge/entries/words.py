@@ -191,15 +191,15 @@ SECTIONS: Mapping[tuple[str, str], Section] = {
     ("nccl", "line_rate"): Section("Line rates", "{link}", "{link}", {"link": "", "rate": "GB/s each way"}),
     ("rates", "product"): Section(
         "Operations per clock and multiprocessor",
-        "{cc}",
+        "{cc} {name}",
         "Compute capability {cc}: dense operations per clock and multiprocessor",
-        {"cc": "", "halved": "at half of that on GeForce"},
+        {"cc": "", "name": "where the name has"},
     ),
     ("rates", "reached"): Section(
         "What sound GPUs reach",
         "{kernels}",
         "{kernels}: at least {share} of the limit",
-        {"kernels": "", "share": "", "cc": "compute capability"},
+        {"kernels": "", "share": "", "cc": "compute capability", "name": "where the name has"},
     ),
     ("rates", "lane"): Section(
         "PCIe lanes",
