@@ -56,9 +56,7 @@ class Device:
     """Whether it is a GPU of its own, with memory of its own."""
 
 
-def expected(
-    kernel: str, device: Device, seen: Meanwhile | None = None, side: float | None = None
-) -> Expected | None:
+def expected(kernel: str, device: Device, seen: Meanwhile | None = None, side: float | None = None) -> Expected | None:
     """What a sound GPU like this one does; None where the tables and its own facts do not say.
 
     A GPU held by its power limit, which is how large products and small cards work, is held to the clock it ran at.
@@ -78,13 +76,20 @@ def expected(
 @cache
 def _share(kernel: str, cc: str, name: str) -> TableRow | None:
     for row in table("rates")["reached"]:
-        if kernel in row["kernels"].split() and cc in row.get("cc", cc).split() and _named(row, name):
+        of_it = "cc" not in row or cc in row["cc"].split()
+        if of_it and kernel in row["kernels"].split() and _named(row, name):
             return row  # type: ignore[no-any-return]
     return None
 
 
 def _named(row: TableRow, name: str) -> bool:
     return re.search(row.get("name", ""), name) is not None
+
+
+def side(details: object) -> float | None:
+    """Rows of a product's factors, as its kernel tells."""
+    told = details.get("side") if isinstance(details, Mapping) else None
+    return float(told) if isinstance(told, (int, float)) else None
 
 
 def _small(kernel: str, device: Device, side: float | None) -> bool:
@@ -181,7 +186,7 @@ def _device(index: int, cuda: Row, gpu: Row, slot: Row | None) -> Device:
         lanes = min(filter(None, (lanes, *above)), default=None)
         generation = min(filter(None, (generation, *_generations(slot))), default=None)
     uuid = text(cuda, "uuid")
-    sliced = uuid.startswith("MIG") or true(gpu, "mig") or true(gpu, "virtual") or _SLICE.search(text(cuda, "name"))
+    part = uuid.startswith("MIG") or true(gpu, "mig") or true(gpu, "virtual") or sliced(text(cuda, "name"))
     return Device(
         index=index,
         name=text(cuda, "name"),
@@ -194,8 +199,13 @@ def _device(index: int, cuda: Row, gpu: Row, slot: Row | None) -> Device:
         memory_bus_bits=number(cuda, "memory_bus_bits"),
         generation=generation if slot is not None else None,
         lanes=lanes if slot is not None else None,
-        whole=not sliced and not true(cuda, "integrated"),
+        whole=not part and not true(cuda, "integrated"),
     )
+
+
+def sliced(name: str) -> bool:
+    """Whether the name is one of a part of a GPU (MIG, vGPU)."""
+    return _SLICE.search(name) is not None
 
 
 def _links(snapshot: Snapshot) -> Mapping[float | None, float]:

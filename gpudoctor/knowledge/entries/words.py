@@ -191,7 +191,7 @@ SECTIONS: Mapping[tuple[str, str], Section] = {
     ("nccl", "line_rate"): Section("Line rates", "{link}", "{link}", {"link": "", "rate": "GB/s each way"}),
     ("rates", "product"): Section(
         "Operations per clock and multiprocessor",
-        "{cc} {name}",
+        "{cc}",
         "Compute capability {cc}: dense operations per clock and multiprocessor",
         {"cc": "", "name": "where the name has"},
     ),
