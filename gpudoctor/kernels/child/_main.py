@@ -11,6 +11,7 @@ import faulthandler
 import importlib
 import os
 import pkgutil
+import re
 import sys
 import traceback
 from types import ModuleType
