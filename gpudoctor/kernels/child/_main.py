@@ -11,18 +11,13 @@ import faulthandler
 import importlib
 import os
 import pkgutil
-import re
 import sys
 import traceback
 from types import ModuleType
 from typing import Any, Dict, Iterator, Mapping
 
 from . import _protocol, _ranks
-from ._kernel import Broken, CannotRun, Outcome
-
-_NO_MEMORY = re.compile(r"MemoryError|CUDA (error: )?out of memory|_ALLOC(ATION)?_FAILED|can't allocate memory")
-"""How the lack of memory is told by Python, torch of any age (the host's, too), CUDA's runtime (of a context, of
-page-locked memory), cuBLAS, cuFFT and cuDNN."""
+from ._kernel import Broken, CannotRun, Outcome, no_memory
 
 _ROOT = __name__.rpartition(".")[0]
 
@@ -98,4 +93,4 @@ def _run(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:
 
 def _lacking(because: str) -> str:
     """What was not to be had where that is all that an error says; it says nothing against the device."""
-    return "no memory is free for it: " + because if _NO_MEMORY.search(because) else ""
+    return "no memory is free for it: " + because if no_memory(because) else ""
