@@ -167,6 +167,22 @@ def test_a_wrong_tile_is_counted_up_to_sixteen_rows_and_said_to_be_more_beyond()
     holds(TILE)
 
 
+OVERRIDE = """
+import importlib, os, sys
+sys.path.insert(0, sys.argv[1])
+import inject
+rung = importlib.import_module(inject.package() + ".eager._rung")
+for value, kept in (("0", "0"), ("1", None)):
+    os.environ["NVIDIA_TF32_OVERRIDE"] = value
+    rung.opened({"device": "cpu"})
+    assert os.environ.get("NVIDIA_TF32_OVERRIDE") == kept, value
+"""
+
+
+def test_no_variable_makes_tf32_of_what_is_judged_as_fp32() -> None:
+    holds(OVERRIDE)
+
+
 FAILING = """
 import importlib, sys
 sys.path.insert(0, sys.argv[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
@@ -119,6 +120,8 @@ def opened(ask: Mapping[str, Any]) -> Context:
 
     if importlib.util.find_spec("torch") is None:
         raise CannotRun("torch is not installed in this interpreter")
+    if os.environ.get("NVIDIA_TF32_OVERRIDE") != "0":  # any other value rounds to tf32 what is judged as fp32
+        os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
     import torch  # type: ignore[import-not-found,unused-ignore]
 
     device, seed = str(ask["device"]), int(ask.get("seed", 1))
