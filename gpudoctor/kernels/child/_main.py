@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, Dict, Iterator, Mapping
 
 from . import _protocol, _ranks
-from ._kernel import Broken, CannotRun, Outcome, no_memory
+from ._kernel import Broken, CannotRun, Outcome, lacking
 
 _ROOT = __name__.rpartition(".")[0]
 
@@ -52,8 +52,11 @@ def _opened(ask: Mapping[str, Any]) -> Any:
     except CannotRun as error:
         _protocol.say(closed=str(error), failed=False)
     except BaseException as error:  # SystemExit and MemoryError are answers too
-        traceback.print_exc()
-        _protocol.say(closed=_protocol.last_line(error), failed=True)
+        because = _protocol.last_line(error)
+        absent = lacking(because)
+        if not absent:
+            traceback.print_exc()
+        _protocol.say(closed=absent or because, failed=not absent)
     else:
         _protocol.say(opened=context.told())
         return context
@@ -80,8 +83,9 @@ def _run(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:
         return {"status": "failed", "because": str(error), "advice": error.advice}
     except Exception as error:
         because = _protocol.last_line(error)
-        if no_memory(because):
-            return {"status": "not-run", "because": "no memory is free for it: " + because}
+        absent = lacking(because)
+        if absent:
+            return {"status": "not-run", "because": absent}
         traceback.print_exc()
         return {"status": "failed", "because": because}
     return dict(outcome.to_json(), status="ran")

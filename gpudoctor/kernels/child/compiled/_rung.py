@@ -48,9 +48,7 @@ def opened(ask: Mapping[str, Any]) -> Context:
     """torch and the device; nothing is compiled yet. Raises as the rung of torch does."""
     before = dict(os.environ, TMPDIR=tempfile.gettempdir())
     cache = prepare(on_cpu=ask["device"] == "cpu")
-    below = eager.opened(ask)
-    if not below.on_cpu and ask["device"] != eager.NODE:
-        below.torch.cuda.set_device(below.device)  # Triton launches on the current one
+    below = eager.opened(ask)  # on the current device, where Triton launches
     context = Context(below.torch, str(below.device), below.seed, below.devices)
     context.cache, context.before = cache, before
     return context
