@@ -84,7 +84,8 @@ class _Expecting:
             return run
         key = run.kernel, run.gpu
         if key not in self._known:
-            self._known[key] = replace(run, expected=rates.expected(run.kernel, device, run.meanwhile))
+            told = rates.expected(run.kernel, device, run.meanwhile, rates.side(run.details))
+            self._known[key] = replace(run, expected=told)
         return self._known[key]
 
 

@@ -12,7 +12,7 @@ from statistics import median
 from typing import NamedTuple
 
 from gpudoctor.knowledge._filling import Facts, Groups, given, number, text
-from gpudoctor.knowledge.rates import Device, devices, expected
+from gpudoctor.knowledge.rates import Device, devices, expected, side
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
 from gpudoctor.model.measurement import Expected, Meanwhile
 from gpudoctor.model.snapshot import Snapshot
@@ -174,7 +174,9 @@ def _expected(run: _Run, device: Device, of: str) -> Expected | None:
     """By the table; not of a copy that shared the host's link with another GPU's."""
     if of == "host link" and not _alone(run.row):
         return None
-    return expected(run.kernel, device, _meanwhile(run.row) if of == "compute" else None)
+    return expected(
+        run.kernel, device, _meanwhile(run.row) if of == "compute" else None, side(given(run.row, "details"))
+    )
 
 
 def kind(kernel: str, unit: str) -> str:
@@ -235,6 +237,7 @@ def _meanwhile(row: Row) -> Meanwhile | None:
         power_limit_w=number(row, "power_limit_w"),
         temperature_c=number(row, "temperature_c"),
         reasons=tuple(map(str, reasons)) if isinstance(reasons, tuple) else (),
+        utilization=number(row, "utilization"),
     )
 
 

@@ -6,6 +6,7 @@ slot cannot be seen (virtual machines): their limits are not those that they tel
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -21,6 +22,14 @@ from gpudoctor.model.values import CannotJudge
 _AT_POWER_LIMIT = 0.9
 """Share of its power limit from which a GPU is taken to be held by it."""
 _TO_HOST = ("copy.to", "copy.from")
+_BUSY = 50
+"""Percent of utilization from which NVML's word on the clock is one of work, not of rest."""
+_TILE, _TILE_TENSOR = 128 * 128, 256 * 128
+"""Values of a result that one multiprocessor works on at a time, in the larger kernels of cuBLAS."""
+_ROUNDS = 4
+"""Tiles for each multiprocessor from which the last, partly empty round weighs little."""
+_SLICE = re.compile(r"\bGRID\b|\bMIG\b|-\d{1,3}[ABCQ]$")
+"""Names of slices, as CUDA tells them where NVML does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +56,14 @@ class Device:
     """Whether it is a GPU of its own, with memory of its own."""
 
 
-def expected(kernel: str, device: Device, seen: Meanwhile | None = None) -> Expected | None:
+def expected(kernel: str, device: Device, seen: Meanwhile | None = None, side: float | None = None) -> Expected | None:
     """What a sound GPU like this one does; None where the tables and its own facts do not say.
 
     A GPU held by its power limit, which is how large products and small cards work, is held to the clock it ran at.
+    Nothing is expected of products whose `side` is too small to keep all multiprocessors at work.
     """
-    share = _share(kernel, device.capability)
-    told = _limit(kernel, device, seen) if share and device.whole else None
+    share = _share(kernel, device.capability, device.name)
+    told = _limit(kernel, device, seen) if share and device.whole and not _small(kernel, device, side) else None
     if share is None or told is None or told[0] <= 0:
         return None
     limit, words = told
@@ -64,11 +74,30 @@ def expected(kernel: str, device: Device, seen: Meanwhile | None = None) -> Expe
 
 
 @cache
-def _share(kernel: str, cc: str) -> TableRow | None:
+def _share(kernel: str, cc: str, name: str) -> TableRow | None:
     for row in table("rates")["reached"]:
-        if kernel in row["kernels"].split() and cc in row.get("cc", cc).split():
+        of_it = "cc" not in row or cc in row["cc"].split()
+        if of_it and kernel in row["kernels"].split() and _named(row, name):
             return row  # type: ignore[no-any-return]
     return None
+
+
+def _named(row: TableRow, name: str) -> bool:
+    return re.search(row.get("name", ""), name) is not None
+
+
+def side(details: object) -> float | None:
+    """Rows of a product's factors, as its kernel tells."""
+    told = details.get("side") if isinstance(details, Mapping) else None
+    return float(told) if isinstance(told, (int, float)) else None
+
+
+def _small(kernel: str, device: Device, side: float | None) -> bool:
+    """Whether the last round of tiles, in which most multiprocessors rest, is a large part of the product."""
+    if side is None or not device.sms:
+        return False
+    tile = _TILE if kernel in ("matmul.fp32", "matmul.fp64") else _TILE_TENSOR
+    return side * side / tile < _ROUNDS * device.sms
 
 
 def _limit(kernel: str, device: Device, seen: Meanwhile | None) -> tuple[float, str] | None:
@@ -84,9 +113,11 @@ def _limit(kernel: str, device: Device, seen: Meanwhile | None) -> tuple[float, 
 
 
 def _compute(product: str, device: Device, seen: Meanwhile | None) -> tuple[float, str] | None:
-    """TFLOP/s. Without NVML's word on the clock nothing is said: a small card may be at its power limit."""
+    """TFLOP/s. Without NVML's word on the clock at work nothing is said: a small card may be at its power limit."""
     each = operations(product, device)
     if each is None or not device.sms or not device.clock_mhz or seen is None or seen.sm_clock_mhz is None:
+        return None
+    if seen.utilization is not None and seen.utilization < _BUSY:
         return None
     clock, why = device.clock_mhz, ""
     if _held_by_power(seen) and 0 < seen.sm_clock_mhz < clock:
@@ -96,7 +127,9 @@ def _compute(product: str, device: Device, seen: Meanwhile | None) -> tuple[floa
 
 
 def _held_by_power(seen: Meanwhile) -> bool:
-    """Whether its own power limit, and nothing else, holds the clock."""
+    """Whether its own power limit, and nothing else, holds the clock, or may hold it, where NVML tells neither."""
+    if not seen.reasons and not (seen.power_w and seen.power_limit_w):
+        return True
     if any(reason.startswith("hw_") or "thermal" in reason for reason in seen.reasons):
         return False
     near = bool(seen.power_w and seen.power_limit_w and seen.power_w >= _AT_POWER_LIMIT * seen.power_limit_w)
@@ -105,12 +138,10 @@ def _held_by_power(seen: Meanwhile) -> bool:
 
 def operations(product: str, device: Device) -> int | None:
     """Per clock and multiprocessor, dense."""
-    row = next((row for row in table("rates")["product"] if row["cc"] == device.capability), None)
-    if row is None or product not in row or "GTX 16" in device.name:  # Turing without tensor cores
-        return None
-    each = int(row[product])
-    halved = product in row.get("halved", "").split() and "GeForce" in device.name
-    return each // 2 if halved else each
+    for row in table("rates")["product"]:
+        if row["cc"] == device.capability and _named(row, device.name):
+            return int(row[product]) if product in row else None
+    return None
 
 
 def _memory(device: Device) -> tuple[float, str] | None:
@@ -155,7 +186,7 @@ def _device(index: int, cuda: Row, gpu: Row, slot: Row | None) -> Device:
         lanes = min(filter(None, (lanes, *above)), default=None)
         generation = min(filter(None, (generation, *_generations(slot))), default=None)
     uuid = text(cuda, "uuid")
-    sliced = uuid.startswith("MIG") or true(gpu, "mig") or true(gpu, "virtual")
+    part = uuid.startswith("MIG") or true(gpu, "mig") or true(gpu, "virtual") or sliced(text(cuda, "name"))
     return Device(
         index=index,
         name=text(cuda, "name"),
@@ -168,8 +199,13 @@ def _device(index: int, cuda: Row, gpu: Row, slot: Row | None) -> Device:
         memory_bus_bits=number(cuda, "memory_bus_bits"),
         generation=generation if slot is not None else None,
         lanes=lanes if slot is not None else None,
-        whole=not sliced and not true(cuda, "integrated"),
+        whole=not part and not true(cuda, "integrated"),
     )
+
+
+def sliced(name: str) -> bool:
+    """Whether the name is one of a part of a GPU (MIG, vGPU)."""
+    return _SLICE.search(name) is not None
 
 
 def _links(snapshot: Snapshot) -> Mapping[float | None, float]:

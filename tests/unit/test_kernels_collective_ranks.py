@@ -108,7 +108,7 @@ def test_what_cannot_be_run_is_no_failure() -> None:
 @pytest.mark.parametrize("said", ["CUDA out of memory. Tried to allocate 2 GiB", "CUDA error: out of memory"])
 def test_no_memory_is_no_failure_by_whatever_type_torch_tells_it(said: str) -> None:
     """torch 1.12 has no type of its own for that."""
-    with pytest.raises(CannotRun, match=f"rank 1: no memory is free for it: RuntimeError: {said}"):
+    with pytest.raises(CannotRun, match=f"no memory is free for rank 1: RuntimeError: {said}"):
         _ranks.answers(_together("", said))
 
 

@@ -51,7 +51,7 @@ REQUIRED = {
     "xid": {"action": "name text", "xid": "code name class", "sxid": "code name fatal"},
     "codes": {"nvml": "code name", "cuda": "code name", "nccl": "code name", "clock_event": "bit name"},
     "rates": {
-        "product": "cc fp32",
+        "product": "cc",
         "reached": "kernels share source",
         "lane": "generation rate",
         "nvlink": "version rate",
@@ -75,7 +75,6 @@ KEYS = {
     ("xid", "xid"): ("code",),
     ("xid", "sxid"): ("code",),
     ("symbols", "symbol"): ("match",),
-    ("rates", "product"): ("cc",),
     ("rates", "lane"): ("generation",),
     ("rates", "nvlink"): ("version",),
 }

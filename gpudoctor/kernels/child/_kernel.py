@@ -25,20 +25,16 @@ class CannotRun(Exception):  # noqa: N818 - no error: it says why nothing was me
     """Why a measurement cannot be made here, which says nothing against the device."""
 
 
-_NO_MEMORY = re.compile(r"MemoryError|(CUDA|HIP) (error: )?out of memory|_ALLOC(ATION)?_FAILED|can't allocate memory")
+_NO_MEMORY = re.compile(
+    r"MemoryError|(?:CUDA|HIP)[^\n]* out of memory|_ALLOC(ATION)?_FAILED|can't allocate memory", re.IGNORECASE
+)
 """How the lack of memory is told by Python, torch of any age (the host's, too), CUDA's runtime (of a context, of
 page-locked memory), cuBLAS, cuFFT and cuDNN."""
-_TAKEN = re.compile(r"CUDA error: .*busy or unavailable")
-"""How CUDA's runtime tells that the compute mode lets no further process in (cudaErrorDevicesUnavailable)."""
 
 
-def lacking(because: str) -> str:
-    """What was not to be had where that is all that an error says; it says nothing against the device."""
-    if _NO_MEMORY.search(because):
-        return "no memory is free for it: " + because
-    if _TAKEN.search(because):
-        return "its compute mode lets no further process in: " + because
-    return ""
+def no_memory(said: str) -> bool:
+    """Whether those words, type and message of an error, say that there is no memory for it."""
+    return bool(_NO_MEMORY.search(said))
 
 
 class Broken(Exception):  # noqa: N818 - it is told, not caught

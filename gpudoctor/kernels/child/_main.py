@@ -11,13 +11,17 @@ import faulthandler
 import importlib
 import os
 import pkgutil
+import re
 import sys
 import traceback
 from types import ModuleType
 from typing import Any, Dict, Iterator, Mapping
 
 from . import _protocol, _ranks
-from ._kernel import Broken, CannotRun, Outcome, lacking
+from ._kernel import Broken, CannotRun, Outcome, no_memory
+
+_TAKEN = re.compile(r"CUDA error: .*busy or unavailable")
+"""How CUDA's runtime tells that the compute mode lets no further process in (cudaErrorDevicesUnavailable)."""
 
 _ROOT = __name__.rpartition(".")[0]
 
@@ -53,10 +57,10 @@ def _opened(ask: Mapping[str, Any]) -> Any:
         _protocol.say(closed=str(error), failed=False)
     except BaseException as error:  # SystemExit and MemoryError are answers too
         because = _protocol.last_line(error)
-        absent = lacking(because)
-        if not absent:
+        lacking = _lacking(because)
+        if not lacking:
             traceback.print_exc()
-        _protocol.say(closed=absent or because, failed=not absent)
+        _protocol.say(closed=lacking or because, failed=not lacking)
     else:
         _protocol.say(opened=context.told())
         return context
@@ -83,9 +87,18 @@ def _run(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:
         return {"status": "failed", "because": str(error), "advice": error.advice}
     except Exception as error:
         because = _protocol.last_line(error)
-        absent = lacking(because)
-        if absent:
-            return {"status": "not-run", "because": absent}
+        lacking = _lacking(because)
+        if lacking:
+            return {"status": "not-run", "because": lacking}
         traceback.print_exc()
         return {"status": "failed", "because": because}
     return dict(outcome.to_json(), status="ran")
+
+
+def _lacking(because: str) -> str:
+    """What was not to be had where that is all that an error says; it says nothing against the device."""
+    if no_memory(because):
+        return "no memory is free for it: " + because
+    if _TAKEN.search(because):
+        return "its compute mode lets no further process in: " + because
+    return ""

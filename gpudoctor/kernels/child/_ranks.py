@@ -20,7 +20,7 @@ import traceback
 from typing import Any, Dict, List, Mapping, Optional
 
 from . import _protocol, _scratch
-from ._kernel import CannotRun, lacking
+from ._kernel import CannotRun, no_memory
 from ._rank import End, Rank
 
 GRACE = 3.0
@@ -145,10 +145,10 @@ def main(wanted: Mapping[str, Any]) -> None:
         _protocol.say(why=str(error), cannot=True)
     except BaseException as error:  # whatever it is, it is this rank's answer
         why = _protocol.last_line(error)
-        absent = lacking(why)
-        if not absent:
+        lacking = no_memory(why)
+        if not lacking:
             traceback.print_exc()
-        _protocol.say(why="rank %d: %s" % (me.rank, absent) if absent else why, cannot=bool(absent))
+        _protocol.say(why="no memory is free for rank %d: %s" % (me.rank, why) if lacking else why, cannot=lacking)
     sys.stderr.flush()
     os._exit(0)  # a crash while libraries are torn down is no symptom of the patient
 

@@ -193,13 +193,13 @@ SECTIONS: Mapping[tuple[str, str], Section] = {
         "Operations per clock and multiprocessor",
         "{cc}",
         "Compute capability {cc}: dense operations per clock and multiprocessor",
-        {"cc": "", "halved": "at half of that on GeForce"},
+        {"cc": "", "name": "where the name has"},
     ),
     ("rates", "reached"): Section(
         "What sound GPUs reach",
         "{kernels}",
         "{kernels}: at least {share} of the limit",
-        {"kernels": "", "share": "", "cc": "compute capability"},
+        {"kernels": "", "share": "", "cc": "compute capability", "name": "where the name has"},
     ),
     ("rates", "lane"): Section(
         "PCIe lanes",
