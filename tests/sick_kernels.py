@@ -17,6 +17,7 @@ _KERNELS = {
     "right_too": "return Outcome(value=8.0, right=True)",
     "wrong": "return Outcome(value=7.0, right=False, differ=3, compared=16, words='3 of 16 values are wrong')",
     "raises": "raise RuntimeError('no kernel image is available')",
+    "spends": "context.spent = True; raise RuntimeError('an illegal memory access was encountered')",
     "cannot": "raise CannotRun('needs two GPUs')",
     "no_memory": "raise MemoryError",
     "hangs": "time.sleep(600)",

@@ -153,6 +153,20 @@ def test_a_gpu_that_a_kernel_took_along_is_seen_by_those_after_it(sick: Sick) ->
     assert because(heard, "right_too") == "it opened before eager.crashes, and not again: RuntimeError: no CUDA device"
 
 
+def test_after_an_error_that_outlives_its_kernel_a_new_process_goes_on(sick: Sick) -> None:
+    heard, _ = asked(sick, sick.family("eager", "right", "spends", "right_too", "wrong"))
+    assert statuses(heard) == {"right": "ran", "spends": "failed", "right_too": "ran", "wrong": "ran"}
+    assert because(heard, "spends") == "RuntimeError: an illegal memory access was encountered"
+    assert len(sick.openings()) == 2
+
+
+def test_a_gpu_without_room_for_a_context_is_no_failure(sick: Sick) -> None:
+    full = "raise RuntimeError('CUDA error: out of memory')"
+    heard, _ = asked(sick, sick.family("eager", "right", opened=full))
+    assert (heard.opened, heard.failed) == (False, False)
+    assert heard.closed == "no memory is free for it: RuntimeError: CUDA error: out of memory"
+
+
 def test_a_device_that_ends_every_child_is_given_up(sick: Sick) -> None:
     names = ("crashes", "exits", "killed", "leaves", "right")
     heard, _ = asked(sick, sick.family("eager", *names))

@@ -11,7 +11,6 @@ import faulthandler
 import importlib
 import os
 import pkgutil
-import re
 import sys
 import traceback
 from types import ModuleType
@@ -19,9 +18,6 @@ from typing import Any, Dict, Iterator, Mapping
 
 from . import _protocol, _ranks
 from ._kernel import Broken, CannotRun, Outcome, no_memory
-
-_TAKEN = re.compile(r"CUDA error: .*busy or unavailable")
-"""How CUDA's runtime tells that the compute mode lets no further process in (cudaErrorDevicesUnavailable)."""
 
 _ROOT = __name__.rpartition(".")[0]
 
@@ -97,8 +93,4 @@ def _run(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:
 
 def _lacking(because: str) -> str:
     """What was not to be had where that is all that an error says; it says nothing against the device."""
-    if no_memory(because):
-        return "no memory is free for it: " + because
-    if _TAKEN.search(because):
-        return "its compute mode lets no further process in: " + because
-    return ""
+    return "no memory is free for it: " + because if no_memory(because) else ""

@@ -41,7 +41,7 @@ def switched(owner: Any, **wanted: Any) -> Iterator[None]:
 
 
 def exact_sums(torch: Any, tf32: bool = False) -> Any:
-    """cuBLAS keeps the precision of its inputs meanwhile; none of its partial sums is rounded to a narrow type."""
+    """Meanwhile cuBLAS rounds no partial sum to a narrow type, nor its inputs to tf32 unless that is wanted."""
     return switched(
         torch.backends.cuda.matmul,
         allow_tf32=tf32,

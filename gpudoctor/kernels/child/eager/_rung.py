@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from .._kernel import CannotRun
@@ -127,10 +128,25 @@ def opened(ask: Mapping[str, Any]) -> Context:
     if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
         raise CannotRun("torch %s is built without CUDA" % torch.__version__)
     if device != NODE:
-        torch.cuda.set_device(device)  # torch asks the current one which cuDNN and attention back ends there are
-        torch.zeros(1, device=device)
-        torch.cuda.synchronize()
+        _started(torch, device)
         return Context(torch, device, seed)
     if not torch.cuda.is_available():
         raise CannotRun("torch %s sees no GPU" % torch.__version__)
     return Context(torch, "cuda:0", seed, range(torch.cuda.device_count()), ask.get("numbers", ()))
+
+
+def _started(torch: Any, device: str) -> None:
+    """Make it the current device: that one is asked which back ends there are for convolutions and attention.
+
+    Raises `CannotRun` where the driver says that no memory is free on it, or that its compute mode lets nobody in.
+    """
+    from ..driver._cuda import CudaError, Machine
+
+    try:
+        torch.cuda.set_device(device)
+        torch.zeros(1, device=device)
+        torch.cuda.synchronize()
+    except RuntimeError:
+        with suppress(CudaError):
+            Machine(int(device.rpartition(":")[2]))
+        raise
