@@ -13,7 +13,7 @@ from ..eager import _rung as eager
 from . import _causes
 
 LEAST = (7, 0)
-"""Compute capability: Triton 2.0's README, 2023-03. On older GPUs LLVM ends the whole process."""
+"""Compute capability: Triton 2.0's README, 2023-03. On older GPUs LLVM may end the whole process."""
 
 
 class Context(eager.Context):
