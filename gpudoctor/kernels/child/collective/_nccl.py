@@ -15,7 +15,7 @@ one, and wait for that before it ends a rank that hangs."""
 _SHARED = re.compile(r"Duplicate GPU detected|Multiple Ranks are using the same GPU", re.IGNORECASE)
 """NCCL takes a GPU's PCI address for the GPU: two slices of one (MIG) are to it the same, unless it is told otherwise
 (NVIDIA/nccl issue 1716, 2026-09)."""
-_NO_MEMORY = re.compile(r"Cuda failure (?:\d+ )?'out of memory'", re.IGNORECASE)
+_NO_MEMORY = re.compile(r"(?:Cuda|HIP) failure (?:\d+ )?'out of memory'", re.IGNORECASE)
 _IDLE = re.compile(r"libibverbs|iommu=pt|NUMA auto balancing|NET/Plugin", re.IGNORECASE)
 """Warnings that NCCL also gives where all is well."""
 

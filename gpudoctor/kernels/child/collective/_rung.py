@@ -22,9 +22,11 @@ _WHOLE, _WHOLE_CPU = 75.0, 45.0
 class Context:
     """The devices, by torch's names, one rank each."""
 
-    def __init__(self, torch: Any, devices: Sequence[str]) -> None:
+    def __init__(self, torch: Any, devices: Sequence[str], numbers: Sequence[int] = ()) -> None:
         self.torch = torch
         self.devices = devices
+        self.numbers = list(numbers) or list(range(len(devices)))
+        """What the session calls them: it may see others, too."""
         self.on_cpu = "cpu" in devices
         self._ends: List[_rank.End] = []
 
@@ -49,12 +51,14 @@ class Context:
         return self._ends
 
     def nccl(self) -> Dict[str, Any]:
-        """Which NCCL it is, and the variables that steer it."""
+        """Which NCCL it is, the GPU of each rank, and the variables that steer it."""
         if self.on_cpu:
             return {"backend": "gloo"}
         version = self.torch.cuda.nccl.version()
         said = {"nccl": ".".join(map(str, version)) if isinstance(version, tuple) else str(version)}
-        return dict(said, **{name: value for name, value in os.environ.items() if name.startswith("NCCL_")})
+        return dict(
+            said, gpus=self.numbers, **{name: value for name, value in os.environ.items() if name.startswith("NCCL_")}
+        )
 
 
 def opened(ask: Mapping[str, Any]) -> Context:
@@ -72,4 +76,4 @@ def opened(ask: Mapping[str, Any]) -> Context:
     count = torch.cuda.device_count()
     if not count:
         raise CannotRun("torch %s sees no GPU" % torch.__version__)
-    return Context(torch, ["cuda:%d" % number for number in range(count)])
+    return Context(torch, ["cuda:%d" % number for number in range(count)], ask.get("numbers", ())[:count])

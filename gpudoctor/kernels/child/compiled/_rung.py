@@ -13,7 +13,7 @@ from ..eager import _rung as eager
 from . import _causes
 
 LEAST = (7, 0)
-"""Compute capability: Triton 2.0's README, 2023-03. On older GPUs LLVM ends the whole process."""
+"""Compute capability: Triton 2.0's README, 2023-03. On older GPUs LLVM may end the whole process."""
 
 
 class Context(eager.Context):
@@ -48,9 +48,7 @@ def opened(ask: Mapping[str, Any]) -> Context:
     """torch and the device; nothing is compiled yet. Raises as the rung of torch does."""
     before = dict(os.environ, TMPDIR=tempfile.gettempdir())
     cache = prepare(on_cpu=ask["device"] == "cpu")
-    below = eager.opened(ask)
-    if not below.on_cpu and ask["device"] != eager.NODE:
-        below.torch.cuda.set_device(below.device)  # Triton launches on the current one
+    below = eager.opened(ask)  # on the current device, where Triton launches
     context = Context(below.torch, str(below.device), below.seed, below.devices)
     context.cache, context.before = cache, before
     return context
