@@ -346,7 +346,8 @@ def test_the_demos_come_with_them() -> None:
     assert hot.cluster() == measured.rack()
     assert sound.cluster
     assert sound.cluster() == measured.cluster()
-    assert sound.measured is None
+    assert sound.measured
+    assert sound.measured() is None
 
 
 def test_the_files_of_the_demos_are_those_that_are_made() -> None:

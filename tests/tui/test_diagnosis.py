@@ -68,7 +68,7 @@ async def test_cause_and_cure_are_on_the_first_screen_at_every_size(opened: Open
         for words in (
             "✗ BROKEN",
             "1 cause",
-            "34 not judged",
+            f"{len(diagnosis_of('too-old-b200').unjudged)} not judged",
             "✗ ERROR",
             "Do 1",
             "$ ubuntu-drivers devices",

@@ -13,7 +13,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.errors import DocumentError
+from gpudoctor.model.errors import DocumentError, UsageError
 from gpudoctor.model.measurement import Device, Kernel, Measurements, Run, Step, from_json
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.kernels import KernelsScreen
@@ -275,8 +275,32 @@ async def test_an_engine_that_dies_is_said_in_words(opened: Opened) -> None:
     async with opened(work(kernels=dies)) as pilot:
         screen = await kernels(pilot)
         await pilot.press("R")
-        await until(pilot, lambda: "not measured to the end" in shown(pilot)[1])
-        assert "OSError: [Errno 5]" in screen.detail.prose.text
+        await until(pilot, lambda: "Nothing was measured: OSError: [Errno 5]" in screen.detail.prose.text)
+
+
+async def test_an_engine_that_dies_leaves_what_was_measured_before(opened: Opened) -> None:
+    def dies(*_: object) -> Measurements:
+        raise OSError("[Errno 5] Input/output error")
+
+    async with opened(work(measured.node(), kernels=dies)) as pilot:
+        screen = await kernels(pilot)
+        await pilot.press("R")
+        await until(pilot, lambda: "not measured to the end: OSError" in shown(pilot)[1])
+        assert screen.found
+        assert len(screen.found.runs) == len(measured.node().runs)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_where_there_is_no_gpu_it_says_why_in_full(opened: Opened, size: tuple[int, int]) -> None:
+    def nowhere(_: object, tell: Callable[[Measurements], None], __: object) -> Measurements:
+        tell(Measurements("node05", measured.node().kernels, (), ()))
+        raise UsageError("no GPU that CUDA lists: the loader finds no libcuda.so.1; try gpudoctor bench --device cpu")
+
+    async with opened(work(kernels=nowhere), size=size) as pilot:
+        await kernels(pilot)
+        await pilot.press("R")
+        await until(pilot, lambda: "gpudoctor bench --device cpu" in " ".join(text(pilot).split()))
+        assert "nothing to compare with" not in text(pilot)
 
 
 async def test_what_the_user_chose_stays_while_results_come(opened: Opened) -> None:

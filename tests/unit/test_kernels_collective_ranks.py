@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.kernels import talk
-from gpudoctor.kernels.child import _ranks
+from gpudoctor.kernels.child import _rank, _ranks
 from gpudoctor.kernels.child._kernel import CannotRun
 
 HERE = {"PYTHONPATH": str(Path(__file__).parent)}
@@ -42,7 +42,7 @@ def _wait_for(look: Callable[[], list[int]], count: int) -> list[int]:
     return found
 
 
-def _together(*do: str, seconds: float = 20.0) -> list[_ranks.End]:
+def _together(*do: str, seconds: float = 20.0) -> list[_rank.End]:
     return _ranks.together("ranks_job", len(do), {"do": do}, seconds, HERE)
 
 
@@ -86,9 +86,38 @@ def test_who_hangs_first_is_named_first() -> None:
     assert ends[2].answer
 
 
+def test_who_is_ended_by_torch_for_waiting_in_vain_is_named_last() -> None:
+    """torch's watchdog ends such a rank by SIGABRT, and no crash is at fault."""
+    assert [end.words for end in _ranks.faults(_together("give up", "hang", seconds=2.0))] == [
+        'rank 1 did not come to an end at "begin"',
+        'rank 0 failed: collective operation timeout: WorkNCCL(OpType=ALLREDUCE) at "begin"',
+    ]
+
+
+def test_a_rank_that_is_killed_leaves_nothing_in_shared_memory() -> None:
+    (end,) = _together("share", seconds=2.0)
+    assert end.notes["path"].startswith("/dev/shm/nccl-")
+    assert not Path(end.notes["path"]).exists()
+
+
 def test_what_cannot_be_run_is_no_failure() -> None:
     with pytest.raises(CannotRun, match="nothing to do here"):
         _ranks.answers(_together("cannot", "cannot"))
+
+
+@pytest.mark.parametrize("said", ["CUDA out of memory. Tried to allocate 2 GiB", "CUDA error: out of memory"])
+def test_no_memory_is_no_failure_by_whatever_type_torch_tells_it(said: str) -> None:
+    """torch 1.12 has no type of its own for that."""
+    with pytest.raises(CannotRun, match=f"no memory is free for rank 1: RuntimeError: {said}"):
+        _ranks.answers(_together("", said))
+
+
+def test_ranks_share_the_processors_unless_the_user_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    share = str(max(1, len(os.sched_getaffinity(0)) // 2))
+    assert [one["threads"] for one in _ranks.answers(_together("", ""))] == [share, share]
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert [one["threads"] for one in _ranks.answers(_together("", ""))] == ["7", "7"]
 
 
 def test_ranks_end_with_the_process_that_started_them() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gpudoctor.kernels.child._kernel import Broken, CannotRun
-from gpudoctor.kernels.child._ranks import End, faults
+from gpudoctor.kernels.child._rank import End
+from gpudoctor.kernels.child._ranks import faults
 from gpudoctor.kernels.child.collective import _nccl, exchange
 from gpudoctor.kernels.child.collective._operations import OPERATIONS, bandwidths
 
@@ -38,7 +39,7 @@ def test_bus_bandwidth_is_nccl_tests(name: str, ranks: int, busbw: float) -> Non
         ("Bootstrap : no socket interface found", "NCCL_SOCKET_IFNAME"),
         ("Cuda failure 802 'system not yet initialized'", "nvidia-fabricmanager"),
         ("Cuda failure 'CUDA driver version is insufficient for CUDA runtime version'", "a newer driver"),
-        ("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000", "CUDA_VISIBLE_DEVICES"),
+        ("Call to posix_fallocate failed: No space left on device", "/dev/shm"),
         ("Cuda failure 217 'peer access is not supported between these two devices'", "NCCL_P2P_DISABLE=1"),
         ("Something new", "NCCL_DEBUG=INFO"),
     ],
@@ -47,6 +48,32 @@ def test_the_first_warning_is_the_message_and_has_its_advice(said: str, advice: 
     err = f"noise\n{LINE}{said}\n{LINE}Call to accept failed\n"
     assert _nccl.warning(err) == said
     assert advice in _nccl.advice(said)
+
+
+def test_a_warning_that_is_given_where_all_is_well_explains_nothing() -> None:
+    idle = 'Missing "iommu=pt" from kernel command line which can lead to system instablity or hang!'
+    assert _nccl.warning(f"{LINE}{idle}\n{LINE}no room\n") == "no room"
+
+
+def test_ranks_that_hang_or_crash_have_advice_without_any_warning() -> None:
+    assert "NCCL_P2P_DISABLE=1" in _nccl.advice('rank 0 did not come to an end at "all-reduce of 64 KiB"')
+    assert "/dev/shm" in _nccl.advice('rank 3 was killed by SIGBUS at "the first collective"')
+
+
+@pytest.mark.parametrize(
+    ("said", "because"),
+    [
+        ("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000", "slices of it (MIG)"),
+        ("Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1 to enable", "(MIG)"),
+        ("Cuda failure 2 'out of memory'", "no memory is free for NCCL's own buffers"),
+    ],
+)
+def test_what_nccl_cannot_do_here_says_nothing_against_the_links(said: str, because: str) -> None:
+    ends = [_end(rank, "failed: DistBackendError: NCCL error", 0, err=LINE + said) for rank in range(2)]
+    for name in OPERATIONS:
+        cannot = exchange.why(ends, name)
+        assert isinstance(cannot, CannotRun)
+        assert because in str(cannot)
 
 
 def test_no_warning_is_none() -> None:

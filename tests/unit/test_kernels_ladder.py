@@ -28,8 +28,12 @@ def sick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sick:
     return made
 
 
+_OURS = {"OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"}
+"""What a ladder sets for its children, and a session may have set before."""
+
+
 def target(sick: Sick, **environ: str) -> Local:
-    kept = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    kept = {name: value for name, value in os.environ.items() if name not in _OURS}
     return Local("quick", sys.executable, environ={**kept, "SICK_NOTES": str(sick.notes), **environ})
 
 

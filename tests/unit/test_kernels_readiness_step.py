@@ -151,14 +151,6 @@ class TestParallel:
         assert parallel.words(parallel.figures(ALONE, ranks), 2, wrong).startswith(f"Gradients are wrong: {wrong}.")
 
 
-def test_what_nccl_warns_of_comes_before_the_ranks_that_failed() -> None:
-    err = "node:7:9 [0] misc/shmutils.cc:72 NCCL WARN Call to posix_fallocate failed: No space left on device\n"
-    failed = parallel.nccl_failed(["rank 1 failed: ncclSystemError"], ["", err])
-    assert str(failed).startswith("NCCL: Call to posix_fallocate failed")
-    assert str(failed).endswith("; rank 1 failed: ncclSystemError")
-    assert "/dev/shm" in failed.advice
-
-
 def test_a_model_that_does_not_fit_has_fewer_samples_and_at_last_cannot_run() -> None:
     whole = _model.needed(_model.TIMED)
     assert _model.fitting(_model.TIMED, whole) == _model.TIMED

@@ -48,7 +48,8 @@ def document(diagnosis: Diagnosis) -> Document:
 
 
 def test_it_says_what_the_text_says() -> None:
-    page = document(diagnosis_of("too-old-b200"))
+    diagnosis = diagnosis_of("too-old-b200")
+    page = document(diagnosis)
     said = "\n".join(page.text)
     for words in (
         "✗ Broken: the first finding is the one to act on first",
@@ -57,8 +58,8 @@ def test_it_says_what_the_text_says() -> None:
         "What to do: Install a newer driver (Ubuntu)",
         "ubuntu-drivers install",
         "gpu[0].name",
-        "28 rules were not judged",
-        "62 rules passed",
+        f"{len(diagnosis.unjudged)} rules were not judged",
+        f"{len(diagnosis.passed)} rules passed",
     ):
         assert words in said
     assert page.tags.count("section") == 1

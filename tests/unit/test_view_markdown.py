@@ -16,7 +16,9 @@ JOINER = "\u2060"
 
 
 def test_it_has_a_headline_the_evidence_as_a_table_and_commands_in_fences() -> None:
-    said = markdown.render(diagnosis_of("too-old-b200"))
+    diagnosis = diagnosis_of("too-old-b200")
+    said = markdown.render(diagnosis)
+    unjudged, passed = len(diagnosis.unjudged), len(diagnosis.passed)
     assert said.startswith(
         "## gpudoctor: Broken: the first finding is the one to act on first\n\nnode, level standard, "
     )
@@ -25,8 +27,8 @@ def test_it_has_a_headline_the_evidence_as_a_table_and_commands_in_fences() -> N
     assert "| `gpu[0].name` | `B200` | table gpus: PCI id 10de:2901 |" in said
     assert "**What to do: Install a newer driver (Ubuntu)**" in said
     assert "\n\n```sh\nubuntu-drivers install\n```\n\n" in said
-    assert "<summary>28 rules were not judged</summary>\n\n- " in said
-    assert "8 found, 28 not judged, 62 passed" in said
+    assert f"<summary>{unjudged} rules were not judged</summary>\n\n- " in said
+    assert f"8 found, {unjudged} not judged, {passed} passed" in said
 
 
 def test_several_causes_are_put_in_order() -> None:
@@ -85,6 +87,7 @@ def test_what_words_alone_point_to_has_no_cure() -> None:
 
 
 def test_a_sound_machine_says_so_and_what_was_not_judged() -> None:
-    said = markdown.render(diagnosis_of("hgx-h100"))
+    diagnosis = diagnosis_of("hgx-h100")
+    said = markdown.render(diagnosis)
     assert said.startswith("## gpudoctor: Sound\n")
-    assert "17 rules were not judged" in said
+    assert f"{len(diagnosis.unjudged)} rules were not judged" in said

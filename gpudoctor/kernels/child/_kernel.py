@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, NamedTuple, Optional
 
 
@@ -22,6 +23,18 @@ class Spec(NamedTuple):
 
 class CannotRun(Exception):  # noqa: N818 - no error: it says why nothing was measured
     """Why a measurement cannot be made here, which says nothing against the device."""
+
+
+_NO_MEMORY = re.compile(
+    r"MemoryError|(?:CUDA|HIP)[^\n]* out of memory|_ALLOC(ATION)?_FAILED|can't allocate memory", re.IGNORECASE
+)
+"""How the lack of memory is told by Python, torch of any age (the host's, too), CUDA's runtime (of a context, of
+page-locked memory), cuBLAS, cuFFT and cuDNN."""
+
+
+def no_memory(said: str) -> bool:
+    """Whether those words, type and message of an error, say that there is no memory for it."""
+    return bool(_NO_MEMORY.search(said))
 
 
 class Broken(Exception):  # noqa: N818 - it is told, not caught

@@ -18,10 +18,10 @@ from types import ModuleType
 from typing import Any, Dict, Iterator, Mapping
 
 from . import _protocol, _ranks
-from ._kernel import Broken, CannotRun, Outcome
+from ._kernel import Broken, CannotRun, Outcome, no_memory
 
-_NO_MEMORY = re.compile(r"^(torch\.cuda\.)?OutOfMemoryError|MemoryError|CUDA out of memory|CUBLAS_STATUS_ALLOC_FAILED")
-"""How the lack of memory is told, by Python and by torch of any age."""
+_TAKEN = re.compile(r"CUDA error: .*busy or unavailable")
+"""How CUDA's runtime tells that the compute mode lets no further process in (cudaErrorDevicesUnavailable)."""
 
 _ROOT = __name__.rpartition(".")[0]
 
@@ -56,8 +56,11 @@ def _opened(ask: Mapping[str, Any]) -> Any:
     except CannotRun as error:
         _protocol.say(closed=str(error), failed=False)
     except BaseException as error:  # SystemExit and MemoryError are answers too
-        traceback.print_exc()
-        _protocol.say(closed=_protocol.last_line(error), failed=True)
+        because = _protocol.last_line(error)
+        lacking = _lacking(because)
+        if not lacking:
+            traceback.print_exc()
+        _protocol.say(closed=lacking or because, failed=not lacking)
     else:
         _protocol.say(opened=context.told())
         return context
@@ -84,8 +87,18 @@ def _run(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:
         return {"status": "failed", "because": str(error), "advice": error.advice}
     except Exception as error:
         because = _protocol.last_line(error)
-        if _NO_MEMORY.search(because):
-            return {"status": "not-run", "because": "no memory is free for it: " + because}
+        lacking = _lacking(because)
+        if lacking:
+            return {"status": "not-run", "because": lacking}
         traceback.print_exc()
         return {"status": "failed", "because": because}
     return dict(outcome.to_json(), status="ran")
+
+
+def _lacking(because: str) -> str:
+    """What was not to be had where that is all that an error says; it says nothing against the device."""
+    if no_memory(because):
+        return "no memory is free for it: " + because
+    if _TAKEN.search(because):
+        return "its compute mode lets no further process in: " + because
+    return ""

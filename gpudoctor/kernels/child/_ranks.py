@@ -7,30 +7,27 @@ much longer. No rank outlives the process that started it.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import faulthandler
 import importlib
-import json
 import os
 import re
 import selectors
 import signal
-import subprocess
 import sys
 import time
 import traceback
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 from . import _protocol, _scratch
-from ._kernel import CannotRun
+from ._kernel import CannotRun, no_memory
+from ._rank import End, Rank
 
 GRACE = 3.0
 """Seconds that the others have to end by themselves once one rank has failed."""
 
-_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
-_MOST = 1 << 20
-"""Bytes of a rank's standard error that are kept."""
+_LAST = 2.0
+"""Seconds that all of them have to be gone once they were killed."""
 _PDEATHSIG = 1
 _WAITED = re.compile(r"time(?:d )?-?out|(?:closed|reset) by peer|remote process exited", re.IGNORECASE)
 """What a rank says whose failure is another's."""
@@ -56,30 +53,6 @@ class Me:
         _protocol.say(note=values)
 
 
-class End(NamedTuple):
-    """What became of one rank: its `answer`, or `why` there is none."""
-
-    rank: int
-    answer: Optional[Dict[str, Any]] = None
-    why: str = ""
-    cannot: bool = False
-    """Whether it raised `CannotRun`, which is no failure."""
-    step: str = ""
-    """The last step it said."""
-    steps: int = 0
-    order: int = 0
-    """How many ranks ended before it."""
-    err: str = ""
-    """Its standard error."""
-    notes: Mapping[str, Any] = {}
-    """What it noted on its way."""
-
-    @property
-    def words(self) -> str:
-        """``rank 1 was killed by SIGSEGV at "all-reduce"``."""
-        return "rank %d %s%s" % (self.rank, self.why, ' at "%s"' % self.step if self.step else "")
-
-
 def together(
     job: str, count: int, ask: Mapping[str, Any], seconds: float, environ: Optional[Mapping[str, str]] = None
 ) -> List[End]:
@@ -87,17 +60,31 @@ def together(
 
     To be called from the main thread: Linux ends the ranks with the thread that started them.
     """
-    ranks: List[_Rank] = []
+    ranks: List[Rank] = []
     with _scratch.Folder() as folder:
         shared = {"entry": "_ranks", "job": job, "count": count, "ask": ask, "parent": os.getpid()}
         shared["store"] = os.path.join(folder, "store")
+        given = {"OMP_NUM_THREADS": str(threads(count)), **os.environ, **(environ or {})}
         try:
-            ranks += [_Rank(dict(shared, rank=rank), dict(os.environ, **(environ or {}))) for rank in range(count)]
+            for rank in range(count):
+                ranks.append(Rank(dict(shared, rank=rank), given))  # noqa: PERF401 - if one fails, these are ended
             _hear(ranks, time.monotonic() + seconds)
         finally:
-            for one in ranks:
-                one.stop()
+            _end(ranks)
     return [one.end() for one in ranks]
+
+
+def threads(count: int) -> int:
+    """A rank's share of the processors that we may use."""
+    return max(1, (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) // count)
+
+
+def _end(ranks: List[Rank]) -> None:
+    for one in ranks:
+        one.kill()
+    until = time.monotonic() + _LAST
+    for one in ranks:
+        one.stop(max(0.0, until - time.monotonic()))
 
 
 def faults(ends: List[End]) -> List[End]:
@@ -127,83 +114,7 @@ def answers(ends: List[End]) -> List[Dict[str, Any]]:
     raise RuntimeError("; ".join(end.words for end in bad[:3]))
 
 
-class _Rank:
-    """One process, seen from the one that started it."""
-
-    def __init__(self, wanted: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-        self.rank = int(wanted["rank"])
-        self.said: List[Dict[str, Any]] = []
-        self.order = sys.maxsize
-        self.late = False
-        self._rest = b""
-        self._err = b""
-        self.process = subprocess.Popen(
-            [sys.executable, _PROGRAM, json.dumps(wanted)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(environ),
-        )
-
-    @property
-    def streams(self) -> List[Any]:
-        """Its standard output and error."""
-        return [self.process.stdout, self.process.stderr]
-
-    def take(self, stream: Any) -> bool:
-        """Read what is there; False where the stream is at its end."""
-        got = os.read(stream.fileno(), 1 << 16)
-        if stream is self.process.stderr:
-            self._err += got[: _MOST - len(self._err)]
-        else:
-            lines = (self._rest + got).split(b"\n")
-            self._rest = lines.pop()
-            self.said += [json.loads(line[11:].decode()) for line in lines if line.startswith(b"@gpudoctor ")]
-        return bool(got)
-
-    def over(self) -> bool:
-        """Whether it said its last word, good or bad."""
-        return bool(self.said) and ("answer" in self.said[-1] or "why" in self.said[-1])
-
-    def well(self) -> bool:
-        """Whether that word is an answer."""
-        return self.over() and "answer" in self.said[-1]
-
-    def stop(self) -> None:
-        """End it; one that not even SIGKILL ends is left behind."""
-        self.late = self.process.poll() is None and not self.over()
-        if self.process.poll() is None:
-            self.process.kill()
-        for stream in self.streams:
-            stream.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(2.0)
-
-    def end(self) -> End:
-        """What became of it."""
-        steps = [said["step"] for said in self.said if "step" in said]
-        last = self.said[-1] if self.over() else {}
-        found = End(self.rank, step=steps[-1] if steps else "", steps=len(steps), order=self.order)
-        notes = {name: value for said in self.said for name, value in said.get("note", {}).items()}
-        found = found._replace(err=self._err.decode("utf-8", "replace"), notes=notes)
-        if "answer" in last:
-            return found._replace(answer=last["answer"])
-        if last:
-            why = last["why"] if last["cannot"] else "failed: " + last["why"]
-            return found._replace(why=why, cannot=last["cannot"])
-        return found._replace(why=self._how())
-
-    def _how(self) -> str:
-        status = self.process.returncode
-        if self.late or status is None:
-            return "did not come to an end" + ("" if status is not None else " and cannot be killed")
-        if status < 0:
-            return "was killed by " + signal.Signals(-status).name
-        lines = [line.strip() for line in self._err.decode("utf-8", "replace").splitlines() if line.strip()]
-        return "ended with exit %d%s" % (status, ": " + lines[-1][:300] if lines else "")
-
-
-def _hear(ranks: List[_Rank], until: float) -> None:
+def _hear(ranks: List[Rank], until: float) -> None:
     """Take in what they say, until all are over, time is up, or `GRACE` after the first that failed."""
     with selectors.DefaultSelector() as heard:
         for one in ranks:
@@ -233,8 +144,11 @@ def main(wanted: Mapping[str, Any]) -> None:
     except CannotRun as error:
         _protocol.say(why=str(error), cannot=True)
     except BaseException as error:  # whatever it is, it is this rank's answer
-        traceback.print_exc()
-        _protocol.say(why=_protocol.last_line(error), cannot=False)
+        why = _protocol.last_line(error)
+        lacking = no_memory(why)
+        if not lacking:
+            traceback.print_exc()
+        _protocol.say(why="no memory is free for rank %d: %s" % (me.rank, why) if lacking else why, cannot=lacking)
     sys.stderr.flush()
     os._exit(0)  # a crash while libraries are torn down is no symptom of the patient
 

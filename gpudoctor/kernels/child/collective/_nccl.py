@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import re
-from typing import List, Tuple
+from typing import List, Sequence, Tuple
 
-ENVIRON = {"NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": "/dev/stderr"}
-"""So that its warnings reach us, and no file of the patient's."""
+from .._kernel import Broken, CannotRun
+from .._rank import End
+
+ENVIRON = {"NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": "/dev/stderr", "TORCH_NCCL_DUMP_ON_TIMEOUT": "0"}
+"""So that its warnings reach us, and no file of the patient's; torch would write what its last collectives were into
+one, and wait for that before it ends a rank that hangs."""
+
+_SHARED = re.compile(r"Duplicate GPU detected|Multiple Ranks are using the same GPU", re.IGNORECASE)
+"""NCCL takes a GPU's PCI address for the GPU: two slices of one (MIG) are to it the same, unless it is told otherwise
+(NVIDIA/nccl issue 1716, 2026-09)."""
+_NO_MEMORY = re.compile(r"Cuda failure (?:\d+ )?'out of memory'", re.IGNORECASE)
+_IDLE = re.compile(r"libibverbs|iommu=pt|NUMA auto balancing|NET/Plugin", re.IGNORECASE)
+"""Warnings that NCCL also gives where all is well."""
 
 _KNOWN: List[Tuple[str, str]] = [
     (
-        r"shared memory|/dev/shm|No space left",
+        r"shared memory|/dev/shm|No space left|SIGBUS",
         "give /dev/shm more room: docker run --shm-size=8g or --ipc=host; df -h /dev/shm shows it",
     ),
     (
@@ -25,9 +36,8 @@ _KNOWN: List[Tuple[str, str]] = [
         r"driver version is insufficient",
         "this NCCL was built for a newer CUDA than the driver serves: a newer driver, or a torch for an older CUDA",
     ),
-    (r"Duplicate GPU detected", "see that CUDA_VISIBLE_DEVICES names each GPU once"),
     (
-        r"peer access|P2P",
+        r"peer access|P2P|did not come to an end|operation timeout",
         "try NCCL_P2P_DISABLE=1: if that holds, the path between the GPUs (ACS, IOMMU, NVLink) is bad",
     ),
 ]
@@ -35,8 +45,22 @@ _KNOWN: List[Tuple[str, str]] = [
 
 def warning(err: str) -> str:
     """The first warning in what a rank wrote to standard error, without where in the source it is from."""
-    found = re.search(r"NCCL WARN ([^\n]+)", err)
-    return found.group(1).strip()[:300] if found else ""
+    found = (one.strip() for one in re.findall(r"NCCL WARN ([^\n]+)", err))
+    return next((one[:300] for one in found if not _IDLE.search(one)), "")
+
+
+def failure(bad: Sequence[End]) -> Exception:
+    """What to raise for ranks without an answer, the likeliest culprit first."""
+    errors = "\n".join(end.err for end in bad)
+    if bad and bad[0].cannot:
+        return CannotRun(bad[0].why)
+    if _SHARED.search(errors):
+        return CannotRun("NCCL takes no two ranks on one GPU, as slices of it (MIG) are")
+    if _NO_MEMORY.search(errors):
+        return CannotRun("no memory is free for NCCL's own buffers")
+    warned = next(filter(None, (warning(end.err) for end in bad)), "")
+    said = "; ".join((["NCCL: " + warned] if warned else []) + [end.words for end in bad[:3]])
+    return Broken(said, advice(said))
 
 
 def advice(said: str) -> str:

@@ -54,14 +54,16 @@ def _all_gather(group: Group, numbers: Any) -> Buffers:
     part = numbers[: len(numbers) // group.ranks]
     mine, out = _mine(group, part), _empty(group, len(numbers))
     expected = group.torch.cat([part * (rank + 1) for rank in range(group.ranks)])
-    return Buffers(lambda: group.dist.all_gather_into_tensor(out, mine), mine, out, expected)
+    gather = _named(group.dist, "all_gather_into_tensor", "_all_gather_base")
+    return Buffers(lambda: gather(out, mine), mine, out, expected)
 
 
 def _reduce_scatter(group: Group, numbers: Any) -> Buffers:
     mine, part = _mine(group, numbers), numbers.chunk(group.ranks)[group.rank]
     out = _empty(group, len(part))
     expected = part * _everyone(group)
-    return Buffers(lambda: group.dist.reduce_scatter_tensor(out, mine), mine, out, expected)
+    scatter = _named(group.dist, "reduce_scatter_tensor", "_reduce_scatter_base")
+    return Buffers(lambda: scatter(out, mine), mine, out, expected)
 
 
 def _broadcast(group: Group, numbers: Any) -> Buffers:
@@ -88,6 +90,11 @@ def _send_receive(group: Group, numbers: Any) -> Buffers:
             work.wait()
 
     return Buffers(call, mine, out, numbers * (before + 1))
+
+
+def _named(dist: Any, name: str, before: str) -> Any:
+    """torch's function of that name; before torch 1.13 it had another."""
+    return getattr(dist, name, None) or getattr(dist, before)
 
 
 def _mine(group: Group, numbers: Any) -> Any:

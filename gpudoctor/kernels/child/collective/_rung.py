@@ -6,7 +6,7 @@ import importlib.util
 import os
 from typing import Any, Dict, List, Mapping, Sequence
 
-from .. import _ranks
+from .. import _rank, _ranks
 from .._kernel import CannotRun
 from . import _job, _nccl
 from ._operations import OPERATIONS
@@ -26,13 +26,13 @@ class Context:
         self.torch = torch
         self.devices = devices
         self.on_cpu = "cpu" in devices
-        self._ends: List[_ranks.End] = []
+        self._ends: List[_rank.End] = []
 
     def told(self) -> Dict[str, Any]:
         """What it is, for the protocol."""
         return {"torch": str(self.torch.__version__), "devices": list(self.devices)}
 
-    def ends(self) -> List[_ranks.End]:
+    def ends(self) -> List[_rank.End]:
         """What became of each rank of one group that does all operations; it is started once."""
         if not self._ends:
             count = len(self.devices)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
-from .._kernel import Broken, CannotRun, Outcome, Spec
-from .._ranks import End, faults
+from .._kernel import CannotRun, Outcome, Spec
+from .._rank import End
+from .._ranks import faults
 from . import _nccl
 from ._operations import OPERATIONS, bandwidths
 from ._rung import Context
@@ -59,11 +60,7 @@ def why(ends: List[End], name: str) -> Exception:
     """Why not all ranks came to the end of this operation."""
     reached = [other for other in OPERATIONS if all(other in end.notes for end in ends)]
     failed = next(other for other in OPERATIONS if other not in reached)
-    if name != failed:
+    because = _nccl.failure(faults(ends))
+    if name != failed and not isinstance(because, CannotRun):
         return CannotRun("not tried: %s before it failed" % OPERATIONS[failed].title)
-    bad = faults(ends)
-    if bad and bad[0].cannot:
-        return CannotRun(bad[0].why)
-    warned = next(filter(None, (_nccl.warning(end.err) for end in bad)), "")
-    said = (["NCCL: " + warned] if warned else []) + [end.words for end in bad[:3]]
-    return Broken("; ".join(said), _nccl.advice("; ".join(said)))
+    return because

@@ -36,7 +36,7 @@ def matmul(a, b, c, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, 
         )
         if WIDEN:
             left, right = left.to(tl.float32), right.to(tl.float32)
-        total = tl.dot(left, right, total)
+        total += tl.dot(left, right)  # as an argument, total is known since Triton 2.1 only
     tl.store(c + row[:, None] * n + column[None, :], total, mask=(row < m)[:, None] & (column < n)[None, :])
 
 

@@ -12,6 +12,9 @@ from .._kernel import CannotRun
 from ..eager import _rung as eager
 from . import _causes
 
+LEAST = (7, 0)
+"""Compute capability: Triton 2.0's README, 2023-03. On older GPUs LLVM ends the whole process."""
+
 
 class Context(eager.Context):
     """As for torch, with our Triton kernels and a folder for what is compiled."""
@@ -24,6 +27,8 @@ class Context(eager.Context):
     def kernels(self) -> Any:
         """The module of our Triton kernels; raises `CannotRun` where there is no Triton."""
         need_triton()
+        if not self.on_cpu and self.capability() < LEAST:
+            raise CannotRun("Triton supports GPUs of compute capability %d.%d and newer" % LEAST)
         if self.on_cpu and importlib.util.find_spec("numpy") is None:
             raise CannotRun("Triton's interpreter for the CPU needs numpy, which is not installed")
         try:
@@ -44,7 +49,7 @@ def opened(ask: Mapping[str, Any]) -> Context:
     before = dict(os.environ, TMPDIR=tempfile.gettempdir())
     cache = prepare(on_cpu=ask["device"] == "cpu")
     below = eager.opened(ask)
-    if not below.on_cpu:
+    if not below.on_cpu and ask["device"] != eager.NODE:
         below.torch.cuda.set_device(below.device)  # Triton launches on the current one
     context = Context(below.torch, str(below.device), below.seed, below.devices)
     context.cache, context.before = cache, before

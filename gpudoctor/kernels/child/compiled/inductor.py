@@ -30,6 +30,8 @@ def run(context: Context, spec: Spec) -> Outcome:
     for variable in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"):
         if os.environ.get(variable) == "1":
             raise CannotRun("%s=1 switches torch.compile off" % variable)
+    if not hasattr(context.torch, "compile"):
+        raise CannotRun("torch %s has no torch.compile" % context.torch.__version__)
     if not context.on_cpu:
         need_triton()
     size = _SIZE_CPU if context.on_cpu else _SIZE
@@ -70,7 +72,13 @@ def _on(context: Context, name: str, size: int, how: Callable[[Any], Any], devic
 
 
 def _compiled(torch: Any) -> Callable[[Any], Any]:
-    return lambda what: torch.compile(what, fullgraph=True, dynamic=False)
+    def compiled(what: Any) -> Any:
+        try:
+            return torch.compile(what, fullgraph=True, dynamic=False)
+        except RuntimeError as error:  # of this Python, before anything was compiled
+            raise CannotRun("torch %s: %s" % (torch.__version__, error)) from error
+
+    return compiled
 
 
 def _as_it_is(what: Any) -> Any:

@@ -13,6 +13,9 @@ from .._kernel import CannotRun
 from ._check import Judged, bits
 
 REPEATS = 3
+_ROOM = 256 << 20
+"""Bytes that must be free on a GPU for anything of this rung: what is reckoned with, and what libraries load for it."""
+_REFUSALS = ("NOT_SUPPORTED", "not implemented for")
 UNSEEN = -1
 """As the bound of a `Case` that does not promise to see any single flipped bit."""
 
@@ -34,20 +37,22 @@ def checked(context: Any, cases: Iterable[Case]) -> Dict[str, Any]:
 
     A repetition whose bits are those of the first needs no judging anew; what the CPU judged is the first itself.
     """
+    if not context.on_cpu:
+        context.need(_ROOM)
     said: List[str] = []
     missing: Dict[str, None] = {}
     differ = compared = 0
     equal, digest = True, hashlib.blake2b(digest_size=8)
     for case in cases:
         try:
-            first = _computed(case)
+            first = _computed(context, case)
         except CannotRun as error:
             missing[str(error)] = None
             continue
         verdicts = [case.judge(first)]
         _update(digest, first)
         for _ in range(REPEATS - 1):
-            again = _computed(case)
+            again = _computed(context, case)
             same = context.torch.equal(bits(context.torch, first), bits(context.torch, again))
             equal = equal and same
             verdicts.append(verdicts[0] if same else case.judge(again))
@@ -68,13 +73,24 @@ def checked(context: Any, cases: Iterable[Case]) -> Dict[str, Any]:
     return {"right": not differ, "differ": differ, "compared": compared, "words": words, "details": details}
 
 
-def _computed(case: Case) -> Any:
+def _computed(context: Any, case: Case) -> Any:
     """Its result; what is raised says which case it was."""
     try:
         return case.compute()
     except RuntimeError as error:
+        if "bf16" in case.name and before_bf16(context, error):
+            raise CannotRun("bf16: not on this device") from error
         error.args = ("%s: %s" % (case.name, error),)
         raise
+
+
+def before_bf16(context: Any, error: Exception) -> bool:
+    """Whether a library says so that it has none for a GPU before compute capability 8.0, which has no such units.
+
+    cuBLAS multiplies bf16 on Volta and Turing, not on Pascal: pytorch/pytorch issue 57773 (May 2021).
+    """
+    old = not context.on_cpu and context.capability() < (8, 0)
+    return old and any(words in str(error) for words in _REFUSALS)
 
 
 def recurrence(verdicts: List[Judged]) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Callable, Tuple
 
 from .._kernel import CannotRun
 from . import _fp4
+from ._case import before_bf16
 from ._products import Form, Operands
 
 Multiply = Callable[[Any, Any], Any]
@@ -30,10 +31,10 @@ def multiplication(context: Any, form: Form) -> Tuple[Multiply, str]:
         raise CannotRun("it needs compute capability %s, this GPU has %s" % (wanted, here))
     ones = context.torch.ones(128, 128)
     try:
-        multiply = _native(context.torch, form)
+        multiply = _native(context, form)
         multiply(*typed(context, form, ones, ones))
     except (AttributeError, RuntimeError, TypeError, ValueError) as error:
-        if form.dtype in _PLAIN:
+        if form.dtype in _PLAIN and not (form.dtype == "bfloat16" and before_bf16(context, error)):
             raise
         if context.on_cpu:
             return _emulated(context.torch, form), _EMULATED
@@ -81,7 +82,8 @@ def typed(context: Any, form: Form, left: Any, right: Any) -> Tuple[Any, Any]:
     return (left, right.t().contiguous().t()) if left.element_size() == 1 else (left, right)
 
 
-def _native(torch: Any, form: Form) -> Multiply:
+def _native(context: Any, form: Form) -> Multiply:
+    torch = context.torch
     if form.dtype == "int8":
         whole: Multiply = torch._int_mm  # noqa: SLF001 - torch has no public name for it
         return whole
@@ -90,7 +92,8 @@ def _native(torch: Any, form: Form) -> Multiply:
             torch, form, left.values(torch), right.values(torch).t(), left.scales, right.scales
         )
     if form.dtype.startswith("float8"):
-        return lambda left, right: _scaled(torch, form, left, right, *(2 * [torch.ones((), device=left.device)]))
+        one = torch.ones((), device=context.device)
+        return lambda left, right: _scaled(torch, form, left, right, one, one)
     plain: Multiply = torch.mm
     return plain
 

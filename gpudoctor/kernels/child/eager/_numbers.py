@@ -38,3 +38,14 @@ def switched(owner: Any, **wanted: Any) -> Iterator[None]:
     finally:
         for name, value in before.items():
             setattr(owner, name, value)
+
+
+def exact_sums(torch: Any, tf32: bool = False) -> Any:
+    """cuBLAS keeps the precision of its inputs meanwhile; none of its partial sums is rounded to a narrow type."""
+    return switched(
+        torch.backends.cuda.matmul,
+        allow_tf32=tf32,
+        allow_fp16_reduced_precision_reduction=False,
+        allow_bf16_reduced_precision_reduction=False,
+        allow_fp16_accumulation=False,
+    )

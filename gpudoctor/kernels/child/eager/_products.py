@@ -15,7 +15,7 @@ Freivalds (1977): C r = A (B r) costs O(n²). Here r is odd and random and the a
 
 from __future__ import annotations
 
-from typing import Any, Iterator, NamedTuple, Tuple
+from typing import Any, Iterator, List, NamedTuple, Tuple
 
 from ._check import Judged
 
@@ -127,8 +127,8 @@ def freivalds(torch: Any, result: Any, given: Operands, generator: Any) -> Judge
     probe = torch.randint(-(2**61), 2**61, (columns,), generator=generator) * 2 + 1
     expected = _times(torch, given.left, _times(torch, given.right, probe))
     wrong = torch.cat([_wrong(torch, result, given, rows, probe, expected) for rows in _parts(result)])
-    bad = wrong.nonzero()[:, 0].tolist()
-    places = [place for row in bad[:_EXAMINED] for place in _places(torch, result, given, row)]
+    bad = wrong.nonzero()[:, 0]
+    places = _places(torch, result, given, bad[:_EXAMINED]) if len(bad) else []
     first = tuple(divmod(places[0], columns)) if places else ()
     further = len(bad[_EXAMINED:])
     return Judged(len(places) + further, result.numel(), first, frozenset(places), further > 0)
@@ -151,18 +151,19 @@ def _wrong(torch: Any, result: Any, given: Operands, rows: slice, probe: Any, ex
     return (whole.to(values.dtype) != values).any(1) | (whole @ probe != expected[rows])
 
 
-def _in_units(torch: Any, result: Any, given: Operands, rows: slice) -> Any:
+def _in_units(torch: Any, result: Any, given: Operands, rows: Any) -> Any:
     """The values c_ij 2**-(s_i + u_j) of those rows, on the CPU."""
     wide = torch.float64 if result.dtype in (torch.float64, torch.int32) else torch.float32
     values = result[rows].detach().cpu().to(wide)
     return values / given.columns / given.rows[rows, None]
 
 
-def _places(torch: Any, result: Any, given: Operands, row: int) -> Iterator[int]:
-    """Flat positions of the wrong values of one row; sums of float64 are exact here."""
+def _places(torch: Any, result: Any, given: Operands, rows: Any) -> List[int]:
+    """Flat positions of the wrong values of those rows, in order; sums of float64 are exact here."""
     columns = result.shape[1]
-    here = _in_units(torch, result, given, slice(row, row + 1))[0].double()
-    for start in range(0, columns, _COLUMNS):
-        part = slice(start, start + _COLUMNS)
-        wrong = here[part] != given.left[row].double() @ given.right[:, part].double()
-        yield from (row * columns + start + int(at) for at in wrong.nonzero()[:, 0])
+    here, left = _in_units(torch, result, given, rows).double(), given.left[rows].double()
+    parts = [slice(start, start + _COLUMNS) for start in range(0, columns, _COLUMNS)]
+    wrong = torch.cat([here[:, part] != left @ given.right[:, part].double() for part in parts], 1)
+    down, across = wrong.nonzero().unbind(1)
+    places: List[int] = (rows[down] * columns + across).tolist()
+    return places

@@ -43,6 +43,18 @@ class Context:
         if not self.on_cpu:
             self.torch.cuda.synchronize(self.device)
 
+    @property
+    def spent(self) -> bool:
+        """Whether an error outlived its kernel: from then on CUDA answers every call of this process with it."""
+        if self.on_cpu or not self.torch.cuda.is_initialized():
+            return False
+        try:
+            for device in self.devices or (self.device,):
+                self.torch.cuda.synchronize(device)
+        except RuntimeError:
+            return True
+        return False
+
     def free(self) -> int:
         """Bytes that a kernel may take: half of what nobody holds; on a CPU 64 MiB."""
         if self.on_cpu:
@@ -115,8 +127,9 @@ def opened(ask: Mapping[str, Any]) -> Context:
     if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
         raise CannotRun("torch %s is built without CUDA" % torch.__version__)
     if device != NODE:
-        torch.cuda.init()
+        torch.cuda.set_device(device)  # torch asks the current one which cuDNN and attention back ends there are
         torch.zeros(1, device=device)
+        torch.cuda.synchronize()
         return Context(torch, device, seed)
     if not torch.cuda.is_available():
         raise CannotRun("torch %s sees no GPU" % torch.__version__)

@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterator, Sequence
 from .._kernel import CannotRun, Outcome, Spec
 from ._case import Case, checked
 from ._check import DTYPES, ULPS, close
-from ._numbers import switched, uniform
+from ._numbers import exact_sums, uniform
 from ._rung import Context
 
 KERNELS = (Spec("attention", "attention back ends", "", "2 × 4 × 515 × 64", "deep", 30.0),)
@@ -21,7 +21,7 @@ BACKENDS = {
     "memory-efficient": "EFFICIENT_ATTENTION",
     "cuDNN": "CUDNN_ATTENTION",
 }
-_NONE = ("no available kernel", "no viable backend", "invalid backend", "no execution plans")
+_NONE = ("no available kernel", "no viable backend", "invalid backend", "no execution plans", "no valid e")
 """How torch and cuDNN say that a back end does not take these inputs on this device, which is no fault of it."""
 
 
@@ -62,7 +62,7 @@ def _judge(torch: Any, reference: Callable[[], Any], ulps: int, result: Any) -> 
 def _attention(context: Context, backend: str, inputs: Sequence[Any], dtype: str, causal: bool) -> Any:
     torch = context.torch
     there = [part.to(context.device, getattr(torch, DTYPES[dtype])) for part in inputs]
-    with switched(torch.backends.cuda.matmul, allow_tf32=False), warnings.catch_warnings():
+    with exact_sums(torch), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of each reason why a back end is not taken
         return attend(torch, backend, there, causal)
 

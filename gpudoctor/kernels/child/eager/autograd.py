@@ -7,7 +7,7 @@ from typing import Any, Iterator, List, Sequence
 from .._kernel import Outcome, Spec
 from ._case import UNSEEN, Case, checked
 from ._check import exact, judged
-from ._numbers import odd, switched, uniform
+from ._numbers import exact_sums, odd, uniform
 from ._rung import Context
 
 KERNELS = (Spec("autograd", "gradients", "", "129 × 127 × 129 × 63; a block of 4 × 65 × 128", "deep", 30.0),)
@@ -39,7 +39,7 @@ def _network(context: Context, size: int) -> Case:
 
     def compute() -> Any:
         leaves = _leaves((data, first, second), context.device, torch.float32)
-        with switched(torch.backends.cuda.matmul, allow_tf32=False):
+        with exact_sums(torch):
             out = torch.nn.functional.leaky_relu(leaves[0] @ leaves[1], 3.0) @ leaves[2]
             (out * weights.to(context.device, torch.float32)).sum().backward()
         return _gradients(torch, leaves)
@@ -64,7 +64,7 @@ def _block(context: Context, size: int) -> Case:
 
     def gradients(device: Any, dtype: Any) -> Any:
         leaves = _leaves(inputs, device, dtype)
-        with switched(torch.backends.cuda.matmul, allow_tf32=False):
+        with exact_sums(torch):
             _forward(torch, *leaves).backward()
         return _gradients(torch, leaves)
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterator, Tuple
 from .._kernel import CannotRun, Outcome, Spec
 from ._case import Case, checked
 from ._check import DTYPES, ULPS, close
-from ._numbers import switched, uniform
+from ._numbers import exact_sums, switched, uniform
 from ._rung import Context
 
 KERNELS = (Spec("convolution", "convolutions", "", "8 × 64 × 56 × 64, 4 types, 2 layouts", "deep", 40.0),)
@@ -49,7 +49,9 @@ def _case(
     def compute() -> Any:
         if dtype == "tf32" and not context.on_cpu and context.capability() < (8, 0):
             raise CannotRun("tf32 needs compute capability 8.0")
-        with switched(torch.backends.cudnn, allow_tf32=dtype == "tf32", deterministic=True):
+        tf32 = dtype == "tf32"
+        switches = switched(torch.backends.cudnn, allow_tf32=tf32, deterministic=True, benchmark=False)
+        with switches, exact_sums(torch, tf32):  # torch convolves by cuBLAS where cuDNN does not
             return convolve(*(part.to(context.device, kind).contiguous(memory_format=order) for part in inputs))
 
     side = inputs[1].shape[-1]

@@ -8,7 +8,7 @@ from typing import Any, Iterator, Sequence
 from .._kernel import Outcome, Spec
 from ._case import Case, checked
 from ._multiply import exact_factors, multiplication, random_factors
-from ._numbers import switched
+from ._numbers import exact_sums, switched
 from ._products import FORMS, Form, freivalds, operands
 from ._rung import Context, median_and_spread
 
@@ -35,6 +35,8 @@ def run(context: Context, spec: Spec) -> Outcome:
     """Every value of an exact product, then the rate for normally distributed numbers."""
     name, torch = spec.id.partition(".")[2], context.torch
     form = FORMS[name]
+    if not context.on_cpu:
+        context.need(_bytes(_SIDES[-1]))
     multiply, how = multiplication(context, form)
     default = bool(torch.backends.cuda.matmul.allow_tf32)
     with switched(torch.backends.cuda.matmul, allow_tf32=name == "tf32"):
@@ -61,14 +63,7 @@ def cases(context: Context, name: str, size: int) -> Iterator[Case]:
     left, right = exact_factors(context, form, given)
 
     def compute() -> Any:
-        # split-K must not add partial sums in the narrow type: those need not be exact
-        with switched(
-            torch.backends.cuda.matmul,
-            allow_tf32=name == "tf32",
-            allow_fp16_reduced_precision_reduction=False,
-            allow_bf16_reduced_precision_reduction=False,
-            allow_fp16_accumulation=False,
-        ):
+        with exact_sums(torch, tf32=name == "tf32"):
             return multiply(left, right)
 
     yield Case("%s product" % name, compute, lambda result: freivalds(torch, result, given, generator))
@@ -79,7 +74,6 @@ def _side(context: Context, form: Form, sides: Sequence[int]) -> int:
     if context.on_cpu:
         return _SIDE_CPU
     least = sides[-1]
-    context.need(_bytes(least))
     left, right = random_factors(context, form, least)
     multiply, _ = multiplication(context, form)
     once, _ = median_and_spread(context.seconds(lambda: multiply(left, right), 0.02))

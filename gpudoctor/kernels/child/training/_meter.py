@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any, Dict
 
+from .._kernel import CannotRun
 from ._rung import Context
+
+
+def counted() -> None:
+    """Raise `CannotRun` where torch's allocator does not count what it gives."""
+    if "PYTORCH_NO_CUDA_MEMORY_CACHING" in os.environ:
+        raise CannotRun("with PYTORCH_NO_CUDA_MEMORY_CACHING torch does not count what it holds")
 
 
 class Meter:
@@ -27,6 +35,7 @@ class Meter:
         if context.on_cpu:
             self._hooks.__enter__()
         else:
+            counted()
             cuda = context.torch.cuda
             cuda.empty_cache()
             cuda.reset_peak_memory_stats(context.device)
@@ -47,6 +56,6 @@ class Meter:
             self.kept += context.torch.cuda.max_memory_reserved(context.device)
 
     def _save(self, tensor: Any) -> Any:
-        storage = tensor.untyped_storage()
+        storage = getattr(tensor, "untyped_storage", tensor.storage)()  # torch 2.0
         self._saved[storage.data_ptr()] = storage.nbytes()
         return tensor

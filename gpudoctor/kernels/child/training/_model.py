@@ -26,8 +26,9 @@ TIMED = Size(width=1024, layers=4, heads=16, samples=32, tokens=128)
 """50 million parameters, 1.2 TFLOP a step: large enough that a GPU is not waiting for its launches."""
 TIMED_CPU = Size(width=64, layers=2, heads=2, samples=16, tokens=16)
 
-_ROUNDINGS = 8
-"""How many units of rounding the gradients of a small transformer may be apart in norm; one or less is usual."""
+_ROUNDINGS, _ROUNDINGS_16_BIT = 32, 8
+"""How many units of rounding the gradients of a small transformer may be apart in norm; one or less is usual on a CPU.
+In fp32 a GPU multiplies attention as three tf32 products, rounding about twice as far, and adds in more orders."""
 _KEPT = 26
 """Activations of a layer that a step keeps or makes meanwhile, in tensors of samples × tokens × width."""
 
@@ -114,4 +115,5 @@ def step(network: Any, optimizer: Any, inputs: Any, goals: Any) -> None:
 
 def bound(torch: Any, dtype: Any) -> float:
     """How far gradients that are reckoned in that type may be from exact ones, as `distance` has it."""
-    return _ROUNDINGS * float(torch.finfo(dtype).eps)
+    kind = torch.finfo(dtype)
+    return (_ROUNDINGS if kind.bits > 16 else _ROUNDINGS_16_BIT) * float(kind.eps)

@@ -37,12 +37,7 @@ def rank(me: Me) -> Dict[str, Any]:
     if not context.on_cpu:
         me.step("start of %s" % context.device)
         torch.cuda.set_device(context.device)
-    try:
-        return _alone(me, context) if me.ask["way"] == "alone" else _together(me, context)
-    except Exception as error:
-        if type(error).__name__ == "OutOfMemoryError":
-            raise CannotRun("no memory is free for it on rank %d: %s" % (me.rank, error)) from error
-        raise
+    return _alone(me, context) if me.ask["way"] == "alone" else _together(me, context)
 
 
 def _alone(me: Me, context: Context) -> Dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Tuple
 from .._kernel import Outcome, Spec
 from ..eager._rung import Context
 from . import _model, _whole
+from ._meter import counted
 from ._precision import full
 
 KERNELS = (Spec("readiness.accumulation", "gradient accumulation", "%", "4 batches of 8 for one of 32"),)
@@ -109,6 +110,7 @@ def _kept(context: Context, parts: int) -> int:
 
 def _peak(context: Context, parts: int) -> int:
     """Bytes that are taken at most while a large network's gradients are made so."""
+    counted()
     torch = context.torch
     size = _model.timed(context)
     with torch.cuda.device(context.device):

@@ -8,7 +8,8 @@ import math
 import time
 from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence
 
-from .._kernel import CannotRun, Outcome, Spec
+from .._kernel import CannotRun, Outcome, Spec, no_memory
+from .._protocol import last_line
 from . import _model
 from ._meter import Meter
 from ._precision import autocast, half
@@ -147,7 +148,7 @@ class _Step:
             with Meter(self.context) as meter:
                 loss = self._once(batch)
         except RuntimeError as error:
-            if type(error).__name__ != "OutOfMemoryError":
+            if not no_memory(last_line(error)):
                 raise
             return None
         return Tried(batch, max(1, meter.kept), batch / meter.seconds, loss)

@@ -18,7 +18,7 @@ PLACES = (
     "/opt/nvidia/nsight-systems*/*/bin/nsys",
     "/opt/nvidia/nsight-systems*/bin/nsys",
     "/usr/local/cuda*/bin/nsys",
-    "/opt/nvidia/nsight-compute/*/host/target-linux-x64/nsys",
+    "/opt/nvidia/nsight-compute/*/host/target-linux-*/nsys",
 )
 """Where NVIDIA's packages and the toolkit put it, beside PATH."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Sequence
 
 from .. import _ranks
-from .._kernel import Broken, CannotRun, Outcome, Spec
+from .._kernel import CannotRun, Outcome, Spec
 from ..collective import _nccl
 from ..eager._rung import Context
 from . import _replicas
@@ -110,16 +110,9 @@ def _way(context: Context, way: str, ranks: int, devices: int) -> List[Dict[str,
     environ = _ON_CPU if context.on_cpu else _nccl.ENVIRON
     ends = _ranks.together(_replicas.__name__, ranks, ask, _PATIENCE, environ)
     bad = _ranks.faults(ends)
-    if ranks > 1 and not context.on_cpu and bad and not bad[0].cannot:
-        raise nccl_failed([end.words for end in bad[:3]], [end.err for end in bad])
+    if ranks > 1 and not context.on_cpu and bad:
+        raise _nccl.failure(bad)
     return _ranks.answers(ends)
-
-
-def nccl_failed(faults: List[str], errors: List[str]) -> Broken:
-    """With NCCL's first warning in what the ranks wrote to standard error, and what it calls for."""
-    warned = ["NCCL: " + warning for warning in map(_nccl.warning, errors) if warning]
-    said = "; ".join(warned[:1] + faults)
-    return Broken(said, _nccl.advice(said))
 
 
 def _total(told: Any, suffix: str) -> int:

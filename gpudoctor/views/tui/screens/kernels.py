@@ -120,7 +120,9 @@ class KernelsScreen(Place):
         self.detail.put("Kernels", [Block(plain(said, "bold")), GAP, Block(plain(about)), GAP, Block(plain(run))])
 
     def _put(self, found: Measurements) -> None:
-        """Show these; the cursors stay where they are, or go to the first trouble."""
+        """Show these; the cursors stay where they are, or go to the first trouble. No run is nothing to show."""
+        if not found.runs and self.found is None:
+            return
         self.found = found
         self.query_one("#measured").set_class(not found.kernels, "-none")
         if not found.kernels:
@@ -264,9 +266,10 @@ class KernelsScreen(Place):
     def _measured(self, mine: threading.Event, answer: Measurements | BaseException) -> None:
         self._stop = None
         if isinstance(answer, BaseException):
-            self.doctor.say(f"not measured to the end: {_words(answer)}")
             if self.found is None:
-                self._nothing(f"It could not be measured: {_words(answer)}")
+                self._nothing(f"Nothing was measured: {_words(answer)}")
+            else:
+                self.doctor.say(f"not measured to the end: {_words(answer)}")
         else:
             self._put(self.found.merged(answer) if self.found else answer)
             self.doctor.say("stopped; what was measured stays" if mine.is_set() else "measured")

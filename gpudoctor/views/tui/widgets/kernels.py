@@ -17,6 +17,8 @@ from gpudoctor.views.tui.words.cells import share
 
 _COUNTS = 15
 """Columns that how many are what takes, in short."""
+_SHORT = {"training": "train", "tensorflow": "tf"}
+"""Rungs by fewer letters."""
 
 
 class Kernels(Rows):
@@ -44,7 +46,7 @@ class Kernels(Rows):
             for kernel in found.kernels
         ]
         self._widest = max((sum(cell_len(text) for text, _ in (*row[1], *row[2])) for row in self._rows), default=0)
-        rungs = [kernel.rung for kernel in found.kernels]
+        rungs = [_SHORT.get(kernel.rung, kernel.rung) for kernel in found.kernels]
         self._rungs = ["" if at and rungs[at - 1] == rung else rung for at, rung in enumerate(rungs)]
         self._rung = max(map(len, rungs)) + 1 if len(set(rungs)) > 1 else 0
         self._few = gpus if few and len(gpus) > 1 else []
@@ -75,7 +77,7 @@ class Kernels(Rows):
             room = self.size.width - self._rung - self._title - 4 - 2 * len(self._few)
             cells = list(_fitting([(_short(text), look) for text, look in cells], room))
         first = index == self.scroll_offset.y  # of those that are seen
-        rung = kernel.rung if first else self._rungs[index]
+        rung = _SHORT.get(kernel.rung, kernel.rung) if first else self._rungs[index]
         lead = (f" {rung:<{self._rung - 1}}" if self._rung else "", "dim")
         title = one_line(kernel.title)
         if cell_len(title) > self._title:
