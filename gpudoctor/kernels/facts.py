@@ -93,17 +93,20 @@ def rows(found: Measurements) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
 
 
 def _agreement(found: Measurements, runs: Sequence[Run]) -> dict[tuple[str, int], bool]:
-    """Of each run with a digest of its result, where a GPU of that name has a sibling: whether most have the same."""
+    """Of each run with a digest of its result, where a GPU of that name has a sibling: whether most have the same.
+
+    Only of those that computed as much: where memory is short, matrices are smaller and cases are left out.
+    """
     names = {device.index: device.name for device in found.devices}
     digests = {
-        (run.kernel, run.gpu): (run.kernel, names[run.gpu], str(run.details["digest"]))
+        (run.kernel, run.gpu): (run.kernel, names[run.gpu], run.compared, str(run.details["digest"]))
         for run in runs
         if run.gpu in names and "digest" in run.details
     }
     alike = Counter(digests.values())
-    siblings = Counter((kernel, name) for kernel, name, _ in digests.values())
+    siblings = Counter(digest[:-1] for digest in digests.values())
     return {
-        key: 2 * alike[digest] > siblings[digest[:2]] for key, digest in digests.items() if siblings[digest[:2]] > 1
+        key: 2 * alike[digest] > siblings[digest[:-1]] for key, digest in digests.items() if siblings[digest[:-1]] > 1
     }
 
 

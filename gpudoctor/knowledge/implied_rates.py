@@ -14,7 +14,7 @@ from typing import NamedTuple
 from gpudoctor.knowledge._filling import Facts, Groups, given, number, text
 from gpudoctor.knowledge.rates import Device, devices, expected, side
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
-from gpudoctor.model.measurement import Expected, Meanwhile
+from gpudoctor.model.measurement import TIMES, Expected, Meanwhile, kind, slow_below
 from gpudoctor.model.snapshot import Snapshot
 
 _FEWEST_OTHERS = 2
@@ -23,11 +23,10 @@ _NOTABLE = 0.95
 _FAR = 0.9
 _NO_GAIN = 1.15
 """As in the page env.tf32-off."""
-_TIMES = frozenset({"ns", "µs", "ms", "s"})
-"""Units of which less is better."""
 _TABLE = "table rates"
 _WAY = re.compile(r"\d{1,3}-\d{1,3}")
 _UNKNOWN = dict.fromkeys(("limit", "expected", "expected_from"), Absent("neither its limits nor a share are known"))
+_HOW = {"expected": "table", "siblings": "siblings"}
 _SIBLINGS = "the other GPUs of that name"
 
 
@@ -95,7 +94,7 @@ def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
         gpu, name, unit, rate = given(row, "gpu"), text(row, "device"), text(row, "unit"), number(row, "value")
         if not isinstance(gpu, int) or name in ("", "CPU") or given(row, "rung") == "training":
             continue
-        if rate and rate > 0 and (unit.endswith("/s") or unit in _TIMES):
+        if rate and rate > 0 and (unit.endswith("/s") or unit in TIMES):
             yield _Run(at, text(row, "kernel"), gpu, name, unit, rate, row)
 
 
@@ -167,7 +166,7 @@ def _judged(run: _Run, others: Sequence[float], device: Device | None, row: dict
         return
     middle = median(others)
     row["siblings"] = Known(round(middle, 3), _SIBLINGS)
-    yield _Rate(run, of, middle, "siblings", middle / run.value if run.unit in _TIMES else run.value / middle)
+    yield _Rate(run, of, middle, "siblings", middle / run.value if run.unit in TIMES else run.value / middle)
 
 
 def _expected(run: _Run, device: Device, of: str) -> Expected | None:
@@ -179,20 +178,9 @@ def _expected(run: _Run, device: Device, of: str) -> Expected | None:
     )
 
 
-def kind(kernel: str, unit: str) -> str:
-    """What a kernel measures: compute, memory, host link, latency or other."""
-    if unit.endswith("OP/s"):
-        return "compute"
-    if kernel == "copy.device" or kernel.startswith("memory."):
-        return "memory"
-    if kernel in ("copy.to", "copy.from"):
-        return "host link"
-    return "latency" if unit in _TIMES else "other"
-
-
 def _worst(rates: Sequence[_Rate], rows: Sequence[Row], known: Mapping[int, Device]) -> Row:
     """The row of ``rate``: the rate that is farthest below, and which others are near as far."""
-    worst = min(rates, key=lambda rate: rate.share)
+    worst = min(rates, key=lambda rate: rate.share / slow_below(rate.of, _HOW[rate.against]))
     run = worst.run
     also: dict[str, str] = {}
     for rate in sorted(rates, key=lambda rate: rate.share):

@@ -44,7 +44,7 @@ def imply_results(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
     if not isinstance(rows, tuple):
         return
     runs = list(_runs(rows))
-    suspect, everywhere = _wrong(runs)
+    suspect, everywhere = _wrong(runs, {index: device.sms for index, device in known.items()})
     facts["live.wrong_everywhere"] = Known(tuple(everywhere), _SOURCE)
     facts["live.peers_wrong"] = _peers(rows)
     if live := tuple(_live(groups.get("live_gpu"), rows, known, suspect)):
@@ -77,7 +77,7 @@ def _said(row: Row) -> str:
     return f"{differ} of {compared} values" if differ and compared else ""
 
 
-def _wrong(runs: Sequence[_Run]) -> tuple[dict[int, dict[str, str]], list[str]]:
+def _wrong(runs: Sequence[_Run], sms: Mapping[int, float | None]) -> tuple[dict[int, dict[str, str]], list[str]]:
     """By GPU what is wrong on it and not on all; and what is wrong wherever it was tried, on two GPUs or more."""
     by_kernel: dict[str, list[_Run]] = {}
     for run in runs:
@@ -86,7 +86,7 @@ def _wrong(runs: Sequence[_Run]) -> tuple[dict[int, dict[str, str]], list[str]]:
     suspect: dict[int, dict[str, str]] = {}
     everywhere = []
     for kernel, tried in by_kernel.items():
-        wrong = {run.gpu: run.words for run in tried if run.right is False} or _odd(tried)
+        wrong = {run.gpu: run.words for run in tried if run.right is False} or _odd(tried, sms)
         if len(wrong) == len(tried) > 1:
             everywhere.append(kernel)
             continue
@@ -106,12 +106,16 @@ def _peers(rows: Sequence[Row]) -> Fact:
     return Unread("copies between GPUs were not measured")
 
 
-def _odd(tried: Sequence[_Run]) -> dict[int, str]:
-    """A GPU whose bits are not those that all others of its name gave, where these are enough."""
+def _odd(tried: Sequence[_Run], sms: Mapping[int, float | None]) -> dict[int, str]:
+    """A GPU whose bits are not those that all others of its name gave, where these are enough.
+
+    Cards of one name may have fewer multiprocessors (RTX 3080 of 10 and 12 GB): libraries sum in another order there.
+    """
     odd = [run for run in tried if run.agrees is False]
     if len(odd) != 1:
         return {}
-    alike = sum(run.name == odd[0].name for run in tried if run.agrees)
+    twin = odd[0].name, sms.get(odd[0].gpu)
+    alike = sum((run.name, sms.get(run.gpu)) == twin for run in tried if run.agrees)
     return {odd[0].gpu: f"other bits than its {alike} siblings gave"} if alike >= _FEWEST_ALIKE else {}
 
 

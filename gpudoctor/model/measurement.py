@@ -13,7 +13,11 @@ from gpudoctor.model.fact import Json
 
 SCHEMA = "gpudoctor-kernels/1"
 SLOW = 0.9
-"""Share of the expected value below which a run counts as slow, its fastest repetition included."""
+"""Share of what the tables expect below which a run counts as slow, its fastest repetition included."""
+_BESIDE = {"compute": 0.85, "memory": 0.9, "latency": 0.5}
+"""The same of the median of its siblings, by `kind`; of others 0.7. The pages gpu.slow and gpu.copies-slow say why."""
+TIMES = frozenset({"ns", "µs", "ms", "s"})
+"""Units of which less is better."""
 FEWEST_SIBLINGS = 3
 """GPUs to compare with: a median of fewer says nothing."""
 
@@ -42,7 +46,7 @@ class Kernel:
     @property
     def less_is_better(self) -> bool:
         """Whether it is a time."""
-        return self.unit in {"ns", "µs", "ms", "s"}
+        return self.unit in TIMES
 
     @property
     def comparable(self) -> bool:
@@ -218,10 +222,11 @@ class Measurements:
             return "failed"
         if run.status == "not-run":
             return "unjudged"
-        ratio = self.ratio(run)
-        if ratio is None:
+        ratio, expected, kernel = self.ratio(run), self.expected(run), self._kernels.get(run.kernel)
+        if ratio is None or expected is None:
             return "unjudged" if run.right is None else "sound"
-        return "slow" if ratio * (1 + (run.spread or 0)) < SLOW else "sound"
+        least = slow_below(kind(run.kernel, kernel.unit if kernel else ""), expected.how)
+        return "slow" if ratio * (1 + (run.spread or 0)) < least else "sound"
 
     def kernel(self, name: str) -> Kernel | None:
         """The kernel of that id."""
@@ -247,6 +252,22 @@ class Measurements:
             "runs": [_run_to_json(run) for run in self.runs],
         }
         return cast("dict[str, Json]", document)
+
+
+def kind(kernel: str, unit: str) -> str:
+    """What a kernel measures: compute, memory, host link, latency or other."""
+    if unit.endswith("OP/s"):
+        return "compute"
+    if kernel == "copy.device" or kernel.startswith("memory."):
+        return "memory"
+    if kernel in ("copy.to", "copy.from"):
+        return "host link"
+    return "latency" if unit in TIMES else "other"
+
+
+def slow_below(of: str, how: str) -> float:
+    """Share of what it is held to, by the ``table`` or its ``siblings``, below which that kind of run is slow."""
+    return SLOW if how == "table" else _BESIDE.get(of, 0.7)
 
 
 def from_json(raw: object) -> Measurements:

@@ -113,3 +113,20 @@ def test_measurements_of_other_versions_are_read() -> None:
         assert [(run.kernel, run.gpu, run.status, run.value) for run in again.runs] == [
             (run.kernel, run.gpu, run.status, run.value) for run in found.runs
         ]
+
+
+def test_bits_are_compared_only_of_those_that_computed_as_much() -> None:
+    """Where memory is short the matrices are smaller: other bits, and nothing wrong."""
+    runs = tuple(
+        Run(
+            MATMUL.id,
+            gpu,
+            "ran",
+            right=True,
+            compared=64 if gpu == 2 else 256,
+            details={"digest": "b" if gpu == 2 else "a"},
+        )
+        for gpu in range(4)
+    )
+    agrees = column(facts.rows(Measurements("node05", (MATMUL,), FOUR, runs))[0], "agrees")
+    assert agrees == [*known(True, True), Absent("none"), *known(True)]

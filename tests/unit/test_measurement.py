@@ -55,9 +55,15 @@ def test_gpus_of_another_name_are_no_siblings() -> None:
 
 
 def test_a_time_is_better_when_it_is_less() -> None:
-    found = of_values(LAUNCH, 4.0, 4.0, 8.0, 2.0)
-    assert [found.ratio(run) for run in found.runs] == [1.0, 1.0, 0.5, 2.0]
+    found = of_values(LAUNCH, 4.0, 4.0, 16.0, 2.0)
+    assert [found.ratio(run) for run in found.runs] == [1.0, 1.0, 0.25, 2.0]
     assert states(found) == ["sound", "sound", "slow", "sound"]
+
+
+def test_siblings_may_differ_as_much_as_the_pages_allow() -> None:
+    assert states(of_values(LAUNCH, 4.0, 4.0, 6.0)) == ["sound"] * 3  # on the processors of the other socket
+    assert states(of_values(MATMUL, 700, 700, 610)) == ["sound"] * 3  # as far as sound GPUs of one name are apart
+    assert states(of_values(MATMUL, 700, 700, 580)) == ["sound", "sound", "slow"]
 
 
 def test_the_tables_win_over_the_siblings() -> None:

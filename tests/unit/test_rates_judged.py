@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from gpudoctor import rulebook
 from gpudoctor.doctor import diagnose, snapshot_of
 from gpudoctor.model.diagnosis import Diagnosis, Finding
+from gpudoctor.model.fact import Known
+from gpudoctor.model.measurement import Kernel, Run
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.version import __version__
 from gpudoctor.views import document
@@ -65,3 +68,26 @@ def test_what_is_wrong_with_one_gpu_hides_nothing_on_another() -> None:
         ("gpu.throttled", "0000:ab:00.0"),
         ("gpu.slow", "0000:3a:00.0"),
     }
+
+
+def test_a_gpu_that_spoils_its_own_copies_is_named_before_the_ways_to_it() -> None:
+    found = rates.changed(rates.sound("H100"), [5], "copy.to", rates.wrong("3 of 33554432 values are wrong"))
+    peers = Run("peer.copy", -1, "ran", 41.2, right=False, differ=12, compared=1 << 23, words="wrong on the way 2 to 5")
+    kernels = (*found.kernels, Kernel("peer.copy", "GPU to GPU", "GB/s"))
+    diagnosis = judged(rates.snapshot("H100", replace(found, kernels=kernels, runs=(*found.runs, peers))))
+    assert diagnosis.findings[0].id == "gpu.wrong-results"
+    assert "gpu.peer-wrong" in diagnosis.findings[0].explains
+
+
+def test_cards_of_one_name_with_fewer_multiprocessors_may_give_other_bits() -> None:
+    """RTX 3080 of 10 and of 12 GB: libraries sum in another order there."""
+    sound = rates.snapshot("H100", rates.changed(rates.sound("H100"), range(8), "add", _digest))
+    assert loud(judged(sound))[0].id == "gpu.wrong-results"
+    rows = sound.rows("cuda_device")
+    assert isinstance(rows, tuple)
+    other = tuple({**row, "sms": Known(114, "test")} if at == 3 else row for at, row in enumerate(rows))
+    assert loud(judged(replace(sound, groups={**sound.groups, "cuda_device": other}))) == []
+
+
+def _digest(run: Run) -> Run:
+    return replace(run, details={"digest": "b" if run.gpu == 3 else "a"})
