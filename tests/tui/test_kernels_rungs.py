@@ -53,7 +53,7 @@ async def to(pilot: Pilot[None], kernel: str) -> str:
 async def test_the_list_says_on_which_rung_each_stands(opened: Opened) -> None:
     async with opened(work(ladder()), WIDE) as pilot:
         await kernels(pilot)
-        for rung, title in (("driver", "vector add"), ("torch", "Fourier"), ("training", "DataLoader")):
+        for rung, title in (("driver", "vector add"), ("torch", "Fourier"), ("train", "DataLoader")):
             assert any(f"{rung} " in line and title in line for line in shown(pilot))
 
 
