@@ -14,7 +14,8 @@ from gpudoctor.kernels.ladder import Ladder, Meter, Tell
 from gpudoctor.knowledge import rates
 from gpudoctor.model.errors import UsageError
 from gpudoctor.model.fact import Absent, Known, Row
-from gpudoctor.model.measurement import Device, Meanwhile, Measurements, Run, meanwhile
+from gpudoctor.model.measurement import Device, Meanwhile, Measurements, Run
+from gpudoctor.model.measurement_json import meanwhile
 from gpudoctor.model.sample import GPU, Sample
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.target import Target

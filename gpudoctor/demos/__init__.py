@@ -16,7 +16,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor.demos import playing, watching
-from gpudoctor.model import fleet, measurement, stack
+from gpudoctor.model import fleet, measurement_json, stack
 from gpudoctor.model.diagnosis import Diagnosis, Verdict
 from gpudoctor.model.errors import UsageError
 from gpudoctor.target import Answer, Watch
@@ -72,7 +72,7 @@ class Demo:
         if "live.json.gz" in files:
             work = replace(work, live=lambda hear: watching.from_json(self._document("live.json.gz")).play(hear))
         if "kernels.json" in files:
-            work = replace(work, measured=lambda: measurement.from_json(self._document("kernels.json")))
+            work = replace(work, measured=lambda: measurement_json.from_json(self._document("kernels.json")))
         if "cluster.json" in files:
             work = replace(work, cluster=lambda: fleet.from_json(self._document("cluster.json")))
         if "stacks.json" in files:

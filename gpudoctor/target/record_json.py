@@ -24,7 +24,7 @@ from itertools import accumulate
 from typing import Any, get_args
 
 from gpudoctor.model.errors import DocumentError
-from gpudoctor.model.measurement import meanwhile
+from gpudoctor.model.measurement_json import meanwhile
 from gpudoctor.model.parsing import parsed
 from gpudoctor.model.snapshot import Level
 from gpudoctor.target.record import Command, Record, Sparse

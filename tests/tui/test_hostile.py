@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from textual.pilot import Pilot
 
 from gpudoctor import demos
-from gpudoctor.model import fleet, measurement
+from gpudoctor.model import fleet, measurement_json
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.fact import Known
 from gpudoctor.views.tui.app import DoctorApp
@@ -96,7 +96,7 @@ async def test_so_are_those_of_measurements_and_of_a_fleet(size: tuple[int, int]
     hosts = [host["name"] for host in document("cluster.json")["hosts"]]
     rename = {host: f"{word[:200]}#{number}" for number, (host, word) in enumerate(zip(hosts, WORDS, strict=False))}
     cluster = fleet.from_json(poisoned_file(document("cluster.json"), rename))
-    measured = measurement.from_json(poisoned_file(document("kernels.json")))
+    measured = measurement_json.from_json(poisoned_file(document("kernels.json")))
     work = work_on_one(poisoned(diagnosis_of(SICK)))
     async with opened(replace(work, cluster=lambda: cluster, measured=lambda: measured), size) as pilot:
         await everything_pressed(pilot, (door for door in DOORS if door.name in {"kernels", "cluster"}))

@@ -14,7 +14,8 @@ from textual.pilot import Pilot
 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError, UsageError
-from gpudoctor.model.measurement import Device, Kernel, Measurements, Run, Step, from_json
+from gpudoctor.model.measurement import Device, Kernel, Measurements, Run, Step
+from gpudoctor.model.measurement_json import from_json
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.kernels import KernelsScreen
 from gpudoctor.views.tui.work import Work

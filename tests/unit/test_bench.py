@@ -15,7 +15,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gpudoctor.model.measurement import from_json
+from gpudoctor.model.measurement_json import from_json
 from gpudoctor.views import schema
 from tests.conftest import Program
 from tests.sick_kernels import Sick

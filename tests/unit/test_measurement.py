@@ -17,8 +17,8 @@ from gpudoctor.model.measurement import (
     Run,
     State,
     Step,
-    from_json,
 )
+from gpudoctor.model.measurement_json import from_json
 
 MATMUL = Kernel("matmul.bf16", "bf16 matmul", "TFLOP/s", "8192³")
 LAUNCH = Kernel("launch", "kernel launch", "µs")

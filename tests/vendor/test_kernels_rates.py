@@ -12,7 +12,7 @@ import pytest
 from gpudoctor import bench, rulebook
 from gpudoctor.doctor import diagnose, snapshot_of
 from gpudoctor.kernels import child
-from gpudoctor.model import measurement
+from gpudoctor.model import measurement_json
 from gpudoctor.model.measurement import Measurements, Run
 from gpudoctor.target.record_json import to_json
 from tests import needs
@@ -39,7 +39,7 @@ print(judged.differ, judged.compared, judged.first[0], _pattern.arrived(sent.clo
 def found(gpudoctor: Program) -> Measurements:
     names = [word for name in KERNELS for word in ("--kernel", name)]
     ran = gpudoctor("bench", "--device", "cpu", "--python", needs.torch_python(), "--json", *names, timeout=180)
-    return measurement.from_json(json.loads(ran.out))
+    return measurement_json.from_json(json.loads(ran.out))
 
 
 @pytest.fixture(scope="module")
