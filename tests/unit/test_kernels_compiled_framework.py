@@ -21,7 +21,8 @@ from gpudoctor.kernels.child import _framework
 def test_only_the_device_itself_is_seen(
     monkeypatch: pytest.MonkeyPatch, device: str, before: str | None, after: str, is_gpu: bool
 ) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # so that it is put back, whatever it was
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     if before is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", before)
     assert _framework.see_only(device) is is_gpu
