@@ -25,6 +25,7 @@ _NO_GAIN = 1.15
 """As in the page env.tf32-off."""
 _TABLE = "table rates"
 _WAY = re.compile(r"\d{1,3}-\d{1,3}")
+_NO_RATES = "rates are measured at level deep, and by gpudoctor bench"
 _UNKNOWN = dict.fromkeys(("limit", "expected", "expected_from"), Absent("neither its limits nor a share are known"))
 _HOW = {"expected": "table", "siblings": "siblings"}
 _SIBLINGS = "the other GPUs of that name"
@@ -75,8 +76,9 @@ def imply_rates(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
         if rate.share < _NOTABLE:
             rates.setdefault((rate.run.gpu, rate.of), []).append(rate)
     idle = tuple(_unmeasured(rows))
-    if not isinstance(groups.get("rate"), tuple) and (idle or ran):
-        groups["rate"] = (*(_worst(found, done, known) for found in rates.values()), *idle)
+    if not isinstance(groups.get("rate"), tuple):
+        worst = tuple(_worst(found, done, known) for found in rates.values())
+        groups["rate"] = (*worst, *idle) if idle or ran else Unread(_NO_RATES)
 
 
 def _as_fp32(groups: Groups) -> frozenset[object]:

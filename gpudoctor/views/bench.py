@@ -199,9 +199,11 @@ def _trouble(run: Run, state: State) -> str:
     step = run.broken
     own = step is None or step == run.ladder[-1]
     layer = "" if step is None else f" Layer: {step.rung}" + ("." if own else f", where {step.message}.")
-    differ = f": {run.differ:,} of {run.compared:,} differ" if run.differ and run.compared else ""
+    counted = run.differ is None or not run.compared or str(run.differ) in run.words
+    differ = "" if counted else f"{run.differ:,} of {run.compared:,} differ"
+    told = ". ".join(part for part in (differ, run.words.rstrip(".")) if part)
     because = f": {run.because.rstrip('.')}" if run.because else ""
-    said = f"wrong values{differ}. {run.words}" if state == "wrong" else f"failed{because}."
+    said = f"wrong values{f': {told}' if told else ''}." if state == "wrong" else f"failed{because}."
     return f"{said.strip()}{layer} {run.advice}".strip()
 
 
