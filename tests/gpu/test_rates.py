@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import Any
 
 import pytest
 
 from tests import needs
 from tests.conftest import Program
+from tests.gpu.measured import Runs, measured
 
 pytestmark = pytest.mark.gpu
 
@@ -31,29 +31,23 @@ print(json.dumps(max(rate() for _ in range(5))))
 
 
 @pytest.fixture(scope="module")
-def found(gpudoctor: Program) -> dict[str, Any]:
-    python = needs.torch_python()
-    probe = "import torch, sys; sys.exit(not torch.cuda.is_available())"
-    if subprocess.run([python, "-c", probe], check=False, capture_output=True, timeout=120).returncode:
-        pytest.skip(f"needs a torch that sees a GPU in {python}")
-    asked = [word for name in NAMES for word in ("--kernel", name)]
-    run = gpudoctor("bench", "--device", "cuda:0", "--python", python, "--json", *asked, timeout=600)
-    return {one["kernel"]: one for one in run.document["runs"]}
+def found(gpudoctor: Program) -> Runs:
+    return measured(gpudoctor, NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_ran_and_was_right(found: dict[str, Any], name: str) -> None:
+def test_each_ran_and_was_right(found: Runs, name: str) -> None:
     assert found[name]["status"] == "ran", found[name]["because"]
     assert found[name].get("right") is not False, found[name]["words"]
 
 
-def test_a_copy_in_its_memory_is_as_fast_as_torchs_own(found: dict[str, Any]) -> None:
+def test_a_copy_in_its_memory_is_as_fast_as_torchs_own(found: Runs) -> None:
     done = subprocess.run([needs.torch_python(), "-c", OWN], check=True, capture_output=True, text=True, timeout=300)
     assert found["copy.device"]["value"] >= 0.95 * float(json.loads(done.stdout))
 
 
 @pytest.mark.parametrize("name", ["copy.device", "matmul.fp32", "matmul.bf16"])
-def test_a_sound_gpu_reaches_what_is_expected_of_it(found: dict[str, Any], name: str) -> None:
+def test_a_sound_gpu_reaches_what_is_expected_of_it(found: Runs, name: str) -> None:
     expected = found[name].get("expected")
     if expected is None:
         pytest.skip(f"nothing is expected of {name} on this GPU")

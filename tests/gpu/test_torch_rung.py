@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import Any
 
 import pytest
 
 from gpudoctor.kernels import specs
 from tests import needs
 from tests.conftest import Program
+from tests.gpu.measured import Runs, measured
 
 pytestmark = pytest.mark.gpu
 
@@ -28,18 +28,12 @@ print(json.dumps(2 * side**3 / seconds / 1e12))
 
 
 @pytest.fixture(scope="module")
-def found(gpudoctor: Program) -> dict[str, Any]:
-    python = needs.torch_python()
-    probe = "import torch, sys; sys.exit(not torch.cuda.is_available())"
-    if subprocess.run([python, "-c", probe], check=False, capture_output=True, timeout=120).returncode:
-        pytest.skip(f"needs a torch that sees a GPU in {python}")
-    asked = [word for name in IDS for word in ("--kernel", name)]
-    run = gpudoctor("bench", "--device", "cuda:0", "--python", python, "--json", *asked, timeout=600)
-    return {one["kernel"]: one for one in run.document["runs"]}
+def found(gpudoctor: Program) -> Runs:
+    return measured(gpudoctor, IDS)
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_a_sound_gpu_is_right_or_says_what_it_has_not(found: dict[str, Any], name: str) -> None:
+def test_a_sound_gpu_is_right_or_says_what_it_has_not(found: Runs, name: str) -> None:
     run = found[name]
     assert run["status"] != "failed", run["because"]
     if run["status"] == "ran":
@@ -48,11 +42,11 @@ def test_a_sound_gpu_is_right_or_says_what_it_has_not(found: dict[str, Any], nam
         assert run["because"]
 
 
-def test_repetitions_are_equal_to_the_bit(found: dict[str, Any]) -> None:
+def test_repetitions_are_equal_to_the_bit(found: Runs) -> None:
     assert [name for name, run in found.items() if run.get("details", {}).get("repeats_equal") is False] == []
 
 
-def test_the_bf16_rate_is_that_of_tritons_benchmark(found: dict[str, Any]) -> None:
+def test_the_bf16_rate_is_that_of_tritons_benchmark(found: Runs) -> None:
     run = found["matmul.bf16"]
     argv = [needs.torch_python(), "-c", DO_BENCH, str(run["details"]["side"])]
     best = json.loads(subprocess.run(argv, check=True, capture_output=True, text=True, timeout=300).stdout)

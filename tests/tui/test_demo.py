@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from gpudoctor import cli, demos, doctor
+from gpudoctor.commands.exits import MISUSE
 from gpudoctor.demos import Demo, watching
 from gpudoctor.demos.watching import Watched
 from gpudoctor.model.diagnosis import Diagnosis
@@ -156,9 +157,9 @@ def test_a_demo_finds_what_the_machine_of_its_record_has() -> None:
 
 
 def test_a_name_that_is_none_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["demo", "torch-cu13"]) == cli.MISUSE
+    assert cli.run(["demo", "torch-cu13"]) == MISUSE
     assert "torch-cu130" in capsys.readouterr().err
-    assert cli.run(["demo", "nothing-like-it"]) == cli.MISUSE
+    assert cli.run(["demo", "nothing-like-it"]) == MISUSE
     assert "sound" in capsys.readouterr().err
 
 
@@ -171,7 +172,7 @@ def test_without_a_terminal_the_names_are_said() -> None:
         stdin=subprocess.DEVNULL,
         check=False,
     )
-    assert done.returncode == cli.MISUSE
+    assert done.returncode == MISUSE
     assert done.stdout == ""
     assert "needs a terminal" in done.stderr
     assert all(name in done.stderr for name in NAMES)

@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 
 from gpudoctor import cli, serving
+from gpudoctor.commands.exits import MISUSE
 from gpudoctor.model.errors import UsageError
 
 _LONG = 30.0
@@ -119,7 +120,7 @@ def test_what_is_no_place_is_said(at: str) -> None:
     ],
 )
 def test_misuse_is_said(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(words) == cli.MISUSE
+    assert cli.run(words) == MISUSE
     assert says in capsys.readouterr().err
 
 
@@ -128,5 +129,5 @@ def test_where_textual_serve_is_missing_it_says_what_to_install() -> None:
         "import sys; sys.modules['textual_serve'] = None; from gpudoctor import cli; sys.exit(cli.run(['--serve']))"
     )
     done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == cli.MISUSE
+    assert done.returncode == MISUSE
     assert "pip install 'gpudoctor[serve]'" in done.stderr

@@ -18,6 +18,7 @@ import pytest
 from gpudoctor.model.measurement_json import from_json
 from gpudoctor.views import schema
 from tests.conftest import Program
+from tests.processes import gone
 from tests.sick_kernels import Sick
 
 DRIVER = ("bench", "--device", "cpu", "--kernel", "driver.add", "--kernel", "driver.reduction")
@@ -117,18 +118,6 @@ def at_work(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Sick]]:
     child.communicate()
 
 
-def alive(pid: int) -> bool:
-    """Whether it still runs a moment later."""
-    for _ in range(40):
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
-                return False
-        except OSError:
-            return False
-        time.sleep(0.05)
-    return True
-
-
 def test_ctrl_c_shows_what_was_measured_and_leaves_no_process(at_work: tuple[subprocess.Popen[str], Sick]) -> None:
     child, sick = at_work
     child.send_signal(signal.SIGINT)
@@ -140,7 +129,7 @@ def test_ctrl_c_shows_what_was_measured_and_leaves_no_process(at_work: tuple[sub
         ("driver.reduction", "not-run", "stopped while it ran"),
     ]
     assert len(sick.pids()) == 1
-    assert not alive(sick.pids()[0])
+    assert gone(sick.pids()[0])
 
 
 def test_a_signal_that_ends_it_ends_all_that_it_started(at_work: tuple[subprocess.Popen[str], Sick]) -> None:
@@ -148,4 +137,4 @@ def test_a_signal_that_ends_it_ends_all_that_it_started(at_work: tuple[subproces
     child.send_signal(signal.SIGTERM)
     assert child.wait(timeout=30) == 143
     assert len(sick.pids()) == 1
-    assert not alive(sick.pids()[0])
+    assert gone(sick.pids()[0])

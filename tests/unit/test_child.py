@@ -15,6 +15,7 @@ import pytest
 
 from gpudoctor.target import Answer
 from gpudoctor.target.child import run_child
+from tests.processes import gone, is_alive
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
 D_STATE = r"""
@@ -34,22 +35,6 @@ def python(source: str, timeout: float = 10.0, stdin: str = "", limit: int = 1 <
 
 def shell(source: str, timeout: float = 10.0, limit: int = 1 << 20) -> Answer:
     return run_child(["sh", "-c", source], timeout, os.environ, limit=limit)
-
-
-def is_alive(pid: int) -> bool:
-    """Whether the process runs; a zombie that nobody has collected does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def gone(pid: int) -> bool:
-    """Whether the process is gone, soon."""
-    deadline = time.monotonic() + 3
-    while is_alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return not is_alive(pid)
 
 
 def test_both_streams_the_status_and_the_environment() -> None:

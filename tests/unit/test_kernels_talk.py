@@ -17,6 +17,7 @@ from gpudoctor.kernels.outcome import run_of
 from gpudoctor.kernels.specs import Placed
 from gpudoctor.kernels.talk import Heard, Question
 from gpudoctor.target.local import Local
+from tests.processes import gone
 from tests.sick_kernels import Sick
 
 
@@ -49,18 +50,6 @@ def statuses(heard: Heard) -> dict[str, str]:
 
 def because(heard: Heard, name: str) -> str:
     return str(heard.outcomes[f"eager.{name}"]["because"])
-
-
-def alive(pid: int) -> bool:
-    """Whether it still runs a moment later: a zombie that nobody has fetched does not."""
-    for _ in range(40):
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
-                return False
-        except OSError:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def test_each_kernel_is_told_when_it_begins_and_when_it_is_over(sick: Sick) -> None:
@@ -188,7 +177,7 @@ def test_nothing_is_left_running(sick: Sick) -> None:
     heard, _ = asked(sick, sick.family("eager", "leaves_one", "forks", seconds=1))
     assert statuses(heard) == {"leaves_one": "ran", "forks": "failed"}
     assert len(sick.pids()) == 2
-    assert [pid for pid in sick.pids() if alive(pid)] == []
+    assert [pid for pid in sick.pids() if not gone(pid)] == []
 
 
 def test_who_stops_it_keeps_what_was_measured(sick: Sick) -> None:
@@ -206,4 +195,4 @@ def test_who_stops_it_keeps_what_was_measured(sick: Sick) -> None:
     heard = talk.ask(target, question, hear, lambda: "stopped" if stop.is_set() else "")
     assert time.monotonic() - began < 30  # not the kernel's minute
     assert statuses(heard) == {"right": "ran"}
-    assert [pid for pid in sick.pids() if alive(pid)] == []
+    assert [pid for pid in sick.pids() if not gone(pid)] == []

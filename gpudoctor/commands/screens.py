@@ -1,0 +1,79 @@
+"""The terminal interface, on this machine, on a recording, or in a browser."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from gpudoctor.commands.exits import SOUND, UNKNOWN, exit_code
+from gpudoctor.model.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from gpudoctor.views.tui.work import Work
+
+
+def on_a_terminal() -> bool:
+    """Whether there is one to show the interface on: it reads stdin and draws on stderr."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    seen = all(stream and stream.isatty() for stream in streams) and os.environ.get("TERM") != "dumb"
+    return seen or _in_a_browser()
+
+
+def _in_a_browser() -> bool:
+    return "WebDriver" in os.environ.get("TEXTUAL_DRIVER", "")
+
+
+def open_(options: argparse.Namespace) -> int:
+    """The interface on this machine."""
+    from gpudoctor import interactive
+
+    return shown(interactive.of_this_machine(options.level, options.python, options.rules), options.strict)
+
+
+def shown(work: Work, strict: bool) -> int:
+    """The interface until it is left, and the exit code of the last diagnosis that it showed."""
+    from gpudoctor import interactive
+
+    if not on_a_terminal():
+        raise UsageError("the interface needs a terminal; without one, --format text gives the report")
+    diagnosis = interactive.run(work)
+    return exit_code(diagnosis, strict) if diagnosis else UNKNOWN
+
+
+def demo(options: argparse.Namespace) -> int:
+    from gpudoctor import demos
+
+    if options.name:
+        demos.named(options.name)
+    if not on_a_terminal():
+        names = ", ".join(demo.name for demo in demos.every())
+        raise UsageError(f"a demo is shown in the terminal interface, which needs a terminal; there are: {names}")
+    demos.show(options.name)
+    return SOUND
+
+
+def is_to_be_served(options: argparse.Namespace) -> bool:
+    """Whether a browser is wanted, and we are not what runs for one already."""
+    return bool(getattr(options, "serve", None)) and not _in_a_browser()
+
+
+def serve(options: argparse.Namespace, words: Sequence[str]) -> int:
+    """The same command for each page of a browser."""
+    if options.act == "demo" and options.name:
+        from gpudoctor import demos
+
+        demos.named(options.name)
+    elif options.act == "read" and not options.tui:
+        raise UsageError("--serve shows the interface: gpudoctor read FILE --tui --serve")
+    elif options.act != "demo" and options.format:
+        raise UsageError("--serve shows the interface; --format and --json are for reports")
+    try:
+        from gpudoctor import serving
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name} is missing: python -m pip install 'gpudoctor[serve]'") from error
+    serving.serve(words, options.serve)
+    return SOUND
