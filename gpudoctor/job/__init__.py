@@ -1,0 +1,1 @@
+"""The check before a job trains: its hosts against each other, and who is to blame."""
