@@ -67,7 +67,7 @@ def _merged(ends: Mapping[End, Sequence[Seen]]) -> list[tuple[End, list[Seen]]]:
 
 
 def _dead(weighed: Weighed) -> Mapping[End, Sequence[Seen]]:
-    """The guilty; a host that nobody reaches, and that nobody heard of reaching anybody, is guilty in both directions."""
+    """The guilty; a host that nobody reaches, and nobody heard of reaching anybody, is guilty in both directions."""
     silent = [(name, way) for name, way in weighed.guilty if weighed.measure == "reach" and name in weighed.silent]
     return {**weighed.guilty, **{(name, "from" if way == "to" else "to"): () for name, way in silent}}
 

@@ -19,7 +19,7 @@ SPREADS = 4.0
 """At a spread of 8 % the limit is 0.68: 5 spreads below the usual for one of 1,024 sound hosts is less likely than 1 in
 1,000, and a link at 0.6 of its rate stays below."""
 LOWEST = 1 / 3
-"""TCP between busy hosts differs 2-fold when nothing is wrong (8 namespaces on 2 cores, 2026-11); 3-fold is no noise."""
+"""TCP between busy hosts differs 2-fold when nothing is wrong (8 namespaces, 2 cores, 2026-11); 3-fold is no noise."""
 HIGHEST = 0.8
 """nccl-tests calls 0.9 of a promised rate good, SuperBench 0.95; the rates of a short round shake more than theirs."""
 UNSURE = 1.0
