@@ -55,7 +55,7 @@ class Faults:
 
     def __enter__(self) -> Any:
         self.closing.enter_context(self.namespace)
-        self.closing.callback(lambda: self._relay and self._relay.close())
+        self.closing.callback(self._straight)
         return self
 
     def __exit__(
@@ -117,6 +117,11 @@ class Faults:
         self.switch.ip(f"link set {self.port} down")
         return Fault(lambda: self.switch.ip(f"link set {self.port} up"))
 
+    def _straight(self) -> None:
+        if self._relay:
+            self._relay.close()
+            self._relay = None
+
     def _firewall(self, rule: str, way: Way) -> Fault:
         hook = {"to": "input", "from": "output"}[way]
         return _table(self.namespace, "inet", f"hook {hook}", rule)
@@ -133,9 +138,8 @@ class Faults:
         left.remove(fault)
         if left:
             relay.set(left)
-        elif self._relay is relay:
-            self._relay = None
-            relay.close()
+        else:
+            self._straight()
 
 
 class _Relay:
@@ -169,8 +173,6 @@ class _Relay:
         """Plug the port straight into the switch again."""
         assert self._process.stdin
         assert self._process.stdout
-        if self._process.stdin.closed:
-            return
         self._process.stdin.close()
         self._process.wait(timeout=30)
         self._process.stdout.close()
@@ -193,7 +195,7 @@ def _match(port: int | str | None, peer: str, way: Way) -> str:
 def _table(namespace: Namespace, family: str, hook: str, rule: str) -> Fault:
     """A firewall table with one chain and one rule, which goes as a whole."""
     name = f"fault{next(_numbers)}"
-    chain = f"chain all {{\n type filter {hook} priority 0; policy accept;\n {rule}\n}}\n"
+    chain = f"chain only {{\n type filter {hook} priority 0; policy accept;\n {rule}\n}}\n"
     namespace.tell(["nft", "-f", "-"], f"table {family} {name} {{\n{chain}}}\n")
     return Fault(_later(namespace, ["nft", "delete", "table", family, name]))
 

@@ -180,7 +180,7 @@ def _switch() -> Namespace:
         tried = subprocess.run(["unshare", *options.split(), "true"], check=False, capture_output=True, text=True)
         if tried.returncode == 0:
             return Namespace(options)
-    needs.missing(f"network namespaces (unshare says: {tried.stderr.strip()})")
+    return needs.missing(f"network namespaces (unshare says: {tried.stderr.strip()})")
 
 
 def _over(process: subprocess.Popen[str]) -> None:

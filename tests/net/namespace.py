@@ -15,7 +15,7 @@ class Namespace:
     """Namespaces made by ``unshare`` with `options`; as a host's, they are made `within` the switch's."""
 
     def __init__(self, options: str, within: Namespace | None = None, name: str = "", etc: Path | None = None) -> None:
-        self.rootless = within.rootless if within else "--user" in options
+        self.rootless: bool = within.rootless if within else "--user" in options
         keep = [sys.executable, "-S", "-E", str(HOLDER), name, str(etc or "")]
         argv = ["unshare", *(options.split() or ["--net", "--mount", "--uts"]), *keep]
         self._holder = subprocess.Popen(

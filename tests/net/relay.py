@@ -8,9 +8,9 @@ unfinished checksums pass as they would through a bridge.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import json
-import os
 import select
 import socket
 import struct
@@ -97,12 +97,9 @@ def _frames(link: socket.socket) -> list[bytes]:
 
 
 def _send(link: socket.socket, frame: bytes) -> None:
-    try:
+    with contextlib.suppress(OSError):  # a full queue, an interface that just went: the frame is lost, as on a wire
         link.send(frame)
-    except OSError:
-        pass  # a full queue or an interface that just went: the frame is lost, as on a wire
 
 
 if __name__ == "__main__":
-    os.nice(-5) if os.geteuid() == 0 else None
     main(*sys.argv[1:3])
