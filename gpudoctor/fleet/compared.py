@@ -82,6 +82,8 @@ COLUMNS = (
 
 VARIABLES = ("env.NCCL_", "env.TORCH_NCCL_", "env.GLOO_")
 """Beginnings of the names of variables that every rank must have alike."""
+_OWN = ("env.NCCL_DEBUG_FILE", "env.NCCL_HOSTID")
+"""Of these, what each host has of its own."""
 
 _BY_NAME = {one.fact: one for one in (*SCALARS, *COLUMNS)}
 
@@ -100,7 +102,7 @@ def values(facts: Answers) -> Iterator[tuple[str, str]]:
         if (said := _column(facts, one.fact)) is not None:
             yield one.fact, said
     for name, entry in facts.items():
-        if name.startswith(VARIABLES) and (said := _scalar(entry)) is not None:
+        if name.startswith(VARIABLES) and name not in _OWN and (said := _scalar(entry)) is not None:
             yield name, said
 
 

@@ -9,9 +9,16 @@ _NUMBER = re.compile(r"(\d+)")
 _LAST = re.compile(r"(.*?)(\d+)(\D*)\Z")
 
 
+def order(name: str) -> list[tuple[int, int, str]]:
+    """A key to sort by: digits compare as numbers, before letters; of 1 and 01 the shorter first."""
+    return [
+        (0, int(part), f"{len(part):03}") if part.isdecimal() else (1, 0, part) for part in _NUMBER.split(name) if part
+    ]
+
+
 def ordered(names: Iterable[str]) -> list[str]:
     """Each once, numbers by their value."""
-    return sorted(set(names), key=_key)
+    return sorted(set(names), key=order)
 
 
 def folded(names: Iterable[str]) -> str:
@@ -30,15 +37,6 @@ def listed(names: Iterable[str], most: int = 6) -> str:
         return ",".join(words)
     more = len(several) - sum(map(_size, words[:most]))
     return f"{','.join(words[:most])} and {more} more"
-
-
-def _key(name: str) -> list[tuple[int, int, str]]:
-    """Digits compare as numbers, before letters; of 1 and 01 the shorter first."""
-    return [
-        (0, int(part), f"{len(part):03}") if part.isdecimal() else (1, 0, part)
-        for part in _NUMBER.split(name)
-        if part
-    ]
 
 
 def _groups(names: Sequence[str]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -15,7 +15,7 @@ FEWEST = 3
 MAJORITY = 0.6
 """Share of these that a value needs to be the usual one."""
 SLOW = 0.92
-"""Share of the median from which a rate is never called slow: repeated runs on one sound GPU differ by a few percent."""
+"""Share of the median from which a rate is never called slow: repeated runs on one sound GPU stay closer."""
 SPREADS = 6.0
 """Spreads below the median from which it is: of 10,000 normal values not one is so far out."""
 _SIGMA = 1.4826
@@ -24,7 +24,7 @@ _SIGMA = 1.4826
 
 @dataclass(frozen=True, slots=True)
 class Outlier:
-    """A value that few hosts have, and the one that most have; `share` of a rate: the slowest of them over the usual."""
+    """A value of few hosts, and the one of most; `share` of a rate: the slowest of them over the usual."""
 
     fact: str
     about: str
@@ -82,8 +82,11 @@ def _among(hosts: Sequence[Summary], kind: str, wanted: Callable[[str], bool]) -
             if wanted(fact):
                 told[fact][value].append(host.host)
     for fact, by_value in told.items():
+        if fact.startswith("env."):  # only what is set is told everywhere
+            saying = {name for names in by_value.values() for name in names}
+            by_value["none"] += [host.host for host in hosts if host.host not in saying]
         how = compared(fact)
-        groups = _joined(by_value, how) if how.near and len(by_value) > 1 else by_value
+        groups = {value: names for value, names in _joined(by_value, how).items() if names}
         if len(groups) < 2 or (of := sum(map(len, groups.values()))) < FEWEST:
             continue
         usual = max(groups, key=lambda value: (len(groups[value]), value))
@@ -101,6 +104,8 @@ def _among(hosts: Sequence[Summary], kind: str, wanted: Callable[[str], bool]) -
 
 def _joined(by_value: dict[str, list[str]], how: Compared) -> dict[str, list[str]]:
     """Numbers that are as good as the median, together under the most frequent of them; others as they are."""
+    if not how.near:
+        return by_value
     numbers = {value: float(value) for value in by_value if _is_number(value)}
     middle = median(numbers[value] for value in numbers for _ in by_value[value]) if numbers else 0.0
     alike = [value for value, number in numbers.items() if abs(number - middle) <= how.near * middle]
@@ -142,9 +147,3 @@ def _slow(hosts: Sequence[Summary], kind: str) -> Iterator[Outlier]:
             matters=True,
             share=round(value / middle, 3),
         )
-
-
-def frequent(values: Iterable[str]) -> str:
-    """The most frequent of them; empty where there is none."""
-    counts = Counter(value for value in values if value)
-    return counts.most_common(1)[0][0] if counts else ""

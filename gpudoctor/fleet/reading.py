@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from gpudoctor.fleet.names import order
 from gpudoctor.fleet.summary import Summary, silent, summarized
+from gpudoctor.model.diagnosis import Finding, finding_from_json
 from gpudoctor.model.errors import DoctorError, DocumentError
+from gpudoctor.model.rule import CONFIDENCES, SEVERITIES
 from gpudoctor.model.snapshot import SCHEMA
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ _NAME = re.compile(r'"target":\s*\{[^{}]*"name":\s*"([^"\\]+)"')
 _NEAR_THE_TOP = 4096
 """Characters within which a document names its machine."""
 _MOST_WORDS = 160
+"""Characters of what came instead of a document that are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +49,24 @@ class Broken:
     host: str
 
 
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A finding as one host tells it, and what makes it a better example than another."""
+
+    place: tuple[object, ...]
+    host: str
+    finding: Finding
+
+
 class Reader:
-    """Reads replies by a rulebook: by its layers, and by its rules what nobody has judged yet."""
+    """Reads replies by a rulebook: by its layers, and by its rules what nobody has judged yet.
+
+    `examples` keeps of each finding, by its id, the whole of one: the surest, of the host that comes first.
+    """
 
     def __init__(self, book: Rulebook) -> None:
         self._book = book
+        self.examples: dict[str, Example] = {}
 
     @cached_property
     def _layers(self) -> Mapping[str, str]:
@@ -62,12 +79,26 @@ class Reader:
             found = True
             who = reply.host or _named(raw) or reply.name
             try:
-                yield summarized(self._judged(raw, who), self._layers, reply.host)
+                document = self._judged(raw, who)
+                summary = summarized(document, self._layers, reply.host)
+                self._keep(summary, document["findings"])
+                yield summary
             except DoctorError as error:
                 words = f"{error}; {reply.because}" if reply.because else str(error)
                 yield silent(who, words)
         if not found:
             yield silent(reply.host or reply.name, reply.because or _instead(reply.text))
+
+    def _keep(self, summary: Summary, findings: Sequence[Mapping[str, Any]]) -> None:
+        for told, raw in zip(summary.findings, findings, strict=True):
+            place = (SEVERITIES.index(told.severity), CONFIDENCES.index(told.confidence), order(summary.host))
+            best = self.examples.get(told.id)
+            if best is None or place < best.place:
+                try:
+                    self.examples[told.id] = Example(place, summary.host, finding_from_json(raw))
+                except (KeyError, TypeError, AttributeError) as error:
+                    words = f"not a whole diagnosis document: {type(error).__name__} {error}"
+                    raise DocumentError(words) from error
 
     def _judged(self, raw: Mapping[str, Any] | Broken, who: str) -> Mapping[str, Any]:
         """The document as it is, if it is a diagnosis; a saved snapshot or a record is judged first."""

@@ -26,6 +26,8 @@ class Shared:
     count: int
     of: int
     size: int
+    fact: str
+    """The fact that tells the place: ``node.switch``."""
 
     @property
     def words(self) -> str:
@@ -36,13 +38,14 @@ class Shared:
         return f"{many} {where} {self.kind} {self.value}{sound}"
 
 
-_ATTRIBUTES: Mapping[str, Callable[[Summary], str]] = {
-    "switch": lambda one: one.switch,
-    "image": lambda one: one.values.get("host.os", ""),
-    "driver": lambda one: one.values.get("driver.version", ""),
-    "kernel": lambda one: one.values.get("host.kernel", ""),
-    "GPU": lambda one: one.gpu,
+_PLACES: Mapping[str, tuple[str, Callable[[Summary], str]]] = {
+    "switch": ("node.switch", lambda one: one.switch),
+    "image": ("node.image", lambda one: one.values.get("host.os", "")),
+    "driver": ("driver.version", lambda one: one.values.get("driver.version", "")),
+    "kernel": ("host.kernel", lambda one: one.values.get("host.kernel", "")),
+    "GPU": ("node.gpu", lambda one: one.gpu),
 }
+"""What hosts may share: the fact that tells it, and its value on a host."""
 
 
 class Places:
@@ -53,7 +56,7 @@ class Places:
 
     @cached_property
     def _sizes(self) -> Mapping[str, Counter[str]]:
-        return {kind: Counter(map(of, self._hosts.values())) for kind, of in _ATTRIBUTES.items()}
+        return {kind: Counter(map(of, self._hosts.values())) for kind, (_, of) in _PLACES.items()}
 
     def shared(self, hosts: Collection[str]) -> Shared | None:
         """What these have in common, the least likely by chance; none where chance could have done it."""
@@ -61,11 +64,12 @@ class Places:
         if len(here) < FEWEST:
             return None
         found: list[tuple[float, Shared]] = []
-        for kind, of in _ATTRIBUTES.items():
+        for kind, (fact, of) in _PLACES.items():
             value, count = Counter(map(of, here)).most_common(1)[0]
             size = self._sizes[kind][value]
             if value and count >= NEARLY * len(here) and size < len(self._hosts):
-                found.append((_chance(count, len(here), size / len(self._hosts)), Shared(kind, value, count, len(here), size)))
+                chance = _chance(count, len(here), size / len(self._hosts))
+                found.append((chance, Shared(kind, value, count, len(here), size, fact)))
         best = min(found, key=lambda item: item[0], default=None)
         return best[1] if best and best[0] <= CHANCE else None
 
@@ -74,8 +78,6 @@ def _chance(count: int, of: int, share: float) -> float:
     """How probable it is that of so many hosts at least `count` are in a place that holds `share` of all."""
     log = math.lgamma
     return sum(
-        math.exp(
-            log(of + 1) - log(k + 1) - log(of - k + 1) + k * math.log(share) + (of - k) * math.log1p(-share)
-        )
+        math.exp(log(of + 1) - log(k + 1) - log(of - k + 1) + k * math.log(share) + (of - k) * math.log1p(-share))
         for k in range(count, of + 1)
     )
