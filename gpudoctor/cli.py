@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from gpudoctor.arguments import COMMANDS, parser
-from gpudoctor.commands import kernels, pages, reports, screens
+from gpudoctor.commands import fleet, kernels, pages, reports, screens
 from gpudoctor.commands.exits import INTERRUPTED, MISUSE, UNHEARD
 from gpudoctor.model.errors import DoctorError
 
@@ -24,6 +24,7 @@ _ACTS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "diff": reports.diff,
     "record": reports.record,
     "bench": kernels.bench,
+    "fleet": fleet.fleet,
     "explain": pages.explain,
     "demo": screens.demo,
     "rules list": pages.rules_list,

@@ -22,7 +22,7 @@ def check(options: argparse.Namespace) -> int:
 
     with progress_on(sys.stderr) as progress:
         diagnosis = doctor.check(options.level, options.python, options.rules, progress)
-    _print(diagnosis, options.format)
+    show(diagnosis, options.format)
     return exit_code(diagnosis, options.strict)
 
 
@@ -43,7 +43,7 @@ def read(options: argparse.Namespace) -> int:
         diagnosis = doctor.diagnose(snapshot, book)
         if number and options.format != "json":
             print()
-        _print(diagnosis, options.format)
+        show(diagnosis, options.format)
         codes.append(exit_code(diagnosis, options.strict))
     return next(code for code in (BROKEN, UNKNOWN, SOUND) if code in codes)
 
@@ -107,7 +107,8 @@ def record(options: argparse.Namespace) -> int:
     return SOUND
 
 
-def _print(diagnosis: Diagnosis, form: str | None) -> None:
+def show(diagnosis: Diagnosis, form: str | None) -> None:
+    """Print it in that form, by default as text."""
     if form == "json":
         from gpudoctor.views import document
 
