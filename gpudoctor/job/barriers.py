@@ -26,6 +26,13 @@ class Barrier:
         """To whom."""
         return tuple(dict.fromkeys(link.target for link in self.links))
 
+    @property
+    def blamed(self) -> tuple[str, ...]:
+        """The one end that all have in common; of a single connection who does not let in, unless no name was found."""
+        if len(self.targets) > 1 or self.links[0].outcome == "unresolved":
+            return self.sources
+        return self.targets
+
 
 def barriers(links: Iterable[LinkSeen]) -> list[Barrier]:
     """Each failed connection once: with those to the same address, or with those from the same machine, if more."""

@@ -32,6 +32,7 @@ def facts(found: Found) -> dict[str, Fact]:
         "job.worlds": Known(tuple(map(str, worlds)), SOURCE) if worlds else Unread("no rank came"),
         "job.clock_skew_ms": _skew(found),
         "job.clock_host": Known(found.skew_host, _PAIRS) if found.skew_host else Unread("no clocks were compared"),
+        "job.checked": Known(found.checked, "asked for"),
         "job.backend": Known(found.backend, SOURCE) if found.backend else Unread("no machine told its GPUs"),
         "job.cut": Known(found.cut, SOURCE) if found.cut else Absent("it came to its end"),
         "job.seconds": Known(round(found.seconds, 2), SOURCE),
@@ -60,6 +61,7 @@ def _rank(rank: RankSeen) -> Row:
     return {
         "rank": Known(rank.rank, SOURCE),
         "host": Known(rank.host, SOURCE) if rank.host else Absent("the launcher does not tell"),
+        "hosts": Known((rank.host,), SOURCE) if rank.host else Absent("the launcher does not tell"),
         "local_rank": _known(rank.local_rank, "it never came"),
         "state": Known(rank.state, SOURCE),
         "step": Known(rank.step, SOURCE) if rank.step else Absent("it said none"),
@@ -88,6 +90,7 @@ def _barrier(one: Barrier) -> Row:
     return {
         "sources": Known(one.sources, SOURCE),
         "targets": Known(one.targets, SOURCE),
+        "hosts": Known(one.blamed, SOURCE),
         "count": Known(len(one.links), SOURCE),
         **_where(link.kind, link.used_by, link.address, link.port, link.interface, link.outcome, link.words),
     }
@@ -130,6 +133,7 @@ def _suspect(one: Suspect) -> Row:
     return {
         "kind": Known(one.kind, _PAIRS),
         "names": Known(one.names, _PAIRS),
+        "hosts": Absent("it is a switch") if one.kind == "switch" else Known(one.names, _PAIRS),
         "way": Known(one.way, _PAIRS),
         "measure": Known(one.measure, _PAIRS),
         "value": _known(_rounded(one.value), "nothing arrived"),

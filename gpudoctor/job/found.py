@@ -62,6 +62,10 @@ class Found:
     """The check of each machine, by its name."""
     collective: list[Mapping[str, Any]] = field(default_factory=list)
     backend: str = ""
+    switches: Mapping[str, str] = field(default_factory=dict)
+    """The leaf switch of each machine, where the launcher tells."""
+    checked: bool = True
+    """Whether machines were asked for their own checks, too."""
     taken: str = ""
     """Who else holds the job's port."""
     skew_ms: float | None = None
