@@ -49,7 +49,8 @@ class Ear:
         self._open: set[socket.socket] = set()
         self._bulk: dict[str, list[socket.socket]] = {}
         self._closed = False
-        threading.Thread(target=self._listen, name=f"ear {address}", daemon=True).start()
+        self._thread = threading.Thread(target=self._listen, name=f"ear {address}", daemon=True)
+        self._thread.start()
 
     def __enter__(self) -> Ear:
         return self
@@ -64,32 +65,31 @@ class Ear:
         with self._lock:
             self._closed = True
             links = list(self._open)
-        self._listener.close()
-        for link in links:
+        for link in [self._listener, *links]:
             with contextlib.suppress(OSError):
-                link.shutdown(socket.SHUT_RDWR)
+                link.shutdown(socket.SHUT_RDWR)  # wakes whoever waits for it, where a close would not
+        self._thread.join(1.0)
 
     def _listen(self) -> None:
-        while not self._closed:
-            try:
-                link, _ = self._listener.accept()
-            except TimeoutError:
-                continue
-            except OSError:
-                return
-            with self._lock:
-                taken = len(self._open) < MOST and not self._closed
-                if taken:
-                    self._open.add(link)
+        with self._listener:
+            while not self._closed:
+                with contextlib.suppress(OSError):
+                    self._take(self._listener.accept()[0])
+
+    def _take(self, link: socket.socket) -> None:
+        with self._lock:
+            taken = len(self._open) < MOST and not self._closed
             if taken:
-                threading.Thread(target=self._serve, args=(link,), name="ear's guest", daemon=True).start()
-            else:
-                link.close()
+                self._open.add(link)
+        if taken:
+            threading.Thread(target=self._serve, args=(link,), name="a guest of the ear", daemon=True).start()
+        else:
+            link.close()
 
     def _serve(self, link: socket.socket) -> None:
         """One connection from its first line to its end; whatever a stranger does, it ends here."""
         try:
-            with contextlib.suppress(TalkError, OSError, ValueError):
+            with contextlib.suppress(TalkError, OSError, ValueError, LookupError):
                 self._admit(Lines(link, time.monotonic() + LONGEST))
         finally:
             with self._lock:
@@ -149,7 +149,7 @@ class Ear:
 
 def _sink(link: socket.socket, seconds: float) -> dict[str, float]:
     try:
-        return asdict(_bulk.empty(link, seconds))
+        return asdict(_bulk.empty(link, seconds, time.monotonic() + LONGEST))
     except OSError:
         return asdict(_bulk.Came(0, 0.0, 0.0))
 
