@@ -73,8 +73,12 @@ class Ear:
     def _listen(self) -> None:
         with self._listener:
             while not self._closed:
-                with contextlib.suppress(OSError):
+                try:
                     self._take(self._listener.accept()[0])
+                except TimeoutError:
+                    continue
+                except OSError:  # out of file descriptors, or of the peer's patience
+                    time.sleep(0.05)
 
     def _take(self, link: socket.socket) -> None:
         with self._lock:
@@ -99,7 +103,7 @@ class Ear:
     def _admit(self, lines: Lines) -> None:
         _tcp.at_once(lines.link)
         protocol, key, verb, token, size = lines.hear(2.0).split(" ")
-        if protocol != PROTOCOL or not hmac.compare_digest(key, self._key):
+        if protocol != PROTOCOL or not hmac.compare_digest(key.encode(), self._key.encode()):
             return
         if verb == "talk":
             self._talk(lines, token)
