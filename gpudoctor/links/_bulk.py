@@ -28,31 +28,38 @@ class Came:
     gbps: float
 
 
-def empty(link: socket.socket, seconds: float) -> Came:
-    """Read for `seconds` from the first byte on, and time it. Raises `OSError` where the connection breaks."""
+def empty(link: socket.socket, seconds: float, until: float) -> Came:
+    """Read for `seconds` from the first byte on, not past `until`, and time it.
+
+    Raises `OSError` where the connection breaks or nothing comes at all.
+    """
     room = bytearray(1 << 20)
-    link.settimeout(PATIENCE + seconds)
-    try:
-        size = link.recv_into(room)
-    except TimeoutError:
-        return Came(0, 0.0, 0.0)
+    _read(link, room, min(until, time.monotonic() + PATIENCE))
+    size = 0
     begun = now = time.monotonic()
-    steady, before = begun, 0
-    while size and (left := begun + seconds - now) > 0:
-        if not before and now >= begun + RAMP * seconds:
+    end, steady, before = min(until, begun + seconds), begun, 0
+    while now < end:
+        if steady == begun and now >= begun + RAMP * seconds:
             steady, before = now, size
-        link.settimeout(left)
         try:
-            more = link.recv_into(room)
+            size += _read(link, room, end)
         except TimeoutError:
-            more = -1
-        now = time.monotonic()
-        if more == 0:
             break
-        size += max(0, more)
-    if not before:
-        steady = begun
+        now = time.monotonic()
+    now = time.monotonic()
     return Came(size, now - begun, (size - before) * 8 / max(now - steady, 1e-6) / 1e9)
+
+
+def _read(link: socket.socket, room: bytearray, until: float) -> int:
+    """The bytes that came; at least one. Raises `TimeoutError`, and `ConnectionError` where there will be none."""
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    link.settimeout(left)
+    size = link.recv_into(room)
+    if not size:
+        raise ConnectionError("it closed the connection")
+    return size
 
 
 def fill(link: socket.socket, over: Callable[[], bool], until: float) -> None:

@@ -49,7 +49,8 @@ class Ear:
         self._open: set[socket.socket] = set()
         self._bulk: dict[str, list[socket.socket]] = {}
         self._closed = False
-        threading.Thread(target=self._listen, name=f"ear {address}", daemon=True).start()
+        self._thread = threading.Thread(target=self._listen, name=f"ear {address}", daemon=True)
+        self._thread.start()
 
     def __enter__(self) -> Ear:
         return self
@@ -64,32 +65,35 @@ class Ear:
         with self._lock:
             self._closed = True
             links = list(self._open)
-        self._listener.close()
-        for link in links:
+        for link in [self._listener, *links]:
             with contextlib.suppress(OSError):
-                link.shutdown(socket.SHUT_RDWR)
+                link.shutdown(socket.SHUT_RDWR)  # wakes whoever waits for it, where a close would not
+        self._thread.join(1.0)
 
     def _listen(self) -> None:
-        while not self._closed:
-            try:
-                link, _ = self._listener.accept()
-            except TimeoutError:
-                continue
-            except OSError:
-                return
-            with self._lock:
-                taken = len(self._open) < MOST and not self._closed
-                if taken:
-                    self._open.add(link)
+        with self._listener:
+            while not self._closed:
+                try:
+                    self._take(self._listener.accept()[0])
+                except TimeoutError:
+                    continue
+                except OSError:  # out of file descriptors, or of the peer's patience
+                    time.sleep(0.05)
+
+    def _take(self, link: socket.socket) -> None:
+        with self._lock:
+            taken = len(self._open) < MOST and not self._closed
             if taken:
-                threading.Thread(target=self._serve, args=(link,), name="ear's guest", daemon=True).start()
-            else:
-                link.close()
+                self._open.add(link)
+        if taken:
+            threading.Thread(target=self._serve, args=(link,), name="a guest of the ear", daemon=True).start()
+        else:
+            link.close()
 
     def _serve(self, link: socket.socket) -> None:
         """One connection from its first line to its end; whatever a stranger does, it ends here."""
         try:
-            with contextlib.suppress(TalkError, OSError, ValueError):
+            with contextlib.suppress(TalkError, OSError, ValueError, LookupError):
                 self._admit(Lines(link, time.monotonic() + LONGEST))
         finally:
             with self._lock:
@@ -99,7 +103,7 @@ class Ear:
     def _admit(self, lines: Lines) -> None:
         _tcp.at_once(lines.link)
         protocol, key, verb, token, size = lines.hear(2.0).split(" ")
-        if protocol != PROTOCOL or not hmac.compare_digest(key, self._key):
+        if protocol != PROTOCOL or not hmac.compare_digest(key.encode(), self._key.encode()):
             return
         if verb == "talk":
             self._talk(lines, token)
@@ -149,7 +153,7 @@ class Ear:
 
 def _sink(link: socket.socket, seconds: float) -> dict[str, float]:
     try:
-        return asdict(_bulk.empty(link, seconds))
+        return asdict(_bulk.empty(link, seconds, time.monotonic() + LONGEST))
     except OSError:
         return asdict(_bulk.Came(0, 0.0, 0.0))
 

@@ -37,7 +37,7 @@ class Flow:
     """Round trip of a small message: the median."""
     retransmitted_out: float | None = None
     retransmitted_in: float | None = None
-    """Shares of the data segments, as the sending kernel counts them."""
+    """Shares of the data segments, as the sending kernel counts them. None where nothing came, too."""
     stalled_above: int | None = None
     """Bytes: IP packets up to this size pass, and larger ones vanish without a word."""
     mtu: int | None = None
@@ -131,21 +131,22 @@ class _Asking:
             sent = _tcp.sent(link)
             full = (sent.mtu or 0) - _tcp.headers(link)
             _tcp.hang_up(link)
-        self._learn(gbps_out=_figure(came, "gbps"), retransmitted_out=sent.retransmitted, mtu=sent.mtu)
+        gbps = _figure(came, "gbps")
+        self._learn(gbps_out=gbps, retransmitted_out=sent.retransmitted if gbps else None, mtu=sent.mtu)
         return full
 
     def _in(self, window: float) -> None:
         with self._bulk() as link:
             self._lines.say(f"source {window + 2 * _bulk.PATIENCE}")
             try:
-                came = _bulk.empty(link, window)
+                came = _bulk.empty(link, window, self._until)
             except OSError:
                 came = _bulk.Came(0, 0.0, 0.0)
             self._lines.say("enough")
             told = self._json()
             _tcp.hang_up(link)
         sent = _tcp.Sent(_count(told, "segments"), _count(told, "again"), _count(told, "mtu"))
-        self._learn(gbps_in=came.gbps, retransmitted_in=sent.retransmitted)
+        self._learn(gbps_in=came.gbps, retransmitted_in=sent.retransmitted if came.gbps else None)
 
     def _sizes(self, full: int) -> None:
         """Nothing came one way or the other: is it the size of the packets?"""

@@ -63,12 +63,12 @@ class Faults:
     ) -> None:
         self.closing.close()
 
-    def drop(self, port: int | str | None = None, peer: str = "", way: Way = "to") -> Fault:
-        """TCP packets to a port (all of them where None; ``"1024-65535"``) vanish on this host without an answer.
+    def drop(self, port: int | str | None = None, peer: str = "", way: Way = "to", protocol: str = "tcp") -> Fault:
+        """Packets to a port (all of them where None; ``"1024-65535"``) vanish on this host without an answer.
 
         `way` "to": what comes in; "from": what it sends. `peer` limits it to one address.
         """
-        return self._firewall(_match(port, peer, way) + " drop", way)
+        return self._firewall(_match(port, peer, way, protocol) + " drop", way)
 
     def refuse(self, port: int | str | None = None, peer: str = "", way: Way = "to") -> Fault:
         """Connections to a port are answered with a reset."""
@@ -184,12 +184,12 @@ class _Relay:
             raise RuntimeError("the relay did not start; what failed is on standard error")
 
 
-def _match(port: int | str | None, peer: str, way: Way) -> str:
+def _match(port: int | str | None, peer: str, way: Way, protocol: str = "tcp") -> str:
     """The beginning of a rule of nft; loopback stays untouched."""
     loopback, address = ("iif", "saddr") if way == "to" else ("oif", "daddr")
     family = "ip6" if ":" in peer else "ip"
-    parts = [f'{loopback} != "lo"', f"{family} {address} {peer}" if peer else "", "meta l4proto tcp"]
-    return " ".join(part for part in [*parts, "" if port is None else f"tcp dport {port}"] if part)
+    parts = [f'{loopback} != "lo"', f"{family} {address} {peer}" if peer else "", f"meta l4proto {protocol}"]
+    return " ".join(part for part in [*parts, "" if port is None else f"{protocol} dport {port}"] if part)
 
 
 def _table(namespace: Namespace, family: str, hook: str, rule: str) -> Fault:

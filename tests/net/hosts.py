@@ -26,6 +26,7 @@ class Host(Faults):
         self.name = name
         self.address = address(number)
         self.address6 = f"fd77::{number + 1}"
+        self.link_local = f"fe80::ff:fe00:77{number + 1:02x}"
         self.mac = mac(number)
         self.port = f"port{number}"
         """The switch's end of its cable."""
