@@ -72,7 +72,9 @@ FACTS = (
     column("link.port", "int", "port that was tried"),
     column("link.interface", "text", "the target's interface with that address"),
     column(
-        "link.outcome", "text", "connected, refused, filtered, unroutable, unresolved, loopback (only its own) or failed"
+        "link.outcome",
+        "text",
+        "connected, refused, filtered, unroutable, unresolved, loopback (only its own) or failed",
     ),
     column("link.words", "text", "what was seen, in words"),
     column("link.ms", "float", "time until the connection was there", "ms"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.commands.exits import BROKEN, DIFFERENT, SOUND, UNKNOWN, exit_code
 from gpudoctor.model.errors import UsageError
@@ -109,19 +109,23 @@ def record(options: argparse.Namespace) -> int:
 
 def show(diagnosis: Diagnosis, form: str | None) -> None:
     """Print it in that form, by default as text."""
+    print(rendered(diagnosis, form, sys.stdout))
+
+
+def rendered(diagnosis: Diagnosis, form: str | None, stream: TextIO) -> str:
+    """It in that form, by default as text for that stream."""
     if form == "json":
         from gpudoctor.views import document
 
-        print(document.render(diagnosis))
-    elif form == "markdown":
+        return document.render(diagnosis)
+    if form == "markdown":
         from gpudoctor.views import markdown
 
-        print(markdown.render(diagnosis))
-    elif form == "html":
+        return markdown.render(diagnosis)
+    if form == "html":
         from gpudoctor.views import html
 
-        print(html.render(diagnosis))
-    else:
-        from gpudoctor.views import text
+        return html.render(diagnosis)
+    from gpudoctor.views import text
 
-        print(text.render(diagnosis, text.style_of(sys.stdout)))
+    return text.render(diagnosis, text.style_of(stream))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from ipaddress import ip_address
 from typing import Any
 
 from gpudoctor.job.wire import Said
-from gpudoctor.links import interfaces
+from gpudoctor.links import choice
 from gpudoctor.links.ear import Ear
 from gpudoctor.links.flow import measure
+from gpudoctor.links.interfaces import interfaces
 from gpudoctor.links.reach import connect
 
 REACH = 2.0
@@ -27,7 +29,8 @@ class Ears:
         self.told: list[Said] = []
         """Each address, who would announce it, and the port on which we listen there; or why we do not."""
         by_address: dict[str, Said] = {}
-        for user, chosen in (("nccl", interfaces.nccl(environ)), ("gloo", interfaces.gloo(environ))):
+        among = interfaces() or ()
+        for user, chosen in (("nccl", choice.nccl(among, environ)), ("gloo", choice.gloo(among, environ))):
             known = by_address.get(chosen.address)
             if known and chosen.address:
                 known["used_by"].append(user)
@@ -36,8 +39,8 @@ class Ears:
                 "used_by": [user],
                 "interface": chosen.interface,
                 "address": chosen.address,
-                "because": chosen.why,
-                "loopback": chosen.loopback,
+                "because": chosen.because,
+                "loopback": bool(chosen) and ip_address(chosen.address.partition("%")[0]).is_loopback,
             }
             self.told.append({**said, **self._listen(chosen.address)})
 

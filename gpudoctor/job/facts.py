@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from gpudoctor.job.barriers import Barrier, barriers
 from gpudoctor.job.found import Found, LinkSeen, RankSeen
@@ -123,7 +123,9 @@ def _flow(source: str, target: str, pair: Pair, way: Direction, told: Mapping[st
         "round": Known(pair.round, _PAIRS),
         "gbps": _known(None if way.gbps is None else round(way.gbps, 3), "nothing arrived"),
         "ms": _known(None if pair.ms is None else round(pair.ms, 3), "not measured"),
-        "resent": Known(round(way.resent / way.sent, 4), "TCP_INFO") if way.sent else Unread("the kernel does not tell"),
+        "resent": Known(round(way.resent / way.sent, 4), "TCP_INFO")
+        if way.sent
+        else Unread("the kernel does not tell"),
         "stalled_above": _absent_or(way.stalled_above, "all sizes pass"),
         "mtu": _known(mtu if isinstance(mtu, int) else None, "the kernel does not tell"),
     }
@@ -154,37 +156,3 @@ def _known(value: Value | None, why: str) -> Fact:
 
 def _absent_or(value: int | None, why: str) -> Fact:
     return Absent(why) if value is None else Known(value, _PAIRS)
-
-
-def furthest_clock(offsets: Mapping[tuple[str, str], float], hosts: Sequence[str]) -> tuple[float, str] | None:
-    """The largest difference from the middle clock, in ms, and whose it is.
-
-    `offsets` are the second machine's clock minus the first one's, where two have compared theirs.
-    """
-    clocks = _clocks(offsets, hosts)
-    if len(clocks) < 2:
-        return None
-    middle = sorted(clocks.values())[(len(clocks) - 1) // 2]
-    host = max(clocks, key=lambda name: abs(clocks[name] - middle))
-    return abs(clocks[host] - middle), host
-
-
-def _clocks(offsets: Mapping[tuple[str, str], float], hosts: Iterable[str]) -> dict[str, float]:
-    """Each clock against the first machine's, as far as comparisons lead from one to the next."""
-    known: dict[str, float] = {}
-    near: dict[str, list[tuple[str, float]]] = {}
-    for (a, b), offset in offsets.items():
-        near.setdefault(a, []).append((b, offset))
-        near.setdefault(b, []).append((a, -offset))
-    for first in hosts:
-        if near.get(first):
-            known[first] = 0.0
-            waiting = [first]
-            while waiting:
-                here = waiting.pop()
-                for there, offset in near.get(here, ()):
-                    if there not in known:
-                        known[there] = known[here] + offset
-                        waiting.append(there)
-            break
-    return known

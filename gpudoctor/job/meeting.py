@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import selectors
 import socket
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 
 from gpudoctor.job.door import Door
 from gpudoctor.job.place import Place
-from gpudoctor.job.wire import Gone, Line, Said
+from gpudoctor.job.wire import GoneError, Line, Said
 
 BEAT = 1.0
 """Seconds between two signs of life of a rank."""
@@ -69,6 +70,8 @@ class Meeting:
         self._ids = itertools.count(1)
         self._heard = selectors.DefaultSelector()
         self._greeting = greeting(place.job)
+        self.stop = threading.Event()
+        """Set from elsewhere: nobody is waited for any longer."""
         for one in door.sockets:
             one.setblocking(False)
             self._heard.register(one, selectors.EVENT_READ, None)
@@ -88,7 +91,7 @@ class Meeting:
         end = time.monotonic() + seconds
         while not over():
             left = end - time.monotonic()
-            if left <= 0:
+            if left <= 0 or self.stop.is_set():
                 return False
             self._hear(min(left, 0.2))
         return True
@@ -106,7 +109,7 @@ class Meeting:
     def _gave(self, guest: Guest, number: int, task: Said) -> bool:
         try:
             guest.line.say(id=number, **task)
-        except Gone as error:
+        except GoneError as error:
             self._end(guest, str(error))
         return not guest.ended
 
@@ -139,7 +142,7 @@ class Meeting:
         line = Line(connection)
         try:
             line.say(**self._greeting)
-        except Gone:
+        except GoneError:
             line.close()
             return
         self._strangers[line] = time.monotonic()
@@ -149,7 +152,7 @@ class Meeting:
         """The first words of somebody who came."""
         try:
             said = line.heard()
-        except Gone:
+        except GoneError:
             self._drop(line)
             return
         if not said:
@@ -178,7 +181,7 @@ class Meeting:
         try:
             for said in guest.line.heard():
                 _note(guest, said)
-        except Gone as error:
+        except GoneError as error:
             self._end(guest, str(error))
 
     def _end(self, guest: Guest, why: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpudoctor.job.meeting import BEAT, greeting
 from gpudoctor.job.place import Place
-from gpudoctor.job.wire import SEGMENT, Gone, Line, Said
+from gpudoctor.job.wire import SEGMENT, GoneError, Line, Said
 from gpudoctor.links.reach import Reached, opened
 
 TRY = 2.0
@@ -22,8 +22,8 @@ Task = Callable[[Mapping[str, Any]], Said]
 """What a rank can be asked to do, and its answer. It is called in a thread of its own."""
 
 
-class NotMet(Exception):
-    """This rank did not come to the meeting, or the meeting ended without a word. `ways` is what became of each port."""
+class NotMetError(Exception):
+    """This rank did not come, or heard no last word. `ways` is what became of each of the hub's ports."""
 
     def __init__(self, why: str, ways: Mapping[int, Reached] | None = None) -> None:
         super().__init__(why)
@@ -42,17 +42,17 @@ class Member:
 
     def tell(self, **what: Any) -> None:
         """Say something unasked; silently nothing once the meeting is over."""
-        with contextlib.suppress(Gone):
+        with contextlib.suppress(GoneError):
             self.line.say(tell=what)
 
     def does(self, step: str) -> None:
         """Say what is done next: if it is the last, it is named."""
         self.step = step
-        with contextlib.suppress(Gone):
+        with contextlib.suppress(GoneError):
             self.line.say(step=step)
 
     def attend(self, tasks: Mapping[str, Task], seconds: float) -> Said:
-        """Do what is asked until the meeting says what has come of it; raises `NotMet` where it never does."""
+        """Do what is asked until the meeting says what has come of it; raises `NotMetError` where it never does."""
         end = time.monotonic() + seconds
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
         try:
@@ -61,12 +61,14 @@ class Member:
                     if "verdict" in said:
                         return said
                     threading.Thread(target=self._do, args=(said, tasks), name="task", daemon=True).start()
-        except Gone as error:
-            raise NotMet(f"the meeting ended without a word ({error}), while we did: {self.step}", self.ways) from error
+        except GoneError as error:
+            raise NotMetError(
+                f"the meeting ended without a word ({error}), while we did: {self.step}", self.ways
+            ) from error
         finally:
             self._over.set()
             self.line.close()
-        raise NotMet(f"the meeting said nothing in {seconds:.0f} s", self.ways)
+        raise NotMetError(f"the meeting said nothing in {seconds:.0f} s", self.ways)
 
     def _do(self, said: Said, tasks: Mapping[str, Task]) -> None:
         task = tasks.get(str(said.get("task")))
@@ -74,21 +76,21 @@ class Member:
             answer = task(said) if task else {"because": f"this gpudoctor knows no {said.get('task')!r}"}
         except Exception as error:  # whatever fails here is this rank's answer, not its end
             answer = {"because": f"{type(error).__name__}: {error}"}
-        with contextlib.suppress(Gone):
+        with contextlib.suppress(GoneError):
             self.line.say(answer=said.get("id"), **answer)
 
     def _beat(self) -> None:
         while not self._over.wait(BEAT):
-            with contextlib.suppress(Gone):
+            with contextlib.suppress(GoneError):
                 self.line.say(step=self.step)
 
 
 def come(place: Place, hello: Said, seconds: float) -> Member:
-    """Connect to the hub, by whichever of its ports lets us in. Raises `NotMet` where none does in so many seconds."""
+    """Connect to the hub, by whichever of its ports lets us in; raises `NotMetError` where none does in that time."""
     search = _Search(place, time.monotonic() + seconds)
     line = search.found()
     if line is None:
-        raise NotMet(search.why(), search.ways)
+        raise NotMetError(search.why(), search.ways)
     line.say(job=greeting(place.job)["job"], rank=place.rank, host=place.host, **hello, ways=search.told())
     return Member(line, search.ways)
 
@@ -115,11 +117,7 @@ class _Search:
         if self._lines and self.place.port in self._tried:
             self._tried[self.place.port].wait(TRY + 0.5)
         with self._lock:
-            line, *others = self._lines or [None]
-        for other in others:
-            if other:
-                other.close()
-        return line
+            return self._lines[0] if self._lines else None
 
     def _try(self, port: int) -> None:
         met = False
@@ -136,7 +134,7 @@ class _Search:
         """Whether it is our hub that answers; the first such line is kept."""
         try:
             ours = line.wait(TRY) == greeting(self.place.job)
-        except Gone:
+        except GoneError:
             ours = False
         with self._lock:
             if ours and not self._lines:

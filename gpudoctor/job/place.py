@@ -156,7 +156,9 @@ def _mpirun(environ: Mapping[str, str], _: Hostnames) -> Place | None:
     ):
         if rank in environ and world in environ and not ("SLURM_STEP_NUM_TASKS" in environ and rank == "PMI_RANK"):
             port, number = _whole(environ, "MASTER_PORT", 0), _whole(environ, rank, 0)
-            run = environ.get("OMPI_MCA_ess_base_jobid") or environ.get("PMIX_NAMESPACE") or environ.get("PMI_JOBID", "")
+            run = (
+                environ.get("OMPI_MCA_ess_base_jobid") or environ.get("PMIX_NAMESPACE") or environ.get("PMI_JOBID", "")
+            )
             size, together = _whole(environ, world, 1), _whole(environ, "OMPI_COMM_WORLD_LOCAL_SIZE", 0)
             return Place(
                 launcher="mpirun",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpudoctor.job import rounds
+from gpudoctor.job.clocks import furthest_clock
 from gpudoctor.job.culprits import suspects
 from gpudoctor.job.found import Found, LinkSeen, RankSeen
 from gpudoctor.job.meeting import SILENT, Guest, Meeting, in_turn
@@ -45,18 +46,17 @@ class Stages:
         self._tell = tell
         self._began = time.monotonic()
 
-    def all(self, checked: bool) -> None:
-        """From the first to the last. `checked`: machines tell of their own checks, too."""
+    def all(self) -> None:
+        """From the first to the last."""
         self._come()
         leaders = self.meeting.leaders
-        if len({guest.host for guest in leaders}) > 1:
+        self.found.switches = {one.host: str(one.hello["switch"]) for one in leaders if one.hello.get("switch")}
+        if len(leaders) > 1:
             self._connect(leaders)
             self._measure(leaders)
-        if checked:
-            self._check(leaders)
-        self.note_ranks()
+        self._check(leaders)
 
-    def note_ranks(self) -> None:
+    def note(self) -> None:
         """Who is here now, and what is wrong with the others."""
         world = self.meeting.place.world
         self.found.ranks = [self._seen(rank) for rank in range(world)]
@@ -100,7 +100,7 @@ class Stages:
     def _measure(self, leaders: Sequence[Guest]) -> None:
         """Rounds of disjoint pairs, until nothing is in doubt."""
         by_host = {guest.host: guest for guest in leaders}
-        switches = {host: str(guest.hello["switch"]) for host, guest in by_host.items() if guest.hello.get("switch")}
+        switches = self.found.switches
         open_to = {(one.source, one.target): one for one in self.found.links if one.works and one.kind == "peer"}
         shut = {(one.source, one.target): one for one in self.found.links if not one.works and one.kind == "peer"}
         for number in range(1, rounds.ROUNDS + 1):
@@ -110,6 +110,7 @@ class Stages:
             self._tell(f"round {number}: {len(two)} pairs measure")
             self.found.pairs += self._round(number, two, by_host, open_to, shut)
         self.found.suspects = suspects(self.found.pairs, switches)
+        self._note_clocks(list(by_host))
 
     def _round(
         self,
@@ -134,9 +135,27 @@ class Stages:
             way = asked.get((a, b))
             flow = answers.get(by_host[way[0]].rank, {}).get("flow") if way else None
             if way and flow:
-                self.found.flows[way] = flow
+                self._note_flow(way, flow, tasks[by_host[way[0]].rank])
             pairs.append(_pair(number, (a, b), way, flow, shut))
         return pairs
+
+    def _note_flow(self, way: tuple[str, str], flow: Mapping[str, Any], task: Said) -> None:
+        """What was measured; that it did not even connect is told as any such connection."""
+        self.found.flows[way] = flow
+        if flow["outcome"] != "connected":
+            outcome, words = str(flow["outcome"]), str(flow["words"])
+            self.found.links.append(
+                LinkSeen(*way, "peer", outcome, words, "nccl", str(task["address"]), int(task["port"]))
+            )
+
+    def _note_clocks(self, hosts: Sequence[str]) -> None:
+        offsets = {
+            way: float(flow["clock_offset_ms"])
+            for way, flow in self.found.flows.items()
+            if flow.get("clock_offset_ms") is not None
+        }
+        if furthest := furthest_clock(offsets, hosts):
+            self.found.skew_ms, self.found.skew_host = furthest
 
     def _check(self, leaders: Sequence[Guest]) -> None:
         self._tell("waiting for the machines' own checks")
@@ -148,6 +167,9 @@ class Stages:
             document = guest.told.get("document")
             if isinstance(document, dict):
                 self.found.documents[guest.host] = document
+        gpus = [document["facts"].get("gpu") for document in self.found.documents.values()]
+        if gpus:
+            self.found.backend = "nccl" if any(isinstance(rows, list) and rows for rows in gpus) else "gloo"
 
     def _seen(self, rank: int) -> RankSeen:
         place, guest = self.meeting.place, self.meeting.guests.get(rank)
@@ -160,7 +182,10 @@ class Stages:
         if guest.ended:
             state, because = "ended", f"on {guest.host} ended while it did: {guest.step} ({guest.ended})"
         elif guest.silent > SILENT:
-            state, because = "silent", f"on {guest.host} hangs: nothing heard for {guest.silent:.0f} s, last: {guest.step}"
+            state, because = (
+                "silent",
+                f"on {guest.host} hangs: nothing heard for {guest.silent:.0f} s, last: {guest.step}",
+            )
         elif guest.leads and "failed" in guest.told:
             state, because = "failed", f"on {guest.host}: {guest.told['failed']}"
         hello = guest.hello
@@ -202,8 +227,6 @@ def _link(source: str, target: str, ear: Mapping[str, Any]) -> LinkSeen:
 
 
 def _with(link: LinkSeen, told: Mapping[str, Any]) -> LinkSeen:
-    from dataclasses import replace
-
     outcome = str(told.get("outcome", "failed"))
     return replace(link, outcome=outcome, words=str(told.get("words", "it did not say")), ms=told.get("ms"))
 

@@ -18,12 +18,12 @@ _SAY = 5.0
 Said = dict[str, Any]
 
 
-class Gone(OSError):
+class GoneError(OSError):
     """The other side has closed the connection, or speaks something else."""
 
 
 def small(one: socket.socket) -> None:
-    """Before it connects or listens: announce and send small segments only. Where the system refuses, it goes without."""
+    """Before it listens: announce and send small segments only. Where the system refuses, it goes without."""
     with contextlib.suppress(OSError, AttributeError):
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT)
 
@@ -40,27 +40,27 @@ class Line:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def say(self, **what: Any) -> None:
-        """Send one object; raises `Gone` where the other side does not take it."""
+        """Send one object; raises `GoneError` where the other side does not take it."""
         line = json.dumps(what, separators=(",", ":")).encode() + b"\n"
         try:
             with self._lock:
                 self.socket.sendall(line)
         except OSError as error:
-            raise Gone(str(error)) from error
+            raise GoneError(str(error)) from error
 
     def heard(self) -> list[Said]:
-        """The objects that have come, after one read; raises `Gone` at the end of the stream and for anything else."""
+        """The objects that have come, after one read; raises `GoneError` at the stream's end and for anything else."""
         try:
             got = self.socket.recv(1 << 16)
         except TimeoutError:
             return []
         except OSError as error:
-            raise Gone(str(error)) from error
+            raise GoneError(str(error)) from error
         if not got:
-            raise Gone("it closed the connection")
+            raise GoneError("it closed the connection")
         *lines, self._rest = (self._rest + got).split(b"\n")
         if len(self._rest) > _MOST:
-            raise Gone("it sends no lines")
+            raise GoneError("it sends no lines")
         return [_object(line) for line in lines if line.strip()]
 
     def wait(self, seconds: float) -> Said | None:
@@ -83,7 +83,7 @@ def _object(line: bytes) -> Said:
     try:
         said = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise Gone("it speaks something else") from error
+        raise GoneError("it speaks something else") from error
     if not isinstance(said, dict):
-        raise Gone("it speaks something else")
+        raise GoneError("it speaks something else")
     return said
