@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from gpudoctor.links._tcp import writable
 
 RAMP = 0.4
 """The share of the time that is left out at its beginning: TCP is still finding its rate."""
@@ -66,8 +67,7 @@ def fill(link: socket.socket, over: Callable[[], bool], until: float) -> None:
     """Send until `over` says so, the other side hangs up, or time is up; what is under way is not waited for."""
     link.setblocking(False)
     while time.monotonic() < until and not over():
-        _, writable, _ = select.select([], [link], [], _TICK)
-        if not writable:
+        if not writable([link], _TICK):
             continue
         try:
             with contextlib.suppress(BlockingIOError):

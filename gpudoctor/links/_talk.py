@@ -1,9 +1,10 @@
 """How the two sides speak: lines of text, each within a time. The first line of a connection says who asks for what.
 
-    gpudoctor/1 KEY VERB TOKEN [BYTES]   → ok
+    gpudoctor/1 KEY VERB TOKEN BYTES     → ok
 
-VERB `talk` opens a conversation named TOKEN; `bulk` adds a connection to it over which data will run; `echo` sends so
-many bytes back once all of them have come. In a conversation:
+VERB `talk` opens a conversation named TOKEN; the ok is followed by the name of the side that listens. `bulk` adds a
+connection to it, over which data will run. `echo` sends so many BYTES back once all of them have come. In a
+conversation:
 
     ping                → nanoseconds of the realtime clock at receipt and at answer
     sink SECONDS        → reads from the bulk connection, then says what came: JSON of a `Came`

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import selectors
 import socket
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 SMALL = 512
@@ -58,6 +60,24 @@ def at_once(link: socket.socket) -> None:
 def headers(link: socket.socket) -> int:
     """Bytes of an IP packet beside its TCP segment and the options that TCP_MAXSEG counts."""
     return 60 if link.family == socket.AF_INET6 else 40
+
+
+def readable(links: Iterable[socket.socket], seconds: float = 0.0) -> list[socket.socket]:
+    """Those of the connections that have something to say, or ended, once one has or time is up."""
+    return _awaited(links, selectors.EVENT_READ, seconds)
+
+
+def writable(links: Iterable[socket.socket], seconds: float = 0.0) -> list[socket.socket]:
+    """Those that take data, or whose attempt to connect ended, once one does or time is up."""
+    return _awaited(links, selectors.EVENT_WRITE, seconds)
+
+
+def _awaited(links: Iterable[socket.socket], event: int, seconds: float) -> list[socket.socket]:
+    """With poll(2) where there is one: select(2) knows no descriptor above 1023, which a training job may well have."""
+    with getattr(selectors, "PollSelector", selectors.DefaultSelector)() as selector:
+        for link in links:
+            selector.register(link, event, link)
+        return [key.data for key, _ in selector.select(max(0.0, seconds))]
 
 
 def hang_up(link: socket.socket) -> None:

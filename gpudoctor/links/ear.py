@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
-import select
 import socket
 import threading
 import time
@@ -29,11 +28,13 @@ class Ear:
     """Listens from its making on, in threads that end with the process; a context manager, or `close` it.
 
     `address` is the one that the links under test use, so that their path is measured and nothing else is opened.
+    `name` is what it calls itself, one word: who asks can tell whom an address really leads to.
     """
 
-    def __init__(self, address: str, key: str, port: int = 0) -> None:
+    def __init__(self, address: str, key: str, port: int = 0, name: str = "") -> None:
         family, kind, protocol, _, where = numeric(address, port)
         self._key = sign(key)
+        self._name = name
         self._listener = socket.socket(family, kind, protocol)
         try:
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -127,7 +128,7 @@ class Ear:
                 return
             self._bulk[token] = []
         try:
-            lines.say("ok")
+            lines.say(f"ok {self._name}".rstrip())
             while True:
                 self._answer(lines, lines.hear(), token)
         finally:
@@ -162,7 +163,7 @@ def _source(link: socket.socket, seconds: float, lines: Lines) -> dict[str, int 
     """Until the other side says a word, or hangs up."""
 
     def said() -> bool:
-        return bool(select.select([lines.link], [], [], 0)[0])
+        return bool(_tcp.readable([lines.link]))
 
     _bulk.fill(link, said, time.monotonic() + seconds)
     lines.hear(seconds)

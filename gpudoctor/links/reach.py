@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import socket
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from gpudoctor.links._tcp import limit_segments
-from gpudoctor.links.names import literal, resolve
+from gpudoctor.links._tcp import limit_segments, writable
+from gpudoctor.links.names import resolve
 
 Outcome = Literal["connected", "refused", "filtered", "unroutable", "unresolved", "failed"]
 """`filtered`: nothing came back within the time. `failed`: this machine could not even try."""
@@ -46,27 +45,40 @@ def connect(address: str, port: int, seconds: float, source: str = "") -> Reache
 def opened(
     address: str, port: int, seconds: float, source: str = "", segment: int = 0
 ) -> tuple[socket.socket | None, Reached]:
-    """The connection, where there is one, and how the attempt ended. `segment` limits the bytes of a TCP segment."""
+    """The connection, where there is one, and how the attempt ended. `segment` limits the bytes of a TCP segment.
+
+    Of a name with several addresses each is tried in turn; where none connects, it is the first that is told of.
+    """
     begun = time.monotonic()
-    if not literal(address):
-        resolved = resolve(address, seconds)
-        if not resolved.addresses:
-            return None, Reached("unresolved", time.monotonic() - begun, f"{address}: {resolved.why}")
-        address = resolved.addresses[0]
+    resolved = resolve(address, seconds)
+    if not resolved.addresses:
+        return None, Reached("unresolved", time.monotonic() - begun, f"{address}: {resolved.why}")
+    first: Reached | None = None
+    for turn, one in enumerate(resolved.addresses):
+        share = (begun + seconds - time.monotonic()) / (len(resolved.addresses) - turn)
+        link, reached = _opened(one, port, max(0.0, share), source, segment)
+        if link:
+            return link, reached
+        first = first or reached
+    assert first
+    return None, first
+
+
+def _opened(address: str, port: int, seconds: float, source: str, segment: int) -> tuple[socket.socket | None, Reached]:
+    """The same for a literal address."""
+    begun = time.monotonic()
     try:
-        link, code = _attempt(address, port, source, segment)
+        link, started = _attempt(address, port, source, segment)
     except OSError as error:
         words = f"no attempt from {source or 'any address'} to {address}: {error.strerror or error}"
         return None, Reached("failed", time.monotonic() - begun, words)
-    if code in _UNDER_WAY:
-        code = _settled(link, begun + seconds)
+    code = _settled(link, begun + seconds) if started in _UNDER_WAY else started
+    if code == 0:
+        return link, Reached("connected", time.monotonic() - begun, f"{address} port {port} accepts connections")
+    link.close()
     if code is None:
-        link.close()
         return None, _filtered(address, port, time.monotonic() - begun, source)
-    if code:
-        link.close()
-        return None, _ended(address, port, code, time.monotonic() - begun)
-    return link, Reached("connected", time.monotonic() - begun, f"{address} port {port} accepts connections")
+    return None, _ended(address, port, code, time.monotonic() - begun)
 
 
 def _attempt(address: str, port: int, source: str, segment: int = 0) -> tuple[socket.socket, int]:
@@ -93,13 +105,15 @@ def numeric(address: str, port: int) -> tuple[socket.AddressFamily, socket.Socke
 
 def _settled(link: socket.socket, until: float) -> int | None:
     """The error number with which it ended, 0 where it is open, None where nothing happened in time."""
-    _, writable, broken = select.select([], [link], [link], max(0.0, until - time.monotonic()))
-    return link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if writable or broken else None
+    ended = writable([link], until - time.monotonic())
+    return link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if ended else None
 
 
 def _ended(address: str, port: int, code: int, seconds: float) -> Reached:
     if code in (errno.ECONNREFUSED, errno.ECONNRESET):
-        return Reached("refused", seconds, f"{address} refuses port {port}: nothing listens there, or a firewall says no")
+        return Reached(
+            "refused", seconds, f"{address} refuses port {port}: nothing listens there, or a firewall says no"
+        )
     if code == errno.ETIMEDOUT:
         return Reached("filtered", seconds, f"no answer from {address} port {port} until the kernel gave up")
     words = f"{address} port {port}: {os.strerror(code)}"
@@ -126,8 +140,7 @@ def _any_answer(address: str, ports: Iterable[int], source: str, seconds: float)
             if code not in _UNDER_WAY:
                 return code in (0, errno.ECONNREFUSED)
         while (left := until - time.monotonic()) > 0:
-            _, ended, _ = select.select([], links, [], left)
-            codes = [link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) for link in ended]
+            codes = [link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) for link in writable(links, left)]
             if codes:
                 return any(code in (0, errno.ECONNREFUSED) for code in codes)
     except OSError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import select
 import socket
 import time
 from collections.abc import Iterable
@@ -104,7 +103,7 @@ def _returned(links: dict[socket.socket, tuple[int, int]], until: float) -> set[
     """The sizes all of whose bytes came back in time."""
     passed: set[int] = set()
     while links and (left := until - time.monotonic()) > 0:
-        for link in select.select(list(links), [], [], left)[0]:
+        for link in _tcp.readable(list(links), left):
             size, missing = links.pop(link)
             try:
                 came = len(link.recv(1 << 16))

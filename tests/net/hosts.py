@@ -67,6 +67,10 @@ class Host(Faults):
         self.closing.callback(_over, process)
         return process
 
+    def bind(self, source: Path, target: str) -> None:
+        """Have a file or folder of the real machine stand at `target`, which exists, on this host alone."""
+        self.namespace.tell(["mount", "--bind", str(source), target])
+
     def knows(self, name: str, address: str | None) -> None:
         """Have /etc/hosts of this host give a name another address: ``127.0.1.1``, or None to forget it."""
         if address is None:
@@ -100,7 +104,7 @@ class Hosts:
                 self._hosts.append(undo.enter_context(Host(number, name, self._names, switch, folder)))
             for host in self._hosts:
                 host.namespace.ready()
-            switch.ip("link add name bridge0 type bridge", "link set bridge0 up", *self._cables())
+            _try(switch, "link add name bridge0 type bridge", "link set bridge0 up", *self._cables())
             for host in self._hosts:
                 host.namespace.ip(*_addresses(host))
             self._closing = undo.pop_all()
@@ -182,6 +186,14 @@ def _switch() -> Namespace:
         if tried.returncode == 0:
             return Namespace(options)
     return needs.missing(f"network namespaces (unshare says: {tried.stderr.strip()})")
+
+
+def _try(switch: Namespace, *lines: str) -> None:
+    """The devices of the network; a kernel without them cannot be helped."""
+    try:
+        switch.ip(*lines)
+    except RuntimeError as error:
+        needs.missing(f"bridge and veth devices ({error})")
 
 
 def _over(process: subprocess.Popen[str]) -> None:

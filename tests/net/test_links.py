@@ -125,7 +125,7 @@ def test_a_delay_is_in_the_round_trip_and_not_in_the_clock(hosts: Hosts) -> None
 @pytest.mark.parametrize(("way", "stalled", "sound"), [("to", "out", "back"), ("from", "back", "out")])
 def test_a_hole_is_found_on_its_way_with_its_size(hosts: Hosts, way: Way, stalled: str, sound: str) -> None:
     with hosts[1].hole(1333, way):
-        flow = asked(hosts)
+        flow = said(hosts[0], ASK, hosts[1].name)
     assert (flow["outcome"], flow["stalled_above"]) == ("connected", 1333)
     both = rates(flow)._asdict()
     assert both[stalled] == 0
