@@ -102,8 +102,9 @@ class _Asking:
         window = min(max(window, _ROUND_TRIPS * (self.known.ms or 0.0) / 1e3), 4 * window)
         full = self._out(window)
         self._in(window)
-        if 0.0 in (self.known.gbps_out, self.known.gbps_in):
-            self._sizes(full)
+        if 0.0 in (self.known.gbps_out, self.known.gbps_in) and self._any_size_passes(full):
+            self._out(window)
+            self._in(window)
         return self.known
 
     def _learn(self, **found: object) -> None:
@@ -155,7 +156,7 @@ class _Asking:
         sent = _tcp.Sent(_count(told, "segments"), _count(told, "again"), _count(told, "mtu"))
         self._learn(gbps_in=came.gbps, retransmitted_in=sent.retransmitted if came.gbps else None)
 
-    def _sizes(self, full: int) -> None:
+    def _any_size_passes(self, full: int) -> bool:
         """Nothing came one way or the other: is it the size of the packets?"""
         asked = sizes.Path(*self._where, self._key, self._source, (self.known.ms or 0.0) / 1e3)
         passes = sizes.largest(asked, full, self._until)
@@ -164,6 +165,9 @@ class _Asking:
         elif passes < full + asked.headers:
             words = f"packets of more than {passes} bytes vanish on the way, and nothing says so"
             self._learn(stalled_above=passes, words=f"{self._where[0]}: {words}")
+        else:
+            return True
+        return False
 
     def _bulk(self) -> socket.socket:
         link, reached = opened(*self._where, min(2.0, self._until - time.monotonic()), self._source)
