@@ -69,16 +69,23 @@ class Stages:
         self._note_rendezvous()
 
     def _note_rendezvous(self) -> None:
-        """How the hub's ports look from each machine. Of ports of ours only those matter that were shut to somebody."""
+        """How the job's own port looks from each machine; the hub's sees only whether the name leads anywhere."""
         place = self.meeting.place
         for guest in self.meeting.leaders:
             for way in guest.hello.get("ways", ()):
-                if way["port"] == place.port or way["outcome"] != "connected":
-                    kind = "rendezvous" if way["port"] == place.port else "peer"
-                    words, outcome = str(way["words"]), str(way["outcome"])
+                outcome, words = str(way["outcome"]), str(way["words"])
+                blind = guest.host == place.host and outcome not in {"unresolved", "unroutable"}
+                if way["port"] == place.port and not way["stranger"] and not blind:
                     self.found.links.append(
                         LinkSeen(
-                            guest.host, place.host, kind, outcome, words, "rendezvous", place.master, int(way["port"])
+                            guest.host,
+                            place.master if outcome == "unresolved" else place.host,
+                            "rendezvous",
+                            outcome,
+                            words,
+                            "rendezvous",
+                            place.master,
+                            place.port,
                         )
                     )
 
@@ -264,5 +271,5 @@ def _direction(flow: Mapping[str, Any] | None, out: bool, outcome: str | None) -
         flow.get(f"gbps_{side}"),
         int(flow.get(f"segments_{side}") or 0),
         int(flow.get(f"resent_{side}") or 0),
-        flow.get("stalled_above") if flow.get(f"gbps_{side}") == 0 else None,
+        flow.get("stalled_above") if not flow.get(f"gbps_{side}") else None,
     )

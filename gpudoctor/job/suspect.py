@@ -81,5 +81,6 @@ def _usual(suspect: Suspect) -> str:
     if not suspect.usual:
         return ""
     if suspect.measure == "bandwidth" and suspect.share is not None:
-        return f", {suspect.share:.0%} of the usual {suspect.usual:.3g}".replace("%", " %")
+        share = f"{suspect.share:.0%}".replace("%", " %") if suspect.share >= 0.01 else "less than 1 %"
+        return f", {share} of the usual {suspect.usual:.3g}"
     return f", usual are {suspect.usual:.2g}"
