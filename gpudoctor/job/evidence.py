@@ -20,6 +20,9 @@ Path = tuple[End, End]
 
 CONFIRMED = 2
 """So many pairs, or times of the same pair, have to say so."""
+PATH = 0.5
+"""A path is slow at less than this share of what both of its ends do with others: there are thousands of paths, and
+each is measured once or twice."""
 
 
 class Seen(NamedTuple):
@@ -57,11 +60,18 @@ def seen(measure: Measure, pairs: Iterable[Pair], limits: Limits) -> list[Seen]:
     ]
 
 
+def opposite(end: End) -> End:
+    """The same host in the other direction."""
+    host, way = end
+    return host, "to" if way == "from" else "from"
+
+
 class Ends:
     """The ends that some figures speak of."""
 
-    def __init__(self, figures: Iterable[Seen], last_counts: bool = False) -> None:
-        self._last_counts = last_counts
+    def __init__(self, measure: Measure, figures: Iterable[Seen]) -> None:
+        self._last_counts = measure == "reach"
+        self._rates = measure == "bandwidth"
         self._of: dict[End, list[Seen]] = {}
         for one in figures:
             for end in one.ends:
@@ -96,6 +106,12 @@ class Ends:
         return {way: ones for way, ones in ways.items() if len(ones) >= CONFIRMED and self._is_path(way)}
 
     def _is_path(self, way: Path) -> bool:
-        sound = all(end in self._good for end in way)
+        figures = [one for one in self._of[way[0]] if one.ends == way]
         alone = all(one.ends == way for end in way for one in self._of[end])
-        return (sound or alone) and not any(one.good for one in self._of[way[0]] if one.ends == way)
+        worse = all(end in self._good and self._worse(figures, end) for end in way)
+        return (worse or alone) and not any(one.good for one in figures)
+
+    def _worse(self, figures: Iterable[Seen], end: End) -> bool:
+        """Whether these rates are much below what the end is capable of; other measures are as their limits say."""
+        best = max(one.value for one in self._of[end] if one.good)
+        return not self._rates or max(one.value for one in figures) <= PATH * best

@@ -15,14 +15,14 @@ from statistics import median, median_high
 
 from gpudoctor.job.pairs import CONNECTED, Direction, Pair
 
-SPREADS = 4.0
+SPREADS = 5.0
 """At a spread of 8 % the limit is 0.68: 5 spreads below the usual for one of 1,024 sound hosts is less likely than 1 in
 1,000, and a link at 0.6 of its rate stays below."""
 LOWEST = 1 / 3
 """TCP between busy hosts differs 2-fold when nothing is wrong (8 namespaces, 2 cores, 2026-11); 3-fold is no noise."""
-HIGHEST = 0.8
+HIGHEST = 0.75
 """nccl-tests calls 0.9 of a promised rate good, SuperBench 0.95; the rates of a short round shake more than theirs."""
-UNSURE = 1.0
+UNSURE = 0.5
 """Divided by the root of how many rates there are and taken off: a spread seen in few of them is not to be trusted."""
 TWO_HOSTS = 1 / 3
 """Of two hosts only the two directions can be compared."""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpudoctor.job.evidence import CONFIRMED, End, Ends, Path, Seen
+from gpudoctor.job.evidence import CONFIRMED, End, Ends, Path, Seen, opposite
 from gpudoctor.job.pairs import Measure
 
 SURE: frozenset[Measure] = frozenset({"reach", "mtu"})
@@ -35,7 +35,7 @@ class Weighed:
     nobody: Sequence[Seen] = ()
     """All figures, where not one of them is good."""
     silent: frozenset[str] = frozenset()
-    """The guilty hosts of which no figure tells what they send, or what they receive."""
+    """The guilty of which nothing is known in the opposite direction since they were bad."""
     doubt: frozenset[str] = frozenset()
     """Hosts."""
     again: frozenset[tuple[str, str]] = frozenset()
@@ -50,12 +50,11 @@ def weigh(measure: Measure, figures: Sequence[Seen], switches: Mapping[str, str]
     if len(bad) == len(figures):
         learned = measure in SURE and len({one.round for one in bad}) >= CONFIRMED
         return Weighed(measure, nobody=bad, doubt=frozenset() if learned else _hosts(bad))
-    leaves = _switches(figures, switches)
+    leaves = _switches(measure, figures, switches)
     accused = {end for one in bad for end in one.ends}
     matter = [one for one in figures if not accused.isdisjoint(one.ends) and not _explains(leaves, one, switches)]
-    ends = Ends(matter, last_counts=measure == "reach")
+    ends = Ends(measure, matter)
     guilty = ends.guilty()
-    measured = {end for one in figures for end in one.ends}
     rest = [one for one in matter if not one.good and guilty.keys().isdisjoint(one.ends)]
     paths = ends.paths(rest)
     open_ones = [one for one in rest if measure not in SURE or one.ends not in paths]
@@ -66,7 +65,7 @@ def weigh(measure: Measure, figures: Sequence[Seen], switches: Mapping[str, str]
         measure,
         switches=leaves,
         guilty=guilty,
-        silent=frozenset(host for host, way in guilty if (host, "from" if way == "to" else "to") not in measured),
+        silent=_silent(figures, guilty),
         paths=paths,
         doubt=frozenset(doubt),
         again=frozenset((min(one.hosts), max(one.hosts)) for one in open_ones if not any(map(ends.bad, one.ends))),
@@ -75,6 +74,11 @@ def weigh(measure: Measure, figures: Sequence[Seen], switches: Mapping[str, str]
 
 def _hosts(figures: Iterable[Seen]) -> frozenset[str]:
     return frozenset(host for one in figures for host in one.hosts)
+
+
+def _silent(figures: Iterable[Seen], guilty: Mapping[End, list[Seen]]) -> frozenset[str]:
+    latest = {end: one.round for one in sorted(figures) for end in one.ends} if guilty else {}
+    return frozenset(end[0] for end, bad in guilty.items() if latest.get(opposite(end), 0) < bad[0].round)
 
 
 def _beyond(one: Seen, switches: Mapping[str, str]) -> bool:
@@ -93,13 +97,13 @@ def _explains(leaves: Mapping[End, list[Seen]], one: Seen, switches: Mapping[str
     )
 
 
-def _switches(figures: Iterable[Seen], switches: Mapping[str, str]) -> dict[End, list[Seen]]:
+def _switches(measure: Measure, figures: Iterable[Seen], switches: Mapping[str, str]) -> dict[End, list[Seen]]:
     beyond = [one for one in figures if _beyond(one, switches)] if switches else []
     accused = {end for one in beyond if not one.good for end in one.ends}
     if len(accused) < LEAST_HOSTS:
         return {}
     hosts = Counter((switches[host], way) for host, way in {end for one in beyond for end in one.ends})
-    ends = Ends(one for one in beyond if not accused.isdisjoint(one.ends))
+    ends = Ends(measure, (one for one in beyond if not accused.isdisjoint(one.ends)))
     said: dict[End, list[list[Seen]]] = {}
     for host, way in ends:
         if against := ends.accusing((host, way)):
