@@ -98,12 +98,12 @@ class Ends:
         said = {end: self.accusing(end) for end in self}
         return {end: ones for end, ones in said.items() if len({one.other(end) for one in ones}) >= CONFIRMED}
 
-    def paths(self, bad: Iterable[Seen]) -> dict[Path, list[Seen]]:
-        """Ways that were bad at least twice and never good, though both ends are good elsewhere or have nobody else."""
+    def paths(self, bad: Iterable[Seen], times: int) -> dict[Path, list[Seen]]:
+        """Ways that were never good and bad so many times, though both ends are good elsewhere or have nobody else."""
         ways: dict[Path, list[Seen]] = {}
         for one in bad:
             ways.setdefault(one.ends, []).append(one)
-        return {way: ones for way, ones in ways.items() if len(ones) >= CONFIRMED and self._is_path(way)}
+        return {way: ones for way, ones in ways.items() if len(ones) >= times and self._is_path(way)}
 
     def _is_path(self, way: Path) -> bool:
         figures = [one for one in self._of[way[0]] if one.ends == way]
