@@ -81,6 +81,10 @@ class Ends:
     def __iter__(self) -> Iterator[End]:
         return iter(self._of)
 
+    def ever_good(self, end: End) -> bool:
+        """Whether any figure of it is good."""
+        return end in self._good
+
     def bad(self, end: End) -> list[Seen]:
         """The figures held against an end: none where it is cleared."""
         ones = self._of[end]

@@ -105,7 +105,7 @@ def _folded(stand: Standing) -> list[Two]:
 
 def _doubtful(stand: Standing) -> list[Two]:
     """Hosts below a bad switch with each other; whoever else is in doubt with one who is not; bad paths once more."""
-    found: list[Two] = []
+    found = _once_more(stand, set()) if len(stand.order) <= FEW else []
     for leaf in sorted({stand.switches[host] for host in stand.at_home}):
         below = [host for host in stand.order if host in stand.at_home and stand.switches[host] == leaf]
         found += _matched(stand, below[::2], below[1::2], at_home=True)
@@ -116,10 +116,16 @@ def _doubtful(stand: Standing) -> list[Two]:
     left = _free(doubtful, found)
     found += _matched(stand, left[::2], left[1::2])
     busy = {host for pair in found for host in pair}
+    return found + _once_more(stand, busy)
+
+
+def _once_more(stand: Standing, busy: set[str]) -> list[Two]:
+    """The bad paths between hosts that are not busy."""
+    found: list[Two] = []
     for pair in stand.again:
         if busy.isdisjoint(pair):
             found.append(pair)
-            busy.update(pair)
+            busy |= {*pair}
     return found
 
 

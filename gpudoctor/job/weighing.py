@@ -70,7 +70,7 @@ def weigh(measure: Measure, figures: Sequence[Seen], switches: Mapping[str, str]
         silent=_silent(figures, guilty),
         paths=paths,
         doubt=frozenset(doubt),
-        again=frozenset((min(one.hosts), max(one.hosts)) for one in open_ones if not any(map(ends.bad, one.ends))),
+        again=frozenset((min(one.hosts), max(one.hosts)) for one in open_ones if all(map(ends.ever_good, one.ends))),
     )
 
 
