@@ -56,12 +56,12 @@ def pairs(
     `measured` is what all earlier rounds measured, as far as it is known. `switches` are the leaf switches of those
     hosts of which it is known. The same arguments give the same pairs.
     """
-    if number > ROUNDS or len(hosts) < 2:
+    shuffled = sorted({*hosts})
+    if number > ROUNDS or len(shuffled) < 2:
         return ()
     leaves = switches or {}
-    shuffled = sorted(hosts)
     Random(seed).shuffle(shuffled)
-    if len(hosts) <= FEW and number <= min(FEW_ROUNDS, len(hosts) - 1 + len(hosts) % 2):
+    if len(shuffled) <= FEW and number <= min(FEW_ROUNDS, len(shuffled) - 1 + len(shuffled) % 2):
         return _tournament(number, shuffled)
     if number == 1:
         return _mixed(shuffled, leaves)

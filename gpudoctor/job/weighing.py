@@ -79,8 +79,11 @@ def _hosts(figures: Iterable[Seen]) -> frozenset[str]:
 
 
 def _silent(figures: Iterable[Seen], guilty: Mapping[End, list[Seen]]) -> frozenset[str]:
-    latest = {end: one.round for one in sorted(figures) for end in one.ends} if guilty else {}
-    return frozenset(end[0] for end, bad in guilty.items() if latest.get(opposite(end), 0) < bad[0].round)
+    since = {opposite(end): bad[0].round for end, bad in guilty.items()}
+    heard = (
+        {end for one in figures for end in one.ends if one.round >= since.get(end, one.round + 1)} if since else set()
+    )
+    return frozenset(host for host, _ in since.keys() - heard)
 
 
 def _beyond(one: Seen, switches: Mapping[str, str]) -> bool:
