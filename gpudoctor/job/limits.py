@@ -49,8 +49,7 @@ class Limits:
     ms: float | None = None
     most_ms: float = inf
     lost: float = 0.0
-    """The usual share of segments sent again."""
-    most_lost: float = LOST
+    """The usual share of segments sent again; `LOST` is too much wherever it is."""
 
     def reach(self, way: Direction) -> tuple[float, bool] | None:
         """1 or 0, and whether that is good. None, here and below, where it says nothing."""
@@ -70,7 +69,7 @@ class Limits:
         if not way.sent:
             return None
         share = way.resent / way.sent
-        good = share < self.most_lost
+        good = share < LOST
         return (share, good) if good or way.resent >= LOST_COUNT else None
 
     def bandwidth(self, way: Direction) -> tuple[float, bool] | None:
@@ -83,27 +82,26 @@ def limits(pairs: Iterable[Pair]) -> Limits:
     sends: dict[str, float] = {}
     receives: dict[str, float] = {}
     quickest: dict[str, float] = {}
-    lost: list[float] = []
+    lost: dict[str, float] = {}
     for pair in pairs:
         for source, target, way in pair.ways:
             if way.gbps is not None:
                 sends[source] = max(way.gbps, sends.get(source, 0.0))
                 receives[target] = max(way.gbps, receives.get(target, 0.0))
             if way.sent:
-                lost.append(way.resent / way.sent)
+                for host in (source, target):
+                    lost[host] = min(way.resent / way.sent, lost.get(host, inf))
         if pair.ms is not None:
             for host in (pair.a, pair.b):
                 quickest[host] = min(pair.ms, quickest.get(host, inf))
     gbps, least = _rates([*sends.values(), *receives.values()], len(sends.keys() | receives.keys()))
     ms = _usual_ms(list(quickest.values()))
-    usual_lost = median(lost) if len(lost) > 2 else 0.0
     return Limits(
         gbps=gbps,
         least=least,
         ms=ms,
         most_ms=inf if ms is None else max(TIMES_MS * ms, ms + MORE_MS),
-        lost=usual_lost,
-        most_lost=max(LOST, 3 * usual_lost),
+        lost=median(lost.values()) if len(lost) > 2 else 0.0,
     )
 
 
