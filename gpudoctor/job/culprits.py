@@ -28,6 +28,11 @@ class Judged:
         return frozenset[str]().union(*(one.doubt for one in self.weighed))
 
     @property
+    def guilty(self) -> frozenset[str]:
+        """Hosts that are no measure of others."""
+        return frozenset(host for one in self.weighed for host, _ in one.guilty)
+
+    @property
     def again(self) -> frozenset[tuple[str, str]]:
         """Pairs to be measured again."""
         return frozenset[tuple[str, str]]().union(*(one.again for one in self.weighed))
@@ -68,7 +73,7 @@ def _merged(ends: Mapping[End, Sequence[Seen]]) -> list[tuple[End, list[Seen]]]:
 
 def _dead(weighed: Weighed) -> Mapping[End, Sequence[Seen]]:
     """The guilty; a host that nobody reaches, and nobody heard of reaching anybody, is guilty in both directions."""
-    silent = [end for end in weighed.guilty if weighed.measure == "reach" and end[0] in weighed.silent]
+    silent = [end for end in weighed.guilty if end[0] in weighed.silent]
     return {**{opposite(end): () for end in silent}, **weighed.guilty}
 
 

@@ -89,8 +89,7 @@ def limits(pairs: Iterable[Pair]) -> Limits:
                 sends[source] = max(way.gbps, sends.get(source, 0.0))
                 receives[target] = max(way.gbps, receives.get(target, 0.0))
             if way.sent:
-                for host in (source, target):
-                    lost[host] = min(way.resent / way.sent, lost.get(host, inf))
+                lost[source] = min(way.resent / way.sent, lost.get(source, inf))
         if pair.ms is not None:
             for host in (pair.a, pair.b):
                 quickest[host] = min(pair.ms, quickest.get(host, inf))

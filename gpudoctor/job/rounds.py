@@ -111,14 +111,13 @@ def _doubtful(stand: Standing) -> list[Two]:
     """Hosts below a bad switch with each other; whoever else is in doubt with one who is not; bad paths once more."""
     found = _once_more(stand, set()) if len(stand.order) <= FEW else []
     for leaf in sorted({stand.switches[host] for host in stand.at_home}):
-        its = [host for host in stand.order if stand.switches.get(host) == leaf]
-        below = [host for host in its if host in stand.at_home]
-        below += [host for host in its if host not in stand.doubt][: len(below) % 2]
+        below = [host for host in stand.order if host in stand.at_home and stand.switches[host] == leaf]
+        below += [host for host in stand.good if stand.switches.get(host) == leaf][: len(below) % 2]
         found += _matched(stand, below[::2], below[1::2], at_home=True)
     ends = {host for pair in stand.again for host in pair}
     doubtful = _free([host for host in reversed(stand.order) if host in stand.doubt], found)
-    good = [host for host in stand.order if host not in stand.doubt]
-    found += _matched(stand, doubtful, [*(h for h in good if h not in ends), *(h for h in good if h in ends)])
+    good = sorted(_free(stand.good, found), key=lambda host: host in ends)
+    found += _matched(stand, doubtful, good)
     left = _free(doubtful, found)
     found += _matched(stand, left[::2], left[1::2])
     busy = {host for pair in found for host in pair}

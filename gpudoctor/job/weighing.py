@@ -37,7 +37,7 @@ class Weighed:
     nobody: Sequence[Seen] = ()
     """All figures, where not one of them is good."""
     silent: frozenset[str] = frozenset()
-    """The guilty of which nothing is known in the opposite direction since they were bad."""
+    """Of reach: the guilty of which nothing is known in the opposite direction since they were bad."""
     doubt: frozenset[str] = frozenset()
     """Hosts."""
     again: frozenset[tuple[str, str]] = frozenset()
@@ -67,7 +67,7 @@ def weigh(measure: Measure, figures: Sequence[Seen], switches: Mapping[str, str]
         measure,
         switches=leaves,
         guilty=guilty,
-        silent=_silent(figures, guilty),
+        silent=_silent(figures, guilty) if measure == "reach" else frozenset(),
         paths=paths,
         doubt=frozenset(doubt),
         again=frozenset((min(one.hosts), max(one.hosts)) for one in open_ones if all(map(ends.ever_good, one.ends))),
@@ -80,9 +80,7 @@ def _hosts(figures: Iterable[Seen]) -> frozenset[str]:
 
 def _silent(figures: Iterable[Seen], guilty: Mapping[End, list[Seen]]) -> frozenset[str]:
     since = {opposite(end): bad[0].round for end, bad in guilty.items()}
-    heard = (
-        {end for one in figures for end in one.ends if one.round >= since.get(end, one.round + 1)} if since else set()
-    )
+    heard = {end for one in figures for end in one.ends if one.round >= since.get(end, one.round + 1)}
     return frozenset(host for host, _ in since.keys() - heard)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from random import Random
 
@@ -126,6 +127,16 @@ def test_hosts_below_a_bad_switch_meet_each_other_in_round_3() -> None:
     measured: list[Pair] = []
     for number in (1, 2):
         measured += fabric.measure(number, rounds.pairs(number, names, measured, switches))
-    home = [pair for pair in rounds.pairs(3, names, measured, switches) if switches[pair[0]] == "leaf03"]
-    assert len(home) >= 15
-    assert all(switches[b] == "leaf03" for _, b in home)
+    third = rounds.pairs(3, names, measured, switches)
+    home = [host for pair in third if {switches[one] for one in pair} == {"leaf03"} for host in pair]
+    assert len(home) >= 30
+
+
+def test_a_dead_host_is_nobodys_partner_once_it_is_known() -> None:
+    fabric = Fabric(Random(1), *hosts(3, 1), faults=(Fault("host", ("n0001",), "both", "reach"),))
+    measured: list[Pair] = []
+    for number in (1, 2, 3):
+        measured += fabric.measure(number, rounds.pairs(number, fabric.hosts, measured))
+    slow = [replace(pair, there=SLOW, back=GOOD) if "n0001" not in (pair.a, pair.b) else pair for pair in measured]
+    (fourth,) = rounds.pairs(4, fabric.hosts, slow)
+    assert set(fourth) == {"n0000", "n0002"}
