@@ -15,14 +15,14 @@ from statistics import median, median_high
 
 from gpudoctor.job.pairs import CONNECTED, Direction, Pair
 
-SPREADS = 4.0
+SPREADS = 5.0
 """At a spread of 8 % the limit is 0.68: 5 spreads below the usual for one of 1,024 sound hosts is less likely than 1 in
 1,000, and a link at 0.6 of its rate stays below."""
 LOWEST = 1 / 3
 """TCP between busy hosts differs 2-fold when nothing is wrong (8 namespaces, 2 cores, 2026-11); 3-fold is no noise."""
-HIGHEST = 0.8
+HIGHEST = 0.75
 """nccl-tests calls 0.9 of a promised rate good, SuperBench 0.95; the rates of a short round shake more than theirs."""
-UNSURE = 1.0
+UNSURE = 0.5
 """Divided by the root of how many rates there are and taken off: a spread seen in few of them is not to be trusted."""
 TWO_HOSTS = 1 / 3
 """Of two hosts only the two directions can be compared."""
@@ -49,8 +49,7 @@ class Limits:
     ms: float | None = None
     most_ms: float = inf
     lost: float = 0.0
-    """The usual share of segments sent again."""
-    most_lost: float = LOST
+    """The usual share of segments sent again; `LOST` is too much wherever it is."""
 
     def reach(self, way: Direction) -> tuple[float, bool] | None:
         """1 or 0, and whether that is good. None, here and below, where it says nothing."""
@@ -70,7 +69,7 @@ class Limits:
         if not way.sent:
             return None
         share = way.resent / way.sent
-        good = share < self.most_lost
+        good = share < LOST
         return (share, good) if good or way.resent >= LOST_COUNT else None
 
     def bandwidth(self, way: Direction) -> tuple[float, bool] | None:
@@ -83,27 +82,25 @@ def limits(pairs: Iterable[Pair]) -> Limits:
     sends: dict[str, float] = {}
     receives: dict[str, float] = {}
     quickest: dict[str, float] = {}
-    lost: list[float] = []
+    lost: dict[str, float] = {}
     for pair in pairs:
         for source, target, way in pair.ways:
             if way.gbps is not None:
                 sends[source] = max(way.gbps, sends.get(source, 0.0))
                 receives[target] = max(way.gbps, receives.get(target, 0.0))
             if way.sent:
-                lost.append(way.resent / way.sent)
+                lost[source] = min(way.resent / way.sent, lost.get(source, inf))
         if pair.ms is not None:
             for host in (pair.a, pair.b):
                 quickest[host] = min(pair.ms, quickest.get(host, inf))
     gbps, least = _rates([*sends.values(), *receives.values()], len(sends.keys() | receives.keys()))
     ms = _usual_ms(list(quickest.values()))
-    usual_lost = median(lost) if len(lost) > 2 else 0.0
     return Limits(
         gbps=gbps,
         least=least,
         ms=ms,
         most_ms=inf if ms is None else max(TIMES_MS * ms, ms + MORE_MS),
-        lost=usual_lost,
-        most_lost=max(LOST, 3 * usual_lost),
+        lost=median(lost.values()) if len(lost) > 2 else 0.0,
     )
 
 
