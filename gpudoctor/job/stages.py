@@ -12,7 +12,7 @@ from gpudoctor.job.clocks import furthest_clock
 from gpudoctor.job.culprits import suspects
 from gpudoctor.job.found import Found, LinkSeen, RankSeen
 from gpudoctor.job.meeting import SILENT, Guest, Meeting, in_turn
-from gpudoctor.job.pairs import Direction, Pair
+from gpudoctor.job.pairs import CONNECTED, Direction, Pair
 from gpudoctor.job.wire import Said
 
 Tell = Callable[[str], None]
@@ -255,9 +255,10 @@ def _pair(
 ) -> Pair:
     """Of what the asking side measured; whether the other could have asked is known from the connecting before."""
     a, b = names
-    outcome = {one: shut[one].outcome if one in shut else None for one in ((a, b), (b, a))}
-    if way and flow:
-        outcome[way] = str(flow["outcome"])
+    told = str(flow["outcome"]) if flow else None
+    outcome = {one: shut[one].outcome if one in shut else told for one in ((a, b), (b, a))}
+    if way and told != CONNECTED:
+        outcome[way[1], way[0]] = shut[way[1], way[0]].outcome if way[::-1] in shut else None
     there, back = (_direction(flow, way == one, outcome[one]) for one in ((a, b), (b, a)))
     return Pair(number, a, b, there, back, flow.get("ms") if flow else None)
 
@@ -266,10 +267,11 @@ def _direction(flow: Mapping[str, Any] | None, out: bool, outcome: str | None) -
     if not flow:
         return Direction(outcome)
     side = "out" if out else "in"
+    sent = int(flow.get(f"segments_{side}") or 0)
     return Direction(
         outcome,
         flow.get(f"gbps_{side}"),
-        int(flow.get(f"segments_{side}") or 0),
-        int(flow.get(f"resent_{side}") or 0),
+        sent,
+        round(sent * float(flow.get(f"retransmitted_{side}") or 0.0)),
         flow.get("stalled_above") if not flow.get(f"gbps_{side}") else None,
     )

@@ -82,12 +82,6 @@ def _path(suspect: Suspect) -> str:
 def _usual(suspect: Suspect) -> str:
     if not suspect.usual:
         return ""
-<<<<<<< HEAD
-    if suspect.measure == "bandwidth" and suspect.share is not None:
-        share = f"{suspect.share:.0%}".replace("%", " %") if suspect.share >= 0.01 else "less than 1 %"
-        return f", {share} of the usual {suspect.usual:.3g}"
-    return f", usual are {suspect.usual:.2g}"
-=======
     if suspect.measure == "latency":
         return f", usual are {suspect.usual:.2g} ms"
     return f", {_percent(suspect.share or 0.0, 0)} of the usual {suspect.usual:.3g}"
@@ -95,4 +89,3 @@ def _usual(suspect: Suspect) -> str:
 
 def _percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
->>>>>>> rounds
