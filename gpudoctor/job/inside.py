@@ -32,9 +32,9 @@ def preflight(
     Ranks and addresses are those that torchrun, srun or mpirun set, or RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
     To be called before ``init_process_group``, on every rank, with the same arguments. `network` leaves the machines'
     own checks out. `budget` is the most seconds that it takes; a process that hangs beyond it is ended with code 3.
-    Unless it is a go, every rank raises `NoGoError`, after the report was written to standard error by one of them; with
-    `raises` false it is for the caller to read `Checked.verdict`: go, no-go or unknown. Raises `UsageError` for an
-    environment that contradicts itself.
+    Unless it is a go, every rank raises `NoGoError`, and one of them writes the report to standard error; with `raises`
+    false it is for the caller to read `Checked.verdict`: go, no-go or unknown. Raises `UsageError` for an environment
+    that contradicts itself.
     """
     checked = run(Wanted(level, sys.executable, rules, budget, network))
     if checked.ended:
