@@ -39,15 +39,9 @@ def fleet(options: argparse.Namespace) -> int:
 def _shown(options: argparse.Namespace) -> int:
     from gpudoctor import interactive
     from gpudoctor.commands.screens import shown
-    from gpudoctor.model.diagnosis import Diagnosis
-
-    def ask() -> Diagnosis:
-        asking = _asking(options)
-        asking.run()
-        return asking.diagnosis()
 
     _way(options)  # what cannot be asked is said before a screen is drawn
-    return shown(interactive.of_fleet(ask, options.rules), options.strict)
+    return shown(interactive.of_fleet(lambda: _asking(options).watch(), options.rules), options.strict)
 
 
 def _asking(options: argparse.Namespace) -> Asking:

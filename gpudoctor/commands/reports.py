@@ -35,12 +35,12 @@ def read(options: argparse.Namespace) -> int:
     if options.format == "html" and len(options.files) > 1 and not options.together:
         raise UsageError("--format html gives one page: give one file, or --together")
     book = rulebook.load(options.rules)
-    snapshots = _snapshots_in(options.files)  # all of them, before anything is printed
     if options.together:
-        snapshots = [together(snapshots)]
+        diagnoses = [doctor.diagnose(together(_snapshots_in(options.files)), book)]
+    else:
+        diagnoses = [doctor.judged(text, name, book) for name, text in _texts_in(options.files)]
     codes = []
-    for number, snapshot in enumerate(snapshots):
-        diagnosis = doctor.diagnose(snapshot, book)
+    for number, diagnosis in enumerate(diagnoses):
         if number and options.format != "json":
             print()
         show(diagnosis, options.format)
@@ -59,12 +59,17 @@ def _read_shown(options: argparse.Namespace) -> int:
 
 def _snapshots_in(names: Sequence[str]) -> list[Snapshot]:
     from gpudoctor import doctor
+
+    return [doctor.snapshot_of(text, name) for name, text in _texts_in(names)]
+
+
+def _texts_in(names: Sequence[str]) -> list[tuple[str, str]]:
+    """All of them, before anything is printed."""
     from gpudoctor.readers import read_file
 
     if names.count("-") > 1:
         raise UsageError("-: standard input can be read only once")
-    texts = [(name, read_file(name)) for name in names]
-    return [doctor.snapshot_of(text, name) for name, text in texts]
+    return [(name, read_file(name)) for name in names]
 
 
 def snapshot(options: argparse.Namespace) -> int:
@@ -121,6 +126,11 @@ def show(diagnosis: Diagnosis, form: str | None) -> None:
         from gpudoctor.views import html
 
         print(html.render(diagnosis))
+    elif diagnosis.fleet:
+        from gpudoctor.views import fleet
+        from gpudoctor.views._terminal import style_of
+
+        print(fleet.render(diagnosis, diagnosis.fleet, style_of(sys.stdout)))
     else:
         from gpudoctor.views import text
 
