@@ -14,7 +14,6 @@ from gpudoctor.fleet.reading import Reply
 from gpudoctor.fleet.remote import Hear, Question
 from gpudoctor.model.diagnosis import Diagnosis
 
-
 _NOW_AND_THEN = 1.0
 """Seconds between two diagnoses on the way."""
 

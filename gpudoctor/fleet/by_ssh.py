@@ -17,7 +17,7 @@ LIMIT = 32 << 20
 
 
 def hosts(nodes: str) -> list[str]:
-    """The names in a node set: ``node[01-08]``, ``@gpu``. Raises `UsageError` for what is none, and without the library."""
+    """The names in a node set, ``node[01-08]``; raises `UsageError` for what is none, or without the library."""
     try:
         from ClusterShell.NodeSet import NodeSet, NodeSetException
     except ModuleNotFoundError as error:

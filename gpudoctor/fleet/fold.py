@@ -74,7 +74,8 @@ class Folding:
         """All that was heard, judged by the pages of scope ``cluster``, with what the hosts found by themselves."""
         from gpudoctor import doctor
 
-        hosts = [self._placed(name, whole) for name in sorted(tuple(self._hosts), key=order)]
+        names = list(self._hosts)  # at once: others may be heard meanwhile
+        hosts = [self._placed(name, whole) for name in sorted(names, key=order)]
         unlike, torn = outliers.found(hosts)
         snapshot = Snapshot(
             Target("fleet", whole.name or _many(len(hosts), "host"), None, _level(hosts)),
