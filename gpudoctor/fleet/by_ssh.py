@@ -37,10 +37,10 @@ def ask(names: Sequence[str], question: Question, hear: Hear, options: str = "")
     Ends after `question.budget` seconds whatever is still on its way: its ssh is ended, and with the connection goes
     what runs there.
     """
-    from ClusterShell.Task import Task
     from ClusterShell.Task import TimeoutError as OutOfTime
+    from ClusterShell.Task import task_self
 
-    task = Task()
+    task = task_self()
     task.set_info("fanout", question.fanout)
     task.set_info("connect_timeout", max(1, round(min(question.seconds, question.budget) / 3)))
     if options:

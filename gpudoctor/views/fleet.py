@@ -15,6 +15,7 @@ _LOOKS = {"go": ("GO", "green"), "no-go": ("NO-GO", "red"), "unknown": ("UNKNOWN
 _FOLDED = ("fleet.", "node.", "silence.", "outlier.", "split.")
 """Facts of the fold itself: the sentence of the finding says all of them."""
 _MOST_DRAINS = 8
+_MOST_EVIDENCE = 4
 _MOST_ARGUMENTS = 2000
 """Characters of a command that is printed in full."""
 
@@ -52,7 +53,7 @@ def _conclusion(diagnosis: Diagnosis, fleet: Fleet) -> str:
     silent = sum(not host.answered for host in fleet.hosts)
     bad = len(fleet.hosts) - silent - len(_without_errors(fleet))
     said = [f"{bad} of {_many(len(fleet.hosts))} {'has' if bad == 1 else 'have'} errors"] if bad else []
-    said += [f"{silent} of {_many(len(fleet.hosts))} gave no answer"] if silent else []
+    said += [f"{silent if bad else f'{silent} of {_many(len(fleet.hosts))}'} gave no answer"] if silent else []
     if not said and fleet.verdict == "go":
         warnings = sum(finding.severity == "warning" for finding in diagnosis.findings)
         said = [f"all {_many(len(fleet.hosts))} are sound" + (", with the warnings below" if warnings else "")]
@@ -90,8 +91,9 @@ def _drain(drain: Drain) -> str:
 
 
 def _brief(finding: Finding) -> Finding:
-    """Without the evidence that its sentence says already."""
-    return replace(finding, evidence=tuple(item for item in finding.evidence if not _is_folded(item)))
+    """Without the evidence that its sentence says already; of one host the first few pieces, and the first cure."""
+    evidence = tuple(item for item in finding.evidence if not _is_folded(item))
+    return replace(finding, evidence=evidence[:_MOST_EVIDENCE], fixes=finding.fixes[:1])
 
 
 def _is_folded(item: Evidence) -> bool:

@@ -62,9 +62,7 @@ def main() -> int:
     seconds = time.process_time() - started
     mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(report.splitlines()[1])
-    print(
-        f"{count} documents of {size / count / 1000:.0f} kB: {seconds:.1f} s ({heard:.1f} s to read them), {mib:.0f} MiB"
-    )
+    print(f"{count} documents of {size / count / 1e3:.0f} kB: {seconds:.1f} s ({heard:.1f} s to read), {mib:.0f} MiB")
     print(f"one document of {len(written) / 1e6:.1f} MB; limits for {DOCUMENTS}: {SECONDS:g} s, {MIB:g} MiB")
     return int(seconds > SECONDS * count / DOCUMENTS or mib > MIB)
 
