@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gpudoctor.model.rule import LAYERS
 from gpudoctor.version import __version__
 
-COMMANDS = ("check", "read", "snapshot", "diff", "record", "explain", "bench", "fleet", "demo", "rules", "schema")
+COMMANDS = (
+    "check",
+    "read",
+    "snapshot",
+    "diff",
+    "record",
+    "explain",
+    "bench",
+    "preflight",
+    "fleet",
+    "demo",
+    "rules",
+    "schema",
+)
 FORMS = ("text", "json", "markdown", "html")
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """The options; of ``preflight`` what follows ``--`` is the command, whatever it looks like."""
+    own, command = list(words), []
+    if own[:1] == ["preflight"] and "--" in own:
+        at = own.index("--")
+        own, command = own[:at], own[at + 1 :]
+    options = parser().parse_args(own)
+    options.command = command
+    return options
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     _add_saving_commands(commands)
     _add_explain(commands)
     _add_bench(commands)
+    _add_preflight(commands)
     _add_fleet(commands)
     demo = _command(commands, "demo", "look at a recorded sick machine in the terminal interface")
     demo.add_argument("name", nargs="?", default="", metavar="NAME", help="which one (default: choose from a list)")
@@ -71,6 +97,32 @@ def _add_bench(commands: Any) -> None:
     bench.add_argument("--python", metavar="PATH", help="the interpreter whose torch is meant")
     bench.add_argument("--json", action="store_true", help="the measurements as one JSON document")
     bench.add_argument("--list", action="store_true", help="name every kernel, and run none")
+
+
+def _add_preflight(commands: Any) -> None:
+    preflight = _command(
+        commands,
+        "preflight",
+        "before training: go or no-go for this node, or for the whole job under srun, torchrun or mpirun",
+        usage="gpudoctor preflight [options] [-- COMMAND...]",
+        description="Checks this machine; started by srun, torchrun or mpirun, all machines of the job and the network"
+        " between them: every rank runs it, and they find each other by what the launcher has set. The first node"
+        " reports for all. With a COMMAND, each rank becomes that command on go, and does not on no-go.",
+        epilog="Exit code, the same on all ranks: 0 go, 1 no-go, 2 misuse, 3 could not judge; where COMMAND ran, its own.",
+    )
+    _add_target_options(preflight, "quick")
+    preflight.add_argument(
+        "--network", action="store_true", help="only the network between the ranks counts: needs no GPU"
+    )
+    preflight.add_argument(
+        "--budget", type=_seconds, metavar="SECONDS", help="for the whole check (default: by the level)"
+    )
+    _add_out_option(preflight, "the JSON document of the whole job, beside the report")
+    preflight.add_argument(
+        "--json", dest="format", action="store_const", const="json", help="the same as --format json"
+    )
+    preflight.add_argument("--format", choices=FORMS, help="the report's form (default: text)")
+    _add_rules_option(preflight)
 
 
 def _add_fleet(commands: Any) -> None:
@@ -177,13 +229,13 @@ def _command(commands: Any, name: str, about: str, act: str = "", **more: str) -
     return command
 
 
-def _add_out_option(command: argparse.ArgumentParser) -> None:
-    command.add_argument("-o", dest="out", metavar="FILE", help="where to (default: standard output)")
+def _add_out_option(command: argparse.ArgumentParser, about: str = "where to (default: standard output)") -> None:
+    command.add_argument("-o", dest="out", metavar="FILE", help=about)
 
 
-def _add_target_options(command: argparse.ArgumentParser) -> None:
+def _add_target_options(command: argparse.ArgumentParser, level: str = "standard") -> None:
     command.add_argument(
-        "--level", choices=("quick", "standard", "deep"), default="standard", help="how much to ask (default: standard)"
+        "--level", choices=("quick", "standard", "deep"), default=level, help=f"how much to ask (default: {level})"
     )
     command.add_argument("--python", metavar="PATH", help="the interpreter whose torch is meant")
 

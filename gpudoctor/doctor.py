@@ -198,7 +198,7 @@ def _fleet_in(text: str, name: str) -> Diagnosis | None:
         diagnosis = from_json(parsed(text))
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}") from error
-    return diagnosis if diagnosis.fleet else None
+    return diagnosis if diagnosis.fleet and diagnosis.snapshot.target.kind == "fleet" else None
 
 
 def snapshot_of(text: str, name: str = "report") -> Snapshot:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.commands.exits import BROKEN, DIFFERENT, SOUND, UNKNOWN, exit_code
 from gpudoctor.model.errors import UsageError
@@ -22,7 +22,7 @@ def check(options: argparse.Namespace) -> int:
 
     with progress_on(sys.stderr) as progress:
         diagnosis = doctor.check(options.level, options.python, options.rules, progress)
-    show(diagnosis, options.format)
+    print(rendered(diagnosis, options.format, sys.stdout))
     return exit_code(diagnosis, options.strict)
 
 
@@ -43,7 +43,7 @@ def read(options: argparse.Namespace) -> int:
     for number, diagnosis in enumerate(diagnoses):
         if number and options.format != "json":
             print()
-        show(diagnosis, options.format)
+        print(rendered(diagnosis, options.format, sys.stdout))
         codes.append(exit_code(diagnosis, options.strict))
     return next(code for code in (BROKEN, UNKNOWN, SOUND) if code in codes)
 
@@ -112,26 +112,26 @@ def record(options: argparse.Namespace) -> int:
     return SOUND
 
 
-def show(diagnosis: Diagnosis, form: str | None) -> None:
-    """Print it in that form, by default as text."""
+def rendered(diagnosis: Diagnosis, form: str | None, stream: TextIO) -> str:
+    """It in that form, by default as text for that stream."""
     if form == "json":
         from gpudoctor.views import document
 
-        print(document.render(diagnosis))
-    elif form == "markdown":
+        return document.render(diagnosis)
+    if form == "markdown":
         from gpudoctor.views import markdown
 
-        print(markdown.render(diagnosis))
-    elif form == "html":
+        return markdown.render(diagnosis)
+    if form == "html":
         from gpudoctor.views import html
 
-        print(html.render(diagnosis))
-    elif diagnosis.fleet:
+        return html.render(diagnosis)
+    from gpudoctor.views._terminal import style_of
+
+    if diagnosis.fleet and diagnosis.snapshot.target.kind == "fleet":
         from gpudoctor.views import fleet
-        from gpudoctor.views._terminal import style_of
 
-        print(fleet.render(diagnosis, diagnosis.fleet, style_of(sys.stdout)))
-    else:
-        from gpudoctor.views import text
+        return fleet.render(diagnosis, diagnosis.fleet, style_of(stream))
+    from gpudoctor.views import text
 
-        print(text.render(diagnosis, text.style_of(sys.stdout)))
+    return text.render(diagnosis, style_of(stream))
