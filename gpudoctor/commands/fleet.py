@@ -38,7 +38,7 @@ def fleet(options: argparse.Namespace) -> int:
 
 def _shown(options: argparse.Namespace) -> int:
     from gpudoctor import interactive
-    from gpudoctor.commands.screens import renderedn
+    from gpudoctor.commands.screens import shown
 
     _way(options)  # what cannot be asked is said before a screen is drawn
     return shown(interactive.of_fleet(lambda: _asking(options).watch(), options.rules), options.strict)

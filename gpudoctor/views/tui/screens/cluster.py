@@ -130,9 +130,9 @@ class ClusterScreen(Place):
     def _nothing(self, said: str = "Only this machine is known: there is nothing to compare it with.") -> None:
         """An empty screen in words."""
         commands = (
-            "gpudoctor fleet --tui --hosts node[01-08]",
-            "gpudoctor fleet --tui --slurm",
-            "gpudoctor fleet --tui RESULTS…",
+            "gpudoctor fleet --hosts node[01-08] --tui",
+            "gpudoctor fleet --slurm --tui",
+            "gpudoctor fleet RESULTS… --tui",
         )
         abouts = ("these, over ssh", "the nodes of this job", "from what each host wrote")
         ways = [
