@@ -66,15 +66,16 @@ class Limits:
 
     def loss(self, way: Direction) -> tuple[float, bool] | None:
         """The share of segments sent again."""
-        if not way.sent:
+        if not way.sent or way.stalled_above is not None:
             return None
         share = way.resent / way.sent
         good = share < LOST
         return (share, good) if good or way.resent >= LOST_COUNT else None
 
     def bandwidth(self, way: Direction) -> tuple[float, bool] | None:
-        """Gbit/s."""
-        return None if way.gbps is None else (way.gbps, way.gbps >= self.least)
+        """Gbit/s; what stalls because of its size is not slow."""
+        rate = _rate(way)
+        return None if rate is None else (rate, rate >= self.least)
 
 
 def limits(pairs: Iterable[Pair]) -> Limits:
@@ -85,9 +86,9 @@ def limits(pairs: Iterable[Pair]) -> Limits:
     lost: dict[str, float] = {}
     for pair in pairs:
         for source, target, way in pair.ways:
-            if way.gbps is not None:
-                sends[source] = max(way.gbps, sends.get(source, 0.0))
-                receives[target] = max(way.gbps, receives.get(target, 0.0))
+            if (rate := _rate(way)) is not None:
+                sends[source] = max(rate, sends.get(source, 0.0))
+                receives[target] = max(rate, receives.get(target, 0.0))
             if way.sent:
                 lost[source] = min(way.resent / way.sent, lost.get(source, inf))
         if pair.ms is not None:
@@ -102,6 +103,10 @@ def limits(pairs: Iterable[Pair]) -> Limits:
         most_ms=inf if ms is None else max(TIMES_MS * ms, ms + MORE_MS),
         lost=median(lost.values()) if len(lost) > 2 else 0.0,
     )
+
+
+def _rate(way: Direction) -> float | None:
+    return way.gbps if way.stalled_above is None else None
 
 
 def _rates(best: list[float], hosts: int) -> tuple[float | None, float]:
