@@ -12,6 +12,9 @@ ENVIRON = {"NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": "/dev/stderr", "TORCH_NCCL_D
 """So that its warnings reach us, and no file of the patient's; torch would write what its last collectives were into
 one, and wait for that before it ends a rank that hangs."""
 
+TELLING = dict(ENVIRON, NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,BOOTSTRAP,ENV,NET")
+"""So that it also says which interface, network and transports it uses: `_nccl_log` reads that."""
+
 _SHARED = re.compile(r"Duplicate GPU detected|Multiple Ranks are using the same GPU", re.IGNORECASE)
 """NCCL takes a GPU's PCI address for the GPU: two slices of one (MIG) are to it the same, unless it is told otherwise
 (NVIDIA/nccl issue 1716, 2026-09)."""

@@ -1,0 +1,138 @@
+"""The store of a job: rank 0's child serves it over TCP, all others are its clients; no wait without limit."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from datetime import timedelta
+from typing import Any, List, Optional
+
+from .._kernel import CannotRun
+
+_AGAIN = 0.2
+"""Seconds between two attempts to reach a store that is not there yet."""
+_PATIENCE = 10.0
+"""Seconds of one attempt."""
+
+
+def listening(port: int) -> socket.socket:
+    """A socket of all addresses of this host that listens at `port`, any where that is 0.
+
+    Clients that come before torch is imported here wait in its queue.
+    """
+    family = socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET
+    try:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+    except OSError:  # IPv6 may be switched off in the kernel
+        family, listener = socket.AF_INET, socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    listener.bind(("", port))
+    listener.listen(4096)
+    return listener
+
+
+class Store:
+    """The job's store, seen from one rank. Every wait ends at `until`, of `time.monotonic`, at the latest."""
+
+    def __init__(
+        self, torch: Any, address: str, port: int, rank: int, world: int, until: float, listener: Optional[socket.socket]
+    ) -> None:
+        self.rank = rank
+        self.world = world
+        self._until = until
+        self.torchs = _served(torch, port, listener, until) if listener else _reached(torch, address, port, until)
+
+    def gathered(self, value: Any, seconds: float) -> List[Any]:
+        """What each rank gave, by rank, once all have. Raises `CannotRun` with the ranks that did not come."""
+        self.torchs.set("here-%d" % self.rank, json.dumps(value))
+        if self.rank:
+            return self._taken(seconds + _PATIENCE)
+        keys = ["here-%d" % rank for rank in range(self.world)]
+        try:
+            self.torchs.wait(keys, self._limit(seconds))
+            table = {"values": [json.loads(self.torchs.get(key).decode()) for key in keys]}
+        except RuntimeError:
+            table = {"missing": [rank for rank, key in enumerate(keys) if not self.torchs.check([key])]}
+        self.torchs.set("table", json.dumps(table))
+        return self._taken(_PATIENCE)
+
+    def told(self, name: str, value: Any, seconds: float) -> Any:
+        """What rank 0 gives under that name, to every rank."""
+        if not self.rank:
+            self.torchs.set(name, json.dumps(value))
+            return json.loads(json.dumps(value))
+        self.torchs.wait([name], self._limit(seconds))
+        return json.loads(self.torchs.get(name).decode())
+
+    def last(self, seconds: float) -> None:
+        """Stay until every other rank is done, and no longer than that."""
+        until = min(self._until, time.monotonic() + seconds)
+        while self.torchs.add("done", 0) < self.world and time.monotonic() < until:
+            time.sleep(0.02)
+
+    def meet(self, name: str, seconds: float) -> None:
+        """Wait until every rank came to the point of that name. Raises `CannotRun` with how many did not."""
+        self.torchs.set("%s-%d" % (name, self.rank), "")
+        if self.torchs.add(name, 1) == self.world:
+            self.torchs.set(name + "-all", "")
+            return
+        try:
+            self.torchs.wait([name + "-all"], self._limit(seconds))
+        except RuntimeError:
+            raise CannotRun(self._absent(name)) from None
+
+    def _taken(self, seconds: float) -> List[Any]:
+        try:
+            self.torchs.wait(["table"], self._limit(seconds))
+        except RuntimeError:
+            raise CannotRun("rank 0 did not say who is there") from None
+        table = json.loads(self.torchs.get("table").decode())
+        if "missing" in table:
+            raise CannotRun("%s did not come" % ranks(table["missing"]))
+        values: List[Any] = table["values"]
+        return values
+
+    def _absent(self, name: str) -> str:
+        if self.rank:  # each that asked for each would be too much for one server
+            return "%d of %d ranks came" % (self.torchs.add(name, 0), self.world)
+        missing = [rank for rank in range(self.world) if not self.torchs.check(["%s-%d" % (name, rank)])]
+        return "%s did not come" % ranks(missing)
+
+    def _limit(self, seconds: float) -> timedelta:
+        return timedelta(seconds=max(0.1, min(seconds, self._until - time.monotonic())))
+
+
+def ranks(numbers: List[int]) -> str:
+    """``rank 3``, ``ranks 3, 7 and 9 more``."""
+    shown = ", ".join(map(str, numbers[:8]))
+    more = " and %d more" % (len(numbers) - 8) if len(numbers) > 8 else ""
+    return "%s %s%s" % ("rank" if len(numbers) == 1 else "ranks", shown, more)
+
+
+def _served(torch: Any, port: int, listener: socket.socket, until: float) -> Any:
+    options = {
+        "is_master": True,
+        "wait_for_workers": False,
+        "timeout": timedelta(seconds=max(1.0, until - time.monotonic())),
+    }
+    try:
+        return torch.distributed.TCPStore("127.0.0.1", port, master_listen_fd=listener.fileno(), **options)
+    except TypeError:  # torch before 2.1 takes no socket
+        listener.close()
+        return torch.distributed.TCPStore("127.0.0.1", port, **options)
+
+
+def _reached(torch: Any, address: str, port: int, until: float) -> Any:
+    while True:
+        left = max(1.0, until - time.monotonic())
+        try:
+            return torch.distributed.TCPStore(
+                address, port, wait_for_workers=False, timeout=timedelta(seconds=min(left, _PATIENCE))
+            )
+        except RuntimeError:
+            if time.monotonic() + _AGAIN >= until:
+                raise
+            time.sleep(_AGAIN)
