@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from math import isfinite
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, TypeVar
 
 from gpudoctor.model.fact import Json
@@ -12,6 +11,7 @@ from gpudoctor.probes._child import printable
 
 _MOST = 2000
 _TEXT = 600
+_LARGEST = 1e300
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,9 @@ class Ended:
     why: str
     cannot: bool
     """Whether that says nothing against the links."""
+    step: str = ""
+    steps: int = 0
+    """The step at which that was, and how many there had been."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ class Across:
     @staticmethod
     def from_json(raw: Mapping[str, Any]) -> Across:
         """The inverse; whatever is not as it must be is left out, for the rank may run another gpudoctor."""
-        known = _fitting(Across, {**raw, "found": None, "ended": None, "via": None})
+        known = _fitting(Across, raw)
         return Across(
             **{"rank": -1, "host": "", "local_rank": -1, **known},
             found=several(Found, raw.get("found")),
@@ -108,22 +111,47 @@ def several(kind: type[_T], raw: object) -> tuple[_T, ...]:
     """Those of a list that are whole."""
     items = raw if isinstance(raw, Sequence) and not isinstance(raw, str) else ()
     found = (_fitting(kind, item) for item in items[:_MOST] if isinstance(item, Mapping))
-    return tuple(kind(**item) for item in found if len(item) == len(fields(kind)))  # type: ignore[arg-type]
+    return tuple(kind(**item) for item in found if _needed(kind) <= item.keys())
+
+
+def _needed(kind: type[Any]) -> set[str]:
+    return {one.name for one in fields(kind) if one.default is MISSING}
 
 
 def _fitting(kind: type[Any], raw: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that have a value of their type."""
-    found = {}
-    for one in fields(kind):
-        value = raw.get(one.name)
-        if one.type == "str" and isinstance(value, str):
-            found[one.name] = printable(" ".join(value.split()), _TEXT)
-        elif one.type == "bool" and isinstance(value, bool):
-            found[one.name] = value
-        elif one.type == "int" and type(value) is int:
-            found[one.name] = value
-        elif one.type == "float" and type(value) in {int, float} and isfinite(value):
-            found[one.name] = float(value)
-        elif one.type == "tuple[str, ...]" and isinstance(value, (list, tuple)):
-            found[one.name] = tuple(printable(item, _TEXT) for item in value[:_MOST] if isinstance(item, str))
-    return found
+    read = {
+        one.name: _READ[str(one.type)](raw[one.name])
+        for one in fields(kind)
+        if str(one.type) in _READ and one.name in raw
+    }
+    return {name: value for name, value in read.items() if value is not None}
+
+
+def _text(value: object) -> str | None:
+    return printable(" ".join(value.split()), _TEXT) if isinstance(value, str) else None
+
+
+def _whole(value: object) -> int | None:
+    return value if type(value) is int and abs(value) < 1 << 62 else None
+
+
+def _number(value: object) -> float | None:
+    fits = type(value) in {int, float} and abs(value) < _LARGEST  # type: ignore[arg-type]
+    return float(value) if fits else None  # type: ignore[arg-type]
+
+
+def _texts(value: object) -> tuple[str, ...] | None:
+    if not isinstance(value, (list, tuple)):
+        return None
+    return tuple(printable(item, _TEXT) for item in value[:_MOST] if isinstance(item, str))
+
+
+_READ: Mapping[str, Callable[[object], Any]] = {
+    "str": _text,
+    "int": _whole,
+    "float": _number,
+    "bool": lambda value: value if isinstance(value, bool) else None,
+    "tuple[str, ...]": _texts,
+}
+"""By the name of a field's type: its value where it is one, else None."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpudoctor.kernels.across.answer import Across, Ended, Found, Via, several
 from gpudoctor.kernels.child.collective import _nccl, _nccl_log
-from gpudoctor.kernels.place import program
+from gpudoctor.kernels.place import program as program  # by this name tests lay out another
 from gpudoctor.probes._child import answers, printable
 from gpudoctor.target import Answer, Target
 from gpudoctor.target.child import MARK
@@ -108,6 +108,10 @@ class _Child:
             self._listening(port)
         elif isinstance(notes := entry.get("note"), dict):
             self._notes.update(notes)
+        elif isinstance(ended := entry.get("ended"), dict):
+            self._said.append(
+                {"ended": {**ended, "step": self._steps[-1] if self._steps else "", "steps": len(self._steps)}}
+            )
         else:
             self._said.append(entry)
 

@@ -32,6 +32,8 @@ from ._store import Store, listening
 _WAIT = {"gloo": 3.0, "nccl": 20.0}
 """Seconds of one wait for other ranks. Gloo takes five times as many to connect, and names nobody."""
 _CONNECT = {"gloo": 5 * _WAIT["gloo"] + 2, "nccl": 2 * _WAIT["nccl"]}
+_AFTER = 5.0
+"""Seconds that the others have to come, once a leg has failed here: most wait as long in vain, for the same reason."""
 _ANSWER = 2.0
 """Seconds that are kept for the answer."""
 _LINGER = 3.0
@@ -118,10 +120,11 @@ def _joined(torch: Any, me: Me, address: str, port: int, listener: Optional[sock
 def _walk(torch: Any, me: Me, store: Store, legs: Sequence[_plan.Leg], device: str) -> None:
     """One leg after the other, all ranks together; one that fails on some ranks keeps nobody from the next."""
     numbers = base(torch, max([_EACH * me.world, *(size // 4 for leg in legs for size in leg.sizes)]))
+    patience = me.left() / 2
     for at, leg in enumerate(legs):
-        name = "%s, %s" % (leg.backend, leg.name)
-        me.step("wait for all ranks: " + name, leg=leg)
-        store.meet("%d" % at, _CONNECT[leg.backend] if at else me.left() / 2)
+        me.step("wait for all ranks: %s, %s" % (leg.backend, leg.name), leg=leg)
+        store.meet("%d" % at, patience)
+        patience = _CONNECT[leg.backend] * 1.5
         group = _plan.group_of(leg, me.rank)
         if len(group) < 2:
             continue
@@ -132,6 +135,7 @@ def _walk(torch: Any, me: Me, store: Store, legs: Sequence[_plan.Leg], device: s
             traceback.print_exc()
             why = _protocol.last_line(error)
             _ended(leg, "", why, cannot=no_memory(why))
+            patience = _AFTER
 
 
 def _leg(
@@ -187,9 +191,7 @@ def _sweep(leg: _plan.Leg, count: int) -> Iterator[Tuple[str, int]]:
 
 
 def _ended(leg: _plan.Leg, operation: str, why: str, cannot: bool) -> None:
-    _protocol.say(
-        ended={"leg": leg.name, "backend": leg.backend, "operation": operation, "why": why, "cannot": cannot}
-    )
+    _protocol.say(ended={"leg": leg.name, "backend": leg.backend, "operation": operation, "why": why, "cannot": cannot})
 
 
 def _words(size: int) -> str:

@@ -1,6 +1,6 @@
 """What NCCL tells with NCCL_DEBUG=INFO: the interface of its bootstrap, its network, and how channels are connected.
 
-Forms of lines as in NCCL 2.11 to 2.32 (src/bootstrap.cc, src/transport/*.cc, src/transport/net_ib/init.cc, read 2026-11).
+The lines have the forms of NCCL 2.11 to 2.32.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DEVICE = re.compile(r"\[\d+\]([\w-]+):\d+/(IB|RoCE|OPA)")
 
 
 def read(err: str) -> Dict[str, Any]:
-    """``nccl_at`` (``eth0 10.0.0.1``), ``network``, ``devices`` (``mlx5_0 RoCE``), ``via``: ways by leg; what is there."""
+    """What is there of ``nccl_at`` (``eth0 10.0.0.1``), ``network``, ``devices`` (``mlx5_0 RoCE``), ``via``."""
     leg = ""
     found: Dict[str, Any] = {}
     ways: Dict[str, List[str]] = {}

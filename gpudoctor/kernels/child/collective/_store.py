@@ -38,7 +38,14 @@ class Store:
     """The job's store, seen from one rank. Every wait ends at `until`, of `time.monotonic`, at the latest."""
 
     def __init__(
-        self, torch: Any, address: str, port: int, rank: int, world: int, until: float, listener: Optional[socket.socket]
+        self,
+        torch: Any,
+        address: str,
+        port: int,
+        rank: int,
+        world: int,
+        until: float,
+        listener: Optional[socket.socket],
     ) -> None:
         self.rank = rank
         self.world = world
