@@ -102,6 +102,7 @@ FACTS = (
         "collective.via", "list", "how the data went: interface and address of Gloo, P2P/CUMEM, NET/IB/0/GDRDMA of NCCL"
     ),
     column("collective.words", "text", "who failed or has wrong values, and how"),
+    column("collective.advice", "text", "what to do about what NCCL says"),
 )
 
 _MAY_BE_NONE = {"because", "words", "advice", "details", "gpu", "unit", "agrees"}

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.kernels.across import Across, facts_of
+from gpudoctor.kernels.across import Across, facts_of, run
+from gpudoctor.kernels.across.asking import Member
 from gpudoctor.model.fact import Known
 from gpudoctor.target.local import Local
 from tests import needs
-from tests.vendor import across_faults
 from tests.vendor.across_faults import job, planted
 
 HOSTS = ("alpha", "alpha", "beta", "beta")
@@ -107,6 +107,6 @@ def test_who_never_comes_is_named_by_all(python: str) -> None:
 def test_without_torch_nothing_is_said_against_the_links() -> None:
     environ = {**os.environ, "PYTHONNOUSERSITE": "1"}
     target = Local("standard", needs.program("python3"), environ=environ)
-    me = across_faults.Member(0, 2, 0, "alpha", ("127.0.0.1", 0))
-    answer = across_faults.asking.run(target, me)
+    me = Member(0, 2, 0, "alpha", ("127.0.0.1", 0))
+    answer = run(target, me)
     assert (answer.why, answer.cannot) == ("torch is not installed in this interpreter", True)

@@ -81,6 +81,8 @@ class Across:
     """The leg of its last step, and that one's backend; empty before the first."""
     backend: str = ""
     via: tuple[Via, ...] = ()
+    warned: str = ""
+    """NCCL's first warning."""
     nccl_at: tuple[str, ...] = ()
     """Interface and address of NCCL's bootstrap: ``eth0 10.0.0.1``."""
     network: str = ""

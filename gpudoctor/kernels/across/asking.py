@@ -117,7 +117,7 @@ class _Child:
 
     def _across(self, began: float, why: str, cannot: bool = False, err: str = "") -> Across:
         log = _nccl_log.read(err)
-        known = Across.from_json({**self._notes, **log})
+        known = Across.from_json({**self._notes, **log, "warned": _nccl.warning(err)})
         return replace(
             known,
             rank=self._me.rank,

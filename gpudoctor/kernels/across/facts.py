@@ -10,7 +10,8 @@ from statistics import median
 
 from gpudoctor.kernels.across.answer import Across, Ended, Found
 from gpudoctor.kernels.child._rank import End
-from gpudoctor.kernels.child._ranks import faults
+from gpudoctor.kernels.child._ranks import faults, waited
+from gpudoctor.kernels.child.collective import _nccl
 from gpudoctor.kernels.child.collective._operations import OPERATIONS, bandwidths
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread, Value
 
@@ -66,6 +67,7 @@ def _measured(heard: Sequence[Heard]) -> Row:
         ),
         "right": Known(not wrong, SOURCE) if wrong or len(heard) == expected else _unheard(len(heard), expected),
         **_blamed([answer for answer, _ in wrong], "; ".join(_wrong(*item) for item in wrong[:_NAMED])),
+        "advice": Absent("none"),
     }
 
 
@@ -75,9 +77,11 @@ def _failed(backend: str, leg: str, answers: Sequence[Across]) -> Row:
     by_rank = {answer.rank: answer for answer in answers}
     bad = faults(list(ends.values()))
     step = bad[0].step.split(" ")[0]
-    words = "; ".join(f"{end.words} (host {by_rank[end.rank].host})" for end in bad[:_NAMED])
-    more = f"; and {len(bad) - _NAMED} more ranks" if len(bad) > _NAMED else ""
-    unknown = Unread(f"it failed: {words}")
+    warned = next((f"NCCL: {one.warned}" for end in bad if (one := by_rank[end.rank]).warned), "")
+    named = [f"{end.words} (host {by_rank[end.rank].host})" for end in bad[:_NAMED]]
+    more = f"and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
+    words = "; ".join(filter(None, [warned if backend == "nccl" else "", *named, more]))
+    unknown = Unread("it failed")
     return {
         "leg": Known(leg, SOURCE),
         "backend": Known(backend, SOURCE),
@@ -87,7 +91,8 @@ def _failed(backend: str, leg: str, answers: Sequence[Across]) -> Row:
         **dict.fromkeys(("slowest", "host"), Absent("nobody came to the end")),
         **_known(ranks=len(ends), via=_ways_of(leg, backend, answers)),
         "groups": unknown,
-        **_blamed([by_rank[end.rank] for end in bad], words + more),
+        **_blamed([by_rank[end.rank] for end in bad if not waited(end)] or [by_rank[end.rank] for end in bad], words),
+        "advice": Known(_nccl.advice(words), SOURCE) if backend == "nccl" else Absent("none"),
     }
 
 
@@ -101,6 +106,7 @@ def _not_measured(one: Ended) -> Row:
         "operation": Known(one.operation, SOURCE) if one.operation else Absent("all that were left"),
         **dict.fromkeys(rest, because),
         **_blamed([], one.why),
+        "advice": Absent("none"),
     }
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import re
 import socket
 import sys
 import time
@@ -32,10 +33,10 @@ from ._store import Store, listening
 _WAIT = {"gloo": 3.0, "nccl": 20.0}
 """Seconds of one wait for other ranks. Gloo takes five times as many to connect, and names nobody."""
 _CONNECT = {"gloo": 5 * _WAIT["gloo"] + 2, "nccl": 2 * _WAIT["nccl"]}
-_AFTER = 5.0
-"""Seconds that the others have to come, once a leg has failed here: most wait as long in vain, for the same reason."""
 _ANSWER = 2.0
 """Seconds that are kept for the answer."""
+_REST = 15.0
+"""Seconds that are kept for the collectives themselves where there are so many: imports take longer than these."""
 _LINGER = 3.0
 """Seconds that rank 0 stays for the others once it is done."""
 _EACH = 32
@@ -70,9 +71,9 @@ def main(ask: Mapping[str, Any]) -> None:
     except CannotRun as error:
         _protocol.say(why=str(error), cannot=True)
     except BaseException as error:  # whatever it is, it is this rank's answer
-        why = _protocol.last_line(error)
+        why = _why(error)
         traceback.print_exc()
-        _protocol.say(why=why, cannot=no_memory(why))
+        _protocol.say(why="failed: " + why, cannot=no_memory(why))
     sys.stderr.flush()
     os._exit(0)  # a crash while libraries are torn down is no symptom of the patient
 
@@ -88,15 +89,16 @@ def _member(me: Me) -> None:
     store = _joined(torch, me, address, port, listener)
     here = place(torch, me.ask)
     _protocol.say(note=dict(version(torch, here), torch=str(torch.__version__), device=here.device))
-    me.step("wait for all ranks")
-    places = [_plan.Place(*fields) for fields in store.gathered(here.told, me.left() / 2)]
-    legs = _plan.planned(places, me.ask) if not me.rank else None
-    legs = _plan.from_json(store.told("plan", legs, _CONNECT["gloo"]))
-    _walk(torch, me, store, legs, here.device)
-    _protocol.say(answer={})
-    store.torchs.add("done", 1)
-    if not me.rank:
-        store.last(_LINGER)
+    try:
+        me.step("wait for all ranks")
+        left = me.left()
+        places = [_plan.Place(*fields) for fields in store.gathered(here.told, max(left / 2, left - _REST))]
+        legs = _plan.planned(places, me.ask) if not me.rank else None
+        legs = _plan.from_json(store.told("plan", legs, _CONNECT["gloo"]))
+        _walk(torch, me, store, legs, here.device)
+        _protocol.say(answer={})
+    finally:
+        store.leave(_LINGER)
 
 
 def _imported() -> Any:
@@ -133,9 +135,9 @@ def _walk(torch: Any, me: Me, store: Store, legs: Sequence[_plan.Leg], device: s
             _leg(torch, me, store, leg, group, device if leg.backend == "nccl" else "cpu", numbers, until)
         except Exception as error:
             traceback.print_exc()
-            why = _protocol.last_line(error)
+            why = _why(error)
             _ended(leg, "", why, cannot=no_memory(why))
-            patience = _AFTER
+            store.failed()
 
 
 def _leg(
@@ -179,7 +181,7 @@ def _one(leg: _plan.Leg, group: Group, ranks: Tuple[int, ...], name: str, size: 
     except (RuntimeError, NotImplementedError) as error:
         if "support" not in str(error):
             raise
-        _ended(leg, name, _protocol.last_line(error), cannot=True)  # Gloo of an older torch
+        _ended(leg, name, _why(error), cannot=True)  # Gloo of an older torch
 
 
 def _sweep(leg: _plan.Leg, count: int) -> Iterator[Tuple[str, int]]:
@@ -192,6 +194,12 @@ def _sweep(leg: _plan.Leg, count: int) -> Iterator[Tuple[str, int]]:
 
 def _ended(leg: _plan.Leg, operation: str, why: str, cannot: bool) -> None:
     _protocol.say(ended={"leg": leg.name, "backend": leg.backend, "operation": operation, "why": why, "cannot": cannot})
+
+
+def _why(error: BaseException) -> str:
+    """What an error says, without where in Gloo's source it is from and what it adds for whoever reads a log."""
+    said = re.sub(r"\[/\S+\.(?:cc|cpp|h):\d+\] ?", "", _protocol.last_line(error))
+    return said.split(" This is typically caused")[0]
 
 
 def _words(size: int) -> str:

@@ -40,6 +40,18 @@ _KNOWN: List[Tuple[str, str]] = [
         "this NCCL was built for a newer CUDA than the driver serves: a newer driver, or a torch for an older CUDA",
     ),
     (
+        r"ibv_reg_\w+ failed|Cannot allocate memory",
+        "allow locked memory without limit (ulimit -l unlimited), which RDMA needs",
+    ),
+    (
+        r"ibv_modify_qp|GID|completion (?:from peer|with)|NET/IB",
+        "try NCCL_IB_DISABLE=1: if that holds, compare NCCL_IB_HCA, NCCL_IB_GID_INDEX and ibstat on both hosts",
+    ),
+    (
+        r"connect\w* .*(?:refused|timed out|unreachable|no route)|socket\w*connect|connection (?:refused|timed out)",
+        "open all TCP ports between the hosts, and set NCCL_SOCKET_IFNAME to an interface by which they meet",
+    ),
+    (
         r"peer access|P2P|did not come to an end|operation timeout",
         "try NCCL_P2P_DISABLE=1: if that holds, the path between the GPUs (ACS, IOMMU, NVLink) is bad",
     ),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import socket
 import time
 from datetime import timedelta
@@ -12,6 +14,13 @@ from .._kernel import CannotRun
 
 _AGAIN = 0.2
 """Seconds between two attempts to reach a store that is not there yet."""
+_LOOK = 1.0
+"""Seconds between two looks whether a rank told of a failure."""
+_AFTER = 4.0
+"""Seconds that ranks have to come once one has failed: those that wait in vain for the same do so about as long."""
+_LATER = 2.0
+"""Seconds that the others wait longer than rank 0, which says who did not come."""
+_WAITED = re.compile(r"time(?:d )?-?out", re.IGNORECASE)
 _PATIENCE = 10.0
 """Seconds of one attempt."""
 
@@ -50,6 +59,7 @@ class Store:
         self.rank = rank
         self.world = world
         self._until = until
+        self._missing = 0
         self.torchs = _served(torch, port, listener, until) if listener else _reached(torch, address, port, until)
 
     def gathered(self, value: Any, seconds: float) -> List[Any]:
@@ -74,22 +84,52 @@ class Store:
         self.torchs.wait([name], self._limit(seconds))
         return json.loads(self.torchs.get(name).decode())
 
-    def last(self, seconds: float) -> None:
-        """Stay until every other rank is done, and no longer than that."""
-        until = min(self._until, time.monotonic() + seconds)
-        while self.torchs.add("done", 0) < self.world and time.monotonic() < until:
-            time.sleep(0.02)
+    def leave(self, seconds: float) -> None:
+        """Say that this rank is done. Rank 0 stays until all are, and no longer than that: the store goes with it."""
+        with contextlib.suppress(RuntimeError):
+            self.torchs.add("done", 1)
+            until = min(self._until, time.monotonic() + seconds)
+            while (
+                not self.rank and self.torchs.add("done", 0) < self.world - self._missing and time.monotonic() < until
+            ):
+                time.sleep(0.02)
 
     def meet(self, name: str, seconds: float) -> None:
-        """Wait until every rank came to the point of that name. Raises `CannotRun` with how many did not."""
+        """Wait until every rank came to the point of that name. Raises `CannotRun` with who did not, by rank 0's word.
+
+        Once any rank told of a failure, those that did not fail with it are waited for no longer than `_AFTER`.
+        """
         self.torchs.set("%s-%d" % (name, self.rank), "")
         if self.torchs.add(name, 1) == self.world:
-            self.torchs.set(name + "-all", "")
-            return
-        try:
-            self.torchs.wait([name + "-all"], self._limit(seconds))
-        except RuntimeError:
-            raise CannotRun(self._absent(name)) from None
+            self.torchs.set(name + "-over", "")
+        said = self._over(name, seconds if not self.rank else seconds + _LATER)
+        if said:
+            raise CannotRun(said)
+
+    def _over(self, name: str, seconds: float) -> str:
+        """Why not all came; empty where all did."""
+        end = min(self._until, time.monotonic() + seconds)
+        hurried = False
+        while time.monotonic() < end:
+            try:
+                self.torchs.wait([name + "-over"], timedelta(seconds=max(0.01, min(_LOOK, end - time.monotonic()))))
+                return str(self.torchs.get(name + "-over").decode())
+            except RuntimeError as error:
+                if not _WAITED.search(str(error)):
+                    return "the store of rank 0 is gone"
+            if not hurried and self.torchs.add("failed", 0):
+                hurried = True
+                end = min(end, time.monotonic() + (_AFTER if not self.rank else _AFTER + _LATER))
+        if self.rank:
+            return "rank 0 does not say who came"
+        missing = [rank for rank in range(self.world) if not self.torchs.check(["%s-%d" % (name, rank)])]
+        self._missing = len(missing)
+        self.torchs.set(name + "-over", "%s did not come" % ranks(missing) if missing else "")
+        return str(self.torchs.get(name + "-over").decode())
+
+    def failed(self) -> None:
+        """Tell all ranks that something failed on this one."""
+        self.torchs.add("failed", 1)
 
     def _taken(self, seconds: float) -> List[Any]:
         try:
@@ -101,12 +141,6 @@ class Store:
             raise CannotRun("%s did not come" % ranks(table["missing"]))
         values: List[Any] = table["values"]
         return values
-
-    def _absent(self, name: str) -> str:
-        if self.rank:  # each that asked for each would be too much for one server
-            return "%d of %d ranks came" % (self.torchs.add(name, 0), self.world)
-        missing = [rank for rank in range(self.world) if not self.torchs.check(["%s-%d" % (name, rank)])]
-        return "%s did not come" % ranks(missing)
 
     def _limit(self, seconds: float) -> timedelta:
         return timedelta(seconds=max(0.1, min(seconds, self._until - time.monotonic())))
