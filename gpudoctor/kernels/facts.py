@@ -99,7 +99,7 @@ FACTS = (
     column("collective.culprits", "list", "ranks that have wrong values, or that failed, the likeliest cause first"),
     column("collective.hosts", "list", "their hosts, each once"),
     column(
-        "collective.via", "list", "how the data went: interface and address of Gloo, P2P/CUMEM, NET/IB/0/GDRDMA of NCCL"
+        "collective.via", "list", "how the data went: interface and address of Gloo, P2P/CUMEM, NET/IB/GDRDMA of NCCL"
     ),
     column("collective.words", "text", "who failed or has wrong values, and how"),
     column("collective.advice", "text", "what to do about what NCCL says"),

@@ -51,7 +51,7 @@ class Ended:
 @dataclass(frozen=True, slots=True)
 class Via:
     """How the data of a leg went. By Gloo: interface and address that it listened at, ``eth0 10.0.0.1``; by NCCL, how
-    its channels were connected: ``P2P/CUMEM``, ``SHM/direct/direct``, ``NET/IB/0/GDRDMA``.
+    its channels were connected: ``P2P/CUMEM``, ``SHM/direct/direct``, ``NET/IB/GDRDMA``.
     """
 
     leg: str

@@ -128,8 +128,9 @@ class Store:
         return str(self.torchs.get(name + "-over").decode())
 
     def failed(self) -> None:
-        """Tell all ranks that something failed on this one."""
-        self.torchs.add("failed", 1)
+        """Tell all ranks that are still there that something failed on this one."""
+        with contextlib.suppress(RuntimeError):
+            self.torchs.add("failed", 1)
 
     def _taken(self, seconds: float) -> List[Any]:
         try:
