@@ -30,7 +30,7 @@ from ._operations import OPERATIONS, Group, base
 from ._sockets import listens_at
 from ._store import Store, listening
 
-_WAIT = {"gloo": 3.0, "nccl": 20.0}
+_WAIT = {"gloo": 2.5, "nccl": 20.0}
 """Seconds of one wait for other ranks. Gloo takes five times as many to connect, and names nobody."""
 _CONNECT = {"gloo": 5 * _WAIT["gloo"] + 2, "nccl": 2 * _WAIT["nccl"]}
 _ANSWER = 2.0

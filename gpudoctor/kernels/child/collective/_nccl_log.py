@@ -12,7 +12,7 @@ MARKER = "@gpudoctor leg "
 """Written to standard error where a leg begins: ``@gpudoctor leg nccl network``."""
 
 _BOOTSTRAP = re.compile(r"NCCL INFO Bootstrap ?: Using (?:\[\d+\])?([^\s:<]+):([^\s<]+)")
-_NETWORK = re.compile(r"NCCL INFO (?:Assigned NET plugin (\S+) to comm|Using network (\S+(?: Libfabric)?))")
+_NETWORK = re.compile(r"NCCL INFO (?:Assigned NET plugin (.+) to comm|Using network (.+?)) *$")
 _VIA = re.compile(
     r"NCCL INFO (?:Channel|Ring|Tree) \S+ ?:.* via (P2P/(?:\w+ pointer|\w+)(?:/read)?|SHM/\S+|NET/[^/]+/\S+|direct \S+)"
 )
