@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.kernels.child.collective._plan import Leg, Place, from_json, group_of, legs, planned
+from gpudoctor.kernels.child.collective._plan import Leg, Place, from_json, group_of, legs, planned, without
 
 GIB = 1 << 30
 
@@ -39,7 +39,7 @@ def test_a_job_of_many_gpus_a_host_has_three_legs() -> None:
         ({"a": 4}, {"node": [[0, 1, 2, 3]]}),
         ({"a": 1, "b": 1}, {"network": [[0, 1]]}),
         ({"a": 2, "b": 1}, {"node": [[0, 1]], "network": [[0, 2]], "all": [[0, 1, 2]]}),
-        ({"a": 1}, {}),
+        ({"a": 1}, {"node": [[0]]}),
     ],
 )
 def test_a_leg_that_is_the_same_as_one_before_is_left_out(
@@ -62,6 +62,8 @@ def test_with_a_gpu_on_every_rank_nccl_works_and_gloo_meets_once_a_host() -> Non
 def test_one_rank_without_a_gpu_leaves_gloo_to_all() -> None:
     places = [*_places({"a": 1}, gpu=80 * GIB), Place(1, "b", 0, 512 * GIB, 0, "torch sees no GPU")]
     assert {leg.backend for leg in _plan(places)} == {"gloo"}
+    assert without(places) == "rank 1 (host b): torch sees no GPU"
+    assert without(places[:1]) == without(places[1:]) == ""
 
 
 @pytest.mark.parametrize(

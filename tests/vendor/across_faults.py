@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.kernels.across import asking
-from gpudoctor.kernels.across.answer import Across
-from gpudoctor.kernels.across.asking import Member
+from gpudoctor.kernels.across import Across, Member, asking
 from gpudoctor.target.local import Local
 
 _PLANTED = """

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpudoctor.kernels.across import Across, facts_of, run
-from gpudoctor.kernels.across.asking import Member
+from gpudoctor.kernels.across import Across, Member, facts_of, run
 from gpudoctor.model.fact import Known
 from gpudoctor.target.local import Local
-from tests import needs
+from tests import needs, processes
 from tests.vendor.across_faults import job, planted
 
+ALONE = """
+import sys
+from gpudoctor.kernels.across import Member, run
+from gpudoctor.target.local import Local
+
+def tell(step):
+    print(step, flush=True)
+
+run(Local("standard", sys.argv[1]), Member(0, 2, 0, "alpha", ("127.0.0.1", 0)), seconds=60.0, tell=tell)
+"""
+"""Rank 0 of two, the other of which never comes."""
 HOSTS = ("alpha", "alpha", "beta", "beta")
 
 
@@ -110,3 +122,28 @@ def test_without_torch_nothing_is_said_against_the_links() -> None:
     me = Member(0, 2, 0, "alpha", ("127.0.0.1", 0))
     answer = run(target, me)
     assert (answer.why, answer.cannot) == ("torch is not installed in this interpreter", True)
+
+
+def test_one_rank_alone_is_checked_and_tests_no_link(python: str) -> None:
+    (row,) = {row["operation"]: row for row in _rows(job(python, ["alpha"]))}.values()
+    assert (row["operation"], row["right"], row["ranks"]) == ("all_reduce", True, 1)
+    assert "busbw" not in row
+
+
+def test_whoever_asks_can_end_it(python: str) -> None:
+    began: list[str] = []
+    answers = job(python, HOSTS[:1], world=2, tell=began.append, halt=lambda: "the job is over" if began else "")
+    assert [(answer.why, answer.cannot) for answer in answers] == [("the job is over", True)]
+
+
+def test_no_child_outlives_who_asked_for_it(python: str) -> None:
+    """The process that asks is killed, which leaves it no time to clean up."""
+    asking = subprocess.Popen([sys.executable, "-c", ALONE, python], stdout=subprocess.PIPE, text=True)
+    assert asking.stdout
+    while asking.stdout.readline() != "wait for all ranks\n":
+        assert asking.poll() is None
+    (child,) = (int(pid) for pid in Path(f"/proc/{asking.pid}/task/{asking.pid}/children").read_text().split())
+    asking.kill()
+    asking.wait()
+    asking.stdout.close()
+    assert processes.gone(child)

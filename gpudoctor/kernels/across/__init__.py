@@ -4,5 +4,6 @@
 """
 
 from gpudoctor.kernels.across.answer import Across as Across
+from gpudoctor.kernels.across.asking import Member as Member
 from gpudoctor.kernels.across.asking import run as run
 from gpudoctor.kernels.across.facts import facts_of as facts_of

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpudoctor.kernels.across.answer import Across, Ended, Found, Via, several
+from gpudoctor.kernels.child._rank import gave_up
 from gpudoctor.kernels.child.collective import _nccl, _nccl_log
 from gpudoctor.kernels.place import program as program  # by this name tests lay out another
 from gpudoctor.probes._child import answers, printable
@@ -41,12 +42,14 @@ def run(
     legs: Mapping[str, Sequence[Sequence[int]]] | None = None,
     tell: Callable[[str], None] = lambda _: None,
     listening: Callable[[int], None] = lambda _: None,
+    halt: Callable[[], str] = str,
 ) -> Across:
     """Take part in the job's collectives for at most so many seconds; whatever happens, there is an answer.
 
     `backend` is ``gloo``, ``nccl``, or ``auto``: NCCL where every rank has a GPU, and a little of Gloo beside it.
     What rank 0 is given of `backend`, `level` and `legs` (groups of ranks by name, instead of the usual ones) holds
-    for all. `tell` hears each step as it begins; `listening` hears rank 0's port, before torch is imported.
+    for all. `tell` hears each step as it begins; `listening` hears rank 0's port, before torch is imported; `halt` is
+    asked a few times a second and says why to end now, empty as long as there is no reason.
     """
     ask = {
         "entry": "collective._across",
@@ -60,17 +63,20 @@ def run(
         "legs": {name: [list(ranks) for ranks in groups] for name, groups in (legs or {}).items()},
         "seconds": seconds,
     }
-    return _Child(me, tell, listening).run(target, ask, seconds)
+    return _Child(me, tell, listening, halt).run(target, ask, seconds)
 
 
 class _Child:
-    def __init__(self, me: Member, tell: Callable[[str], None], listening: Callable[[int], None]) -> None:
-        self._me, self._tell, self._listening = me, tell, listening
+    def __init__(
+        self, me: Member, tell: Callable[[str], None], listening: Callable[[int], None], halt: Callable[[], str]
+    ) -> None:
+        self._me, self._tell, self._listening, self._halt = me, tell, listening, halt
         self._said: list[Mapping[str, Any]] = []
         self._steps: list[str] = []
         self._notes: dict[str, Any] = {}
         self._last: Mapping[str, Any] = {}
         self._until = float("inf")
+        self._halted = ""
 
     def run(self, target: Target, ask: Mapping[str, Any], seconds: float) -> Across:
         began = time.monotonic()
@@ -87,13 +93,14 @@ class _Child:
             return self._across(began, "", err=answer.err)
         if "why" in self._last:
             return self._across(began, str(self._last["why"]), self._last.get("cannot") is True, answer.err)
-        return self._across(began, _how(answer), err=answer.err)
+        return self._across(began, self._halted or _how(answer), bool(self._halted), answer.err)
 
     def _listen(self, line: str | None) -> bool:
         """Take in a line; whether the child may go on."""
         for entry in answers(line) if line else ():
             self._take(entry)
-        return time.monotonic() <= self._until
+        self._halted = self._halted or self._halt()
+        return not self._halted and time.monotonic() <= self._until
 
     def _take(self, entry: Mapping[str, Any]) -> None:
         if "answer" in entry or "why" in entry:
@@ -141,6 +148,8 @@ def _how(answer: Answer) -> str:
     """What became of a child that did not say its last word."""
     if answer.status is None and not answer.cut:
         return "did not come to an end" + (f"; {answer.how}" if answer.stuck else "")
+    if gave_up(answer.status, answer.err):
+        return f"failed: {gave_up(answer.status, answer.err)}"
     lines = [line.strip() for line in answer.err.splitlines() if line.strip()]
     last = f": {lines[-1][:300]}" if lines and (answer.status or 0) > 0 else ""
     return f"{'was ' if (answer.status or 0) < 0 or answer.cut else 'ended with '}{answer.how}{last}"

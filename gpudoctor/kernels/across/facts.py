@@ -58,17 +58,22 @@ def _measured(heard: Sequence[Heard]) -> Row:
             ranks=len(heard),
             groups=len(groups),
             algbw=least["algbw"],
-            busbw=least["busbw"],
-            usual=median(rate["busbw"] for rate in rates),
             slowest=slowest.rank,
             host=slowest.host,
             ratio=longest.alone / max(1e-9, median(found.alone for _, found in heard)),
             via=_ways(one, [answer for answer, _ in heard]),
         ),
+        **_bus([rate["busbw"] for rate in rates], one.ranks),
         "right": Known(not wrong, SOURCE) if wrong or len(heard) == expected else _unheard(len(heard), expected),
         **_blamed([answer for answer, _ in wrong], "; ".join(_wrong(*item) for item in wrong[:_NAMED])),
         "advice": Absent("none"),
     }
+
+
+def _bus(rates: Sequence[float], ranks: int) -> dict[str, Fact]:
+    if ranks == 1:
+        return dict.fromkeys(("busbw", "usual"), Absent("one rank: no link was tested"))
+    return _known(busbw=min(rates), usual=median(rates))
 
 
 def _failed(backend: str, leg: str, answers: Sequence[Across]) -> Row:

@@ -30,9 +30,9 @@ from ._operations import OPERATIONS, Group, base
 from ._sockets import listens_at
 from ._store import Store, listening
 
-_WAIT = {"gloo": 2.5, "nccl": 20.0}
+_WAIT = {"gloo": 2.5, "nccl": 10.0}
 """Seconds of one wait for other ranks. Gloo takes five times as many to connect, and names nobody."""
-_CONNECT = {"gloo": 5 * _WAIT["gloo"] + 2, "nccl": 2 * _WAIT["nccl"]}
+_CONNECT = {"gloo": 5 * _WAIT["gloo"] + 2, "nccl": 40.0}
 _ANSWER = 2.0
 """Seconds that are kept for the answer."""
 _REST = 15.0
@@ -94,6 +94,8 @@ def _member(me: Me) -> None:
         left = me.left()
         places = [_plan.Place(*fields) for fields in store.gathered(here.told, max(left / 2, left - _REST))]
         legs = _plan.planned(places, me.ask) if not me.rank else None
+        if not me.rank and _plan.without(places):
+            _ended(_plan.Leg("all", "nccl", (), (), ()), "", _plan.without(places), cannot=True)
         legs = _plan.from_json(store.told("plan", legs, _CONNECT["gloo"]))
         _walk(torch, me, store, legs, here.device)
         _protocol.say(answer={})
@@ -128,7 +130,7 @@ def _walk(torch: Any, me: Me, store: Store, legs: Sequence[_plan.Leg], device: s
         store.meet("%d" % at, patience)
         patience = _CONNECT[leg.backend] * 1.5
         group = _plan.group_of(leg, me.rank)
-        if len(group) < 2:
+        if not group:
             continue
         until = time.monotonic() + me.left() / (len(legs) - at)
         try:

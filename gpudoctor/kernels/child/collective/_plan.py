@@ -52,14 +52,14 @@ def planned(places: Sequence[Place], ask: Mapping[str, Any]) -> List[Leg]:
     groups = given or legs(places)
     on_gpus = ask["backend"] == "nccl" or (ask["backend"] == "auto" and all(one.gpu_memory for one in places))
     found = []
-    if ask["backend"] == "auto" and on_gpus and not given:
+    if ask["backend"] == "auto" and on_gpus and not given and len(places) > 1:
         found.append(_cheap(places, ask["level"]))
     backend = "nccl" if on_gpus else "gloo"
     sizes = [size for size in _SIZES[backend, ask["level"]] if _ROOM * size <= _room(places, on_gpus)]
     for name, ranks in groups.items():
         operations = [one for one in OPERATIONS if max(map(len, ranks)) >= OPERATIONS[one].least]
         found.append(Leg(name, backend, ranks, operations, sizes))
-    return [leg for leg in found if leg.sizes and max(map(len, leg.groups)) > 1]
+    return [leg for leg in found if leg.sizes]
 
 
 def legs(places: Sequence[Place]) -> Dict[str, List[List[int]]]:
@@ -75,10 +75,18 @@ def legs(places: Sequence[Place]) -> Dict[str, List[List[int]]]:
         ("network", list(by_local.values()) if len(by_host) > 1 else []),
         ("all", [[one.rank for one in places]]),
     ):
-        wide = [ranks for ranks in groups if len(ranks) > 1]
+        wide = [ranks for ranks in groups if len(ranks) > 1 or len(places) == 1]
         if wide and wide not in found.values():
             found[name] = wide
     return found
+
+
+def without(places: Sequence[Place]) -> str:
+    """Why not all ranks have a GPU, where some have: the first that has none."""
+    lacking = [one for one in places if not one.gpu_memory]
+    if not lacking or len(lacking) == len(places):
+        return ""
+    return "rank %d (host %s): %s" % (lacking[0].rank, lacking[0].host, lacking[0].no_gpu)
 
 
 def _room(places: Sequence[Place], on_gpus: bool) -> int:

@@ -8,7 +8,7 @@ import re
 import socket
 import time
 from datetime import timedelta
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 from .._kernel import CannotRun
 
@@ -155,16 +155,19 @@ def ranks(numbers: List[int]) -> str:
 
 
 def _served(torch: Any, port: int, listener: socket.socket, until: float) -> Any:
-    options = {
-        "is_master": True,
-        "wait_for_workers": False,
-        "timeout": timedelta(seconds=max(1.0, until - time.monotonic())),
-    }
-    try:
-        return torch.distributed.TCPStore("127.0.0.1", port, master_listen_fd=listener.fileno(), **options)
-    except TypeError:  # torch before 2.1 takes no socket
+    limit = timedelta(seconds=max(1.0, until - time.monotonic()))
+    options = {"is_master": True, "wait_for_workers": False, "timeout": limit, **_by(torch, listener)}
+    return torch.distributed.TCPStore("127.0.0.1", port, **options)
+
+
+def _by(torch: Any, listener: socket.socket) -> Dict[str, Any]:
+    """How torch is given that socket: from 2.1 on it takes it, with libuv from 2.8; an older one binds anew."""
+    release = tuple(map(int, re.findall(r"\d+", str(torch.__version__))[:2]))
+    if release < (2, 1):
         listener.close()
-        return torch.distributed.TCPStore("127.0.0.1", port, **options)
+        return {}
+    taken = {"master_listen_fd": listener.fileno()}
+    return dict(taken, use_libuv=False) if (2, 4) <= release < (2, 8) else taken
 
 
 def _reached(torch: Any, address: str, port: int, until: float) -> Any:
