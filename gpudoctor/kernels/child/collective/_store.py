@@ -1,4 +1,8 @@
-"""The store of a job: rank 0's child serves it over TCP, all others are its clients; no wait without limit."""
+"""The store of a job: rank 0's child serves it over TCP, all others are its clients; no wait without limit.
+
+Ranks look again and again instead of waiting in the store: a torch before 2.1 does not forget a wait that was given
+up, and its late answer is taken for that to the next question.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +12,20 @@ import re
 import socket
 import time
 from datetime import timedelta
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from .._kernel import CannotRun
 
 _AGAIN = 0.2
 """Seconds between two attempts to reach a store that is not there yet."""
-_LOOK = 1.0
-"""Seconds between two looks whether a rank told of a failure."""
+_PATIENCE = 10.0
+"""Seconds that the store has for one answer."""
+_LOOKS = 20000.0
+"""A second, of all ranks together: one server answers several times as many."""
 _AFTER = 4.0
 """Seconds that ranks have to come once one has failed: those that wait in vain for the same do so about as long."""
-_LATER = 2.0
+_LATER = 3.0
 """Seconds that the others wait longer than rank 0, which says who did not come."""
-_WAITED = re.compile(r"time(?:d )?-?out", re.IGNORECASE)
-_PATIENCE = 10.0
-"""Seconds of one attempt."""
 
 
 def listening(port: int) -> socket.socket:
@@ -60,91 +63,81 @@ class Store:
         self.world = world
         self._until = until
         self._missing = 0
+        self._pause = max(0.01, world / _LOOKS)
         self.torchs = _served(torch, port, listener, until) if listener else _reached(torch, address, port, until)
 
     def gathered(self, value: Any, seconds: float) -> List[Any]:
         """What each rank gave, by rank, once all have. Raises `CannotRun` with the ranks that did not come."""
-        self.torchs.set("here-%d" % self.rank, json.dumps(value))
-        if self.rank:
-            return self._taken(seconds + _PATIENCE)
-        keys = ["here-%d" % rank for rank in range(self.world)]
-        try:
-            self.torchs.wait(keys, self._limit(seconds))
-            table = {"values": [json.loads(self.torchs.get(key).decode()) for key in keys]}
-        except RuntimeError:
-            table = {"missing": [rank for rank, key in enumerate(keys) if not self.torchs.check([key])]}
-        self.torchs.set("table", json.dumps(table))
-        return self._taken(_PATIENCE)
+        self.torchs.set("value-%d" % self.rank, json.dumps(value))
+        self.meet("here", seconds)
+        values = [
+            json.loads(self.torchs.get("value-%d" % rank).decode()) for rank in range(0 if self.rank else self.world)
+        ]
+        found: List[Any] = self.told("values", values, _PATIENCE)
+        return found
 
     def told(self, name: str, value: Any, seconds: float) -> Any:
         """What rank 0 gives under that name, to every rank."""
         if not self.rank:
             self.torchs.set(name, json.dumps(value))
-            return json.loads(json.dumps(value))
-        self.torchs.wait([name], self._limit(seconds))
+            self.torchs.add(name + "-said", 1)
+        elif not self._soon(name + "-said", 1, seconds):
+            raise CannotRun("rank 0 does not go on")
         return json.loads(self.torchs.get(name).decode())
-
-    def leave(self, seconds: float) -> None:
-        """Say that this rank is done. Rank 0 stays until all are, and no longer than that: the store goes with it."""
-        with contextlib.suppress(RuntimeError):
-            self.torchs.add("done", 1)
-            until = min(self._until, time.monotonic() + seconds)
-            while (
-                not self.rank and self.torchs.add("done", 0) < self.world - self._missing and time.monotonic() < until
-            ):
-                time.sleep(0.02)
 
     def meet(self, name: str, seconds: float) -> None:
         """Wait until every rank came to the point of that name. Raises `CannotRun` with who did not, by rank 0's word.
 
         Once any rank told of a failure, those that did not fail with it are waited for no longer than `_AFTER`.
         """
-        self.torchs.set("%s-%d" % (name, self.rank), "")
-        if self.torchs.add(name, 1) == self.world:
-            self.torchs.set(name + "-over", "")
-        said = self._over(name, seconds if not self.rank else seconds + _LATER)
-        if said:
-            raise CannotRun(said)
-
-    def _over(self, name: str, seconds: float) -> str:
-        """Why not all came; empty where all did."""
-        end = min(self._until, time.monotonic() + seconds)
-        hurried = False
-        while time.monotonic() < end:
-            try:
-                self.torchs.wait([name + "-over"], timedelta(seconds=max(0.01, min(_LOOK, end - time.monotonic()))))
-                return str(self.torchs.get(name + "-over").decode())
-            except RuntimeError as error:
-                if not _WAITED.search(str(error)):
-                    return "the store of rank 0 is gone"
-            if not hurried and self.torchs.add("failed", 0):
-                hurried = True
-                end = min(end, time.monotonic() + (_AFTER if not self.rank else _AFTER + _LATER))
-        if self.rank:
-            return "rank 0 does not say who came"
-        missing = [rank for rank in range(self.world) if not self.torchs.check(["%s-%d" % (name, rank)])]
-        self._missing = len(missing)
-        self.torchs.set(name + "-over", "%s did not come" % ranks(missing) if missing else "")
-        return str(self.torchs.get(name + "-over").decode())
+        try:
+            self.torchs.add("%s-%d" % (name, self.rank), 1)
+            self.torchs.add(name, 1)
+            missing = self.told(name + "-missing", self._absent(name, seconds), seconds + _LATER)
+        except RuntimeError:
+            raise CannotRun("the store of rank 0 does not answer") from None
+        if missing:
+            raise CannotRun("%s did not come" % ranks(missing))
 
     def failed(self) -> None:
         """Tell all ranks that are still there that something failed on this one."""
         with contextlib.suppress(RuntimeError):
             self.torchs.add("failed", 1)
 
-    def _taken(self, seconds: float) -> List[Any]:
-        try:
-            self.torchs.wait(["table"], self._limit(seconds))
-        except RuntimeError:
-            raise CannotRun("rank 0 did not say who is there") from None
-        table = json.loads(self.torchs.get("table").decode())
-        if "missing" in table:
-            raise CannotRun("%s did not come" % ranks(table["missing"]))
-        values: List[Any] = table["values"]
-        return values
+    def leave(self, seconds: float) -> None:
+        """Say that this rank is done. Rank 0 stays until all are, and no longer than that: the store goes with it."""
+        with contextlib.suppress(RuntimeError):
+            self.torchs.add("done", 1)
+            if not self.rank:
+                self._soon("done", self.world - self._missing, seconds)
 
-    def _limit(self, seconds: float) -> timedelta:
-        return timedelta(seconds=max(0.1, min(seconds, self._until - time.monotonic())))
+    def _soon(self, key: str, count: int, seconds: float, limit: Callable[[], float] = lambda: float("inf")) -> bool:
+        """Whether that counter comes to `count` in so many seconds, or before the moment that `limit` then says."""
+        end = min(self._until, time.monotonic() + seconds)
+        while self.torchs.add(key, 0) < count:
+            if time.monotonic() >= min(end, limit()):
+                return False
+            time.sleep(self._pause)
+        return True
+
+    def _hurried(self) -> Callable[[], float]:
+        """The moment until which ranks are waited for, once any told of a failure."""
+        first: List[float] = []
+
+        def limit() -> float:
+            if not first and self.torchs.add("failed", 0):
+                first.append(time.monotonic() + _AFTER)
+            return first[0] if first else float("inf")
+
+        return limit
+
+    def _absent(self, name: str, seconds: float) -> List[int]:
+        """Rank 0 alone waits for all, and finds those that did not come."""
+        if self.rank or self._soon(name, self.world, seconds, self._hurried()):
+            return []
+        found = [rank for rank in range(self.world) if not self.torchs.add("%s-%d" % (name, rank), 0)]
+        self._missing = len(found)
+        return found
 
 
 def ranks(numbers: List[int]) -> str:
@@ -172,12 +165,13 @@ def _by(torch: Any, listener: socket.socket) -> Dict[str, Any]:
 
 def _reached(torch: Any, address: str, port: int, until: float) -> Any:
     while True:
-        left = max(1.0, until - time.monotonic())
+        limit = timedelta(seconds=max(1.0, min(_PATIENCE, until - time.monotonic())))
         try:
-            return torch.distributed.TCPStore(
-                address, port, wait_for_workers=False, timeout=timedelta(seconds=min(left, _PATIENCE))
-            )
+            store = torch.distributed.TCPStore(address, port, wait_for_workers=False, timeout=limit)
+            store.add("done", 0)  # whoever waited in a queue that was closed hears of it only now
         except RuntimeError:
             if time.monotonic() + _AGAIN >= until:
                 raise
             time.sleep(_AGAIN)
+        else:
+            return store
