@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gpudoctor.job.door import Door
@@ -210,17 +210,3 @@ def _note(guest: Guest, said: Said) -> None:
         guest.answers[number] = said
     if isinstance(told := said.get("tell"), dict):
         guest.told.update(told)
-
-
-def in_turn(hosts: Iterable[Guest]) -> Iterator[tuple[Guest, Guest]]:
-    """Who connects to whom: few machines each to all others, many each to those 1, 2, 4, 8, ... places on."""
-    ring = list(hosts)
-    count = len(ring)
-    steps = range(1, count) if count <= ALL_OF else [1 << power for power in range((count - 1).bit_length())]
-    for at, one in enumerate(ring):
-        for step in steps:
-            yield one, ring[(at + step) % count]
-
-
-ALL_OF = 16
-"""Machines up to which each connects to all others."""
