@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, replace
 
 from gpudoctor.links import _bulk, _tcp, sizes
-from gpudoctor.links._talk import Lines, TalkError, greeting
+from gpudoctor.links._talk import ClosedError, Lines, TalkError, greeting
 from gpudoctor.links.reach import Outcome, opened
 
 SECONDS = 5.0
@@ -91,12 +91,9 @@ class _Asking:
     def all(self, window: float) -> Flow:
         """Everything, in the order in which it is of use should time run out."""
         self._lines.say(greeting(self._key, "talk", self._token))
-        try:
-            answer, _, name = self._lines.hear(2.0).partition(" ")
-            if answer != "ok":
-                raise TalkError("something else listens there")
-        except TalkError as error:
-            raise TalkError(f"no talk with it ({error}): another program or another job may listen there") from error
+        answer, _, name = self._welcome().partition(" ")
+        if answer != "ok":
+            raise TalkError("another program listens there")
         self._learn(peer=name)
         self._ping()
         window = min(max(window, _ROUND_TRIPS * (self.known.ms or 0.0) / 1e3), 4 * window)
@@ -106,6 +103,12 @@ class _Asking:
             self._out(window)
             self._in(window)
         return self.known
+
+    def _welcome(self) -> str:
+        try:
+            return self._lines.hear(2.0)
+        except ClosedError as error:
+            raise TalkError("it hangs up on us: another program, or another job, listens there") from error
 
     def _learn(self, **found: object) -> None:
         self.known = replace(self.known, **found)  # type: ignore[arg-type]
