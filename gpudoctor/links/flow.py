@@ -43,6 +43,9 @@ class Flow:
     retransmitted_out: float | None = None
     retransmitted_in: float | None = None
     """Shares of the data segments, as the sending kernel counts them. None where nothing came, too."""
+    segments_out: int | None = None
+    segments_in: int | None = None
+    """Data segments sent, those that were sent again among them: a share of a few says little."""
     stalled_above: int | None = None
     """Bytes: IP packets up to this size pass, and larger ones vanish without a word."""
     mtu: int | None = None
@@ -143,7 +146,8 @@ class _Asking:
             full = (sent.mtu or 0) - _tcp.headers(link)
             _tcp.hang_up(link)
         gbps = _figure(came, "gbps")
-        self._learn(gbps_out=gbps, retransmitted_out=sent.retransmitted if gbps else None, mtu=sent.mtu)
+        again = sent.retransmitted if gbps else None
+        self._learn(gbps_out=gbps, retransmitted_out=again, segments_out=sent.segments, mtu=sent.mtu)
         return full
 
     def _in(self, window: float) -> None:
@@ -157,7 +161,8 @@ class _Asking:
             told = self._json()
             _tcp.hang_up(link)
         sent = _tcp.Sent(_count(told, "segments"), _count(told, "again"), _count(told, "mtu"))
-        self._learn(gbps_in=came.gbps, retransmitted_in=sent.retransmitted if came.gbps else None)
+        again = sent.retransmitted if came.gbps else None
+        self._learn(gbps_in=came.gbps, retransmitted_in=again, segments_in=sent.segments)
 
     def _any_size_passes(self, full: int) -> bool:
         """Nothing came one way or the other: is it the size of the packets?"""
