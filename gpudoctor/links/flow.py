@@ -70,10 +70,10 @@ def measure(
     if not link:
         return Flow(reached.outcome, reached.words, seconds=time.monotonic() - begun)
     with link:
-        asking = _Asking(link, key, begun + seconds, source)
+        asking = _Asking(link, reached.address, port, key, begun + seconds, source)
         try:
             flow = asking.all(window)
-        except TalkError as error:
+        except (TalkError, OSError) as error:
             flow = replace(asking.known, outcome="failed", words=f"{address} port {port}: {error}")
     return replace(flow, seconds=time.monotonic() - begun)
 
@@ -81,10 +81,10 @@ def measure(
 class _Asking:
     """One conversation. `known` is what it has found so far."""
 
-    def __init__(self, link: socket.socket, key: str, until: float, source: str) -> None:
+    def __init__(self, link: socket.socket, address: str, port: int, key: str, until: float, source: str) -> None:
         _tcp.at_once(link)
-        self._where: tuple[str, int] = link.getpeername()[:2]
-        self.known = Flow("connected", "{} port {} answers".format(*self._where))
+        self.known = Flow("connected", f"{address} port {port} answers")
+        self._where = (address, port)
         self._source = source
         self._key = key
         self._until = until

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 
-from gpudoctor.links import names, reach
+from gpudoctor.links import _bulk, _tcp, names, reach
 from gpudoctor.links._talk import greeting
 from gpudoctor.links.ear import Ear
 from gpudoctor.links.flow import Flow, measure
@@ -140,6 +140,26 @@ def test_a_silent_peer_is_given_up() -> None:
         assert time.monotonic() - begun < 5
     assert flow.outcome == "failed"
     assert "did not answer in time" in flow.words
+
+
+def test_a_peer_that_resets_at_once() -> None:
+    with played(_tcp.hang_up) as port:
+        assert measure(HERE, port, "the job").outcome == "failed"
+
+
+def test_the_least_that_came_is_a_rate() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        near.send(b"0123456789")
+        came = _bulk.empty(far, 0.2, time.monotonic() + 5)
+    assert came.size == 10
+    assert came.gbps == pytest.approx(10 * 8 / 0.2 / 1e9, rel=0.5)
+
+
+def test_nothing_that_came_is_no_rate() -> None:
+    near, far = socket.socketpair()
+    with near, far, pytest.raises(TimeoutError):
+        _bulk.empty(far, 0.2, time.monotonic() + 0.1)
 
 
 def answering(*lines: bytes) -> Peer:
