@@ -19,6 +19,9 @@ SECONDS = 5.0
 WINDOW = 0.25
 """Seconds that each direction is measured; paths with a long round trip are given up to four times as much."""
 
+_JUMBO = 9000
+"""The MTU that is assumed where the kernel does not say."""
+
 _PINGS, _PINGING = 20, 0.25
 _ROUND_TRIPS = 12
 """Round trips that the window holds at least, where it may grow so long: TCP doubles its rate in each."""
@@ -143,7 +146,7 @@ class _Asking:
             _bulk.fill(link, self._said, min(self._until, time.monotonic() + window + 2 * _bulk.PATIENCE))
             came = self._json()
             sent = _tcp.sent(link)
-            full = (sent.mtu or 0) - _tcp.headers(link)
+            full = (sent.mtu or _JUMBO) - _tcp.headers(link)
             _tcp.hang_up(link)
         gbps = _figure(came, "gbps")
         again = sent.retransmitted if gbps else None

@@ -14,6 +14,7 @@ from gpudoctor.links import _bulk, _tcp, names, reach
 from gpudoctor.links._talk import greeting
 from gpudoctor.links.ear import Ear
 from gpudoctor.links.flow import Flow, measure
+from gpudoctor.links.interfaces import interfaces
 
 HERE = "127.0.0.1"
 Peer = Callable[[socket.socket], None]
@@ -100,6 +101,8 @@ def test_a_clock_that_is_ahead_is_told() -> None:
 
 
 def test_ipv6_can_be_asked() -> None:
+    if "::1" not in [own.text for one in interfaces() or () for own in one.addresses]:
+        pytest.skip("this machine has no IPv6")
     with Ear("::1", "the job") as ear:
         flow = measure("::1", ear.port, "the job", window=0.05)
     assert (flow.outcome, bool(flow.gbps_in)) == ("connected", True)
@@ -239,6 +242,24 @@ def test_a_closed_ear_listens_no_more() -> None:
     with kept:
         kept.settimeout(5)
         assert kept.recv(1) == b""
+
+
+def test_where_the_kernel_says_less_rates_are_left(ear: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on macOS and Windows: no rtnetlink, no TCP_INFO, no say in the size of segments."""
+    for name in ("AF_NETLINK", "TCP_INFO", "TCP_MAXSEG"):
+        monkeypatch.delattr(socket, name)
+    assert interfaces() is None
+    flow = measure(HERE, ear.port, "the job", window=0.05)
+    assert (flow.outcome, bool(flow.gbps_out), bool(flow.gbps_in)) == ("connected", True, True)
+    assert (flow.retransmitted, flow.mtu) == (None, None)
+
+
+def test_a_socket_that_is_not_tcp_counts_nothing() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        assert _tcp.sent(near) == _tcp.Sent()
+    assert _tcp.Sent().retransmitted is None
+    assert _tcp.Sent(segments=200, again=10).retransmitted == 0.05
 
 
 def test_how_an_attempt_to_connect_ends(ear: Ear) -> None:
