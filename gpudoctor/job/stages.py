@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpudoctor.job import rounds
+from gpudoctor.job import collectives, rounds
 from gpudoctor.job.clocks import furthest_clock
 from gpudoctor.job.culprits import suspects
 from gpudoctor.job.found import Found, LinkSeen, RankSeen
@@ -39,10 +39,11 @@ class Limits:
 class Stages:
     """The meeting's agenda. `found` holds what is known at any moment, should it be cut short."""
 
-    def __init__(self, meeting: Meeting, found: Found, limits: Limits, tell: Tell) -> None:
+    def __init__(self, meeting: Meeting, found: Found, limits: Limits, tell: Tell, level: str) -> None:
         self.meeting = meeting
         self.found = found
         self._limits = limits
+        self._level = level
         self._tell = tell
         self._began = time.monotonic()
 
@@ -55,6 +56,8 @@ class Stages:
             self._connect(leaders)
             self._measure(leaders)
         self._check(leaders)
+        if self._limits.collective:
+            self._collect()
 
     def note(self) -> None:
         """Who is here now, and what is wrong with the others."""
@@ -177,6 +180,12 @@ class Stages:
         gpus = [document["facts"].get("gpu") for document in self.found.documents.values()]
         if gpus:
             self.found.backend = "nccl" if any(isinstance(rows, list) and rows for rows in gpus) else "gloo"
+
+    def _collect(self) -> None:
+        self._tell("collectives over all ranks")
+        shut = any(not link.works for link in self.found.links)
+        found = collectives.measured(self.meeting, self._level, self._limits.collective, shut)
+        self.found.collective = collectives.rows(found)
 
     def _seen(self, rank: int) -> RankSeen:
         place, guest = self.meeting.place, self.meeting.guests.get(rank)
