@@ -17,9 +17,9 @@ from statistics import median, median_high
 
 from gpudoctor.job.pairs import CONNECTED, Direction, Pair
 
-SPREADS = 5.0
+SPREADS = 5.2
 """So many standard deviations: that one of 1,024 sound hosts is so slow by nature is less likely than 1 in 1,000. Where
-they differ by 7 %, the limit is 0.65 of the usual, and a host at 0.6 is below it."""
+they differ by 7 %, the limit is 0.63 of the usual, and a host at 0.6 is below it."""
 LOWEST = 1 / 3
 """TCP between busy hosts differs 2-fold when nothing is wrong (8 namespaces, 2 cores, 2026-11); 3-fold is no noise."""
 HIGHEST = 0.75
