@@ -97,7 +97,9 @@ def _failed(backend: str, leg: str, answers: Sequence[Across]) -> Row:
         **_known(ranks=len(ends), via=_ways_of(leg, backend, answers)),
         "groups": unknown,
         **_blamed([by_rank[end.rank] for end in bad if not waited(end)] or [by_rank[end.rank] for end in bad], words),
-        "advice": Known(_nccl.advice(words), SOURCE) if backend == "nccl" else Absent("none"),
+        "advice": Known(_nccl.advice(words, between_hosts=leg == "network"), SOURCE)
+        if backend == "nccl"
+        else Absent("none"),
     }
 
 

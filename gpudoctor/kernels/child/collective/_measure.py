@@ -10,7 +10,7 @@ from ._operations import OPERATIONS, Group
 
 _SLICE = 1 << 22
 """Values that are compared at a time."""
-_EVEN = 32
+EVEN = 32
 """Values of each rank's share come in multiples of that many: NCCL is slow where 128 bytes are not aligned."""
 _CALLS = 8
 _LONG = 0.4
@@ -23,7 +23,7 @@ def measured(group: Group, name: str, size: int, numbers: Any) -> Dict[str, Any]
     ``seconds`` is one call's of several without a pause, as nccl-tests reckons it; ``alone`` that of one call which
     all began together, in which ranks differ where links do.
     """
-    each = _EVEN * group.ranks
+    each = EVEN * group.ranks
     count = max(1, size // 4 // each) * each
     buffers = OPERATIONS[name].buffers(group, numbers[:count])
     buffers.call()
