@@ -6,6 +6,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +27,7 @@ class Host(Faults):
         self.name = name
         self.address = address(number)
         self.address6 = f"fd77::{number + 1}"
+        self.link_local = f"fe80::ff:fe00:77{number + 1:02x}"
         self.mac = mac(number)
         self.port = f"port{number}"
         """The switch's end of its cable."""
@@ -66,6 +68,10 @@ class Host(Faults):
         self.closing.callback(_over, process)
         return process
 
+    def bind(self, source: Path, target: str) -> None:
+        """Have a file or folder of the real machine stand at `target`, which exists, on this host alone."""
+        self.namespace.tell(["mount", "--bind", str(source), target])
+
     def knows(self, name: str, address: str | None) -> None:
         """Have /etc/hosts of this host give a name another address: ``127.0.1.1``, or None to forget it."""
         if address is None:
@@ -99,7 +105,7 @@ class Hosts:
                 self._hosts.append(undo.enter_context(Host(number, name, self._names, switch, folder)))
             for host in self._hosts:
                 host.namespace.ready()
-            switch.ip("link add name bridge0 type bridge", "link set bridge0 up", *self._cables())
+            _try(switch, "link add name bridge0 type bridge", "link set bridge0 up", *self._cables())
             for host in self._hosts:
                 host.namespace.ip(*_addresses(host))
             self._closing = undo.pop_all()
@@ -137,11 +143,12 @@ class Hosts:
     ) -> list[subprocess.CompletedProcess[str]]:
         """One rank on each host, side by side, to their ends: what each said. Raises ``TimeoutExpired``."""
         started = [host.start(argv, {**self.environ(host.number, port), **(env or {})}) for host in self]
-        ended = []
-        for process in started:
-            out, err = process.communicate(timeout=timeout)
-            ended.append(subprocess.CompletedProcess(argv, process.returncode, out, err))
-        return ended
+        with ThreadPoolExecutor(len(started)) as hearing:  # all at once: a full pipe would stop a rank
+            said = list(hearing.map(lambda process: process.communicate(timeout=timeout), started))
+        return [
+            subprocess.CompletedProcess(argv, process.returncode, *words)
+            for process, words in zip(started, said, strict=True)
+        ]
 
     def _cables(self) -> Iterator[str]:
         for host in self._hosts:
@@ -181,6 +188,14 @@ def _switch() -> Namespace:
         if tried.returncode == 0:
             return Namespace(options)
     return needs.missing(f"network namespaces (unshare says: {tried.stderr.strip()})")
+
+
+def _try(switch: Namespace, *lines: str) -> None:
+    """The devices of the network; a kernel without them cannot be helped."""
+    try:
+        switch.ip(*lines)
+    except RuntimeError as error:
+        needs.missing(f"bridge and veth devices ({error})")
 
 
 def _over(process: subprocess.Popen[str]) -> None:

@@ -46,11 +46,12 @@ class Namespace:
         self._ready = True
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """What runs a program in it: nsenter becomes the program."""
+        """What runs a program in it, in our working directory: nsenter and env become the program."""
         self.ready()
+        here = ["env", f"--chdir={Path.cwd()}"]
         user = ["--user", "--preserve-credentials"] if self.rootless else []
         uts = ["--uts"] if self._host else []
-        return ["nsenter", f"--target={self.pid}", *user, "--net", "--mount", *uts, "--", *argv]
+        return ["nsenter", f"--target={self.pid}", *user, "--net", "--mount", *uts, "--", *here, *argv]
 
     def ip(self, *lines: str) -> None:
         """Commands of ip(8), done as one batch."""
