@@ -12,10 +12,15 @@ import re
 import socket
 import time
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, Optional
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .._kernel import CannotRun
 
+_TAKES, _TAKES_BY_LIBUV = (2, 1), (2, 8)
+"""Releases of torch whose store takes a socket that listens already (pytorch/pytorch 103478 and 150215)."""
+_QUEUE = 4096
 _AGAIN = 0.2
 """Seconds between two attempts to reach a store that is not there yet."""
 _PATIENCE = 10.0
@@ -29,9 +34,10 @@ _LATER = 3.0
 
 
 def listening(port: int) -> socket.socket:
-    """A socket of all addresses of this host that listens at `port`, any where that is 0.
+    """A socket at `port` of all addresses of this host, any port where that is 0.
 
-    Clients that come before torch is imported here wait in its queue.
+    Where the installed torch will take it over it listens at once: clients that come before torch is imported here
+    wait in its queue. A torch that binds the port anew must not have a queue before, for whoever waits in it is lost.
     """
     family = socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET
     try:
@@ -42,7 +48,9 @@ def listening(port: int) -> socket.socket:
     if family == socket.AF_INET6:
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     listener.bind(("", port))
-    listener.listen(4096)
+    with contextlib.suppress(PackageNotFoundError):
+        if _release(installed("torch")) >= _TAKES:
+            listener.listen(_QUEUE)
     return listener
 
 
@@ -154,13 +162,18 @@ def _served(torch: Any, port: int, listener: socket.socket, until: float) -> Any
 
 
 def _by(torch: Any, listener: socket.socket) -> Dict[str, Any]:
-    """How torch is given that socket: from 2.1 on it takes it, with libuv from 2.8; an older one binds anew."""
-    release = tuple(map(int, re.findall(r"\d+", str(torch.__version__))[:2]))
-    if release < (2, 1):
+    """How torch is given that socket; one that does not take it binds the port anew."""
+    release = _release(str(torch.__version__))
+    if release < _TAKES:
         listener.close()
         return {}
+    listener.listen(_QUEUE)
     taken = {"master_listen_fd": listener.fileno()}
-    return dict(taken, use_libuv=False) if (2, 4) <= release < (2, 8) else taken
+    return dict(taken, use_libuv=False) if (2, 4) <= release < _TAKES_BY_LIBUV else taken
+
+
+def _release(version: str) -> Tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)[:2]))
 
 
 def _reached(torch: Any, address: str, port: int, until: float) -> Any:
