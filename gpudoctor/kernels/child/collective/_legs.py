@@ -40,8 +40,8 @@ class Walk:
 
     def through(self, legs: Sequence[Leg]) -> None:
         """All legs, all ranks together; one that fails on some ranks keeps nobody from the next."""
-        sizes = [size // 4 for leg in legs for size in leg.sizes]
-        self._numbers = base(self._torch, max([EVEN * self._me.world, *sizes]))
+        largest_size = max((size for leg in legs for size in leg.sizes), default=0)
+        self._numbers = base(self._torch, largest_size // 4 + EVEN * self._me.world)
         patience = self._me.left() / 2
         for at, leg in enumerate(legs):
             self._me.step("wait for all ranks: " + _named(leg), leg=leg)
