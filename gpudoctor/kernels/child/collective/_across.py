@@ -88,17 +88,19 @@ def _member(me: Me) -> None:
 
 
 def _together(torch: Any, me: Me, store: Store) -> None:
-    """Hear where all ranks are and what they have, then what rank 0 plans, and do it."""
+    """Say where this rank is and what it has, hear what rank 0 plans for all, and do it."""
     here = place(torch, me.ask)
     _protocol.say(note=dict(version(torch, here), torch=str(torch.__version__), device=here.device))
     me.step("wait for all ranks")
     left = me.left()
     places = [_plan.Place(*fields) for fields in store.gathered(here.told, max(left / 2, left - _REST))]
-    lacking = _plan.without(places, me.ask["backend"])
-    if lacking and not me.rank:
-        ended(_plan.Leg("all", "nccl", (), (), ()), "", lacking, cannot=True)
-    legs = _plan.from_json(store.told("plan", None if me.rank else _plan.planned(places, me.ask), PLAN))
-    Walk(torch, me, store, here.device).through(legs)
+    plan = None
+    if not me.rank:
+        plan = _plan.planned(places, me.ask)
+        lacking = _plan.without(places, me.ask["backend"])
+        if lacking:
+            ended(_plan.Leg("all", "nccl", (), (), ()), "", lacking, cannot=True)
+    Walk(torch, me, store, here.device).through(_plan.from_json(store.told("plan", plan, PLAN)))
 
 
 def _imported() -> Any:

@@ -55,7 +55,7 @@ class Walk:
             except Exception as error:
                 traceback.print_exc()
                 ended(leg, "", said(error), cannot=no_memory(said(error)))
-                self._store.failed()
+                self._store.failed("leg-%d" % (at + 1))
 
     def _leg(self, leg: Leg, ranks: Tuple[int, ...], until: float) -> None:
         """This rank's part in one group of a leg. The group is torch's default one while it lasts."""

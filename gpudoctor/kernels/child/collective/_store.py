@@ -75,14 +75,11 @@ class Store:
         self.torchs = _served(torch, port, listener, until) if listener else _reached(torch, address, port, until)
 
     def gathered(self, value: Any, seconds: float) -> List[Any]:
-        """What each rank gave, by rank, once all have. Raises `CannotRun` with the ranks that did not come."""
+        """To rank 0 what each gave, by rank, once all have. Raises `CannotRun` with the ranks that did not come."""
         self.torchs.set("value-%d" % self.rank, json.dumps(value))
         self.meet("here", seconds)
-        values = [
-            json.loads(self.torchs.get("value-%d" % rank).decode()) for rank in range(0 if self.rank else self.world)
-        ]
-        found: List[Any] = self.told("values", values, _PATIENCE)
-        return found
+        heard = range(0 if self.rank else self.world)
+        return [json.loads(self.torchs.get("value-%d" % rank).decode()) for rank in heard]
 
     def told(self, name: str, value: Any, seconds: float) -> Any:
         """What rank 0 gives under that name, to every rank."""
@@ -96,7 +93,7 @@ class Store:
     def meet(self, name: str, seconds: float) -> None:
         """Wait until every rank came to the point of that name. Raises `CannotRun` with who did not, by rank 0's word.
 
-        Once any rank told of a failure, those that did not fail with it are waited for no longer than `_AFTER`.
+        Once any rank told that it failed on its way there, the others are waited for no longer than `_AFTER`.
         """
         try:
             self.torchs.add("%s-%d" % (name, self.rank), 1)
@@ -107,10 +104,10 @@ class Store:
         if missing:
             raise CannotRun("%s did not come" % ranks(missing))
 
-    def failed(self) -> None:
-        """Tell all ranks that are still there that something failed on this one."""
+    def failed(self, name: str) -> None:
+        """Tell all ranks that are still there that this one failed on its way to the point of that name."""
         with contextlib.suppress(RuntimeError):
-            self.torchs.add("failed", 1)
+            self.torchs.add(name + "-failed", 1)
 
     def leave(self, seconds: float) -> None:
         """Say that this rank is done. Rank 0 stays until all are, and no longer than that: the store goes with it."""
@@ -128,12 +125,12 @@ class Store:
             time.sleep(self._pause)
         return True
 
-    def _hurried(self) -> Callable[[], float]:
+    def _hurried(self, name: str) -> Callable[[], float]:
         """The moment until which ranks are waited for, once any told of a failure."""
         first: List[float] = []
 
         def limit() -> float:
-            if not first and self.torchs.add("failed", 0):
+            if not first and self.torchs.add(name + "-failed", 0):
                 first.append(time.monotonic() + _AFTER)
             return first[0] if first else float("inf")
 
@@ -141,7 +138,7 @@ class Store:
 
     def _absent(self, name: str, seconds: float) -> List[int]:
         """Rank 0 alone waits for all, and finds those that did not come."""
-        if self.rank or self._soon(name, self.world, seconds, self._hurried()):
+        if self.rank or self._soon(name, self.world, seconds, self._hurried(name)):
             return []
         found = [rank for rank in range(self.world) if not self.torchs.add("%s-%d" % (name, rank), 0)]
         self._missing = len(found)
