@@ -1,0 +1,92 @@
+"""Which interface NCCL and Gloo would take, worked out as their own code does it; nothing is sent or loaded.
+
+NCCL: src/misc/socket.cc, `ncclFindInterfaces`, and src/os/linux.cc, `ncclOsFindInterfaces` (v2.30.7, read 2026-11).
+Gloo in torch: torch/csrc/distributed/c10d/ProcessGroupGloo.cpp, `createDefaultDevice` (v2.13, read 2026-11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gpudoctor.model.fact import Absent, Unread
+from gpudoctor.probes._net.addresses import Addresses, is_loopback
+from gpudoctor.probes._net.interfaces import Interface
+
+_GUESSES = (
+    ("ib", "its name begins with ib, which NCCL tries first"),
+    ("^docker,lo,virbr", "the first that runs, but for docker, lo and virbr"),
+    ("docker", "there is no other than docker's"),
+    ("lo", "there is no other than the loopback"),
+    ("virbr", "there is no other than libvirt's bridge"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An interface with the address that its ranks tell each other, and why this one."""
+
+    interface: str
+    address: str
+    why: str
+
+
+def nccl(found: Sequence[Interface], held: Addresses, environ: Mapping[str, str]) -> Choice | Absent:
+    """What `ncclGetUniqueId` would announce. `environ` holds the settings of nccl.conf as well."""
+    asked = environ.get("NCCL_SOCKET_IFNAME", "")
+    family = {"AF_INET": 4, "AF_INET6": 6}.get(environ.get("NCCL_SOCKET_FAMILY", ""), 0)
+    usable = {one.name: own for one in found if one.up is not False and (own := _usable(held, one.name, family))}
+    if len(asked) > 1:
+        name = next(iter(selected(asked, list(usable))), None)
+        if name is None:
+            return Absent(f"NCCL_SOCKET_IFNAME={asked} selects no interface that runs and has an address")
+        return Choice(name, usable[name], f"NCCL_SOCKET_IFNAME={asked}")
+    for pattern, why in _GUESSES:
+        for name in selected(pattern, list(usable)):
+            return Choice(name, usable[name], why)
+    return Absent("no interface runs and has an address")
+
+
+def _usable(held: Addresses, name: str, family: int) -> str:
+    """The first address of the interface that NCCL would take: IPv4 before IPv6, no IPv6 loopback."""
+    for one in held.by_interface.get(name, ()):
+        version = 6 if ":" in one else 4
+        if one != "::1" and family in (0, version):
+            return one
+    return ""
+
+
+def gloo(
+    held: Addresses, environ: Mapping[str, str], host: str, resolved: Sequence[str] | Absent | Unread
+) -> Choice | Absent | Unread:
+    """What torch's Gloo would bind to: the interface named, else the first address of the host's name it can bind."""
+    asked = environ.get("GLOO_SOCKET_IFNAME", "").partition(",")[0]
+    if asked:
+        own = held.by_interface.get(asked, ())
+        if own:
+            return Choice(asked, own[0], f"GLOO_SOCKET_IFNAME={environ['GLOO_SOCKET_IFNAME']}")
+        return Absent(f"GLOO_SOCKET_IFNAME={asked} names no interface with an address")
+    if isinstance(resolved, Unread):
+        return resolved
+    for address in () if isinstance(resolved, Absent) else resolved:
+        if name := held.holder(address):
+            return Choice(name, address, f"{host} resolves to it")
+    listed = "nothing" if isinstance(resolved, Absent) else ", ".join(resolved)
+    return Choice("lo", "127.0.0.1", f"{host} resolves to {listed}, which no interface here has: the fallback")
+
+
+def misleading(choice: Choice, found: Sequence[Interface]) -> bool:
+    """Whether other machines cannot reach it: loopback, or an interface to this machine's own containers."""
+    return is_loopback(choice.address) or any(one.inner for one in found if one.name == choice.interface)
+
+
+def selected(wanted: str, there: Sequence[str]) -> list[str]:
+    """The names of `there` that NCCL takes for `wanted`: a list of prefixes, ``=`` exact names, ``^`` all but these."""
+    invert = wanted.startswith("^")
+    exact = wanted[invert:].startswith("=")
+    parts = [part.partition(":")[0] for part in wanted[invert + exact :].split(",") if part]
+    if not parts:
+        return list(there)
+    return [
+        name for name in there if any(name == part if exact else name.startswith(part) for part in parts) is not invert
+    ]
