@@ -76,8 +76,12 @@ def gloo(
 
 
 def misleading(choice: Choice, found: Sequence[Interface]) -> bool:
-    """Whether other machines cannot reach it: loopback, or an interface to this machine's own containers."""
-    return is_loopback(choice.address) or any(one.inner for one in found if one.name == choice.interface)
+    """Whether other machines cannot reach it: loopback, or a bridge to this machine's own containers and guests.
+
+    The end of a veth pair may be a container's own way out, and is none of these.
+    """
+    bridges = {one.name for one in found if one.inner and one.kind in ("bridge", "loopback")}
+    return is_loopback(choice.address) or choice.interface in bridges
 
 
 def selected(wanted: str, there: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What host names resolve to: by /etc/hosts at level quick, by the machine's own resolver in a child from standard on."""
+"""What host names resolve to: by /etc/hosts at level quick, by the machine's resolver in a child from standard on."""
 
 from __future__ import annotations
 
