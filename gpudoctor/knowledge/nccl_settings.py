@@ -11,8 +11,8 @@ from gpudoctor.model.values import NOTHING
 _FARTHEST = 2
 """Letters by which a misspelt name may differ: NCCL_SOCKET_IFACE is NCCL_SOCKET_IFNAME."""
 
-_SHORTEST = 8
-"""Letters after the family's name without which two names are alike by chance."""
+_SHORT, _SHORTEST = 8, 5
+"""Letters after the family's name: shorter ones may differ by one letter only, the shortest by none."""
 
 
 @lookup
@@ -45,9 +45,11 @@ def _like(name: str) -> str:
         return ""
     words = sorted(name.split("_"))
     turned = next((one for one in there if sorted(one.split("_")) == words), "")
-    if turned or len(name.partition("_")[2]) < _SHORTEST:
+    length = len(name.partition("_")[2])
+    if turned or length < _SHORTEST:
         return turned
-    near = [(distance, one) for one in there if (distance := _distance(name, one)) <= _FARTHEST]
+    farthest = _FARTHEST if length >= _SHORT else 1
+    near = [(distance, one) for one in there if (distance := _distance(name, one)) <= farthest]
     return min(near)[1] if near else ""
 
 

@@ -87,12 +87,13 @@ def _plugins(settings: Settings, loader: Loader) -> Iterator[tuple[str, Fact]]:
         yield "net.plugins_missing", why
         yield "net.plugin", why
         return
-    lost = []
-    for variable, stem in _PLUGINS.items():
-        for name in _named(settings[variable]):
-            if not _found(loader, name, stem):
-                lost.append(f"{variable}={name}")
-    yield "net.plugins_missing", Known(tuple(lost), "the loader's search order")
+    lost = tuple(
+        f"{variable}={name}"
+        for variable, stem in _PLUGINS.items()
+        for name in _named(settings[variable])
+        if not _found(loader, name, stem)
+    )
+    yield "net.plugins_missing", Known(lost, "the loader's search order")
     value = settings["NCCL_NET_PLUGIN"]
     candidates = _named(value) if value is not None else ["libnccl-net.so"]
     used = next((path for name in candidates if (path := _found(loader, name, "libnccl-net"))), "")
