@@ -1,10 +1,10 @@
-"""The one dictionary of facts, gathered from the probes, readers and kernels that declare them."""
+"""The one dictionary of facts, gathered from those who declare them."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from gpudoctor import probes
+from gpudoctor import cluster, probes
 from gpudoctor.discovery import modules_of
 from gpudoctor.kernels import facts
 from gpudoctor.model.catalog import Catalog
@@ -15,5 +15,7 @@ from gpudoctor.readers import every_reader
 def catalog() -> Catalog:
     """Every fact that any probe, reader or kernel declares."""
     return Catalog(
-        spec for module in (*modules_of(probes), *every_reader(), facts) for spec in getattr(module, "FACTS", ())
+        spec
+        for module in (*modules_of(probes), *every_reader(), facts, cluster)
+        for spec in getattr(module, "FACTS", ())
     )

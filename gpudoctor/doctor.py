@@ -190,7 +190,7 @@ def snapshot_of(text: str, name: str = "report") -> Snapshot:
     from gpudoctor.readers import read_text
 
     snapshot = read_text(text, name)
-    if snapshot.target.kind == "snapshot":  # what a reader made of a paste is of its kind already
+    if snapshot.target.kind in {"snapshot", "fleet"}:  # what a reader made of a paste is of its kind already
         for misfit in catalog().misfits(snapshot):
             raise DocumentError(f"{name}: {misfit}; save it again with gpudoctor snapshot")
     return snapshot

@@ -20,11 +20,12 @@ def explained(name: str, folders: Sequence[Path]) -> str:
     from gpudoctor.views import explain
 
     book = rulebook.load(folders)
-    if rule := book.find(name):
-        return explain.rule_page(rule, rulebook.cases_of(rule, folders))
+    if rules := book.pages(name):
+        return "\n\n".join(explain.rule_page(rule, rulebook.cases_of(rule, folders)) for rule in rules)
+    every = (*book.rules, *book.cluster)
     if spec := catalog().find(name):
-        return explain.fact_page(spec, [rule.id for rule in book.rules if spec.name in facts_read(rule)])
-    raise DoctorError(_no_such(name, [rule.id for rule in book.rules]))
+        return explain.fact_page(spec, [rule.id for rule in every if spec.name in facts_read(rule)])
+    raise DoctorError(_no_such(name, [rule.id for rule in every]))
 
 
 def facts_told(folders: Sequence[Path]) -> Mapping[str, Told]:

@@ -29,11 +29,11 @@ class Failures:
 def run(folder: Path | None = None) -> Failures:
     """Every case on the pages of `folder`, or on ours; raises `RuleError` on a broken page."""
     book = rulebook.load([folder] if folder else [])
-    rules = {rule.id: rule for rule in book.rules}
+    rules = {(rule.scope, rule.id): rule for rule in (*book.rules, *book.cluster)}
     cases = rulebook.cases(folder)
-    wrong = [(case, problem) for case in cases if (problem := failure(case, rules[case.rule]))]
+    wrong = [(case, problem) for case in cases if (problem := failure(case, rules[case.scope, case.rule]))]
     lines = [f"{case.rule}: {case.name}: {problem}" for case, problem in wrong]
-    pages_tested = len({case.rule for case in cases})
+    pages_tested = len({(case.scope, case.rule) for case in cases})
     lines.append(f"{len(cases) - len(wrong)} cases passed, {len(wrong)} failed, on {pages_tested} pages")
     return Failures("\n".join(lines), len(wrong))
 
@@ -80,7 +80,8 @@ def snapshot_of(case: Case) -> Snapshot:
         facts, groups = _facts(case.facts)
         return complete(Snapshot(read.target, {**read.facts, **facts}, {**read.groups, **groups}))
     facts, groups = _facts(case.facts)
-    return complete(Snapshot(Target("local", case.name), facts, groups))
+    kind = "fleet" if case.scope == "cluster" else "local"
+    return complete(Snapshot(Target(kind, case.name), facts, groups))
 
 
 def _facts(raw: Mapping[str, object]) -> tuple[dict[str, Fact], dict[str, Rows]]:

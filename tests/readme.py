@@ -40,7 +40,9 @@ def page() -> str:
 def rules() -> str:
     """All rules as a table."""
     rows = ["| rule | says | severity |", "|---|---|---|"]
-    rows += [f"| `{rule.id}` | {rule.title} | {rule.severity} |" for rule in rulebook.load().rules]
+    book = rulebook.load()
+    rows += [f"| `{rule.id}` | {rule.title} | {rule.severity} |" for rule in book.rules]
+    rows += [f"| `{rule.id}` (many machines) | {rule.title} | {rule.severity} |" for rule in book.cluster]
     return "\n".join(rows)
 
 

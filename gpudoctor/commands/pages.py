@@ -38,7 +38,8 @@ def rules_list(options: argparse.Namespace) -> int:
     from gpudoctor import rulebook
     from gpudoctor.views import explain
 
-    print(explain.rule_list(rulebook.load(options.rules).rules))
+    book = rulebook.load(options.rules)
+    print(explain.rule_list([*book.rules, *book.cluster]))
     return SOUND
 
 

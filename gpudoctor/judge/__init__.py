@@ -28,7 +28,7 @@ def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
     unjudged: list[Unjudged] = []
     passed: list[str] = []
     sound: list[Finding] = []
-    for rule in rulebook.rules:
+    for rule in rulebook.of(snapshot):
         outcomes = judge_rule(rule, snapshot, text, evaluator)
         findings = [outcome for outcome in outcomes if isinstance(outcome, Finding)]
         pending = [outcome for outcome in outcomes if isinstance(outcome, Unjudged)]

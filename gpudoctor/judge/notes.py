@@ -43,7 +43,9 @@ def noted(diagnosis: Diagnosis, rulebook: Rulebook, today: str) -> Diagnosis:
 def _by_rule(diagnosis: Diagnosis, rulebook: Rulebook, new: set[str]) -> dict[str, frozenset[str]]:
     """The rules that were judged and weigh something newer than the tables, with what they weigh."""
     judged = {finding.id for finding in diagnosis.findings} | set(diagnosis.passed)
-    weighed = {rule.id: facts_weighed(rule, LOOKUPS) & new for rule in rulebook.rules if rule.id in judged}
+    weighed = {
+        rule.id: facts_weighed(rule, LOOKUPS) & new for rule in rulebook.of(diagnosis.snapshot) if rule.id in judged
+    }
     return {rule_id: facts for rule_id, facts in weighed.items() if facts}
 
 

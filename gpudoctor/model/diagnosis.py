@@ -8,6 +8,8 @@ from typing import Any, Literal, cast
 
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Absent, Fact, Json, Known, fact_from_json, fact_to_json
+from gpudoctor.model.fleet import Fleet
+from gpudoctor.model.fleet import from_json as fleet_from_json
 from gpudoctor.model.rule import Confidence, Fix, Prevalence, Role, Severity, Step
 from gpudoctor.model.snapshot import SCHEMA, Snapshot
 from gpudoctor.model.snapshot import from_json as snapshot_from_json
@@ -116,10 +118,13 @@ class Diagnosis:
     passed: tuple[str, ...]
     tool_version: str
     notes: tuple[Note, ...] = ()
+    fleet: Fleet | None = None
+    """Host by host, where it is of a job or a fleet."""
 
     def to_json(self) -> dict[str, Json]:
         """The document of the contract."""
         snapshot = self.snapshot.to_json()
+        fleet = {} if self.fleet is None else {"fleet": cast(Json, self.fleet.to_json())}
         return {
             "schema": SCHEMA,
             "tool": {"version": self.tool_version},
@@ -132,6 +137,7 @@ class Diagnosis:
             "notes": [cast(Json, note.to_json()) for note in self.notes],
             "facts": snapshot["facts"],
             "timings_ms": snapshot["timings_ms"],
+            **fleet,
         }
 
 
@@ -148,6 +154,7 @@ def from_json(raw: object) -> Diagnosis:
             passed=tuple(document.get("passed", ())),
             tool_version=document["tool"]["version"],
             notes=tuple(Note(tuple(n["facts"]), n["text"], tuple(n["rules"])) for n in document.get("notes", ())),
+            fleet=fleet_from_json(document["fleet"]) if document.get("fleet") else None,
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise DocumentError(f"not a whole diagnosis document: {type(error).__name__} {error}") from error

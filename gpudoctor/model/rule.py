@@ -9,6 +9,8 @@ from typing import Literal
 Severity = Literal["error", "warning", "info"]
 Role = Literal["cause", "symptom"]
 Confidence = Literal["certain", "likely", "possible"]
+Scope = Literal["machine", "cluster"]
+"""What a page is judged on: the facts of one machine, or those folded from the machines of a job or a fleet."""
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 CONFIDENCES: tuple[Confidence, ...] = ("certain", "likely", "possible")
@@ -114,6 +116,7 @@ class Rule:
     fixes: tuple[Fix, ...] = ()
     confirm: str = ""
     origin: str = ""
+    scope: Scope = "machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +130,4 @@ class Case:
     finds: str | None = None
     passes: bool = False
     unjudged: str | None = None
+    scope: Scope = "machine"

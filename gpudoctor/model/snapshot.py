@@ -13,6 +13,7 @@ SCHEMA = "gpudoctor/1"
 MOST_GPUS = 128
 """GPUs of the largest machine that is judged: what is judged for each GPU looks at all of them."""
 MOST_ROWS = {"text": 1 << 20, "package": 2000, "pci": 1000, "measured": 1 << 14, "rung": 1000}
+MOST_ROWS.update(dict.fromkeys(("node", "rank", "link"), 1 << 14))
 """Rows of a group that are kept, the first of them: what repeats itself without end tells nothing new."""
 MOST_OTHER_ROWS = 500
 Level = Literal["quick", "standard", "deep"]
@@ -117,7 +118,8 @@ def _target(raw: Mapping[str, object]) -> Target:
     name, python, level = raw.get("name", ""), raw.get("python"), raw.get("level", "quick")
     if not isinstance(name, str) or not isinstance(python, (str, type(None))) or level not in get_args(Level):
         raise DocumentError("not a gpudoctor snapshot: its target's name, python or level is none")
-    return Target("snapshot", name, python, str(level))
+    kind = "fleet" if raw.get("kind") == "fleet" else "snapshot"
+    return Target(kind, name, python, str(level))
 
 
 def _at(name: str, parse: Callable[[object], T], raw: object) -> T:

@@ -10,23 +10,38 @@ from typing import TYPE_CHECKING, Any
 
 from gpudoctor import pages
 from gpudoctor.model.errors import RuleError
-from gpudoctor.model.rule import LAYERS, Case, Rule
+from gpudoctor.model.rule import LAYERS, Case, Rule, Scope
 from gpudoctor.rulebook.page import cases_on, rule_of
 
 if TYPE_CHECKING:
+    from gpudoctor.model.snapshot import Snapshot
     from gpudoctor.rulebook.words import Vocabulary
 
 
 @dataclass(frozen=True)
 class Rulebook:
-    """All rules, ordered from the ground up, and the folders that they came from."""
+    """All rules, ordered from the ground up, and the folders that they came from.
+
+    A cause may have two pages: how one machine shows it, and how a job or a fleet of machines does.
+    """
 
     rules: tuple[Rule, ...]
+    """Judged on one machine."""
     folders: tuple[Path, ...] = ()
+    cluster: tuple[Rule, ...] = ()
+    """Judged on what is folded from many machines."""
+
+    def of(self, snapshot: Snapshot) -> tuple[Rule, ...]:
+        """Those that are judged on such facts."""
+        return self.cluster if snapshot.target.kind == "fleet" else self.rules
 
     def find(self, rule_id: str) -> Rule | None:
-        """The rule of that id."""
-        return next((rule for rule in self.rules if rule.id == rule_id), None)
+        """The rule of that id; where it has two pages, the machine's."""
+        return next(iter(self.pages(rule_id)), None)
+
+    def pages(self, rule_id: str) -> list[Rule]:
+        """Every page of that id, the machine's first."""
+        return [rule for rule in (*self.rules, *self.cluster) if rule.id == rule_id]
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -41,17 +56,20 @@ class Rulebook:
 
 def load(extra: Sequence[Path] = ()) -> Rulebook:
     """Our own pages, then those of a site's folders; raises `RuleError` on a broken page or an id taken twice."""
-    found: dict[str, Rule] = {}
+    found: dict[tuple[Scope, str], Rule] = {}
     folders = (pages.home(), *extra)
     for folder in folders:
         if not folder.is_dir():
             raise RuleError(f"{folder}: no such folder of rule pages")
         for raw in pages.compiled(folder, "rules", checked_pages):
             rule = rule_of(raw, raw["origin"])
-            if rule.id in found:
-                raise RuleError(f"{rule.origin}: {rule.id} is already defined by {found[rule.id].origin}")
-            found[rule.id] = rule
-    return Rulebook(tuple(sorted(found.values(), key=lambda rule: (LAYERS.index(rule.layer), rule.id))), folders)
+            key = rule.scope, rule.id
+            if key in found:
+                raise RuleError(f"{rule.origin}: {rule.id} is already defined by {found[key].origin}")
+            found[key] = rule
+    ordered = sorted(found.values(), key=lambda rule: (LAYERS.index(rule.layer), rule.id))
+    machine = tuple(rule for rule in ordered if rule.scope == "machine")
+    return Rulebook(machine, folders, tuple(rule for rule in ordered if rule.scope == "cluster"))
 
 
 def cases(folder: Path | None = None) -> tuple[Case, ...]:
@@ -61,7 +79,12 @@ def cases(folder: Path | None = None) -> tuple[Case, ...]:
 
 def cases_of(rule: Rule, extra: Sequence[Path] = ()) -> tuple[Case, ...]:
     """The cases on the rule's own page."""
-    return tuple(case for folder in (pages.home(), *extra) for case in cases(folder) if case.rule == rule.id)
+    return tuple(
+        case
+        for folder in (pages.home(), *extra)
+        for case in cases(folder)
+        if case.rule == rule.id and case.scope == rule.scope
+    )
 
 
 def _page_files(folder: Path) -> list[Path]:

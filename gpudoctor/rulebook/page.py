@@ -8,7 +8,20 @@ from pathlib import Path
 from typing import Any, get_args
 
 from gpudoctor.model.errors import RuleError
-from gpudoctor.model.rule import CONFIDENCES, LAYERS, PREVALENCES, SEVERITIES, Case, Fix, Part, Role, Rule, Sign, Step
+from gpudoctor.model.rule import (
+    CONFIDENCES,
+    LAYERS,
+    PREVALENCES,
+    SEVERITIES,
+    Case,
+    Fix,
+    Part,
+    Role,
+    Rule,
+    Scope,
+    Sign,
+    Step,
+)
 
 
 def rule_of(raw: Mapping[str, Any], origin: str) -> Rule:
@@ -42,6 +55,7 @@ def rule_of(raw: Mapping[str, Any], origin: str) -> Rule:
             fixes=tuple(_fix(fix, origin) for fix in raw.get("fix", ())),
             confirm=raw.get("confirm", ""),
             origin=origin,
+            scope=_one_of(raw.get("scope", "machine"), get_args(Scope), origin),
         )
     except KeyError as error:
         raise RuleError(f"{origin}: {error.args[0]!r} is missing") from error
@@ -79,6 +93,7 @@ _KEYS = frozenset(
         "case",
         "confirm",
         "origin",
+        "scope",
     ]
 )
 
@@ -141,6 +156,7 @@ def cases_on(raw: Mapping[str, Any], path: Path) -> tuple[Case, ...]:
                 entry.get("finds"),
                 entry.get("passes", False),
                 entry.get("unjudged"),
+                raw.get("scope", "machine"),
             )
         )
     return tuple(out)

@@ -101,7 +101,7 @@ def words_of_pages(folder: Path) -> dict[str, dict[str, int]]:
             continue
         raw = pages.toml(path)
         rule = rule_of(raw, str(path))
-        if rule.role == "cause" and not rule.sound:
+        if rule.role == "cause" and not rule.sound and rule.scope == "machine":
             found[rule.id] = dict(_weighed(_passages(raw, path)))
     return found
 

@@ -16,7 +16,9 @@ def rule_page(rule: Rule, cases: Sequence[Case]) -> str:
 
 def _rule_lines(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
     yield f"{rule.id}: {safe(rule.title)}"
-    yield f"{rule.severity}, {rule.role}, layer {rule.layer}" + (f", judged for each {rule.each}" if rule.each else "")
+    where = ", of a job or a fleet of machines" if rule.scope == "cluster" else ""
+    each = f", judged for each {rule.each}" if rule.each else ""
+    yield f"{rule.severity}, {rule.role}, layer {rule.layer}{where}{each}"
     yield ""
     yield from wrapped(rule.why)
     yield from _section("Found when all of these hold", rule.when)
@@ -67,4 +69,8 @@ def fact_page(spec: FactSpec, rules: Sequence[str] = ()) -> str:
 def rule_list(rules: Sequence[Rule]) -> str:
     """Every rule on a line, from the ground up."""
     width = max((len(rule.id) for rule in rules), default=0)
-    return "\n".join(f"{rule.id:<{width}}  {rule.severity:<7}  {safe(rule.title)}" for rule in rules)
+    return "\n".join(f"{rule.id:<{width}}  {rule.severity:<7}  {safe(rule.title)}{_scope(rule)}" for rule in rules)
+
+
+def _scope(rule: Rule) -> str:
+    return " [of many machines]" if rule.scope == "cluster" else ""

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, get_args
 
+from gpudoctor.model.fleet import SCHEMA as FLEET
+from gpudoctor.model.fleet import Kind
+from gpudoctor.model.fleet import Verdict as FleetVerdict
 from gpudoctor.model.measurement import SCHEMA as KERNELS
 from gpudoctor.model.measurement import Level, Meanwhile, Rung, Status
 from gpudoctor.model.rule import CONFIDENCES, SEVERITIES
@@ -63,6 +66,24 @@ _FINDING = _object(
     }
 )
 _COUNT = {"type": "integer", "minimum": 0}
+_FLEET = _object(
+    {
+        "schema": {"const": FLEET},
+        "name": _TEXT,
+        "at": _TEXT,
+        "seconds": {"type": "number"},
+        "verdict": {"enum": list(get_args(FleetVerdict))},
+        "hosts": {"type": "array", "items": _object({"name": _TEXT})},
+        "checks": {"type": "array", "items": _object({"id": _TEXT, "title": _TEXT, "short": _TEXT})},
+        "results": {"type": "object", "additionalProperties": {"type": "object"}},
+        "pairwise": {"type": ["object", "null"]},
+        "suspects": {
+            "type": "array",
+            "items": _object({"kind": {"enum": list(get_args(Kind))}, "names": _TEXTS, "title": _TEXT, "id": _TEXT}),
+        },
+        "drain": {"type": "array", "items": _object({"hosts": _TEXTS, "reason": _TEXT, "argv": _TEXTS})},
+    }
+)
 _DOCUMENT = _object(
     {
         "schema": {"const": SCHEMA},
@@ -88,7 +109,9 @@ _DOCUMENT = _object(
             },
         },
         "timings_ms": {"type": "object", "additionalProperties": {"type": "number"}},
-    }
+        "fleet": _FLEET,
+    },
+    optional=("fleet",),
 )
 
 

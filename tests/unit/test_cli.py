@@ -40,7 +40,8 @@ def test_every_finding_has_evidence_and_every_rule_an_answer(gpudoctor: Program)
     assert all(finding["evidence"] for finding in document["findings"])
     folded = {child for finding in document["findings"] for child in finding["explains"]}
     answered = {item["id"] for key in ("findings", "unjudged") for item in document[key]}
-    listed = {line.split()[0] for line in gpudoctor("rules", "list").out.splitlines()}
+    lines = gpudoctor("rules", "list").out.splitlines()
+    listed = {line.split()[0] for line in lines if not line.endswith("[of many machines]")}
     assert answered | folded | set(document["passed"]) | {"workload.none"} >= listed
 
 
