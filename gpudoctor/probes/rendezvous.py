@@ -18,8 +18,7 @@ from gpudoctor.target import Target
 
 FACTS = (
     fact("net.job_nodes", "int", "machines of the job that this session belongs to, by its launcher's variables"),
-    fact("net.host_name", "text", "this machine's own name"),
-    fact("net.host_addresses", "list", "what that name resolves to here; absent where it does not resolve"),
+    fact("net.host_addresses", "list", "what this machine's own name resolves to here; absent where to nothing"),
     fact("net.host_loopback", "bool", "whether its first address is a loopback one, 127.0.1.1"),
     fact("net.host_foreign", "list", "those of its addresses that no interface of this machine has"),
     fact("net.gloo_interface", "text", "interface that torch's Gloo would bind to"),
@@ -47,19 +46,19 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     """From files and variables; at level standard the machine's resolver is asked as well."""
     yield "net.job_nodes", _nodes(target.environ)
     yield from _ports(target)
-    told = line(target, "/proc/sys/kernel/hostname")
-    host = str(told.value) if isinstance(told, Known) else target.name
-    yield "net.host_name", Known(host, "the kernel")
+    own = line(target, "/proc/sys/kernel/hostname")
+    host = str(own.value) if isinstance(own, Known) else ""
     master = target.environ.get("MASTER_ADDR", "")
     names = resolved(target, [name for name in (host, master) if name], TIMEOUT)
+    told = names[host] if host else Unread(f"the host's name is not known: {getattr(own, 'why', '')}")
     found = interfaces(target)
     held = (
         addresses_of(target, [one.name for one in found if one.up is not False])
         if isinstance(found, list)
         else Unread(found.why)
     )
-    yield from _host(names[host], held)
-    yield from _gloo(target, host, names[host], found if isinstance(found, list) else [], held)
+    yield from _host(told, held)
+    yield from _gloo(target, told, found if isinstance(found, list) else [], held)
     yield from _master(master, names.get(master), held)
 
 
@@ -112,9 +111,9 @@ def _host(resolved_: Fact, held: Addresses | Unread) -> Iterator[tuple[str, Fact
 
 
 def _gloo(
-    target: Target, host: str, resolved_: Fact, found: list[Interface], held: Addresses | Unread
+    target: Target, resolved_: Fact, found: list[Interface], held: Addresses | Unread
 ) -> Iterator[tuple[str, Fact]]:
-    choice = held if isinstance(held, Unread) else gloo(held, target.environ, host, _listed(resolved_))
+    choice = held if isinstance(held, Unread) else gloo(held, target.environ, _listed(resolved_))
     if isinstance(choice, (Absent, Unread)):
         yield from ((f"net.gloo_{part}", choice) for part in ("interface", "address", "why", "inner"))
         return
@@ -135,7 +134,7 @@ def _master(master: str, resolved_: Fact | None, held: Addresses | Unread) -> It
     if not isinstance(own, tuple):
         yield "net.master_here", own
         yield "net.master_loopback", own
-        yield "net.master_error", Known(own.why, "getaddrinfo") if isinstance(own, Absent) else own
+        yield "net.master_error", Known(f"{master}: {own.why}", "getaddrinfo") if isinstance(own, Absent) else own
         return
     source = f"MASTER_ADDR={master}"
     here = any(held.holder(one) for one in own) if isinstance(held, Addresses) else False

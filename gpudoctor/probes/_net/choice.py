@@ -57,9 +57,12 @@ def _usable(held: Addresses, name: str, family: int) -> str:
 
 
 def gloo(
-    held: Addresses, environ: Mapping[str, str], host: str, resolved: Sequence[str] | Absent | Unread
+    held: Addresses, environ: Mapping[str, str], resolved: Sequence[str] | Absent | Unread
 ) -> Choice | Absent | Unread:
-    """What torch's Gloo would bind to: the interface named, else the first address of the host's name it can bind."""
+    """What torch's Gloo would bind to: the interface named, else the first of the host name's addresses that it can.
+
+    `resolved` are these addresses.
+    """
     asked = environ.get("GLOO_SOCKET_IFNAME", "").partition(",")[0]
     if asked:
         own = held.by_interface.get(asked, ())
@@ -70,9 +73,11 @@ def gloo(
         return resolved
     for address in () if isinstance(resolved, Absent) else resolved:
         if name := held.holder(address):
-            return Choice(name, address, f"{host} resolves to it")
+            return Choice(name, address, "this host's name resolves to it")
     listed = "nothing" if isinstance(resolved, Absent) else ", ".join(resolved)
-    return Choice("lo", "127.0.0.1", f"{host} resolves to {listed}, which no interface here has: the fallback")
+    return Choice(
+        "lo", "127.0.0.1", f"this host's name resolves to {listed}, which no interface here has: the fallback"
+    )
 
 
 def misleading(choice: Choice, found: Sequence[Interface]) -> bool:

@@ -39,7 +39,7 @@ def _by_file(target: Target, name: str) -> Fact:
     found = tuple(dict.fromkeys(_lines(content, name))) if isinstance(content, str) else ()
     if found:
         return Known(found, _HOSTS)
-    return Unread(f"{name} is not in {_HOSTS}; the resolver is asked from level standard on")
+    return Unread(f"the name is not in {_HOSTS}; the resolver is asked from level standard on")
 
 
 def _lines(content: str, name: str) -> Iterator[str]:
@@ -57,11 +57,11 @@ def _by_child(target: Target, names: Sequence[str], seconds: float) -> dict[str,
         return dict.fromkeys(names, Unread(f"the resolver could not be asked: {error.strerror or error}"))
     said = {entry["name"]: entry for entry in answers(answer.out) if "name" in entry}
     late = Unread(f"the resolver did not answer ({answer.how})")
-    return {name: _fact(name, said[name]) if name in said else late for name in names}
+    return {name: _fact(said[name]) if name in said else late for name in names}
 
 
-def _fact(name: str, entry: Mapping[str, object]) -> Fact:
+def _fact(entry: Mapping[str, object]) -> Fact:
     found = entry.get("is")
     if isinstance(found, list) and found:
         return Known(tuple(map(str, found)), "getaddrinfo")
-    return Absent(f"{name} does not resolve: {printable(entry.get('text', ''))}")
+    return Absent(f"the name does not resolve: {printable(entry.get('text', ''))}")
