@@ -17,7 +17,9 @@ from tests.unit.trees import Tree, refused, values
 
 def named(rows: tuple[Row, ...]) -> dict[str, tuple[Any, Any]]:
     """Value and origin by name."""
-    told = [{key: fact.value for key, fact in row.items() if isinstance(fact, Known)} for row in rows]
+    told: list[dict[str, Any]] = [
+        {key: fact.value for key, fact in row.items() if isinstance(fact, Known)} for row in rows
+    ]
     return {row["name"]: (row["value"], row["origin"]) for row in told}
 
 

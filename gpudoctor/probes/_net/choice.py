@@ -1,6 +1,7 @@
 """Which interface NCCL and Gloo would take, worked out as their own code does it; nothing is sent or loaded.
 
-NCCL: src/misc/socket.cc, `ncclFindInterfaces`, and src/os/linux.cc, `ncclOsFindInterfaces` (v2.30.7, read 2026-11).
+NCCL: src/misc/socket.cc, `ncclFindInterfaces`, and src/os/linux.cc, `ncclOsFindInterfaces` (2.27.5 to 2.30.7, read
+2026-11). Since 2.28 it passes over interfaces that do not run, and takes libvirt's bridges last.
 Gloo in torch: torch/csrc/distributed/c10d/ProcessGroupGloo.cpp, `createDefaultDevice` (v2.13, read 2026-11).
 """
 
@@ -20,6 +21,11 @@ _GUESSES = (
     ("lo", "there is no other than the loopback"),
     ("virbr", "there is no other than libvirt's bridge"),
 )
+_EARLIER = (
+    _GUESSES[0],
+    ("^docker,lo", "the first with an address, but for docker and lo: NCCL before 2.28 does not ask whether it runs"),
+    *_GUESSES[2:4],
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +37,20 @@ class Choice:
     why: str
 
 
-def nccl(found: Sequence[Interface], held: Addresses, environ: Mapping[str, str]) -> Choice | Absent:
+def nccl(
+    found: Sequence[Interface], held: Addresses, environ: Mapping[str, str], before_2_28: bool = False
+) -> Choice | Absent:
     """What `ncclGetUniqueId` would announce. `environ` holds the settings of nccl.conf as well."""
     asked = environ.get("NCCL_SOCKET_IFNAME", "")
     family = {"AF_INET": 4, "AF_INET6": 6}.get(environ.get("NCCL_SOCKET_FAMILY", ""), 0)
-    usable = {one.name: own for one in found if one.up is not False and (own := _usable(held, one.name, family))}
+    listed = [one.name for one in found if before_2_28 or one.up is not False]
+    usable = {name: own for name in listed if (own := _usable(held, name, family))}
     if len(asked) > 1:
         name = next(iter(selected(asked, list(usable))), None)
         if name is None:
-            return Absent(f"NCCL_SOCKET_IFNAME={asked} selects no interface that runs and has an address")
+            return Absent(f"NCCL_SOCKET_IFNAME={asked} selects no interface that NCCL could use")
         return Choice(name, usable[name], f"NCCL_SOCKET_IFNAME={asked}")
-    for pattern, why in _GUESSES:
+    for pattern, why in _EARLIER if before_2_28 else _GUESSES:
         for name in selected(pattern, list(usable)):
             return Choice(name, usable[name], why)
     return Absent("no interface runs and has an address")
