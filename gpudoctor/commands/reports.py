@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.commands.exits import BROKEN, DIFFERENT, SOUND, UNKNOWN, exit_code
 from gpudoctor.model.errors import UsageError
@@ -22,7 +22,7 @@ def check(options: argparse.Namespace) -> int:
 
     with progress_on(sys.stderr) as progress:
         diagnosis = doctor.check(options.level, options.python, options.rules, progress)
-    _print(diagnosis, options.format)
+    print(rendered(diagnosis, options.format, sys.stdout))
     return exit_code(diagnosis, options.strict)
 
 
@@ -35,15 +35,15 @@ def read(options: argparse.Namespace) -> int:
     if options.format == "html" and len(options.files) > 1 and not options.together:
         raise UsageError("--format html gives one page: give one file, or --together")
     book = rulebook.load(options.rules)
-    snapshots = _snapshots_in(options.files)  # all of them, before anything is printed
     if options.together:
-        snapshots = [together(snapshots)]
+        diagnoses = [doctor.diagnose(together(_snapshots_in(options.files)), book)]
+    else:
+        diagnoses = [doctor.judged(text, name, book) for name, text in _texts_in(options.files)]
     codes = []
-    for number, snapshot in enumerate(snapshots):
-        diagnosis = doctor.diagnose(snapshot, book)
+    for number, diagnosis in enumerate(diagnoses):
         if number and options.format != "json":
             print()
-        _print(diagnosis, options.format)
+        print(rendered(diagnosis, options.format, sys.stdout))
         codes.append(exit_code(diagnosis, options.strict))
     return next(code for code in (BROKEN, UNKNOWN, SOUND) if code in codes)
 
@@ -59,12 +59,17 @@ def _read_shown(options: argparse.Namespace) -> int:
 
 def _snapshots_in(names: Sequence[str]) -> list[Snapshot]:
     from gpudoctor import doctor
+
+    return [doctor.snapshot_of(text, name) for name, text in _texts_in(names)]
+
+
+def _texts_in(names: Sequence[str]) -> list[tuple[str, str]]:
+    """All of them, before anything is printed."""
     from gpudoctor.readers import read_file
 
     if names.count("-") > 1:
         raise UsageError("-: standard input can be read only once")
-    texts = [(name, read_file(name)) for name in names]
-    return [doctor.snapshot_of(text, name) for name, text in texts]
+    return [(name, read_file(name)) for name in names]
 
 
 def snapshot(options: argparse.Namespace) -> int:
@@ -107,20 +112,26 @@ def record(options: argparse.Namespace) -> int:
     return SOUND
 
 
-def _print(diagnosis: Diagnosis, form: str | None) -> None:
+def rendered(diagnosis: Diagnosis, form: str | None, stream: TextIO) -> str:
+    """It in that form, by default as text for that stream."""
     if form == "json":
         from gpudoctor.views import document
 
-        print(document.render(diagnosis))
-    elif form == "markdown":
+        return document.render(diagnosis)
+    if form == "markdown":
         from gpudoctor.views import markdown
 
-        print(markdown.render(diagnosis))
-    elif form == "html":
+        return markdown.render(diagnosis)
+    if form == "html":
         from gpudoctor.views import html
 
-        print(html.render(diagnosis))
-    else:
-        from gpudoctor.views import text
+        return html.render(diagnosis)
+    from gpudoctor.views._terminal import style_of
 
-        print(text.render(diagnosis, text.style_of(sys.stdout)))
+    if diagnosis.fleet and diagnosis.snapshot.target.kind == "fleet":
+        from gpudoctor.views import fleet
+
+        return fleet.render(diagnosis, diagnosis.fleet, style_of(stream))
+    from gpudoctor.views import text
+
+    return text.render(diagnosis, style_of(stream))

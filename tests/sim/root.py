@@ -71,8 +71,10 @@ class Machine:
         done = subprocess.run(self.command(argv), check=False, capture_output=True, text=True, timeout=timeout)
         return Ran(done.returncode, done.stdout, done.stderr, time.monotonic() - started)
 
-    def command(self, argv: Sequence[str]) -> list[str]:
-        """What runs a program in the machine."""
+    def command(self, argv: Sequence[str], inherit: bool = False) -> list[str]:
+        """What runs a program in the machine, in the machine's environment; `inherit`: in its caller's with that
+        laid over it. Words put behind the command are more arguments of the program.
+        """
         environ = {
             **self.record.environ,
             "GPUDOCTOR_SIM_ANSWERS": "/.sim/answers",
@@ -81,11 +83,11 @@ class Machine:
             "PYTHONPATH": "",
         }
         environ.update({name: value for name, value in os.environ.items() if name.startswith("GPUDOCTOR_SIM_TRACE")})
-        script = "\n".join(self._mounts(argv, environ))
+        script = "\n".join(self._mounts([] if inherit else ["-i"], environ))
         own = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-        return [_unshare(), "--mount", *own, "/bin/sh", "-euc", script]
+        return [_unshare(), "--mount", *own, "/bin/sh", "-euc", script, "sh", *argv]
 
-    def _mounts(self, argv: Sequence[str], environ: dict[str, str]) -> Iterator[str]:
+    def _mounts(self, clean: Sequence[str], environ: dict[str, str]) -> Iterator[str]:
         root = shlex.quote(str(self.root))
         yield f"mount --rbind / {root}{HOST}"
         for name in ("null", "zero", "urandom"):
@@ -98,7 +100,8 @@ class Machine:
         for folder in _folders():
             yield f"mkdir -p {root}{folder}; mount --rbind {folder} {root}{folder}"
         words = " ".join(shlex.quote(f"{name}={value}") for name, value in environ.items())
-        yield f"cd {root}; exec {_tool('chroot')} {root} {HOST}{_tool('env')} -i {words} {shlex.join(argv)}"
+        env = shlex.join([HOST + _tool("env"), *clean])
+        yield f'cd {root}; exec {_tool("chroot")} {root} {env} {words} "$@"'
 
     def _put_libraries(self) -> None:
         made = build.libraries()

@@ -1,0 +1,149 @@
+"""A real Slurm on this one machine: munged, slurmctld and a slurmd on each of four simulated nodes.
+
+``python -m tests.cluster.slurm`` starts it and says how to use it, until Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests import needs
+from tests.cluster.hosts import HEAD, Hosts
+from tests.sim.root import Ran
+
+NODES = ("node1", "node2", "node3", "node4")
+_READY_S = 30.0
+
+_CONF = """\
+ClusterName=gpudoctor
+SlurmctldHost={head}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+StateSaveLocation=/var/spool/slurmctld
+SlurmdSpoolDir=/var/spool/slurmd
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmdPidFile=/run/slurmd-%n.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+ReturnToService=0
+KillWait=2
+NodeName={nodes} CPUs=16 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES State=UP
+{more}
+"""
+
+
+class Slurm(Hosts):
+    """A cluster of four nodes under Slurm; `more` is laid behind its slurm.conf."""
+
+    def __init__(self, more: str = "") -> None:
+        super().__init__(NODES)
+        self._more = more
+        self._daemons: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Slurm:
+        for tool in ("munged", "slurmctld", "slurmd", "srun"):
+            needs.program(tool)
+        super().__enter__()
+        try:
+            self._configure()
+            self._daemon(HEAD, ["munged", "--foreground"])
+            self.wait_for(lambda: self.run(HEAD, ["munge", "-n"]).code == 0, "munged")
+            self._daemon(HEAD, ["slurmctld", "-D"])
+            for node in NODES:
+                self._daemon(node, ["slurmd", "-D"])
+            self.wait_for(lambda: self.states() == dict.fromkeys(NODES, "idle"), "the nodes")
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def srun(self, *words: str, environ: dict[str, str] | None = None, timeout: float = 60) -> Ran:
+        """A job step on all four nodes, unless the words say otherwise; it waits for nothing for ever."""
+        return self.run(HEAD, ["srun", *_all_nodes(words), *words], environ, timeout)
+
+    def states(self) -> dict[str, str]:
+        """What sinfo calls the state of each node: idle, drained, ..."""
+        said = self.run(HEAD, ["sinfo", "--Node", "--noheader", "--format", "%N %T"])
+        return dict(line.split(maxsplit=1) for line in said.out.splitlines())
+
+    def reason(self, node: str) -> str:
+        """Why a node is drained, as whoever drained it said."""
+        said = self.run(HEAD, ["sinfo", "--noheader", "--nodes", node, "--format", "%E"])
+        return said.out.strip()
+
+    def resume(self) -> None:
+        """Every job ended, every node in service again."""
+        self.run(HEAD, ["scancel", "--user", "root"])
+        self.wait_for(lambda: not self.run(HEAD, ["squeue", "--noheader"]).out, "the jobs' end")
+        for node, state in self.states().items():
+            if state.startswith("drain"):
+                self.run(HEAD, ["scontrol", "update", f"nodename={node}", "state=resume"])
+        self.wait_for(lambda: self.states() == dict.fromkeys(NODES, "idle"), "the nodes")
+
+    def wait_for(self, holds: Callable[[], bool], what: str, seconds: float = _READY_S) -> None:
+        """Wait until something holds; raises `TimeoutError` with what the daemons logged."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > deadline:
+                logs = "".join(f"== {path.name}\n{path.read_text()[-2000:]}" for path in self.folder.glob("*.log"))
+                raise TimeoutError(f"waited {seconds:.0f} s for {what}\n{logs}")
+            time.sleep(0.1)
+
+    def _configure(self) -> None:
+        key = self.folder / "munge.key"
+        key.write_bytes(os.urandom(128))
+        conf = self.folder / "slurm.conf"
+        head = f"{HEAD}({self.address(HEAD)})"
+        conf.write_text(_CONF.format(head=head, nodes=",".join(NODES), more=self._more))
+        script = f"""
+            install -m 600 {key} /etc/munge/munge.key
+            mkdir -m 755 /run/munge /var/spool/slurmctld
+            ln -s {conf} /etc/slurm/slurm.conf
+        """
+        done = self.run(HEAD, ["sh", "-euc", script])
+        if done.code:
+            raise RuntimeError(done.err)
+
+    def _daemon(self, name: str, argv: Sequence[str]) -> None:
+        """Start one that ends with the cluster; what it says goes to a file of the cluster's folder."""
+        with Path(self.folder, f"{argv[0]}-{name}.log").open("wb") as log:
+            environ = {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+            command = self.command(name, argv)
+            self._daemons.append(
+                subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ)
+            )
+
+
+def _all_nodes(words: Sequence[str]) -> list[str]:
+    return [] if any(word.startswith("-N") for word in words) else ["-N4"]
+
+
+def main() -> None:
+    """Start a cluster, say how to use it, and wait."""
+    with Slurm() as slurm:
+        entry = Path(slurm.folder, "on")
+        cases = "\n".join(f'{name}) shift; exec {" ".join(slurm.command(name, []))} "$@";;' for name in (HEAD, *NODES))
+        entry.write_text(f'#!/bin/sh\ncase "$1" in\n{cases}\nesac\necho "usage: on HOST COMMAND..." >&2\nexit 2\n')
+        entry.chmod(0o755)
+        sys.stdout.write(f"{entry} {HEAD} sinfo\n{entry} {HEAD} srun -N4 gpudoctor check --level quick\n")
+        sys.stdout.write(f"{entry} {NODES[0]} gpudoctor\nlogs: {slurm.folder}/*.log\nCtrl-C ends it.\n")
+        sys.stdout.flush()
+        try:
+            slurm._first.wait()
+        except KeyboardInterrupt:
+            sys.stdout.write("\n")
+
+
+if __name__ == "__main__":
+    main()
