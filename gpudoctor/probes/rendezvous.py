@@ -10,6 +10,7 @@ from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.probes._child import patience
 from gpudoctor.probes._net.addresses import Addresses, addresses_of, is_loopback
 from gpudoctor.probes._net.choice import gloo, misleading
+from gpudoctor.probes._net.firewall import firewall
 from gpudoctor.probes._net.interfaces import Interface, interfaces
 from gpudoctor.probes._net.names import resolved
 from gpudoctor.probes._net.ports import listener
@@ -31,6 +32,7 @@ FACTS = (
     fact("net.master_error", "text", "why MASTER_ADDR does not resolve; absent where it does or is not set"),
     fact("net.port", "int", "MASTER_PORT; absent where it is not set"),
     fact("net.port_taken", "text", "who listens on MASTER_PORT here: python (pid 4711); absent where nobody does"),
+    fact("net.firewall", "text", "who turns connections to this machine away: ufw, firewalld, a chain of nftables"),
     fact("net.port_low", "int", "first of the ports that the kernel gives to outgoing connections"),
     fact("net.port_high", "int", "last of them"),
 )
@@ -46,6 +48,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     """From files and variables; at level standard the machine's resolver is asked as well."""
     yield "net.job_nodes", _nodes(target.environ)
     yield from _ports(target)
+    yield "net.firewall", firewall(target)
     own = line(target, "/proc/sys/kernel/hostname")
     host = str(own.value) if isinstance(own, Known) else ""
     master = target.environ.get("MASTER_ADDR", "")

@@ -15,6 +15,7 @@ from gpudoctor.model.fact import Absent, Known, Unread
 from gpudoctor.probes import rendezvous
 from gpudoctor.probes._net.names import resolved
 from gpudoctor.target.local import Local
+from tests import needs
 from tests.unit.networks import Network
 from tests.unit.trees import Tree, values
 
@@ -96,6 +97,45 @@ def test_the_real_resolver_is_asked_from_level_standard_on() -> None:
     assert set(local.value) & {"127.0.0.1", "::1"}
     assert isinstance(unknown, (Absent, Unread))
     assert found["192.0.2.9"] == Known(("192.0.2.9",), "an address")
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "who"),
+    [
+        ("/etc/ufw/ufw.conf", "# on at boot\nENABLED=yes\nLOGLEVEL=low\n", "ufw"),
+        ("/etc/ufw/ufw.conf", "ENABLED=no\n", Unread),
+        ("/run/firewalld.pid", "812\n", "firewalld"),
+    ],
+)
+def test_a_firewall_by_its_files(tmp_path: Path, path: str, content: str, who: object) -> None:
+    assert values(rendezvous, host(tmp_path).file(path, content).target())["net.firewall"] == who
+
+
+RULES = (
+    ("add chain inet t in { type filter hook input priority 0; policy drop; }", "nftables, chain in"),
+    (
+        "add chain inet t in { type filter hook input priority 0; }; add rule inet t in tcp dport 1-1023 reject",
+        "nftables, chain in",
+    ),
+    ("add chain inet t out { type filter hook output priority 0; policy drop; }", None),
+    ("add chain inet t in { type filter hook input priority 0; }; add rule inet t in tcp dport 22 accept", None),
+)
+
+
+@pytest.mark.parametrize(("rules", "who"), RULES)
+def test_a_firewall_by_its_rules(rules: str, who: str | None) -> None:
+    """In a network namespace of our own."""
+    needs.program("nft")
+    code = (
+        "from gpudoctor.target.local import Local; from gpudoctor.probes._net.firewall import firewall;"
+        "print(getattr(firewall(Local('standard')), 'value', None))"
+    )
+    script = f'nft "add table inet t; {rules}"; exec "$@"'
+    argv = [needs.program("unshare"), "--user", "--map-root-user", "--net", "/bin/sh", "-euc", script, "sh"]
+    done = subprocess.run([*argv, sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
+    if "Operation not permitted" in done.stderr:
+        needs.missing("the right to make network namespaces")
+    assert done.stdout.strip() == str(who), done.stderr
 
 
 @contextmanager
