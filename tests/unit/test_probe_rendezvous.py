@@ -159,13 +159,27 @@ def test_a_port_that_another_program_holds() -> None:
     assert facts["net.port_taken"].endswith(f"(pid {pid})")
 
 
-def test_a_port_that_a_program_of_the_same_slurm_job_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLURM_JOB_ID", "4242")
+@pytest.mark.parametrize("variable", ["SLURM_JOB_ID", "PMIX_NAMESPACE", "TORCHELASTIC_RUN_ID"])
+def test_a_port_that_a_program_of_the_same_job_holds(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "4242")
     with listening() as (port, _):
-        same = values(rendezvous, Local("quick", environ={"MASTER_PORT": str(port), "SLURM_JOB_ID": "4242"}))
-        other = values(rendezvous, Local("quick", environ={"MASTER_PORT": str(port), "SLURM_JOB_ID": "42"}))
+        same = values(rendezvous, Local("quick", environ={"MASTER_PORT": str(port), variable: "4242"}))
+        other = values(rendezvous, Local("quick", environ={"MASTER_PORT": str(port), variable: "42"}))
     assert same["net.port_taken"] is Absent
     assert isinstance(other["net.port_taken"], str)
+
+
+def test_another_torchrun_of_the_same_name_holds_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its launcher is gone, so that it is nobody's child."""
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    code = "import socket; s = socket.create_server(('', 0)); print(s.getsockname()[1], flush=True); input()"
+    script = f'exec 3<&0; {sys.executable} -c "{code}" <&3 & exit 0'
+    with subprocess.Popen(["/bin/sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as left:
+        assert left.stdout
+        port = left.stdout.readline().strip()
+        left.wait()
+        facts = values(rendezvous, Local("quick", environ={"MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "none"}))
+    assert isinstance(facts["net.port_taken"], str)
 
 
 def test_a_port_of_our_own_and_one_that_is_free() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread
@@ -16,11 +15,17 @@ _LIMIT = 1 << 23
 
 _MOST_ANCESTORS = 64
 
+_JOBS = ("SLURM_JOB_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")
+"""Variables that only the processes of one job have with one value."""
+
+_ELASTIC = "TORCHELASTIC_RUN_ID"
+"""torchrun's: often the same for all its jobs, whose processes have one parent."""
+
 
 def listener(target: Target, port: int) -> Fact:
     """Who holds it: ``python (pid 4711)``, or the user where the process is another's; absent where it is free.
 
-    It is not told of a process that started us, or of one of the same Slurm job: the job's own store is no obstacle.
+    It is not told of a process that started us, or of one of the same job: the job's own store is no obstacle.
     """
     heard = [text(target, path, _LIMIT) for path in _TABLES]
     if not isinstance(heard[0], str):
@@ -31,8 +36,8 @@ def listener(target: Target, port: int) -> Fact:
     owner = next((pid for inode, _ in sockets if (pid := _process(target, inode))), "")
     if not owner:
         return Known(f"a process of user {sockets[0][1]}", _TABLES[0])
-    if owner in _ancestors(target) or _same_job(target, owner):
-        return Absent(f"this job's own launcher listens on port {port}")
+    if owner in (above := _ancestors(target)) or _same_job(target, owner, above):
+        return Absent(f"a process of this job listens on port {port}")
     return Known(f"{_name(target, owner)} (pid {owner})", f"{_TABLES[0]}, /proc/{owner}/fd")
 
 
@@ -63,19 +68,31 @@ def _ancestors(target: Target) -> set[str]:
     found: set[str] = set()
     pid = "self"
     while pid not in ("", "0") and len(found) < _MOST_ANCESTORS:
-        stat = text(target, f"/proc/{pid}/stat", 4096)
-        if not isinstance(stat, str):
-            break
-        found.add(stat.partition(" ")[0])
-        rest = stat.rpartition(")")[2].split()
-        pid = rest[1] if len(rest) > 1 else ""
-    return found
+        own, pid = _stat(target, pid)
+        found.add(own)
+    return found - {""}
 
 
-def _same_job(target: Target, pid: str) -> bool:
-    job = target.environ.get("SLURM_JOB_ID")
-    environ = text(target, f"/proc/{pid}/environ", 1 << 20) if job else ""
-    return isinstance(environ, str) and re.search(rf"(?:^|\0)SLURM_JOB_ID={job}(?:\0|$)", environ) is not None
+def _stat(target: Target, pid: str) -> tuple[str, str]:
+    """The process's own number and its parent's; empty where it cannot be read."""
+    stat = text(target, f"/proc/{pid}/stat", 4096)
+    if not isinstance(stat, str):
+        return "", ""
+    rest = stat.rpartition(")")[2].split()
+    return stat.partition(" ")[0], rest[1] if len(rest) > 1 else ""
+
+
+def _same_job(target: Target, pid: str, above: set[str]) -> bool:
+    """Whether the process belongs to our job, by the variables that its launcher gave it."""
+    found = text(target, f"/proc/{pid}/environ", 1 << 20)
+    if not isinstance(found, str):
+        return False
+    theirs = dict(entry.partition("=")[::2] for entry in found.split("\0"))
+    ours = target.environ
+    if any(ours.get(name) and ours[name] == theirs.get(name) for name in _JOBS):
+        return True
+    elastic = _ELASTIC in ours and ours[_ELASTIC] == theirs.get(_ELASTIC)
+    return elastic and _stat(target, pid)[1] in above - {"1"}
 
 
 def _name(target: Target, pid: str) -> str:
