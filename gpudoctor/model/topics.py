@@ -14,6 +14,10 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
     "environment": ("env", "container", "limits", "wsl"),
     "python": ("python", "package"),
     "network": ("nccl", "libnccl", "net", "interface", "setting", "rdma", "tried"),
+    "cluster": (
+        *("fleet", "machine", "silence", "outlier", "split", "job", "rank", "barrier", "suspect"),
+        *("link", "flow", "collective"),
+    ),
     "host": ("host", "mce", "oom", "fitness", "space"),
 }
 """Where a fact is shown, by the first part of its name; the most telling first."""
