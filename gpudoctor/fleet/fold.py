@@ -164,13 +164,10 @@ def _verdict(judged: Verdict, findings: Sequence[Finding]) -> Verdict:
 
 def _drained(hosts: Sequence[Summary], whole: Whole) -> tuple[Drain, ...]:
     """Hosts with an error, for the first of them; the silent only where that is asked for."""
-    reasons = []
-    for one in hosts:
-        errors = [found.id for found in one.findings if found.severity == "error"]
-        if errors:
-            reasons.append((one.host, errors[0]))
-        elif whole.drain_silent and not one.answered:
-            reasons.append((one.host, "fleet.no-answer"))
+    errors = {one.host: told.id for one in hosts for told in reversed(one.findings) if told.severity == "error"}
+    reasons = list(errors.items())
+    if whole.drain_silent:
+        reasons += [(one.host, "fleet.no-answer") for one in hosts if not one.answered]
     return drains(reasons, whole.scheduler)
 
 

@@ -86,16 +86,17 @@ def _among(hosts: Sequence[Summary], kind: str, wanted: Callable[[str], bool]) -
             saying = {name for names in by_value.values() for name in names}
             by_value[NOT_THERE] += [host.host for host in hosts if host.host not in saying]
         how = compared(fact)
+        about = f"{how.about} of hosts with {kind}" if kind else how.about
         groups = {value: names for value, names in _joined(by_value, how).items() if names}
         if len(groups) < 2 or (of := sum(map(len, groups.values()))) < FEWEST:
             continue
         usual = max(groups, key=lambda value: (len(groups[value]), value))
         if len(groups[usual]) < MAJORITY * of:
             counts = sorted(((value, len(names)) for value, names in groups.items()), key=lambda item: -item[1])
-            splits.append(Split(fact, how.about, tuple(counts), kind, how.matters))
+            splits.append(Split(fact, about, tuple(counts), kind, how.matters))
             continue
         outliers += [
-            Outlier(fact, how.about, value, usual, tuple(names), of, kind, how.matters)
+            Outlier(fact, about, value, usual, tuple(names), of, kind, how.matters)
             for value, names in sorted(groups.items(), key=lambda item: -len(item[1]))
             if value != usual
         ]
