@@ -12,7 +12,7 @@ from gpudoctor.job.found import LinkSeen
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """Connections that failed alike: from several machines to one, or from one to several."""
+    """Connections that failed alike: from several machines to one, from one to several, or between most of them."""
 
     links: tuple[LinkSeen, ...]
 
@@ -29,15 +29,25 @@ class Barrier:
     @property
     def blamed(self) -> tuple[str, ...]:
         """The one end that all have in common; of a single connection who does not let in, unless no name was found."""
-        if len(self.targets) > 1 or self.links[0].outcome == "unresolved":
+        if self.links[0].outcome == "unresolved" and len(self.sources) == 1:
             return self.sources
-        return self.targets
+        ends = [names for names in (self.targets, self.sources) if len(names) == 1]
+        return ends[0] if ends else ()
 
 
 def barriers(links: Iterable[LinkSeen]) -> list[Barrier]:
     """Each failed connection once: with those to the same address, or with those from the same machine, if more."""
     failed = sorted((link for link in links if not link.works), key=_like)
-    return [barrier for _, alike in groupby(failed, key=_like) for barrier in _grouped(list(alike))]
+    found: list[Barrier] = []
+    for _, alike in groupby(failed, key=_like):
+        same = list(alike)
+        grouped = list(_grouped(same))
+        found += grouped if len(grouped) < EVERYWHERE else [Barrier(tuple(same))]
+    return found
+
+
+EVERYWHERE = 4
+"""So many machines of which each is to blame for the same: it is no longer the machines, it is a setting of all."""
 
 
 def _like(link: LinkSeen) -> tuple[str, str, str]:

@@ -1,11 +1,19 @@
-"""Who is to blame, by what pairs of hosts measured."""
+"""Who is to blame, by what pairs of hosts measured.
+
+Pairs in which somebody bad takes part are bad, so one bad pair says only that it is one of two. `limits` tells from the
+hosts themselves what is usual and what is bad; `evidence` sorts the figures by the ends that they speak of, what a host
+sends and what it receives; `weighing` tells the guilty from those who merely met them, hosts from paths and from whole
+switches. Here this becomes suspects, each measure for itself: a host may lose packets and for that reason be slow.
+
+It works with whatever was measured: rounds cut short, pairs that never reported. Nobody is named by a single pair.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gpudoctor.job.evidence import CONFIRMED, End, Seen, seen
+from gpudoctor.job.evidence import CONFIRMED, End, Seen, opposite, seen
 from gpudoctor.job.limits import Limits, limits
 from gpudoctor.job.pairs import Measure, Pair, Way
 from gpudoctor.job.suspect import Kind, Suspect, words
@@ -26,6 +34,11 @@ class Judged:
     def doubt(self) -> frozenset[str]:
         """Hosts that more rounds can tell more of."""
         return frozenset[str]().union(*(one.doubt for one in self.weighed))
+
+    @property
+    def guilty(self) -> frozenset[str]:
+        """Hosts that are no measure of others."""
+        return frozenset(host for one in self.weighed for host, _ in one.guilty)
 
     @property
     def again(self) -> frozenset[tuple[str, str]]:
@@ -68,8 +81,8 @@ def _merged(ends: Mapping[End, Sequence[Seen]]) -> list[tuple[End, list[Seen]]]:
 
 def _dead(weighed: Weighed) -> Mapping[End, Sequence[Seen]]:
     """The guilty; a host that nobody reaches, and nobody heard of reaching anybody, is guilty in both directions."""
-    silent = [(name, way) for name, way in weighed.guilty if weighed.measure == "reach" and name in weighed.silent]
-    return {**weighed.guilty, **{(name, "from" if way == "to" else "to"): () for name, way in silent}}
+    silent = [end for end in weighed.guilty if end[0] in weighed.silent]
+    return {**{opposite(end): () for end in silent}, **weighed.guilty}
 
 
 def _links(weighed: Weighed) -> list[tuple[tuple[str, str], Way, list[Seen]]]:

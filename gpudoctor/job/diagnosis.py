@@ -13,6 +13,7 @@ from gpudoctor.fleet.reading import Reply
 from gpudoctor.job.facts import facts, groups
 from gpudoctor.job.found import Found
 from gpudoctor.model.diagnosis import Diagnosis, Finding
+from gpudoctor.model.fact import Known
 from gpudoctor.model.fleet import OK, Check, Drain, Fleet, Result
 from gpudoctor.model.pairwise import Pairwise
 
@@ -27,7 +28,7 @@ MOST_IN_A_MATRIX = 128
 def diagnosed(found: Found, book: Rulebook) -> Diagnosis:
     """The job's diagnosis, by the pages of scope ``cluster`` and each machine's own check."""
     folding = Folding(book)
-    for host in found.hosts:
+    for host in found.hosts if found.asked else ():
         document = found.documents.get(host)
         text = json.dumps(document) if document else ""
         folding.hear(Reply(text, host, because="" if document else _no_document(found, host)))
@@ -64,7 +65,10 @@ def _completed(fleet: Fleet, findings: Sequence[Finding], found: Found) -> Fleet
         for host in found.hosts
     }
     own = {host for drain in fleet.drain for host in drain.hosts}
-    reasons = [(host, one.finding) for host, one in blamed.items() if one.outcome == "error" and host not in own]
+    out = found.asked and not found.cut
+    reasons = [
+        (host, one.finding) for host, one in blamed.items() if out and one.outcome == "error" and host not in own
+    ]
     drained: tuple[Drain, ...] = (*fleet.drain, *drains(reasons, scheduler(found)))
     checks = (*fleet.checks, NETWORK)
     return replace(fleet, checks=checks, results=results, pairwise=_pairwise(found), drain=drained)
@@ -74,12 +78,15 @@ _BETWEEN = ("nccl.", "gloo.", "host.clock")
 
 
 def _blamed(findings: Sequence[Finding]) -> Iterator[tuple[str, Result]]:
-    """Each host that a finding about the network names alone; of the two ends of a link neither is taken out for it."""
+    """Each host that a finding about the network names. It is taken out where it is named alone: not for a bad link,
+    of which it is one end, and not for a name that the job gave it and that leads nowhere.
+    """
     for finding in reversed(findings):
         hosts = (finding.subject or {}).get("hosts")
         if finding.id.startswith(_BETWEEN) and isinstance(hosts, list):
+            given = any(isinstance(item.state, Known) and item.state.value == "unresolved" for item in finding.evidence)
             for host in hosts:
-                severity = finding.severity if len(hosts) == 1 else "warning"
+                severity = finding.severity if len(hosts) == 1 and not given else "warning"
                 yield str(host), Result(severity, finding.title, finding.id)
 
 

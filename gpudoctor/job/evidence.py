@@ -20,6 +20,9 @@ Path = tuple[End, End]
 
 CONFIRMED = 2
 """So many pairs, or times of the same pair, have to say so."""
+PATH = 0.5
+"""A path is slow at less than this share of what both of its ends do with others: there are thousands of paths, and
+each is measured once or twice."""
 
 
 class Seen(NamedTuple):
@@ -41,7 +44,7 @@ class Seen(NamedTuple):
 
 
 def seen(measure: Measure, pairs: Iterable[Pair], limits: Limits) -> list[Seen]:
-    """The figures of one measure that say anything."""
+    """The figures of one measure that say anything; where not one of them is bad, there may be none."""
     if measure == "latency":
         return [
             Seen(pair.round, ((pair.a, "both"), (pair.b, "both")), pair.ms, pair.ms <= limits.most_ms)
@@ -49,19 +52,28 @@ def seen(measure: Measure, pairs: Iterable[Pair], limits: Limits) -> list[Seen]:
             if pair.ms is not None
         ]
     of = {"reach": limits.reach, "mtu": limits.mtu, "loss": limits.loss, "bandwidth": limits.bandwidth}[measure]
+    ways = [(pair.round, source, target, of(way)) for pair in pairs for source, target, way in pair.ways]
+    if all(figure is None or figure[1] for _, _, _, figure in ways):
+        return []  # so it is for most measures, and of thousands of hosts this saves most of the time
     return [
-        Seen(pair.round, ((source, "from"), (target, "to")), *figure)
-        for pair in pairs
-        for source, target, way in pair.ways
-        if (figure := of(way)) is not None
+        Seen(number, ((source, "from"), (target, "to")), *figure)
+        for number, source, target, figure in ways
+        if figure is not None
     ]
+
+
+def opposite(end: End) -> End:
+    """The same host in the other direction."""
+    host, way = end
+    return host, "to" if way == "from" else "from"
 
 
 class Ends:
     """The ends that some figures speak of."""
 
-    def __init__(self, figures: Iterable[Seen], last_counts: bool = False) -> None:
-        self._last_counts = last_counts
+    def __init__(self, measure: Measure, figures: Iterable[Seen]) -> None:
+        self._last_counts = measure == "reach"
+        self._rates = measure == "bandwidth"
         self._of: dict[End, list[Seen]] = {}
         for one in figures:
             for end in one.ends:
@@ -70,6 +82,10 @@ class Ends:
 
     def __iter__(self) -> Iterator[End]:
         return iter(self._of)
+
+    def ever_good(self, end: End) -> bool:
+        """Whether any figure of it is good."""
+        return end in self._good
 
     def bad(self, end: End) -> list[Seen]:
         """The figures held against an end: none where it is cleared."""
@@ -88,14 +104,20 @@ class Ends:
         said = {end: self.accusing(end) for end in self}
         return {end: ones for end, ones in said.items() if len({one.other(end) for one in ones}) >= CONFIRMED}
 
-    def paths(self, bad: Iterable[Seen]) -> dict[Path, list[Seen]]:
-        """Ways that were bad at least twice and never good, though both ends are good elsewhere or have nobody else."""
+    def paths(self, bad: Iterable[Seen], times: int) -> dict[Path, list[Seen]]:
+        """Ways that were never good and bad so many times, though both ends are good elsewhere or have nobody else."""
         ways: dict[Path, list[Seen]] = {}
         for one in bad:
             ways.setdefault(one.ends, []).append(one)
-        return {way: ones for way, ones in ways.items() if len(ones) >= CONFIRMED and self._is_path(way)}
+        return {way: ones for way, ones in ways.items() if len(ones) >= times and self._is_path(way)}
 
     def _is_path(self, way: Path) -> bool:
-        sound = all(end in self._good for end in way)
+        figures = [one for one in self._of[way[0]] if one.ends == way]
         alone = all(one.ends == way for end in way for one in self._of[end])
-        return (sound or alone) and not any(one.good for one in self._of[way[0]] if one.ends == way)
+        worse = all(end in self._good and self._worse(figures, end) for end in way)
+        return (worse or alone) and not any(one.good for one in figures)
+
+    def _worse(self, figures: Iterable[Seen], end: End) -> bool:
+        """Whether these rates are much below what the end is capable of; other measures are as their limits say."""
+        best = max(one.value for one in self._of[end] if one.good)
+        return not self._rates or max(one.value for one in figures) <= PATH * best

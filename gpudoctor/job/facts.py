@@ -90,7 +90,7 @@ def _barrier(one: Barrier) -> Row:
     return {
         "sources": Known(one.sources, SOURCE),
         "targets": Known(one.targets, SOURCE),
-        "hosts": Known(one.blamed, SOURCE),
+        "hosts": Known(one.blamed, SOURCE) if one.blamed else Absent("it is not one machine"),
         "count": Known(len(one.links), SOURCE),
         **_where(link.kind, link.used_by, link.address, link.port, link.interface, link.outcome, link.words),
     }

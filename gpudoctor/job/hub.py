@@ -31,9 +31,11 @@ class Hub:
     def __init__(self, place: Place, wanted: Wanted, tell: Callable[[str], None]) -> None:
         self._book = rulebook.load(wanted.rules)
         self._found = Found(place, checked=not wanted.network)
+        """What is known so far."""
         door = Door(place.ports)
         if place.port in door.taken:
             self._found.taken = holder(place.port)
+        self.port: int = door.sockets[0].getsockname()[1]
         self._meeting = Meeting(place, door)
         self._stages = Stages(self._meeting, self._found, wanted.limits, tell)
         self._diagnosis: Diagnosis | None = None

@@ -12,7 +12,7 @@ from typing import Any
 from gpudoctor.job.meeting import BEAT, greeting
 from gpudoctor.job.place import Place
 from gpudoctor.job.wire import SEGMENT, GoneError, Line, Said
-from gpudoctor.links.reach import Reached, opened
+from gpudoctor.links.reach import Reached, connect, opened
 
 TRY = 2.0
 """Seconds of one attempt to connect: a lost first packet is sent again after one."""
@@ -85,12 +85,29 @@ class Member:
                 self.line.say(step=self.step)
 
 
+def come_home(place: Place, hello: Said, port: int) -> Member:
+    """As `come`, for the hub itself: it is there already, and looks once whether the others' way leads to it."""
+    link, reached = opened("127.0.0.1", port, TRY)
+    if link is None:
+        raise NotMetError(f"the hub does not reach itself: {reached.words}")
+    line = Line(link)
+    line.wait(TRY)  # its greeting
+    search = _Search(place, 0.0)
+    if place.port and not place.store:
+        search.ways[place.port] = connect(place.master, place.port, TRY)
+    return _introduced(line, place, hello, search)
+
+
 def come(place: Place, hello: Said, seconds: float) -> Member:
     """Connect to the hub, by whichever of its ports lets us in; raises `NotMetError` where none does in that time."""
     search = _Search(place, time.monotonic() + seconds)
     line = search.found()
     if line is None:
         raise NotMetError(search.why(), search.ways)
+    return _introduced(line, place, hello, search)
+
+
+def _introduced(line: Line, place: Place, hello: Said, search: _Search) -> Member:
     line.say(job=greeting(place.job)["job"], rank=place.rank, host=place.host, **hello, ways=search.told())
     return Member(line, search.ways)
 

@@ -27,7 +27,8 @@ passed, which can no longer fall, are the second pass of Google's cluster-health
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from functools import partial
+from heapq import heapify, heappop, heappush
 from random import Random
 
 from gpudoctor.job.pairs import Pair
@@ -42,6 +43,7 @@ _LOOK = 16
 """So many partners are looked at for one that fits better: rounds of thousands stay fast."""
 
 Two = tuple[str, str]
+Pairs = tuple[Two, ...]
 
 
 def pairs(
@@ -50,28 +52,29 @@ def pairs(
     measured: Sequence[Pair] = (),
     switches: Mapping[str, str] | None = None,
     seed: int = 0,
-) -> tuple[Two, ...]:
+) -> Pairs:
     """The pairs of round `number`, counted from 1; none when nothing is in doubt or all rounds are over.
 
     `measured` is what all earlier rounds measured, as far as it is known. `switches` are the leaf switches of those
     hosts of which it is known. The same arguments give the same pairs.
     """
-    if number > ROUNDS or len(hosts) < 2:
+    shuffled = sorted({*hosts})
+    if number > ROUNDS or len(shuffled) < 2:
         return ()
     leaves = switches or {}
-    shuffled = sorted(hosts)
-    Random(seed).shuffle(shuffled)
-    if len(hosts) <= FEW and number <= min(FEW_ROUNDS, len(hosts) - 1 + len(hosts) % 2):
+    random = Random(seed)
+    random.shuffle(shuffled)
+    if len(shuffled) <= FEW and number <= min(FEW_ROUNDS, len(shuffled) - 1 + len(shuffled) % 2):
         return _tournament(number, shuffled)
     if number == 1:
-        return _mixed(shuffled, leaves)
+        return _mixed(shuffled, leaves, random)
     stand = standing(shuffled, measured, leaves)
     if stand.settled and not (number == 2 and stand.lopsided):
         return ()
     return tuple(_folded(stand) if number == 2 else _doubtful(stand))
 
 
-def _tournament(number: int, hosts: Sequence[str]) -> tuple[Two, ...]:
+def _tournament(number: int, hosts: Sequence[str]) -> Pairs:
     """A round of the circle method: one stays, the others move on by one place; an odd one rests."""
     ring: list[str | None] = [*hosts, None] if len(hosts) % 2 else [*hosts]
     at = (number - 1) % (len(ring) - 1)
@@ -80,20 +83,22 @@ def _tournament(number: int, hosts: Sequence[str]) -> tuple[Two, ...]:
     return tuple((a, b) for a, b in list(both)[: len(circle) // 2] if a is not None and b is not None)
 
 
-def _mixed(hosts: Sequence[str], switches: Mapping[str, str]) -> tuple[Two, ...]:
-    """Neighbours; two below one switch give one of them away for one of another pair."""
-    ring = list(hosts)
-    for at in range(0, len(ring) - 1, 2):
-        leaf = switches.get(ring[at])
-        if leaf is None or switches.get(ring[at + 1]) != leaf:
-            continue
-        others = (*range(at + 2, len(ring)), *range(at - 1, -1, -1))
-        for other in islice(others, 4 * _LOOK):
-            partner = ring[other ^ 1] if other ^ 1 < len(ring) else None
-            if switches.get(ring[other]) != leaf and (partner is None or switches.get(partner) != leaf):
-                ring[at + 1], ring[other] = ring[other], ring[at + 1]
-                break
-    return tuple(zip(ring[::2], ring[1::2], strict=False))
+def _mixed(hosts: Sequence[str], switches: Mapping[str, str], random: Random) -> Pairs:
+    """Two at a time from the two switches that have most hosts left, so that at last as few as can be are below one."""
+    below: dict[str, list[str]] = {}
+    for host in hosts:
+        below.setdefault(switches.get(host, f"of {host} alone"), []).append(host)
+    left = [(-len(its), random.random(), its) for its in below.values()]
+    heapify(left)
+    found: list[Two] = []
+    while len(left) > 1:
+        one, other = heappop(left)[2], heappop(left)[2]
+        found.append((one.pop(), other.pop()))
+        for its in (one, other):
+            if its:
+                heappush(left, (-len(its), random.random(), its))
+    rest = left[0][2] if left else []
+    return (*found, *zip(rest[::2], rest[1::2], strict=False))
 
 
 def _folded(stand: Standing) -> list[Two]:
@@ -104,23 +109,33 @@ def _folded(stand: Standing) -> list[Two]:
 
 
 def _doubtful(stand: Standing) -> list[Two]:
-    """Hosts below a bad switch with each other; whoever else is in doubt with one who is not; bad paths once more."""
-    found: list[Two] = []
+    """Hosts below a bad switch with each other; whoever else is in doubt with one who is not; bad paths once more.
+
+    Few hosts have met most others by now: the paths that were bad come first.
+    """
+    found = _once_more(stand, []) if len(stand.order) <= FEW else []
     for leaf in sorted({stand.switches[host] for host in stand.at_home}):
         below = [host for host in stand.order if host in stand.at_home and stand.switches[host] == leaf]
+        below += [host for host in stand.good if stand.switches.get(host) == leaf][: len(below) % 2]
         found += _matched(stand, below[::2], below[1::2], at_home=True)
     ends = {host for pair in stand.again for host in pair}
     doubtful = _free([host for host in reversed(stand.order) if host in stand.doubt], found)
-    good = [host for host in stand.order if host not in stand.doubt]
-    found += _matched(stand, doubtful, [*(h for h in good if h not in ends), *(h for h in good if h in ends)])
+    good = sorted(_free(stand.good, found), key=lambda host: host in ends)
+    found += _matched(stand, doubtful, good)
     left = _free(doubtful, found)
     found += _matched(stand, left[::2], left[1::2])
+    return _once_more(stand, found)
+
+
+def _once_more(stand: Standing, found: Sequence[Two]) -> list[Two]:
+    """These pairs, and the bad paths between hosts that are in none of them."""
+    out = [*found]
     busy = {host for pair in found for host in pair}
     for pair in stand.again:
         if busy.isdisjoint(pair):
-            found.append(pair)
-            busy.update(pair)
-    return found
+            out.append(pair)
+            busy |= {*pair}
+    return out
 
 
 def _free(hosts: Sequence[str], found: Sequence[Two]) -> list[str]:
@@ -130,17 +145,18 @@ def _free(hosts: Sequence[str], found: Sequence[Two]) -> list[str]:
 
 
 def _matched(stand: Standing, hosts: Sequence[str], partners: Sequence[str], at_home: bool = False) -> list[Two]:
-    """Each of `hosts` with one of `partners`, as long as there are any: the first that it did not meet, and that is
-    below another switch, or below the same where they are to be measured `at_home`.
-    """
+    """Each of `hosts` with that of the next `partners` that fits best, as long as there are any."""
     waiting = list(partners)
     found: list[Two] = []
     for host in hosts[: len(waiting)]:
-        met, leaf = stand.met.get(host, frozenset()), stand.switches.get(host)
-
-        def misfit(at: int, met: frozenset[str] = met, leaf: str | None = leaf) -> tuple[bool, bool, int]:
-            same = leaf is not None and stand.switches.get(waiting[at]) == leaf
-            return waiting[at] in met, same != at_home and leaf is not None, at
-
-        found.append((host, waiting.pop(min(range(min(_LOOK, len(waiting))), key=misfit))))
+        partner = min(waiting[:_LOOK], key=partial(_misfit, stand, at_home, host))
+        waiting.remove(partner)
+        found.append((host, partner))
     return found
+
+
+def _misfit(stand: Standing, at_home: bool, host: str, partner: str) -> tuple[bool, bool]:
+    """Least for one that it did not meet, and that is below another switch; or below the same, to be `at_home`."""
+    leaf = stand.switches.get(host)
+    same = stand.switches.get(partner) == leaf
+    return partner in stand.met.get(host, ()), leaf is not None and same != at_home

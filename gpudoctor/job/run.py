@@ -103,7 +103,8 @@ def _met(wanted: Wanted, place: Place, environ: Mapping[str, str], tell: Callabl
     held = hub.Hub(place, wanted, tell) if place.hub else None
     own = local.Own(wanted, place, environ)
     try:
-        rank = member.come(place, own.hello(), limits.come)
+        hello = own.hello()
+        rank = member.come_home(place, hello, held.port) if held else member.come(place, hello, limits.come)
         own.begin(rank)
         said = rank.attend(own.tasks(), wanted.seconds)
         diagnosis = held.over() if held else None

@@ -12,7 +12,7 @@ from gpudoctor.job.clocks import furthest_clock
 from gpudoctor.job.culprits import suspects
 from gpudoctor.job.found import Found, LinkSeen, RankSeen
 from gpudoctor.job.meeting import SILENT, Guest, Meeting, in_turn
-from gpudoctor.job.pairs import Direction, Pair
+from gpudoctor.job.pairs import CONNECTED, Direction, Pair
 from gpudoctor.job.wire import Said
 
 Tell = Callable[[str], None]
@@ -69,16 +69,23 @@ class Stages:
         self._note_rendezvous()
 
     def _note_rendezvous(self) -> None:
-        """How the hub's ports look from each machine. Of ports of ours only those matter that were shut to somebody."""
+        """How the job's own port looks from each machine; the hub's sees only whether the name leads anywhere."""
         place = self.meeting.place
         for guest in self.meeting.leaders:
             for way in guest.hello.get("ways", ()):
-                if way["port"] == place.port or way["outcome"] != "connected":
-                    kind = "rendezvous" if way["port"] == place.port else "peer"
-                    words, outcome = str(way["words"]), str(way["outcome"])
+                outcome, words = str(way["outcome"]), str(way["words"])
+                blind = guest.host == place.host and outcome not in {"unresolved", "unroutable"}
+                if way["port"] == place.port and not way["stranger"] and not blind:
                     self.found.links.append(
                         LinkSeen(
-                            guest.host, place.host, kind, outcome, words, "rendezvous", place.master, int(way["port"])
+                            guest.host,
+                            place.master if outcome == "unresolved" else place.host,
+                            "rendezvous",
+                            outcome,
+                            words,
+                            "rendezvous",
+                            place.master,
+                            place.port,
                         )
                     )
 
@@ -248,9 +255,10 @@ def _pair(
 ) -> Pair:
     """Of what the asking side measured; whether the other could have asked is known from the connecting before."""
     a, b = names
-    outcome = {one: shut[one].outcome if one in shut else None for one in ((a, b), (b, a))}
-    if way and flow:
-        outcome[way] = str(flow["outcome"])
+    told = str(flow["outcome"]) if flow else None
+    outcome = {one: shut[one].outcome if one in shut else told for one in ((a, b), (b, a))}
+    if way and told != CONNECTED:
+        outcome[way[1], way[0]] = shut[way[1], way[0]].outcome if way[::-1] in shut else None
     there, back = (_direction(flow, way == one, outcome[one]) for one in ((a, b), (b, a)))
     return Pair(number, a, b, there, back, flow.get("ms") if flow else None)
 
@@ -259,10 +267,11 @@ def _direction(flow: Mapping[str, Any] | None, out: bool, outcome: str | None) -
     if not flow:
         return Direction(outcome)
     side = "out" if out else "in"
+    sent = int(flow.get(f"segments_{side}") or 0)
     return Direction(
         outcome,
         flow.get(f"gbps_{side}"),
-        int(flow.get(f"segments_{side}") or 0),
-        int(flow.get(f"resent_{side}") or 0),
-        flow.get("stalled_above") if flow.get(f"gbps_{side}") == 0 else None,
+        sent,
+        round(sent * float(flow.get(f"retransmitted_{side}") or 0.0)),
+        flow.get("stalled_above") if not flow.get(f"gbps_{side}") else None,
     )

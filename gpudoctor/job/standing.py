@@ -15,7 +15,9 @@ class Standing:
     """How the hosts stand; all names are of hosts."""
 
     order: Sequence[str]
-    """The fastest first. In doubt are last, of these those that nobody measured or reached the very last."""
+    """The good ones first, of these the fastest first; whom nobody measured or reached is at the very end."""
+    good: Sequence[str]
+    """The fastest first."""
     doubt: frozenset[str]
     again: Sequence[tuple[str, str]]
     """Pairs that are bad though both are good with others."""
@@ -40,8 +42,11 @@ def standing(hosts: Sequence[str], measured: Sequence[Pair], switches: Mapping[s
     doubt = judged.doubt & known | (known - met.keys())
     bad_switches = {name for one in judged.weighed for name, _ in one.switches}
     usual, least = judged.limits.gbps or 0.0, judged.limits.least
+    not_good = doubt | judged.guilty
+    order = sorted(hosts, key=lambda host: (host in not_good, -speeds.get(host, 0.0)))
     return Standing(
-        order=sorted(hosts, key=lambda host: (host in doubt, -speeds.get(host, 0.0))),
+        order=order,
+        good=[host for host in order if host not in not_good],
         doubt=doubt,
         again=[pair for pair in sorted(judged.again) if known.issuperset(pair)],
         met={host: frozenset(others) for host, others in met.items()},

@@ -34,52 +34,58 @@ class Suspect:
 
 def words(suspect: Suspect) -> str:
     """``n17 sends at 2.1 Gbit/s, 22 % of the usual 9.4 (4 pairs)``."""
-    times = f"{suspect.pairs} pair{'s' * (suspect.pairs != 1)}"
-    if suspect.kind == "link" and len(suspect.names) > 2:
-        return f"between all {len(suspect.names)} hosts {_link(suspect)} ({times})"
-    if suspect.kind == "link":
-        a, b = suspect.names
-        return f"{f'from {a} to {b}' if suspect.way == 'from' else f'between {a} and {b}'} {_link(suspect)} ({times})"
-    name = suspect.names[0] if suspect.kind == "host" else f"what hangs on {suspect.names[0]}"
-    return f"{name} {_host(suspect)} ({times})"
+    said = f"{suspect.names[0]} {_host(suspect)}" if suspect.kind == "host" else f"{_where(suspect)} {_path(suspect)}"
+    return f"{said} ({suspect.pairs} pair{'s' * (suspect.pairs != 1)})"
 
 
 def _host(suspect: Suspect) -> str:
-    """What it does: the rest of the sentence."""
-    way, value = suspect.way, suspect.value or 0.0
-    verb = {"from": "sends", "to": "receives", "both": "sends and receives"}[way]
+    """What it does."""
+    verb = {"from": "sends", "to": "receives", "both": "sends and receives"}[suspect.way]
+    value = suspect.value or 0.0
     if suspect.measure == "reach":
         return {
             "from": "reaches none of the hosts that others reach",
             "to": "is reached by none of the hosts that reach others",
             "both": "neither reaches nor is reached by hosts that reach each other",
-        }[way]
+        }[suspect.way]
     if suspect.measure == "mtu":
-        return f"{verb} no packet of more than {value:.0f} bytes"
+        return f"{verb} no packets of more than {value:.0f} bytes"
     if suspect.measure == "loss":
-        return f"{verb} with {value:.1%} of the segments lost".replace("%", " %")
+        return f"{verb} with {_percent(value)} of the segments lost"
     if suspect.measure == "latency":
         return f"answers after {value:.3g} ms{_usual(suspect)}"
     return f"{verb} at {value:.3g} Gbit/s{_usual(suspect)}"
 
 
-def _link(suspect: Suspect) -> str:
-    """What passes: the rest of the sentence."""
+def _where(suspect: Suspect) -> str:
+    """On which path."""
+    if len(suspect.names) > 2:
+        return f"between any two of {len(suspect.names)} hosts"
+    a, b = suspect.names if suspect.kind == "link" else (*suspect.names, "other switches")
+    return {"from": f"from {a} to {b}", "to": f"from {b} to {a}", "both": f"between {a} and {b}"}[suspect.way]
+
+
+def _path(suspect: Suspect) -> str:
+    """What passes on it."""
     value = suspect.value or 0.0
     if suspect.measure == "reach":
         return "no connection comes about"
     if suspect.measure == "mtu":
-        return f"no packet of more than {value:.0f} bytes arrives"
+        return f"packets of more than {value:.0f} bytes vanish"
     if suspect.measure == "loss":
-        return f"{value:.1%} of the segments are lost".replace("%", " %")
+        return f"{_percent(value)} of the segments are lost"
     if suspect.measure == "latency":
         return f"a round trip takes {value:.3g} ms{_usual(suspect)}"
-    return f"at most {value:.3g} Gbit/s arrive{_usual(suspect)}"
+    return f"at most {value:.3g} Gbit/s pass{_usual(suspect)}"
 
 
 def _usual(suspect: Suspect) -> str:
     if not suspect.usual:
         return ""
-    if suspect.measure == "bandwidth" and suspect.share is not None:
-        return f", {suspect.share:.0%} of the usual {suspect.usual:.3g}".replace("%", " %")
-    return f", usual are {suspect.usual:.2g}"
+    if suspect.measure == "latency":
+        return f", usual are {suspect.usual:.2g} ms"
+    return f", {_percent(suspect.share or 0.0, 0)} of the usual {suspect.usual:.3g}"
+
+
+def _percent(share: float, digits: int = 1) -> str:
+    return f"{100 * share:.{digits}f} %"

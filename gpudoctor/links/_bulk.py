@@ -22,7 +22,10 @@ _TICK = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """What the receiving side saw. `seconds` from the first byte; the rate is that of the time after the ramp."""
+    """What the receiving side saw. `seconds` from the first byte; the rate is that of the time after the ramp.
+
+    Where nothing came any more after it, the rate is that of all: it is 0 only where not a byte came.
+    """
 
     size: int
     seconds: float
@@ -48,6 +51,8 @@ def empty(link: socket.socket, seconds: float, until: float) -> Came:
             break
         now = time.monotonic()
     now = time.monotonic()
+    if size == before:
+        steady, before = begun, 0
     return Came(size, now - begun, (size - before) * 8 / max(now - steady, 1e-6) / 1e9)
 
 

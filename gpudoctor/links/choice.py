@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from gpudoctor.links.interfaces import Interface, carrying
 from gpudoctor.links.names import Resolved, resolve
-from gpudoctor.probes.network import selected
 
 _FALLBACKS = {
     "^docker,lo,virbr": "the first that is up and is not docker, lo or virbr",
@@ -80,7 +79,7 @@ def _usable(among: Sequence[Interface], family: str) -> dict[str, str]:
 
 
 def _first(usable: Mapping[str, str], pattern: str, because: str) -> Choice | None:
-    names = selected(pattern, list(usable))
+    names = [name for name in usable if _fits(name, pattern)]
     return Choice(names[0], usable[names[0]], because, tuple(names[1:])) if names else None
 
 
@@ -98,3 +97,11 @@ def _towards(among: Sequence[Interface], comm_id: str) -> Choice | None:
 def _loopback(among: Sequence[Interface], address: str) -> Interface | None:
     """All of 127.0.0.0/8 can be bound, though lo has one address of it."""
     return next((one for one in among for own in one.addresses if own.loopback and own.nets(address)), None)
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """Whether NCCL takes a name: a list of prefixes, ``=`` of whole names, ``^`` of those that it leaves out."""
+    listed = pattern.removeprefix("^")
+    wanted = [one.partition(":")[0] for one in listed.removeprefix("=").split(",") if one]
+    among = name in wanted if listed.startswith("=") else name.startswith(tuple(wanted))
+    return (among or not wanted) is not pattern.startswith("^")

@@ -43,6 +43,9 @@ class Flow:
     retransmitted_out: float | None = None
     retransmitted_in: float | None = None
     """Shares of the data segments, as the sending kernel counts them. None where nothing came, too."""
+    segments_out: int | None = None
+    segments_in: int | None = None
+    """Data segments sent, those that were sent again among them: a share of a few says little."""
     stalled_above: int | None = None
     """Bytes: IP packets up to this size pass, and larger ones vanish without a word."""
     mtu: int | None = None
@@ -102,8 +105,9 @@ class _Asking:
         window = min(max(window, _ROUND_TRIPS * (self.known.ms or 0.0) / 1e3), 4 * window)
         full = self._out(window)
         self._in(window)
-        if 0.0 in (self.known.gbps_out, self.known.gbps_in):
-            self._sizes(full)
+        if 0.0 in (self.known.gbps_out, self.known.gbps_in) and self._any_size_passes(full):
+            self._out(window)
+            self._in(window)
         return self.known
 
     def _learn(self, **found: object) -> None:
@@ -139,7 +143,8 @@ class _Asking:
             full = (sent.mtu or 0) - _tcp.headers(link)
             _tcp.hang_up(link)
         gbps = _figure(came, "gbps")
-        self._learn(gbps_out=gbps, retransmitted_out=sent.retransmitted if gbps else None, mtu=sent.mtu)
+        again = sent.retransmitted if gbps else None
+        self._learn(gbps_out=gbps, retransmitted_out=again, segments_out=sent.segments, mtu=sent.mtu)
         return full
 
     def _in(self, window: float) -> None:
@@ -153,9 +158,10 @@ class _Asking:
             told = self._json()
             _tcp.hang_up(link)
         sent = _tcp.Sent(_count(told, "segments"), _count(told, "again"), _count(told, "mtu"))
-        self._learn(gbps_in=came.gbps, retransmitted_in=sent.retransmitted if came.gbps else None)
+        again = sent.retransmitted if came.gbps else None
+        self._learn(gbps_in=came.gbps, retransmitted_in=again, segments_in=sent.segments)
 
-    def _sizes(self, full: int) -> None:
+    def _any_size_passes(self, full: int) -> bool:
         """Nothing came one way or the other: is it the size of the packets?"""
         asked = sizes.Path(*self._where, self._key, self._source, (self.known.ms or 0.0) / 1e3)
         passes = sizes.largest(asked, full, self._until)
@@ -164,6 +170,9 @@ class _Asking:
         elif passes < full + asked.headers:
             words = f"packets of more than {passes} bytes vanish on the way, and nothing says so"
             self._learn(stalled_above=passes, words=f"{self._where[0]}: {words}")
+        else:
+            return True
+        return False
 
     def _bulk(self) -> socket.socket:
         link, reached = opened(*self._where, min(2.0, self._until - time.monotonic()), self._source)

@@ -45,8 +45,11 @@ def largest(path: Path, full: int, until: float) -> int | None:
     Where time runs out, the largest that is known to pass.
     """
     low, high = _tcp.SMALL, full
-    if low not in _passing(path, [low, high], until):
+    passed = _passing(path, [low, high], until)
+    if low not in passed:
         return None
+    if high in passed:
+        return high + path.headers
     tried = [size - path.headers + more for size in USUAL for more in (0, 1)]
     while high - low > 1 and time.monotonic() < until:
         inside = [size for size in tried if low < size < high] or _even(low, high)

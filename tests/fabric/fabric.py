@@ -17,10 +17,10 @@ SENT = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a host's access link or a leaf's uplinks; equal to what is to be said of it."""
+    """What is wrong: a host's access link, a leaf's uplinks, or the path between two hosts; so it is to be named."""
 
-    kind: Literal["host", "switch"]
-    name: str
+    kind: Literal["host", "switch", "link"]
+    names: tuple[str, ...]
     way: Way
     measure: Measure
     amount: float = 0.0
@@ -31,8 +31,8 @@ class Fault:
 
 @dataclass
 class Fabric:
-    """`hosts` by `below` on each leaf. Rates differ from host to host by `spread`, and from one time to the next by
-    `noise` (standard deviations of logarithms); one figure of a hundred is an outlier.
+    """Rates differ from host to host by `spread`, and from one time to the next by `noise` (standard deviations of
+    logarithms). The share `outliers` of all figures is bad without a reason: 0.3 to 0.8 of the rate, or 2 to 4 ms more.
     """
 
     random: Random
@@ -67,9 +67,11 @@ class Fabric:
     def _direction(self, number: int, source: str, target: str) -> Direction:
         dead = self._at_work(number, source, target, "reach")
         if dead:
-            told = not any(fault.way == "both" and fault.name == source for fault in dead)
+            told = not any(fault.way == "both" and fault.names[0] == source for fault in dead)
             return Direction("filtered" if told else None)
-        rate = min(self._natural[source, "from"], self._natural[target, "to"]) * self.random.lognormvariate(0, self.noise)
+        rate = min(self._natural[source, "from"], self._natural[target, "to"]) * self.random.lognormvariate(
+            0, self.noise
+        )
         if self.random.random() < self.outliers:
             rate *= self.random.uniform(0.3, 0.8)
         for fault in self._at_work(number, source, target, "bandwidth"):
@@ -92,7 +94,10 @@ class Fabric:
             source, target = self.switches[source], self.switches[target]
             if source == target:
                 return False
-        return (fault.name == source and fault.way != "to") or (fault.name == target and fault.way != "from")
+        if fault.kind == "link" and {source, target} != {*fault.names}:
+            return False
+        name = fault.names[0]
+        return (name == source and fault.way != "to") or (name == target and fault.way != "from")
 
 
 def hosts(count: int, leaves: int) -> tuple[tuple[str, ...], dict[str, str]]:

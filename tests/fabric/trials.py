@@ -28,12 +28,12 @@ class Trial:
     def missed(self) -> list[Fault]:
         """Faults that nobody is blamed for, or in another direction."""
         said = {(one.kind, one.names, one.way, one.measure) for one in self.suspects}
-        return [one for one in self.fabric.faults if (one.kind, (one.name,), one.way, one.measure) not in said]
+        return [one for one in self.fabric.faults if (one.kind, one.names, one.way, one.measure) not in said]
 
     @property
     def innocent(self) -> list[Suspect]:
         """Suspects that are not at fault."""
-        bad = {(one.kind, (one.name,)) for one in self.fabric.faults}
+        bad = {(one.kind, one.names) for one in self.fabric.faults}
         return [one for one in self.suspects if (one.kind, one.names) not in bad]
 
 
@@ -52,11 +52,11 @@ def _large(random: Random) -> Fabric:
 
 
 def _slow(random: Random, name: str) -> Fault:
-    return Fault("host", name, random.choice(WAYS), "bandwidth", random.uniform(0.1, 0.6))
+    return Fault("host", (name,), random.choice(WAYS), "bandwidth", random.uniform(0.1, 0.6))
 
 
 def _dead(random: Random, name: str) -> Fault:
-    return Fault("host", name, random.choice(WAYS), "reach")
+    return Fault("host", (name,), random.choice(WAYS), "reach")
 
 
 def one_slow_one_dead(random: Random, seed: int) -> Fabric:
@@ -100,7 +100,7 @@ def busy(random: Random, seed: int) -> Fabric:
     """3 to 16 hosts on a busy machine, where the same pair differs 2-fold; one at a tenth of its rate."""
     count = random.randint(3, 16)
     fabric = Fabric(random, *hosts(count, 1), spread=0.05, noise=0.25)
-    fabric.faults = [Fault("host", random.choice(fabric.hosts), random.choice(WAYS), "bandwidth", 0.1)]
+    fabric.faults = [Fault("host", (random.choice(fabric.hosts),), random.choice(WAYS), "bandwidth", 0.1)]
     return fabric
 
 
@@ -129,8 +129,8 @@ def bad_uplink(random: Random, seed: int) -> Fabric:
     """What a leaf switch sends to the others, or receives, is slow, or nothing passes."""
     fabric = _large(random)
     way = random.choice(WAYS)
-    slow = Fault("switch", "leaf07", way, "bandwidth", random.uniform(0.1, 0.6))
-    fabric.faults = [random.choice([slow, Fault("switch", "leaf07", way, "reach")])]
+    slow = Fault("switch", ("leaf07",), way, "bandwidth", random.uniform(0.1, 0.6))
+    fabric.faults = [random.choice([slow, Fault("switch", ("leaf07",), way, "reach")])]
     return fabric
 
 
@@ -145,8 +145,29 @@ def dies_later(random: Random, seed: int) -> Fabric:
     """One is slow, another dies in round 2."""
     fabric = _large(random)
     slow, dead = random.sample(fabric.hosts, 2)
-    fabric.faults = [_slow(random, slow), Fault("host", dead, "both", "reach", since=2)]
+    fabric.faults = [_slow(random, slow), Fault("host", (dead,), "both", "reach", since=2)]
     return fabric
+
+
+def bad_path(random: Random, seed: int) -> Fabric:
+    """The path between two that meet in round 1; in one direction."""
+    fabric = _large(random)
+    pair = random.choice(rounds.pairs(1, fabric.hosts, (), fabric.switches, seed))
+    fabric.faults = [_bad_path(random, pair)]
+    return fabric
+
+
+def few_bad_path(random: Random, seed: int) -> Fabric:
+    """The same of 2 to 4 hosts, where all meet."""
+    fabric = Fabric(random, *hosts(random.randint(2, 4), 1), spread=random.uniform(0.03, 0.08))
+    a, b = random.sample(fabric.hosts, 2)
+    fabric.faults = [_bad_path(random, (a, b))]
+    return fabric
+
+
+def _bad_path(random: Random, pair: tuple[str, str]) -> Fault:
+    slow = Fault("link", pair, "from", "bandwidth", random.uniform(0.05, 0.25))
+    return random.choice([slow, Fault("link", pair, "from", "reach")])
 
 
 def other_faults(random: Random, seed: int) -> Fabric:
@@ -154,9 +175,9 @@ def other_faults(random: Random, seed: int) -> Fabric:
     fabric = _large(random)
     loss, late, hole = random.sample(fabric.hosts, 3)
     fabric.faults = [
-        Fault("host", loss, random.choice(WAYS), "loss", random.uniform(0.02, 0.1)),
-        Fault("host", late, "both", "latency", random.uniform(4, 40)),
-        Fault("host", hole, random.choice(WAYS), "mtu", 1472),
+        Fault("host", (loss,), random.choice(WAYS), "loss", random.uniform(0.02, 0.1)),
+        Fault("host", (late,), "both", "latency", random.uniform(4, 40)),
+        Fault("host", (hole,), random.choice(WAYS), "mtu", 1472),
     ]
     return fabric
 
@@ -176,6 +197,8 @@ SCENES: dict[str, Callable[[Random, int], Fabric]] = {
         bad_uplink,
         partly_reported,
         dies_later,
+        bad_path,
+        few_bad_path,
         other_faults,
     )
 }
@@ -206,4 +229,6 @@ class Figures:
 
 def trials(scene: str, count: int, seed: int) -> Figures:
     """So many trials; the same arguments give the same."""
-    return Figures(scene, tuple(run(SCENES[scene](Random(f"{scene} {one}"), one), one) for one in range(seed, seed + count)))
+    return Figures(
+        scene, tuple(run(SCENES[scene](Random(f"{scene} {one}"), one), one) for one in range(seed, seed + count))
+    )

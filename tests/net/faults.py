@@ -46,6 +46,7 @@ class Faults:
 
     port: str
     mac: str
+    address: str
 
     def __init__(self, switch: Namespace, namespace: Namespace) -> None:
         self.switch = switch
@@ -63,18 +64,20 @@ class Faults:
     ) -> None:
         self.closing.close()
 
-    def drop(self, port: int | str | None = None, peer: str = "", way: Way = "to", protocol: str = "tcp") -> Fault:
+    def drop(
+        self, port: int | str | None = None, peer: Faults | None = None, way: Way = "to", protocol: str = "tcp"
+    ) -> Fault:
         """Packets to a port (all of them where None; ``"1024-65535"``) vanish on this host without an answer.
 
-        `way` "to": what comes in; "from": what it sends. `peer` limits it to one address.
+        `way` "to": what comes in; "from": what it sends. `peer` limits it to traffic with one other host.
         """
         return self._firewall(_match(port, peer, way, protocol) + " drop", way)
 
-    def refuse(self, port: int | str | None = None, peer: str = "", way: Way = "to") -> Fault:
+    def refuse(self, port: int | str | None = None, peer: Faults | None = None, way: Way = "to") -> Fault:
         """Connections to a port are answered with a reset."""
         return self._firewall(_match(port, peer, way) + " reject with tcp reset", way)
 
-    def unroutable(self, port: int | str | None = None, peer: str = "", way: Way = "to") -> Fault:
+    def unroutable(self, port: int | str | None = None, peer: Faults | None = None, way: Way = "to") -> Fault:
         """Connections to a port are answered by ICMP: host unreachable."""
         return self._firewall(_match(port, peer, way) + " reject with icmpx type host-unreachable", way)
 
@@ -82,13 +85,13 @@ class Faults:
         """Of what comes from other hosts, only connections to this port come through."""
         return self._firewall(f'ct state established,related accept; iif "eth0" tcp dport != {port} drop', "to")
 
-    def loss(self, share: float, way: Way = "to", peer: str = "") -> Fault:
+    def loss(self, share: float, way: Way = "to", peer: Faults | None = None) -> Fault:
         """A share of the packets is lost, on the cable: the sender does not know."""
         lost = f"numgen random mod 1000 < {round(share * 1000)} drop"
         ways: list[Way] = ["to", "from"] if way == "both" else [way]
         parts = []
         for one in ways:
-            address = f"ip {'saddr' if one == 'to' else 'daddr'} {peer} " if peer else ""
+            address = f"ether {'saddr' if one == 'to' else 'daddr'} {peer.mac} " if peer else ""
             namespace, device = (self.namespace, "eth0") if one == "to" else (self.switch, self.port)
             parts.append(_table(namespace, "netdev", f"hook ingress device {device}", address + lost))
         return Fault(*(part.remove for part in parts))
@@ -104,13 +107,13 @@ class Faults:
             undo.append(_later(namespace, ["tc", "qdisc", "del", "dev", device, "root"]))
         return Fault(*undo)
 
-    def delay(self, ms: float, way: Way = "both", peer: str = "") -> Fault:
-        """Every frame waits so many milliseconds, in each of the ways. `peer` is another host's `mac`."""
-        return self._relayed({"way": way, "peer": peer, "delay": ms / 1000, "most": 0})
+    def delay(self, ms: float, way: Way = "both", peer: Faults | None = None) -> Fault:
+        """Every frame waits so many milliseconds, in each of the ways."""
+        return self._relayed({"way": way, "peer": peer.mac if peer else "", "delay": ms / 1000, "most": 0})
 
-    def hole(self, most: int, way: Way = "both", peer: str = "") -> Fault:
-        """IP packets of more than `most` bytes vanish on the cable, and no ICMP says so. `peer` is a `mac`."""
-        return self._relayed({"way": way, "peer": peer, "delay": 0.0, "most": most})
+    def hole(self, most: int, way: Way = "both", peer: Faults | None = None) -> Fault:
+        """IP packets of more than `most` bytes vanish on the cable, and no ICMP says so."""
+        return self._relayed({"way": way, "peer": peer.mac if peer else "", "delay": 0.0, "most": most})
 
     def unplugged(self) -> Fault:
         """The cable is out at the switch: the host's own interface is down, too."""
@@ -184,11 +187,10 @@ class _Relay:
             raise RuntimeError("the relay did not start; what failed is on standard error")
 
 
-def _match(port: int | str | None, peer: str, way: Way, protocol: str = "tcp") -> str:
+def _match(port: int | str | None, peer: Faults | None, way: Way, protocol: str = "tcp") -> str:
     """The beginning of a rule of nft; loopback stays untouched."""
     loopback, address = ("iif", "saddr") if way == "to" else ("oif", "daddr")
-    family = "ip6" if ":" in peer else "ip"
-    parts = [f'{loopback} != "lo"', f"{family} {address} {peer}" if peer else "", f"meta l4proto {protocol}"]
+    parts = [f'{loopback} != "lo"', f"ip {address} {peer.address}" if peer else "", f"meta l4proto {protocol}"]
     return " ".join(part for part in [*parts, "" if port is None else f"{protocol} dport {port}"] if part)
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -142,11 +143,12 @@ class Hosts:
     ) -> list[subprocess.CompletedProcess[str]]:
         """One rank on each host, side by side, to their ends: what each said. Raises ``TimeoutExpired``."""
         started = [host.start(argv, {**self.environ(host.number, port), **(env or {})}) for host in self]
-        ended = []
-        for process in started:
-            out, err = process.communicate(timeout=timeout)
-            ended.append(subprocess.CompletedProcess(argv, process.returncode, out, err))
-        return ended
+        with ThreadPoolExecutor(len(started)) as hearing:  # all at once: a full pipe would stop a rank
+            said = list(hearing.map(lambda process: process.communicate(timeout=timeout), started))
+        return [
+            subprocess.CompletedProcess(argv, process.returncode, *words)
+            for process, words in zip(started, said, strict=True)
+        ]
 
     def _cables(self) -> Iterator[str]:
         for host in self._hosts:

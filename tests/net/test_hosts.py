@@ -98,7 +98,7 @@ def test_ports_are_dropped_refused_or_unroutable_on_one_host(hosts: Hosts) -> No
     with hosts[1].only(29501):
         assert tried(hosts[0], "node1") == "TimeoutError"
         assert tried(hosts[0], "node1", 29501) == "connected"
-    with hosts[1].drop(29500, peer=hosts[0].address):
+    with hosts[1].drop(29500, peer=hosts[0]):
         assert [tried(hosts[number], "node1") for number in (0, 2)] == ["TimeoutError", "connected"]
     with hosts[0].drop(29500, way="from"):
         assert [tried(hosts[number], "node1") for number in (0, 2)] == ["TimeoutError", "connected"]
@@ -133,9 +133,15 @@ def test_a_hole_swallows_large_packets_alone(hosts: Hosts, way: Way) -> None:
 def test_a_delay_is_for_one_host_or_one_pair(hosts: Hosts) -> None:
     with hosts[1].delay(20):
         assert ping(hosts[0], "node1") > 40 > ping(hosts[0], "node2")
-    with hosts[1].delay(20, peer=hosts[2].mac):
+    with hosts[1].delay(20, peer=hosts[2]):
         assert ping(hosts[2], "node1") > 40 > ping(hosts[0], "node1")
     assert ping(hosts[2], "node1") < 40
+
+
+def test_one_rank_on_each_host_as_torchrun_would_start_them(hosts: Hosts) -> None:
+    told = "import os; print(os.environ['RANK'], os.environ['WORLD_SIZE'], os.environ['MASTER_ADDR'], 'x' * 100000)"
+    ended = hosts.ranks([sys.executable, "-c", told])
+    assert [one.stdout.split()[:3] for one in ended] == [[str(rank), "3", "node0"] for rank in range(3)]
 
 
 def test_what_was_started_ends_with_the_hosts() -> None:
