@@ -13,6 +13,7 @@ from gpudoctor.fleet.fold import Folding, Whole
 from gpudoctor.fleet.reading import Reply
 from gpudoctor.fleet.shared import Places
 from gpudoctor.fleet.summary import Summary
+from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.fact import Known, Unread
 from gpudoctor.views import document as view
 from gpudoctor.views import fleet as report
@@ -24,15 +25,15 @@ MASKED = {"env.CUDA_VISIBLE_DEVICES": Known("-1", "environment")}
 UNSEEN = dict.fromkeys(("live.cuda_available", "live.outcome", "driver.version"), Unread("ended after 30 s"))
 
 
-def ids(diagnosis: object) -> list[str]:
+def ids(diagnosis: Diagnosis) -> list[str]:
     """Its findings'."""
-    return [finding.id for finding in diagnosis.findings]  # type: ignore[attr-defined]
+    return [finding.id for finding in diagnosis.findings]
 
 
-def text(diagnosis: object) -> str:
+def text(diagnosis: Diagnosis) -> str:
     """The report of it."""
-    assert diagnosis.fleet  # type: ignore[attr-defined]
-    return report.render(diagnosis, diagnosis.fleet)  # type: ignore[attr-defined, arg-type]
+    assert diagnosis.fleet
+    return report.render(diagnosis, diagnosis.fleet)
 
 
 def test_sound_hosts_are_go() -> None:
