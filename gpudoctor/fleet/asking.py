@@ -29,7 +29,8 @@ class Way:
 
 
 def files(names: Sequence[str]) -> Way:
-    """What something else gathered."""
+    """What something else gathered; raises `UsageError` for a name that is none."""
+    by_files.verify(names)
 
     def ask(hear: Hear) -> None:
         for reply in by_files.replies(names):
@@ -79,7 +80,15 @@ class Asking:
 
     def watch(self) -> Iterator[Diagnosis]:
         """A diagnosis of those heard so far now and then, while they are asked in a thread; the last is of all."""
-        asked = threading.Thread(target=self.run, name="fleet", daemon=True)
+        died: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                self.run()
+            except BaseException as error:
+                died.append(error)
+
+        asked = threading.Thread(target=run, name="fleet", daemon=True)
         asked.start()
         told, wait = 0, _NOW_AND_THEN
         while asked.is_alive():
@@ -88,6 +97,8 @@ class Asking:
                 told, began = self.heard, time.monotonic()
                 yield self.diagnosis()
                 wait = max(_NOW_AND_THEN, 5 * (time.monotonic() - began))
+        if died:
+            raise died[0]
         yield self.diagnosis()
 
     def _hear(self, reply: Reply) -> None:

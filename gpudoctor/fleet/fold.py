@@ -119,7 +119,7 @@ class Folding:
         """What to bear in mind of the documents themselves."""
         notes = []
         if self._twice:
-            notes.append(f"More than one document of {listed(self._twice)}: the later one counts.")
+            notes.append(f"More than one document of {listed(list(self._twice))}: the later one counts.")
         tools = Counter(one.tool for one in hosts if one.tool)
         if others := [tool for tool in tools if tool != __version__]:
             who = {tool: [one.host for one in hosts if one.tool == tool] for tool in others}

@@ -86,6 +86,13 @@ def test_a_host_with_other_gpus_is_itself_told() -> None:
     assert told(outliers) == [("7 × H100", "8 × H100", ("n8",))]
 
 
+def test_a_stranger_is_told_and_a_fleet_of_two_kinds_has_none() -> None:
+    h100 = [Summary(f"n{number}", gpu="H100") for number in range(1, 20)]
+    outliers, splits = found([*h100, Summary("n20", gpu="A10")])
+    assert [(*one, splits) for one in told(outliers)] == [("A10", "H100", ("n20",), [])]
+    assert found([*h100, *(Summary(f"a{number}", gpu="A10") for number in range(1, 10))]) == ([], [])
+
+
 def test_a_slow_gpu_is_told_with_its_share() -> None:
     outliers, _ = found(rated([722, 719, 725, 478, 721]))
     (slow,) = outliers

@@ -40,7 +40,7 @@ def test_a_document_is_kept_in_short() -> None:
     assert (summary.host, summary.answered, summary.verdict, summary.level) == ("n1", True, "broken", "standard")
     assert [(told.id, told.layer, told.severity) for told in summary.findings] == [("gpu.fell-off-bus", "gpu", "error")]
     assert summary.values["driver.version"] == "570.86.15"
-    assert summary.values["env.NCCL_P2P_DISABLE"] == "not there"
+    assert summary.values["driver.fabric_manager_version"] == "570.86.15"
     assert summary.gpus == 8
     assert sum(summary.passed.values()) == len(json.loads(document("n1", LOST))["passed"])
 
@@ -53,7 +53,7 @@ def test_the_name_by_which_a_host_was_asked_is_its_name() -> None:
     "banner", ["Welcome to n1\n", "{not json}\n", "\ufeff", '{"level": "motd"\n\n', "x" * 100_000 + "\n"]
 )
 def test_what_stands_before_a_document_is_left_out(banner: str) -> None:
-    assert [found.host for found in read(banner + N1 + "\nlogout\n") if found.answered] == ["n1"]
+    assert [(found.host, found.answered) for found in read(banner + N1 + "\nlogout\n")] == [("n1", True)]
 
 
 def test_documents_may_stand_one_a_line_or_indented() -> None:
@@ -82,7 +82,9 @@ def test_a_document_that_is_cut_off_is_named_as_such_with_its_host(share: float)
         ('{"schema": "gpudoctor/1", "findings": [], "facts": {}}', "not a whole diagnosis document"),
         (N1.replace('"verdict":"sound"', '"verdict":"fine"'), "'fine' is none of sound"),
         (N1.replace('"findings":[{"id"', '"findings":[{"ip"'), "not a whole diagnosis document"),
-        ('{"a":' * 100_000, "nested without end"),
+        ('{"schema":' * 100_000, "nested without end"),
+        ('{"level": "info", "msg": "starting"}', "no gpudoctor document, but: {"),
+        ('{"schema": "gpudoctor/1", "findings": [], "facts": {}, "target": 3}', "not a whole diagnosis document"),
         ('{"schema": "gpudoctor/1", "verdict": nope}', "broken JSON"),
     ],
 )
@@ -135,7 +137,7 @@ def test_files_and_folders_and_standard_input_are_read(tmp_path: Path, monkeypat
 
 def test_a_file_that_is_not_there_is_misuse(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
-        list(by_files.replies([str(tmp_path / "x.json")]))
+        by_files.verify([str(tmp_path / "x.json")])
 
 
 def test_the_document_of_a_fleet_is_read_back_whole() -> None:
