@@ -18,6 +18,7 @@ from gpudoctor.fleet import by_files
 from gpudoctor.fleet.reading import Reader, Reply
 from gpudoctor.fleet.summary import Summary
 from gpudoctor.model.errors import UsageError
+from gpudoctor.model.fact import Absent
 from gpudoctor.views import document as view
 from tests.unit.fleet_documents import BOOK, LOST, document, folded, machine
 
@@ -36,13 +37,13 @@ def one(text: str, **named: str) -> Summary:
 
 
 def test_a_document_is_kept_in_short() -> None:
-    summary = one(document("n1", LOST))
+    summary = one(document("n1", {**LOST, "cuda.nvcc_version": Absent("nvcc is not there")}))
     assert (summary.host, summary.answered, summary.verdict, summary.level) == ("n1", True, "broken", "standard")
     assert [(told.id, told.layer, told.severity) for told in summary.findings] == [("gpu.fell-off-bus", "gpu", "error")]
     assert summary.values["driver.version"] == "570.86.15"
-    assert summary.values["driver.fabric_manager_version"] == "570.86.15"
+    assert summary.values["cuda.nvcc_version"] == "not there"
     assert summary.gpus == 8
-    assert sum(summary.passed.values()) == len(json.loads(document("n1", LOST))["passed"])
+    assert sum(summary.passed.values()) > 50
 
 
 def test_the_name_by_which_a_host_was_asked_is_its_name() -> None:
