@@ -74,9 +74,9 @@ class Asking:
                 if name not in self._names:
                     self._hear(Reply("", host=name, because="was not asked to the end: gpudoctor was ended before"))
 
-    def diagnosis(self) -> Diagnosis:
-        """Of what was heard."""
-        return self.folding.diagnosis(replace(self.whole, seconds=time.monotonic() - self._started))
+    def diagnosis(self, cut: str = "") -> Diagnosis:
+        """Of what was heard; `cut` says why that is not all."""
+        return self.folding.diagnosis(replace(self.whole, cut=cut, seconds=time.monotonic() - self._started))
 
     def watch(self) -> Iterator[Diagnosis]:
         """A diagnosis of those heard so far now and then, while they are asked in a thread; the last is of all."""
@@ -95,7 +95,7 @@ class Asking:
             asked.join(wait)
             if asked.is_alive() and self.heard > told:
                 told, began = self.heard, time.monotonic()
-                yield self.diagnosis()
+                yield self.diagnosis(f"{self.heard} replies so far: the others are still being asked.")
                 wait = max(_NOW_AND_THEN, 5 * (time.monotonic() - began))
         if died:
             raise died[0]

@@ -88,6 +88,7 @@ def test_the_other_forms_tell_the_same(folder: Path, capsys: Capture, form: str)
         (["--slurm", "x.json"], "give one of"),
         (["nothere.json"], "nothere.json: no such file or folder"),
         (["--hosts", "n[1-"], "a node set is written node"),
+        (["--hosts=-oProxyCommand=x"], "no host is called so"),
         (["--hosts", "n1", "--tui"], "needs a terminal"),
         (["--partition", "all"], "Slurm"),
     ],
@@ -99,8 +100,8 @@ def test_misuse_says_what_to_do(words: list[str], said: str, capsys: Capture) ->
     assert captured.out == ""
 
 
-@pytest.mark.parametrize("words", [["--timeout", "0"], ["--budget", "soon"], ["--fanout", "x"]])
-def test_limits_are_numbers_above_zero(words: list[str], capsys: Capture) -> None:
+@pytest.mark.parametrize("words", [["--timeout", "0"], ["--budget", "soon"], ["--fanout", "0"], ["--program", "a 'b"]])
+def test_options_that_cannot_be_meant_are_refused(words: list[str], capsys: Capture) -> None:
     with pytest.raises(SystemExit) as ended:
         run(["fleet", "--hosts", "n1", *words])
     assert ended.value.code == 2

@@ -182,6 +182,13 @@ def test_the_document_fits_the_schema_and_the_report_the_page() -> None:
     assert "  $ kubectl cordon n1" in lines
 
 
+def test_what_was_cut_off_is_no_go_or_unknown_and_says_so() -> None:
+    cut = Whole(cut="gpudoctor was ended before it had heard of every host.")
+    sound, sick = folded(hosts(3), cut), folded(hosts(3, n1=LOST), cut)
+    assert [one.fleet and one.fleet.verdict for one in (sound, sick)] == ["unknown", "no-go"]
+    assert cut.cut in [note.text for note in sound.notes]
+
+
 def test_of_nobody_nothing_is_said_to_be_sound() -> None:
     diagnosis = folded([])
     assert (diagnosis.verdict, diagnosis.fleet and diagnosis.fleet.verdict) == ("unknown", "unknown")
