@@ -68,7 +68,8 @@ class Places:
             value, count = Counter(map(of, here)).most_common(1)[0]
             size = self._sizes[kind][value]
             if value and count >= NEARLY * len(here) and size < len(self._hosts):
-                chance = _chance(count, len(here), size / len(self._hosts))
+                places = len(self._sizes[kind])  # it could have been any of them
+                chance = places * _chance(count, len(here), size / len(self._hosts))
                 found.append((chance, Shared(kind, value, count, len(here), size, fact)))
         best = min(found, key=lambda item: item[0], default=None)
         return best[1] if best and best[0] <= CHANCE else None
