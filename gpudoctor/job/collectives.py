@@ -53,7 +53,15 @@ def rows(found: list[Across] | str) -> Rows:
     """The group ``collective``."""
     from gpudoctor.kernels.across import facts_of
 
-    return Unread(found) if isinstance(found, str) else facts_of(found)
+    if isinstance(found, str):
+        return Unread(found)
+    return facts_of(found) or Unread(_why_none(found))
+
+
+def _why_none(found: list[Across]) -> str:
+    """Of a rank that could not take part rather than of one that waited for it."""
+    said = sorted((answer for answer in found if answer.why), key=lambda answer: (not answer.cannot, answer.rank))
+    return f"rank {said[0].rank} on {said[0].host}: {said[0].why}" if said else "no rank measured anything"
 
 
 def part(rank: int, world: int, local_rank: int, host: str, python: str | None) -> Callable[..., Said]:
