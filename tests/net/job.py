@@ -40,9 +40,9 @@ class Ended(NamedTuple):
         """Of its findings that are worse than information."""
         return {one["id"] for one in self.document["findings"] if one["severity"] != "info"}
 
-    def titles(self, id: str) -> list[str]:
+    def titles(self, name: str) -> list[str]:
         """What its findings of one kind say."""
-        return [one["title"] for one in self.document["findings"] if one["id"] == id]
+        return [one["title"] for one in self.document["findings"] if one["id"] == name]
 
 
 class Job:

@@ -45,15 +45,15 @@ def told(job: Job, code: int = 1) -> Ended:
     return ended[0]
 
 
-def only(ended: Ended, id: str) -> str:
+def only(ended: Ended, name: str) -> str:
     """Its one bad finding of another severity than information, which is of this kind: what it says."""
-    assert ended.ids == {id}
-    (title,) = ended.titles(id)
+    assert ended.ids == {name}
+    (title,) = ended.titles(name)
     return title
 
 
 @pytest.mark.parametrize(
-    ("fault", "id", "says"),
+    ("fault", "name", "says"),
     [
         (lambda hosts: hosts[0].refuse(PORT), "nccl.unreachable", "node1 cannot reach node0: 10.77.0.1 refuses port"),
         (lambda hosts: hosts[0].drop(PORT), "nccl.unreachable", "node1 cannot reach node0: no answer from 10.77.0.1"),
@@ -65,9 +65,9 @@ def only(ended: Ended, id: str) -> str:
     ],
     ids=["refused", "filtered", "loss from", "loss to", "slow from", "slow to", "delay"],
 )
-def test_a_fault_between_two_hosts(two: Hosts, fault: Broken, id: str, says: str) -> None:
+def test_a_fault_between_two_hosts(two: Hosts, fault: Broken, name: str, says: str) -> None:
     with fault(two):
-        assert says in only(told(Job(two)), id)
+        assert says in only(told(Job(two)), name)
 
 
 def test_packets_that_are_too_large_vanish() -> None:
