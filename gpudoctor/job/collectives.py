@@ -18,7 +18,7 @@ _SLACK = 3.0
 def measured(meeting: Meeting, level: str, seconds: float, shut: bool) -> list[Across] | str:
     """What each rank answered, or why nobody was asked. `shut`: some machines do not reach each other."""
     here = meeting.here
-    if len(here) < meeting.place.world:
+    if [guest.rank for guest in here] != list(range(meeting.place.world)):
         return "not every rank is here: a collective would wait for the others"
     if shut:
         return "some machines do not reach each other: a collective would hang"
