@@ -31,7 +31,8 @@ def diagnosed(found: Found, book: Rulebook) -> Diagnosis:
     for host in found.hosts if found.asked else ():
         document = found.documents.get(host)
         text = json.dumps(document) if document else ""
-        folding.hear(Reply(text, host, because="" if document else _no_document(found, host)))
+        if document or not found.cut:  # whoever had no time to answer is not silent
+            folding.hear(Reply(text, host, because="" if document else _no_document(found, host)))
     place = found.place
     name = f"{place.world} ranks by {place.launcher}" + (f", cut off: {found.cut}" if found.cut else "")
     whole = Whole(

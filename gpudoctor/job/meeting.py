@@ -21,6 +21,8 @@ BEAT = 1.0
 """Seconds between two signs of life of a rank."""
 SILENT = 5.0
 """Seconds without one after which a rank hangs: five beats."""
+TOLD = "told to end"
+"""What a rank tells last if a signal ends it."""
 _STRANGER = 3.0
 """Seconds until somebody who connects must have said who it is."""
 _GOING = 1.0

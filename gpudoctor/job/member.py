@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpudoctor.job.meeting import BEAT, greeting, is_ours
+from gpudoctor.job.meeting import BEAT, TOLD, greeting, is_ours
 from gpudoctor.job.place import Place
 from gpudoctor.job.wire import SEGMENT, GoneError, Line, Said
 from gpudoctor.links.reach import Reached, opened
@@ -65,6 +65,9 @@ class Member:
             raise NotMetError(
                 f"the meeting ended without a word ({error}), while we did: {self.step}", self.ways
             ) from error
+        except (KeyboardInterrupt, SystemExit):
+            self.tell(**{TOLD: True})
+            raise
         finally:
             self._over.set()
             self.line.close()

@@ -5,12 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gpudoctor.job.found import RankSeen
-from gpudoctor.job.meeting import SILENT, Guest, Meeting
+from gpudoctor.job.meeting import SILENT, TOLD, Guest, Meeting
 from gpudoctor.version import __version__
-
-
-TOLD = "told to end"
-"""What a rank tells that a signal ends."""
 
 
 def called(meeting: Meeting, waited: float | None) -> list[RankSeen]:
@@ -25,7 +21,7 @@ def _seen(meeting: Meeting, rank: int, waited: float | None) -> RankSeen:
     guest = meeting.guests.get(rank)
     if guest is None:
         return _missing(meeting, rank, waited)
-    state, because = _state(guest)
+    state, because = _state(guest, meeting.stop.is_set())
     if others := meeting.twice.get(rank):
         state, because = "twice", f"came more than once: from {' and from '.join(others)}"
     hello = guest.hello
@@ -52,9 +48,11 @@ def _missing(meeting: Meeting, rank: int, waited: float | None) -> RankSeen:
     return RankSeen(rank, "missing", host, because=f"never came to {place.master} in {waited:.0f} s{expected}")
 
 
-def _state(guest: Guest) -> tuple[str, str]:
-    """Its state, and what is wrong with it."""
+def _state(guest: Guest, cut: bool) -> tuple[str, str]:
+    """Its state, and what is wrong with it; `cut`: the hub itself was told to end."""
     if guest.ended and TOLD in guest.told:
+        if cut:  # so were we all
+            return "here", ""
         return "ended", f"on {guest.host} was told to end while it did: {guest.step}"
     if guest.ended:
         return "ended", f"on {guest.host} ended while it did: {guest.step} ({guest.ended})"

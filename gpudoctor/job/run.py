@@ -19,7 +19,6 @@ from gpudoctor.job.descriptors import room_for
 from gpudoctor.job.found import Found
 from gpudoctor.job.hostnames import expanded
 from gpudoctor.job.place import Place
-from gpudoctor.job.roll import TOLD
 from gpudoctor.job.stages import Limits
 from gpudoctor.model.errors import UsageError
 
@@ -107,7 +106,6 @@ def _met(wanted: Wanted, place: Place, environ: Mapping[str, str], tell: Callabl
     began = time.monotonic()
     held: hub.Hub | None = None
     own: local.Own | None = None
-    rank: member.Member | None = None
     try:
         held = hub.Hub(place, wanted, tell) if place.hub else None
         own = local.Own(wanted, place, environ)
@@ -121,9 +119,7 @@ def _met(wanted: Wanted, place: Place, environ: Mapping[str, str], tell: Callabl
         diagnosis = held.over(str(error)) if held else local.without_the_others(wanted, place, error)
         return Checked(place, _code(diagnosis) or UNKNOWN, _word(diagnosis), diagnosis)
     except (KeyboardInterrupt, SystemExit) as end:
-        words = "interrupted" if isinstance(end, KeyboardInterrupt) else TOLD
-        if rank:
-            rank.tell(**{TOLD: words})
+        words = "interrupted" if isinstance(end, KeyboardInterrupt) else "told to end"
         diagnosis = held.over(words) if held else None
         return Checked(place, UNKNOWN, "unknown", diagnosis, ended=end)
     finally:
