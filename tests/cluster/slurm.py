@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests import needs
-from tests.cluster.hosts import HEAD, Hosts
+from tests.cluster.hosts import HEAD, SOUND, Hosts
 from tests.sim.root import Ran
 
 NODES = ("node1", "node2", "node3", "node4")
@@ -82,9 +82,12 @@ class Slurm(Hosts):
         said = self.run(HEAD, ["sinfo", "--noheader", "--nodes", node, "--format", "%E"])
         return said.out.strip()
 
-    def resume(self) -> None:
-        """Every job ended, every node in service again."""
-        self.run(HEAD, ["scancel", "--user", "root"])
+    def mend(self) -> None:
+        """Every machine sound, every job ended, every node in service again."""
+        for node in NODES:
+            self.becomes(node, SOUND)
+        self.run(HEAD, ["scancel", "--signal=KILL", "--user=root"])
+        self.run(HEAD, ["scancel", "--user=root"])
         self.wait_for(lambda: not self.run(HEAD, ["squeue", "--noheader"]).out, "the jobs' end")
         for node, state in self.states().items():
             if state.startswith("drain"):

@@ -1,0 +1,115 @@
+"""The shipped Slurm scripts under a real Slurm: who is drained and with which words, who is not, and which job starts."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gpudoctor
+from tests import needs
+from tests.cluster.hosts import HEAD
+from tests.cluster.slurm import NODES, Slurm
+
+RECIPES = Path(gpudoctor.__file__).parent / "recipes"
+_SICK = {"ecc-uncorrected-h100": "gpu.ecc", "lost-gpu-h100": "gpu.lost"}
+_BROKEN = {
+    "missing": None,
+    "misused": "echo 'gpudoctor: no such option' >&2; exit 2",
+    "undecided": "echo '0 found, 100 not judged, 0 passed'; exit 3",
+    "traceback": "echo 'Traceback (most recent call last):' >&2; echo \"No module named 'gpudoctor'\" >&2; exit 1",
+    "killed": "kill -9 $$",
+}
+"""What stands in gpudoctor's place where it cannot tell: by rights nothing is concluded about the node."""
+
+
+@pytest.fixture(scope="module")
+def _with_scripts() -> Iterator[Slurm]:
+    """A cluster whose slurm.conf has both scripts; the health check runs every second, and on every node."""
+    more = f"""
+Prolog={RECIPES}/slurm-prolog.sh
+PrologFlags=Alloc
+HealthCheckProgram=/run/health-check
+HealthCheckInterval=1
+HealthCheckNodeState=ANY
+"""
+    with Slurm(more) as slurm:
+        yield slurm
+
+
+@pytest.fixture
+def slurm(_with_scripts: Slurm) -> Iterator[Slurm]:
+    """That cluster without a health check: a test puts it there."""
+    yield _with_scripts
+    _health_check(_with_scripts, "/bin/true")
+    _with_scripts.mend()
+
+
+def _health_check(slurm: Slurm, program: str) -> None:
+    for node in NODES:
+        done = slurm.run(node, ["ln", "-sfn", program, "/run/health-check"])
+        assert done.code == 0, done.err
+
+
+def test_a_job_on_sound_nodes_starts(slurm: Slurm) -> None:
+    ran = slurm.srun("hostname")
+    assert (ran.code, sorted(ran.out.split())) == (0, list(NODES)), ran.err
+    assert set(slurm.states().values()) == {"idle"}
+
+
+@pytest.mark.parametrize(("machine", "cause"), _SICK.items())
+def test_the_prolog_refuses_the_job_and_drains_the_sick_node_alone(slurm: Slurm, machine: str, cause: str) -> None:
+    slurm.becomes("node3", machine)
+    ran = slurm.srun("hostname")
+    assert ran.code != 0
+    assert ran.out == ""
+    slurm.wait_for(lambda: slurm.states()["node3"] == "drained", "node3's drain")
+    assert slurm.reason("node3") == f"gpudoctor: {cause}"
+    slurm.wait_for(lambda: set(_others(slurm, "node3")) == {"idle"}, "the others")
+
+
+@pytest.mark.parametrize("how", _BROKEN)
+def test_the_prolog_lets_the_job_start_where_gpudoctor_cannot_tell(slurm: Slurm, how: str) -> None:
+    slurm.program("node2", "gpudoctor", _BROKEN[how])
+    ran = slurm.srun("hostname")
+    assert (ran.code, sorted(ran.out.split())) == (0, list(NODES)), ran.err
+    slurm.wait_for(lambda: set(slurm.states().values()) == {"idle"}, "the nodes")
+
+
+@pytest.mark.parametrize(("machine", "cause"), _SICK.items())
+def test_the_health_check_drains_the_sick_node_alone(slurm: Slurm, machine: str, cause: str) -> None:
+    slurm.becomes("node2", machine)
+    _health_check(slurm, f"{RECIPES}/slurm-health-check.sh")
+    slurm.wait_for(lambda: slurm.states()["node2"] == "drained", "node2's drain")
+    assert slurm.reason("node2") == f"gpudoctor: {cause}"
+    assert _others(slurm, "node2") == ["idle"] * 3
+
+
+def test_the_health_check_leaves_whoever_it_cannot_judge_and_what_others_wrote(slurm: Slurm) -> None:
+    for node, how in zip(NODES, ("missing", "undecided", "traceback"), strict=False):
+        slurm.program(node, "gpudoctor", f"touch /var/spool/asked; {_BROKEN[how] or 'exit 127'}")
+    slurm.becomes("node4", "lost-gpu-h100")
+    slurm.run(HEAD, ["scontrol", "update", "nodename=node4", "state=drain", "reason=new power supply"])
+    _health_check(slurm, f"{RECIPES}/slurm-health-check.sh")
+    asked = ["test", "-e", "/var/spool/asked"]
+    slurm.wait_for(lambda: all(slurm.run(node, asked).code == 0 for node in NODES[:3]), "the health checks")
+    for node in NODES[:3]:
+        slurm.run(node, ["rm", "/var/spool/asked"])
+    slurm.wait_for(lambda: all(slurm.run(node, asked).code == 0 for node in NODES[:3]), "the next round")
+    assert slurm.states() == {"node1": "idle", "node2": "idle", "node3": "idle", "node4": "drained"}
+    assert slurm.reason("node4") == "new power supply"
+
+
+@pytest.mark.parametrize("script", sorted(RECIPES.glob("*.sh")), ids=lambda path: path.name)
+def test_the_scripts_are_plain_shell(slurm: Slurm, script: Path) -> None:
+    assert slurm.run(HEAD, ["sh", "-n", str(script)]).err == ""
+    if not shutil.which("shellcheck"):
+        needs.missing("the program shellcheck")
+    found = slurm.run(HEAD, ["shellcheck", "--shell=sh", str(script)])
+    assert (found.code, found.out) == (0, "")
+
+
+def _others(slurm: Slurm, node: str) -> list[str]:
+    return [state for name, state in slurm.states().items() if name != node]
