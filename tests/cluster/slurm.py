@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import TracebackType
 
 from tests import needs
 from tests.cluster.hosts import HEAD, SOUND, Hosts
@@ -36,6 +37,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
 ReturnToService=0
+SlurmdTimeout=15
 KillWait=2
 NodeName={nodes} CPUs=16 State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES State=UP
@@ -68,6 +70,13 @@ class Slurm(Hosts):
             raise
         return self
 
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, value, trace)
+        for daemon in self._daemons:  # they have ended with process 1
+            daemon.wait()
+
     def srun(self, *words: str, environ: dict[str, str] | None = None, timeout: float = 60) -> Ran:
         """A job step on all four nodes, unless the words say otherwise; it waits for nothing for ever."""
         return self.run(HEAD, ["srun", *_all_nodes(words), *words], environ, timeout)
@@ -91,7 +100,7 @@ class Slurm(Hosts):
         self.wait_for(lambda: not self.run(HEAD, ["squeue", "--noheader"]).out, "the jobs' end")
         for node, state in self.states().items():
             if state.startswith("drain"):
-                self.run(HEAD, ["scontrol", "update", f"nodename={node}", "state=resume"])
+                self.run(HEAD, ["scontrol", "update", f"nodename={node}", "state=undrain"])
         self.wait_for(lambda: self.states() == dict.fromkeys(NODES, "idle"), "the nodes")
 
     def wait_for(self, holds: Callable[[], bool], what: str, seconds: float = _READY_S) -> None:
@@ -100,7 +109,7 @@ class Slurm(Hosts):
         while not holds():
             if time.monotonic() > deadline:
                 logs = "".join(f"== {path.name}\n{path.read_text()[-2000:]}" for path in self.folder.glob("*.log"))
-                raise TimeoutError(f"waited {seconds:.0f} s for {what}\n{logs}")
+                raise TimeoutError(f"waited {seconds:.0f} s for {what}; sinfo says {self.states()}\n{logs}")
             time.sleep(0.1)
 
     def _configure(self) -> None:

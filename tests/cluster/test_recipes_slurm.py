@@ -31,11 +31,13 @@ def _with_scripts() -> Iterator[Slurm]:
     more = f"""
 Prolog={RECIPES}/slurm-prolog.sh
 PrologFlags=Alloc
-HealthCheckProgram=/run/health-check
+HealthCheckProgram=/usr/local/sbin/health-check
 HealthCheckInterval=1
 HealthCheckNodeState=ANY
 """
-    with Slurm(more) as slurm:
+    slurm = Slurm(more)
+    _health_check(slurm, "true")
+    with slurm:
         yield slurm
 
 
@@ -43,14 +45,13 @@ HealthCheckNodeState=ANY
 def slurm(_with_scripts: Slurm) -> Iterator[Slurm]:
     """That cluster without a health check: a test puts it there."""
     yield _with_scripts
-    _health_check(_with_scripts, "/bin/true")
+    _health_check(_with_scripts, "true")
     _with_scripts.mend()
 
 
 def _health_check(slurm: Slurm, program: str) -> None:
     for node in NODES:
-        done = slurm.run(node, ["ln", "-sfn", program, "/run/health-check"])
-        assert done.code == 0, done.err
+        slurm.program(node, "health-check", f"exec {program}")
 
 
 def test_a_job_on_sound_nodes_starts(slurm: Slurm) -> None:
