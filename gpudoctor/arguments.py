@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gpudoctor.model.rule import LAYERS
 from gpudoctor.version import __version__
 
-COMMANDS = ("check", "read", "snapshot", "diff", "record", "explain", "bench", "demo", "rules", "schema")
+COMMANDS = (
+    "check",
+    "read",
+    "snapshot",
+    "diff",
+    "record",
+    "explain",
+    "bench",
+    "preflight",
+    "fleet",
+    "demo",
+    "rules",
+    "schema",
+)
 FORMS = ("text", "json", "markdown", "html")
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """The options; of ``preflight`` what follows ``--`` is the command, whatever it looks like."""
+    own, command = list(words), []
+    if own[:1] == ["preflight"] and "--" in own:
+        at = own.index("--")
+        own, command = own[:at], own[at + 1 :]
+    options = parser().parse_args(own)
+    options.command = command
+    return options
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,6 +59,8 @@ def parser() -> argparse.ArgumentParser:
     _add_saving_commands(commands)
     _add_explain(commands)
     _add_bench(commands)
+    _add_preflight(commands)
+    _add_fleet(commands)
     demo = _command(commands, "demo", "look at a recorded sick machine in the terminal interface")
     demo.add_argument("name", nargs="?", default="", metavar="NAME", help="which one (default: choose from a list)")
     _add_serve_option(demo)
@@ -70,6 +97,76 @@ def _add_bench(commands: Any) -> None:
     bench.add_argument("--python", metavar="PATH", help="the interpreter whose torch is meant")
     bench.add_argument("--json", action="store_true", help="the measurements as one JSON document")
     bench.add_argument("--list", action="store_true", help="name every kernel, and run none")
+
+
+def _add_preflight(commands: Any) -> None:
+    preflight = _command(
+        commands,
+        "preflight",
+        "before training: go or no-go for this node, or for the whole job under srun, torchrun or mpirun",
+        usage="gpudoctor preflight [options] [-- COMMAND...]",
+        description="Checks this machine; started by srun, torchrun or mpirun, all machines of the job and the network"
+        " between them: every rank runs it, and they find each other by what the launcher has set. The first node"
+        " reports for all. With a COMMAND, each rank becomes that command on go, and does not on no-go.",
+        epilog="Exit code, the same on all ranks: 0 go, 1 no-go, 2 misuse, 3 could not judge; where COMMAND ran, its own.",
+    )
+    _add_target_options(preflight, "quick")
+    preflight.add_argument(
+        "--network", action="store_true", help="only the network between the ranks counts: needs no GPU"
+    )
+    preflight.add_argument(
+        "--budget", type=_seconds, metavar="SECONDS", help="for the whole check (default: by the level)"
+    )
+    _add_out_option(preflight, "the JSON document of the whole job, beside the report")
+    preflight.add_argument(
+        "--json", dest="format", action="store_const", const="json", help="the same as --format json"
+    )
+    preflight.add_argument("--format", choices=FORMS, help="the report's form (default: text)")
+    _add_rules_option(preflight)
+
+
+def _add_fleet(commands: Any) -> None:
+    fleet = _command(
+        commands,
+        "fleet",
+        "diagnose many hosts as one: over ssh, by Slurm, or from what each of them wrote",
+        description="Asks many hosts for gpudoctor check --json, or reads what they wrote, and folds it into one"
+        " diagnosis: what is wrong on which hosts and what these share, who differs from the others, who gave no"
+        " answer, and the command that takes the bad ones out.",
+        epilog="Exit code: 0 go, 1 no-go: a host has an error, 2 misuse, 3 no error was found and not every host could"
+        " be judged. Ctrl-C ends the asking, and shows what was heard so far (130).",
+    )
+    about = "files or folders with documents of gpudoctor check --json, one a file or a line; - is standard input"
+    fleet.add_argument("results", nargs="*", metavar="RESULTS", help=about)
+    fleet.add_argument("--hosts", metavar="NODESET", default="", help="over ssh: node[01-08],login1 or @group")
+    fleet.add_argument("--slurm", action="store_true", help="the nodes of the Slurm job that this runs in, by srun")
+    fleet.add_argument("--partition", metavar="NAME", default="", help="the nodes of a Slurm partition, by srun")
+    fleet.add_argument(
+        "--level", choices=("quick", "standard", "deep"), default="standard", help="how much to ask (default: standard)"
+    )
+    fleet.add_argument("--timeout", type=_seconds, default=60.0, metavar="SECONDS", help="for one host (default: 60)")
+    fleet.add_argument("--budget", type=_seconds, default=120.0, metavar="SECONDS", help="for all (default: 120)")
+    fleet.add_argument("--fanout", type=int, default=64, metavar="N", help="hosts asked at the same time (default: 64)")
+    fleet.add_argument(
+        "--program", metavar="PATH", default="gpudoctor", help="gpudoctor on the hosts: /opt/venv/bin/gpudoctor"
+    )
+    fleet.add_argument("--ssh-options", metavar="WORDS", default="", help="for ssh: '-l root -F FILE'")
+    fleet.add_argument(
+        "--scheduler",
+        choices=("slurm", "kubernetes", "none"),
+        help="whose words take hosts out (default: Slurm's where it is installed)",
+    )
+    fleet.add_argument("--drain-silent", action="store_true", help="take out hosts that gave no answer, too")
+    fleet.add_argument("--tui", action="store_true", help="show it in the terminal interface")
+    _add_report_options(fleet)
+
+
+def _seconds(text: str) -> float:
+    """A time limit; refused are texts that are no number above zero."""
+    seconds = float(text)
+    if not 0 < seconds < 1e6:
+        raise ValueError(text)
+    return seconds
 
 
 def _add_explain(commands: Any) -> None:
@@ -132,13 +229,13 @@ def _command(commands: Any, name: str, about: str, act: str = "", **more: str) -
     return command
 
 
-def _add_out_option(command: argparse.ArgumentParser) -> None:
-    command.add_argument("-o", dest="out", metavar="FILE", help="where to (default: standard output)")
+def _add_out_option(command: argparse.ArgumentParser, about: str = "where to (default: standard output)") -> None:
+    command.add_argument("-o", dest="out", metavar="FILE", help=about)
 
 
-def _add_target_options(command: argparse.ArgumentParser) -> None:
+def _add_target_options(command: argparse.ArgumentParser, level: str = "standard") -> None:
     command.add_argument(
-        "--level", choices=("quick", "standard", "deep"), default="standard", help="how much to ask (default: standard)"
+        "--level", choices=("quick", "standard", "deep"), default=level, help=f"how much to ask (default: {level})"
     )
     command.add_argument("--python", metavar="PATH", help="the interpreter whose torch is meant")
 

@@ -9,8 +9,8 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from gpudoctor.arguments import COMMANDS, parser
-from gpudoctor.commands import kernels, pages, reports, screens
+from gpudoctor.arguments import COMMANDS, parse
+from gpudoctor.commands import fleet, kernels, pages, preflight, reports, screens
 from gpudoctor.commands.exits import INTERRUPTED, MISUSE, UNHEARD
 from gpudoctor.model.errors import DoctorError
 
@@ -24,6 +24,8 @@ _ACTS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "diff": reports.diff,
     "record": reports.record,
     "bench": kernels.bench,
+    "preflight": preflight.preflight,
+    "fleet": fleet.fleet,
     "explain": pages.explain,
     "demo": screens.demo,
     "rules list": pages.rules_list,
@@ -38,7 +40,7 @@ def run(argv: Sequence[str]) -> int:
     gc.set_threshold(_GARBAGE, 20, 20)
     words = list(argv)
     bare = not words or (words[0] not in COMMANDS and words[0] not in {"-h", "--help", "-V", "--version"})
-    options = parser().parse_args(["check", *words] if bare else words)
+    options = parse(["check", *words] if bare else words)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot print a name still gets the report
     for number in (signal.SIGTERM, signal.SIGHUP):

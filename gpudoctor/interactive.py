@@ -90,6 +90,15 @@ def of_files(names: Sequence[str], rules: Sequence[Path]) -> Work:
     return work_on(", ".join(names), diagnoses, rules)
 
 
+def of_fleet(ask: Callable[[], Diagnosis], rules: Sequence[Path]) -> Work:
+    """A fleet, asked when the interface asks for it, and anew for each reading."""
+
+    def diagnoses(_: Callable[[Event], None]) -> Iterator[Diagnosis]:
+        yield ask()
+
+    return work_on("the fleet", diagnoses, rules)
+
+
 def work_on(
     title: str, diagnoses: Callable[[Callable[[Event], None]], Iterator[Diagnosis]], rules: Sequence[Path] = ()
 ) -> Work:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.commands.exits import BROKEN, DIFFERENT, SOUND, UNKNOWN, exit_code
 from gpudoctor.model.errors import UsageError
@@ -22,7 +22,7 @@ def check(options: argparse.Namespace) -> int:
 
     with progress_on(sys.stderr) as progress:
         diagnosis = doctor.check(options.level, options.python, options.rules, progress)
-    _print(diagnosis, options.format)
+    show(diagnosis, options.format)
     return exit_code(diagnosis, options.strict)
 
 
@@ -43,7 +43,7 @@ def read(options: argparse.Namespace) -> int:
         diagnosis = doctor.diagnose(snapshot, book)
         if number and options.format != "json":
             print()
-        _print(diagnosis, options.format)
+        show(diagnosis, options.format)
         codes.append(exit_code(diagnosis, options.strict))
     return next(code for code in (BROKEN, UNKNOWN, SOUND) if code in codes)
 
@@ -107,20 +107,25 @@ def record(options: argparse.Namespace) -> int:
     return SOUND
 
 
-def _print(diagnosis: Diagnosis, form: str | None) -> None:
+def show(diagnosis: Diagnosis, form: str | None) -> None:
+    """Print it in that form, by default as text."""
+    print(rendered(diagnosis, form, sys.stdout))
+
+
+def rendered(diagnosis: Diagnosis, form: str | None, stream: TextIO) -> str:
+    """It in that form, by default as text for that stream."""
     if form == "json":
         from gpudoctor.views import document
 
-        print(document.render(diagnosis))
-    elif form == "markdown":
+        return document.render(diagnosis)
+    if form == "markdown":
         from gpudoctor.views import markdown
 
-        print(markdown.render(diagnosis))
-    elif form == "html":
+        return markdown.render(diagnosis)
+    if form == "html":
         from gpudoctor.views import html
 
-        print(html.render(diagnosis))
-    else:
-        from gpudoctor.views import text
+        return html.render(diagnosis)
+    from gpudoctor.views import text
 
-        print(text.render(diagnosis, text.style_of(sys.stdout)))
+    return text.render(diagnosis, text.style_of(stream))

@@ -149,7 +149,7 @@ def from_json(raw: object) -> Diagnosis:
         return Diagnosis(
             snapshot=snapshot,
             verdict=document["verdict"],
-            findings=tuple(_finding(item) for item in document["findings"]),
+            findings=tuple(finding_from_json(item) for item in document["findings"]),
             unjudged=tuple(Unjudged(item["id"], item["because"]) for item in document["unjudged"]),
             passed=tuple(document.get("passed", ())),
             tool_version=document["tool"]["version"],
@@ -160,7 +160,8 @@ def from_json(raw: object) -> Diagnosis:
         raise DocumentError(f"not a whole diagnosis document: {type(error).__name__} {error}") from error
 
 
-def _finding(raw: Mapping[str, Any]) -> Finding:
+def finding_from_json(raw: Mapping[str, Any]) -> Finding:
+    """The inverse of `Finding.to_json`; raises what a mapping raises where a part is missing or of another kind."""
     return Finding(
         id=raw["id"],
         layer=raw.get("layer", raw["id"].partition(".")[0]),

@@ -15,7 +15,7 @@ from gpudoctor.model.pairwise import read as pairwise_read
 from gpudoctor.model.rule import Confidence, Severity
 
 SCHEMA = "gpudoctor-fleet/1"
-MOST_HOSTS = 4096
+MOST_HOSTS = 1 << 14
 
 Verdict = Literal["go", "no-go", "unknown"]
 Outcome = Literal["ok", "error", "warning", "info", "unjudged"]

@@ -216,7 +216,7 @@ def kill_marked(marks: Iterable[str]) -> None:
 
 
 @atexit.register
-def _kill_all() -> None:
+def end_all() -> None:
     """Leave nothing running behind a diagnosis that ended, or was interrupted, before its children."""
     _over.set()
     deadline = time.monotonic() + GRACE

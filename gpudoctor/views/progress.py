@@ -64,6 +64,27 @@ def measuring_on(stream: TextIO) -> Iterator[Callable[[Measurements], None]]:
 
 
 @contextmanager
+def counting_on(stream: TextIO, heard: Callable[[], int], of: int) -> Iterator[None]:
+    """While hosts are asked: how many have answered, of how many where that is known, and for how long."""
+    started = time.monotonic()
+
+    def line() -> str:
+        whole = f" of {of}" if of else ""
+        return f"heard {heard()}{whole} hosts; {time.monotonic() - started:.0f} s"
+
+    with _rewritten(stream, line):
+        yield
+
+
+@contextmanager
+def saying_on(stream: TextIO) -> Iterator[Callable[[str], None]]:
+    """A callable that is told what is done now; silent where the stream is no terminal."""
+    said = [""]
+    with _rewritten(stream, lambda: said[0]):
+        yield lambda words: said.__setitem__(0, words)
+
+
+@contextmanager
 def _rewritten(stream: TextIO, line: Callable[[], str]) -> Iterator[None]:
     """Show the line a few times a second; clear it at the end, so that the report starts clean."""
     if not stream.isatty() or os.environ.get("TERM") == "dumb":

@@ -1,0 +1,77 @@
+"""Many hosts, folded into one diagnosis: ``fleet``."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gpudoctor.commands.exits import exit_code
+from gpudoctor.model.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpudoctor.fleet.asking import Asking, Way
+
+
+def fleet(options: argparse.Namespace) -> int:
+    if options.tui:
+        return _shown(options)
+    from gpudoctor.commands.reports import show
+    from gpudoctor.views.progress import counting_on
+
+    asking = _asking(options)
+    ended: BaseException | None = None
+    with counting_on(sys.stderr, lambda: asking.heard, len(asking.way.hosts)):
+        try:
+            asking.run()
+        except (KeyboardInterrupt, SystemExit) as end:  # what is known by then is told
+            ended = end
+    diagnosis = asking.diagnosis()
+    show(diagnosis, options.format)
+    if ended:
+        sys.stdout.flush()
+        raise ended
+    return exit_code(diagnosis, options.strict)
+
+
+def _shown(options: argparse.Namespace) -> int:
+    from gpudoctor import interactive
+    from gpudoctor.commands.screens import shown
+    from gpudoctor.model.diagnosis import Diagnosis
+
+    def ask() -> Diagnosis:
+        asking = _asking(options)
+        asking.run()
+        return asking.diagnosis()
+
+    _way(options)  # what cannot be asked is said before a screen is drawn
+    return shown(interactive.of_fleet(ask, options.rules), options.strict)
+
+
+def _asking(options: argparse.Namespace) -> Asking:
+    from gpudoctor import rulebook
+    from gpudoctor.fleet.asking import Asking
+    from gpudoctor.fleet.fold import Folding
+
+    way = _way(options)
+    scheduler = options.scheduler or way.whole.scheduler
+    whole = replace(way.whole, scheduler=scheduler, drain_silent=options.drain_silent)
+    return Asking(way, Folding(rulebook.load(options.rules)), whole)
+
+
+def _way(options: argparse.Namespace) -> Way:
+    from gpudoctor.fleet import asking
+    from gpudoctor.fleet.remote import Question
+
+    slurm = options.slurm or bool(options.partition)
+    if [bool(options.hosts), slurm, bool(options.results)].count(True) != 1:
+        raise UsageError("fleet: give one of --hosts NODESET, --slurm, or the files with the hosts' documents")
+    if options.results:
+        return asking.files(options.results)
+    seconds = min(options.timeout, options.budget)
+    question = Question(options.level, options.program, seconds, options.budget, options.fanout)
+    if slurm:
+        return asking.slurm(options.partition, question)
+    return asking.ssh(options.hosts, question, options.ssh_options)

@@ -1,0 +1,73 @@
+"""The pre-training check: ``preflight``. On go it becomes the command that was to be run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from gpudoctor.commands.exits import SOUND
+from gpudoctor.model.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from gpudoctor.job.run import Checked
+
+CANNOT_RUN, NOT_FOUND = 126, 127
+"""What shells say of a command."""
+
+
+def preflight(options: argparse.Namespace) -> int:
+    from gpudoctor import output
+    from gpudoctor.job.run import Wanted, run
+    from gpudoctor.views.progress import saying_on
+
+    command: Sequence[str] = options.command
+    output.check(options.out)
+    wanted = Wanted(options.level, options.python, options.rules, options.budget, options.network)
+    with saying_on(sys.stderr) as tell:
+        checked = run(wanted, tell=tell)
+    _report(checked, options)
+    if checked.ended:
+        raise checked.ended
+    if checked.code != SOUND or not command:
+        return checked.code
+    return _become(command)
+
+
+def _report(checked: Checked, options: argparse.Namespace) -> None:
+    """One rank tells for all; where a command follows, standard output is the command's."""
+    if checked.diagnosis is None:
+        return
+    from gpudoctor import output
+    from gpudoctor.commands.reports import rendered
+    from gpudoctor.views import document
+
+    if options.out:
+        output.put(document.render(checked.diagnosis), options.out)
+    stream = sys.stderr if options.command else sys.stdout
+    print(rendered(checked.diagnosis, options.format, stream), file=stream, flush=True)
+
+
+def _become(command: Sequence[str]) -> int:
+    """Replace this process by the command, with the environment, directory and signals that we were given."""
+    from gpudoctor.target import child
+
+    child.end_all()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for name in ("SIGPIPE", "SIGXFSZ", "SIGINT", "SIGTERM", "SIGHUP"):
+        if number := getattr(signal, name, None):
+            signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvp(command[0], list(command))
+    except FileNotFoundError:
+        print(f"gpudoctor: {command[0]}: no such command", file=sys.stderr)
+        return NOT_FOUND
+    except OSError as error:
+        print(f"gpudoctor: {command[0]}: {error.strerror}", file=sys.stderr)
+        return CANNOT_RUN
+    raise UsageError(f"{command[0]}: it did not start")

@@ -1,0 +1,79 @@
+"""Ways to hear of many hosts, each by an engine that exists: files, ssh through ClusterShell, Slurm's srun."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from gpudoctor.fleet import by_files, by_slurm, by_ssh
+from gpudoctor.fleet.fold import Folding, Whole
+from gpudoctor.fleet.reading import Reply
+from gpudoctor.fleet.remote import Hear, Question
+from gpudoctor.model.diagnosis import Diagnosis
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Whom to hear of, and how; `ask` tells each reply as it comes."""
+
+    ask: Callable[[Hear], None]
+    hosts: Sequence[str] = ()
+    """Whose replies are expected; none where only the files know."""
+    whole: Whole = field(default_factory=Whole)
+
+
+def files(names: Sequence[str]) -> Way:
+    """What something else gathered."""
+
+    def ask(hear: Hear) -> None:
+        for reply in by_files.replies(names):
+            hear(reply)
+
+    return Way(ask, whole=Whole(scheduler="slurm" if shutil.which("scontrol") else "none"))
+
+
+def ssh(nodes: str, question: Question, options: str = "") -> Way:
+    """The hosts of a node set; raises `UsageError` for what is none."""
+    names = by_ssh.hosts(nodes)
+    whole = Whole(scheduler="slurm" if shutil.which("scontrol") else "none")
+    return Way(lambda hear: by_ssh.ask(names, question, hear, options), names, whole)
+
+
+def slurm(partition: str, question: Question) -> Way:
+    """The nodes of a partition, else of the job that we are in; raises `UsageError` where there is neither."""
+    nodes = by_slurm.nodes(partition)
+    whole = Whole(scheduler="slurm", switches=by_slurm.switches())
+    return Way(lambda hear: by_slurm.ask(nodes, question, hear), [*nodes.names, *nodes.out], whole)
+
+
+@dataclass(slots=True)
+class Asking:
+    """A fleet being heard. `heard` counts replies; `diagnosis` judges those there are, whenever it is called."""
+
+    way: Way
+    folding: Folding
+    whole: Whole
+    heard: int = 0
+    _started: float = field(default_factory=time.monotonic)
+    _names: set[str] = field(default_factory=set)
+
+    def run(self) -> None:
+        """Ask until all have answered or the budget is used up. What ends it early leaves the others as not asked."""
+        self._started = time.monotonic()
+        try:
+            self.way.ask(self._hear)
+        finally:
+            for name in self.way.hosts:
+                if name not in self._names:
+                    self._hear(Reply("", host=name, because="was not asked to the end: gpudoctor was ended before"))
+
+    def diagnosis(self) -> Diagnosis:
+        """Of what was heard."""
+        return self.folding.diagnosis(replace(self.whole, seconds=time.monotonic() - self._started))
+
+    def _hear(self, reply: Reply) -> None:
+        self.folding.hear(reply)
+        self._names.add(reply.host)
+        self.heard += 1

@@ -1,0 +1,113 @@
+"""What hosts found by themselves, folded: one finding for each id, with whom it concerns and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gpudoctor.fleet.names import listed, ordered
+from gpudoctor.fleet.reading import Example
+from gpudoctor.fleet.shared import Places, Shared
+from gpudoctor.fleet.summary import Summary, Told
+from gpudoctor.model.diagnosis import Evidence, Finding
+from gpudoctor.model.fact import Json, Known, value_to_json
+from gpudoctor.model.fleet import Suspect
+from gpudoctor.model.rule import CONFIDENCES, SEVERITIES
+from gpudoctor.model.snapshot import Snapshot
+
+_MOST_EVIDENCE = 4
+"""Pieces of evidence that the cluster screen shows of a suspect."""
+
+
+@dataclass(slots=True)
+class _Same:
+    """Findings of one id, on several hosts."""
+
+    told: list[Told] = field(default_factory=list)
+    hosts: list[str] = field(default_factory=list)
+
+
+def gathered(hosts: Sequence[Summary], examples: Mapping[str, Example], places: Places) -> Iterator[Finding]:
+    """One for each id that any host found; what only says that a host is sound stays with that host."""
+    answered = sum(one.answered for one in hosts)
+    by_id: dict[str, _Same] = {}
+    for one in hosts:
+        for told in one.findings:
+            if told.severity != "info":
+                same = by_id.setdefault(told.id, _Same())
+                same.told.append(told)
+                same.hosts.append(one.host)
+    for rule, same in by_id.items():
+        yield _finding(examples[rule], same, answered, places)
+
+
+def _finding(example: Example, same: _Same, answered: int, places: Places) -> Finding:
+    """The example's, about all of them: as grave and as sure as it is anywhere."""
+    hosts = ordered(same.hosts)
+    shared = places.shared(hosts)
+    alike = " (and alike)" if len({told.title for told in same.told}) > 1 else ""
+    title = f"{example.finding.title}{alike} on {_of(hosts, answered)}"
+    subject: dict[str, Json] = {"hosts": list(hosts), "count": len(hosts)}
+    if shared:
+        title += f"; {shared.words}"
+        subject |= {shared.kind.lower(): shared.value}
+    return replace(
+        example.finding,
+        severity=min((told.severity for told in same.told), key=SEVERITIES.index),
+        confidence=min((told.confidence for told in same.told), key=CONFIDENCES.index),
+        title=title,
+        evidence=(*(_evidence(shared)), *(_at(example.host, item) for item in example.finding.evidence)),
+        subject=subject,
+    )
+
+
+def _of(hosts: Sequence[str], answered: int) -> str:
+    if len(hosts) == answered > 1:
+        return f"all {answered} hosts"
+    return f"{hosts[0]}" if len(hosts) == 1 else f"{len(hosts)} of {answered} hosts: {listed(hosts)}"
+
+
+def _evidence(shared: Shared | None) -> Iterator[Evidence]:
+    if shared:
+        yield Evidence(shared.fact, Known(shared.words, "the hosts' documents, compared"))
+
+
+def _at(host: str, item: Evidence) -> Evidence:
+    """The evidence with the host that it was read on."""
+    state = item.state
+    return replace(item, state=replace(state, source=f"{host}: {state.source}")) if isinstance(state, Known) else item
+
+
+def placed(finding: Finding, snapshot: Snapshot) -> Finding:
+    """A finding about a row of the folded facts, with the hosts of that row."""
+    for group, index in (finding.subject or {}).items():
+        rows = snapshot.rows(group)
+        if isinstance(rows, tuple) and isinstance(index, int) and isinstance(hosts := rows[index].get("hosts"), Known):
+            names = value_to_json(hosts.value)
+            return replace(finding, subject={"hosts": names, "count": len(names) if isinstance(names, list) else 0})
+    return finding
+
+
+def suspects(findings: Iterable[Finding]) -> Iterator[Suspect]:
+    """Whom the findings blame, in their order: the switch where all of its hosts share one, else the hosts."""
+    for finding in findings:
+        subject = finding.subject or {}
+        hosts = subject.get("hosts")
+        if finding.role != "cause" or not isinstance(hosts, list) or not hosts:
+            continue
+        switch = subject.get("switch")
+        evidence = [
+            f"{item.fact} = {item.state.value}  ({item.state.source})"
+            for item in finding.evidence
+            if isinstance(item.state, Known) and item.index is None and not item.fact.startswith("fleet.")
+        ]
+        yield Suspect(
+            kind="switch" if switch else "host",
+            names=(str(switch),) if switch else tuple(map(str, hosts)),
+            severity=finding.severity,
+            confidence=finding.confidence,
+            title=finding.title,
+            evidence=tuple(evidence[:_MOST_EVIDENCE]),
+            id=finding.id,
+            do=finding.fixes[0].title if finding.fixes else "",
+        )

@@ -1,0 +1,75 @@
+"""Host names as people order and write them: ``node9`` before ``node10``, ``node[01-08,11]``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+_NUMBER = re.compile(r"(\d+)")
+_LAST = re.compile(r"(.*?)(\d+)(\D*)\Z")
+
+
+def order(name: str) -> list[tuple[int, int, str]]:
+    """A key to sort by: digits compare as numbers, before letters; of 1 and 01 the shorter first."""
+    return [
+        (0, int(part), f"{len(part):03}") if part.isdecimal() else (1, 0, part) for part in _NUMBER.split(name) if part
+    ]
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """Each once, numbers by their value."""
+    return sorted(set(names), key=order)
+
+
+def folded(names: Iterable[str]) -> str:
+    """All of them in one word, as Slurm and ClusterShell write it: ``login,node[01-08,11]``."""
+    return ",".join(_groups(ordered(names)))
+
+
+def listed(names: Iterable[str], most: int = 6) -> str:
+    """For a sentence: ``n1, n7 and n9``; of many in one word, cut where that is long: ``n[1-40] and 3 more``."""
+    several = ordered(names)
+    if len(several) <= most:
+        *first, last = several or [""]
+        return f"{', '.join(first)} and {last}" if first else last
+    words = list(_groups(several))
+    if len(words) <= most:
+        return ",".join(words)
+    more = len(several) - sum(map(_size, words[:most]))
+    return f"{','.join(words[:most])} and {more} more"
+
+
+def _groups(names: Sequence[str]) -> Iterator[str]:
+    """Names that are alike but for their last number, in one word each; the order of their first ones is kept."""
+    alike: dict[tuple[str, str, int], list[str]] = {}
+    for name in names:
+        match = _LAST.match(name)
+        digits = match[2] if match else ""
+        padded = len(digits) if digits.startswith("0") and len(digits) > 1 else 0
+        key = (match[1], match[3], padded) if match else (name, "", -1)
+        if match and not padded and (match[1], match[3], len(digits)) in alike:
+            key = (match[1], match[3], len(digits))  # 10 after 09
+        alike.setdefault(key, []).append(digits)
+    for (head, tail, width), digits in alike.items():
+        numbers = ",".join(_ranges(digits))
+        yield head if width < 0 else f"{head}{f'[{numbers}]' if len(digits) > 1 else numbers}{tail}"
+
+
+def _ranges(digits: Sequence[str]) -> Iterator[str]:
+    """``01-03`` for neighbours, in order."""
+    begin = last = digits[0]
+    for one in (*digits[1:], ""):
+        if one and int(one) == int(last) + 1 and (len(one) == len(last) or not last.startswith("0")):
+            last = one
+            continue
+        yield begin if begin == last else f"{begin}-{last}"
+        begin = last = one
+
+
+def _size(word: str) -> int:
+    """How many names such a word stands for."""
+    match = re.search(r"\[(.*)\]", word)
+    if not match:
+        return 1
+    spans = (part.partition("-") for part in match[1].split(","))
+    return sum(int(last or first) - int(first) + 1 for first, _, last in spans)

@@ -1,0 +1,68 @@
+"""The command that hosts are sent: it prints their document, and ends when nobody listens any more."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpudoctor.fleet.reading import Reply
+
+Hear = Callable[[Reply], None]
+"""Told of each reply as it comes; that of a host which will not answer any more is one, too."""
+NO_PROGRAM, NOT_RUNNABLE, NO_SSH = 127, 126, 255
+_MOST_WORDS = 200
+
+_UNTIL_HANGUP = """\
+exec 3<&0
+{command} </dev/null &
+child=$!
+{{ while read -r _ <&3; do :; done; kill $child; sleep 2; kill -9 $child; }} >/dev/null 2>&1 &
+listener=$!
+wait $child
+status=$?
+kill $listener 2>/dev/null
+exit $status
+"""
+"""A shell that ends the command when its standard input is closed, as sshd does when the connection is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What every host is asked, and for how long one host and all together may take, in seconds."""
+
+    level: str = "quick"
+    program: str = "gpudoctor"
+    """Its path on the hosts."""
+    seconds: float = 60.0
+    budget: float = 120.0
+    fanout: int = 64
+    """Hosts that are asked at the same time."""
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """What runs on a host."""
+        return (*shlex.split(self.program), "check", "--json", "--level", self.level)
+
+    @property
+    def bound(self) -> str:
+        """The same as a line for whatever shell a user has there, ended when the connection goes."""
+        return f"exec sh -c {shlex.quote(_UNTIL_HANGUP.format(command=shlex.join(self.argv)))}"
+
+
+def because(status: int | None, complaint: str, question: Question) -> str:
+    """Why a host's answer may be none, from the exit status and the last words of what was run; empty if all is well.
+
+    `status` None is one that was ended because its time was up. Exit codes 0, 1 and 3 are those of a diagnosis.
+    """
+    lines = [line.strip() for line in complaint.splitlines() if line.strip()]
+    last = lines[-1][:_MOST_WORDS] if lines else ""
+    if status is None:
+        return f"no answer within {question.seconds:g} s"
+    if status == NO_SSH:
+        return f"ssh: {last or 'no connection'}"
+    if status in (NO_PROGRAM, NOT_RUNNABLE):
+        return f"{question.argv[0]} cannot be run there: {last or 'no such program'}"
+    if status in (0, 1, 3) and not last:
+        return ""
+    return f"it ended with {status}{f': {last}' if last else ''}"

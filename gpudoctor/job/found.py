@@ -1,0 +1,81 @@
+"""What the meeting found: everything that becomes a fact, whether all came or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpudoctor.job.pairs import Pair
+from gpudoctor.job.place import Place
+from gpudoctor.job.suspect import Suspect
+
+
+@dataclass(frozen=True, slots=True)
+class RankSeen:
+    """One rank. `state` is here, missing, silent, ended or failed; `because` says what is wrong with it."""
+
+    rank: int
+    state: str
+    host: str = ""
+    local_rank: int | None = None
+    step: str = ""
+    because: str = ""
+    world: int | None = None
+    nccl: str = ""
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSeen:
+    """One machine that connected to another, or did not."""
+
+    source: str
+    target: str
+    kind: str
+    outcome: str
+    words: str
+    used_by: str = ""
+    address: str = ""
+    port: int = 0
+    interface: str = ""
+    ms: float | None = None
+
+    @property
+    def works(self) -> bool:
+        """Whether the connection came about."""
+        return self.outcome == "connected"
+
+
+@dataclass
+class Found:
+    """Everything so far; `cut` says why there is no more."""
+
+    place: Place
+    ranks: list[RankSeen] = field(default_factory=list)
+    links: list[LinkSeen] = field(default_factory=list)
+    flows: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    """What the first machine measured with the second, the last time."""
+    pairs: list[Pair] = field(default_factory=list)
+    suspects: tuple[Suspect, ...] = ()
+    documents: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The check of each machine, by its name."""
+    collective: list[Mapping[str, Any]] = field(default_factory=list)
+    backend: str = ""
+    switches: Mapping[str, str] = field(default_factory=dict)
+    """The leaf switch of each machine, where the launcher tells."""
+    checked: bool = True
+    """Whether machines were asked for their own checks, too."""
+    taken: str = ""
+    """Who else holds the job's port."""
+    skew_ms: float | None = None
+    skew_host: str = ""
+    asked: bool = True
+    """Whether machines were asked to connect at all."""
+    cut: str = ""
+    seconds: float = 0.0
+
+    @property
+    def hosts(self) -> list[str]:
+        """The machines that came, in the order of their ranks."""
+        return list(dict.fromkeys(rank.host for rank in self.ranks if rank.host and rank.state != "missing"))

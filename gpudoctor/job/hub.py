@@ -1,0 +1,69 @@
+"""The rank at which all meet: it holds the meeting in a thread of its own, and tells everybody what has come of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gpudoctor import rulebook
+from gpudoctor.job.diagnosis import diagnosed
+from gpudoctor.job.door import Door
+from gpudoctor.job.found import Found
+from gpudoctor.job.holder import holder
+from gpudoctor.job.meeting import Guest, Meeting
+from gpudoctor.job.place import Place
+from gpudoctor.job.stages import Stages
+from gpudoctor.job.wire import Said
+
+if TYPE_CHECKING:
+    from gpudoctor.job.run import Wanted
+    from gpudoctor.model.diagnosis import Diagnosis
+
+_LAST = 4.0
+"""Seconds that the meeting has to come to its end once it was told to."""
+_CODES = {"broken": 1, "unknown": 3}
+
+
+class Hub:
+    """Opens the door at once, so that whoever comes finds it; raises `UsageError` where no port is free."""
+
+    def __init__(self, place: Place, wanted: Wanted, tell: Callable[[str], None]) -> None:
+        self._book = rulebook.load(wanted.rules)
+        self._found = Found(place, checked=not wanted.network)
+        """What is known so far."""
+        door = Door(place.ports)
+        if place.port in door.taken:
+            self._found.taken = holder(place.port)
+        self.port: int = door.sockets[0].getsockname()[1]
+        self._meeting = Meeting(place, door)
+        self._stages = Stages(self._meeting, self._found, wanted.limits, tell)
+        self._diagnosis: Diagnosis | None = None
+        self._thread = threading.Thread(target=self._hold, name="meeting", daemon=True)
+        self._thread.start()
+
+    def over(self, cut: str = "") -> Diagnosis:
+        """The diagnosis; with `cut` the meeting is ended first, for that reason, and it is of what is known by then."""
+        if cut and self._thread.is_alive():
+            self._found.cut = cut
+            self._meeting.stop.set()
+        self._thread.join(_LAST)
+        return self._diagnosis or diagnosed(self._found, self._book)
+
+    def _hold(self) -> None:
+        try:
+            self._stages.all()
+        except Exception as error:  # what is known by then is told
+            self._found.cut = self._found.cut or f"{type(error).__name__}: {error}"
+        self._stages.note()
+        try:
+            self._diagnosis = diagnosed(self._found, self._book)
+        finally:
+            self._meeting.close(self._last)
+
+    def _last(self, _: Guest) -> Said:
+        diagnosis = self._diagnosis
+        if diagnosis is None or diagnosis.fleet is None:
+            return {"verdict": "unknown", "code": 3, "words": "the meeting's own diagnosis failed"}
+        words = diagnosis.findings[0].title if diagnosis.findings else ""
+        return {"verdict": diagnosis.fleet.verdict, "code": _CODES.get(diagnosis.verdict, 0), "words": words}

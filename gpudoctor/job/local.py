@@ -1,0 +1,125 @@
+"""What a rank brings with it: its machine's own check, and where it can be reached."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpudoctor import rulebook
+from gpudoctor.job import errands
+from gpudoctor.job.diagnosis import diagnosed
+from gpudoctor.job.found import Found, LinkSeen, RankSeen
+from gpudoctor.job.member import Member, NotMetError, Task
+from gpudoctor.job.place import Place
+from gpudoctor.job.wire import Said
+
+if TYPE_CHECKING:
+    from gpudoctor.job.run import Wanted
+    from gpudoctor.model.diagnosis import Diagnosis
+    from gpudoctor.model.fleet import Fleet
+
+
+class Own:
+    """This rank. The first of each machine speaks for it: it listens for others, and runs the machine's check."""
+
+    def __init__(self, wanted: Wanted, place: Place, environ: Mapping[str, str]) -> None:
+        self._wanted = wanted
+        self._place = place
+        self._leads = place.local_rank == 0
+        self._ears = errands.Ears(place.job, environ) if self._leads else None
+
+    def hello(self) -> Said:
+        """What it says of itself when it comes."""
+        place = self._place
+        return {
+            "world": place.world,
+            "local_rank": place.local_rank,
+            "leads": self._leads,
+            "switch": place.switch,
+            "pid": os.getpid(),
+            "ears": self._ears.told if self._ears else [],
+        }
+
+    def begin(self, rank: Member) -> None:
+        """Start the machine's own check, which tells its document when it is done."""
+        if self._leads:
+            threading.Thread(target=self._check, args=(rank,), name="check", daemon=True).start()
+
+    def tasks(self) -> Mapping[str, Task]:
+        """What it can be asked."""
+        return {"reach": errands.reach, "flow": partial(errands.flow, job=self._place.job)}
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._ears:
+            self._ears.close()
+
+    def _check(self, rank: Member) -> None:
+        rank.does(f"check of this machine, level {self._wanted.level}")
+        try:
+            document = checked(self._wanted.level, self._wanted.python, self._wanted.rules).to_json()
+        except Exception as error:  # whatever it is, it is this machine's answer
+            rank.tell(failed=f"its own check failed: {type(error).__name__}: {error}")
+            return
+        rank.tell(document=_facts_alone(document) if self._wanted.network else document, nccl=_nccl(document))
+        rank.does("waiting for the others")
+
+
+def checked(level: str, python: str | None, rules: Sequence[Path]) -> Diagnosis:
+    """This machine's own check."""
+    from gpudoctor import doctor
+
+    return doctor.check(level, python, rules)
+
+
+def as_fleet(diagnosis: Diagnosis, place: Place, seconds: float) -> Fleet | None:
+    """The one machine of a job of one rank, as a fleet: whoever reads the document of a job can read this one, too."""
+    from gpudoctor.fleet.fold import Folding, Whole
+    from gpudoctor.fleet.reading import Reply
+    from gpudoctor.views import document
+
+    folding = Folding(rulebook.load())
+    folding.hear(Reply(document.render(diagnosis), place.host))
+    whole = Whole(name=place.host, scheduler="slurm" if place.node else "none", seconds=seconds)
+    return folding.diagnosis(whole).fleet
+
+
+def without_the_others(wanted: Wanted, place: Place, error: NotMetError) -> Diagnosis:
+    """What this rank can say by itself, where it did not come to the meeting or lost it."""
+    found = Found(place, checked=False, asked=False, cut=str(error))
+    found.ranks = [RankSeen(place.rank, "here", place.host, place.local_rank, world=place.world)]
+    for port, way in sorted(error.ways.items()):
+        if way.outcome != "connected":
+            found.links.append(
+                LinkSeen(
+                    place.host, place.master, "rendezvous", way.outcome, way.words, "rendezvous", place.master, port
+                )
+            )
+    return diagnosed(found, rulebook.load(wanted.rules))
+
+
+def end_children() -> None:
+    """Kill whatever was started."""
+    from gpudoctor.target import child
+
+    child.end_all()
+
+
+def _facts_alone(document: Mapping[str, Any]) -> Said:
+    """Of a machine whose own check does not count: its facts are compared, its findings are not told."""
+    nothing: Said = {"findings": [], "unjudged": [], "passed": [], "notes": [], "verdict": "unknown"}
+    return {**document, **nothing, "counts": {"found": 0, "unjudged": 0, "passed": 0}}
+
+
+def _nccl(document: Mapping[str, Any]) -> str:
+    """The NCCL version that torch loaded, else that of the wheel beside it."""
+    facts = document.get("facts", {})
+    for name in ("live.nccl", "torch.nccl"):
+        entry = facts.get(name, {})
+        if isinstance(entry, dict) and entry.get("value"):
+            return str(entry["value"])
+    return ""

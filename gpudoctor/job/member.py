@@ -1,0 +1,176 @@
+"""A rank's side: it comes to the meeting, says that it lives, does what it is asked, and hears what has come of it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpudoctor.job.meeting import BEAT, greeting
+from gpudoctor.job.place import Place
+from gpudoctor.job.wire import SEGMENT, GoneError, Line, Said
+from gpudoctor.links.reach import Reached, connect, opened
+
+TRY = 2.0
+"""Seconds of one attempt to connect: a lost first packet is sent again after one."""
+_PAUSE = 0.25
+
+Task = Callable[[Mapping[str, Any]], Said]
+"""What a rank can be asked to do, and its answer. It is called in a thread of its own."""
+
+
+class NotMetError(Exception):
+    """This rank did not come, or heard no last word. `ways` is what became of each of the hub's ports."""
+
+    def __init__(self, why: str, ways: Mapping[int, Reached] | None = None) -> None:
+        super().__init__(why)
+        self.ways = dict(ways or {})
+
+
+@dataclass
+class Member:
+    """This rank at the meeting."""
+
+    line: Line
+    ways: Mapping[int, Reached]
+    """What became of connecting to each of the hub's ports."""
+    step: str = "here"
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def tell(self, **what: Any) -> None:
+        """Say something unasked; silently nothing once the meeting is over."""
+        with contextlib.suppress(GoneError):
+            self.line.say(tell=what)
+
+    def does(self, step: str) -> None:
+        """Say what is done next: if it is the last, it is named."""
+        self.step = step
+        with contextlib.suppress(GoneError):
+            self.line.say(step=step)
+
+    def attend(self, tasks: Mapping[str, Task], seconds: float) -> Said:
+        """Do what is asked until the meeting says what has come of it; raises `NotMetError` where it never does."""
+        end = time.monotonic() + seconds
+        threading.Thread(target=self._beat, name="beat", daemon=True).start()
+        try:
+            while time.monotonic() < end:
+                for said in self.line.heard():
+                    if "verdict" in said:
+                        return said
+                    threading.Thread(target=self._do, args=(said, tasks), name="task", daemon=True).start()
+        except GoneError as error:
+            raise NotMetError(
+                f"the meeting ended without a word ({error}), while we did: {self.step}", self.ways
+            ) from error
+        finally:
+            self._over.set()
+            self.line.close()
+        raise NotMetError(f"the meeting said nothing in {seconds:.0f} s", self.ways)
+
+    def _do(self, said: Said, tasks: Mapping[str, Task]) -> None:
+        task = tasks.get(str(said.get("task")))
+        try:
+            answer = task(said) if task else {"because": f"this gpudoctor knows no {said.get('task')!r}"}
+        except Exception as error:  # whatever fails here is this rank's answer, not its end
+            answer = {"because": f"{type(error).__name__}: {error}"}
+        with contextlib.suppress(GoneError):
+            self.line.say(answer=said.get("id"), **answer)
+
+    def _beat(self) -> None:
+        while not self._over.wait(BEAT):
+            with contextlib.suppress(GoneError):
+                self.line.say(step=self.step)
+
+
+def come_home(place: Place, hello: Said, port: int) -> Member:
+    """As `come`, for the hub itself: it is there already, and looks once whether the others' way leads to it."""
+    link, reached = opened("127.0.0.1", port, TRY)
+    if link is None:
+        raise NotMetError(f"the hub does not reach itself: {reached.words}")
+    line = Line(link)
+    line.wait(TRY)  # its greeting
+    search = _Search(place, 0.0)
+    if place.port and not place.store:
+        search.ways[place.port] = connect(place.master, place.port, TRY)
+    return _introduced(line, place, hello, search)
+
+
+def come(place: Place, hello: Said, seconds: float) -> Member:
+    """Connect to the hub, by whichever of its ports lets us in; raises `NotMetError` where none does in that time."""
+    search = _Search(place, time.monotonic() + seconds)
+    line = search.found()
+    if line is None:
+        raise NotMetError(search.why(), search.ways)
+    return _introduced(line, place, hello, search)
+
+
+def _introduced(line: Line, place: Place, hello: Said, search: _Search) -> Member:
+    line.say(job=greeting(place.job)["job"], rank=place.rank, host=place.host, **hello, ways=search.told())
+    return Member(line, search.ways)
+
+
+class _Search:
+    """All ports of the hub at the same time, each again and again; the first that greets us is it."""
+
+    def __init__(self, place: Place, end: float) -> None:
+        self.place = place
+        self.ways: dict[int, Reached] = {}
+        self._end = end
+        self._lines: list[Line] = []
+        self._found = threading.Event()
+        self._tried = {port: threading.Event() for port in place.ports}
+        self._lock = threading.Lock()
+        self._strangers: set[int] = set()
+
+    def found(self) -> Line | None:
+        """The line; then the job's own port has one attempt more to show whether it is open, too."""
+        for port in self.place.ports:
+            threading.Thread(target=self._try, args=(port,), name=f"port {port}", daemon=True).start()
+        self._found.wait(max(0.0, self._end - time.monotonic()))
+        self._found.set()
+        if self._lines and self.place.port in self._tried:
+            self._tried[self.place.port].wait(TRY + 0.5)
+        with self._lock:
+            return self._lines[0] if self._lines else None
+
+    def _try(self, port: int) -> None:
+        met = False
+        while not met and time.monotonic() < self._end:
+            searched_on = not self._found.is_set()
+            link, self.ways[port] = opened(self.place.master, port, TRY, segment=SEGMENT)
+            met = link is not None and self._greeted(port, Line(link))
+            if met or not searched_on:
+                break
+            self._found.wait(_PAUSE)
+        self._tried[port].set()
+
+    def _greeted(self, port: int, line: Line) -> bool:
+        """Whether it is our hub that answers; the first such line is kept."""
+        try:
+            ours = line.wait(TRY) == greeting(self.place.job)
+        except GoneError:
+            ours = False
+        with self._lock:
+            if ours and not self._lines:
+                self._lines.append(line)
+                self._found.set()
+            else:
+                line.close()
+            if not ours:
+                self._strangers.add(port)
+        return ours
+
+    def told(self) -> list[Said]:
+        """For the hub: how its ports look from here."""
+        return [
+            {"port": port, "outcome": way.outcome, "words": way.words, "stranger": port in self._strangers}
+            for port, way in sorted(self.ways.items())
+        ]
+
+    def why(self) -> str:
+        """Of all ports, in words."""
+        said = dict.fromkeys(way.words for _, way in sorted(self.ways.items()))
+        return f"no way to {self.place.master}: " + "; ".join(said)

@@ -1,0 +1,157 @@
+"""Which hosts measure each other in which round: pairs that share no host and run at the same time.
+
+Time is spent by rounds, not by pairs, so every host of thousands is measured in each of the first two rounds, and four
+rounds are enough:
+
+1. Everybody with somebody, below another switch where switches are known, so that the links between the switches are
+   tried, too. Who is left over because the number is odd is first in the next round.
+2. The fastest with the slowest: whoever was slow, or heard nothing, because of a bad partner is fast now.
+3. Those still in doubt, each with a host that is known to be good and that it did not meet. Hosts below one switch of
+   which nearly all are bad meet each other: where they are good among themselves, it is the switch. Two hosts that are
+   good with everybody else meet again: if they are bad again, it is the path between them.
+4. The same once more, because one measurement of a hundred is bad without a reason.
+
+When nothing is in doubt there is no further round. Up to eight hosts meet as in a round-robin tournament for three
+rounds; so of up to four, every two have met.
+
+What cannot be found: a bad path between two hosts that never were a pair. Of 1,024 hosts in four rounds these are all
+but 0.4 % of the paths; a bad host or a bad switch is on many of them and is found, a single path is not.
+
+Sources (read 2026-11): two rounds of pairs, fastest with slowest, and the smaller of two times are DLRover's
+(dlrover/python/master/elastic_training/rdzv_manager.py, NetworkCheckRendezvousManager); suspects against hosts that
+passed, which can no longer fall, are the second pass of Google's cluster-health-scanner
+(src/health_runner/nccl_runner.py); disjoint pairs by the circle method are SuperBench's pair-wise pattern
+(superbench/common/utils/gen_traffic_pattern_config.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from random import Random
+
+from gpudoctor.job.pairs import Pair
+from gpudoctor.job.standing import Standing, standing
+
+ROUNDS = 4
+"""No more are ever needed."""
+FEW = 8
+"""Up to so many hosts meet as in a tournament."""
+FEW_ROUNDS = 3
+_LOOK = 16
+"""So many partners are looked at for one that fits better: rounds of thousands stay fast."""
+
+Two = tuple[str, str]
+Pairs = tuple[Two, ...]
+
+
+def pairs(
+    number: int,
+    hosts: Sequence[str],
+    measured: Sequence[Pair] = (),
+    switches: Mapping[str, str] | None = None,
+    seed: int = 0,
+) -> Pairs:
+    """The pairs of round `number`, counted from 1; none when nothing is in doubt or all rounds are over.
+
+    `measured` is what all earlier rounds measured, as far as it is known. `switches` are the leaf switches of those
+    hosts of which it is known. The same arguments give the same pairs.
+    """
+    shuffled = sorted({*hosts})
+    if number > ROUNDS or len(shuffled) < 2:
+        return ()
+    leaves = switches or {}
+    random = Random(seed)
+    random.shuffle(shuffled)
+    if len(shuffled) <= FEW and number <= min(FEW_ROUNDS, len(shuffled) - 1 + len(shuffled) % 2):
+        return _tournament(number, shuffled)
+    if number == 1:
+        return _mixed(shuffled, leaves, random)
+    stand = standing(shuffled, measured, leaves)
+    if stand.settled and not (number == 2 and stand.lopsided):
+        return ()
+    return tuple(_folded(stand) if number == 2 else _doubtful(stand))
+
+
+def _tournament(number: int, hosts: Sequence[str]) -> Pairs:
+    """A round of the circle method: one stays, the others move on by one place; an odd one rests."""
+    ring: list[str | None] = [*hosts, None] if len(hosts) % 2 else [*hosts]
+    at = (number - 1) % (len(ring) - 1)
+    circle = [ring[0], *ring[1 + at :], *ring[1 : 1 + at]]
+    both = zip(circle, reversed(circle), strict=True)
+    return tuple((a, b) for a, b in list(both)[: len(circle) // 2] if a is not None and b is not None)
+
+
+def _mixed(hosts: Sequence[str], switches: Mapping[str, str], random: Random) -> Pairs:
+    """Two at a time from the two switches that have most hosts left, so that at last as few as can be are below one."""
+    below: dict[str, list[str]] = {}
+    for host in hosts:
+        below.setdefault(switches.get(host, f"of {host} alone"), []).append(host)
+    left = [(-len(its), random.random(), its) for its in below.values()]
+    heapify(left)
+    found: list[Two] = []
+    while len(left) > 1:
+        one, other = heappop(left)[2], heappop(left)[2]
+        found.append((one.pop(), other.pop()))
+        for its in (one, other):
+            if its:
+                heappush(left, (-len(its), random.random(), its))
+    rest = left[0][2] if left else []
+    return (*found, *zip(rest[::2], rest[1::2], strict=False))
+
+
+def _folded(stand: Standing) -> list[Two]:
+    """The slowest with the fastest, and so on to the middle."""
+    half = len(stand.order) // 2
+    slow = list(reversed(stand.order[-half:]))
+    return _matched(stand, slow, stand.order[: len(stand.order) - half])
+
+
+def _doubtful(stand: Standing) -> list[Two]:
+    """Hosts below a bad switch with each other; whoever else is in doubt with one who is not; bad paths once more."""
+    found = _once_more(stand, set()) if len(stand.order) <= FEW else []
+    for leaf in sorted({stand.switches[host] for host in stand.at_home}):
+        below = [host for host in stand.order if host in stand.at_home and stand.switches[host] == leaf]
+        below += [host for host in stand.good if stand.switches.get(host) == leaf][: len(below) % 2]
+        found += _matched(stand, below[::2], below[1::2], at_home=True)
+    ends = {host for pair in stand.again for host in pair}
+    doubtful = _free([host for host in reversed(stand.order) if host in stand.doubt], found)
+    good = sorted(_free(stand.good, found), key=lambda host: host in ends)
+    found += _matched(stand, doubtful, good)
+    left = _free(doubtful, found)
+    found += _matched(stand, left[::2], left[1::2])
+    busy = {host for pair in found for host in pair}
+    return found + _once_more(stand, busy)
+
+
+def _once_more(stand: Standing, busy: set[str]) -> list[Two]:
+    """The bad paths between hosts that are not busy."""
+    found: list[Two] = []
+    for pair in stand.again:
+        if busy.isdisjoint(pair):
+            found.append(pair)
+            busy |= {*pair}
+    return found
+
+
+def _free(hosts: Sequence[str], found: Sequence[Two]) -> list[str]:
+    """Those who are in no pair yet."""
+    busy = {host for pair in found for host in pair}
+    return [host for host in hosts if host not in busy]
+
+
+def _matched(stand: Standing, hosts: Sequence[str], partners: Sequence[str], at_home: bool = False) -> list[Two]:
+    """Each of `hosts` with one of `partners`, as long as there are any: the first that it did not meet, and that is
+    below another switch, or below the same where they are to be measured `at_home`.
+    """
+    waiting = list(partners)
+    found: list[Two] = []
+    for host in hosts[: len(waiting)]:
+        met, leaf = stand.met.get(host, frozenset()), stand.switches.get(host)
+
+        def misfit(at: int, met: frozenset[str] = met, leaf: str | None = leaf) -> tuple[bool, bool, int]:
+            same = leaf is not None and stand.switches.get(waiting[at]) == leaf
+            return waiting[at] in met, same != at_home and leaf is not None, at
+
+        found.append((host, waiting.pop(min(range(min(_LOOK, len(waiting))), key=misfit))))
+    return found

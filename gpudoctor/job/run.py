@@ -1,0 +1,155 @@
+"""The check of one rank, from its place to the verdict; on the hub it is the check of all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpudoctor.job import hub, local, member
+from gpudoctor.job import place as places
+from gpudoctor.job.found import Found
+from gpudoctor.job.hostnames import expanded
+from gpudoctor.job.place import Place
+from gpudoctor.job.stages import Limits
+from gpudoctor.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpudoctor.model.diagnosis import Diagnosis
+
+LIMITS: Mapping[str, Limits] = {
+    "quick": Limits(),
+    "standard": Limits(come=20, check=40, collective=30),
+    "deep": Limits(come=30, check=180, collective=150),
+}
+_LAST = 5.0
+"""Seconds after the budget at which the process is ended, whatever hangs in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was asked for. `network`: the machines' own checks do not count, so that they need no GPU."""
+
+    level: str = "quick"
+    python: str | None = None
+    rules: Sequence[Path] = ()
+    budget: float | None = None
+    network: bool = False
+
+    @property
+    def limits(self) -> Limits:
+        """The level's, made to fit into the budget."""
+        limits = LIMITS[self.level]
+        if self.budget is None or self.budget >= limits.whole:
+            return limits
+        share = self.budget / limits.whole
+        return Limits(*(share * seconds for seconds in vars(limits).values()))
+
+    @property
+    def seconds(self) -> float:
+        """Of the whole."""
+        return self.budget or LIMITS[self.level].whole
+
+
+@dataclass
+class Checked:
+    """What came of it for this rank: the code to exit with, and the diagnosis where it is this rank that tells it."""
+
+    place: Place
+    code: int
+    verdict: str
+    diagnosis: Diagnosis | None = None
+    words: str = ""
+    """What the others found, in a sentence, where this rank does not tell."""
+    ended: BaseException | None = field(default=None, repr=False)
+    """What cut it short, to be raised again once what is known has been told."""
+
+
+def run(wanted: Wanted, environ: Mapping[str, str] | None = None, tell: Callable[[str], None] | None = None) -> Checked:
+    """Check this rank's job, or this machine where it is alone. Ends within the budget and a few seconds.
+
+    Raises `UsageError` for an environment that contradicts itself. A signal or Ctrl-C in the middle is kept in
+    `Checked.ended`.
+    """
+    environ = os.environ if environ is None else environ
+    place = places.of(environ, expanded)
+    if wanted.budget is not None and wanted.budget <= 0:
+        raise UsageError("--budget: a number of seconds above 0")
+    with _outer_timer(wanted.seconds + _LAST):
+        return _alone(wanted, place) if place.alone else _met(wanted, place, environ, tell or (lambda _: None))
+
+
+def _alone(wanted: Wanted, place: Place) -> Checked:
+    """Nobody to meet: this machine's own check is all there is."""
+    if wanted.network:
+        raise UsageError(
+            "--network: this is a job of one rank, there is no network to check; start it by srun or torchrun"
+        )
+    began = time.monotonic()
+    diagnosis = local.checked(wanted.level, wanted.python, wanted.rules)
+    diagnosis = replace(diagnosis, fleet=local.as_fleet(diagnosis, place, time.monotonic() - began))
+    return Checked(place, _code(diagnosis), _word(diagnosis), diagnosis)
+
+
+def _met(wanted: Wanted, place: Place, environ: Mapping[str, str], tell: Callable[[str], None]) -> Checked:
+    limits = wanted.limits
+    held = hub.Hub(place, wanted, tell) if place.hub else None
+    own = local.Own(wanted, place, environ)
+    try:
+        hello = own.hello()
+        rank = member.come_home(place, hello, held.port) if held else member.come(place, hello, limits.come)
+        own.begin(rank)
+        said = rank.attend(own.tasks(), wanted.seconds)
+        diagnosis = held.over() if held else None
+        return Checked(place, int(said["code"]), str(said["verdict"]), diagnosis, str(said.get("words", "")))
+    except member.NotMetError as error:
+        diagnosis = held.over(str(error)) if held else local.without_the_others(wanted, place, error)
+        return Checked(place, _code(diagnosis) or UNKNOWN, _word(diagnosis), diagnosis)
+    except (KeyboardInterrupt, SystemExit) as end:
+        words = "interrupted" if isinstance(end, KeyboardInterrupt) else "told to end"
+        diagnosis = held.over(words) if held else None
+        return Checked(place, UNKNOWN, "unknown", diagnosis, ended=end)
+    finally:
+        own.close()
+
+
+UNKNOWN = 3
+
+
+def _code(diagnosis: Diagnosis) -> int:
+    """Of the contract."""
+    return {"broken": 1, "unknown": UNKNOWN}.get(diagnosis.verdict, 0)
+
+
+def _word(diagnosis: Diagnosis) -> str:
+    return diagnosis.fleet.verdict if diagnosis.fleet else {0: "go", 1: "no-go"}.get(_code(diagnosis), "unknown")
+
+
+@contextmanager
+def _outer_timer(seconds: float) -> Iterator[None]:
+    """Ends this process with code 3 when so many seconds are over, even where Python's main thread hangs in C."""
+
+    def end() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"gpudoctor: the check did not end within {seconds:.0f} s\n")
+            sys.stderr.flush()
+        local.end_children()
+        os._exit(UNKNOWN)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+__all__ = ["LIMITS", "Checked", "Found", "Wanted", "run"]

@@ -1,0 +1,89 @@
+"""Lines of JSON over TCP, in segments so small that they pass where large packets vanish."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from typing import Any
+
+SEGMENT = 512
+"""Bytes of one segment: every path passes packets of 576 (RFC 791)."""
+_MOST = 8 << 20
+"""Bytes of a line; who sends more is no rank of ours."""
+_SAY = 5.0
+"""Seconds until the other side must have taken what is said."""
+
+Said = dict[str, Any]
+
+
+class GoneError(OSError):
+    """The other side has closed the connection, or speaks something else."""
+
+
+def small(one: socket.socket) -> None:
+    """Before it listens: announce and send small segments only. Where the system refuses, it goes without."""
+    with contextlib.suppress(OSError, AttributeError):
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT)
+
+
+class Line:
+    """One end of a connection. What is said is said from any thread; what is heard is heard by one."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self._rest = b""
+        self._lock = threading.Lock()
+        connection.settimeout(_SAY)
+        with contextlib.suppress(OSError):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def say(self, **what: Any) -> None:
+        """Send one object; raises `GoneError` where the other side does not take it."""
+        line = json.dumps(what, separators=(",", ":")).encode() + b"\n"
+        try:
+            with self._lock:
+                self.socket.sendall(line)
+        except OSError as error:
+            raise GoneError(str(error)) from error
+
+    def heard(self) -> list[Said]:
+        """The objects that have come, after one read; raises `GoneError` at the stream's end and for anything else."""
+        try:
+            got = self.socket.recv(1 << 16)
+        except TimeoutError:
+            return []
+        except OSError as error:
+            raise GoneError(str(error)) from error
+        if not got:
+            raise GoneError("it closed the connection")
+        *lines, self._rest = (self._rest + got).split(b"\n")
+        if len(self._rest) > _MOST:
+            raise GoneError("it sends no lines")
+        return [_object(line) for line in lines if line.strip()]
+
+    def wait(self, seconds: float) -> Said | None:
+        """The next object, None where none comes in time. Only for a side that has not heard anything yet."""
+        self.socket.settimeout(seconds)
+        try:
+            heard = self.heard()
+        finally:
+            self.socket.settimeout(_SAY)
+        return heard[0] if heard else None
+
+    def close(self) -> None:
+        """Close it; the other side hears the end."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+
+
+def _object(line: bytes) -> Said:
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise GoneError("it speaks something else") from error
+    if not isinstance(said, dict):
+        raise GoneError("it speaks something else")
+    return said

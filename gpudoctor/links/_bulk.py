@@ -1,0 +1,81 @@
+"""Data over a connection for a fixed time: filled by one side, emptied and timed by the other."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpudoctor.links._tcp import writable
+
+RAMP = 0.4
+"""The share of the time that is left out at its beginning: TCP is still finding its rate."""
+
+PATIENCE = 0.8
+"""Seconds that the first byte may take: two retransmissions of a first segment that was lost."""
+
+_CHUNK = bytes(1 << 20)
+_TICK = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """What the receiving side saw. `seconds` from the first byte; the rate is that of the time after the ramp.
+
+    Where nothing came any more after it, the rate is that of all: it is 0 only where not a byte came.
+    """
+
+    size: int
+    seconds: float
+    gbps: float
+
+
+def empty(link: socket.socket, seconds: float, until: float) -> Came:
+    """Read for `seconds` from the first byte on, not past `until`, and time it.
+
+    Raises `OSError` where the connection breaks or nothing comes at all.
+    """
+    room = bytearray(1 << 20)
+    _read(link, room, min(until, time.monotonic() + PATIENCE))
+    size = 0
+    begun = now = time.monotonic()
+    end, steady, before = min(until, begun + seconds), begun, 0
+    while now < end:
+        if steady == begun and now >= begun + RAMP * seconds:
+            steady, before = now, size
+        try:
+            size += _read(link, room, end)
+        except TimeoutError:
+            break
+        now = time.monotonic()
+    now = time.monotonic()
+    if size == before:
+        steady, before = begun, 0
+    return Came(size, now - begun, (size - before) * 8 / max(now - steady, 1e-6) / 1e9)
+
+
+def _read(link: socket.socket, room: bytearray, until: float) -> int:
+    """The bytes that came; at least one. Raises `TimeoutError`, and `ConnectionError` where there will be none."""
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    link.settimeout(left)
+    size = link.recv_into(room)
+    if not size:
+        raise ConnectionError("it closed the connection")
+    return size
+
+
+def fill(link: socket.socket, over: Callable[[], bool], until: float) -> None:
+    """Send until `over` says so, the other side hangs up, or time is up; what is under way is not waited for."""
+    link.setblocking(False)
+    while time.monotonic() < until and not over():
+        if not writable([link], _TICK):
+            continue
+        try:
+            with contextlib.suppress(BlockingIOError):
+                link.send(_CHUNK)
+        except OSError:
+            return

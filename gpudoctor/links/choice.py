@@ -1,0 +1,107 @@
+"""Which interface and address NCCL and Gloo take on this machine, by the rules of their sources.
+
+NCCL 2.30.7 (github.com/NVIDIA/nccl, June 2026): ``ncclFindInterfaces`` in src/misc/socket.cc and
+``ncclOsFindInterfaces`` in src/os/linux.cc; before 2.28 ``virbr`` was taken like any other. Gloo (github.com/pytorch/
+pytorch): ``createDefaultDevice`` in torch/csrc/distributed/c10d/ProcessGroupGloo.cpp.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gpudoctor.links.interfaces import Interface, carrying
+from gpudoctor.links.names import Resolved, resolve
+
+_FALLBACKS = {
+    "^docker,lo,virbr": "the first that is up and is not docker, lo or virbr",
+    "docker": "only docker, lo or virbr are up",
+    "lo": "only lo or virbr are up",
+    "virbr": "only virbr is up",
+}
+_FAMILIES = {"AF_INET": 4, "AF_INET6": 6}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The interface and the address that is taken, and why; both are empty where there is none."""
+
+    interface: str
+    address: str
+    because: str
+    also: tuple[str, ...] = ()
+    """Further interfaces over which it sends data."""
+
+    def __bool__(self) -> bool:
+        return bool(self.address)
+
+
+def nccl(among: Sequence[Interface], environ: Mapping[str, str]) -> Choice:
+    """For NCCL's bootstrap and its socket transport: the first address of the first interface that fits."""
+    usable = _usable(among, environ.get("NCCL_SOCKET_FAMILY", ""))
+    wanted = environ.get("NCCL_SOCKET_IFNAME", "")
+    if len(wanted) > 1:
+        named = f"NCCL_SOCKET_IFNAME={wanted}"
+        return _first(usable, wanted, named) or Choice("", "", f"{named} names no interface that is up with an address")
+    picked = _first(usable, "ib", "its name begins with ib") or _towards(among, environ.get("NCCL_COMM_ID", ""))
+    for pattern, because in _FALLBACKS.items():
+        picked = picked or _first(usable, pattern, because)
+    return picked or Choice("", "", "no interface is up with an address")
+
+
+def gloo(among: Sequence[Interface], environ: Mapping[str, str], own: Resolved | None = None) -> Choice:
+    """For Gloo as torch sets it up; `own` is what this machine's own name resolves to."""
+    wanted, *more = environ.get("GLOO_SOCKET_IFNAME", "").split(",")
+    if wanted:
+        named = f"GLOO_SOCKET_IFNAME={wanted}"
+        addresses = [one.text for interface in among if interface.name == wanted for one in interface.addresses]
+        why = named if addresses else f"{named} names no interface with an address"
+        return Choice(wanted, addresses[0], why, tuple(more)) if addresses else Choice("", "", why)
+    own = own or resolve(socket.gethostname())
+    for address in own.addresses:
+        interface = carrying(address, tuple(among)) or _loopback(among, address)
+        if interface:
+            return Choice(interface.name, address, f"the host name {own.name} resolves to it")
+    why = f"the host name {own.name} resolves to no address of this machine ({own.why or ', '.join(own.addresses)})"
+    return Choice("lo", "127.0.0.1", why)
+
+
+def _usable(among: Sequence[Interface], family: str) -> dict[str, str]:
+    """Name and first address of those that NCCL considers, in the order in which it meets them."""
+    usable: dict[str, str] = {}
+    for version in (4, 6) if family not in _FAMILIES else (_FAMILIES[family],):
+        for interface in among:
+            for one in interface.addresses:
+                if interface.running and one.version == version and not (version == 6 and one.loopback):
+                    usable.setdefault(interface.name, one.text)
+    return usable
+
+
+def _first(usable: Mapping[str, str], pattern: str, because: str) -> Choice | None:
+    names = [name for name in usable if _fits(name, pattern)]
+    return Choice(names[0], usable[names[0]], because, tuple(names[1:])) if names else None
+
+
+def _towards(among: Sequence[Interface], comm_id: str) -> Choice | None:
+    """The interface whose network holds the address of NCCL_COMM_ID (``10.0.0.1:29500``, ``[fd00::1]:29500``)."""
+    host = comm_id.rpartition(":")[0].strip("[]")
+    target = resolve(host).addresses if host else ()
+    for interface in among:
+        for own in interface.addresses:
+            if target and own.nets(target[0]):
+                return Choice(interface.name, own.text, f"NCCL_COMM_ID={comm_id} is in its network")
+    return None
+
+
+def _loopback(among: Sequence[Interface], address: str) -> Interface | None:
+    """All of 127.0.0.0/8 can be bound, though lo has one address of it."""
+    return next((one for one in among for own in one.addresses if own.loopback and own.nets(address)), None)
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """Whether NCCL takes a name: a list of prefixes, ``=`` of whole names, ``^`` of those that it leaves out."""
+    listed = pattern.removeprefix("^")
+    wanted = [one.partition(":")[0] for one in listed.removeprefix("=").split(",") if one]
+    among = name in wanted if listed.startswith("=") else name.startswith(tuple(wanted))
+    return (among or not wanted) is not pattern.startswith("^")

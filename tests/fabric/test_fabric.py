@@ -1,0 +1,25 @@
+"""What is promised of 1,024 hosts, and what is kept of the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fabric.trials import SCENES, trials
+
+PROMISED = "one_slow_one_dead"
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(500, marks=pytest.mark.slow)])
+def test_one_slow_and_one_dead_of_1024_are_named_and_nobody_else(count: int) -> None:
+    figures = trials(PROMISED, count, seed=1)
+    assert figures.named >= 0.99 - 0.5 / count
+    assert figures.wronged <= 0.005
+    assert figures.rounds <= 4
+
+
+@pytest.mark.parametrize("scene", [scene for scene in SCENES if scene != PROMISED])
+def test_the_other_scenes(scene: str) -> None:
+    figures = trials(scene, 200 if "few" in scene or "busy" in scene else 10, seed=1)
+    assert figures.named >= {"few": 0.95, "few_bad_path": 0.95, "bad_path": 0.9}.get(scene, 0.99)
+    assert figures.wronged <= 0.005
+    assert figures.rounds <= 4

@@ -1,0 +1,241 @@
+"""Between two ends on loopback: what a healthy peer, a strange one and none at all come to."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+
+import pytest
+
+from gpudoctor.links import names, reach
+from gpudoctor.links._talk import greeting
+from gpudoctor.links.ear import Ear
+from gpudoctor.links.flow import Flow, measure
+
+HERE = "127.0.0.1"
+Peer = Callable[[socket.socket], None]
+
+
+@pytest.fixture
+def ear() -> Iterator[Ear]:
+    with Ear(HERE, "the job") as listening:
+        yield listening
+
+
+@contextmanager
+def played(peer: Peer) -> Iterator[int]:
+    """The port of a program that is no ear: `peer` plays one connection."""
+    with socket.create_server((HERE, 0)) as listener:
+        listener.settimeout(10)
+
+        def play() -> None:
+            link, _ = listener.accept()
+            with link, suppress(ConnectionError):
+                link.settimeout(10)
+                peer(link)
+
+        playing = threading.Thread(target=play)
+        playing.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            playing.join()
+
+
+def free_port() -> int:
+    with socket.create_server((HERE, 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def test_a_healthy_link_is_measured_both_ways(ear: Ear) -> None:
+    flow = measure(HERE, ear.port, "the job")
+    assert flow.outcome == "connected"
+    assert min(flow.gbps_out or 0, flow.gbps_in or 0) > 0.1
+    assert flow.ms is not None
+    assert flow.ms < 100
+    assert flow.retransmitted is not None
+    assert flow.retransmitted < 0.05
+    assert flow.stalled_above is None
+    assert flow.mtu == 65536 - 1 or flow.mtu == 65536
+    assert abs(flow.clock_offset_ms or 0) <= flow.ms
+
+
+def test_two_may_ask_at_once(ear: Ear) -> None:
+    flows: list[Flow] = []
+    asking = [threading.Thread(target=lambda: flows.append(measure(HERE, ear.port, "the job"))) for _ in range(2)]
+    for one in asking:
+        one.start()
+    for one in asking:
+        one.join()
+    assert [flow.outcome for flow in flows] == ["connected"] * 2
+    assert all(flow.gbps_out and flow.gbps_in for flow in flows)
+
+
+def test_a_name_is_asked_at_the_address_that_answers(ear: Ear) -> None:
+    flow = measure("localhost", ear.port, "the job", window=0.05)
+    assert (flow.outcome, bool(flow.gbps_out)) == ("connected", True)
+
+
+def test_an_ear_says_who_it_is() -> None:
+    with Ear(HERE, "the job", name="node1") as ear:
+        assert measure(HERE, ear.port, "the job", window=0.05).peer == "node1"
+
+
+def test_a_clock_that_is_ahead_is_told() -> None:
+    ahead = 5_000_000_000
+
+    def peer(link: socket.socket) -> None:
+        with link.makefile("rb") as heard:
+            heard.readline()
+            link.sendall(b"ok\n")
+            while heard.readline() == b"ping\n":
+                link.sendall(b"%d %d\n" % (time.time_ns() + ahead, time.time_ns() + ahead))
+
+    with played(peer) as port:
+        flow = measure(HERE, port, "the job")
+    assert abs((flow.clock_offset_ms or 0) - 5000) < (flow.ms or 0) + 1
+
+
+def test_ipv6_can_be_asked() -> None:
+    with Ear("::1", "the job") as ear:
+        flow = measure("::1", ear.port, "the job", window=0.05)
+    assert (flow.outcome, bool(flow.gbps_in)) == ("connected", True)
+
+
+def test_another_jobs_key_is_told_nothing(ear: Ear) -> None:
+    flow = measure(HERE, ear.port, "another job")
+    assert (flow.outcome, flow.gbps_out, flow.ms) == ("failed", None, None)
+    assert "another job may listen there" in flow.words
+
+
+def test_nobody_listens() -> None:
+    flow = measure(HERE, free_port(), "the job")
+    assert (flow.outcome, flow.gbps_out) == ("refused", None)
+
+
+def test_a_name_that_does_not_resolve() -> None:
+    flow = measure("nowhere.invalid", 29500, "the job")
+    assert flow.outcome == "unresolved"
+    assert flow.words.startswith("nowhere.invalid: ")
+
+
+def test_an_address_that_is_not_ours_cannot_be_the_source(ear: Ear) -> None:
+    flow = measure(HERE, ear.port, "the job", source="192.0.2.77")
+    assert flow.outcome == "failed"
+    assert "192.0.2.77" in flow.words
+
+
+def test_a_silent_peer_is_given_up() -> None:
+    begun = time.monotonic()
+
+    def silent(link: socket.socket) -> None:
+        link.recv(1 << 16)
+        time.sleep(3)
+
+    with played(silent) as port:
+        flow = measure(HERE, port, "the job")
+        assert time.monotonic() - begun < 5
+    assert flow.outcome == "failed"
+    assert "did not answer in time" in flow.words
+
+
+def answering(*lines: bytes) -> Peer:
+    """Says these lines, one for each that it hears, and hangs up."""
+
+    def peer(link: socket.socket) -> None:
+        with link.makefile("rb") as heard:
+            for line in lines:
+                heard.readline()
+                link.sendall(line)
+            heard.readline()
+
+    return peer
+
+
+def test_a_peer_that_ends_in_the_middle_leaves_what_is_known() -> None:
+    pings = [b"%d %d\n" % (time.time_ns(), time.time_ns())] * 20
+    with played(answering(b"ok\n", *pings)) as port:
+        flow = measure(HERE, port, "the job")
+    assert flow.outcome == "failed"
+    assert flow.ms is not None
+    assert flow.gbps_out is None
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b"HTTP/1.1 400 Bad Request\r\n"],
+        [b"\xff" * 10000],
+        [b"ok\n", b"1 2 3\n"],
+        [b"ok\n", b"-1 nan\n"],
+        [b"ok\n", "¹ ²\n".encode()],
+        [b"ok\n", b"\n"],
+    ],
+    ids=["http", "endless", "three", "signs", "digits of no number", "empty"],
+)
+def test_what_speaks_another_protocol_is_not_believed(lines: list[bytes]) -> None:
+    with played(answering(*lines)) as port:
+        assert measure(HERE, port, "the job").outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x00" * 9000,
+        greeting("another job", "talk", "a").encode() + b"\n",
+        greeting("the job", "dance", "a").encode() + b"\n",
+        greeting("the job", "bulk", "a talk that is not").encode() + b"\n",
+        greeting("the job", "bulk", "unknown").encode() + b"\n",
+        greeting("the job", "echo", "a", -5).encode() + b"\n",
+        greeting("the job", "talk", "a").encode() + b"\nsink 1\n",
+        greeting("the job", "talk", "a").encode() + b"\nsink nan\n",
+        greeting("the job", "talk", "a").encode() + b"\nsource\n",
+        "gpudoctor/1 schlüssel talk a 0\n".encode(),
+    ],
+    ids=range(13),
+)
+def test_an_ear_outlives_whatever_is_said_to_it(ear: Ear, said: bytes) -> None:
+    with closing(socket.create_connection((HERE, ear.port), 5)) as stranger:
+        stranger.sendall(said)
+        with suppress(OSError):  # it was hung up on already
+            stranger.shutdown(socket.SHUT_WR)
+            while stranger.recv(1 << 16):
+                pass
+    assert measure(HERE, ear.port, "the job", window=0.05).outcome == "connected"
+
+
+def test_a_closed_ear_listens_no_more() -> None:
+    with Ear(HERE, "the job") as ear:
+        kept = socket.create_connection((HERE, ear.port), 5)
+        kept.sendall(greeting("the job", "talk", "a").encode() + b"\n")
+        assert kept.recv(16) == b"ok\n"
+    assert reach.connect(HERE, ear.port, 1.0).outcome == "refused"
+    with kept:
+        kept.settimeout(5)
+        assert kept.recv(1) == b""
+
+
+def test_how_an_attempt_to_connect_ends(ear: Ear) -> None:
+    assert reach.connect(HERE, ear.port, 1.0).outcome == "connected"
+    assert reach.connect(HERE, ear.port, 1.0, source="127.0.0.9").outcome == "connected"
+    assert reach.connect(HERE, free_port(), 1.0).outcome == "refused"
+    assert reach.connect("nowhere.invalid", 1, 3.0).outcome == "unresolved"
+
+
+def test_a_name_leads_to_loopback_or_not() -> None:
+    assert names.resolve("localhost").loopback
+    assert names.resolve("127.0.1.1").loopback
+    assert not names.resolve("192.0.2.1").loopback
+    nowhere = names.resolve("nowhere.invalid")
+    assert (nowhere.addresses, nowhere.loopback, bool(nowhere.why)) == ((), False, True)
+    assert names.resolve("x" * 300).why
+
+
+def test_an_address_needs_no_resolver() -> None:
+    assert names.resolve("fe80::1%eth0").addresses == ("fe80::1%eth0",)

@@ -1,0 +1,109 @@
+"""The interfaces of this machine, and which of a machine's interfaces NCCL and Gloo take."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.links.choice import Choice, gloo, nccl
+from gpudoctor.links.interfaces import Address, Interface, carrying, interfaces
+from gpudoctor.links.names import Resolved
+
+
+def interface(name: str, *addresses: str, index: int = 9, running: bool = True) -> Interface:
+    own = tuple(Address(text, int(prefix)) for text, _, prefix in (one.partition("/") for one in addresses))
+    return Interface(name, index, True, running, 1500, False, None, own)
+
+
+LO = interface("lo", "127.0.0.1/8", "::1/128")
+ETH0 = interface("eth0", "10.0.0.5/16", "fd00::5/64", "fe80::5%eth0/64")
+ETH1 = interface("eth1", "10.9.0.5/24")
+DOCKER = interface("docker0", "172.17.0.1/16")
+IB0 = interface("ib0", "192.168.7.5/24")
+VIRBR = interface("virbr0", "192.168.122.1/24")
+LOCAL6 = interface("eth2", "fe80::7%eth2/64")
+MACHINE = (LO, DOCKER, ETH0, ETH1)
+
+
+def test_this_machine_has_what_the_kernel_lists() -> None:
+    found = interfaces()
+    assert found
+    assert {(one.index, one.name) for one in found} == set(socket.if_nameindex())
+    loopback = next(one for one in found if one.name == "lo")
+    assert (loopback.up, loopback.running, loopback.virtual) == (True, True, True)
+    assert loopback.addresses[0] == Address("127.0.0.1", 8)
+    assert {one.name: one.mtu for one in found} == {
+        folder.name: int((folder / "mtu").read_text())
+        for folder in Path("/sys/class/net").iterdir()
+        if (folder / "mtu").exists()
+    }
+
+
+def test_every_address_can_be_bound() -> None:
+    for one in interfaces() or ():
+        for address in one.addresses if one.running else ():
+            family = {4: socket.AF_INET, 6: socket.AF_INET6}[address.version]
+            target = socket.getaddrinfo(address.text, 0, family, socket.SOCK_STREAM)[0][4]
+            with socket.socket(family, socket.SOCK_STREAM) as link:
+                link.bind(target)
+
+
+@pytest.mark.parametrize(
+    ("among", "environ", "taken"),
+    [
+        (MACHINE, {}, ("eth0", "10.0.0.5", ("eth1",))),
+        ((*MACHINE, IB0), {}, ("ib0", "192.168.7.5", ())),
+        ((*MACHINE, IB0), {"NCCL_SOCKET_IFNAME": "eth1"}, ("eth1", "10.9.0.5", ())),
+        (MACHINE, {"NCCL_SOCKET_IFNAME": "^eth0"}, ("lo", "127.0.0.1", ("docker0", "eth1"))),
+        (MACHINE, {"NCCL_SOCKET_IFNAME": "=eth"}, ("", "", ())),
+        (MACHINE, {"NCCL_SOCKET_IFNAME": "e"}, ("eth0", "10.0.0.5", ("eth1",))),
+        (MACHINE, {"NCCL_SOCKET_FAMILY": "AF_INET6"}, ("eth0", "fd00::5", ())),
+        (MACHINE, {"NCCL_SOCKET_FAMILY": "IPv6"}, ("eth0", "10.0.0.5", ("eth1",))),
+        (MACHINE, {"NCCL_COMM_ID": "10.9.0.77:29500"}, ("eth1", "10.9.0.5", ())),
+        (MACHINE, {"NCCL_COMM_ID": "[fd00::77]:29500"}, ("eth0", "fd00::5", ())),
+        (MACHINE, {"NCCL_COMM_ID": "203.0.113.1:29500"}, ("eth0", "10.0.0.5", ("eth1",))),
+        ((LO, DOCKER, VIRBR), {}, ("docker0", "172.17.0.1", ())),
+        ((LO, VIRBR), {}, ("lo", "127.0.0.1", ())),
+        ((VIRBR,), {}, ("virbr0", "192.168.122.1", ())),
+        ((LO, LOCAL6), {}, ("eth2", "fe80::7%eth2", ())),
+        ((LO, interface("eth0", "10.0.0.5/16", running=False), ETH1), {}, ("eth1", "10.9.0.5", ())),
+        ((), {}, ("", "", ())),
+    ],
+)
+def test_nccl_takes(
+    among: tuple[Interface, ...], environ: dict[str, str], taken: tuple[str, str, tuple[str, ...]]
+) -> None:
+    choice = nccl(among, environ)
+    assert (choice.interface, choice.address, choice.also) == taken
+    assert choice.because
+
+
+@pytest.mark.parametrize(
+    ("environ", "own", "taken"),
+    [
+        ({}, ("10.9.0.5",), ("eth1", "10.9.0.5")),
+        ({}, ("127.0.1.1",), ("lo", "127.0.1.1")),
+        ({}, ("203.0.113.8", "10.0.0.5"), ("eth0", "10.0.0.5")),
+        ({}, ("203.0.113.8",), ("lo", "127.0.0.1")),
+        ({}, (), ("lo", "127.0.0.1")),
+        ({"GLOO_SOCKET_IFNAME": "eth1"}, ("127.0.1.1",), ("eth1", "10.9.0.5")),
+        ({"GLOO_SOCKET_IFNAME": "eth"}, ("10.9.0.5",), ("", "")),
+        ({"GLOO_SOCKET_IFNAME": "eth0,eth1"}, (), ("eth0", "10.0.0.5")),
+    ],
+)
+def test_gloo_takes(environ: dict[str, str], own: tuple[str, ...], taken: tuple[str, str]) -> None:
+    choice = gloo(MACHINE, environ, Resolved("node1", own, "" if own else "Name or service not known"))
+    assert (choice.interface, choice.address) == taken
+
+
+def test_a_choice_of_nothing_is_false_and_says_why() -> None:
+    choice = nccl(MACHINE, {"NCCL_SOCKET_IFNAME": "eno1"})
+    assert not choice
+    assert choice == Choice("", "", "NCCL_SOCKET_IFNAME=eno1 names no interface that is up with an address")
+
+
+def test_an_address_leads_back_to_its_interface() -> None:
+    assert carrying("10.9.0.5", MACHINE) == ETH1
+    assert carrying("10.9.0.6", MACHINE) is None
