@@ -30,6 +30,6 @@ status=$?
 cause=$(printf '%s\n' "$report" | sed -n 's/.*more: gpudoctor explain \([a-z0-9.-]*\)$/\1/p' | head -n 1)
 printf '%s\n' "$report" | logger -t gpudoctor -p user.warning
 if [ "$status" -eq 1 ] && [ -n "$cause" ]; then
-    scontrol update nodename="$SLURMD_NODENAME" state=drain reason="gpudoctor: $cause"
+    scontrol update nodename="$SLURMD_NODENAME" state=drain reason="gpudoctor:$cause"
 fi
 exit 0

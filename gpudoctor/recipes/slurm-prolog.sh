@@ -29,5 +29,5 @@ if [ "$status" -ne 1 ] || [ -z "$cause" ]; then
 fi
 
 printf '%s\n' "$report"
-scontrol update nodename="$SLURMD_NODENAME" state=drain reason="gpudoctor: $cause"
+scontrol update nodename="$SLURMD_NODENAME" state=drain reason="gpudoctor:$cause"
 exit 1

@@ -48,6 +48,8 @@ PartitionName=all Nodes=ALL Default=YES State=UP
 class Slurm(Hosts):
     """A cluster of four nodes under Slurm; `more` is laid behind its slurm.conf."""
 
+    shared = ("scontrol", "sinfo", "squeue", "srun")
+
     def __init__(self, more: str = "") -> None:
         super().__init__(NODES)
         self._more = more
