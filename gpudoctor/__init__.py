@@ -13,8 +13,9 @@ from gpudoctor.version import __version__
 
 if TYPE_CHECKING:
     from gpudoctor.doctor import check, read
+    from gpudoctor.job.inside import NoGoError, preflight
 
-__all__ = ["__version__", "check", "read"]
+__all__ = ["NoGoError", "__version__", "check", "preflight", "read"]
 
 
 def __getattr__(name: str) -> object:
@@ -23,4 +24,8 @@ def __getattr__(name: str) -> object:
         from gpudoctor import doctor
 
         return getattr(doctor, name)
+    if name in {"preflight", "NoGoError"}:
+        from gpudoctor.job import inside
+
+        return getattr(inside, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -100,7 +100,7 @@ class Judgement:
             explains=rule.explains,
             fixes=tuple(self._fixes(groups)),
             references=rule.sources,
-            confirm=rule.confirm,
+            confirm=self._confirm(),
             about=self._about(),
             prevalence=rule.prevalence,
         )
@@ -121,6 +121,13 @@ class Judgement:
             if not any(NOT_KNOWN in word for step in steps for word in step.argv):
                 undo = self._full(fix.undo, groups)
                 yield Fix(self._full(fix.title, groups), steps, fix.when, "" if NOT_KNOWN in undo else undo)
+
+    def _confirm(self) -> str:
+        """Of many machines it says on which; of one it is for that machine, and its braces are the shell's."""
+        if self.rule.scope == "machine":
+            return self.rule.confirm
+        confirm = self._full(self.rule.confirm, None)
+        return "" if NOT_KNOWN in confirm else confirm
 
     def _doubt(self, conditions: Sequence[str]) -> int | None:
         """0 where they hold, 1 where they do if what nobody mentioned is not there, else 2; none where they do not."""

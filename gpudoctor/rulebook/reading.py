@@ -24,6 +24,7 @@ def expressions(rule: Rule) -> Iterator[str]:
     """Every expression on the page, in conditions and in sentences."""
     yield from conditions(rule)
     templates = [rule.finding, rule.why, rule.about, *(sign.finding for sign in rule.signs)]
+    templates += [rule.confirm] if rule.scope == "cluster" else []
     for fix in rule.fixes:
         yield from fix.when
         templates += [
