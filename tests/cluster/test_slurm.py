@@ -37,7 +37,7 @@ def _drain(slurm: Slurm, document: Any) -> None:
 
 def _running(slurm: Slurm) -> list[str]:
     """What of gpudoctor or of a job's command still runs on any node."""
-    return [line for words in ("gpudoctor", "slurmstepd: [", "sleep 97") for line in slurm.processes(words)]
+    return [line for words in ("-m gpudoctor", "gpudoctor/", "slurmstepd: [") for line in slurm.processes(words)]
 
 
 def test_four_sound_nodes_are_a_go_that_one_rank_reports(slurm: Slurm) -> None:
@@ -94,7 +94,8 @@ def test_the_code_of_the_command_is_the_steps(slurm: Slurm) -> None:
 def test_the_signal_of_the_scheduler_reaches_the_command(slurm: Slurm) -> None:
     said = slurm.folder / "said"
     waits = [sys.executable, "-c", _WAITS]
-    with slurm.start(HEAD, ["srun", "-N4", f"--output={said}", "gpudoctor", "preflight", "--", *waits]) as step:
+    words = ["srun", "-N4", f"--output={said}", "--error=/dev/null", "gpudoctor", "preflight", "--", *waits]
+    with slurm.start(HEAD, words) as step:
         slurm.wait_for(lambda: said.exists() and said.read_text().count("up") == 4, "the command")
         slurm.run(HEAD, ["scancel", "--signal=TERM", "--user=root"])
         step.communicate(timeout=30)
@@ -111,13 +112,14 @@ def test_two_jobs_on_the_same_nodes_do_not_meet(slurm: Slurm) -> None:
 
 
 def test_scancel_in_the_middle_leaves_no_process(slurm: Slurm) -> None:
-    step = slurm.start(HEAD, ["srun", "-N4", "gpudoctor", "preflight", "--level", "standard", "--", "sleep", "97"])
-    slurm.wait_for(lambda: len(slurm.processes("gpudoctor preflight")) >= 4, "the ranks")
+    step = slurm.start(HEAD, ["srun", "-N4", "gpudoctor", "preflight", "--level", "standard", "--", *_SAY])
+    slurm.wait_for(lambda: len(slurm.processes("-m gpudoctor preflight")) >= 4, "the ranks")
     slurm.run(HEAD, ["scancel", "--user=root"])
     with step:
-        step.communicate(timeout=30)
+        out, _ = step.communicate(timeout=30)
     assert step.returncode != 0
-    slurm.wait_for(lambda: not _running(slurm), "the processes' end", 15)
+    assert out == ""
+    slurm.wait_for(lambda: not _running(slurm), "the processes' end")
 
 
 def test_a_rank_that_hangs_is_named(slurm: Slurm) -> None:
