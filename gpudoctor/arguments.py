@@ -108,7 +108,7 @@ def _add_preflight(commands: Any) -> None:
         description="Checks this machine; started by srun, torchrun or mpirun, all machines of the job and the network"
         " between them: every rank runs it, and they find each other by what the launcher has set. The first node"
         " reports for all. With a COMMAND, each rank becomes that command on go, and does not on no-go.",
-        epilog="Exit code, the same on all ranks: 0 go, 1 no-go, 2 misuse, 3 could not judge; where COMMAND ran, its own.",
+        epilog="Exit code, the same on all ranks: 0 go, 1 no-go, 2 misuse, 3 could not judge; COMMAND's where it ran.",
     )
     _add_target_options(preflight, "quick")
     preflight.add_argument(

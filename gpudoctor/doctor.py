@@ -177,7 +177,28 @@ def _ask(target: Target | None, level: str, python: str | None, progress: Progre
 
 def read(text: str, name: str = "report", rules: Sequence[Path] = ()) -> Diagnosis:
     """Diagnose a pasted report, a log, a saved snapshot or a record; raises `DoctorError` for what is none of these."""
-    return diagnose(snapshot_of(text, name), rulebook.load(rules))
+    return judged(text, name, rulebook.load(rules))
+
+
+def judged(text: str, name: str, book: rulebook.Rulebook) -> Diagnosis:
+    """As `read`, by a rulebook that is loaded. The document of a fleet is taken as it is: its facts are not all that
+    it rests on, for each of its hosts was judged by itself.
+    """
+    return _fleet_in(text, name) or diagnose(snapshot_of(text, name), book)
+
+
+def _fleet_in(text: str, name: str) -> Diagnosis | None:
+    from gpudoctor.model.diagnosis import from_json
+    from gpudoctor.model.fleet import SCHEMA
+    from gpudoctor.model.parsing import parsed
+
+    if not text.lstrip("\ufeff \t\r\n").startswith("{") or f'"{SCHEMA}"' not in text:
+        return None
+    try:
+        diagnosis = from_json(parsed(text))
+    except DocumentError as error:
+        raise DocumentError(f"{name}: {error}") from error
+    return diagnosis if diagnosis.fleet and diagnosis.snapshot.target.kind == "fleet" else None
 
 
 def snapshot_of(text: str, name: str = "report") -> Snapshot:

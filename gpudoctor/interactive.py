@@ -84,17 +84,20 @@ def of_files(names: Sequence[str], rules: Sequence[Path]) -> Work:
         from gpudoctor.readers import read_file, together
 
         book = rulebook.load(rules)
-        snapshots = [doctor.snapshot_of(read_file(name), name) for name in names]
-        yield doctor.diagnose(together(snapshots) if len(snapshots) > 1 else snapshots[0], book)
+        texts = [(read_file(name), name) for name in names]
+        if len(texts) == 1:
+            yield doctor.judged(*texts[0], book)
+        else:
+            yield doctor.diagnose(together([doctor.snapshot_of(text, name) for text, name in texts]), book)
 
     return work_on(", ".join(names), diagnoses, rules)
 
 
-def of_fleet(ask: Callable[[], Diagnosis], rules: Sequence[Path]) -> Work:
-    """A fleet, asked when the interface asks for it, and anew for each reading."""
+def of_fleet(watch: Callable[[], Iterator[Diagnosis]], rules: Sequence[Path]) -> Work:
+    """A fleet, asked anew for each reading; a diagnosis of those heard so far now and then, the last is of all."""
 
     def diagnoses(_: Callable[[Event], None]) -> Iterator[Diagnosis]:
-        yield ask()
+        yield from watch()
 
     return work_on("the fleet", diagnoses, rules)
 

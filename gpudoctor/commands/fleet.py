@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def fleet(options: argparse.Namespace) -> int:
     if options.tui:
         return _shown(options)
-    from gpudoctor.commands.reports import show
+    from gpudoctor.commands.reports import rendered
     from gpudoctor.views.progress import counting_on
 
     asking = _asking(options)
@@ -29,7 +29,7 @@ def fleet(options: argparse.Namespace) -> int:
         except (KeyboardInterrupt, SystemExit) as end:  # what is known by then is told
             ended = end
     diagnosis = asking.diagnosis()
-    show(diagnosis, options.format)
+    print(rendered(diagnosis, options.format, sys.stdout))
     if ended:
         sys.stdout.flush()
         raise ended
@@ -39,15 +39,9 @@ def fleet(options: argparse.Namespace) -> int:
 def _shown(options: argparse.Namespace) -> int:
     from gpudoctor import interactive
     from gpudoctor.commands.screens import shown
-    from gpudoctor.model.diagnosis import Diagnosis
-
-    def ask() -> Diagnosis:
-        asking = _asking(options)
-        asking.run()
-        return asking.diagnosis()
 
     _way(options)  # what cannot be asked is said before a screen is drawn
-    return shown(interactive.of_fleet(ask, options.rules), options.strict)
+    return shown(interactive.of_fleet(lambda: _asking(options).watch(), options.rules), options.strict)
 
 
 def _asking(options: argparse.Namespace) -> Asking:

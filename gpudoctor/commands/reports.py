@@ -22,7 +22,7 @@ def check(options: argparse.Namespace) -> int:
 
     with progress_on(sys.stderr) as progress:
         diagnosis = doctor.check(options.level, options.python, options.rules, progress)
-    show(diagnosis, options.format)
+    print(rendered(diagnosis, options.format, sys.stdout))
     return exit_code(diagnosis, options.strict)
 
 
@@ -35,15 +35,15 @@ def read(options: argparse.Namespace) -> int:
     if options.format == "html" and len(options.files) > 1 and not options.together:
         raise UsageError("--format html gives one page: give one file, or --together")
     book = rulebook.load(options.rules)
-    snapshots = _snapshots_in(options.files)  # all of them, before anything is printed
     if options.together:
-        snapshots = [together(snapshots)]
+        diagnoses = [doctor.diagnose(together(_snapshots_in(options.files)), book)]
+    else:
+        diagnoses = [doctor.judged(text, name, book) for name, text in _texts_in(options.files)]
     codes = []
-    for number, snapshot in enumerate(snapshots):
-        diagnosis = doctor.diagnose(snapshot, book)
+    for number, diagnosis in enumerate(diagnoses):
         if number and options.format != "json":
             print()
-        show(diagnosis, options.format)
+        print(rendered(diagnosis, options.format, sys.stdout))
         codes.append(exit_code(diagnosis, options.strict))
     return next(code for code in (BROKEN, UNKNOWN, SOUND) if code in codes)
 
@@ -59,12 +59,17 @@ def _read_shown(options: argparse.Namespace) -> int:
 
 def _snapshots_in(names: Sequence[str]) -> list[Snapshot]:
     from gpudoctor import doctor
+
+    return [doctor.snapshot_of(text, name) for name, text in _texts_in(names)]
+
+
+def _texts_in(names: Sequence[str]) -> list[tuple[str, str]]:
+    """All of them, before anything is printed."""
     from gpudoctor.readers import read_file
 
     if names.count("-") > 1:
         raise UsageError("-: standard input can be read only once")
-    texts = [(name, read_file(name)) for name in names]
-    return [doctor.snapshot_of(text, name) for name, text in texts]
+    return [(name, read_file(name)) for name in names]
 
 
 def snapshot(options: argparse.Namespace) -> int:
@@ -107,11 +112,6 @@ def record(options: argparse.Namespace) -> int:
     return SOUND
 
 
-def show(diagnosis: Diagnosis, form: str | None) -> None:
-    """Print it in that form, by default as text."""
-    print(rendered(diagnosis, form, sys.stdout))
-
-
 def rendered(diagnosis: Diagnosis, form: str | None, stream: TextIO) -> str:
     """It in that form, by default as text for that stream."""
     if form == "json":
@@ -126,6 +126,12 @@ def rendered(diagnosis: Diagnosis, form: str | None, stream: TextIO) -> str:
         from gpudoctor.views import html
 
         return html.render(diagnosis)
+    from gpudoctor.views._terminal import style_of
+
+    if diagnosis.fleet and diagnosis.snapshot.target.kind == "fleet":
+        from gpudoctor.views import fleet
+
+        return fleet.render(diagnosis, diagnosis.fleet, style_of(stream))
     from gpudoctor.views import text
 
-    return text.render(diagnosis, text.style_of(stream))
+    return text.render(diagnosis, style_of(stream))

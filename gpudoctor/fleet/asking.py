@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpudoctor.fleet import by_files, by_slurm, by_ssh
@@ -12,6 +13,9 @@ from gpudoctor.fleet.fold import Folding, Whole
 from gpudoctor.fleet.reading import Reply
 from gpudoctor.fleet.remote import Hear, Question
 from gpudoctor.model.diagnosis import Diagnosis
+
+_NOW_AND_THEN = 1.0
+"""Seconds between two diagnoses on the way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,19 @@ class Asking:
     def diagnosis(self) -> Diagnosis:
         """Of what was heard."""
         return self.folding.diagnosis(replace(self.whole, seconds=time.monotonic() - self._started))
+
+    def watch(self) -> Iterator[Diagnosis]:
+        """A diagnosis of those heard so far now and then, while they are asked in a thread; the last is of all."""
+        asked = threading.Thread(target=self.run, name="fleet", daemon=True)
+        asked.start()
+        told, wait = 0, _NOW_AND_THEN
+        while asked.is_alive():
+            asked.join(wait)
+            if asked.is_alive() and self.heard > told:
+                told, began = self.heard, time.monotonic()
+                yield self.diagnosis()
+                wait = max(_NOW_AND_THEN, 5 * (time.monotonic() - began))
+        yield self.diagnosis()
 
     def _hear(self, reply: Reply) -> None:
         self.folding.hear(reply)

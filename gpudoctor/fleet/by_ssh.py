@@ -17,7 +17,7 @@ LIMIT = 32 << 20
 
 
 def hosts(nodes: str) -> list[str]:
-    """The names in a node set: ``node[01-08]``, ``@gpu``. Raises `UsageError` for what is none, and without the library."""
+    """The names in a node set, ``node[01-08]``; raises `UsageError` for what is none, or without the library."""
     try:
         from ClusterShell.NodeSet import NodeSet, NodeSetException
     except ModuleNotFoundError as error:
@@ -37,10 +37,10 @@ def ask(names: Sequence[str], question: Question, hear: Hear, options: str = "")
     Ends after `question.budget` seconds whatever is still on its way: its ssh is ended, and with the connection goes
     what runs there.
     """
-    from ClusterShell.Task import Task
     from ClusterShell.Task import TimeoutError as OutOfTime
+    from ClusterShell.Task import task_self
 
-    task = Task()
+    task = task_self()
     task.set_info("fanout", question.fanout)
     task.set_info("connect_timeout", max(1, round(min(question.seconds, question.budget) / 3)))
     if options:

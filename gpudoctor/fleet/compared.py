@@ -24,6 +24,9 @@ class Compared:
     near: float = 0.0
 
 
+NOT_THERE = "not there"
+"""What a host says of a fact that it knows not to be there: a variable that is not set, torch that is not installed."""
+
 SCALARS = (
     Compared("driver.version", "driver", matters=True),
     Compared("driver.module_kind", "kind of kernel module"),
@@ -120,7 +123,7 @@ def rows(facts: Answers, group: str) -> Sequence[Mapping[str, Any]]:
 def _scalar(entry: object) -> str | None:
     if not isinstance(entry, Mapping) or "unread" in entry:
         return None
-    return "none" if "absent" in entry else _text(entry.get("value"))
+    return NOT_THERE if "absent" in entry else _text(entry.get("value"))
 
 
 def _column(facts: Answers, name: str) -> str | None:
@@ -128,14 +131,14 @@ def _column(facts: Answers, name: str) -> str | None:
     group, _, column = name.partition(".")
     found = facts.get(group)
     if not isinstance(found, list):
-        return "none" if isinstance(found, Mapping) and "absent" in found else None
+        return NOT_THERE if isinstance(found, Mapping) and "absent" in found else None
     counts: dict[str, int] = {}
     for row in rows(facts, group):
         said = _scalar(row.get(column))
         if said is None:
             return None  # of some of them it is not known
         counts[said] = counts.get(said, 0) + 1
-    return counted(counts) or "none"
+    return counted(counts) or NOT_THERE
 
 
 def counted(counts: Mapping[str, int]) -> str:

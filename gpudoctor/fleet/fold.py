@@ -13,7 +13,7 @@ from gpudoctor.fleet.drain import Scheduler, drains
 from gpudoctor.fleet.findings import gathered, placed, suspects
 from gpudoctor.fleet.names import folded, listed, order
 from gpudoctor.fleet.reading import Reader, Reply
-from gpudoctor.fleet.rows import facts_of, groups_of
+from gpudoctor.fleet.rows import facts_of, groups_of, unasked
 from gpudoctor.fleet.shared import Places
 from gpudoctor.fleet.summary import Summary
 from gpudoctor.judge.ranking import place
@@ -74,12 +74,14 @@ class Folding:
         """All that was heard, judged by the pages of scope ``cluster``, with what the hosts found by themselves."""
         from gpudoctor import doctor
 
-        hosts = [self._placed(name, whole) for name in sorted(self._hosts, key=order)]
+        names = list(self._hosts)  # at once: others may be heard meanwhile
+        hosts = [self._placed(name, whole) for name in sorted(names, key=order)]
         unlike, torn = outliers.found(hosts)
+        facts, groups = unasked()
         snapshot = Snapshot(
             Target("fleet", whole.name or _many(len(hosts), "host"), None, _level(hosts)),
-            {**facts_of(hosts), **whole.facts},
-            {**groups_of(hosts, unlike, torn), **whole.groups},
+            {**facts, **facts_of(hosts), **whole.facts},
+            {**groups, **groups_of(hosts, unlike, torn), **whole.groups},
         )
         judged = doctor.diagnose(snapshot, self._book)
         found = gathered(hosts, self._reader.examples, Places(hosts))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from gpudoctor.fleet.compared import Compared, compared
+from gpudoctor.fleet.compared import NOT_THERE, Compared, compared
 from gpudoctor.fleet.summary import Rate, Summary
 
 FEWEST = 3
@@ -84,7 +84,7 @@ def _among(hosts: Sequence[Summary], kind: str, wanted: Callable[[str], bool]) -
     for fact, by_value in told.items():
         if fact.startswith("env."):  # only what is set is told everywhere
             saying = {name for names in by_value.values() for name in names}
-            by_value["none"] += [host.host for host in hosts if host.host not in saying]
+            by_value[NOT_THERE] += [host.host for host in hosts if host.host not in saying]
         how = compared(fact)
         groups = {value: names for value, names in _joined(by_value, how).items() if names}
         if len(groups) < 2 or (of := sum(map(len, groups.values()))) < FEWEST:

@@ -15,16 +15,19 @@ _MOST_WORDS = 200
 
 _UNTIL_HANGUP = """\
 exec 3<&0
-{command} </dev/null &
+setsid {command} </dev/null &
 child=$!
-{{ while read -r _ <&3; do :; done; kill $child; sleep 2; kill -9 $child; }} >/dev/null 2>&1 &
+{{ while read -r _ <&3; do :; done; kill -- -$child; sleep 2; kill -9 -- -$child; }} >/dev/null 2>&1 &
 listener=$!
 wait $child
 status=$?
 kill $listener 2>/dev/null
 exit $status
 """
-"""A shell that ends the command when its standard input is closed, as sshd does when the connection is gone."""
+"""A shell that ends the command when its standard input is closed, as sshd does when the connection is gone.
+
+The command is the first of a process group of its own (`setsid`), so that all of it can be ended.
+"""
 
 
 @dataclass(frozen=True, slots=True)

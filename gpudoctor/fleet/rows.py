@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gpudoctor.cluster import FACTS
 from gpudoctor.fleet.names import folded, listed
 from gpudoctor.fleet.outliers import FEWEST, Outlier, Split
 from gpudoctor.fleet.summary import Summary
@@ -22,6 +23,16 @@ def facts_of(hosts: Sequence[Summary]) -> dict[str, Fact]:
         "fleet.answered": Known(len(hosts) - len(silent), _DOCUMENTS),
         "fleet.silent": Known(silent, _DOCUMENTS),
     }
+
+
+def unasked() -> tuple[dict[str, Fact], dict[str, Rows]]:
+    """What only a job tells: nobody asked for it where hosts were asked one by one."""
+    why = Unread("each host was asked alone; gpudoctor preflight asks the ranks of a job together")
+    names = [spec.name for spec in FACTS]
+    return (
+        {name: why for name in names if name.startswith("job.")},
+        dict.fromkeys(("rank", "link", "suspect"), why),
+    )
 
 
 def groups_of(hosts: Sequence[Summary], outliers: Sequence[Outlier], splits: Sequence[Split]) -> dict[str, Rows]:

@@ -1,4 +1,12 @@
-"""Who is to blame, by what pairs of hosts measured."""
+"""Who is to blame, by what pairs of hosts measured.
+
+Pairs in which somebody bad takes part are bad, so one bad pair says only that it is one of two. `limits` tells from the
+hosts themselves what is usual and what is bad; `evidence` sorts the figures by the ends that they speak of, what a host
+sends and what it receives; `weighing` tells the guilty from those who merely met them, hosts from paths and from whole
+switches. Here this becomes suspects, each measure for itself: a host may lose packets and for that reason be slow.
+
+It works with whatever was measured: rounds cut short, pairs that never reported. Nobody is named by a single pair.
+"""
 
 from __future__ import annotations
 

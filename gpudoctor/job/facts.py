@@ -48,6 +48,7 @@ def groups(found: Found) -> dict[str, Rows]:
         "barrier": tuple(map(_barrier, barriers(found.links))),
         "flow": tuple(row for pair in found.pairs for row in _flows(pair, found)),
         "suspect": tuple(map(_suspect, found.suspects)),
+        "collective": found.collective,
     }
 
 

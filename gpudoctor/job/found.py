@@ -9,6 +9,7 @@ from typing import Any
 from gpudoctor.job.pairs import Pair
 from gpudoctor.job.place import Place
 from gpudoctor.job.suspect import Suspect
+from gpudoctor.model.fact import Rows, Unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,8 @@ class Found:
     suspects: tuple[Suspect, ...] = ()
     documents: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """The check of each machine, by its name."""
-    collective: list[Mapping[str, Any]] = field(default_factory=list)
+    collective: Rows = field(default_factory=lambda: Unread("asked from level standard on"))
+    """What torch.distributed measured over all ranks."""
     backend: str = ""
     switches: Mapping[str, str] = field(default_factory=dict)
     """The leaf switch of each machine, where the launcher tells."""

@@ -37,7 +37,7 @@ class Hub:
             self._found.taken = holder(place.port)
         self.port: int = door.sockets[0].getsockname()[1]
         self._meeting = Meeting(place, door)
-        self._stages = Stages(self._meeting, self._found, wanted.limits, tell)
+        self._stages = Stages(self._meeting, self._found, wanted.limits, tell, wanted.level)
         self._diagnosis: Diagnosis | None = None
         self._thread = threading.Thread(target=self._hold, name="meeting", daemon=True)
         self._thread.start()

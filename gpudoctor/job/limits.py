@@ -1,9 +1,11 @@
 """From where on a figure is bad. What is usual is taken from the hosts themselves, never from a data sheet.
 
-Rates: the limit is a share of the usual rate, 1 - `SPREADS` standard deviations, within `LOWEST` and `HIGHEST`. The
-standard deviation is 1.4826 times the median absolute deviation, so that bad hosts do not widen it. The usual rate is
-the median of the best that each host sent and of the best that it received: a host next to a bad one is judged by its
-other pairs, and one bad host of three does not make its four of six directions the usual ones.
+Rates: the limit is a share of the usual rate, within `LOWEST` and `HIGHEST`, and the lower the more sound hosts differ.
+The usual rate is the median of the best that each host sent and of the best that it received: a host next to a bad one
+is judged by its other pairs, and one bad host of three does not make its four of six directions the usual ones. How
+much these best rates differ is 1.4826 times their median absolute deviation, which a few bad hosts do not widen; it is
+the standard deviation where they are spread normally. How much one host differs from time to time is taken off, too,
+and a little where there are few hosts. The numbers are such that `python -m tests.fabric` names who it shall.
 """
 
 from __future__ import annotations
@@ -16,14 +18,16 @@ from statistics import median, median_high
 from gpudoctor.job.pairs import CONNECTED, Direction, Pair
 
 SPREADS = 5.0
-"""At a spread of 8 % the limit is 0.68: 5 spreads below the usual for one of 1,024 sound hosts is less likely than 1 in
-1,000, and a link at 0.6 of its rate stays below."""
+"""So many standard deviations: that one of 1,024 sound hosts is so slow by nature is less likely than 1 in 1,000. Where
+they differ by 7 %, the limit is 0.65 of the usual, and a host at 0.6 is below it."""
 LOWEST = 1 / 3
 """TCP between busy hosts differs 2-fold when nothing is wrong (8 namespaces, 2 cores, 2026-11); 3-fold is no noise."""
 HIGHEST = 0.75
 """nccl-tests calls 0.9 of a promised rate good, SuperBench 0.95; the rates of a short round shake more than theirs."""
-UNSURE = 0.5
-"""Divided by the root of how many rates there are and taken off: a spread seen in few of them is not to be trusted."""
+UNSURE = 0.3
+"""Over the root of how many best rates there are: how much a few differ says little of how much they may."""
+SHAKES = 1.5
+"""Times by how much most ends are below their own best at the median, where most are measured three times or more."""
 TWO_HOSTS = 1 / 3
 """Of two hosts only the two directions can be compared."""
 
@@ -66,28 +70,29 @@ class Limits:
 
     def loss(self, way: Direction) -> tuple[float, bool] | None:
         """The share of segments sent again."""
-        if not way.sent:
+        if not way.sent or way.stalled_above is not None:
             return None
         share = way.resent / way.sent
         good = share < LOST
         return (share, good) if good or way.resent >= LOST_COUNT else None
 
     def bandwidth(self, way: Direction) -> tuple[float, bool] | None:
-        """Gbit/s."""
-        return None if way.gbps is None else (way.gbps, way.gbps >= self.least)
+        """Gbit/s; what stalls because of its size is not slow."""
+        rate = _rate(way)
+        return None if rate is None else (rate, rate >= self.least)
 
 
 def limits(pairs: Iterable[Pair]) -> Limits:
     """What is usual among these hosts, and from where on a figure is bad."""
-    sends: dict[str, float] = {}
-    receives: dict[str, float] = {}
+    sends: dict[str, list[float]] = {}
+    receives: dict[str, list[float]] = {}
     quickest: dict[str, float] = {}
     lost: dict[str, float] = {}
     for pair in pairs:
         for source, target, way in pair.ways:
-            if way.gbps is not None:
-                sends[source] = max(way.gbps, sends.get(source, 0.0))
-                receives[target] = max(way.gbps, receives.get(target, 0.0))
+            if (rate := _rate(way)) is not None:
+                sends.setdefault(source, []).append(rate)
+                receives.setdefault(target, []).append(rate)
             if way.sent:
                 lost[source] = min(way.resent / way.sent, lost.get(source, inf))
         if pair.ms is not None:
@@ -104,15 +109,21 @@ def limits(pairs: Iterable[Pair]) -> Limits:
     )
 
 
-def _rates(best: list[float], hosts: int) -> tuple[float | None, float]:
-    """The usual rate and the least that is good."""
-    if not best:
+def _rate(way: Direction) -> float | None:
+    return way.gbps if way.stalled_above is None else None
+
+
+def _rates(ends: list[list[float]], hosts: int) -> tuple[float | None, float]:
+    """The usual rate and the least that is good, by what was measured of each end."""
+    best = [max(rates) for rates in ends]
+    usual = median_high(best) if best else 0.0
+    if not usual:
         return None, 0.0
     if hosts <= 2:
         return max(best), max(best) * TWO_HOSTS
-    usual = median_high(best)
-    spread = 1.4826 * median(abs(rate - usual) for rate in best) / usual if usual else 0.0
-    share = 1 - SPREADS * spread - UNSURE / sqrt(len(best))
+    spread = 1.4826 * median(abs(rate - usual) for rate in best) / usual
+    shakes = median(1 - median(rates) / max(rates) if len(rates) > 2 and max(rates) else 0.0 for rates in ends)
+    share = 1 - SPREADS * spread - SHAKES * shakes - UNSURE / sqrt(len(best))
     return usual, usual * min(max(share, LOWEST), HIGHEST)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor import rulebook
-from gpudoctor.job import errands
+from gpudoctor.job import collectives, errands
 from gpudoctor.job.diagnosis import diagnosed
 from gpudoctor.job.found import Found, LinkSeen, RankSeen
 from gpudoctor.job.member import Member, NotMetError, Task
@@ -49,9 +49,15 @@ class Own:
         if self._leads:
             threading.Thread(target=self._check, args=(rank,), name="check", daemon=True).start()
 
-    def tasks(self) -> Mapping[str, Task]:
+    def tasks(self, rank: Member) -> Mapping[str, Task]:
         """What it can be asked."""
-        return {"reach": errands.reach, "flow": partial(errands.flow, job=self._place.job)}
+        place = self._place
+        part = collectives.part(place.rank, place.world, place.local_rank, place.host, self._wanted.python)
+        return {
+            "reach": errands.reach,
+            "flow": partial(errands.flow, job=place.job),
+            "collective": partial(part, does=rank.does, tell=rank.tell),
+        }
 
     def close(self) -> None:
         """Listen no more."""

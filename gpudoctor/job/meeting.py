@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gpudoctor.job.door import Door
@@ -59,6 +59,10 @@ class Guest:
         return time.monotonic() - self.heard
 
 
+Asked = tuple[int, list[Guest]]
+"""The number of a task, and who was given it."""
+
+
 class Meeting:
     """Everybody who came, by rank. All methods are for one thread."""
 
@@ -101,10 +105,18 @@ class Meeting:
 
         A rank that ends or hangs is not waited for.
         """
+        return self.answers(self.give(tasks), seconds)
+
+    def give(self, tasks: Mapping[int, Said]) -> Asked:
+        """Give each of these ranks its task; `answers` takes what is given here."""
         number = next(self._ids)
-        asked = [guest for rank, task in tasks.items() if self._gave(guest := self.guests[rank], number, task)]
-        self.until(lambda: all(number in one.answers or one.ended or one.silent > SILENT for one in asked), seconds)
-        return {one.rank: one.answers[number] for one in asked if number in one.answers}
+        return number, [guest for rank, task in tasks.items() if self._gave(guest := self.guests[rank], number, task)]
+
+    def answers(self, asked: Asked, seconds: float) -> dict[int, Said]:
+        """As `ask`, for tasks that were given before."""
+        number, guests = asked
+        self.until(lambda: all(number in one.answers or one.ended or one.silent > SILENT for one in guests), seconds)
+        return {one.rank: one.answers[number] for one in guests if number in one.answers}
 
     def _gave(self, guest: Guest, number: int, task: Said) -> bool:
         try:
@@ -198,17 +210,3 @@ def _note(guest: Guest, said: Said) -> None:
         guest.answers[number] = said
     if isinstance(told := said.get("tell"), dict):
         guest.told.update(told)
-
-
-def in_turn(hosts: Iterable[Guest]) -> Iterator[tuple[Guest, Guest]]:
-    """Who connects to whom: few machines each to all others, many each to those 1, 2, 4, 8, ... places on."""
-    ring = list(hosts)
-    count = len(ring)
-    steps = range(1, count) if count <= ALL_OF else [1 << power for power in range((count - 1).bit_length())]
-    for at, one in enumerate(ring):
-        for step in steps:
-            yield one, ring[(at + step) % count]
-
-
-ALL_OF = 16
-"""Machines up to which each connects to all others."""

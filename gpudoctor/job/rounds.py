@@ -27,6 +27,7 @@ passed, which can no longer fall, are the second pass of Google's cluster-health
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from heapq import heapify, heappop, heappush
 from random import Random
 
@@ -108,8 +109,11 @@ def _folded(stand: Standing) -> list[Two]:
 
 
 def _doubtful(stand: Standing) -> list[Two]:
-    """Hosts below a bad switch with each other; whoever else is in doubt with one who is not; bad paths once more."""
-    found = _once_more(stand, set()) if len(stand.order) <= FEW else []
+    """Hosts below a bad switch with each other; whoever else is in doubt with one who is not; bad paths once more.
+
+    Few hosts have met most others by now: the paths that were bad come first.
+    """
+    found = _once_more(stand, []) if len(stand.order) <= FEW else []
     for leaf in sorted({stand.switches[host] for host in stand.at_home}):
         below = [host for host in stand.order if host in stand.at_home and stand.switches[host] == leaf]
         below += [host for host in stand.good if stand.switches.get(host) == leaf][: len(below) % 2]
@@ -120,18 +124,18 @@ def _doubtful(stand: Standing) -> list[Two]:
     found += _matched(stand, doubtful, good)
     left = _free(doubtful, found)
     found += _matched(stand, left[::2], left[1::2])
+    return _once_more(stand, found)
+
+
+def _once_more(stand: Standing, found: Sequence[Two]) -> list[Two]:
+    """These pairs, and the bad paths between hosts that are in none of them."""
+    out = [*found]
     busy = {host for pair in found for host in pair}
-    return found + _once_more(stand, busy)
-
-
-def _once_more(stand: Standing, busy: set[str]) -> list[Two]:
-    """The bad paths between hosts that are not busy."""
-    found: list[Two] = []
     for pair in stand.again:
         if busy.isdisjoint(pair):
-            found.append(pair)
+            out.append(pair)
             busy |= {*pair}
-    return found
+    return out
 
 
 def _free(hosts: Sequence[str], found: Sequence[Two]) -> list[str]:
@@ -141,17 +145,18 @@ def _free(hosts: Sequence[str], found: Sequence[Two]) -> list[str]:
 
 
 def _matched(stand: Standing, hosts: Sequence[str], partners: Sequence[str], at_home: bool = False) -> list[Two]:
-    """Each of `hosts` with one of `partners`, as long as there are any: the first that it did not meet, and that is
-    below another switch, or below the same where they are to be measured `at_home`.
-    """
+    """Each of `hosts` with that of the next `partners` that fits best, as long as there are any."""
     waiting = list(partners)
     found: list[Two] = []
     for host in hosts[: len(waiting)]:
-        met, leaf = stand.met.get(host, frozenset()), stand.switches.get(host)
-
-        def misfit(at: int, met: frozenset[str] = met, leaf: str | None = leaf) -> tuple[bool, bool, int]:
-            same = leaf is not None and stand.switches.get(waiting[at]) == leaf
-            return waiting[at] in met, same != at_home and leaf is not None, at
-
-        found.append((host, waiting.pop(min(range(min(_LOOK, len(waiting))), key=misfit))))
+        partner = min(waiting[:_LOOK], key=partial(_misfit, stand, at_home, host))
+        waiting.remove(partner)
+        found.append((host, partner))
     return found
+
+
+def _misfit(stand: Standing, at_home: bool, host: str, partner: str) -> tuple[bool, bool]:
+    """Least for one that it did not meet, and that is below another switch; or below the same, to be `at_home`."""
+    leaf = stand.switches.get(host)
+    same = stand.switches.get(partner) == leaf
+    return partner in stand.met.get(host, ()), leaf is not None and same != at_home

@@ -106,7 +106,7 @@ def _met(wanted: Wanted, place: Place, environ: Mapping[str, str], tell: Callabl
         hello = own.hello()
         rank = member.come_home(place, hello, held.port) if held else member.come(place, hello, limits.come)
         own.begin(rank)
-        said = rank.attend(own.tasks(), wanted.seconds)
+        said = rank.attend(own.tasks(rank), wanted.seconds)
         diagnosis = held.over() if held else None
         return Checked(place, int(said["code"]), str(said["verdict"]), diagnosis, str(said.get("words", "")))
     except member.NotMetError as error:

@@ -57,20 +57,20 @@ def weigh(measure: Measure, figures: Sequence[Seen], switches: Mapping[str, str]
     matter = [one for one in figures if not accused.isdisjoint(one.ends) and not _explains(leaves, one, switches)]
     ends = Ends(measure, matter)
     guilty = ends.guilty()
-    rest = [one for one in matter if not one.good and guilty.keys().isdisjoint(one.ends)]
-    paths = ends.paths(rest, CONFIRMED if measure in SURE or len(figures) < MANY else CONFIRMED + 1)
-    open_ones = [one for one in rest if measure not in SURE or one.ends not in paths]
-    doubt = {end[0] for one in open_ones for end in one.ends if ends.bad(end)} | (_hosts(bad) - _hosts(matter))
-    if measure not in SURE:
-        doubt |= {host for host, _ in guilty}
+    unexplained = [one for one in matter if not one.good and guilty.keys().isdisjoint(one.ends)]
+    paths = ends.paths(unexplained, CONFIRMED if measure in SURE or len(figures) < MANY else CONFIRMED + 1)
+    unsettled = [one for one in unexplained if measure not in SURE or one.ends not in paths]
+    in_doubt = {host for one in unsettled for host, way in one.ends if ends.bad((host, way))}
+    only_by_switch = _hosts(bad) - _hosts(matter)
+    unsure = frozenset() if measure in SURE else frozenset(host for host, _ in guilty)
     return Weighed(
         measure,
         switches=leaves,
         guilty=guilty,
         silent=_silent(figures, guilty) if measure == "reach" else frozenset(),
         paths=paths,
-        doubt=frozenset(doubt),
-        again=frozenset((min(one.hosts), max(one.hosts)) for one in open_ones if all(map(ends.ever_good, one.ends))),
+        doubt=unsure | in_doubt | only_by_switch,
+        again=frozenset((min(one.hosts), max(one.hosts)) for one in unsettled if all(map(ends.ever_good, one.ends))),
     )
 
 

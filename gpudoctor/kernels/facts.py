@@ -78,6 +78,31 @@ FACTS = (
     column("rung.uuid", "text", "UUID of the GPU"),
     column("rung.address", "text", "PCI address of the GPU"),
     column("rung.message", "text", "the first thing that failed"),
+    column(
+        "collective.leg", "text", "node (within each host), network (one rank a host), all, or a name that was given"
+    ),
+    column("collective.backend", "text", "gloo or nccl"),
+    column(
+        "collective.operation", "text", "all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send_receive"
+    ),
+    column("collective.state", "text", "measured, failed, or not-measured where that says nothing against the links"),
+    column("collective.bytes", "int", "size of the operation, as nccl-tests counts it"),
+    column("collective.ranks", "int", "ranks that took part, in all groups of the leg together"),
+    column("collective.groups", "int", "groups of the leg, which work side by side"),
+    column("collective.algbw", "float", "algorithm bandwidth of the slowest group", "GB/s"),
+    column("collective.busbw", "float", "bus bandwidth of the slowest group, by nccl-tests' formulas", "GB/s"),
+    column("collective.usual", "float", "bus bandwidth of the median group", "GB/s"),
+    column("collective.right", "bool", "whether every value is right on every rank"),
+    column("collective.slowest", "int", "the rank that took longest"),
+    column("collective.host", "text", "the host of that rank"),
+    column("collective.ratio", "float", "how many times as long as the median rank it took"),
+    column("collective.culprits", "list", "ranks that have wrong values, or that failed, the likeliest cause first"),
+    column("collective.hosts", "list", "their hosts, each once"),
+    column(
+        "collective.via", "list", "how the data went: interface and address of Gloo, P2P/CUMEM, NET/IB/GDRDMA of NCCL"
+    ),
+    column("collective.words", "text", "who failed or has wrong values, and how"),
+    column("collective.advice", "text", "what to do about what NCCL says"),
 )
 
 _MAY_BE_NONE = {"because", "words", "advice", "details", "gpu", "unit", "agrees"}

@@ -38,8 +38,7 @@ def empty(link: socket.socket, seconds: float, until: float) -> Came:
     Raises `OSError` where the connection breaks or nothing comes at all.
     """
     room = bytearray(1 << 20)
-    _read(link, room, min(until, time.monotonic() + PATIENCE))
-    size = 0
+    size = _read(link, room, min(until, time.monotonic() + PATIENCE))
     begun = now = time.monotonic()
     end, steady, before = min(until, begun + seconds), begun, 0
     while now < end:

@@ -25,6 +25,10 @@ class TalkError(Exception):
     """The other side is silent, gone, or says what it should not."""
 
 
+class ClosedError(TalkError):
+    """The other side hung up."""
+
+
 class Lines:
     """Lines over a socket, none of them awaited past `until` (of the monotonic clock)."""
 
@@ -53,7 +57,7 @@ class Lines:
             except OSError as error:
                 raise TalkError(_words(error)) from error
             if not more:
-                raise TalkError("it closed the connection")
+                raise ClosedError("it closed the connection")
             self._rest += more
         line, _, self._rest = self._rest.partition(b"\n")
         return line.decode("ascii", "replace")

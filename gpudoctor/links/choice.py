@@ -1,8 +1,8 @@
 """Which interface and address NCCL and Gloo take on this machine, by the rules of their sources.
 
 NCCL 2.30.7 (github.com/NVIDIA/nccl, June 2026): ``ncclFindInterfaces`` in src/misc/socket.cc and
-``ncclOsFindInterfaces`` in src/os/linux.cc; before 2.28 ``virbr`` was taken like any other. Gloo (github.com/pytorch/
-pytorch): ``createDefaultDevice`` in torch/csrc/distributed/c10d/ProcessGroupGloo.cpp.
+``ncclOsFindInterfaces`` in src/os/linux.cc. Gloo (github.com/pytorch/pytorch): ``createDefaultDevice`` in
+torch/csrc/distributed/c10d/ProcessGroupGloo.cpp.
 """
 
 from __future__ import annotations
@@ -14,11 +14,19 @@ from dataclasses import dataclass
 from gpudoctor.links.interfaces import Interface, carrying
 from gpudoctor.links.names import Resolved, resolve
 
+CAREFUL = (2, 28)
+"""The first release that takes no interface without a carrier, and libvirt's bridges only where nothing else is."""
+
 _FALLBACKS = {
     "^docker,lo,virbr": "the first that is up and is not docker, lo or virbr",
     "docker": "only docker, lo or virbr are up",
     "lo": "only lo or virbr are up",
     "virbr": "only virbr is up",
+}
+_EARLIER = {
+    "^docker,lo": "the first that is not docker or lo",
+    "docker": "there is only docker or lo",
+    "lo": "there is only lo",
 }
 _FAMILIES = {"AF_INET": 4, "AF_INET6": 6}
 
@@ -37,15 +45,16 @@ class Choice:
         return bool(self.address)
 
 
-def nccl(among: Sequence[Interface], environ: Mapping[str, str]) -> Choice:
+def nccl(among: Sequence[Interface], environ: Mapping[str, str], release: tuple[int, ...] = CAREFUL) -> Choice:
     """For NCCL's bootstrap and its socket transport: the first address of the first interface that fits."""
-    usable = _usable(among, environ.get("NCCL_SOCKET_FAMILY", ""))
+    careful = release >= CAREFUL
+    usable = _usable([one for one in among if one.running or not careful], environ.get("NCCL_SOCKET_FAMILY", ""))
     wanted = environ.get("NCCL_SOCKET_IFNAME", "")
     if len(wanted) > 1:
         named = f"NCCL_SOCKET_IFNAME={wanted}"
         return _first(usable, wanted, named) or Choice("", "", f"{named} names no interface that is up with an address")
     picked = _first(usable, "ib", "its name begins with ib") or _towards(among, environ.get("NCCL_COMM_ID", ""))
-    for pattern, because in _FALLBACKS.items():
+    for pattern, because in (_FALLBACKS if careful else _EARLIER).items():
         picked = picked or _first(usable, pattern, because)
     return picked or Choice("", "", "no interface is up with an address")
 
@@ -73,7 +82,7 @@ def _usable(among: Sequence[Interface], family: str) -> dict[str, str]:
     for version in (4, 6) if family not in _FAMILIES else (_FAMILIES[family],):
         for interface in among:
             for one in interface.addresses:
-                if interface.running and one.version == version and not (version == 6 and one.loopback):
+                if one.version == version and not (version == 6 and one.loopback):
                     usable.setdefault(interface.name, one.text)
     return usable
 

@@ -18,8 +18,11 @@ from gpudoctor.links.reach import numeric
 LONGEST = 15.0
 """Seconds that any one connection may last."""
 
-MOST = 96
+MOST = 256
 """Connections at a time; one measurement needs at most some twenty-five."""
+
+_BACKLOG = 4096
+"""Connections that the kernel completes before we take them: all ranks of a job may try at the same moment."""
 
 _MOST_ECHOED = 1 << 20
 
@@ -39,7 +42,7 @@ class Ear:
         try:
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._listener.bind(where)
-            self._listener.listen(MOST)
+            self._listener.listen(_BACKLOG)
         except BaseException:
             self._listener.close()
             raise

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, replace
 
 from gpudoctor.links import _bulk, _tcp, sizes
-from gpudoctor.links._talk import Lines, TalkError, greeting
+from gpudoctor.links._talk import ClosedError, Lines, TalkError, greeting
 from gpudoctor.links.reach import Outcome, opened
 
 SECONDS = 5.0
@@ -18,6 +18,9 @@ SECONDS = 5.0
 
 WINDOW = 0.25
 """Seconds that each direction is measured; paths with a long round trip are given up to four times as much."""
+
+_JUMBO = 9000
+"""The MTU that is assumed where the kernel does not say."""
 
 _PINGS, _PINGING = 20, 0.25
 _ROUND_TRIPS = 12
@@ -70,10 +73,10 @@ def measure(
     if not link:
         return Flow(reached.outcome, reached.words, seconds=time.monotonic() - begun)
     with link:
-        asking = _Asking(link, key, begun + seconds, source)
+        asking = _Asking(link, reached.address, port, key, begun + seconds, source)
         try:
             flow = asking.all(window)
-        except TalkError as error:
+        except (TalkError, OSError) as error:
             flow = replace(asking.known, outcome="failed", words=f"{address} port {port}: {error}")
     return replace(flow, seconds=time.monotonic() - begun)
 
@@ -81,10 +84,10 @@ def measure(
 class _Asking:
     """One conversation. `known` is what it has found so far."""
 
-    def __init__(self, link: socket.socket, key: str, until: float, source: str) -> None:
+    def __init__(self, link: socket.socket, address: str, port: int, key: str, until: float, source: str) -> None:
         _tcp.at_once(link)
-        self._where: tuple[str, int] = link.getpeername()[:2]
-        self.known = Flow("connected", "{} port {} answers".format(*self._where))
+        self.known = Flow("connected", f"{address} port {port} answers")
+        self._where = (address, port)
         self._source = source
         self._key = key
         self._until = until
@@ -94,12 +97,9 @@ class _Asking:
     def all(self, window: float) -> Flow:
         """Everything, in the order in which it is of use should time run out."""
         self._lines.say(greeting(self._key, "talk", self._token))
-        try:
-            answer, _, name = self._lines.hear(2.0).partition(" ")
-            if answer != "ok":
-                raise TalkError("something else listens there")
-        except TalkError as error:
-            raise TalkError(f"no talk with it ({error}): another program or another job may listen there") from error
+        answer, _, name = self._welcome().partition(" ")
+        if answer != "ok":
+            raise TalkError("another program listens there")
         self._learn(peer=name)
         self._ping()
         window = min(max(window, _ROUND_TRIPS * (self.known.ms or 0.0) / 1e3), 4 * window)
@@ -109,6 +109,12 @@ class _Asking:
             self._out(window)
             self._in(window)
         return self.known
+
+    def _welcome(self) -> str:
+        try:
+            return self._lines.hear(2.0)
+        except ClosedError as error:
+            raise TalkError("it hangs up on us: another program, or another job, listens there") from error
 
     def _learn(self, **found: object) -> None:
         self.known = replace(self.known, **found)  # type: ignore[arg-type]
@@ -140,7 +146,7 @@ class _Asking:
             _bulk.fill(link, self._said, min(self._until, time.monotonic() + window + 2 * _bulk.PATIENCE))
             came = self._json()
             sent = _tcp.sent(link)
-            full = (sent.mtu or 0) - _tcp.headers(link)
+            full = (sent.mtu or _JUMBO) - _tcp.headers(link)
             _tcp.hang_up(link)
         gbps = _figure(came, "gbps")
         again = sent.retransmitted if gbps else None

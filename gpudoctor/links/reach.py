@@ -32,6 +32,8 @@ class Reached:
     words: str
     answers: bool | None = None
     """Where filtered: whether the host answers on other ports."""
+    address: str = ""
+    """What was connected to: of a name, one of its addresses."""
 
 
 def connect(address: str, port: int, seconds: float, source: str = "") -> Reached:
@@ -71,10 +73,11 @@ def _opened(address: str, port: int, seconds: float, source: str, segment: int) 
         link, started = _attempt(address, port, source, segment)
     except OSError as error:
         words = f"no attempt from {source or 'any address'} to {address}: {error.strerror or error}"
-        return None, Reached("failed", time.monotonic() - begun, words)
+        return None, Reached("failed", time.monotonic() - begun, words, address=address)
     code = _settled(link, begun + seconds) if started in _UNDER_WAY else started
     if code == 0:
-        return link, Reached("connected", time.monotonic() - begun, f"{address} port {port} accepts connections")
+        words = f"{address} port {port} accepts connections"
+        return link, Reached("connected", time.monotonic() - begun, words, address=address)
     link.close()
     if code is None:
         return None, _filtered(address, port, time.monotonic() - begun, source)
@@ -125,8 +128,8 @@ def _filtered(address: str, port: int, seconds: float, source: str) -> Reached:
     answers = _any_answer(address, [one for one in WITNESSES if one != port], source, min(seconds, 0.5))
     silent = f"no answer from {address} port {port} within {seconds:.1f} s"
     if answers:
-        return Reached("filtered", seconds, f"{silent}, but the host answers on other ports", True)
-    return Reached("filtered", seconds, f"{silent}, nor on ports {' and '.join(map(str, WITNESSES))}", False)
+        return Reached("filtered", seconds, f"{silent}, but the host answers on other ports", True, address)
+    return Reached("filtered", seconds, f"{silent}, nor on ports {' and '.join(map(str, WITNESSES))}", False, address)
 
 
 def _any_answer(address: str, ports: Iterable[int], source: str, seconds: float) -> bool:

@@ -55,9 +55,10 @@ def _finding(finding: Finding, others: Sequence[Finding], style: Style) -> Itera
     if alike:
         yield from wrapped(f"the same of {', '.join(alike)}", indent=len(word) + 2)
     yield from wrapped(finding.why, 2)
-    yield ""
-    yield f"  How it is known ({finding.confidence}):"
-    yield from _evidence(finding.evidence)
+    if finding.evidence:
+        yield ""
+        yield f"  How it is known ({finding.confidence}):"
+        yield from _evidence(finding.evidence)
     if finding.by_rule:
         what = f"{', '.join(finding.by_rule)} {'are' if len(finding.by_rule) > 1 else 'is'}"
         yield from wrapped(f"Judged by rule, not by record: {what} newer than the tables", 2, 4)

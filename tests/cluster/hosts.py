@@ -119,9 +119,7 @@ class Hosts:
             env={**_ENVIRONMENT, **(environ or {})},
         )
 
-    def run(
-        self, name: str, argv: Sequence[str], environ: Mapping[str, str] | None = None, timeout: float = 60
-    ) -> Ran:
+    def run(self, name: str, argv: Sequence[str], environ: Mapping[str, str] | None = None, timeout: float = 60) -> Ran:
         """A program on that host, to its end; one that outlasts `timeout` ends with the cluster."""
         started = time.monotonic()
         with self.start(name, argv, environ) as process:

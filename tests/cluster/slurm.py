@@ -134,7 +134,9 @@ class Slurm(Hosts):
         with Path(self.folder, f"{argv[0]}-{name}.log").open("wb") as log:
             environ = {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
             command = self.command(name, argv)
-            self._daemons.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ))
+            self._daemons.append(
+                subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ)
+            )
 
 
 def _all_nodes(words: Sequence[str]) -> list[str]:
@@ -145,7 +147,7 @@ def main() -> None:
     """Start a cluster, say how to use it, and wait."""
     with Slurm() as slurm:
         entry = Path(slurm.folder, "on")
-        cases = "\n".join(f"{name}) shift; exec {' '.join(slurm.command(name, []))} \"$@\";;" for name in (HEAD, *NODES))
+        cases = "\n".join(f'{name}) shift; exec {" ".join(slurm.command(name, []))} "$@";;' for name in (HEAD, *NODES))
         entry.write_text(f'#!/bin/sh\ncase "$1" in\n{cases}\nesac\necho "usage: on HOST COMMAND..." >&2\nexit 2\n')
         entry.chmod(0o755)
         sys.stdout.write(f"{entry} {HEAD} sinfo\n{entry} {HEAD} srun -N4 gpudoctor check --level quick\n")

@@ -31,8 +31,8 @@ class Fault:
 
 @dataclass
 class Fabric:
-    """`hosts` by `below` on each leaf. Rates differ from host to host by `spread`, and from one time to the next by
-    `noise` (standard deviations of logarithms); one figure of a hundred is an outlier.
+    """Rates differ from host to host by `spread`, and from one time to the next by `noise` (standard deviations of
+    logarithms). The share `outliers` of all figures is bad without a reason: 0.3 to 0.8 of the rate, or 2 to 4 ms more.
     """
 
     random: Random

@@ -1,4 +1,4 @@
-"""What is promised of 1,024 hosts, and what is kept of the rest."""
+"""What is promised of 1,024 hosts, and what holds of the rest; ``python -m tests.fabric`` runs 500 trials of each."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from tests.fabric.trials import SCENES, trials
 PROMISED = "one_slow_one_dead"
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(500, marks=pytest.mark.slow)])
-def test_one_slow_and_one_dead_of_1024_are_named_and_nobody_else(count: int) -> None:
-    figures = trials(PROMISED, count, seed=1)
-    assert figures.named >= 0.99 - 0.5 / count
-    assert figures.wronged <= 0.005
+def test_one_slow_and_one_dead_of_1024_are_named_and_nobody_else() -> None:
+    figures = trials(PROMISED, 60, seed=1)
+    assert figures.named >= 0.98  # one of 60 may be missed; of 500 the module asserts 99 %
+    assert figures.wronged == 0
     assert figures.rounds <= 4
 
 

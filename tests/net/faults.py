@@ -87,7 +87,7 @@ class Faults:
 
     def loss(self, share: float, way: Way = "to", peer: Faults | None = None) -> Fault:
         """A share of the packets is lost, on the cable: the sender does not know."""
-        lost = f"numgen random mod 1000 < {round(share * 1000)} drop"
+        lost = f"numgen random mod 1000 <= {round(share * 1000) - 1} drop"
         ways: list[Way] = ["to", "from"] if way == "both" else [way]
         parts = []
         for one in ways:

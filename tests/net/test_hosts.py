@@ -138,6 +138,13 @@ def test_a_delay_is_for_one_host_or_one_pair(hosts: Hosts) -> None:
     assert ping(hosts[2], "node1") < 40
 
 
+@pytest.mark.parametrize("way", ["from", "to"])
+def test_what_is_lost_is_lost_between_two_hosts(hosts: Hosts, way: Way) -> None:
+    with hosts[1].loss(1.0, way, peer=hosts[2]):
+        assert ping(hosts[2], "node1") == inf
+        assert ping(hosts[0], "node1") < inf
+
+
 def test_one_rank_on_each_host_as_torchrun_would_start_them(hosts: Hosts) -> None:
     told = "import os; print(os.environ['RANK'], os.environ['WORLD_SIZE'], os.environ['MASTER_ADDR'], 'x' * 100000)"
     ended = hosts.ranks([sys.executable, "-c", told])

@@ -10,10 +10,11 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 
-from gpudoctor.links import names, reach
+from gpudoctor.links import _bulk, _tcp, names, reach
 from gpudoctor.links._talk import greeting
 from gpudoctor.links.ear import Ear
 from gpudoctor.links.flow import Flow, measure
+from gpudoctor.links.interfaces import interfaces
 
 HERE = "127.0.0.1"
 Peer = Callable[[socket.socket], None]
@@ -100,6 +101,8 @@ def test_a_clock_that_is_ahead_is_told() -> None:
 
 
 def test_ipv6_can_be_asked() -> None:
+    if "::1" not in [own.text for one in interfaces() or () for own in one.addresses]:
+        pytest.skip("this machine has no IPv6")
     with Ear("::1", "the job") as ear:
         flow = measure("::1", ear.port, "the job", window=0.05)
     assert (flow.outcome, bool(flow.gbps_in)) == ("connected", True)
@@ -108,7 +111,7 @@ def test_ipv6_can_be_asked() -> None:
 def test_another_jobs_key_is_told_nothing(ear: Ear) -> None:
     flow = measure(HERE, ear.port, "another job")
     assert (flow.outcome, flow.gbps_out, flow.ms) == ("failed", None, None)
-    assert "another job may listen there" in flow.words
+    assert "another job, listens there" in flow.words
 
 
 def test_nobody_listens() -> None:
@@ -140,6 +143,26 @@ def test_a_silent_peer_is_given_up() -> None:
         assert time.monotonic() - begun < 5
     assert flow.outcome == "failed"
     assert "did not answer in time" in flow.words
+
+
+def test_a_peer_that_resets_at_once() -> None:
+    with played(_tcp.hang_up) as port:
+        assert measure(HERE, port, "the job").outcome == "failed"
+
+
+def test_the_least_that_came_is_a_rate() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        near.send(b"0123456789")
+        came = _bulk.empty(far, 0.2, time.monotonic() + 5)
+    assert came.size == 10
+    assert came.gbps == pytest.approx(10 * 8 / 0.2 / 1e9, rel=0.5)
+
+
+def test_nothing_that_came_is_no_rate() -> None:
+    near, far = socket.socketpair()
+    with near, far, pytest.raises(TimeoutError):
+        _bulk.empty(far, 0.2, time.monotonic() + 0.1)
 
 
 def answering(*lines: bytes) -> Peer:
@@ -219,6 +242,24 @@ def test_a_closed_ear_listens_no_more() -> None:
     with kept:
         kept.settimeout(5)
         assert kept.recv(1) == b""
+
+
+def test_where_the_kernel_says_less_rates_are_left(ear: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on macOS and Windows: no rtnetlink, no TCP_INFO, no say in the size of segments."""
+    for name in ("AF_NETLINK", "TCP_INFO", "TCP_MAXSEG"):
+        monkeypatch.delattr(socket, name)
+    assert interfaces() is None
+    flow = measure(HERE, ear.port, "the job", window=0.05)
+    assert (flow.outcome, bool(flow.gbps_out), bool(flow.gbps_in)) == ("connected", True, True)
+    assert (flow.retransmitted, flow.mtu) == (None, None)
+
+
+def test_a_socket_that_is_not_tcp_counts_nothing() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        assert _tcp.sent(near) == _tcp.Sent()
+    assert _tcp.Sent().retransmitted is None
+    assert _tcp.Sent(segments=200, again=10).retransmitted == 0.05
 
 
 def test_how_an_attempt_to_connect_ends(ear: Ear) -> None:

@@ -80,6 +80,12 @@ def test_nccl_takes(
     assert choice.because
 
 
+def test_nccl_before_2_28_takes_what_has_no_carrier_and_libvirts_bridge() -> None:
+    dead = interface("eth0", "10.0.0.5/16", running=False)
+    assert [nccl((LO, dead, ETH1), {}, release).interface for release in ((2, 27, 7), (2, 28, 3))] == ["eth0", "eth1"]
+    assert [nccl((LO, VIRBR), {}, release).interface for release in ((2, 27, 7), (2, 28, 3))] == ["virbr0", "lo"]
+
+
 @pytest.mark.parametrize(
     ("environ", "own", "taken"),
     [

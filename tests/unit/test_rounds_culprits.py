@@ -13,7 +13,7 @@ from gpudoctor.job.pairs import CONNECTED, Direction, Measure, Pair, Way
 GOOD = Direction(CONNECTED, 9.0, 10_000, 2)
 BAD: dict[Measure, Direction] = {
     "reach": Direction("filtered"),
-    "mtu": replace(GOOD, stalled_above=1472),
+    "mtu": Direction(CONNECTED, 0.0, 30, 29, stalled_above=1472),
     "loss": replace(GOOD, resent=500),
     "bandwidth": replace(GOOD, gbps=0.9),
 }

@@ -29,6 +29,12 @@ def _mapped(pid: int) -> Set[str]:
         return set()
 
 
+def gave_up(status: Optional[int], err: str) -> str:
+    """What torch says where it ended that process for a wait in vain; empty where it did not."""
+    found = _GAVE_UP.search(err) if status == -signal.SIGABRT else None
+    return found.group(1)[:300] if found else ""
+
+
 class End(NamedTuple):
     """What became of one rank: its `answer`, or `why` there is none."""
 
@@ -131,9 +137,8 @@ class Rank:
         status, err = self.process.returncode, self._err.decode("utf-8", "replace")
         if self.late or status is None:
             return "did not come to an end" + ("" if status is not None else " and cannot be killed")
-        gave_up = _GAVE_UP.search(err)
-        if gave_up and status == -signal.SIGABRT:
-            return "failed: " + gave_up.group(1)[:300]
+        if gave_up(status, err):
+            return "failed: " + gave_up(status, err)
         if status < 0:
             return "was killed by " + signal.Signals(-status).name
         lines = [line.strip() for line in err.splitlines() if line.strip()]

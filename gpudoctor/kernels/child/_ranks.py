@@ -97,11 +97,16 @@ def faults(ends: List[End]) -> List[End]:
         bad,
         key=lambda end: (
             not end.why.startswith("was killed by"),
-            bool(_WAITED.search(end.why)),
+            waited(end),
             end.steps,
             end.order,
         ),
     )
+
+
+def waited(end: End) -> bool:
+    """Whether it failed because another did: it waited in vain, or that one was gone."""
+    return bool(_WAITED.search(end.why))
 
 
 def answers(ends: List[End]) -> List[Dict[str, Any]]:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Dict, List
 
 from .._group import everyones, joined
 from .._kernel import CannotRun
 from .._ranks import Me
-from ..eager._check import exact
+from ._measure import largest, measured
 from ._operations import OPERATIONS, Group, base
-
-_SLICE = 1 << 22
-"""Values that are compared at a time."""
-_CALLS = 8
-_EVEN = 32
-"""Values of each rank's share come in multiples of that many: NCCL is slow where 128 bytes are not aligned."""
 
 
 def rank(me: Me) -> Dict[str, Any]:
@@ -32,7 +25,7 @@ def rank(me: Me) -> Dict[str, Any]:
     sizes = _sizes(torch, me, device)
     group = Group(torch, joined(torch, me, me.ask["backend"], me.ask["seconds"]), me.rank, me.count, device)
     me.step("the first collective")
-    _wait_for_all(group)
+    largest(group, 0.0)
     numbers = base(torch, sizes[-1] // 4)
     for name in me.ask["operations"]:
         me.note(**{name: [_one(me, group, name, size, numbers) for size in sizes]})
@@ -53,37 +46,4 @@ def _sizes(torch: Any, me: Me, device: Any) -> List[int]:
 def _one(me: Me, group: Group, name: str, size: int, numbers: Any) -> Dict[str, Any]:
     """One operation over `size` bytes: whether each value is right, and seconds of one call."""
     me.step("%s of %d KiB" % (OPERATIONS[name].title, size >> 10))
-    each = _EVEN * me.count
-    count = size // 4 // each * each
-    buffers = OPERATIONS[name].buffers(group, numbers[:count])
-    buffers.call()
-    differ, first = _compare(group.torch, buffers.got, buffers.expected)
-    buffers.given.zero_()  # sums of zeros stay zeros, however often they are summed
-    _wait_for_all(group)
-    began = time.perf_counter()
-    for _ in range(_CALLS):
-        buffers.call()
-    _synchronize(group)
-    seconds = (time.perf_counter() - began) / _CALLS
-    return {"size": 4 * count, "seconds": seconds, "differ": differ, "compared": len(buffers.expected), "first": first}
-
-
-def _compare(torch: Any, got: Any, expected: Any) -> Any:
-    """How many values are wrong, and where the first is."""
-    differ, first = 0, None
-    for at in range(0, len(expected), _SLICE):
-        judged = exact(torch, got[at : at + _SLICE], expected[at : at + _SLICE])
-        if judged.differ and first is None:
-            first = at + judged.first[0]
-        differ += judged.differ
-    return differ, first
-
-
-def _wait_for_all(group: Group) -> None:
-    group.dist.all_reduce(group.torch.zeros(1, device=group.device))
-    _synchronize(group)
-
-
-def _synchronize(group: Group) -> None:
-    if group.device.type == "cuda":
-        group.torch.cuda.synchronize(group.device)
+    return measured(group, name, size, numbers)

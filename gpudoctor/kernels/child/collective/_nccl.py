@@ -12,6 +12,9 @@ ENVIRON = {"NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": "/dev/stderr", "TORCH_NCCL_D
 """So that its warnings reach us, and no file of the patient's; torch would write what its last collectives were into
 one, and wait for that before it ends a rank that hangs."""
 
+TELLING = dict(ENVIRON, NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,BOOTSTRAP,ENV,NET")
+"""So that it also says which interface, network and transports it uses: `_nccl_log` reads that."""
+
 _SHARED = re.compile(r"Duplicate GPU detected|Multiple Ranks are using the same GPU", re.IGNORECASE)
 """NCCL takes a GPU's PCI address for the GPU: two slices of one (MIG) are to it the same, unless it is told otherwise
 (NVIDIA/nccl issue 1716, 2026-09)."""
@@ -35,6 +38,18 @@ _KNOWN: List[Tuple[str, str]] = [
     (
         r"driver version is insufficient",
         "this NCCL was built for a newer CUDA than the driver serves: a newer driver, or a torch for an older CUDA",
+    ),
+    (
+        r"ibv_reg_\w+ failed|Cannot allocate memory",
+        "allow locked memory without limit (ulimit -l unlimited), which RDMA needs",
+    ),
+    (
+        r"ibv_modify_qp|GID|completion (?:from peer|with)|NET/IB",
+        "try NCCL_IB_DISABLE=1: if that holds, compare NCCL_IB_HCA, NCCL_IB_GID_INDEX and ibstat on both hosts",
+    ),
+    (
+        r"connect\w* .*(?:refused|timed out|unreachable|no route)|socket\w*connect|connection (?:refused|timed out)",
+        "open all TCP ports between the hosts, and set NCCL_SOCKET_IFNAME to an interface by which they meet",
     ),
     (
         r"peer access|P2P|did not come to an end|operation timeout",

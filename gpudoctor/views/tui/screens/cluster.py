@@ -10,6 +10,7 @@ from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.widget import Widget
 
+from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DoctorError
 from gpudoctor.model.fleet import Fleet
 from gpudoctor.views._terminal import one_line
@@ -97,9 +98,18 @@ class ClusterScreen(Place):
         super().on_mount()
         self.action_again()
 
+    def show(self, diagnosis: Diagnosis) -> None:
+        """What it says of its hosts, where it is of many; while they are asked it grows."""
+        if diagnosis.fleet is not None:
+            self._put(diagnosis.fleet)
+
     def action_again(self) -> None:
         """Ask the fleet, or the file that speaks of it."""
         ask = self.doctor.work.cluster
+        diagnosis = self.doctor.diagnosis
+        if ask is None and diagnosis and diagnosis.fleet is not None:
+            self.show(diagnosis)
+            return
         if ask is None:
             self._nothing()
             return
@@ -119,15 +129,19 @@ class ClusterScreen(Place):
 
     def _nothing(self, said: str = "Only this machine is known: there is nothing to compare it with.") -> None:
         """An empty screen in words."""
-        commands = ("gpudoctor fleet --hosts node[01-08]", "gpudoctor fleet --slurm", "gpudoctor fleet RESULTS…")
+        commands = (
+            "gpudoctor fleet --hosts node[01-08] --tui",
+            "gpudoctor fleet --slurm --tui",
+            "gpudoctor fleet RESULTS… --tui",
+        )
         abouts = ("these, over ssh", "the nodes of this job", "from what each host wrote")
         ways = [
-            Block(plain(about), Content.assemble(plain(f"{command:<38}", "$primary")), 38)
+            Block(plain(about), Content.assemble(plain(f"{command:<43}", "$primary")), 43)
             for command, about in zip(commands, abouts, strict=True)
         ]
         about = (
             "The same checks on every host show what one alone cannot: the driver that differs, the link that is slow, "
-            "the host that all others wait for. The command that asks them is not in this version yet; it will be:"
+            "the host that all others wait for. Asked for with:"
         )
         self.detail.put("Cluster", [Block(plain(said, "bold")), GAP, Block(plain(about)), GAP, *ways])
         self.detail.focus()

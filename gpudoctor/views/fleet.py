@@ -1,0 +1,126 @@
+"""The report of many hosts: the verdict and whom it is about, what to type, then what was found where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding
+from gpudoctor.model.fleet import Drain, Fleet
+from gpudoctor.views import _report as report
+from gpudoctor.views import text
+from gpudoctor.views._terminal import Style, command, one_line, wrapped
+
+_LOOKS = {"go": ("GO", "green"), "no-go": ("NO-GO", "red"), "unknown": ("UNKNOWN", "yellow")}
+_FOLDED = ("fleet.", "node.", "silence.", "outlier.", "split.")
+"""Facts of the fold itself: the sentence of the finding says all of them."""
+_MOST_DRAINS = 8
+_MOST_EVIDENCE = 4
+_MOST_ARGUMENTS = 2000
+"""Characters of a command that is printed in full."""
+
+
+def render(diagnosis: Diagnosis, fleet: Fleet, style: Style | None = None) -> str:
+    """The whole report, ending without a newline."""
+    style = style or Style()
+    loud = [_brief(finding) for finding in diagnosis.findings if finding.severity != "info"]
+    quiet = [finding for finding in diagnosis.findings if finding.severity == "info"]
+    blocks = ["\n".join(_head(diagnosis, fleet, style))]
+    if fleet.drain:
+        blocks.append("\n".join(_drains(fleet, style)))
+    blocks += text.findings(loud, style)
+    if quiet:
+        blocks.append("\n".join(_quiet(quiet, style)))
+    if diagnosis.unjudged:
+        blocks.append("\n".join(_unjudged(diagnosis, style)))
+    blocks += ["\n".join(wrapped(note.text)) for note in diagnosis.notes]
+    blocks.append(_counts(diagnosis, fleet))
+    return "\n\n".join(blocks)
+
+
+def _head(diagnosis: Diagnosis, fleet: Fleet, style: Style) -> Iterator[str]:
+    took = f", in {fleet.seconds:.0f} s" if fleet.seconds >= 1 else ""
+    level = diagnosis.snapshot.target.level
+    yield from wrapped(f"gpudoctor {diagnosis.tool_version}: fleet, {one_line(fleet.name)}, level {level}{took}")
+    word, colour = _LOOKS[fleet.verdict]
+    lines = wrapped(f"{word}: {_conclusion(diagnosis, fleet)}", hang=len(word) + 2)
+    yield style.paint(lines[0], "bold", colour)
+    yield from lines[1:]
+
+
+def _conclusion(diagnosis: Diagnosis, fleet: Fleet) -> str:
+    """``2 of 8 hosts have errors, 1 gave no answer; 5 are sound``."""
+    silent = sum(not host.answered for host in fleet.hosts)
+    bad = len(fleet.hosts) - silent - len(_without_errors(fleet))
+    said = [f"{bad} of {_many(len(fleet.hosts))} {'has' if bad == 1 else 'have'} errors"] if bad else []
+    said += [f"{silent if bad else f'{silent} of {_many(len(fleet.hosts))}'} gave no answer"] if silent else []
+    if not said and fleet.verdict == "go":
+        warnings = sum(finding.severity == "warning" for finding in diagnosis.findings)
+        said = [f"all {_many(len(fleet.hosts))} are sound" + (", with the warnings below" if warnings else "")]
+    elif not said and fleet.verdict == "unknown":
+        said = ["no host has an error, and not every host could be called sound"]
+    elif not said:
+        said = ["each host by itself is sound, and together they are not"]
+    return ", ".join(said) + (f"; {len(fleet.sound)} may train" if bad or silent else "")
+
+
+def _without_errors(fleet: Fleet) -> list[str]:
+    checks = [check.id for check in fleet.checks]
+    return [
+        host.name
+        for host in fleet.hosts
+        if host.answered and all(fleet.result(host.name, check).outcome != "error" for check in checks)
+    ]
+
+
+def _drains(fleet: Fleet, style: Style) -> Iterator[str]:
+    """A command for each reason; without a scheduler the names."""
+    yield style.paint("To take them out of service:", "bold")
+    for drain in fleet.drain[:_MOST_DRAINS]:
+        yield _drain(drain)
+    if more := fleet.drain[_MOST_DRAINS:]:
+        hosts = sum(len(drain.hosts) for drain in more)
+        yield f"  and {_many(hosts)} for {len(more)} more reasons; --json lists them"
+
+
+def _drain(drain: Drain) -> str:
+    if drain.argv and len(typed := command(drain.argv)) <= _MOST_ARGUMENTS:
+        return f"  $ {typed}"
+    shown = ", ".join(drain.hosts[:20]) + (f" and {len(drain.hosts) - 20} more" if len(drain.hosts) > 20 else "")
+    return "\n".join(wrapped(f"{shown}: {drain.reason}", 2, 4))
+
+
+def _brief(finding: Finding) -> Finding:
+    """Without the evidence that its sentence says already; of one host the first few pieces, and the first cure."""
+    evidence = tuple(item for item in finding.evidence if not _is_folded(item))
+    return replace(finding, evidence=evidence[:_MOST_EVIDENCE], fixes=finding.fixes[:1])
+
+
+def _is_folded(item: Evidence) -> bool:
+    return item.fact.startswith(_FOLDED)
+
+
+def _quiet(findings: Sequence[Finding], style: Style) -> Iterator[str]:
+    yield style.paint("Worth knowing", "bold")
+    for finding in findings:
+        yield from wrapped(f"{finding.title}  [{finding.id}]", 2, 4)
+
+
+def _unjudged(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
+    yield style.paint(f"Not judged ({len(diagnosis.unjudged)}), because", "bold")
+    for reason in report.reasons(diagnosis):
+        yield from wrapped(f"{reason.why}: {', '.join(reason.rules)}", 2, 4)
+
+
+def _counts(diagnosis: Diagnosis, fleet: Fleet) -> str:
+    """Of the hosts, of all their checks together, and of the pages that look at the whole."""
+    answered = sum(host.answered for host in fleet.hosts)
+    counts = fleet.counts
+    found = counts["error"] + counts["warning"] + counts["info"]
+    cells = f"{found} found, {counts['unjudged']} not judged, {counts['ok']} passed"
+    said = f"{answered} of {_many(len(fleet.hosts))} answered; hosts by {len(fleet.checks)} checks: {cells}."
+    return "\n".join([*wrapped(said), f"As a whole: {report.counts(diagnosis)}"])
+
+
+def _many(count: int) -> str:
+    return f"{count} host{'s' if count != 1 else ''}"
