@@ -1,15 +1,13 @@
-"""The shipped Slurm scripts under a real Slurm: who is drained and with which words, who is not, and which job starts."""
+"""The shipped Slurm scripts under a real Slurm: who is drained and with which words, and which job starts."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import gpudoctor
-from tests import needs
 from tests.cluster.hosts import HEAD
 from tests.cluster.slurm import NODES, Slurm
 
@@ -104,15 +102,6 @@ def test_the_health_check_leaves_whoever_it_cannot_judge_and_what_others_wrote(s
     slurm.wait_for(lambda: all(slurm.run(node, asked).code == 0 for node in NODES[:3]), "the next round")
     assert slurm.states() == {"node1": "idle", "node2": "idle", "node3": "idle", "node4": "drained"}
     assert slurm.reason("node4") == "new power supply"
-
-
-@pytest.mark.parametrize("script", sorted(RECIPES.glob("*.sh")), ids=lambda path: path.name)
-def test_the_scripts_are_plain_shell(slurm: Slurm, script: Path) -> None:
-    assert slurm.run(HEAD, ["sh", "-n", str(script)]).err == ""
-    if not shutil.which("shellcheck"):
-        needs.missing("the program shellcheck")
-    found = slurm.run(HEAD, ["shellcheck", "--shell=sh", str(script)])
-    assert (found.code, found.out) == (0, "")
 
 
 def _others(slurm: Slurm, node: str) -> list[str]:

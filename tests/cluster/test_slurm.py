@@ -1,4 +1,4 @@
-"""``srun gpudoctor preflight`` on four nodes of a real Slurm: go, no-go, whom it names, and what becomes of the command."""
+"""``srun gpudoctor preflight`` on four nodes of a real Slurm: go, no-go, who is named, what becomes of the command."""
 
 from __future__ import annotations
 
