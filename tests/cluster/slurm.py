@@ -123,7 +123,7 @@ class Slurm(Hosts):
         script = f"""
             install -m 600 {key} /etc/munge/munge.key
             mkdir -m 755 /run/munge /var/spool/slurmctld
-            ln -s {conf} /etc/slurm/slurm.conf
+            install -m 644 {conf} /etc/slurm/slurm.conf
         """
         done = self.run(HEAD, ["sh", "-euc", script])
         if done.code:
@@ -154,7 +154,7 @@ def main() -> None:
         sys.stdout.write(f"{entry} {NODES[0]} gpudoctor\nlogs: {slurm.folder}/*.log\nCtrl-C ends it.\n")
         sys.stdout.flush()
         try:
-            slurm._first.wait()
+            slurm.wait()
         except KeyboardInterrupt:
             sys.stdout.write("\n")
 

@@ -104,5 +104,26 @@ def test_the_health_check_leaves_whoever_it_cannot_judge_and_what_others_wrote(s
     assert slurm.reason("node4") == "new power supply"
 
 
+@pytest.fixture
+def unscripted(_cluster: Slurm) -> Iterator[Slurm]:
+    """A cluster without the scripts, which would refuse the job before it could refuse itself."""
+    yield _cluster
+    _cluster.mend()
+
+
+@pytest.mark.parametrize(("machine", "code", "said"), [("hgx-h100", 0, ["trains"] * 4), (next(iter(_SICK)), 1, [])])
+def test_the_batch_script_starts_its_command_on_go_alone(
+    unscripted: Slurm, machine: str, code: int, said: list[str]
+) -> None:
+    unscripted.becomes("node4", machine)
+    log, script = unscripted.folder / "job.log", unscripted.folder / "job.sh"
+    recipe = (RECIPES / "slurm-job.sh").read_text()
+    script.write_text(recipe.replace("#SBATCH --gpus-per-node=8\n", ""))  # this Slurm has none to give
+    submit = ["sbatch", "--ntasks-per-node=1", "--wait", f"--output={log}", str(script), "sh", "-c", "echo trains"]
+    assert unscripted.run(HEAD, submit).code == code, log.read_text()
+    assert [line for line in log.read_text().splitlines() if line == "trains"] == said
+    assert code == 0 or "node4" in log.read_text()
+
+
 def _others(slurm: Slurm, node: str) -> list[str]:
     return [state for name, state in slurm.states().items() if name != node]
