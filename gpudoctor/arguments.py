@@ -146,11 +146,17 @@ def _add_fleet(commands: Any) -> None:
     )
     fleet.add_argument("--timeout", type=_seconds, default=60.0, metavar="SECONDS", help="for one host (default: 60)")
     fleet.add_argument("--budget", type=_seconds, default=120.0, metavar="SECONDS", help="for all (default: 120)")
-    fleet.add_argument("--fanout", type=int, default=64, metavar="N", help="hosts asked at the same time (default: 64)")
     fleet.add_argument(
-        "--program", metavar="PATH", default="gpudoctor", help="gpudoctor on the hosts: /opt/venv/bin/gpudoctor"
+        "--fanout", type=_count, default=64, metavar="N", help="hosts asked at the same time (default: 64)"
     )
-    fleet.add_argument("--ssh-options", metavar="WORDS", default="", help="for ssh: '-l root -F FILE'")
+    fleet.add_argument(
+        "--program",
+        type=_words,
+        metavar="PATH",
+        default="gpudoctor",
+        help="gpudoctor on the hosts: /opt/venv/bin/gpudoctor",
+    )
+    fleet.add_argument("--ssh-options", type=_words, metavar="WORDS", default="", help="for ssh: '-l root -F FILE'")
     fleet.add_argument(
         "--scheduler",
         choices=("slurm", "kubernetes", "none"),
@@ -167,6 +173,22 @@ def _seconds(text: str) -> float:
     if not 0 < seconds < 1e6:
         raise ValueError(text)
     return seconds
+
+
+def _count(text: str) -> int:
+    """How many at once: one at least."""
+    count = int(text)
+    if count < 1:
+        raise ValueError(text)
+    return count
+
+
+def _words(text: str) -> str:
+    """Words as a shell splits them; refused is a quote that is not closed."""
+    import shlex
+
+    shlex.split(text)
+    return text
 
 
 def _add_explain(commands: Any) -> None:

@@ -99,7 +99,7 @@ def of_fleet(watch: Callable[[], Iterator[Diagnosis]], rules: Sequence[Path]) ->
     def diagnoses(_: Callable[[Event], None]) -> Iterator[Diagnosis]:
         yield from watch()
 
-    return work_on("the fleet", diagnoses, rules)
+    return replace(work_on("the fleet", diagnoses, rules), first="cluster")
 
 
 def work_on(
@@ -167,6 +167,8 @@ def work_on(
 def _plan(diagnosis: Diagnosis, only: Sequence[str]) -> Plan:
     from gpudoctor.remedy import plan
 
+    if diagnosis.snapshot.target.kind == "fleet":
+        raise UsageError("a fleet's hosts are repaired one by one: gpudoctor on the host itself plans what to do there")
     return plan.of(diagnosis, only, root=hasattr(os, "geteuid") and os.geteuid() == 0)
 
 

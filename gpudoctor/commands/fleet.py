@@ -28,7 +28,7 @@ def fleet(options: argparse.Namespace) -> int:
             asking.run()
         except (KeyboardInterrupt, SystemExit) as end:  # what is known by then is told
             ended = end
-    diagnosis = asking.diagnosis()
+    diagnosis = asking.diagnosis("gpudoctor was ended before it had heard of every host." if ended else "")
     print(rendered(diagnosis, options.format, sys.stdout))
     if ended:
         sys.stdout.flush()

@@ -29,7 +29,8 @@ class Way:
 
 
 def files(names: Sequence[str]) -> Way:
-    """What something else gathered."""
+    """What something else gathered; raises `UsageError` for a name that is none."""
+    by_files.verify(names)
 
     def ask(hear: Hear) -> None:
         for reply in by_files.replies(names):
@@ -73,21 +74,31 @@ class Asking:
                 if name not in self._names:
                     self._hear(Reply("", host=name, because="was not asked to the end: gpudoctor was ended before"))
 
-    def diagnosis(self) -> Diagnosis:
-        """Of what was heard."""
-        return self.folding.diagnosis(replace(self.whole, seconds=time.monotonic() - self._started))
+    def diagnosis(self, cut: str = "") -> Diagnosis:
+        """Of what was heard; `cut` says why that is not all."""
+        return self.folding.diagnosis(replace(self.whole, cut=cut, seconds=time.monotonic() - self._started))
 
     def watch(self) -> Iterator[Diagnosis]:
         """A diagnosis of those heard so far now and then, while they are asked in a thread; the last is of all."""
-        asked = threading.Thread(target=self.run, name="fleet", daemon=True)
+        died: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                self.run()
+            except BaseException as error:
+                died.append(error)
+
+        asked = threading.Thread(target=run, name="fleet", daemon=True)
         asked.start()
         told, wait = 0, _NOW_AND_THEN
         while asked.is_alive():
             asked.join(wait)
             if asked.is_alive() and self.heard > told:
                 told, began = self.heard, time.monotonic()
-                yield self.diagnosis()
+                yield self.diagnosis(f"{self.heard} replies so far: the others are still being asked.")
                 wait = max(_NOW_AND_THEN, 5 * (time.monotonic() - began))
+        if died:
+            raise died[0]
         yield self.diagnosis()
 
     def _hear(self, reply: Reply) -> None:

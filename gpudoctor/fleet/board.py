@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from gpudoctor.fleet.names import listed
 from gpudoctor.fleet.outliers import Outlier
 from gpudoctor.fleet.summary import Summary
 from gpudoctor.model.fleet import OK, Check, Host, Outcome, Result
@@ -35,9 +34,13 @@ def host(one: Summary) -> Host:
 
 
 def checks(hosts: Sequence[Summary]) -> tuple[Check, ...]:
-    """The layers of which any host tells something but that nothing could be judged, and `ALIKE`."""
-    told = {layer for one in hosts for layer in one.passed} | {item.layer for one in hosts for item in one.findings}
-    return (*(Check(layer, *_TITLES[layer]) for layer in LAYERS if layer in told and layer in _TITLES), ALIKE)
+    """The layers of which any host tells something but that nothing could be judged, and `ALIKE`.
+
+    Windows is worth a column only where something of it was found.
+    """
+    found = {item.layer for one in hosts for item in one.findings}
+    told = found | {layer for one in hosts for layer in one.passed if layer != "wsl"}
+    return (*(Check(layer, *_TITLES[layer]) for layer in LAYERS if layer in told), ALIKE)
 
 
 def results(hosts: Iterable[Summary], outliers: Iterable[Outlier]) -> dict[str, dict[str, Result]]:
@@ -53,8 +56,10 @@ def _row(one: Summary, differs: Sequence[Outlier]) -> dict[str, Result]:
     row = {layer: _judged(one.unjudged.get(layer, 0)) for layer in one.passed}
     row.update({layer: _unjudged(count) for layer, count in one.unjudged.items() if layer not in row})
     for found in sorted(one.findings, key=lambda item: -SEVERITIES.index(item.severity)):
-        if found.severity != "info" or row.get(found.layer) is None:
+        if found.severity != "info":
             row[found.layer] = Result(found.severity, found.title, found.id)
+        elif found.layer not in one.passed:
+            row[found.layer] = Result("ok", found.title, found.id)
     row[ALIKE.id] = _alike(differs)
     return row
 
@@ -76,9 +81,3 @@ def _alike(differs: Sequence[Outlier]) -> Result:
     outcome: Outcome = "warning" if any(one.matters for one in differs) else "info"
     words = "; ".join(f"{one.about} {one.value}, mostly {one.usual}" for one in differs[:4])
     return Result(outcome, words, "fleet.slow-host" if rates else "fleet.differs", min(rates, default=None))
-
-
-def said_of(outlier: Outlier) -> str:
-    """``driver 570.124.06 on n7; 580.95.05 on the other 7``."""
-    others = outlier.of - len(outlier.hosts)
-    return f"{outlier.about} {outlier.value} on {listed(outlier.hosts)}; mostly {outlier.usual} on the other {others}"

@@ -17,13 +17,17 @@ LIMIT = 32 << 20
 _GZIP = b"\x1f\x8b"
 
 
-def replies(names: Sequence[str]) -> Iterator[Reply]:
-    """What stands in them, a document at a time; raises `UsageError` for a name that is none."""
+def verify(names: Sequence[str]) -> None:
+    """Raise `UsageError` for a name that is none."""
     if names.count("-") > 1:
         raise UsageError("-: standard input can be read only once")
     for name in names:
         if name != "-" and not os.path.exists(name):  # noqa: PTH110 - a name too long is no file either
             raise UsageError(f"{name}: no such file or folder; give what gpudoctor check --json wrote on each host")
+
+
+def replies(names: Sequence[str]) -> Iterator[Reply]:
+    """What stands in them, a document at a time."""
     for name in names:
         if name == "-":
             yield from _pieces(sys.stdin.buffer, "standard input")

@@ -6,7 +6,6 @@ import base64
 import binascii
 import os
 import re
-import shlex
 import threading
 import time
 import zlib
@@ -25,6 +24,8 @@ LIMIT = 1 << 30
 """Bytes that all nodes together may answer; packed, a node's document has about 20,000."""
 _WITHIN = 10
 """Seconds that Slurm's own commands may take, and that a node of a partition is waited for."""
+_LATER = 5.0
+"""Seconds after its nodes that srun itself is ended: what runs on them has been ended there by then."""
 _PACKED = """\
 echo "node ${{SLURMD_NODENAME:-$(hostname)}}"
 {{ {{ {command}; echo "status $?" >&3; }} | gzip -c | base64 -w 800 | sed 's/^/= /'; }} 3>&1
@@ -95,7 +96,7 @@ def ask(whom: Nodes, question: Question, hear: Hear) -> None:
 def _step(
     names: Sequence[str], ours: bool, question: Question, until: float, hear: Hear, over: threading.Event
 ) -> None:
-    seconds = min(question.seconds, until - time.monotonic())
+    seconds = min(question.seconds, until - time.monotonic() - _LATER)
     if seconds <= 0:
         for name in names:
             hear(Reply("", host=name, because=f"was not asked any more after {question.budget:g} s"))
@@ -103,8 +104,8 @@ def _step(
     how = ["--overlap"] if ours else [f"--immediate={_WITHIN}", "--oversubscribe"]
     count = str(len(names))
     argv = ["srun", "--label", "--kill-on-bad-exit=0", "--ntasks-per-node=1", "-N", count, "-n", count, *how]
-    argv += ["-w", folded(names), "--job-name=gpudoctor", "sh", "-c", _PACKED.format(command=shlex.join(question.argv))]
-    answer = run_child(argv, seconds, os.environ, limit=LIMIT, watch=lambda _: not over.is_set())
+    argv += ["-w", folded(names), "--job-name=gpudoctor", "sh", "-c", _PACKED.format(command=question.limited(seconds))]
+    answer = run_child(argv, seconds + _LATER, os.environ, limit=LIMIT, watch=lambda _: not over.is_set())
     said = _by_node(answer.out)
     complaints = _complaints(answer)
     for name in names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -26,8 +27,10 @@ def hosts(nodes: str) -> list[str]:
         found = ordered(map(str, NodeSet(nodes)))
     except NodeSetException as error:
         raise UsageError(f"--hosts {nodes}: {error}; a node set is written node[01-08],login1 or @group") from error
-    if not found:
-        raise UsageError(f"--hosts {nodes}: no host in it")
+    if not found or any(name.startswith("-") for name in found):  # ssh would take it for an option
+        raise UsageError(f"--hosts {nodes}: {'no host in it' if not found else 'no host is called so'}")
+    if not shutil.which("ssh"):
+        raise UsageError("--hosts needs ssh on this machine: install OpenSSH's client")
     return found
 
 

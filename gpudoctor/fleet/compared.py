@@ -40,6 +40,11 @@ SCALARS = (
     Compared("torch.cuda", "CUDA of torch", matters=True),
     Compared("torch.nccl", "NCCL", matters=True),
     Compared("torch.cudnn", "cuDNN"),
+    Compared("libnccl.version", "NCCL library", matters=True),
+    Compared("net.nccl_interface", "interface that NCCL takes", matters=True),
+    Compared("net.gloo_interface", "interface that Gloo takes", matters=True),
+    Compared("net.plugin", "network plugin of NCCL", matters=True),
+    Compared("net.firewall", "firewall"),
     Compared("triton.version", "Triton"),
     Compared("python.version", "Python"),
     Compared("host.os", "operating system"),
@@ -83,12 +88,15 @@ COLUMNS = (
 )
 """Columns of groups: a host's value is every value there is, with how often: ``8 × 1980``."""
 
+MTU = Compared("interface.mtu", "MTU of the interface that NCCL takes", matters=True)
+"""Other interfaces lead to management networks and containers, and differ as they like."""
+
 VARIABLES = ("env.NCCL_", "env.TORCH_NCCL_", "env.GLOO_")
-"""Beginnings of the names of variables that every rank must have alike."""
+"""Beginnings of the names of variables that every rank must have alike, also where a file sets them."""
 _OWN = ("env.NCCL_DEBUG_FILE", "env.NCCL_HOSTID")
 """Of these, what each host has of its own."""
 
-_BY_NAME = {one.fact: one for one in (*SCALARS, *COLUMNS)}
+_BY_NAME = {one.fact: one for one in (*SCALARS, *COLUMNS, MTU)}
 
 
 def compared(fact: str) -> Compared:
@@ -104,9 +112,28 @@ def values(facts: Answers) -> Iterator[tuple[str, str]]:
     for one in COLUMNS:
         if (said := _column(facts, one.fact)) is not None:
             yield one.fact, said
+    if (mtu := _mtu(facts)) is not None:
+        yield MTU.fact, mtu
+    yield from _variables(facts).items()
+
+
+def _mtu(facts: Answers) -> str | None:
+    taken = known(facts.get("net.nccl_interface"))
+    row = next((row for row in rows(facts, "interface") if taken and known(row.get("name")) == taken), None)
+    return None if row is None else _scalar(row.get("mtu"))
+
+
+def _variables(facts: Answers) -> dict[str, str]:
+    """What is in force: the environment's word, else that of a file such as /etc/nccl.conf."""
+    found = {
+        f"env.{name}": str(known(row.get("value")))
+        for row in rows(facts, "setting")
+        if (name := known(row.get("name"))) and f"env.{name}".startswith(VARIABLES)
+    }
     for name, entry in facts.items():
-        if name.startswith(VARIABLES) and name not in _OWN and (said := _scalar(entry)) is not None:
-            yield name, said
+        if name.startswith(VARIABLES) and (said := _scalar(entry)) is not None and said != NOT_THERE:
+            found[name] = said
+    return {name: said for name, said in found.items() if name not in _OWN}
 
 
 def known(entry: object) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from gpudoctor.fleet.names import listed, ordered
 from gpudoctor.fleet.reading import Example
@@ -15,6 +16,8 @@ from gpudoctor.model.fleet import Suspect
 from gpudoctor.model.rule import CONFIDENCES, SEVERITIES
 from gpudoctor.model.snapshot import Snapshot
 
+FOLDED = ("fleet.", "node.", "silence.", "outlier.", "split.")
+"""Beginnings of the facts that the fold itself makes."""
 _MOST_EVIDENCE = 4
 """Pieces of evidence that the cluster screen shows of a suspect."""
 
@@ -93,21 +96,27 @@ def suspects(findings: Iterable[Finding]) -> Iterator[Suspect]:
     for finding in findings:
         subject = finding.subject or {}
         hosts = subject.get("hosts")
-        if finding.role != "cause" or not isinstance(hosts, list) or not hosts:
+        if finding.role != "cause" or finding.severity == "info" or not isinstance(hosts, list) or not hosts:
             continue
         switch = subject.get("switch")
-        evidence = [
-            f"{item.fact} = {item.state.value}  ({item.state.source})"
-            for item in finding.evidence
-            if isinstance(item.state, Known) and item.index is None and not item.fact.startswith("fleet.")
-        ]
         yield Suspect(
             kind="switch" if switch else "host",
             names=(str(switch),) if switch else tuple(map(str, hosts)),
             severity=finding.severity,
             confidence=finding.confidence,
             title=finding.title,
-            evidence=tuple(evidence[:_MOST_EVIDENCE]),
+            evidence=tuple(islice(_in_words(finding), _MOST_EVIDENCE)),
             id=finding.id,
             do=finding.fixes[0].title if finding.fixes else "",
         )
+
+
+def _in_words(finding: Finding) -> Iterator[str]:
+    """The values that it rests on, without how many rows there are, and what its sentence says already."""
+    once = {item.fact: item for item in reversed(finding.evidence)}  # of rows alike the first
+    for item in reversed(once.values()):
+        if isinstance(item.state, Known) and "." in item.fact and not item.fact.startswith(FOLDED):
+            value = value_to_json(item.state.value)
+            said = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            name = "" if item.fact == "text.line" else f"{item.fact} = "
+            yield f"{name}{said}  ({item.state.source})"

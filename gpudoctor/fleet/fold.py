@@ -41,6 +41,8 @@ class Whole:
     """The leaf switch or rack of each host, as far as somebody told."""
     scheduler: Scheduler = "none"
     drain_silent: bool = False
+    cut: str = ""
+    """Why not every host was heard that would have been; then the whole is called neither sound nor go."""
     seconds: float = 0.0
     facts: Mapping[str, Fact] = field(default_factory=dict)
     """More facts, of a job for example, for the pages to read."""
@@ -86,9 +88,9 @@ class Folding:
         judged = doctor.diagnose(snapshot, self._book)
         found = gathered(hosts, self._reader.examples, Places(hosts))
         findings = _ranked([*found, *(placed(one, snapshot) for one in judged.findings)])
-        verdict = _verdict(judged.verdict, findings)
+        verdict = _verdict(judged.verdict, findings, whole.cut)
         fleet = self._fleet(whole, hosts, unlike, findings, verdict)
-        notes = (*judged.notes, *self._notes(hosts))
+        notes = (*judged.notes, *(Note((), text) for text in [whole.cut, *self._notes(hosts)] if text))
         return replace(judged, findings=tuple(findings), verdict=verdict, fleet=fleet, notes=notes)
 
     def _placed(self, name: str, whole: Whole) -> Summary:
@@ -115,11 +117,11 @@ class Folding:
             seconds=round(whole.seconds, 1),
         )
 
-    def _notes(self, hosts: Sequence[Summary]) -> list[Note]:
+    def _notes(self, hosts: Sequence[Summary]) -> list[str]:
         """What to bear in mind of the documents themselves."""
         notes = []
         if self._twice:
-            notes.append(f"More than one document of {listed(self._twice)}: the later one counts.")
+            notes.append(f"More than one document of {listed(list(self._twice))}: the later one counts.")
         tools = Counter(one.tool for one in hosts if one.tool)
         if others := [tool for tool in tools if tool != __version__]:
             who = {tool: [one.host for one in hosts if one.tool == tool] for tool in others}
@@ -129,7 +131,7 @@ class Folding:
         if len(levels) > 1:
             told = ", ".join(f"{level} ({_many(count, 'host')})" for level, count in levels.most_common())
             notes.append(f"The hosts were not asked alike: {told}.")
-        return [Note((), text) for text in notes]
+        return notes
 
 
 def _level(hosts: Sequence[Summary]) -> str:
@@ -152,25 +154,22 @@ def _ranked(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(findings, key=key)
 
 
-def _verdict(judged: Verdict, findings: Sequence[Finding]) -> Verdict:
-    """Broken by any error, of a host or of the whole; unknown where a page that calls it sound did not."""
+def _verdict(judged: Verdict, findings: Sequence[Finding], cut: str) -> Verdict:
+    """Broken by any error, of a host or of the whole; unknown where it was cut, or no page calls it sound."""
     severities = {finding.severity for finding in findings}
     if "error" in severities:
         return "broken"
-    if judged == "unknown":
+    if cut or judged == "unknown":
         return "unknown"
     return "impaired" if "warning" in severities else "sound"
 
 
 def _drained(hosts: Sequence[Summary], whole: Whole) -> tuple[Drain, ...]:
     """Hosts with an error, for the first of them; the silent only where that is asked for."""
-    reasons = []
-    for one in hosts:
-        errors = [found.id for found in one.findings if found.severity == "error"]
-        if errors:
-            reasons.append((one.host, errors[0]))
-        elif whole.drain_silent and not one.answered:
-            reasons.append((one.host, "fleet.no-answer"))
+    errors = {one.host: told.id for one in hosts for told in reversed(one.findings) if told.severity == "error"}
+    reasons = list(errors.items())
+    if whole.drain_silent:
+        reasons += [(one.host, "fleet.no-answer") for one in hosts if not one.answered]
     return drains(reasons, whole.scheduler)
 
 

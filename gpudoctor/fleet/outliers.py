@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -12,6 +12,8 @@ from gpudoctor.fleet.summary import Rate, Summary
 
 FEWEST = 3
 """Hosts that must tell a fact before one value of it is called usual: of two, neither is."""
+STRANGERS = 0.1
+"""Share of all hosts up to which those with other GPUs are told; more are a part of the fleet."""
 MAJORITY = 0.6
 """Share of these that a value needs to be the usual one."""
 SLOW = 0.92
@@ -56,46 +58,53 @@ class Split:
 
 
 def found(summaries: Iterable[Summary]) -> tuple[list[Outlier], list[Split]]:
-    """All outliers and splits, each among hosts with the same GPUs; what tells kinds apart, among all hosts.
-
-    A fact whose outliers are the same among several kinds is told once for each.
-    """
+    """All outliers and splits, each among hosts with the same GPUs, and the few hosts with other ones."""
     answered = [one for one in summaries if one.answered]
     kinds: dict[str, list[Summary]] = defaultdict(list)
     for one in answered:
         kinds[one.kind].append(one)
-    outliers, splits = _among(answered, "", lambda fact: fact == "gpu.name")
+    outliers, splits = list(_strangers(kinds)), list[Split]()
     for kind, hosts in sorted(kinds.items()):
         within = kind if len(kinds) > 1 else ""
-        more, torn = _among(hosts, within, lambda fact: fact != "gpu.name")
+        more, torn = _among(hosts, within)
         outliers += [*more, *_slow(hosts, within)]
         splits += torn
     return outliers, splits
 
 
-def _among(hosts: Sequence[Summary], kind: str, wanted: Callable[[str], bool]) -> tuple[list[Outlier], list[Split]]:
+def _strangers(kinds: dict[str, list[Summary]]) -> Iterator[Outlier]:
+    """Hosts with GPUs that next to no other host has; of a fleet of several kinds, none is a stranger."""
+    of = sum(map(len, kinds.values()))
+    usual = max(kinds, key=lambda kind: len(kinds[kind]), default="")
+    for kind, hosts in sorted(kinds.items()):
+        if kind != usual and len(hosts) <= STRANGERS * of:
+            names = tuple(host.host for host in hosts)
+            yield Outlier("node.gpu", "kind of GPU", kind or NOT_THERE, usual or NOT_THERE, names, of)
+
+
+def _among(hosts: Sequence[Summary], kind: str) -> tuple[list[Outlier], list[Split]]:
     outliers: list[Outlier] = []
     splits: list[Split] = []
     told: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for host in hosts:
         for fact, value in host.values.items():
-            if wanted(fact):
-                told[fact][value].append(host.host)
+            told[fact][value].append(host.host)
     for fact, by_value in told.items():
         if fact.startswith("env."):  # only what is set is told everywhere
             saying = {name for names in by_value.values() for name in names}
             by_value[NOT_THERE] += [host.host for host in hosts if host.host not in saying]
         how = compared(fact)
+        about = f"{how.about} of hosts with {kind}" if kind else how.about
         groups = {value: names for value, names in _joined(by_value, how).items() if names}
         if len(groups) < 2 or (of := sum(map(len, groups.values()))) < FEWEST:
             continue
         usual = max(groups, key=lambda value: (len(groups[value]), value))
         if len(groups[usual]) < MAJORITY * of:
             counts = sorted(((value, len(names)) for value, names in groups.items()), key=lambda item: -item[1])
-            splits.append(Split(fact, how.about, tuple(counts), kind, how.matters))
+            splits.append(Split(fact, about, tuple(counts), kind, how.matters))
             continue
         outliers += [
-            Outlier(fact, how.about, value, usual, tuple(names), of, kind, how.matters)
+            Outlier(fact, about, value, usual, tuple(names), of, kind, how.matters)
             for value, names in sorted(groups.items(), key=lambda item: -len(item[1]))
             if value != usual
         ]

@@ -108,7 +108,8 @@ class Reader:
         if schema != SCHEMA and re.fullmatch(r"gpudoctor/\d+", schema):
             raise DocumentError(f"schema {schema} is not {SCHEMA}: a gpudoctor of another major version wrote it")
         if schema == SCHEMA and "findings" in raw:
-            if (raw.get("target") or {}).get("kind") == "fleet":
+            target = raw.get("target")
+            if isinstance(target, Mapping) and target.get("kind") == "fleet":
                 raise DocumentError("this is the document of a whole fleet; gpudoctor read shows it")
             return raw
         from gpudoctor import doctor
@@ -118,16 +119,19 @@ class Reader:
 
 
 def documents(text: str) -> Iterator[Mapping[str, Any] | Broken]:
-    """Every object of JSON that begins a line; what stands before, between and behind them is left out."""
+    """Every object of JSON with a schema that begins a line; what stands before, between and behind is left out."""
     decoder = json.JSONDecoder()
     begin = _OBJECT.search(text)
     while begin:
         at = begin.end()
+        head = text[at : at + _NEAR_THE_TOP]
         try:
             raw, at = decoder.raw_decode(text, at)
-            yield raw
+            if "schema" in raw:
+                yield raw
         except (ValueError, RecursionError) as error:
-            yield Broken(_trouble(error, text), _told_name(text[at : at + _NEAR_THE_TOP]))
+            if head.lstrip("{ \t\r\n").startswith('"schema"'):  # else a banner that looks like one
+                yield Broken(_trouble(error, text), _told_name(head))
             at += 1
         begin = _OBJECT.search(text, at)
 

@@ -11,6 +11,8 @@ from gpudoctor.fleet.reading import Reply
 Hear = Callable[[Reply], None]
 """Told of each reply as it comes; that of a host which will not answer any more is one, too."""
 NO_PROGRAM, NOT_RUNNABLE, NO_SSH = 127, 126, 255
+OUT_OF_TIME = (None, 124, 137)
+"""Exit statuses of what was ended because its time was up: by us, and by timeout(1)."""
 _MOST_WORDS = 200
 
 _UNTIL_HANGUP = """\
@@ -47,20 +49,24 @@ class Question:
         """What runs on a host."""
         return (*shlex.split(self.program), "check", "--json", "--level", self.level)
 
+    def limited(self, seconds: float) -> str:
+        """The same as a line of shell that ends itself after that time, whether anybody still listens or not."""
+        return shlex.join(["timeout", "-k", "2", f"{max(1.0, seconds):.0f}", *self.argv])
+
     @property
     def bound(self) -> str:
-        """The same as a line for whatever shell a user has there, ended when the connection goes."""
-        return f"exec sh -c {shlex.quote(_UNTIL_HANGUP.format(command=shlex.join(self.argv)))}"
+        """The same for whatever shell a user has there, ended also when the connection goes."""
+        return f"exec sh -c {shlex.quote(_UNTIL_HANGUP.format(command=self.limited(self.seconds)))}"
 
 
 def because(status: int | None, complaint: str, question: Question) -> str:
     """Why a host's answer may be none, from the exit status and the last words of what was run; empty if all is well.
 
-    `status` None is one that was ended because its time was up. Exit codes 0, 1 and 3 are those of a diagnosis.
+    Exit codes 0, 1 and 3 are those of a diagnosis.
     """
     lines = [line.strip() for line in complaint.splitlines() if line.strip()]
     last = lines[-1][:_MOST_WORDS] if lines else ""
-    if status is None:
+    if status in OUT_OF_TIME:
         return f"no answer within {question.seconds:g} s"
     if status == NO_SSH:
         return f"ssh: {last or 'no connection'}"

@@ -1,10 +1,11 @@
-"""Summaries as facts: the groups ``node``, ``silence``, ``outlier`` and ``split`` that pages read."""
+"""Summaries as facts: the groups ``machine``, ``silence``, ``outlier`` and ``split`` that pages read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from gpudoctor.cluster import FACTS
+from gpudoctor.fleet.findings import FOLDED
 from gpudoctor.fleet.names import folded, listed
 from gpudoctor.fleet.outliers import FEWEST, Outlier, Split
 from gpudoctor.fleet.summary import Summary
@@ -28,10 +29,10 @@ def facts_of(hosts: Sequence[Summary]) -> dict[str, Fact]:
 def unasked() -> tuple[dict[str, Fact], dict[str, Rows]]:
     """What only a job tells: nobody asked for it where hosts were asked one by one."""
     why = Unread("each host was asked alone; gpudoctor preflight asks the ranks of a job together")
-    names = [spec.name for spec in FACTS]
+    theirs = [spec for spec in FACTS if not spec.name.startswith(FOLDED)]
     return (
-        {name: why for name in names if name.startswith("job.")},
-        dict.fromkeys(("rank", "link", "suspect"), why),
+        {spec.name: why for spec in theirs if not spec.group},
+        {spec.name.rpartition(".")[0]: why for spec in theirs if spec.group},
     )
 
 
@@ -40,7 +41,7 @@ def groups_of(hosts: Sequence[Summary], outliers: Sequence[Outlier], splits: Seq
     few = sum(one.answered for one in hosts) < FEWEST
     nothing = Unread(f"fewer than {FEWEST} hosts answered")
     return {
-        "node": tuple(map(_node, hosts)),
+        "machine": tuple(map(_node, hosts)),
         "silence": tuple(_silences(hosts)),
         "outlier": nothing if few else tuple(map(_outlier, outliers)),
         "split": nothing if few else tuple(map(_split, splits)),

@@ -27,7 +27,7 @@ class Shared:
     of: int
     size: int
     fact: str
-    """The fact that tells the place: ``node.switch``."""
+    """The fact that tells the place: ``machine.switch``."""
 
     @property
     def words(self) -> str:
@@ -39,11 +39,11 @@ class Shared:
 
 
 _PLACES: Mapping[str, tuple[str, Callable[[Summary], str]]] = {
-    "switch": ("node.switch", lambda one: one.switch),
-    "image": ("node.image", lambda one: one.values.get("host.os", "")),
+    "switch": ("machine.switch", lambda one: one.switch),
+    "image": ("machine.image", lambda one: one.values.get("host.os", "")),
     "driver": ("driver.version", lambda one: one.values.get("driver.version", "")),
     "kernel": ("host.kernel", lambda one: one.values.get("host.kernel", "")),
-    "GPU": ("node.gpu", lambda one: one.gpu),
+    "GPU": ("machine.gpu", lambda one: one.gpu),
 }
 """What hosts may share: the fact that tells it, and its value on a host."""
 
@@ -68,7 +68,8 @@ class Places:
             value, count = Counter(map(of, here)).most_common(1)[0]
             size = self._sizes[kind][value]
             if value and count >= NEARLY * len(here) and size < len(self._hosts):
-                chance = _chance(count, len(here), size / len(self._hosts))
+                places = len(self._sizes[kind])  # it could have been any of them
+                chance = places * _chance(count, len(here), size / len(self._hosts))
                 found.append((chance, Shared(kind, value, count, len(here), size, fact)))
         best = min(found, key=lambda item: item[0], default=None)
         return best[1] if best and best[0] <= CHANCE else None

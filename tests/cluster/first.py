@@ -33,7 +33,7 @@ def main(folder: str, names: list[str]) -> None:
     holders = {name: _host(folder, name, place) for place, name in enumerate(names, 1)}
     sys.stdout.write(json.dumps({name: holder.pid for name, holder in holders.items()}) + "\n")
     sys.stdout.flush()
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us
     threading.Thread(target=_collect, daemon=True).start()
     sys.stdin.read()
 

@@ -107,6 +107,8 @@ class DoctorApp(App[None]):
 
     def on_mount(self) -> None:
         """First the screen, then the work."""
+        if self.work.first:
+            self.call_after_refresh(self.action_open, self.work.first)
         self.call_after_refresh(self.action_read)
         self.set_interval(self.PERIOD, self._tick)
 

@@ -24,7 +24,11 @@ def planned(app: DoctorApp, only: tuple[str, ...] = ()) -> None:
     repair = app.repair = app.repair or Repair()
     if not repair.busy:
         make = app.work.plan
-        plan = make(app.diagnosis, only) if make and app.diagnosis else None
+        try:
+            plan = make(app.diagnosis, only) if make and app.diagnosis else None
+        except DoctorError as error:
+            app.say(str(error))
+            return
         repair.put(plan, only)
     repair.open(app)
 

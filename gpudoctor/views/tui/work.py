@@ -93,3 +93,5 @@ class Work:
     """The diagnosis anew, with what was measured among its facts."""
     cluster: Callable[[], Fleet | None] | None = None
     """What was found on this machine's fleet."""
+    first: str = ""
+    """The screen that it opens with, by its name; by default the diagnosis."""

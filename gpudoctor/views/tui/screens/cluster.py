@@ -179,7 +179,7 @@ class ClusterScreen(Place):
 
     def _room(self) -> None:
         """The maps are as high as they need to be, and at most half of the screen; the pairs alone take all."""
-        lines = max(matrix.lines for matrix in (self.checks, self.pairs) if matrix.display)
+        lines = max((matrix.lines for matrix in (self.checks, self.pairs) if matrix.display), default=0)
         height = min(lines + 2, max(self.app.size.height // 2 - 1, 4))
         self.maps.styles.height = "1fr" if self.query_one("#cluster").has_class("-pairs") else height
         self.query_one("#cluster").styles.grid_rows = f"{height} auto 1fr"

@@ -1,0 +1,59 @@
+"""Documents of hosts as the program writes them: a sound machine's facts, some of them changed, judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+from gpudoctor import doctor, rulebook
+from gpudoctor.fleet.fold import Folding, Whole
+from gpudoctor.fleet.reading import Reply
+from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.fact import Fact, Known, Row, Rows
+from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.views import document as view
+from tests.generated.sound import sound
+
+BOOK = rulebook.load()
+LOST: dict[str, Fact] = {"kernel_log.fallen_off": Known(("0000:3a:00.0",), "/dev/kmsg")}
+
+
+@lru_cache(maxsize=1)
+def machine() -> Snapshot:
+    """A sound machine with eight GPUs, looked at by level standard."""
+    found = (one for one in sound(7) if not one.circumstances and one.machine.level == "standard")
+    return next(one.snapshot for one in found if len(_gpus(one.snapshot)) == 8)
+
+
+def _gpus(snapshot: Snapshot) -> tuple[Row, ...]:
+    rows = snapshot.rows("gpu")
+    return rows if isinstance(rows, tuple) else ()
+
+
+def document(
+    host: str, facts: Mapping[str, Fact] | None = None, gpu: Mapping[str, Fact] | None = None, **groups: Rows
+) -> str:
+    """What gpudoctor check --json prints there; `gpu` changes columns of every GPU."""
+    base = machine()
+    gpus = tuple({**row, **(gpu or {})} for row in _gpus(base))
+    snapshot = replace(
+        base,
+        target=replace(base.target, kind="local", name=host),
+        facts={**base.facts, **(facts or {})},
+        groups={**base.groups, "gpu": gpus, **groups},
+    )
+    return view.render(doctor.diagnose(snapshot, BOOK))
+
+
+def folded(texts: Iterable[str], whole: Whole | None = None) -> Diagnosis:
+    """One diagnosis of these, each a reply as a file holds it."""
+    folding = Folding(BOOK)
+    for number, text in enumerate(texts, 1):
+        folding.hear(Reply(text, name=f"file{number}"))
+    return folding.diagnosis(whole or Whole())
+
+
+def hosts(count: int, **facts: Mapping[str, Fact]) -> list[str]:
+    """``n1`` to ``n<count>``; a keyword's facts are of the host of that name."""
+    return [document(f"n{number}", facts.get(f"n{number}")) for number in range(1, count + 1)]
