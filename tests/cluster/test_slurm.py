@@ -70,7 +70,7 @@ def test_every_rank_ends_alike_and_one_talks(slurm: Slurm) -> None:
     assert sorted(ran.out.split()) == [f"{rank}:1" for rank in range(6)]
     said = slurm.srun("--label", "gpudoctor", "preflight")
     assert len({line.partition(":")[0] for line in said.out.splitlines()}) == 1
-    assert "node2" in said.out
+    assert "$ scontrol update NodeName=node2 State=DRAIN Reason=gpudoctor:gpu.ecc" in said.out
 
 
 def test_on_go_each_rank_becomes_the_command(slurm: Slurm) -> None:
