@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -29,8 +30,10 @@ def test_without_slurm_at_hand_they_are_written_out_alike(
 
 
 @pytest.mark.parametrize(("short", "names"), [item for item in SHORT.items() if item[0]])
-def test_slurm_says_the_same(short: str, names: list[str]) -> None:
+def test_slurm_says_the_same(short: str, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scontrol = program("scontrol")
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+    (tmp_path / "slurm.conf").write_text("ClusterName=test\nSlurmctldHost=localhost\n")
     said = subprocess.run([scontrol, "show", "hostnames", short], check=True, capture_output=True, text=True)
     assert said.stdout.split() == names
 
