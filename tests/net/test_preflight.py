@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+import venv
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.environments import Venv
 from tests.net.faults import Fault
 from tests.net.hosts import PORT, Hosts
 from tests.net.job import LIMIT, Ended, Env, Job
@@ -81,11 +84,19 @@ def test_packets_that_are_too_large_vanish() -> None:
     [
         ({1: {"NCCL_SOCKET_IFNAME": "mgmt0", "GLOO_SOCKET_IFNAME": "mgmt0"}}, "node1 announces 10.88.1.1 of mgmt0"),
         ({0: {"NCCL_SOCKET_IFNAME": "mgmt0", "GLOO_SOCKET_IFNAME": "mgmt0"}}, "node0 announces 10.88.0.1 of mgmt0"),
+        ({1: {"NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo"}}, "node1 announces 127.0.0.1 of lo"),
     ],
-    ids=["node1", "node0"],
+    ids=["not connected", "rank 0's not connected", "loopback"],
 )
 def test_an_interface_that_leads_nowhere(two: Hosts, env: Env, says: str) -> None:
     assert says in only(told(Job(two, env=env)), "nccl.interface")
+
+
+def test_an_interface_that_is_not_there(two: Hosts) -> None:
+    said = told(Job(two, env={1: {"NCCL_SOCKET_IFNAME": "ib9", "GLOO_SOCKET_IFNAME": "ib9"}}))
+    assert said.ids == {"nccl.interface"}
+    assert all("node1 announces no address to" in title for title in said.titles("nccl.interface"))
+    assert len(said.titles("nccl.interface")) == 2
 
 
 def test_a_name_that_is_a_loopback(two: Hosts) -> None:
@@ -106,6 +117,168 @@ def test_a_port_that_another_program_has(two: Hosts) -> None:
     process.kill()
     assert said.startswith(f"Port {PORT} on node0 is taken by python")
     assert said.endswith(f"(pid {process.pid})")
+
+
+@pytest.mark.parametrize(
+    ("fault", "name", "says"),
+    [
+        (lambda hosts: hosts[2].loss(0.05, "from"), "nccl.packet-loss", "node2 sends with"),
+        (lambda hosts: hosts[1].slow(50, "from"), "nccl.slow", "node1 sends at 0.0"),
+        (lambda hosts: hosts[1].slow(50, "to"), "nccl.slow", "node1 receives at 0.0"),
+        (lambda hosts: hosts[3].slow(50, "both"), "nccl.slow", "node3 sends and receives at 0.0"),
+        (lambda hosts: hosts[2].delay(20), "nccl.slow", "node2 answers after 4"),
+        (lambda hosts: hosts[2].drop("32768-60999"), "nccl.unreachable", "node0, node1, node3 cannot reach node2: no"),
+        (lambda hosts: hosts[2].refuse("32768-60999"), "nccl.unreachable", "cannot reach node2: 10.77.0.3 refuses"),
+        (lambda hosts: hosts[2].drop("32768-60999", hosts[1]), "nccl.unreachable", "node1 cannot reach node2: no"),
+        (lambda hosts: everywhere(hosts, lambda host: host.only(PORT)), "nccl.unreachable", "node3 cannot reach node0"),
+    ],
+    ids=[
+        "loss",
+        "slow from",
+        "slow to",
+        "slow both",
+        "delay",
+        "ports filtered",
+        "ports refused",
+        "one pair",
+        "only the job's port",
+    ],
+)
+def test_a_fault_of_one_among_four(four: Hosts, fault: Broken, name: str, says: str) -> None:
+    with fault(four):
+        said = told(Job(four))
+    assert said.ids == {name}
+    assert any(says in title for title in said.titles(name)), said.titles(name)
+
+
+@pytest.mark.parametrize(
+    ("fault", "name", "says"),
+    [
+        (lambda hosts: hosts[5].slow(50, "from"), "nccl.slow", "node5 sends at 0.0"),
+        (lambda hosts: hosts[6].loss(0.05, "to"), "nccl.packet-loss", "node6 receives with"),
+        (lambda hosts: hosts[3].refuse("32768-60999"), "nccl.unreachable", "cannot reach node3: 10.77.0.4 refuses"),
+    ],
+    ids=["slow", "loss", "refused"],
+)
+def test_a_fault_of_one_among_eight(fault: Broken, name: str, says: str) -> None:
+    with Hosts(8) as hosts, fault(hosts):
+        said = told(Job(hosts))
+    assert name in said.ids
+    assert any(says in title for title in said.titles(name)), said.titles(name)
+    assert [host for drain in said.document["fleet"]["drain"] for host in drain["hosts"]] == [
+        says.split(" ")[-5 if "refuses" in says else 0].rstrip(":")
+    ]
+
+
+def test_a_host_without_a_route_says_so_and_is_missed(four: Hosts) -> None:
+    four[2].namespace.ip("addr del 10.77.0.3/24 dev eth0")
+    try:
+        ended = Job(four).ended()
+    finally:
+        four[2].namespace.ip("addr add 10.77.0.3/24 dev eth0")
+    assert {rank: one.code for rank, one in ended.items()} == dict.fromkeys(range(4), 1)
+    assert ended[0].titles("nccl.rank-missing") == ["Rank 2: never came to node0 in 12 s"]
+    (said,) = ended[2].titles("nccl.unreachable")
+    assert said.startswith(f"node2 cannot reach node0: 10.77.0.1 port {PORT}: Network is unreachable")
+    assert max(one.seconds for one in ended.values()) < LIMIT
+
+
+def test_a_name_that_does_not_resolve(two: Hosts) -> None:
+    ended = Job(two, env=lambda _: {"MASTER_ADDR": "nohost.example"}).ended()
+    for rank, one in ended.items():
+        assert one.code == 1
+        (said,) = one.titles("nccl.unreachable")
+        assert said.startswith(f"node{rank} cannot reach nohost.example: nohost.example: ")
+        assert one.document["fleet"]["drain"] == []
+        assert one.seconds < LIMIT
+
+
+def test_a_name_that_one_host_does_not_know(two: Hosts) -> None:
+    two[1].knows("node0", None)
+    try:
+        ended = Job(two).ended()
+    finally:
+        two[1].knows("node0", two[0].address)
+    assert [one.code for one in ended.values()] == [1, 1]
+    assert ended[0].titles("nccl.rank-missing") == ["Rank 1: never came to node0 in 12 s"]
+    (said,) = ended[1].titles("nccl.unreachable")
+    assert said.startswith("node1 cannot reach node0: node0: ")
+
+
+def test_a_rank_that_never_comes(two: Hosts) -> None:
+    assert only(told(Job(two, missing=[1])), "nccl.rank-missing") == "Rank 1: never came to node0 in 12 s"
+
+
+def test_ranks_that_were_told_different_sizes(two: Hosts) -> None:
+    for wrong in (0, 1):
+        said = told(Job(two, env={wrong: {"WORLD_SIZE": "3"}}))
+        assert said.titles("nccl.world-size") == ["The ranks were told different sizes of the job: 2, 3"]
+
+
+def test_a_rank_of_a_larger_job_is_not_taken_for_one_of_ours(two: Hosts) -> None:
+    said = told(Job(two, env={1: {"RANK": "2", "WORLD_SIZE": "3"}}))
+    assert said.titles("nccl.world-size") == ["The ranks were told different sizes of the job: 2, 3"]
+    assert "nccl.rank-missing" in said.document["findings"][0]["explains"]
+
+
+def test_two_ranks_with_one_number(four: Hosts) -> None:
+    ended = Job(four, env={2: {"RANK": "1"}}).ended()
+    assert {rank: one.code for rank, one in ended.items()} == dict.fromkeys(range(4), 1)
+    said = ended[0].titles("nccl.rank-missing")
+    assert sorted(said)[0] in {
+        "Rank 1: came more than once: from node1 and from node2",
+        "Rank 1: came more than once: from node2 and from node1",
+    }
+    assert sorted(said)[1] == "Rank 2: never came to node0 in 12 s"
+    assert ended[0].document["fleet"]["drain"] == []
+
+
+def test_two_ranks_0(two: Hosts) -> None:
+    ended = Job(two, env={1: {"RANK": "0"}}).ended()
+    assert [one.code for one in ended.values()] == [1, 1]
+    assert "Rank 0: came more than once: from node0 and from node1" in ended[0].titles("nccl.rank-missing")
+    assert "Rank 0: came more than once: from node1 and from node0" in ended[1].titles("nccl.rank-missing")
+
+
+def test_two_jobs_on_the_same_hosts(two: Hosts) -> None:
+    jobs = [Job(two), Job(two, port=PORT + 1)]
+    assert [[one.code for one in job.ended().values()] for job in jobs] == [[0, 0], [0, 0]]
+
+
+def test_two_jobs_that_were_given_one_port(two: Hosts) -> None:
+    jobs = [Job(two), Job(two)]
+    hubs = [job.ended()[0] for job in jobs]
+    taken = [said for hub in hubs for said in hub.titles("nccl.port-in-use")]
+    assert len(taken) == 1
+    assert taken[0].startswith(f"Port {PORT} on node0 is taken by ")
+    assert all(hub.code == 1 and hub.seconds < LIMIT for hub in hubs)
+
+
+def test_environments_with_different_nccl(two: Hosts, tmp_path: Path) -> None:
+    pythons = [environment(tmp_path / f"env{rank}", nccl) for rank, nccl in enumerate(("2.26.2", "2.27.5"))]
+    said = told(Job(two, env=lambda rank: {"VIRTUAL_ENV": str(pythons[rank])}))
+    assert said.titles("nccl.version") == ["The ranks have NCCL 2.26.2, 2.27.5; all must have the same"]
+    by_rank = {row["rank"]["value"]: row["nccl"]["value"] for row in said.document["facts"]["rank"]}
+    assert by_rank == {0: "2.26.2", 1: "2.27.5"}
+
+
+def environment(folder: Path, nccl: str) -> Path:
+    """A virtual environment with torch's wheels of one NCCL version."""
+    venv.create(folder)
+    version = ".".join(map(str, sys.version_info[:3]))
+    made = Venv(Path("/"), version, str(folder))
+    made.torch("2.7.0+cu126", "12.6", [f"nvidia-nccl-cu12=={nccl}"])
+    made.dist("nvidia-nccl-cu12", nccl)
+    return folder
+
+
+def test_hosts_that_only_know_ipv6() -> None:
+    with Hosts(2) as hosts:
+        for host in hosts:
+            host.namespace.ip(f"addr del {host.address}/24 dev eth0", "link set mgmt0 down")
+            for other in hosts:
+                host.knows(other.name, other.address6)
+        assert told(Job(hosts), code=0).titles("nccl.connected")
 
 
 @pytest.mark.parametrize("count", [2, 4, 8])
