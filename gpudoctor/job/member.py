@@ -56,8 +56,8 @@ class Member:
         end = time.monotonic() + seconds
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
         try:
-            while time.monotonic() < end:
-                for said in self.line.heard():
+            while (left := end - time.monotonic()) > 0:
+                for said in self.line.heard() if self.line.speaks(left) else ():
                     if "verdict" in said:
                         return said
                     threading.Thread(target=self._do, args=(said, tasks), name="task", daemon=True).start()

@@ -152,32 +152,52 @@ def _counts(text: str) -> list[int]:
     return counts
 
 
-def _mpirun(environ: Mapping[str, str], _: Hostnames) -> Place | None:
-    """Open MPI, then the launchers of MPICH's family (where Slurm starts these itself, its own names tell more)."""
+def _mpirun(environ: Mapping[str, str], hostnames: Hostnames) -> Place | None:
+    """Open MPI, then the launchers of MPICH's family; where Slurm itself started the ranks, its own names tell more."""
     for rank, world, local in (
         ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
         ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
     ):
-        if rank in environ and world in environ and not ("SLURM_STEP_NUM_TASKS" in environ and rank == "PMI_RANK"):
-            port, number = _whole(environ, "MASTER_PORT", 0), _whole(environ, rank, 0)
-            run = (
-                environ.get("OMPI_MCA_ess_base_jobid") or environ.get("PMIX_NAMESPACE") or environ.get("PMI_JOBID", "")
-            )
-            size, together = _whole(environ, world, 1), _whole(environ, "OMPI_COMM_WORLD_LOCAL_SIZE", 0)
-            return Place(
-                launcher="mpirun",
-                rank=number,
-                world=size,
-                local_rank=_whole(environ, local, 0),
-                host=_host(environ),
-                hub=number == 0,
-                master=environ.get("MASTER_ADDR") or ("localhost" if size == together else _head(environ)),
-                port=port,
-                job=f"mpirun {run} {port}",
-                node=environ.get("SLURMD_NODENAME", ""),
-                switch=_switch(environ),
-            )
+        if rank not in environ or world not in environ:
+            continue
+        if rank == "PMI_RANK" and _is_slurms(environ):
+            return None
+        port, number, size = _whole(environ, "MASTER_PORT", 0), _whole(environ, rank, 0), _whole(environ, world, 1)
+        return Place(
+            launcher="mpirun",
+            rank=number,
+            world=size,
+            local_rank=_whole(environ, local, 0),
+            host=_host(environ),
+            hub=number == 0,
+            master=environ.get("MASTER_ADDR") or _first_host(environ, size, hostnames),
+            port=port,
+            job=f"mpirun {_run(environ)} {port}",
+            node=environ.get("SLURMD_NODENAME", ""),
+            switch=_switch(environ),
+        )
     return None
+
+
+def _is_slurms(environ: Mapping[str, str]) -> bool:
+    """Whether it was srun that set PMI_RANK: where Hydra did, started by srun, Slurm's names are of Hydra's proxies."""
+    same = (("PMI_RANK", "SLURM_PROCID"), ("PMI_SIZE", "SLURM_STEP_NUM_TASKS"))
+    return all(environ.get(name) == environ.get(slurms) for name, slurms in same)
+
+
+def _run(environ: Mapping[str, str]) -> str:
+    """What tells this run from others."""
+    names = ("OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE", "PMI_JOBID", "SLURM_JOB_ID")
+    return next((environ[name] for name in names if environ.get(name)), "")
+
+
+def _first_host(environ: Mapping[str, str], size: int, hostnames: Hostnames) -> str:
+    """Where rank 0 mostly is: here, where all are; where Open MPI's mpirun is; on the first node of Slurm's list."""
+    together = "OMPI_COMM_WORLD_LOCAL_SIZE" if "OMPI_COMM_WORLD_RANK" in environ else "MPI_LOCALNRANKS"
+    if size == _whole(environ, together, 0):
+        return "localhost"
+    nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST", "")
+    return _head(environ) or next(iter(hostnames(nodes)), "")
 
 
 def _head(environ: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import selectors
 import socket
 import struct
 import threading
@@ -52,6 +53,12 @@ class Line:
                 with contextlib.suppress(OSError):
                     self.socket.shutdown(socket.SHUT_RDWR)
                 raise GoneError(str(error)) from error
+
+    def speaks(self, seconds: float) -> bool:
+        """Whether there is something to hear, or the end, within so many seconds."""
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self.socket, selectors.EVENT_READ)
+            return bool(waiting.select(max(0.0, seconds)))
 
     def heard(self) -> list[Said]:
         """The objects that have come, after one read; raises `GoneError` at the stream's end and for anything else."""

@@ -1,0 +1,195 @@
+"""Those who come to the meeting of a job: ranks, the same rank twice, other versions, strangers, and very many."""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from gpudoctor.job import member, roll
+from gpudoctor.job.connecting import to_each_other
+from gpudoctor.job.descriptors import room_for
+from gpudoctor.job.door import Door
+from gpudoctor.job.hub import Hub
+from gpudoctor.job.meeting import Meeting, greeting
+from gpudoctor.job.member import Member, NotMetError
+from gpudoctor.job.place import Place
+from gpudoctor.job.run import Wanted
+from tests.unit.fleet_documents import document
+from tests.unit.job_players import Players, free_port
+
+JOB = "a job"
+HELLO = {"world": 2, "local_rank": 0, "leads": True, "version": "0.0.1", "ears": []}
+EAR = {"used_by": ["nccl"], "address": "127.0.0.1", "port": 9, "interface": "lo"}
+
+
+def place(port: int, rank: int = 0, world: int = 2, host: str = "") -> Place:
+    return Place("env", rank, world, host=host or f"n{rank}", hub=rank == 0, master="127.0.0.1", port=port, job=JOB)
+
+
+@contextmanager
+def held(world: int = 2) -> Iterator[tuple[Meeting, int]]:
+    port = free_port()
+    meeting = Meeting(place(port, world=world), Door([port]))
+    try:
+        yield meeting, port
+    finally:
+        meeting.close(lambda _: {"verdict": "go", "code": 0})
+
+
+@contextmanager
+def beside(act: Callable[[], Any]) -> Iterator[list[Any]]:
+    """What happens at the same time, and what came of it."""
+    came: list[Any] = []
+
+    def run() -> None:
+        try:
+            came.append(act())
+        except Exception as error:
+            came.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield came
+    finally:
+        thread.join(20)
+
+
+def come(port: int, rank: int, **hello: Any) -> Member:
+    return member.come(place(port, rank), {**HELLO, **hello}, 5.0)
+
+
+def spoken(port: int, *lines: bytes) -> socket.socket:
+    """A connection of somebody who has heard the greeting and said this."""
+    link = socket.create_connection(("127.0.0.1", port), 5)
+    link.sendall(b"".join(lines))
+    return link
+
+
+def test_ranks_come_and_hear_the_verdict() -> None:
+    with held() as (meeting, port), beside(lambda: come(port, 1).attend({}, 10)) as heard:
+        assert not meeting.complete
+        assert meeting.until(lambda: 1 in meeting.guests, 10)
+        with beside(lambda: come(port, 0).attend({}, 10)):
+            assert meeting.until(lambda: meeting.complete, 10)
+            assert [guest.host for guest in meeting.leaders] == ["n0", "n1"]
+            meeting.close(lambda guest: {"verdict": "no-go", "code": 1, "words": f"to {guest.host}"})
+    assert heard[0]["words"] == "to n1"
+
+
+def test_the_second_of_two_ranks_with_one_number_is_sent_away() -> None:
+    with held() as (meeting, port), beside(lambda: come(port, 1).attend({}, 10)):
+        assert meeting.until(lambda: 1 in meeting.guests, 10)
+        other = place(port, 1, host="elsewhere")
+        with beside(lambda: member.come(other, HELLO, 5.0).attend({}, 10)) as heard:
+            assert meeting.until(lambda: bool(heard), 10)
+        assert heard[0] | {"id": 0} == {
+            "id": 0,
+            "verdict": "no-go",
+            "code": 1,
+            "words": "rank 1 is here already, from n1",
+        }
+        (seen,) = [one for one in roll.called(meeting, 1.0) if one.rank == 1]
+        assert (seen.state, seen.because, seen.blames) == (
+            "twice",
+            "came more than once: from n1 and from elsewhere",
+            False,
+        )
+        meeting.close(lambda _: {"verdict": "go", "code": 0})
+
+
+def test_a_rank_whose_connection_broke_may_come_again() -> None:
+    with held() as (meeting, port):
+        hello = {"job": greeting(JOB)["job"], "rank": 1, **HELLO}
+        spoken(port, json.dumps(hello).encode() + b"\n").close()
+        assert meeting.until(lambda: 1 in meeting.guests and bool(meeting.guests[1].ended), 10)
+        assert roll.called(meeting, 1.0)[1].state == "ended"
+        with beside(lambda: come(port, 1).attend({}, 10)):
+            assert meeting.until(lambda: not meeting.guests[1].ended, 10)
+            assert meeting.twice == {}
+            meeting.close(lambda _: {"verdict": "go", "code": 0})
+
+
+def test_a_rank_of_another_version_that_does_not_know_its_task() -> None:
+    with held() as (meeting, port):
+        attending = [beside(lambda rank=rank: come(port, rank, ears=[EAR]).attend({}, 10)) for rank in (0, 1)]
+        with attending[0], attending[1]:
+            assert meeting.until(lambda: meeting.complete, 10)
+            assert to_each_other(meeting, meeting.leaders, 5.0) == []  # nobody is said to be out of reach for that
+            states = [(one.state, one.because) for one in roll.called(meeting, 1.0)]
+            meeting.close(lambda _: {"verdict": "no-go", "code": 1})
+    assert [state for state, _ in states] == ["failed", "failed"]
+    assert "could not do its part: this gpudoctor knows no 'reach' (gpudoctor 0.0.1, and " in states[1][1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"[1]\n",
+        b"\xff\xfe\x00\n",
+        b"[" * 100_000 + b"\n",
+        json.dumps({"job": greeting(JOB)["job"], "rank": "1"}).encode() + b"\n",
+        json.dumps({"job": greeting(JOB)["job"], "rank": True}).encode() + b"\n",
+        json.dumps({"job": greeting(JOB)["job"], "rank": -1}).encode() + b"\n",
+        json.dumps({"job": greeting("another job")["job"], "rank": 1}).encode() + b"\n",
+    ],
+)
+def test_strangers_are_shown_out(words: bytes) -> None:
+    with held() as (meeting, port), closing(spoken(port, words)) as stranger:
+        meeting.until(lambda: False, 0.3)
+        assert meeting.guests == {}
+        stranger.settimeout(5)
+        with suppress(ConnectionResetError):
+            while stranger.recv(1 << 16):
+                pass
+
+
+def test_nobody_comes_where_nobody_is() -> None:
+    port = free_port()
+    with pytest.raises(NotMetError, match="refuses port") as raised:
+        member.come(place(port, 1), HELLO, 0.5)
+    assert {way.outcome for way in raised.value.ways.values()} == {"refused"}
+
+
+def test_a_meeting_that_ends_without_a_word_is_told_with_the_last_step() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as door:
+        port = door.getsockname()[1]
+        with beside(lambda: come(port, 1)) as came:
+            link, _ = door.accept()
+            link.sendall(json.dumps(greeting(JOB)).encode() + b"\n")
+        rank: Member = came[0]
+        rank.step = "counting"
+        link.close()
+        with pytest.raises(NotMetError, match="while we did: counting"):
+            rank.attend({}, 10)
+
+
+def test_a_meeting_that_never_speaks_is_left() -> None:
+    with held() as (meeting, port), beside(lambda: come(port, 1)) as came:
+        assert meeting.until(lambda: bool(came) and 1 in meeting.guests, 10)
+        with pytest.raises(NotMetError, match="said nothing in 0 s"):
+            came[0].attend({}, 0.2)
+
+
+def test_512_ranks_on_64_machines() -> None:
+    port = free_port()
+    where = Place("env", 0, 512, host="n0", master="127.0.0.1", port=port, job=JOB)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with room_for(2 * 512):
+        hub = Hub(where, Wanted(), lambda _: None)
+        with Players(hub.port, JOB, 512, 8, document) as players:
+            pass  # until all have heard the verdict
+    diagnosis = hub.over()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == limit
+    assert {said["verdict"] for said in players.verdicts.values()} == {"go"}
+    assert len(players.verdicts) == 512
+    assert diagnosis.fleet
+    assert (diagnosis.fleet.verdict, len(diagnosis.fleet.hosts)) == ("go", 64)
