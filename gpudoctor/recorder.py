@@ -40,6 +40,9 @@ _LOG = "/dev/kmsg"
 _DRIVERS_OWN = re.compile(r"nvidia|fabricmanager|nvlsm|imex")
 """Logs that hold nothing but what a record is for."""
 
+_ADDRESSES = re.compile(r"/proc/(?:self/|\d+/)?net/|/etc/hosts$")
+"""Files left out of a record: they hold the network addresses of this machine and its neighbours, in many spellings."""
+
 _LOG_LINES = re.compile(
     r"Linux version|Command line|nvidia|nvrm|\bxid\b|nouveau|nova|NVLRM|nvlink|nvswitch|\bpci|\baer\b|iommu|dmar|\bsmmu"
     r"|vfio|oom|out of memory|killed process|mce|machine check|hardware error|edac|secure ?boot|lockdown|taint|module"
@@ -168,7 +171,8 @@ def _files(seen: Seen) -> tuple[dict[str, bytes], dict[str, Sparse], list[str]]:
     sparse: dict[str, Sparse] = {}
     left_out: list[str] = []
     room = _MOST_IN_ALL
-    for path, parts in sorted(seen.files.items(), key=lambda entry: sum(len(data) for _, data in entry[1].read)):
+    kept = ((path, parts) for path, parts in seen.files.items() if not _ADDRESSES.match(path))
+    for path, parts in sorted(kept, key=lambda entry: sum(len(data) for _, data in entry[1].read)):
         joined = parts.joined()
         size = sum(len(data) for _, data in joined)
         room -= size
@@ -230,6 +234,8 @@ class _Sections:
             err = answer.err[-_MOST_OF_STDERR:]
             said = {"ask": ask, "out": list(answers(answer.out)), "err": err, "status": answer.status}
             self.children.append(said)
+        elif name in ("ask_names.py", "ask_nccl.py"):
+            return None  # they say nothing but addresses
         elif name in _LIBRARIES:
             section = _LIBRARIES[name]
             setattr(self, section, _told(answer, getattr(self, section)))

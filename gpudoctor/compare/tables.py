@@ -14,6 +14,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "gpu_pair": ("a", "b"),
     "gpu_path": ("address",),
     "gpu_process": ("gpu", "pid"),
+    "interface": ("name",),
     "lib": ("name", "path"),
     "mce": ("kind", "where"),
     "mig": ("gpu", "profile"),
@@ -27,6 +28,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "deviation": ("gpu",),
     "rate": ("gpu", "unit"),
     "rdma": ("device", "port"),
+    "setting": ("name",),
     "space": ("mount",),
     "stuck": ("name", "device"),
     "sxid": ("address", "code"),
@@ -46,6 +48,7 @@ MOVING = re.compile(
     r"|fitness\.(?:load|memory_available_mib|hugepages_free|swap_used_mib|cpu_mhz)"
     r"|(?:xid|sxid|aer|mce|oom)\.(?:line|count|pid|(?:last_)?(?:time|age_s))"
     r"|[\w.]*\b(?:uuid|serial|address|remote_address|fabric_cluster|cluster_uuid|hostname|minor|pid|boot_id)"
+    r"|interface\.(?:addresses|index)|net\.(?:\w+_address(?:es)?|gloo_why|host_foreign|master_\w+|port(?:_taken)?)"
     r"|env\.(?:RANK|LOCAL_RANK|MASTER_ADDR|MASTER_PORT|SLURM_\w+|HOSTNAME)"
 )
 """Facts that differ between any two machines, or any two moments on one."""

@@ -1,4 +1,4 @@
-"""Summaries as facts: the groups ``node``, ``silence``, ``outlier`` and ``split`` that pages read."""
+"""Summaries as facts: the groups ``machine``, ``silence``, ``outlier`` and ``split`` that pages read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def groups_of(hosts: Sequence[Summary], outliers: Sequence[Outlier], splits: Seq
     few = sum(one.answered for one in hosts) < FEWEST
     nothing = Unread(f"fewer than {FEWEST} hosts answered")
     return {
-        "node": tuple(map(_node, hosts)),
+        "machine": tuple(map(_node, hosts)),
         "silence": tuple(_silences(hosts)),
         "outlier": nothing if few else tuple(map(_outlier, outliers)),
         "split": nothing if few else tuple(map(_split, splits)),

@@ -27,7 +27,7 @@ class Shared:
     of: int
     size: int
     fact: str
-    """The fact that tells the place: ``node.switch``."""
+    """The fact that tells the place: ``machine.switch``."""
 
     @property
     def words(self) -> str:
@@ -39,11 +39,11 @@ class Shared:
 
 
 _PLACES: Mapping[str, tuple[str, Callable[[Summary], str]]] = {
-    "switch": ("node.switch", lambda one: one.switch),
-    "image": ("node.image", lambda one: one.values.get("host.os", "")),
+    "switch": ("machine.switch", lambda one: one.switch),
+    "image": ("machine.image", lambda one: one.values.get("host.os", "")),
     "driver": ("driver.version", lambda one: one.values.get("driver.version", "")),
     "kernel": ("host.kernel", lambda one: one.values.get("host.kernel", "")),
-    "GPU": ("node.gpu", lambda one: one.gpu),
+    "GPU": ("machine.gpu", lambda one: one.gpu),
 }
 """What hosts may share: the fact that tells it, and its value on a host."""
 

@@ -99,10 +99,10 @@ class Ends:
         """Of `bad`, those with hosts that are good elsewhere."""
         return [one for one in self.bad(end) if one.other(end) in self._good]
 
-    def guilty(self) -> dict[End, list[Seen]]:
-        """Ends that are bad with at least two others that are good elsewhere, and the figures that say so."""
+    def guilty(self, others: int) -> dict[End, list[Seen]]:
+        """Ends that are bad with so many others that are good elsewhere, and the figures that say so."""
         said = {end: self.accusing(end) for end in self}
-        return {end: ones for end, ones in said.items() if len({one.other(end) for one in ones}) >= CONFIRMED}
+        return {end: ones for end, ones in said.items() if len({one.other(end) for one in ones}) >= others}
 
     def paths(self, bad: Iterable[Seen], times: int) -> dict[Path, list[Seen]]:
         """Ways that were never good and bad so many times, though both ends are good elsewhere or have nobody else."""

@@ -17,9 +17,12 @@ from statistics import median, median_high
 
 from gpudoctor.job.pairs import CONNECTED, Direction, Pair
 
-SPREADS = 5.0
+SPREADS = 5.2
 """So many standard deviations: that one of 1,024 sound hosts is so slow by nature is less likely than 1 in 1,000. Where
-they differ by 7 %, the limit is 0.65 of the usual, and a host at 0.6 is below it."""
+they differ by 7 %, the limit is 0.63 of the usual, and a host at 0.6 is below it."""
+BUSY = 0.1
+"""Of the usual: between ends that had no processor for most of the time rates differ up to 7-fold (8 namespaces, 2
+cores, load 15, 2026-11); more than 10-fold is the link."""
 LOWEST = 1 / 3
 """TCP between busy hosts differs 2-fold when nothing is wrong (8 namespaces, 2 cores, 2026-11); 3-fold is no noise."""
 HIGHEST = 0.75
@@ -77,9 +80,11 @@ class Limits:
         return (share, good) if good or way.resent >= LOST_COUNT else None
 
     def bandwidth(self, way: Direction) -> tuple[float, bool] | None:
-        """Gbit/s; what stalls because of its size is not slow."""
+        """Gbit/s; what stalls because of its size is not slow, nor is what its busy ends may have held up."""
         rate = _rate(way)
-        return None if rate is None else (rate, rate >= self.least)
+        if rate is None or (way.busy and BUSY * (self.gbps or 0.0) <= rate < self.least):
+            return None
+        return rate, rate >= self.least
 
 
 def limits(pairs: Iterable[Pair]) -> Limits:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor import rulebook
-from gpudoctor.job import collectives, errands
+from gpudoctor.job import collectives, errands, own
 from gpudoctor.job.diagnosis import diagnosed
 from gpudoctor.job.found import Found, LinkSeen, RankSeen
 from gpudoctor.job.member import Member, NotMetError, Task
@@ -66,10 +66,11 @@ class Own:
 
     def _check(self, rank: Member) -> None:
         rank.does(f"check of this machine, level {self._wanted.level}")
+        wanted = self._wanted
         try:
-            document = checked(self._wanted.level, self._wanted.python, self._wanted.rules).to_json()
-        except Exception as error:  # whatever it is, it is this machine's answer
-            rank.tell(failed=f"its own check failed: {type(error).__name__}: {error}")
+            document = own.document(wanted.level, wanted.python, wanted.rules, wanted.limits.whole)
+        except own.CheckFailedError as error:
+            rank.tell(failed=f"its own check failed: {error}")
             return
         rank.tell(document=_facts_alone(document) if self._wanted.network else document, nccl=_nccl(document))
         rank.does("waiting for the others")

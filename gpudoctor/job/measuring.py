@@ -11,6 +11,8 @@ from gpudoctor.job.meeting import Guest, Meeting
 from gpudoctor.job.pairs import CONNECTED, Direction, Pair
 from gpudoctor.job.wire import Said
 
+BUSY = 0.5
+"""Of the time: a thread that had or wanted a processor for longer was not waiting for the network."""
 Way = tuple[str, str]
 """From a machine to another."""
 
@@ -93,6 +95,7 @@ class Measuring:
             sent,
             round(sent * float(flow.get(f"retransmitted_{side}") or 0.0)),
             flow.get("stalled_above") if not gbps else None,
+            float(flow.get(f"busy_{side}") or 0.0) >= BUSY,
         )
 
 

@@ -26,6 +26,8 @@ class Direction:
     """Of these, how many were sent more than once."""
     stalled_above: int | None = None
     """Bytes: larger packets vanish."""
+    busy: bool = False
+    """Whether its ends were too busy to send or receive faster: a low rate then says nothing against the link."""
 
 
 @dataclass(frozen=True, slots=True)

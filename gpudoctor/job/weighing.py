@@ -1,7 +1,7 @@
 """What one measure says: who is guilty, which path is bad, who is in doubt, what is to be measured again.
 
-- An end is *guilty* when it is not good with anybody, among them at least two whose ends are good with others.
-- A *path* is bad when its two hosts measured it two or three times, never well, and both are good with others.
+- An end is *guilty* when it is not good with anybody, among them two whose ends are good with others; three of many.
+- A *path* is bad when its two hosts measured it as many times, never well, and both are good with others.
 - A *switch* is guilty when nearly all hosts below it are bad with hosts of other switches, which are good elsewhere.
 - Whoever else has a bad figure that none of these explains is in *doubt*: more rounds will tell.
 """
@@ -18,7 +18,7 @@ from gpudoctor.job.pairs import Measure
 SURE: frozenset[Measure] = frozenset({"reach", "mtu"})
 """Measures that do not shake: what two pairs say needs no third. The others are measured while there are rounds."""
 MANY = 100
-"""Of so many figures some are bad twice on the same path by mere chance: a path is blamed after three times."""
+"""Of so many figures some of the same end or path are bad twice by mere chance: blamed is who is bad three times."""
 MOST = 0.8
 """Of the hosts below a switch: if so many are bad beyond it, the switch is. The others had a lucky path."""
 LEAST_HOSTS = 3
@@ -56,9 +56,10 @@ def weigh(measure: Measure, figures: Sequence[Seen], switches: Mapping[str, str]
     accused = {end for one in bad for end in one.ends}
     matter = [one for one in figures if not accused.isdisjoint(one.ends) and not _explains(leaves, one, switches)]
     ends = Ends(measure, matter)
-    guilty = ends.guilty()
+    times = CONFIRMED if measure in SURE or len(figures) < MANY else CONFIRMED + 1
+    guilty = ends.guilty(times)
     unexplained = [one for one in matter if not one.good and guilty.keys().isdisjoint(one.ends)]
-    paths = ends.paths(unexplained, CONFIRMED if measure in SURE or len(figures) < MANY else CONFIRMED + 1)
+    paths = ends.paths(unexplained, times)
     unsettled = [one for one in unexplained if measure not in SURE or one.ends not in paths]
     in_doubt = {host for one in unsettled for host, way in one.ends if ends.bad((host, way))}
     only_by_switch = _hosts(bad) - _hosts(matter)

@@ -144,9 +144,12 @@ class Judgement:
         return fill(template, self.evaluator, groups)
 
     def _about(self) -> frozenset[str]:
-        """The devices that the page's ``about`` lists; of a row its address."""
+        """The devices that the page's ``about`` lists; of a row its address, or the hosts that it names."""
         subject = self._subject()
         if subject:
+            hosts = self._row().get("hosts")
+            if self.rule.scope == "cluster" and isinstance(hosts, Known) and isinstance(hosts.value, tuple):
+                return frozenset(map(str, hosts.value))
             return frozenset([str(subject["address"])] if "address" in subject else ())
         said = fill(self.rule.about, self.evaluator)
         return frozenset(part for part in said.split(", ") if ":" in part) if NOT_KNOWN not in said else frozenset()
@@ -154,15 +157,18 @@ class Judgement:
     def _subject(self) -> Mapping[str, Json] | None:
         if not self.facts.each:
             return None
-        rows = self.facts.snapshot.rows(self.facts.each)
-        assert isinstance(rows, tuple)
-        row: Mapping[str, Fact] = rows[self.facts.index]
+        row = self._row()
         subject: dict[str, Json] = {self.facts.each: self.facts.index}
         for column in ("uuid", "name", "address"):
             state = row.get(column)
             if isinstance(state, Known):
                 subject[column] = str(state.value)
         return subject
+
+    def _row(self) -> Mapping[str, Fact]:
+        rows = self.facts.snapshot.rows(self.facts.each)
+        assert isinstance(rows, tuple)
+        return rows[self.facts.index]
 
 
 def _all_hold(conditions: Sequence[str], evaluator: Evaluator) -> bool | CannotJudge:

@@ -93,7 +93,7 @@ FACTS = (
     column("collective.busbw", "float", "bus bandwidth of the slowest group, by nccl-tests' formulas", "GB/s"),
     column("collective.usual", "float", "bus bandwidth of the median group", "GB/s"),
     column("collective.right", "bool", "whether every value is right on every rank"),
-    column("collective.slowest", "int", "the rank that took longest"),
+    column("collective.slowest", "int", "the rank that took longest, of the slowest group"),
     column("collective.host", "text", "the host of that rank"),
     column("collective.ratio", "float", "how many times as long as the median rank it took"),
     column("collective.culprits", "list", "ranks that have wrong values, or that failed, the likeliest cause first"),

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gpudoctor.knowledge import archs, builds, drivers, error_codes, gpus, requirements, symbols, toolchain, visible
+from gpudoctor.knowledge import (
+    archs,
+    builds,
+    drivers,
+    error_codes,
+    gpus,
+    nccl_settings,
+    requirements,
+    symbols,
+    toolchain,
+    visible,
+)
 from gpudoctor.knowledge.implied import complete
 
 _CALLABLE = (
@@ -67,6 +78,9 @@ _CALLABLE = (
     error_codes.nvml_says,
     error_codes.cuda_error_name,
     error_codes.cuda_error_says,
+    nccl_settings.nccl_risk,
+    nccl_settings.nccl_renamed,
+    nccl_settings.nccl_like,
 )
 
 LOOKUPS: Mapping[str, Callable[..., object]] = {function.__name__: function for function in _CALLABLE}

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from gpudoctor.links._tcp import writable
 
@@ -30,6 +31,8 @@ class Came:
     size: int
     seconds: float
     gbps: float
+    busy: float = 0.0
+    """As `Clock.busy`."""
 
 
 def empty(link: socket.socket, seconds: float, until: float) -> Came:
@@ -39,6 +42,7 @@ def empty(link: socket.socket, seconds: float, until: float) -> Came:
     """
     room = bytearray(1 << 20)
     size = _read(link, room, min(until, time.monotonic() + PATIENCE))
+    clock = Clock()
     begun = now = time.monotonic()
     end, steady, before = min(until, begun + seconds), begun, 0
     while now < end:
@@ -52,7 +56,7 @@ def empty(link: socket.socket, seconds: float, until: float) -> Came:
     now = time.monotonic()
     if size == before:
         steady, before = begun, 0
-    return Came(size, now - begun, (size - before) * 8 / max(now - steady, 1e-6) / 1e9)
+    return Came(size, now - begun, (size - before) * 8 / max(now - steady, 1e-6) / 1e9, clock.busy)
 
 
 def _read(link: socket.socket, room: bytearray, until: float) -> int:
@@ -67,9 +71,13 @@ def _read(link: socket.socket, room: bytearray, until: float) -> int:
     return size
 
 
-def fill(link: socket.socket, over: Callable[[], bool], until: float) -> None:
-    """Send until `over` says so, the other side hangs up, or time is up; what is under way is not waited for."""
+def fill(link: socket.socket, over: Callable[[], bool], until: float) -> float:
+    """Send until `over` says so, the other side hangs up, or time is up; what is under way is not waited for.
+
+    As `Clock.busy`.
+    """
     link.setblocking(False)
+    clock = Clock()
     while time.monotonic() < until and not over():
         if not writable([link], _TICK):
             continue
@@ -77,4 +85,30 @@ def fill(link: socket.socket, over: Callable[[], bool], until: float) -> None:
             with contextlib.suppress(BlockingIOError):
                 link.send(_CHUNK)
         except OSError:
-            return
+            break
+    return clock.busy
+
+
+class Clock:
+    """From its making on, what this thread had of a processor."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic_ns()
+        self._had = _had()
+
+    @property
+    def busy(self) -> float:
+        """The share of the time in which it ran or waited for a processor: near 1, the link is not what holds it up.
+
+        0 where the kernel does not tell. Source: Linux Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat.
+        """
+        return min(1.0, (_had() - self._had) / max(1, time.monotonic_ns() - self._begun))
+
+
+def _had() -> int:
+    """Nanoseconds that this thread ran, and that it was ready to run and had no processor."""
+    try:
+        ran, waited, _ = Path("/proc/thread-self/schedstat").read_text().split()
+        return int(ran) + int(waited)
+    except (OSError, ValueError):
+        return 0

@@ -162,15 +162,15 @@ def _sink(link: socket.socket, seconds: float) -> dict[str, float]:
         return asdict(_bulk.Came(0, 0.0, 0.0))
 
 
-def _source(link: socket.socket, seconds: float, lines: Lines) -> dict[str, int | None]:
+def _source(link: socket.socket, seconds: float, lines: Lines) -> dict[str, float | None]:
     """Until the other side says a word, or hangs up."""
 
     def said() -> bool:
         return bool(_tcp.readable([lines.link]))
 
-    _bulk.fill(link, said, time.monotonic() + seconds)
+    busy = _bulk.fill(link, said, time.monotonic() + seconds)
     lines.hear(seconds)
-    return asdict(_tcp.sent(link))
+    return {**asdict(_tcp.sent(link)), "busy": busy}
 
 
 def _echo(lines: Lines, size: int) -> None:

@@ -49,6 +49,9 @@ class Flow:
     segments_out: int | None = None
     segments_in: int | None = None
     """Data segments sent, those that were sent again among them: a share of a few says little."""
+    busy_out: float | None = None
+    busy_in: float | None = None
+    """The share of the time in which the busier end had or wanted a processor: near 1, the link may be faster."""
     stalled_above: int | None = None
     """Bytes: IP packets up to this size pass, and larger ones vanish without a word."""
     mtu: int | None = None
@@ -143,7 +146,7 @@ class _Asking:
         """Send, and hear how fast it came. The bytes of the largest segment that both ends allow."""
         with self._bulk() as link:
             self._lines.say(f"sink {window}")
-            _bulk.fill(link, self._said, min(self._until, time.monotonic() + window + 2 * _bulk.PATIENCE))
+            busy = _bulk.fill(link, self._said, min(self._until, time.monotonic() + window + 2 * _bulk.PATIENCE))
             came = self._json()
             sent = _tcp.sent(link)
             full = (sent.mtu or _JUMBO) - _tcp.headers(link)
@@ -151,6 +154,7 @@ class _Asking:
         gbps = _figure(came, "gbps")
         again = sent.retransmitted if gbps else None
         self._learn(gbps_out=gbps, retransmitted_out=again, segments_out=sent.segments, mtu=sent.mtu)
+        self._learn(busy_out=max(busy, _share(came)))
         return full
 
     def _in(self, window: float) -> None:
@@ -166,6 +170,7 @@ class _Asking:
         sent = _tcp.Sent(_count(told, "segments"), _count(told, "again"), _count(told, "mtu"))
         again = sent.retransmitted if came.gbps else None
         self._learn(gbps_in=came.gbps, retransmitted_in=again, segments_in=sent.segments)
+        self._learn(busy_in=max(came.busy, _share(told)))
 
     def _any_size_passes(self, full: int) -> bool:
         """Nothing came one way or the other: is it the size of the packets?"""
@@ -217,3 +222,8 @@ def _figure(told: dict[str, object], name: str) -> float:
 def _count(told: dict[str, object], name: str) -> int | None:
     value = told.get(name)
     return value if isinstance(value, int) and value >= 0 else None
+
+
+def _share(told: dict[str, object]) -> float:
+    value = told.get("busy")
+    return float(value) if isinstance(value, (int, float)) and 0 <= value <= 1 else 0.0

@@ -57,7 +57,7 @@ class Finding:
     by_rule: tuple[str, ...] = ()
     """Facts it rests on that are newer than any row of the tables: judged by rule, not by record."""
     about: frozenset[str] = frozenset()
-    """PCI addresses of the devices that it is about, where it names them; for ranking, not written out."""
+    """PCI addresses of the devices, or names of the hosts, that it is about; for ranking, not written out."""
     prevalence: Prevalence = "usual"
     """How common the cause is; for ranking, not written out."""
     nearness: float = 0.0

@@ -13,7 +13,7 @@ SCHEMA = "gpudoctor/1"
 MOST_GPUS = 128
 """GPUs of the largest machine that is judged: what is judged for each GPU looks at all of them."""
 MOST_ROWS = {"text": 1 << 20, "package": 2000, "pci": 1000, "measured": 1 << 14, "rung": 1000}
-MOST_ROWS.update(dict.fromkeys(("node", "rank", "link", "silence", "outlier", "split"), 1 << 14))
+MOST_ROWS.update(dict.fromkeys(("machine", "rank", "link", "silence", "outlier", "split"), 1 << 14))
 """Rows of a group that are kept, the first of them: what repeats itself without end tells nothing new."""
 MOST_OTHER_ROWS = 500
 Level = Literal["quick", "standard", "deep"]

@@ -13,7 +13,11 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
     "libraries": ("libs", "lib", "cuda", "toolkit", "extension", "bitsandbytes", "jax", "tf"),
     "environment": ("env", "container", "limits", "wsl"),
     "python": ("python", "package"),
-    "network": ("nccl", "net", "rdma", "tried"),
+    "network": ("nccl", "libnccl", "net", "interface", "setting", "rdma", "tried"),
+    "cluster": (
+        *("fleet", "machine", "silence", "outlier", "split", "job", "rank", "barrier", "suspect"),
+        *("link", "flow", "collective"),
+    ),
     "host": ("host", "mce", "oom", "fitness", "space"),
 }
 """Where a fact is shown, by the first part of its name; the most telling first."""

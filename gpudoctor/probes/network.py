@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from gpudoctor.model.catalog import fact
+from gpudoctor.model import version
+from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.probes._net import interfaces as sysfs
+from gpudoctor.probes._net.addresses import Addresses, addresses_of
+from gpudoctor.probes._net.choice import misleading, nccl, selected
+from gpudoctor.probes._net.interfaces import Interface
+from gpudoctor.probes._net.settings import settings_of
+from gpudoctor.probes._python.dists import Environment, environment
 from gpudoctor.probes._reading import line, names
 from gpudoctor.target import Target
 
@@ -18,26 +25,88 @@ FACTS = (
         "text",
         "NCCL_IB_HCA where it selects RDMA devices of which no port is active; absent where one is",
     ),
+    fact("net.default_interface", "text", "interface of the IPv4 route to everywhere else; absent where there is none"),
+    fact("net.nccl_interface", "text", "interface whose address NCCL would announce, worked out as NCCL does it"),
+    fact("net.nccl_address", "text", "that address"),
+    fact("net.nccl_why", "text", "why NCCL would take this one"),
+    fact("net.nccl_inner", "bool", "whether no other machine can reach it: the loopback, or a bridge to containers"),
+    column("interface.name", "text", "network interface: eth0"),
+    column("interface.index", "int", "the kernel's number for it; NCCL looks at interfaces in this order"),
+    column(
+        "interface.kind",
+        "text",
+        "loopback, physical, infiniband, wireless, bond, bridge, vlan, tunnel, or virtual (a pod's own eth0, too)",
+    ),
+    column("interface.virtual", "bool", "whether it leads only to this machine's containers and guests: docker0, veth"),
+    column("interface.up", "bool", "whether it runs: switched on, with a carrier where it can tell"),
+    column("interface.mtu", "int", "largest packet it sends", "B"),
+    column("interface.speed_mbps", "int", "speed of its link; absent where it has none or is down", "Mb/s"),
+    column("interface.addresses", "list", "its IP addresses, IPv4 first"),
+    column("interface.default_route", "bool", "whether the IPv4 route to everywhere else goes over it"),
+    column("interface.part_of", "text", "the bond or bridge that it is a port of; absent where of none"),
+    column("interface.numa_node", "int", "NUMA node it is attached to"),
 )
 
-_INTERFACES = "/sys/class/net"
 _DEVICES = "/sys/class/infiniband"
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """From sysfs and the environment; nothing is sent to anyone."""
-    interfaces = names(target, _INTERFACES)
-    if isinstance(interfaces, list):
-        interfaces = [name for name in interfaces if name != "bonding_masters"]
-    yield "net.interfaces", _listed(interfaces, _INTERFACES)
-    yield "net.unmatched", _unmatched(target, interfaces)
+    """From sysfs, /proc/net and the settings; nothing is sent to anyone."""
+    found = sysfs.interfaces(target)
+    yield from _interfaces(target, found)
+    names_ = [one.name for one in found] if isinstance(found, list) else found
+    yield "net.unmatched", _unmatched(target, names_)
     devices = names(target, _DEVICES)
     yield "net.hca_unmatched", _hca_unmatched(target, devices)
     yield "net.hca_inactive", _hca_inactive(target, devices)
 
 
-def _listed(found: list[str] | Absent | Unread, source: str) -> Fact:
-    return Known(tuple(found), source) if isinstance(found, list) else found
+def _interfaces(target: Target, found: list[Interface] | Absent | Unread) -> Iterator[tuple[str, Fact | Rows]]:
+    chosen = ("interface", "address", "why", "inner")
+    if not isinstance(found, list):
+        yield "net.interfaces", found
+        yield "interface", found
+        yield "net.default_interface", found
+        yield from ((f"net.nccl_{part}", found) for part in chosen)
+        return
+    yield "net.interfaces", Known(tuple(sorted(one.name for one in found)), sysfs.FOLDER)
+    held = addresses_of(target, [one.name for one in found if one.up is not False])
+    yield "interface", tuple(sysfs.rows(target, found, held))
+    yield "net.default_interface", _default(held)
+    if isinstance(held, Unread):
+        yield from ((f"net.nccl_{part}", held) for part in chosen)
+    else:
+        yield from _nccl(target, found, held)
+
+
+def _default(held: Addresses | Unread) -> Fact:
+    if isinstance(held, Unread):
+        return held
+    return Known(held.default, "/proc/net/route") if held.default else Absent("no IPv4 route to everywhere else")
+
+
+def _nccl(target: Target, found: list[Interface], held: Addresses) -> Iterator[tuple[str, Fact]]:
+    choice = nccl(found, held, settings_of(target).values, _before_2_28(target))
+    if isinstance(choice, Absent):
+        yield from ((f"net.nccl_{part}", choice) for part in ("interface", "address", "why", "inner"))
+        return
+    source = "the interfaces, by NCCL's rules"
+    yield "net.nccl_interface", Known(choice.interface, source)
+    yield "net.nccl_address", Known(choice.address, source)
+    yield "net.nccl_why", Known(choice.why, source)
+    yield "net.nccl_inner", Known(misleading(choice, found), source)
+
+
+def _before_2_28(target: Target) -> bool:
+    """By NCCL's wheel in the target's environment; without one a present release is assumed."""
+    installed = environment(target)
+    wheel = (
+        installed.first("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11")
+        if isinstance(installed, Environment)
+        else None
+    )
+    parsed = version.parse(wheel.version) if wheel else None
+    return parsed is not None and parsed.release < (2, 28)
 
 
 def _unmatched(target: Target, interfaces: list[str] | Absent | Unread) -> Fact:
@@ -45,28 +114,28 @@ def _unmatched(target: Target, interfaces: list[str] | Absent | Unread) -> Fact:
     if not isinstance(interfaces, list):
         return interfaces
     wrong = []
-    wanted = target.environ.get("NCCL_SOCKET_IFNAME")
+    wanted = settings_of(target)["NCCL_SOCKET_IFNAME"]
     if wanted and not selected(wanted, interfaces):
         wrong.append(f"NCCL_SOCKET_IFNAME={wanted}")
     plain = target.environ.get("GLOO_SOCKET_IFNAME")
     if plain and not set(plain.split(",")) <= set(interfaces):
         wrong.append(f"GLOO_SOCKET_IFNAME={plain}")
-    return Known(tuple(wrong), f"the environment against {_INTERFACES}")
+    return Known(tuple(wrong), f"the settings against {sysfs.FOLDER}")
 
 
 def _hca_unmatched(target: Target, devices: list[str] | Absent | Unread) -> Fact:
-    wanted = target.environ.get("NCCL_IB_HCA")
+    wanted = settings_of(target)["NCCL_IB_HCA"]
     if not wanted:
         return Absent("NCCL_IB_HCA is not set")
     if not isinstance(devices, list):
         return devices
     if selected(wanted, devices):
         return Absent(f"NCCL_IB_HCA={wanted} selects RDMA devices")
-    return Known(wanted, f"the environment against {_DEVICES}")
+    return Known(wanted, f"the settings against {_DEVICES}")
 
 
 def _hca_inactive(target: Target, devices: list[str] | Absent | Unread) -> Fact:
-    wanted = target.environ.get("NCCL_IB_HCA")
+    wanted = settings_of(target)["NCCL_IB_HCA"]
     if not wanted:
         return Absent("NCCL_IB_HCA is not set")
     if not isinstance(devices, list):
@@ -81,16 +150,4 @@ def _hca_inactive(target: Target, devices: list[str] | Absent | Unread) -> Fact:
     blind = next((state for state in states if not isinstance(state, Known)), None)
     if blind or not states:
         return Unread(blind.why) if blind else Absent(f"NCCL_IB_HCA={wanted} selects no port")
-    return Known(wanted, f"the environment against the ports in {_DEVICES}")
-
-
-def selected(wanted: str, there: Sequence[str]) -> list[str]:
-    """The names of `there` that NCCL takes for `wanted`: a list of prefixes, ``=`` exact names, ``^`` all but these."""
-    invert = wanted.startswith("^")
-    exact = wanted[invert:].startswith("=")
-    parts = [part.partition(":")[0] for part in wanted[invert + exact :].split(",") if part]
-    if not parts:
-        return list(there)
-    return [
-        name for name in there if any(name == part if exact else name.startswith(part) for part in parts) is not invert
-    ]
+    return Known(wanted, f"the settings against the ports in {_DEVICES}")

@@ -12,7 +12,7 @@ from gpudoctor.views import text
 from gpudoctor.views._terminal import Style, command, one_line, wrapped
 
 _LOOKS = {"go": ("GO", "green"), "no-go": ("NO-GO", "red"), "unknown": ("UNKNOWN", "yellow")}
-_FOLDED = ("fleet.", "node.", "silence.", "outlier.", "split.")
+_FOLDED = ("fleet.", "machine.", "silence.", "outlier.", "split.")
 """Facts of the fold itself: the sentence of the finding says all of them."""
 _MOST_DRAINS = 8
 _MOST_EVIDENCE = 4

@@ -46,6 +46,8 @@ def test_sound_hosts_have_right_values_over_the_interface_that_gloo_took(hosts: 
     assert [(answer.why, answer.host) for answer in answers] == [("", f"node{number}") for number in range(3)]
     rows = _rows(answers)
     assert len(rows) == 12
+    assert min(row["bytes"] for row in rows) >= 4 << 10
+    assert sum(row["bytes"] >= 1 << 20 for row in rows) == 6
     for row in rows:
         assert (row["leg"], row["state"], row["right"], row["ranks"]) == ("network", "measured", True, 3)
         assert row["via"] == tuple(f"eth0 10.77.0.{number}" for number in (1, 2, 3))

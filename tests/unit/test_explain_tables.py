@@ -145,7 +145,8 @@ def test_compilers_companions_nccl_and_symbols() -> None:
     assert titles("companions", "torchvision==0.24.0+cu128") == ["torchvision 0.24.0"]
     assert titles("companions", "bitsandbytes 0.47.0") == ["bitsandbytes 0.46.1 to 0.47.0"]
     assert len(titles("companions", "vllm")) == len(table("companions")["vllm"])
-    assert titles("nccl", "nccl_p2p_level") == ["NCCL_P2P_LEVEL"]
+    assert titles("nccl", "nccl_p2p_level")[:2] == ["NCCL_P2P_LEVEL", "NCCL_P2P_LEVEL = LOC|0"]
+    assert said("nccl", "NCCL_BLOCKING_WAIT")["NCCL_BLOCKING_WAIT"]["is now"] == "TORCH_NCCL_BLOCKING_WAIT"
     assert titles("nccl", "status 12") == ["InfiniBand status 12: RETRY_EXC_ERR"]
     assert "torch 2.8 and newer have it" in entries.entries("symbols", "_ZN3c104cuda9SetDeviceEab").note
 

@@ -49,6 +49,14 @@ def test_the_slow_host_of_a_leg_is_named_beside_the_usual_rate() -> None:
     assert (row["slowest"], row["host"], row["ratio"]) == (2, "host1", 4.0)
 
 
+def test_the_slowest_rank_is_one_of_the_slowest_group() -> None:
+    """One call that took long by chance, in a group that is fast, names nobody."""
+    answers = [_rank(rank, _found("node", rank // 2 * 2, 2, seconds=2.0 if rank < 2 else 1.0)) for rank in range(6)]
+    hiccup = replace(answers[5], found=(replace(answers[5].found[0], alone=9.0),))
+    (row,) = _known([*answers[:5], hiccup])
+    assert (row["host"], row["busbw"]) == ("host0", 0.5)
+
+
 def test_wrong_values_name_their_ranks() -> None:
     (row,) = _known([_rank(rank, _found(differ=3 if rank == 3 else 0)) for rank in range(4)])
     assert (row["right"], row["culprits"], row["hosts"]) == (False, (3,), ("host1",))

@@ -98,3 +98,9 @@ def test_a_log_that_says_nothing_is_empty() -> None:
 )
 def test_what_nccl_says_between_hosts_has_its_advice(said: str, advice: str) -> None:
     assert advice in _nccl.advice(said)
+
+
+def test_a_leg_that_hangs_has_the_advice_of_its_own_links() -> None:
+    hung = 'rank 0 did not come to an end at "all_reduce 64 MiB, nccl, network"'
+    assert "NCCL_P2P_DISABLE=1" in _nccl.advice(hung)
+    assert "NCCL_IB_DISABLE=1" in _nccl.advice(hung, between_hosts=True)

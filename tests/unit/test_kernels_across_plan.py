@@ -62,8 +62,14 @@ def test_with_a_gpu_on_every_rank_nccl_works_and_gloo_meets_once_a_host() -> Non
 def test_one_rank_without_a_gpu_leaves_gloo_to_all() -> None:
     places = [*_places({"a": 1}, gpu=80 * GIB), Place(1, "b", 0, 512 * GIB, 0, "torch sees no GPU")]
     assert {leg.backend for leg in _plan(places)} == {"gloo"}
-    assert without(places) == "rank 1 (host b): torch sees no GPU"
-    assert without(places[:1]) == without(places[1:]) == ""
+    assert without(places, "auto") == "rank 1 (host b): torch sees no GPU"
+    assert without(places[:1], "auto") == without(places[1:], "auto") == without(places, "gloo") == ""
+
+
+def test_where_nccl_is_asked_for_a_rank_without_a_gpu_leaves_nothing_to_do() -> None:
+    (lacking,) = _places({"a": 1})
+    assert _plan([lacking], backend="nccl") == []
+    assert without([lacking._replace(no_gpu="torch sees no GPU")], "nccl") == "rank 0 (host a): torch sees no GPU"
 
 
 @pytest.mark.parametrize(

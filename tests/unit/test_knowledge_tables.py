@@ -44,6 +44,8 @@ REQUIRED = {
         "path": "name meaning",
         "ib_status": "code name",
         "variable": "name",
+        "renamed": "name now source",
+        "risk": "name match says source",
         "factor": "collective factor",
         "busbw": "platform collective",
         "line_rate": "link rate",
@@ -126,7 +128,7 @@ def test_nothing_stands_twice(name: str, group: str) -> None:
 
 
 def test_patterns_are_regular_expressions() -> None:
-    for name, group in (("gpus", "family"), ("symbols", "symbol")):
+    for name, group in (("gpus", "family"), ("symbols", "symbol"), ("nccl", "risk")):
         for found, row in rows(name):
             if found == group:
                 re.compile(row["match"])

@@ -35,6 +35,7 @@ def _fails(me, what, *rest, **more):
 
 
 def _flip():
+    from ._operations import OPERATIONS
     right = OPERATIONS["broadcast"]
 
     def buffers(group, numbers):

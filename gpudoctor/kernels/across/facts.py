@@ -41,12 +41,9 @@ def _measured(heard: Sequence[Heard]) -> Row:
     groups: dict[int, list[Found]] = {}
     for _, found in heard:
         groups.setdefault(found.group, []).append(found)
-    rates = [
-        bandwidths(one.operation, group[0].ranks, one.size, [max(found.seconds, 1e-9) for found in group])
-        for group in groups.values()
-    ]
-    least = min(rates, key=lambda rate: rate["busbw"])
-    slowest, longest = max(heard, key=lambda item: item[1].alone)
+    rates = {number: _rates(group) for number, group in groups.items()}
+    worst = min(rates, key=lambda number: rates[number]["algbw"])
+    slowest, longest = max((item for item in heard if item[1].group == worst), key=lambda item: item[1].alone)
     wrong = [(answer, found) for answer, found in heard if found.differ]
     expected = sum(group[0].ranks for group in groups.values())
     return {
@@ -57,17 +54,22 @@ def _measured(heard: Sequence[Heard]) -> Row:
             bytes=one.size,
             ranks=len(heard),
             groups=len(groups),
-            algbw=least["algbw"],
+            algbw=rates[worst]["algbw"],
             slowest=slowest.rank,
             host=slowest.host,
             ratio=longest.alone / max(1e-9, median(found.alone for _, found in heard)),
             via=_ways(one, [answer for answer, _ in heard]),
         ),
-        **_bus([rate["busbw"] for rate in rates], one.ranks),
+        **_bus([rate["busbw"] for rate in rates.values()], one.ranks),
         "right": Known(not wrong, SOURCE) if wrong or len(heard) == expected else _unheard(len(heard), expected),
         **_blamed([answer for answer, _ in wrong], "; ".join(_wrong(*item) for item in wrong[:_NAMED])),
         "advice": Absent("none"),
     }
+
+
+def _rates(group: Sequence[Found]) -> dict[str, float]:
+    one = group[0]
+    return bandwidths(one.operation, one.ranks, one.size, [max(found.seconds, 1e-9) for found in group])
 
 
 def _bus(rates: Sequence[float], ranks: int) -> dict[str, Fact]:
@@ -97,7 +99,9 @@ def _failed(backend: str, leg: str, answers: Sequence[Across]) -> Row:
         **_known(ranks=len(ends), via=_ways_of(leg, backend, answers)),
         "groups": unknown,
         **_blamed([by_rank[end.rank] for end in bad if not waited(end)] or [by_rank[end.rank] for end in bad], words),
-        "advice": Known(_nccl.advice(words), SOURCE) if backend == "nccl" else Absent("none"),
+        "advice": Known(_nccl.advice(words, between_hosts=leg == "network"), SOURCE)
+        if backend == "nccl"
+        else Absent("none"),
     }
 
 

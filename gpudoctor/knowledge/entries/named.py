@@ -43,6 +43,8 @@ def of_nccl(key: str) -> Found:
     hits = []
     for section, column in (
         ("variable", "name"),
+        ("renamed", "name"),
+        ("risk", "name"),
         ("path", "name"),
         ("ib_status", "name"),
         ("factor", "collective"),

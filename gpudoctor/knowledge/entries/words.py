@@ -170,6 +170,15 @@ SECTIONS: Mapping[tuple[str, str], Section] = {
         "{name}",
         {"name": "", "values": "values", "effect": "effect", "risk": "risk", "since": "since NCCL"},
     ),
+    ("nccl", "renamed"): Section(
+        "Variables of torch that were renamed", "{name}", "{name}", {"name": "", "now": "is now"}
+    ),
+    ("nccl", "risk"): Section(
+        "What follows from a variable's value",
+        "{name}",
+        "{name} = {match}",
+        {"name": "", "match": "", "says": "what follows"},
+    ),
     ("nccl", "factor"): Section(
         "Bus bandwidth over algorithm bandwidth",
         "{collective}",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, NamedTuple, Optional
+from typing import Any, Dict, Mapping, NamedTuple
 
-from .._kernel import CannotRun
+from .._protocol import last_line
 from ._plan import Place
 
 
@@ -16,19 +16,20 @@ class Here(NamedTuple):
 
 
 def place(torch: Any, ask: Mapping[str, Any]) -> Here:
-    """This rank's. A context is created on its GPU alone, and only where NCCL is asked for."""
+    """This rank's. A context is created on its GPU alone, and only where NCCL may be used."""
     rank, host, local = int(ask["rank"]), str(ask["host"]), int(ask["local_rank"])
-    memory = _host_memory()
-    if ask["backend"] == "gloo":
-        return Here("cpu", Place(rank, host, local, memory, 0, "Gloo was asked for"))
-    why = _without(torch, local)
+    on_host = Place(rank, host, local, _host_memory())
+    why = "Gloo was asked for" if ask["backend"] == "gloo" else _without(torch, local)
+    number = local if not why and torch.cuda.device_count() > 1 else 0
+    if not why:
+        try:
+            torch.cuda.set_device(number)
+            free = int(torch.cuda.mem_get_info(number)[0])
+        except RuntimeError as error:  # the others hear of it, and need not wait
+            why = last_line(error)
     if why:
-        if ask["backend"] == "nccl":
-            raise CannotRun(why)
-        return Here("cpu", Place(rank, host, local, memory, 0, why))
-    number = local if torch.cuda.device_count() > 1 else 0
-    torch.cuda.set_device(number)
-    return Here("cuda:%d" % number, Place(rank, host, local, memory, int(torch.cuda.mem_get_info(number)[0])))
+        return Here("cpu", on_host._replace(no_gpu=why))
+    return Here("cuda:%d" % number, on_host._replace(gpu_memory=free))
 
 
 def version(torch: Any, here: Here) -> Dict[str, Any]:
@@ -39,7 +40,7 @@ def version(torch: Any, here: Here) -> Dict[str, Any]:
     return {"nccl": ".".join(map(str, found)) if isinstance(found, tuple) else str(found)}
 
 
-def _without(torch: Any, local_rank: int) -> Optional[str]:
+def _without(torch: Any, local_rank: int) -> str:
     """Why this rank has no GPU that NCCL could use."""
     if not torch.distributed.is_nccl_available():
         return "torch %s is built without NCCL" % torch.__version__
@@ -48,7 +49,7 @@ def _without(torch: Any, local_rank: int) -> Optional[str]:
         return "torch %s sees no GPU" % torch.__version__
     if 1 < count <= local_rank:
         return "local rank %d has no GPU: %d are visible" % (local_rank, count)
-    return None
+    return ""
 
 
 def _host_memory() -> int:

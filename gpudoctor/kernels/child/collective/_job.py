@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 from .._group import everyones, joined
 from .._kernel import CannotRun
 from .._ranks import Me
-from ._measure import largest, measured
+from ._measure import EVEN, largest, measured
 from ._operations import OPERATIONS, Group, base
 
 
@@ -26,7 +26,7 @@ def rank(me: Me) -> Dict[str, Any]:
     group = Group(torch, joined(torch, me, me.ask["backend"], me.ask["seconds"]), me.rank, me.count, device)
     me.step("the first collective")
     largest(group, 0.0)
-    numbers = base(torch, sizes[-1] // 4)
+    numbers = base(torch, sizes[-1] // 4 + EVEN * me.count)
     for name in me.ask["operations"]:
         me.note(**{name: [_one(me, group, name, size, numbers) for size in sizes]})
     everyones(torch, me, "done", "")  # none leaves while another one still hears from it

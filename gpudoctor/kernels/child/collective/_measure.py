@@ -10,21 +10,22 @@ from ._operations import OPERATIONS, Group
 
 _SLICE = 1 << 22
 """Values that are compared at a time."""
-_EVEN = 32
-"""Values of each rank's share come in multiples of that many: NCCL is slow where 128 bytes are not aligned."""
+EVEN = 32
+"""Values of each rank's share come in multiples of that many: NCCL is slow where 128 bytes are not aligned. So many
+for each rank are needed beside those of the size."""
 _CALLS = 8
 _LONG = 0.4
 """Seconds that the timed calls together should not exceed."""
 
 
 def measured(group: Group, name: str, size: int, numbers: Any) -> Dict[str, Any]:
-    """Of about `size` bytes of `numbers`: whether each value is right, and how long a call takes.
+    """Of `size` bytes of `numbers`, or a little more: whether each value is right, and how long a call takes.
 
     ``seconds`` is one call's of several without a pause, as nccl-tests reckons it; ``alone`` that of one call which
     all began together, in which ranks differ where links do.
     """
-    each = _EVEN * group.ranks
-    count = max(1, size // 4 // each) * each
+    each = EVEN * group.ranks
+    count = -(-size // 4 // each) * each
     buffers = OPERATIONS[name].buffers(group, numbers[:count])
     buffers.call()
     differ, first = _compare(group.torch, buffers.got, buffers.expected)

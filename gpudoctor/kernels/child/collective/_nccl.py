@@ -22,6 +22,9 @@ _NO_MEMORY = re.compile(r"(?:Cuda|HIP) failure (?:\d+ )?'out of memory'", re.IGN
 _IDLE = re.compile(r"libibverbs|iommu=pt|NUMA auto balancing|NET/Plugin", re.IGNORECASE)
 """Warnings that NCCL also gives where all is well."""
 
+_P2P = "try NCCL_P2P_DISABLE=1: if that holds, the path between the GPUs (ACS, IOMMU, NVLink) is bad"
+_FABRIC = "try NCCL_IB_DISABLE=1: if that holds, compare NCCL_IB_HCA, NCCL_IB_GID_INDEX and ibstat on both hosts"
+
 _KNOWN: List[Tuple[str, str]] = [
     (
         r"shared memory|/dev/shm|No space left|SIGBUS",
@@ -45,7 +48,7 @@ _KNOWN: List[Tuple[str, str]] = [
     ),
     (
         r"ibv_modify_qp|GID|completion (?:from peer|with)|NET/IB",
-        "try NCCL_IB_DISABLE=1: if that holds, compare NCCL_IB_HCA, NCCL_IB_GID_INDEX and ibstat on both hosts",
+        _FABRIC,
     ),
     (
         r"connect\w* .*(?:refused|timed out|unreachable|no route)|socket\w*connect|connection (?:refused|timed out)",
@@ -53,7 +56,7 @@ _KNOWN: List[Tuple[str, str]] = [
     ),
     (
         r"peer access|P2P|did not come to an end|operation timeout",
-        "try NCCL_P2P_DISABLE=1: if that holds, the path between the GPUs (ACS, IOMMU, NVLink) is bad",
+        _P2P,
     ),
 ]
 
@@ -78,7 +81,8 @@ def failure(bad: Sequence[End]) -> Exception:
     return Broken(said, advice(said))
 
 
-def advice(said: str) -> str:
+def advice(said: str, between_hosts: bool = False) -> str:
     """What to do about it."""
     known = (what for pattern, what in _KNOWN if re.search(pattern, said, re.IGNORECASE))
-    return next(known, "NCCL_DEBUG=INFO with the job itself shows what NCCL does up to there")
+    first = next(known, "NCCL_DEBUG=INFO with the job itself shows what NCCL does up to there")
+    return _FABRIC if between_hosts and first == _P2P else first

@@ -50,7 +50,9 @@ def planned(places: Sequence[Place], ask: Mapping[str, Any]) -> List[Leg]:
     """The legs of a job, by `ask`: backend (``auto``, ``gloo``, ``nccl``), level, and legs where they are given."""
     given: Dict[str, List[List[int]]] = ask.get("legs") or {}
     groups = given or legs(places)
-    on_gpus = ask["backend"] == "nccl" or (ask["backend"] == "auto" and all(one.gpu_memory for one in places))
+    on_gpus = ask["backend"] != "gloo" and all(one.gpu_memory for one in places)
+    if ask["backend"] == "nccl" and not on_gpus:
+        return []
     found = []
     if ask["backend"] == "auto" and on_gpus and not given and len(places) > 1:
         found.append(_cheap(places, ask["level"]))
@@ -81,10 +83,10 @@ def legs(places: Sequence[Place]) -> Dict[str, List[List[int]]]:
     return found
 
 
-def without(places: Sequence[Place]) -> str:
-    """Why not all ranks have a GPU, where some have: the first that has none."""
+def without(places: Sequence[Place], backend: str) -> str:
+    """The first rank that has no GPU, and why, where others have one or NCCL was asked for."""
     lacking = [one for one in places if not one.gpu_memory]
-    if not lacking or len(lacking) == len(places):
+    if not lacking or backend == "gloo" or (backend == "auto" and len(lacking) == len(places)):
         return ""
     return "rank %d (host %s): %s" % (lacking[0].rank, lacking[0].host, lacking[0].no_gpu)
 

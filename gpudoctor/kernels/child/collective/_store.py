@@ -12,10 +12,15 @@ import re
 import socket
 import time
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, Optional
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .._kernel import CannotRun
 
+_TAKES, _TAKES_BY_LIBUV = (2, 1), (2, 8)
+"""Releases of torch whose store takes a socket that listens already (pytorch/pytorch 103478 and 150215)."""
+_QUEUE = 4096
 _AGAIN = 0.2
 """Seconds between two attempts to reach a store that is not there yet."""
 _PATIENCE = 10.0
@@ -29,9 +34,10 @@ _LATER = 3.0
 
 
 def listening(port: int) -> socket.socket:
-    """A socket of all addresses of this host that listens at `port`, any where that is 0.
+    """A socket at `port` of all addresses of this host, any port where that is 0.
 
-    Clients that come before torch is imported here wait in its queue.
+    Where the installed torch will take it over it listens at once: clients that come before torch is imported here
+    wait in its queue. A torch that binds the port anew must not have a queue before, for whoever waits in it is lost.
     """
     family = socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET
     try:
@@ -42,7 +48,9 @@ def listening(port: int) -> socket.socket:
     if family == socket.AF_INET6:
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     listener.bind(("", port))
-    listener.listen(4096)
+    with contextlib.suppress(PackageNotFoundError):
+        if _release(installed("torch")) >= _TAKES:
+            listener.listen(_QUEUE)
     return listener
 
 
@@ -67,14 +75,11 @@ class Store:
         self.torchs = _served(torch, port, listener, until) if listener else _reached(torch, address, port, until)
 
     def gathered(self, value: Any, seconds: float) -> List[Any]:
-        """What each rank gave, by rank, once all have. Raises `CannotRun` with the ranks that did not come."""
+        """To rank 0 what each gave, by rank, once all have. Raises `CannotRun` with the ranks that did not come."""
         self.torchs.set("value-%d" % self.rank, json.dumps(value))
         self.meet("here", seconds)
-        values = [
-            json.loads(self.torchs.get("value-%d" % rank).decode()) for rank in range(0 if self.rank else self.world)
-        ]
-        found: List[Any] = self.told("values", values, _PATIENCE)
-        return found
+        heard = range(0 if self.rank else self.world)
+        return [json.loads(self.torchs.get("value-%d" % rank).decode()) for rank in heard]
 
     def told(self, name: str, value: Any, seconds: float) -> Any:
         """What rank 0 gives under that name, to every rank."""
@@ -88,7 +93,7 @@ class Store:
     def meet(self, name: str, seconds: float) -> None:
         """Wait until every rank came to the point of that name. Raises `CannotRun` with who did not, by rank 0's word.
 
-        Once any rank told of a failure, those that did not fail with it are waited for no longer than `_AFTER`.
+        Once any rank told that it failed on its way there, the others are waited for no longer than `_AFTER`.
         """
         try:
             self.torchs.add("%s-%d" % (name, self.rank), 1)
@@ -99,10 +104,10 @@ class Store:
         if missing:
             raise CannotRun("%s did not come" % ranks(missing))
 
-    def failed(self) -> None:
-        """Tell all ranks that are still there that something failed on this one."""
+    def failed(self, name: str) -> None:
+        """Tell all ranks that are still there that this one failed on its way to the point of that name."""
         with contextlib.suppress(RuntimeError):
-            self.torchs.add("failed", 1)
+            self.torchs.add(name + "-failed", 1)
 
     def leave(self, seconds: float) -> None:
         """Say that this rank is done. Rank 0 stays until all are, and no longer than that: the store goes with it."""
@@ -120,12 +125,12 @@ class Store:
             time.sleep(self._pause)
         return True
 
-    def _hurried(self) -> Callable[[], float]:
+    def _hurried(self, name: str) -> Callable[[], float]:
         """The moment until which ranks are waited for, once any told of a failure."""
         first: List[float] = []
 
         def limit() -> float:
-            if not first and self.torchs.add("failed", 0):
+            if not first and self.torchs.add(name + "-failed", 0):
                 first.append(time.monotonic() + _AFTER)
             return first[0] if first else float("inf")
 
@@ -133,7 +138,7 @@ class Store:
 
     def _absent(self, name: str, seconds: float) -> List[int]:
         """Rank 0 alone waits for all, and finds those that did not come."""
-        if self.rank or self._soon(name, self.world, seconds, self._hurried()):
+        if self.rank or self._soon(name, self.world, seconds, self._hurried(name)):
             return []
         found = [rank for rank in range(self.world) if not self.torchs.add("%s-%d" % (name, rank), 0)]
         self._missing = len(found)
@@ -154,13 +159,18 @@ def _served(torch: Any, port: int, listener: socket.socket, until: float) -> Any
 
 
 def _by(torch: Any, listener: socket.socket) -> Dict[str, Any]:
-    """How torch is given that socket: from 2.1 on it takes it, with libuv from 2.8; an older one binds anew."""
-    release = tuple(map(int, re.findall(r"\d+", str(torch.__version__))[:2]))
-    if release < (2, 1):
+    """How torch is given that socket; one that does not take it binds the port anew."""
+    release = _release(str(torch.__version__))
+    if release < _TAKES:
         listener.close()
         return {}
+    listener.listen(_QUEUE)
     taken = {"master_listen_fd": listener.fileno()}
-    return dict(taken, use_libuv=False) if (2, 4) <= release < (2, 8) else taken
+    return dict(taken, use_libuv=False) if (2, 4) <= release < _TAKES_BY_LIBUV else taken
+
+
+def _release(version: str) -> Tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)[:2]))
 
 
 def _reached(torch: Any, address: str, port: int, until: float) -> Any:

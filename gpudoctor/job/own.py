@@ -1,0 +1,43 @@
+"""This machine's own check, in a process of its own: it may hang or crash, and it must not hold up what is measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpudoctor.job.wire import Said
+from gpudoctor.target.child import MARK, run_child
+
+_BEGIN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gpudoctor.__main__ import main; sys.exit(main())"
+_HOME = str(Path(__file__).parents[2])
+"""Where this gpudoctor is imported from: a folder, or the file that holds all of it."""
+_MOST = 64 << 20
+"""Bytes of a document."""
+
+
+class CheckFailedError(Exception):
+    """The check gave no document; the words say why."""
+
+
+def document(level: str, python: str | None, rules: Sequence[Path], seconds: float) -> Said:
+    """What ``gpudoctor check --json`` says here. Raises `CheckFailedError` where it says nothing in that time."""
+    words = ["check", "--json", "--level", level]
+    words += ["--python", python] if python else []
+    words += [word for folder in rules for word in ("--rules", str(folder))]
+    argv = [sys.executable, "-c", _BEGIN, _HOME, *words]
+    try:
+        answer = run_child(argv, seconds, {**os.environ, MARK: secrets.token_hex(8)}, limit=_MOST)
+    except OSError as error:
+        raise CheckFailedError(f"it cannot be started: {error}") from error
+    try:
+        said = json.loads(answer.out)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        last = answer.err.strip().splitlines()[-1:] or [answer.how]
+        raise CheckFailedError(f"{answer.how}: {last[0]}" if last[0] != answer.how else answer.how)
+    return said

@@ -1,0 +1,1 @@
+"""What the probes of the network share: interfaces, their addresses, names, listening ports."""
