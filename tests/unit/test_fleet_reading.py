@@ -18,7 +18,7 @@ from gpudoctor.fleet import by_files
 from gpudoctor.fleet.reading import Reader, Reply
 from gpudoctor.fleet.summary import Rate, Summary
 from gpudoctor.model.errors import UsageError
-from gpudoctor.model.fact import Absent, Known, Row
+from gpudoctor.model.fact import Absent, Known, Row, Value
 from gpudoctor.views import document as view
 from tests.unit.fleet_documents import BOOK, LOST, document, folded, machine
 
@@ -48,7 +48,7 @@ def test_a_document_is_kept_in_short() -> None:
 
 def test_of_each_kernel_the_slowest_gpu_is_kept() -> None:
     def row(kernel: str, gpu: int, value: float, unit: str) -> Row:
-        told = {"kernel": kernel, "gpu": gpu, "value": value, "unit": unit, "rung": "torch", "status": "ran"}
+        told: dict[str, Value] = {"kernel": kernel, "gpu": gpu, "value": value, "unit": unit, "rung": "torch", "status": "ran"}
         return {name: Known(said, "a kernel") for name, said in told.items()}
 
     rows = (
