@@ -49,6 +49,8 @@ def _report(checked: Checked, options: argparse.Namespace) -> None:
     if options.out:
         output.put(document.render(checked.diagnosis), options.out)
     stream = sys.stderr if options.command else sys.stdout
+    if options.format in {None, "text"} and checked.place.alone:
+        print(f"{checked.verdict.upper()}: {checked.place.host}\n", file=stream)
     print(rendered(checked.diagnosis, options.format, stream), file=stream, flush=True)
 
 

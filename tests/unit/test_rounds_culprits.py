@@ -171,3 +171,14 @@ def test_words_say_what_is_usual_and_how_many_pairs_say_so() -> None:
     assert slow.words == "b sends at 0.9 Gbit/s, 10 % of the usual 9 (5 pairs)"
     assert (slow.value, slow.usual, slow.pairs) == (0.9, 9.0, 5)
     assert slow.share == pytest.approx(0.1)
+
+
+def test_a_low_rate_between_ends_without_a_processor_accuses_nobody() -> None:
+    busy = replace(GOOD, gbps=1.2, busy=True)
+    assert said(*every_pair(b_=busy)) == []
+    assert said(*every_pair(b_=replace(busy, busy=False))) == [("host", ("b",), "from", "bandwidth")]
+
+
+def test_ten_times_slower_is_no_longer_for_want_of_a_processor() -> None:
+    crawling = replace(GOOD, gbps=0.05, busy=True)
+    assert said(*every_pair(b_=crawling)) == [("host", ("b",), "from", "bandwidth")]
