@@ -48,7 +48,14 @@ def test_a_document_is_kept_in_short() -> None:
 
 def test_of_each_kernel_the_slowest_gpu_is_kept() -> None:
     def row(kernel: str, gpu: int, value: float, unit: str) -> Row:
-        told: dict[str, Value] = {"kernel": kernel, "gpu": gpu, "value": value, "unit": unit, "rung": "torch", "status": "ran"}
+        told: dict[str, Value] = {
+            "kernel": kernel,
+            "gpu": gpu,
+            "value": value,
+            "unit": unit,
+            "rung": "torch",
+            "status": "ran",
+        }
         return {name: Known(said, "a kernel") for name, said in told.items()}
 
     rows = (
