@@ -58,7 +58,11 @@ FACTS = (
     column("rank.host", "text", "machine that it runs on, by host name; absent where the launcher does not tell"),
     column("rank.hosts", "list", "that machine, as a list"),
     column("rank.local_rank", "int", "its number on that machine, from 0"),
-    column("rank.state", "text", "here, missing (never came), silent (came and stopped answering), ended or failed"),
+    column(
+        "rank.state",
+        "text",
+        "here, awaited, missing (never came), silent (came, stopped answering), ended, failed or twice (of two ranks)",
+    ),
     column("rank.step", "text", "the last step that it told"),
     column("rank.because", "text", "why it failed or cannot be judged"),
     column("rank.world", "int", "size of the job that it was told"),
@@ -74,7 +78,7 @@ FACTS = (
     column(
         "link.outcome",
         "text",
-        "connected, refused, filtered, unroutable, unresolved, loopback (only its own) or failed",
+        "connected, refused, filtered, unroutable, unresolved, loopback (only its own), nowhere (no address) or failed",
     ),
     column("link.words", "text", "what was seen, in words"),
     column("link.ms", "float", "time until the connection was there", "ms"),
@@ -94,7 +98,10 @@ FACTS = (
     column("barrier.address", "text", "address that was tried"),
     column("barrier.port", "int", "port that was tried"),
     column("barrier.interface", "text", "interface with that address"),
-    column("barrier.outcome", "text", "refused, filtered, unroutable, unresolved, loopback or failed"),
+    column(
+        "barrier.announced", "text", "what the target tells others of itself: an address and its interface, or none"
+    ),
+    column("barrier.outcome", "text", "refused, filtered, unroutable, unresolved, loopback, nowhere or failed"),
     column("barrier.count", "int", "connections that failed alike"),
     column("barrier.words", "text", "what was seen, in words"),
     column("suspect.kind", "text", "host, link or switch"),

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from gpudoctor.job.run import Checked
 
+_PYTHONS = ("SIGPIPE", "SIGXFSZ")
+"""Ignored by Python; any other signal that is ignored was given to us so, by nohup for example."""
 CANNOT_RUN, NOT_FOUND = 126, 127
 """What shells say of a command."""
 
@@ -62,7 +64,8 @@ def _become(command: Sequence[str]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     for name in ("SIGPIPE", "SIGXFSZ", "SIGINT", "SIGTERM", "SIGHUP"):
-        if number := getattr(signal, name, None):
+        number = getattr(signal, name, None)
+        if number and (name in _PYTHONS or signal.getsignal(number) is not signal.SIG_IGN):
             signal.signal(number, signal.SIG_DFL)
     try:
         os.execvp(command[0], list(command))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
+from gpudoctor.fleet.names import order
 from gpudoctor.job.found import LinkSeen
 
 
@@ -19,12 +20,12 @@ class Barrier:
     @property
     def sources(self) -> tuple[str, ...]:
         """Who cannot connect."""
-        return tuple(dict.fromkeys(link.source for link in self.links))
+        return tuple(sorted({link.source for link in self.links}, key=order))
 
     @property
     def targets(self) -> tuple[str, ...]:
         """To whom."""
-        return tuple(dict.fromkeys(link.target for link in self.links))
+        return tuple(sorted({link.target for link in self.links}, key=order))
 
     @property
     def blamed(self) -> tuple[str, ...]:
@@ -42,12 +43,19 @@ def barriers(links: Iterable[LinkSeen]) -> list[Barrier]:
     for _, alike in groupby(failed, key=_like):
         same = list(alike)
         grouped = list(_grouped(same))
-        found += grouped if len(grouped) < EVERYWHERE else [Barrier(tuple(same))]
+        found += [Barrier(tuple(same))] if _everywhere(grouped) else grouped
     return found
 
 
 EVERYWHERE = 4
 """So many machines of which each is to blame for the same: it is no longer the machines, it is a setting of all."""
+
+
+def _everywhere(grouped: Iterable[Barrier]) -> bool:
+    """Whether there are so many, or every machine of which anything is told is to blame."""
+    blamed = {host for one in grouped for host in one.blamed}
+    told = {host for one in grouped for host in (*one.sources, *one.targets)}
+    return len(blamed) >= EVERYWHERE or (len(blamed) > 1 and blamed == told)
 
 
 def _like(link: LinkSeen) -> tuple[str, str, str]:

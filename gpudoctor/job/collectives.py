@@ -18,7 +18,7 @@ _SLACK = 3.0
 def measured(meeting: Meeting, level: str, seconds: float, shut: bool) -> list[Across] | str:
     """What each rank answered, or why nobody was asked. `shut`: some machines do not reach each other."""
     here = meeting.here
-    if len(here) < meeting.place.world:
+    if [guest.rank for guest in here] != list(range(meeting.place.world)):
         return "not every rank is here: a collective would wait for the others"
     if shut:
         return "some machines do not reach each other: a collective would hang"
@@ -53,7 +53,15 @@ def rows(found: list[Across] | str) -> Rows:
     """The group ``collective``."""
     from gpudoctor.kernels.across import facts_of
 
-    return Unread(found) if isinstance(found, str) else facts_of(found)
+    if isinstance(found, str):
+        return Unread(found)
+    return facts_of(found) or Unread(_why_none(found))
+
+
+def _why_none(found: list[Across]) -> str:
+    """Of a rank that could not take part rather than of one that waited for it."""
+    said = sorted((answer for answer in found if answer.why), key=lambda answer: (not answer.cannot, answer.rank))
+    return f"rank {said[0].rank} on {said[0].host}: {said[0].why}" if said else "no rank measured anything"
 
 
 def part(rank: int, world: int, local_rank: int, host: str, python: str | None) -> Callable[..., Said]:

@@ -46,8 +46,7 @@ def to_each_other(meeting: Meeting, leaders: Sequence[Guest], seconds: float) ->
         for rank, links in tried.items()
     }
     for rank, answer in meeting.ask(asked, seconds).items():
-        seen = answer.get("links") or [{}] * len(tried[rank])
-        known += [_outcome(link, told) for link, told in zip(tried[rank], seen, strict=False)]
+        known += [_outcome(link, told) for link, told in zip(tried[rank], answer.get("links", ()), strict=False)]
     return known
 
 
@@ -66,7 +65,8 @@ def _announced(source: str, target: str, ear: Mapping[str, Any]) -> LinkSeen:
     if ear.get("loopback"):
         outcome, words = "loopback", str(ear.get("because") or "a loopback leads nowhere from elsewhere")
     elif not ear.get("port"):
-        outcome, words = "failed", str(ear.get("because") or "it does not listen")
+        outcome = "failed" if ear.get("address") else "nowhere"
+        words = str(ear.get("because") or "it does not listen")
     return LinkSeen(
         source=source,
         target=target,

@@ -43,6 +43,9 @@ def diagnosed(found: Found, book: Rulebook) -> Diagnosis:
         groups=groups(found),
     )
     diagnosis = folding.diagnosis(whole)
+    if found.cut and diagnosis.verdict != "broken":  # nothing bad was found in what there is of it
+        diagnosis = replace(diagnosis, verdict="unknown")
+        diagnosis = replace(diagnosis, fleet=diagnosis.fleet and replace(diagnosis.fleet, verdict="unknown"))
     fleet = diagnosis.fleet and _completed(diagnosis.fleet, diagnosis.findings, found)
     return replace(diagnosis, fleet=fleet)
 

@@ -11,7 +11,7 @@ from gpudoctor.model.errors import UsageError
 
 
 class Door:
-    """Listening sockets of the hub on all its addresses; `taken` are the ports that somebody else has."""
+    """Listening sockets of the hub on all its addresses: none where somebody else has every port. `taken` are those."""
 
     def __init__(self, ports: Sequence[int]) -> None:
         self.sockets: list[socket.socket] = []
@@ -24,8 +24,6 @@ class Door:
                     self.close()
                     raise UsageError(f"cannot listen on port {port}: {error.strerror}") from error
                 self.taken.append(port)
-        if not self.sockets:
-            raise UsageError(f"cannot listen: the ports {', '.join(map(str, ports))} are all taken")
 
     def close(self) -> None:
         """Leave all ports, so that the job can have its own."""

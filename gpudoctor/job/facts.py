@@ -23,7 +23,7 @@ def facts(found: Found) -> dict[str, Fact]:
     return {
         "job.launcher": Known(place.launcher, "environment"),
         "job.world": Known(place.world, "environment"),
-        "job.came": Known(sum(rank.state != "missing" for rank in found.ranks), SOURCE),
+        "job.came": Known(sum(rank.came for rank in found.ranks), SOURCE),
         "job.hosts": Known(tuple(hosts), SOURCE),
         "job.master": Known(place.master, "environment"),
         "job.port": Known(place.port, "environment") if place.port else Absent("the environment names none"),
@@ -62,7 +62,7 @@ def _rank(rank: RankSeen) -> Row:
     return {
         "rank": Known(rank.rank, SOURCE),
         "host": Known(rank.host, SOURCE) if rank.host else Absent("the launcher does not tell"),
-        "hosts": Known((rank.host,), SOURCE) if rank.host else Absent("the launcher does not tell"),
+        "hosts": Known((rank.host,), SOURCE) if rank.host and rank.blames else Absent("it is not one machine's fault"),
         "local_rank": _known(rank.local_rank, "it never came"),
         "state": Known(rank.state, SOURCE),
         "step": Known(rank.step, SOURCE) if rank.step else Absent("it said none"),
@@ -93,6 +93,7 @@ def _barrier(one: Barrier) -> Row:
         "targets": Known(one.targets, SOURCE),
         "hosts": Known(one.blamed, SOURCE) if one.blamed else Absent("it is not one machine"),
         "count": Known(len(one.links), SOURCE),
+        "announced": Known(f"{link.address} of {link.interface}" if link.address else "no address", SOURCE),
         **_where(link.kind, link.used_by, link.address, link.port, link.interface, link.outcome, link.words),
     }
 

@@ -14,7 +14,7 @@ from gpudoctor.model.fact import Rows, Unread
 
 @dataclass(frozen=True, slots=True)
 class RankSeen:
-    """One rank. `state` is here, missing, silent, ended or failed; `because` says what is wrong with it."""
+    """One rank. `state` is here, awaited, missing, silent, ended, failed or twice; `because` says what is wrong."""
 
     rank: int
     state: str
@@ -25,6 +25,13 @@ class RankSeen:
     world: int | None = None
     nccl: str = ""
     seconds: float | None = None
+    blames: bool = True
+    """Whether what is wrong with it speaks against its machine: a number that two have does not, nor a signal."""
+
+    @property
+    def came(self) -> bool:
+        """Whether it was ever heard."""
+        return self.state not in {"awaited", "missing"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,4 +87,4 @@ class Found:
     @property
     def hosts(self) -> list[str]:
         """The machines that came, in the order of their ranks."""
-        return list(dict.fromkeys(rank.host for rank in self.ranks if rank.host and rank.state != "missing"))
+        return list(dict.fromkeys(rank.host for rank in self.ranks if rank.host and rank.came))

@@ -26,7 +26,7 @@ _CODES = {"broken": 1, "unknown": 3}
 
 
 class Hub:
-    """Opens the door at once, so that whoever comes finds it; raises `UsageError` where no port is free."""
+    """Opens the door at once, so that whoever comes finds it."""
 
     def __init__(self, place: Place, wanted: Wanted, tell: Callable[[str], None]) -> None:
         self._book = rulebook.load(wanted.rules)
@@ -35,7 +35,8 @@ class Hub:
         door = Door(place.ports)
         if place.port in door.taken:
             self._found.taken = holder(place.port)
-        self.port: int = door.sockets[0].getsockname()[1]
+        self.port: int = door.sockets[0].getsockname()[1] if door.sockets else 0
+        """Where its own rank finds it; 0 where all its ports are taken."""
         self._meeting = Meeting(place, door)
         self._stages = Stages(self._meeting, self._found, wanted.limits, tell, wanted.level)
         self._diagnosis: Diagnosis | None = None

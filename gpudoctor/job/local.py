@@ -16,6 +16,7 @@ from gpudoctor.job.found import Found, LinkSeen, RankSeen
 from gpudoctor.job.member import Member, NotMetError, Task
 from gpudoctor.job.place import Place
 from gpudoctor.job.wire import Said
+from gpudoctor.version import __version__
 
 if TYPE_CHECKING:
     from gpudoctor.job.run import Wanted
@@ -41,6 +42,7 @@ class Own:
             "leads": self._leads,
             "switch": place.switch,
             "pid": os.getpid(),
+            "version": __version__,
             "ears": self._ears.told if self._ears else [],
         }
 
@@ -99,13 +101,19 @@ def without_the_others(wanted: Wanted, place: Place, error: NotMetError) -> Diag
     """What this rank can say by itself, where it did not come to the meeting or lost it."""
     found = Found(place, checked=False, asked=False, cut=str(error))
     found.ranks = [RankSeen(place.rank, "here", place.host, place.local_rank, world=place.world)]
-    for port, way in sorted(error.ways.items()):
-        if way.outcome != "connected":
-            found.links.append(
-                LinkSeen(
-                    place.host, place.master, "rendezvous", way.outcome, way.words, "rendezvous", place.master, port
-                )
-            )
+    ways = [(port, way) for port in place.ports if (way := error.ways.get(port))]
+    found.links = [
+        LinkSeen(place.host, place.master, "rendezvous", way.outcome, way.words, "rendezvous", place.master, port)
+        for port, way in ways
+        if way.outcome != "connected"
+    ]
+    if (
+        ways
+        and all(way.outcome == "refused" for _, way in ways)
+        and (not place.hosts or place.hosts[0] == place.master)
+    ):
+        because = f"of {place.master} does not listen there: it never came, or a firewall turns all away"
+        found.ranks.insert(0, RankSeen(0, "missing", place.master, because=because))
     return diagnosed(found, rulebook.load(wanted.rules))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import secrets
 import selectors
 import socket
 import threading
@@ -21,11 +23,18 @@ SILENT = 5.0
 """Seconds without one after which a rank hangs: five beats."""
 _STRANGER = 3.0
 """Seconds until somebody who connects must have said who it is."""
+_GOING = 1.0
+"""Seconds that those who were told the verdict have to hang up, which they do at once."""
 
 
 def greeting(job: str) -> Said:
     """The hub's first words: whoever connects knows by them that it has come to the right place."""
     return {"gpudoctor": "meeting", "job": zlib.crc32(job.encode())}
+
+
+def is_ours(said: Said | None, job: str) -> bool:
+    """Whether it is a hub of this job that says so; one of another version may say more."""
+    return said is not None and greeting(job).items() <= said.items()
 
 
 @dataclass
@@ -39,6 +48,8 @@ class Guest:
     step: str = "here"
     ended: str = ""
     """Why it is no longer heard, after it has been."""
+    refused: str = ""
+    """Why it could not do what it was asked."""
     answers: dict[int, Said] = field(default_factory=dict)
     told: dict[str, object] = field(default_factory=dict)
     """What it told without being asked: its document."""
@@ -69,11 +80,15 @@ class Meeting:
     def __init__(self, place: Place, door: Door) -> None:
         self.place = place
         self.guests: dict[int, Guest] = {}
+        self.twice: dict[int, list[str]] = {}
+        """By rank, the machines of all who came as a rank that was here already."""
+        self.key = secrets.token_hex(8)
+        """Tells this meeting from another that calls itself by the same job."""
         self._door = door
         self._strangers: dict[Line, float] = {}
         self._ids = itertools.count(1)
         self._heard = selectors.DefaultSelector()
-        self._greeting = greeting(place.job)
+        self._greeting = {**greeting(place.job), "key": self.key}
         self.stop = threading.Event()
         """Set from elsewhere: nobody is waited for any longer."""
         for one in door.sockets:
@@ -84,6 +99,11 @@ class Meeting:
     def here(self) -> list[Guest]:
         """Who can be asked, by rank."""
         return [guest for _, guest in sorted(self.guests.items()) if not guest.ended]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every rank of the job came, be it only for a moment."""
+        return all(rank in self.guests for rank in range(self.place.world))
 
     @property
     def leaders(self) -> list[Guest]:
@@ -130,10 +150,18 @@ class Meeting:
         for guest in self.here:
             self._gave(guest, 0, last(guest))
         self._door.close()  # before anybody goes on: the port is the job's
-        self.until(lambda: not self.here, 1.0)
-        for line in [*(guest.line for guest in self.guests.values()), *self._strangers]:
-            line.close()
+        end = time.monotonic() + _GOING
+        while any(map(self._listens, self.here)) and time.monotonic() < end:
+            self._hear(0.1)
+        for guest in self.guests.values():
+            guest.line.close()
+        for line in self._strangers:
+            line.drop()
         self._heard.close()
+
+    def _listens(self, guest: Guest) -> bool:
+        """Whether it will hear the last word; the hub's own rank does not, where it was itself told to end."""
+        return guest.rank != self.place.rank or not self.stop.is_set()
 
     def _hear(self, seconds: float) -> None:
         for key, _ in self._heard.select(seconds):
@@ -155,7 +183,7 @@ class Meeting:
         try:
             line.say(**self._greeting)
         except GoneError:
-            line.close()
+            line.drop()
             return
         self._strangers[line] = time.monotonic()
         self._heard.register(connection, selectors.EVENT_READ, line)
@@ -171,30 +199,46 @@ class Meeting:
             return
         hello, *more = said
         rank = hello.get("rank")
-        if hello.get("job") != self._greeting["job"] or not isinstance(rank, int) or rank in self._taken():
+        if hello.get("job") != self._greeting["job"] or type(rank) is not int or rank < 0:
             self._drop(line)
             return
+        if rank in self.guests and not self.guests[rank].ended:  # one whose connection broke may come again
+            self._refuse(line, rank, str(hello.get("host", "")))
+            return
+        if other := hello.get("elsewhere"):
+            self.twice[rank] = [str(hello.get("host", "")), str(other)]
         del self._strangers[line]
         guest = self.guests[rank] = Guest(line, rank, hello, time.monotonic())
         self._heard.modify(line.socket, selectors.EVENT_READ, guest)
         for one in more:
             _note(guest, one)
 
-    def _taken(self) -> set[int]:
-        """Ranks that are here; one whose connection broke may come again."""
-        return {guest.rank for guest in self.here}
+    def _refuse(self, line: Line, rank: int, host: str) -> None:
+        """Of two ranks with one number the first is kept; the other is told, and so is everybody at the end."""
+        first = self.guests[rank].host
+        self.twice.setdefault(rank, [first]).append(host)
+        with contextlib.suppress(GoneError):
+            line.say(verdict="no-go", code=1, words=f"rank {rank} is here already, from {first}")
+        self._leave(line)
+        line.close()
 
     def _drop(self, line: Line) -> None:
+        self._leave(line)
+        line.drop()
+
+    def _leave(self, line: Line) -> None:
         self._strangers.pop(line, None)
         self._heard.unregister(line.socket)
-        line.close()
 
     def _take(self, guest: Guest) -> None:
         try:
-            for said in guest.line.heard():
-                _note(guest, said)
+            heard = guest.line.heard()
         except GoneError as error:
             self._end(guest, str(error))
+            return
+        guest.heard = time.monotonic()  # be it half a document
+        for said in heard:
+            _note(guest, said)
 
     def _end(self, guest: Guest, why: str) -> None:
         if not guest.ended:
@@ -204,9 +248,10 @@ class Meeting:
 
 
 def _note(guest: Guest, said: Said) -> None:
-    guest.heard = time.monotonic()
     guest.step = str(said.get("step", guest.step))
     if isinstance(number := said.get("answer"), int):
         guest.answers[number] = said
+        if why := said.get("because"):
+            guest.refused = str(why)
     if isinstance(told := said.get("tell"), dict):
         guest.told.update(told)

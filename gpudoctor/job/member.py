@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpudoctor.job.meeting import BEAT, greeting
+from gpudoctor.job.meeting import BEAT, greeting, is_ours
 from gpudoctor.job.place import Place
 from gpudoctor.job.wire import SEGMENT, GoneError, Line, Said
-from gpudoctor.links.reach import Reached, connect, opened
+from gpudoctor.links.reach import Reached, opened
 
 TRY = 2.0
 """Seconds of one attempt to connect: a lost first packet is sent again after one."""
@@ -87,15 +87,33 @@ class Member:
 
 def come_home(place: Place, hello: Said, port: int) -> Member:
     """As `come`, for the hub itself: it is there already, and looks once whether the others' way leads to it."""
+    if not port:
+        raise NotMetError(f"all ports on which the ranks could meet are taken: {', '.join(map(str, place.ports))}")
     link, reached = opened("127.0.0.1", port, TRY)
     if link is None:
         raise NotMetError(f"the hub does not reach itself: {reached.words}")
     line = Line(link)
-    line.wait(TRY)  # its greeting
+    own = line.wait(TRY) or {}
     search = _Search(place, 0.0)
     if place.port and not place.store:
-        search.ways[place.port] = connect(place.master, place.port, TRY)
+        other, search.ways[place.port] = opened(place.master, place.port, TRY, segment=SEGMENT)
+        if other and _is_another(Line(other), own, place, hello):
+            hello = {**hello, "elsewhere": place.master}
     return _introduced(line, place, hello, search)
+
+
+def _is_another(line: Line, own: Said, place: Place, hello: Said) -> bool:
+    """Whether the way of all others leads to another meeting of the same job, which then hears of us, too."""
+    try:
+        said = line.wait(TRY)
+        another = is_ours(said, place.job) and said != own
+        if another:
+            _introduced(line, place, hello, _Search(place, 0.0)).line.wait(TRY)
+    except (GoneError, NotMetError):
+        return False
+    finally:
+        line.close()
+    return another
 
 
 def come(place: Place, hello: Said, seconds: float) -> Member:
@@ -108,7 +126,10 @@ def come(place: Place, hello: Said, seconds: float) -> Member:
 
 
 def _introduced(line: Line, place: Place, hello: Said, search: _Search) -> Member:
-    line.say(job=greeting(place.job)["job"], rank=place.rank, host=place.host, **hello, ways=search.told())
+    try:
+        line.say(job=greeting(place.job)["job"], rank=place.rank, host=place.host, **hello, ways=search.told())
+    except GoneError as error:
+        raise NotMetError(f"the meeting ended when we came ({error})", search.ways) from error
     return Member(line, search.ways)
 
 
@@ -150,7 +171,7 @@ class _Search:
     def _greeted(self, port: int, line: Line) -> bool:
         """Whether it is our hub that answers; the first such line is kept."""
         try:
-            ours = line.wait(TRY) == greeting(self.place.job)
+            ours = is_ours(line.wait(TRY), self.place.job)
         except GoneError:
             ours = False
         with self._lock:

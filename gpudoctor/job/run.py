@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.job import hub, local, member
 from gpudoctor.job import place as places
+from gpudoctor.job.descriptors import room_for
 from gpudoctor.job.found import Found
 from gpudoctor.job.hostnames import expanded
 from gpudoctor.job.place import Place
+from gpudoctor.job.roll import TOLD
 from gpudoctor.job.stages import Limits
 from gpudoctor.model.errors import UsageError
 
@@ -83,7 +85,10 @@ def run(wanted: Wanted, environ: Mapping[str, str] | None = None, tell: Callable
     if wanted.budget is not None and wanted.budget <= 0:
         raise UsageError("--budget: a number of seconds above 0")
     with _outer_timer(wanted.seconds + _LAST):
-        return _alone(wanted, place) if place.alone else _met(wanted, place, environ, tell or (lambda _: None))
+        if place.alone:
+            return _alone(wanted, place)
+        with room_for(place.world if place.hub else 0):
+            return _met(wanted, place, environ, tell or (lambda _: None))
 
 
 def _alone(wanted: Wanted, place: Place) -> Checked:
@@ -99,25 +104,31 @@ def _alone(wanted: Wanted, place: Place) -> Checked:
 
 
 def _met(wanted: Wanted, place: Place, environ: Mapping[str, str], tell: Callable[[str], None]) -> Checked:
-    limits = wanted.limits
-    held = hub.Hub(place, wanted, tell) if place.hub else None
-    own = local.Own(wanted, place, environ)
+    began = time.monotonic()
+    held: hub.Hub | None = None
+    own: local.Own | None = None
+    rank: member.Member | None = None
     try:
+        held = hub.Hub(place, wanted, tell) if place.hub else None
+        own = local.Own(wanted, place, environ)
         hello = own.hello()
-        rank = member.come_home(place, hello, held.port) if held else member.come(place, hello, limits.come)
+        rank = member.come_home(place, hello, held.port) if held else member.come(place, hello, wanted.limits.come)
         own.begin(rank)
-        said = rank.attend(own.tasks(rank), wanted.seconds)
+        said = rank.attend(own.tasks(rank), began + wanted.seconds - time.monotonic())
         diagnosis = held.over() if held else None
         return Checked(place, int(said["code"]), str(said["verdict"]), diagnosis, str(said.get("words", "")))
     except member.NotMetError as error:
         diagnosis = held.over(str(error)) if held else local.without_the_others(wanted, place, error)
         return Checked(place, _code(diagnosis) or UNKNOWN, _word(diagnosis), diagnosis)
     except (KeyboardInterrupt, SystemExit) as end:
-        words = "interrupted" if isinstance(end, KeyboardInterrupt) else "told to end"
+        words = "interrupted" if isinstance(end, KeyboardInterrupt) else TOLD
+        if rank:
+            rank.tell(**{TOLD: words})
         diagnosis = held.over(words) if held else None
         return Checked(place, UNKNOWN, "unknown", diagnosis, ended=end)
     finally:
-        own.close()
+        if own:
+            own.close()
 
 
 UNKNOWN = 3

@@ -44,28 +44,36 @@ class Stages:
         self._level = level
         self._tell = tell
         self._began = time.monotonic()
+        self._waited = False
+        """Whether all ranks that are not here have had their time."""
 
     def all(self) -> None:
         """From the first to the last."""
         self._come()
         leaders = self.meeting.leaders
         self.found.switches = {one.host: str(one.hello["switch"]) for one in leaders if one.hello.get("switch")}
-        if len(leaders) > 1:
+        if len(leaders) > 1 and self._goes_on:
             self._connect(leaders)
+        if len(leaders) > 1 and self._goes_on:
             self._measure(leaders)
         self._check(leaders)
-        if self._limits.collective:
+        if self._limits.collective and self._goes_on:
             self._collect()
 
     def note(self) -> None:
         """Who is here now, and what is wrong with the others."""
-        self.found.ranks = roll.called(self.meeting, self._limits.come)
+        self.found.ranks = roll.called(self.meeting, self._limits.come if self._waited else None)
         self.found.seconds = time.monotonic() - self._began
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether nobody has cut it short."""
+        return not self.meeting.stop.is_set()
 
     def _come(self) -> None:
         world = self.meeting.place.world
         self._tell(f"waiting for {world} ranks")
-        self.meeting.until(lambda: len(self.meeting.guests) >= world, self._limits.come)
+        self._waited = self.meeting.until(lambda: self.meeting.complete, self._limits.come) or self._goes_on
         self.found.links += connecting.to_the_hub(self.meeting)
 
     def _connect(self, leaders: Sequence[Guest]) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import struct
 import threading
+import time
 from typing import Any
 
 SEGMENT = 512
@@ -13,7 +15,7 @@ SEGMENT = 512
 _MOST = 8 << 20
 """Bytes of a line; who sends more is no rank of ours."""
 _SAY = 5.0
-"""Seconds until the other side must have taken what is said."""
+"""Seconds in which the other side must take something of what is said."""
 
 Said = dict[str, Any]
 
@@ -40,13 +42,16 @@ class Line:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def say(self, **what: Any) -> None:
-        """Send one object; raises `GoneError` where the other side does not take it."""
-        line = json.dumps(what, separators=(",", ":")).encode() + b"\n"
-        try:
-            with self._lock:
-                self.socket.sendall(line)
-        except OSError as error:
-            raise GoneError(str(error)) from error
+        """Send one object; raises `GoneError` where the other side does not take it. Nothing follows half a line."""
+        rest = memoryview(json.dumps(what, separators=(",", ":")).encode() + b"\n")
+        with self._lock:
+            try:
+                while rest:
+                    rest = rest[self.socket.send(rest) :]
+            except OSError as error:
+                with contextlib.suppress(OSError):
+                    self.socket.shutdown(socket.SHUT_RDWR)
+                raise GoneError(str(error)) from error
 
     def heard(self) -> list[Said]:
         """The objects that have come, after one read; raises `GoneError` at the stream's end and for anything else."""
@@ -65,17 +70,26 @@ class Line:
 
     def wait(self, seconds: float) -> Said | None:
         """The next object, None where none comes in time. Only for a side that has not heard anything yet."""
-        self.socket.settimeout(seconds)
+        end = time.monotonic() + seconds
         try:
-            heard = self.heard()
+            while (left := end - time.monotonic()) > 0:
+                self.socket.settimeout(left)
+                if heard := self.heard():
+                    return heard[0]
         finally:
             self.socket.settimeout(_SAY)
-        return heard[0] if heard else None
+        return None
 
     def close(self) -> None:
         """Close it; the other side hears the end."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+
+    def drop(self) -> None:
+        """Close it, whatever is still under way, so that nothing of it lingers on our port."""
+        with contextlib.suppress(OSError):
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
 
