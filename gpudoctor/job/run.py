@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,7 @@ class Wanted:
         if self.budget is None or self.budget >= limits.whole:
             return limits
         share = self.budget / limits.whole
-        return Limits(*(share * seconds for seconds in vars(limits).values()))
+        return Limits(*(share * seconds for seconds in astuple(limits)))
 
     @property
     def seconds(self) -> float:
