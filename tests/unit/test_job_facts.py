@@ -1,0 +1,108 @@
+"""What the meeting found becomes facts: those that are declared, all of them, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpudoctor import cluster, rulebook
+from gpudoctor.job.diagnosis import diagnosed
+from gpudoctor.job.facts import facts, groups
+from gpudoctor.job.found import Found, LinkSeen, RankSeen
+from gpudoctor.job.pairs import Direction, Pair
+from gpudoctor.job.place import Place
+from gpudoctor.job.suspect import Suspect
+
+PLACE = Place("torchrun", 0, 2, host="n0", master="n0", port=29500, job="j")
+GROUPS = ("rank", "link", "barrier", "flow", "suspect")
+
+
+def found(**more: Any) -> Found:
+    """Two sound ranks on two hosts that measured each other."""
+    sound = Found(PLACE, checked=False)
+    sound.ranks = [RankSeen(rank, "here", f"n{rank}", 0, "waiting", world=2, nccl="2.27.5") for rank in (0, 1)]
+    sound.links = [LinkSeen("n0", "n1", "peer", "connected", "", "nccl", "10.0.0.2", 4000, "eth0", 0.1)]
+    sound.pairs = [Pair(1, "n0", "n1", Direction("connected", 10.0, 1000), Direction("connected", 9.0, 1000), 0.1)]
+    for name, value in more.items():
+        setattr(sound, name, value)
+    return sound
+
+
+def declared(prefix: str) -> set[str]:
+    return {one.name for one in cluster.FACTS if one.name.startswith(f"{prefix}.")}
+
+
+def ids(of: Found) -> dict[str, str]:
+    """The bad findings, and what each says."""
+    return {one.id: one.title for one in diagnosed(of, rulebook.load()).findings if one.severity != "info"}
+
+
+def test_each_fact_of_the_job_is_declared_and_each_declared_one_is_there() -> None:
+    assert set(facts(found())) == declared("job")
+
+
+def test_each_column_is_declared_and_each_declared_one_is_there() -> None:
+    failed = LinkSeen("n0", "n1", "peer", "refused", "no", "nccl", "10.0.0.2", 4000, "eth0")
+    suspect = Suspect("host", ("n1",), "from", "bandwidth", 0.1, 10.0, 0.01, 2, "n1 sends at 0.1 Gbit/s")
+    told = groups(found(links=[failed], suspects=(suspect,)))
+    for group in GROUPS:
+        rows = told[group]
+        assert isinstance(rows, tuple)
+        assert rows
+        for row in rows:
+            assert {f"{group}.{column}" for column in row} == declared(group)
+
+
+def test_two_sound_ranks_are_a_go() -> None:
+    diagnosis = diagnosed(found(documents={}, asked=False), rulebook.load())
+    assert diagnosis.fleet
+    assert (diagnosis.verdict, diagnosis.fleet.verdict) == ("sound", "go")
+
+
+def test_a_check_that_was_cut_short_is_no_go_and_no_no_go() -> None:
+    diagnosis = diagnosed(found(cut="told to end"), rulebook.load())
+    assert diagnosis.fleet
+    assert (diagnosis.verdict, diagnosis.fleet.verdict) == ("unknown", "unknown")
+    assert "told to end" in diagnosis.snapshot.target.name
+
+
+def test_a_fault_that_was_found_before_it_was_cut_short_is_a_no_go() -> None:
+    failed = LinkSeen("n0", "n1", "peer", "refused", "n1 refuses", "nccl", "10.0.0.2", 4000, "eth0")
+    assert set(ids(found(cut="told to end", links=[failed]))) == {"nccl.unreachable"}
+
+
+def test_clocks_apart() -> None:
+    said = ids(found(asked=False, skew_ms=61000.0, skew_host="n1"))
+    assert said == {"host.clock-skew": "The clock of n1 is 61000 ms away from the others'"}
+
+
+def test_gloos_loopback_where_nccl_does_the_work_is_a_warning() -> None:
+    link = LinkSeen("n0", "n1", "peer", "loopback", "its own name is 127.0.1.1", "gloo", "127.0.1.1", 0, "lo")
+    assert set(ids(found(asked=False, backend="nccl", links=[link]))) == {"gloo.interface"}
+    assert set(ids(found(asked=False, backend="gloo", links=[link]))) == {"nccl.interface"}
+
+
+def test_a_rank_that_ended_by_itself_takes_its_machine_out_and_one_that_was_told_does_not() -> None:
+    def drained(blames: bool) -> list[str]:
+        ranks = [RankSeen(0, "here", "n0", 0, world=2), RankSeen(1, "ended", "n1", 0, because="x", blames=blames)]
+        fleet = diagnosed(found(ranks=ranks, documents=DOCUMENTS), rulebook.load()).fleet
+        assert fleet
+        return [host for drain in fleet.drain for host in drain.hosts]
+
+    assert drained(blames=True) == ["n1"]
+    assert drained(blames=False) == []
+
+
+NOTHING: dict[str, Any] = {"findings": [], "unjudged": [], "passed": [], "notes": [], "facts": {}}
+DOCUMENTS: Mapping[str, Mapping[str, Any]] = {
+    host: {
+        "schema": "gpudoctor/1",
+        "tool": {"version": "0"},
+        "target": {"kind": "local", "name": host, "python": None, "level": "quick"},
+        "verdict": "unknown",
+        "counts": {"found": 0, "unjudged": 0, "passed": 0},
+        "timings_ms": {},
+        **NOTHING,
+    }
+    for host in ("n0", "n1")
+}
