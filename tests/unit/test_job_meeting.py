@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -66,6 +67,11 @@ def come(port: int, rank: int, **hello: Any) -> Member:
     return member.come(place(port, rank), {**HELLO, **hello}, 5.0)
 
 
+def attend(port: int, rank: int) -> Any:
+    """The verdict that a rank hears which knows no tasks."""
+    return come(port, rank, ears=[EAR]).attend({}, 10)
+
+
 def spoken(port: int, *lines: bytes) -> socket.socket:
     """A connection of somebody who has heard the greeting and said this."""
     link = socket.create_connection(("127.0.0.1", port), 5)
@@ -119,7 +125,7 @@ def test_a_rank_whose_connection_broke_may_come_again() -> None:
 
 def test_a_rank_of_another_version_that_does_not_know_its_task() -> None:
     with held() as (meeting, port):
-        attending = [beside(lambda rank=rank: come(port, rank, ears=[EAR]).attend({}, 10)) for rank in (0, 1)]
+        attending = [beside(partial(attend, port, rank)) for rank in (0, 1)]
         with attending[0], attending[1]:
             assert meeting.until(lambda: meeting.complete, 10)
             assert to_each_other(meeting, meeting.leaders, 5.0) == []  # nobody is said to be out of reach for that
