@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpudoctor.job.meeting import Guest, Meeting
+from gpudoctor.job.guest import Guest
+from gpudoctor.job.meeting import Meeting
 from gpudoctor.job.wire import Said
 from gpudoctor.kernels.across import Across
 from gpudoctor.model.fact import Rows, Unread

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from gpudoctor.job.found import LinkSeen
-from gpudoctor.job.meeting import Guest, Meeting
+from gpudoctor.job.guest import Guest
+from gpudoctor.job.meeting import Meeting
 
 ALL_OF = 16
 """Machines up to which each connects to all others."""

@@ -10,8 +10,9 @@ from gpudoctor import rulebook
 from gpudoctor.job.diagnosis import diagnosed
 from gpudoctor.job.door import Door
 from gpudoctor.job.found import Found
+from gpudoctor.job.guest import Guest
 from gpudoctor.job.holder import holder
-from gpudoctor.job.meeting import Guest, Meeting
+from gpudoctor.job.meeting import Meeting
 from gpudoctor.job.place import Place
 from gpudoctor.job.stages import Stages
 from gpudoctor.job.wire import Said

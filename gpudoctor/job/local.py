@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -42,6 +43,7 @@ class Own:
             "leads": self._leads,
             "switch": place.switch,
             "pid": os.getpid(),
+            "machine": _machine(),
             "version": __version__,
             "ears": self._ears.told if self._ears else [],
         }
@@ -115,6 +117,14 @@ def without_the_others(wanted: Wanted, place: Place, error: NotMetError) -> Diag
         because = f"of {place.master} does not listen there: it never came, or a firewall turns all away"
         found.ranks.insert(0, RankSeen(0, "missing", place.master, because=because))
     return diagnosed(found, rulebook.load(wanted.rules))
+
+
+def _machine() -> str:
+    """The same for all ranks that share a running kernel and its network, whatever the machine is called."""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/net').readlink()}"
+    return ""
 
 
 def end_children() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from gpudoctor.job import rounds
 from gpudoctor.job.found import LinkSeen
-from gpudoctor.job.meeting import Guest, Meeting
+from gpudoctor.job.guest import Guest
+from gpudoctor.job.meeting import Meeting
 from gpudoctor.job.pairs import CONNECTED, Direction, Pair
 from gpudoctor.job.wire import Said
 

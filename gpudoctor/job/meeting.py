@@ -11,9 +11,9 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from gpudoctor.job.door import Door
+from gpudoctor.job.guest import Guest
 from gpudoctor.job.place import Place
 from gpudoctor.job.wire import GoneError, Line, Said
 
@@ -37,39 +37,6 @@ def greeting(job: str) -> Said:
 def is_ours(said: Said | None, job: str) -> bool:
     """Whether it is a hub of this job that says so; one of another version may say more."""
     return said is not None and greeting(job).items() <= said.items()
-
-
-@dataclass
-class Guest:
-    """One rank that came. `hello` is what it said of itself."""
-
-    line: Line
-    rank: int
-    hello: Said
-    heard: float
-    step: str = "here"
-    ended: str = ""
-    """Why it is no longer heard, after it has been."""
-    refused: str = ""
-    """Why it could not do what it was asked."""
-    answers: dict[int, Said] = field(default_factory=dict)
-    told: dict[str, object] = field(default_factory=dict)
-    """What it told without being asked: its document."""
-
-    @property
-    def host(self) -> str:
-        """The machine that it runs on."""
-        return str(self.hello.get("host", ""))
-
-    @property
-    def leads(self) -> bool:
-        """Whether it speaks for its machine."""
-        return bool(self.hello.get("leads"))
-
-    @property
-    def silent(self) -> float:
-        """Seconds since it was last heard."""
-        return time.monotonic() - self.heard
 
 
 Asked = tuple[int, list[Guest]]
@@ -210,10 +177,18 @@ class Meeting:
         if other := hello.get("elsewhere"):
             self.twice[rank] = [str(hello.get("host", "")), str(other)]
         del self._strangers[line]
-        guest = self.guests[rank] = Guest(line, rank, hello, time.monotonic())
+        guest = Guest(line, rank, {**hello, "host": self._name(hello, line)}, time.monotonic())
+        self.guests[rank] = guest
         self._heard.modify(line.socket, selectors.EVENT_READ, guest)
         for one in more:
-            _note(guest, one)
+            guest.note(one)
+
+    def _name(self, hello: Said, line: Line) -> str:
+        """Its machine's name; where another one that is called so is here already, its address tells them apart."""
+        host = str(hello.get("host", ""))
+        here = [guest.hello.get("machine") for guest in self.guests.values() if guest.host == host]
+        same = line.local if host == self.place.host else not here or hello.get("machine") in here
+        return host if same else f"{host} ({line.peer})"
 
     def _refuse(self, line: Line, rank: int, host: str) -> None:
         """Of two ranks with one number the first is kept; the other is told, and so is everybody at the end."""
@@ -240,20 +215,10 @@ class Meeting:
             return
         guest.heard = time.monotonic()  # be it half a document
         for said in heard:
-            _note(guest, said)
+            guest.note(said)
 
     def _end(self, guest: Guest, why: str) -> None:
         if not guest.ended:
             guest.ended = why
             self._heard.unregister(guest.line.socket)
             guest.line.close()
-
-
-def _note(guest: Guest, said: Said) -> None:
-    guest.step = str(said.get("step", guest.step))
-    if isinstance(number := said.get("answer"), int):
-        guest.answers[number] = said
-        if why := said.get("because"):
-            guest.refused = str(why)
-    if isinstance(told := said.get("tell"), dict):
-        guest.told.update(told)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gpudoctor.job.found import RankSeen
-from gpudoctor.job.meeting import SILENT, TOLD, Guest, Meeting
+from gpudoctor.job.guest import Guest
+from gpudoctor.job.meeting import SILENT, TOLD, Meeting
 from gpudoctor.version import __version__
 
 

@@ -10,8 +10,9 @@ from gpudoctor.job import collectives, connecting, roll, rounds
 from gpudoctor.job.clocks import furthest_clock
 from gpudoctor.job.culprits import suspects
 from gpudoctor.job.found import Found
+from gpudoctor.job.guest import Guest
 from gpudoctor.job.measuring import Measuring
-from gpudoctor.job.meeting import SILENT, Guest, Meeting
+from gpudoctor.job.meeting import SILENT, Meeting
 
 Tell = Callable[[str], None]
 """Hears what is done now."""

@@ -42,6 +42,20 @@ class Line:
         with contextlib.suppress(OSError):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
+    @property
+    def peer(self) -> str:
+        """The address of the other side."""
+        with contextlib.suppress(OSError):
+            return str(self.socket.getpeername()[0]).removeprefix("::ffff:")
+        return "gone"
+
+    @property
+    def local(self) -> bool:
+        """Whether the other side is on this machine: then both have the same address, or a loopback."""
+        with contextlib.suppress(OSError):
+            return bool(self.socket.getsockname()[0] == self.socket.getpeername()[0])
+        return False
+
     def say(self, **what: Any) -> None:
         """Send one object; raises `GoneError` where the other side does not take it. Nothing follows half a line."""
         rest = memoryview(json.dumps(what, separators=(",", ":")).encode() + b"\n")

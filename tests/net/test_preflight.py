@@ -286,6 +286,18 @@ def environment(folder: Path, nccl: str) -> Path:
     return folder
 
 
+def test_hosts_with_one_name_are_told_apart() -> None:
+    with Hosts(2) as hosts:
+        uts = ["nsenter", f"--target={hosts[1].namespace.pid}", "--uts", "hostname", "node0"]
+        hosts[1].namespace.tell(uts)
+        by_address = dict.fromkeys(range(2), {"MASTER_ADDR": hosts[0].address})
+        wrong = only(told(Job(hosts, env=by_address)), "nccl.interface")
+        hosts[1].knows("node0", hosts[1].address)
+        right = told(Job(hosts, env=by_address), code=0)
+    assert wrong.startswith("node0 (10.77.0.2) announces 127.0.0.1 of lo to gloo")
+    assert "node0 (10.77.0.2)" in right.titles("nccl.connected")[0]
+
+
 def test_hosts_that_only_know_ipv6() -> None:
     with Hosts(2) as hosts:
         for host in hosts:

@@ -10,7 +10,7 @@ from gpudoctor.job.diagnosis import diagnosed
 from gpudoctor.job.found import Found, LinkSeen, RankSeen
 from gpudoctor.job.place import Place
 from gpudoctor.job.suspect import Suspect
-from gpudoctor.model.fact import Fact, Known, Row, Unread
+from gpudoctor.model.fact import Fact, Known, Row, Unread, Value
 from tests.conftest import Program
 from tests.unit.fleet_documents import document, hosts
 
@@ -44,7 +44,7 @@ def slow() -> list[str]:
     """Five hosts of which one computes at two thirds of the others' rate."""
 
     def rate(value: float) -> Row:
-        told = {"kernel": "matmul", "gpu": 0, "value": value, "unit": "TFLOP/s", "rung": "eager"}
+        told: dict[str, Value] = {"kernel": "matmul", "gpu": 0, "value": value, "unit": "TFLOP/s", "rung": "eager"}
         return {name: Known(one, "a kernel") for name, one in told.items()}
 
     rates = {"n1": 720.0, "n2": 719.0, "n3": 722.0, "n4": 478.0, "n5": 721.0}

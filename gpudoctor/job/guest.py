@@ -1,0 +1,51 @@
+"""One rank that came to the meeting: what it said of itself, what it does, and what it answered."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from gpudoctor.job.wire import Line, Said
+
+
+@dataclass
+class Guest:
+    """One rank that came. `hello` is what it said of itself."""
+
+    line: Line
+    rank: int
+    hello: Said
+    heard: float
+    step: str = "here"
+    ended: str = ""
+    """Why it is no longer heard, after it has been."""
+    refused: str = ""
+    """Why it could not do what it was asked."""
+    answers: dict[int, Said] = field(default_factory=dict)
+    told: dict[str, object] = field(default_factory=dict)
+    """What it told without being asked: its document."""
+
+    @property
+    def host(self) -> str:
+        """The machine that it runs on."""
+        return str(self.hello.get("host", ""))
+
+    @property
+    def leads(self) -> bool:
+        """Whether it speaks for its machine."""
+        return bool(self.hello.get("leads"))
+
+    @property
+    def silent(self) -> float:
+        """Seconds since it was last heard."""
+        return time.monotonic() - self.heard
+
+    def note(self, said: Said) -> None:
+        """Keep what it has said."""
+        self.step = str(said.get("step", self.step))
+        if isinstance(number := said.get("answer"), int):
+            self.answers[number] = said
+            if why := said.get("because"):
+                self.refused = str(why)
+        if isinstance(told := said.get("tell"), dict):
+            self.told.update(told)
