@@ -31,7 +31,7 @@ class Own:
         self._wanted = wanted
         self._place = place
         self._leads = place.local_rank == 0
-        self._ears = errands.Ears(place.job, environ) if self._leads else None
+        self._ears = errands.Ears(place.job, place.host, environ) if self._leads else None
 
     def hello(self) -> Said:
         """What it says of itself when it comes."""

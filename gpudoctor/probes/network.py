@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model import version
+from gpudoctor.links.choice import selected
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.probes._net import interfaces as sysfs
 from gpudoctor.probes._net.addresses import Addresses, addresses_of
-from gpudoctor.probes._net.choice import misleading, nccl, selected
+from gpudoctor.probes._net.choice import misleading, nccl
 from gpudoctor.probes._net.interfaces import Interface
 from gpudoctor.probes._net.settings import settings_of
-from gpudoctor.probes._python.dists import Environment, environment
 from gpudoctor.probes._reading import line, names
 from gpudoctor.target import Target
 
@@ -86,36 +85,24 @@ def _default(held: Addresses | Unread) -> Fact:
 
 
 def _nccl(target: Target, found: list[Interface], held: Addresses) -> Iterator[tuple[str, Fact]]:
-    choice = nccl(found, held, settings_of(target).values, _before_2_28(target))
-    if isinstance(choice, Absent):
+    choice = nccl(target, found, held)
+    if isinstance(choice, (Absent, Unread)):
         yield from ((f"net.nccl_{part}", choice) for part in ("interface", "address", "why", "inner"))
         return
     source = "the interfaces, by NCCL's rules"
     yield "net.nccl_interface", Known(choice.interface, source)
     yield "net.nccl_address", Known(choice.address, source)
-    yield "net.nccl_why", Known(choice.why, source)
+    yield "net.nccl_why", Known(choice.because, source)
     yield "net.nccl_inner", Known(misleading(choice, found), source)
 
 
-def _before_2_28(target: Target) -> bool:
-    """By NCCL's wheel in the target's environment; without one a present release is assumed."""
-    installed = environment(target)
-    wheel = (
-        installed.first("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11")
-        if isinstance(installed, Environment)
-        else None
-    )
-    parsed = version.parse(wheel.version) if wheel else None
-    return parsed is not None and parsed.release < (2, 28)
-
-
 def _unmatched(target: Target, interfaces: list[str] | Absent | Unread) -> Fact:
-    """NCCL takes prefixes; Gloo knows none, so that every one of its names must be an interface."""
+    """NCCL takes prefixes, and no heed of a single character; Gloo's names must each be an interface."""
     if not isinstance(interfaces, list):
         return interfaces
     wrong = []
-    wanted = settings_of(target)["NCCL_SOCKET_IFNAME"]
-    if wanted and not selected(wanted, interfaces):
+    wanted = settings_of(target)["NCCL_SOCKET_IFNAME"] or ""
+    if len(wanted) > 1 and not selected(wanted, interfaces):
         wrong.append(f"NCCL_SOCKET_IFNAME={wanted}")
     plain = target.environ.get("GLOO_SOCKET_IFNAME")
     if plain and not set(plain.split(",")) <= set(interfaces):

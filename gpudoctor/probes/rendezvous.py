@@ -61,7 +61,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
         else Unread(found.why)
     )
     yield from _host(told, held)
-    yield from _gloo(target, told, found if isinstance(found, list) else [], held)
+    yield from _gloo(target, found if isinstance(found, list) else [], held, host, told)
     yield from _master(master, names.get(master), held)
 
 
@@ -114,16 +114,16 @@ def _host(resolved_: Fact, held: Addresses | Unread) -> Iterator[tuple[str, Fact
 
 
 def _gloo(
-    target: Target, resolved_: Fact, found: list[Interface], held: Addresses | Unread
+    target: Target, found: list[Interface], held: Addresses | Unread, host: str, told: Fact
 ) -> Iterator[tuple[str, Fact]]:
-    choice = held if isinstance(held, Unread) else gloo(held, target.environ, _listed(resolved_))
+    choice = held if isinstance(held, Unread) else gloo(target, found, held, host, told)
     if isinstance(choice, (Absent, Unread)):
         yield from ((f"net.gloo_{part}", choice) for part in ("interface", "address", "why", "inner"))
         return
     source = "the interfaces and names, by the rules of torch's Gloo"
     yield "net.gloo_interface", Known(choice.interface, source)
     yield "net.gloo_address", Known(choice.address, source)
-    yield "net.gloo_why", Known(choice.why, source)
+    yield "net.gloo_why", Known(choice.because, source)
     yield "net.gloo_inner", Known(misleading(choice, found), source)
 
 
