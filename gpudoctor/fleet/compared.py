@@ -108,7 +108,7 @@ def values(facts: Answers) -> Iterator[tuple[str, str]]:
     """What a host says of each compared fact, as text; what it could not read is left out."""
     for one in SCALARS:
         if (said := _scalar(facts.get(one.fact))) is not None:
-            yield one.fact, said
+            yield one.fact, "unlimited" if said == "-1" and one.fact.startswith("limits.") else said
     for one in COLUMNS:
         if (said := _column(facts, one.fact)) is not None:
             yield one.fact, said

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gpudoctor.fleet import board, outliers
 from gpudoctor.fleet.drain import Scheduler, drains
 from gpudoctor.fleet.findings import gathered, placed, suspects
-from gpudoctor.fleet.names import folded, listed, order
+from gpudoctor.fleet.names import listed, order
 from gpudoctor.fleet.reading import Reader, Reply
 from gpudoctor.fleet.rows import facts_of, groups_of, unasked
 from gpudoctor.fleet.shared import Places
@@ -125,7 +125,7 @@ class Folding:
         tools = Counter(one.tool for one in hosts if one.tool)
         if others := [tool for tool in tools if tool != __version__]:
             who = {tool: [one.host for one in hosts if one.tool == tool] for tool in others}
-            told = "; ".join(f"{tool} on {folded(names)}" for tool, names in who.items())
+            told = "; ".join(f"{tool} on {listed(names)}" for tool, names in who.items())
             notes.append(f"This is gpudoctor {__version__}; documents of other versions were read as well: {told}.")
         levels = Counter(one.level for one in hosts if one.level)
         if len(levels) > 1:

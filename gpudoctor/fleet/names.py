@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 _NUMBER = re.compile(r"(\d+)")
+_SHORT = 48
+"""Characters of a word that stands for many, in a sentence."""
 _LAST = re.compile(r"(.*?)(\d+)(\D*)\Z")
 
 
@@ -27,16 +29,15 @@ def folded(names: Iterable[str]) -> str:
 
 
 def listed(names: Iterable[str], most: int = 6) -> str:
-    """For a sentence: ``n1, n7 and n9``; of many in one word, cut where that is long: ``n[1-40] and 3 more``."""
+    """For a sentence: ``n1, n7 and n9``; of many one short word, ``n[1-40]``, else the first and how many more."""
     several = ordered(names)
     if len(several) <= most:
         *first, last = several or [""]
         return f"{', '.join(first)} and {last}" if first else last
-    words = list(_groups(several))
-    if len(words) <= most:
-        return ",".join(words)
-    more = len(several) - sum(map(_size, words[:most]))
-    return f"{','.join(words[:most])} and {more} more"
+    word = ",".join(_groups(several))
+    if len(word) <= _SHORT:
+        return word
+    return f"{', '.join(several[:most])} and {len(several) - most} more"
 
 
 def _groups(names: Sequence[str]) -> Iterator[str]:
@@ -64,12 +65,3 @@ def _ranges(digits: Sequence[str]) -> Iterator[str]:
             continue
         yield begin if begin == last else f"{begin}-{last}"
         begin = last = one
-
-
-def _size(word: str) -> int:
-    """How many names such a word stands for."""
-    match = re.search(r"\[(.*)\]", word)
-    if not match:
-        return 1
-    spans = (part.partition("-") for part in match[1].split(","))
-    return sum(int(last or first) - int(first) + 1 for first, _, last in spans)

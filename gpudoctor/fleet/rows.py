@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from gpudoctor.cluster import FACTS
 from gpudoctor.fleet.findings import FOLDED
-from gpudoctor.fleet.names import folded, listed
+from gpudoctor.fleet.names import listed
 from gpudoctor.fleet.outliers import FEWEST, Outlier, Split
 from gpudoctor.fleet.summary import Summary
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
@@ -85,7 +85,7 @@ def _silences(hosts: Sequence[Summary]) -> list[Row]:
             {
                 "because": why,
                 "hosts": tuple(names),
-                "names": folded(names),
+                "names": listed(names),
                 "first": names[0],
                 "count": len(names),
             }

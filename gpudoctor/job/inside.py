@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpudoctor.job.run import Checked, Wanted, run
@@ -36,7 +37,7 @@ def preflight(
     false it is for the caller to read `Checked.verdict`: go, no-go or unknown. Raises `UsageError` for an environment
     that contradicts itself.
     """
-    checked = run(Wanted(level, sys.executable, rules, budget, network))
+    checked = run(Wanted(level, sys.executable, rules, budget, network), _environ())
     if checked.ended:
         raise checked.ended
     if checked.verdict != "go" and raises:
@@ -46,3 +47,13 @@ def preflight(
             print(text.render(checked.diagnosis, text.style_of(sys.stderr)), file=sys.stderr)
         raise NoGoError(checked)
     return checked
+
+
+def _environ() -> Mapping[str, str] | None:
+    """Our own environment; it says that MASTER_PORT is held by the job's store where the process group is made already,
+    as in the workers of Ray Train.
+    """
+    group = sys.modules.get("torch.distributed")
+    if group is None or not group.is_available() or not group.is_initialized():
+        return None
+    return {**os.environ, "TORCHELASTIC_USE_AGENT_STORE": "True"}

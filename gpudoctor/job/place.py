@@ -72,16 +72,20 @@ def _torchrun(environ: Mapping[str, str], _: Hostnames) -> Place | None:
     """torchrun, and what is built on it: its agent holds a store on MASTER_PORT before any rank begins."""
     if "TORCHELASTIC_RUN_ID" not in environ or "RANK" not in environ:
         return None
-    store = environ.get("TORCHELASTIC_USE_AGENT_STORE", "") == "True"
     run, restart = environ["TORCHELASTIC_RUN_ID"], environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return _by_name(environ, "torchrun", f"torchrun {run} {restart}", store)
+    return _by_name(environ, "torchrun", f"torchrun {run} {restart}", _store(environ))
 
 
 def _plain(environ: Mapping[str, str], _: Hostnames) -> Place | None:
     """RANK and WORLD_SIZE, as torch.distributed's ``env://`` wants them, set by whomever."""
     if "RANK" not in environ or "WORLD_SIZE" not in environ:
         return None
-    return _by_name(environ, "the environment", "env", False)
+    return _by_name(environ, "the environment", "env", _store(environ))
+
+
+def _store(environ: Mapping[str, str]) -> bool:
+    """Whether a store listens on MASTER_PORT already; torch.distributed goes by the same variable."""
+    return environ.get("TORCHELASTIC_USE_AGENT_STORE", "") == "True"
 
 
 def _by_name(environ: Mapping[str, str], launcher: str, job: str, store: bool) -> Place:

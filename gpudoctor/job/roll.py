@@ -8,7 +8,6 @@ from gpudoctor.job.found import RankSeen
 from gpudoctor.job.meeting import SILENT, Guest, Meeting
 from gpudoctor.version import __version__
 
-
 TOLD = "told to end"
 """What a rank tells that a signal ends."""
 

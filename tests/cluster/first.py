@@ -4,12 +4,15 @@ Run as ``first.py HOST...`` in fresh mount, network, PID, UTS and IPC namespaces
 that holds each host's namespaces; when its standard input ends it exits, and the kernel ends all others with it.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 HEAD = "head"
 _NETWORK = "10.31.0"
@@ -17,7 +20,7 @@ _WRITABLE = ("/run", "/etc/munge", "/etc/slurm", "/var/log/munge", "/var/lib/mun
 """Folders that daemons write to: the cluster, and then each host, gets empty ones of its own."""
 
 
-def main(folder: str, names: "list[str]") -> None:
+def main(folder: str, names: list[str]) -> None:
     """Lay out the hosts and stay."""
     _run("mount", "--make-rprivate", "/")
     _empty(_WRITABLE)
@@ -28,8 +31,9 @@ def main(folder: str, names: "list[str]") -> None:
     _run("ip", "addr", "add", f"{address(0)}/24", "dev", "br0")
     _run("ip", "link", "set", "br0", "up")
     holders = {name: _host(folder, name, place) for place, name in enumerate(names, 1)}
-    print(json.dumps({name: holder.pid for name, holder in holders.items()}), flush=True)
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    sys.stdout.write(json.dumps({name: holder.pid for name, holder in holders.items()}) + "\n")
+    sys.stdout.flush()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us
     threading.Thread(target=_collect, daemon=True).start()
     sys.stdin.read()
 
@@ -39,7 +43,7 @@ def address(place: int) -> str:
     return f"{_NETWORK}.{place or 254}"
 
 
-def _host(folder: str, name: str, place: int) -> "subprocess.Popen[bytes]":
+def _host(folder: str, name: str, place: int) -> subprocess.Popen[bytes]:
     """One host: an interface eth0 on the bridge, a name, and programs of its own in /usr/local/sbin."""
     _run("ip", "netns", "add", name)
     _run("ip", "link", "add", f"port{place}", "type", "veth", "peer", "name", "eth0", "netns", name)
@@ -61,9 +65,9 @@ def _host(folder: str, name: str, place: int) -> "subprocess.Popen[bytes]":
     return holder
 
 
-def _empty(paths: "tuple[str, ...]") -> None:
+def _empty(paths: tuple[str, ...]) -> None:
     for path in paths:
-        os.makedirs(path, exist_ok=True)
+        Path(path).mkdir(parents=True, exist_ok=True)
         _run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", path)
 
 

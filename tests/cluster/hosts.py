@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +21,7 @@ from types import TracebackType
 from tests import needs
 from tests.cluster import first
 from tests.sim import scenario
+from tests.sim.root import HOST as IN_MACHINE
 from tests.sim.root import Machine, Ran
 
 HEAD = first.HEAD
@@ -35,6 +37,9 @@ _ENVIRONMENT = {
 
 class Hosts:
     """Hosts by name, each with eight sound H100 until told otherwise; a context manager, which ends everything."""
+
+    shared: tuple[str, ...] = ()
+    """Programs of this machine that the simulated ones have, too."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
@@ -76,6 +81,9 @@ class Hosts:
             root.mkdir(parents=True)
             self._machines[machine] = Machine(scenario.load(folder / f"{machine}.json"), root)
             (root / "etc/hosts").write_text((self.folder / "hosts").read_text())
+            for program in self.shared:
+                outside = f'exec {IN_MACHINE}{needs.program("chroot")} {IN_MACHINE} {program} "$@"'
+                _executable(root / "usr/bin" / program, outside)
         enter = self._machines[machine].command([sys.executable, "-m", "gpudoctor"], inherit=True)
         self.program(name, "gpudoctor", f'exec {shlex.join(enter)} "$@"')
 
@@ -86,8 +94,7 @@ class Hosts:
             place.unlink()
             return
         new = place.with_suffix(".new")
-        new.write_text(f"#!/bin/sh\n{script}\n")
-        new.chmod(0o755)
+        _executable(new, script)
         new.rename(place)  # a scheduler may be about to run the former one
 
     def address(self, name: str) -> str:
@@ -114,8 +121,6 @@ class Hosts:
 
     def run(self, name: str, argv: Sequence[str], environ: Mapping[str, str] | None = None, timeout: float = 60) -> Ran:
         """A program on that host, to its end; one that outlasts `timeout` ends with the cluster."""
-        import time
-
         started = time.monotonic()
         with self.start(name, argv, environ) as process:
             try:
@@ -125,6 +130,10 @@ class Hosts:
                 raise
         return Ran(process.returncode, out, err, time.monotonic() - started)
 
+    def wait(self) -> None:
+        """Until somebody ends the cluster."""
+        self._first.wait()
+
     def processes(self, words: str) -> list[str]:
         """The command lines with these words in them that run anywhere in the cluster."""
         listed = self.run(HEAD, ["ps", "-eo", "stat=,args="]).out.splitlines()
@@ -133,3 +142,8 @@ class Hosts:
     def _write_names(self) -> None:
         lines = [f"{first.address(place)} {name}" for place, name in enumerate((HEAD, *self.names))]
         (self.folder / "hosts").write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))
+
+
+def _executable(place: Path, script: str) -> None:
+    place.write_text(f"#!/bin/sh\n{script}\n")
+    place.chmod(0o755)

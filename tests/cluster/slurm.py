@@ -11,9 +11,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import TracebackType
 
 from tests import needs
-from tests.cluster.hosts import HEAD, Hosts
+from tests.cluster.hosts import HEAD, SOUND, Hosts
 from tests.sim.root import Ran
 
 NODES = ("node1", "node2", "node3", "node4")
@@ -36,6 +37,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
 ReturnToService=0
+SlurmdTimeout=15
 KillWait=2
 NodeName={nodes} CPUs=16 State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES State=UP
@@ -45,6 +47,8 @@ PartitionName=all Nodes=ALL Default=YES State=UP
 
 class Slurm(Hosts):
     """A cluster of four nodes under Slurm; `more` is laid behind its slurm.conf."""
+
+    shared = ("scontrol", "sinfo", "squeue", "srun")
 
     def __init__(self, more: str = "") -> None:
         super().__init__(NODES)
@@ -68,6 +72,13 @@ class Slurm(Hosts):
             raise
         return self
 
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, value, trace)
+        for daemon in self._daemons:  # they have ended with process 1
+            daemon.wait()
+
     def srun(self, *words: str, environ: dict[str, str] | None = None, timeout: float = 60) -> Ran:
         """A job step on all four nodes, unless the words say otherwise; it waits for nothing for ever."""
         return self.run(HEAD, ["srun", *_all_nodes(words), *words], environ, timeout)
@@ -82,13 +93,16 @@ class Slurm(Hosts):
         said = self.run(HEAD, ["sinfo", "--noheader", "--nodes", node, "--format", "%E"])
         return said.out.strip()
 
-    def resume(self) -> None:
-        """Every job ended, every node in service again."""
-        self.run(HEAD, ["scancel", "--user", "root"])
+    def mend(self) -> None:
+        """Every machine sound, every job ended, every node in service again."""
+        for node in NODES:
+            self.becomes(node, SOUND)
+        self.run(HEAD, ["scancel", "--signal=KILL", "--user=root"])
+        self.run(HEAD, ["scancel", "--user=root"])
         self.wait_for(lambda: not self.run(HEAD, ["squeue", "--noheader"]).out, "the jobs' end")
         for node, state in self.states().items():
             if state.startswith("drain"):
-                self.run(HEAD, ["scontrol", "update", f"nodename={node}", "state=resume"])
+                self.run(HEAD, ["scontrol", "update", f"nodename={node}", "state=undrain"])
         self.wait_for(lambda: self.states() == dict.fromkeys(NODES, "idle"), "the nodes")
 
     def wait_for(self, holds: Callable[[], bool], what: str, seconds: float = _READY_S) -> None:
@@ -97,7 +111,7 @@ class Slurm(Hosts):
         while not holds():
             if time.monotonic() > deadline:
                 logs = "".join(f"== {path.name}\n{path.read_text()[-2000:]}" for path in self.folder.glob("*.log"))
-                raise TimeoutError(f"waited {seconds:.0f} s for {what}\n{logs}")
+                raise TimeoutError(f"waited {seconds:.0f} s for {what}; sinfo says {self.states()}\n{logs}")
             time.sleep(0.1)
 
     def _configure(self) -> None:
@@ -109,7 +123,7 @@ class Slurm(Hosts):
         script = f"""
             install -m 600 {key} /etc/munge/munge.key
             mkdir -m 755 /run/munge /var/spool/slurmctld
-            ln -s {conf} /etc/slurm/slurm.conf
+            install -m 644 {conf} /etc/slurm/slurm.conf
         """
         done = self.run(HEAD, ["sh", "-euc", script])
         if done.code:
@@ -140,7 +154,7 @@ def main() -> None:
         sys.stdout.write(f"{entry} {NODES[0]} gpudoctor\nlogs: {slurm.folder}/*.log\nCtrl-C ends it.\n")
         sys.stdout.flush()
         try:
-            slurm._first.wait()
+            slurm.wait()
         except KeyboardInterrupt:
             sys.stdout.write("\n")
 

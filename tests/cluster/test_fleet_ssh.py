@@ -122,8 +122,10 @@ def test_a_host_that_cannot_be_reached_is_named_with_what_ssh_says(hosts: Ssh) -
 def test_what_was_heard_by_then_is_told_when_it_is_ended(hosts: Ssh, number: signal.Signals, code: int) -> None:
     for name in NODES[4:]:
         hosts.program(name, "gpudoctor", HUNG)
-    with hosts.start(HEAD, argv(hosts, "--json")) as process:
-        time.sleep(15)
+    with hosts.start(HEAD, argv(hosts, "--json", "--timeout", "55")) as process:
+        until = time.monotonic() + 45
+        while time.monotonic() < until and not only_four_are_still_asked(hosts):
+            time.sleep(0.2)
         ours = min(int(line.split()[0]) for line in hosts.running(HEAD, "-m gpudoctor fleet"))
         hosts.run(HEAD, ["kill", f"-{number.value}", str(ours)])
         out, err = process.communicate(timeout=30)
@@ -131,6 +133,11 @@ def test_what_was_heard_by_then_is_told_when_it_is_ended(hosts: Ssh, number: sig
     assert process.returncode == code, err
     assert set(because(document)) == set(NODES[4:])
     assert left_on(hosts, "sleep 98765") == []
+
+
+def only_four_are_still_asked(hosts: Ssh) -> bool:
+    """The sound hosts' connections have come and gone, those of the hung ones are open."""
+    return len(hosts.running(HEAD, "sleep 98765")) == len(hosts.running(HEAD, "-oBatchMode=yes")) == 4
 
 
 def left_on(hosts: Ssh, pattern: str) -> list[str]:

@@ -48,5 +48,6 @@ def test_numbers_are_ordered_by_their_value() -> None:
 def test_a_sentence_names_a_few_and_counts_the_rest() -> None:
     assert listed(["n9", "n1", "n7"]) == "n1, n7 and n9"
     assert listed([f"n{number}" for number in range(1, 33)]) == "n[1-32]"
-    assert listed([f"rack{number}-a" for number in range(0, 40, 2)] + ["x", "y"]).startswith("rack[0,2,4,")
-    assert listed(map(str.upper, "abcdefghij")) == "A,B,C,D,E,F and 4 more"
+    assert (
+        listed([f"n{number}" for number in range(100, 10001, 100)]) == "n100, n200, n300, n400, n500, n600 and 94 more"
+    )

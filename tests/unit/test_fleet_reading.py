@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from gpudoctor import doctor
 from gpudoctor.fleet import by_files
 from gpudoctor.fleet.reading import Reader, Reply
-from gpudoctor.fleet.summary import Summary
+from gpudoctor.fleet.summary import Rate, Summary
 from gpudoctor.model.errors import UsageError
-from gpudoctor.model.fact import Absent
+from gpudoctor.model.fact import Absent, Known, Row, Value
 from gpudoctor.views import document as view
 from tests.unit.fleet_documents import BOOK, LOST, document, folded, machine
 
@@ -44,6 +44,39 @@ def test_a_document_is_kept_in_short() -> None:
     assert summary.values["cuda.nvcc_version"] == "not there"
     assert summary.gpus == 8
     assert sum(summary.passed.values()) > 50
+
+
+def test_of_each_kernel_the_slowest_gpu_is_kept() -> None:
+    def row(kernel: str, gpu: int, value: float, unit: str) -> Row:
+        told: dict[str, Value] = {
+            "kernel": kernel,
+            "gpu": gpu,
+            "value": value,
+            "unit": unit,
+            "rung": "torch",
+            "status": "ran",
+        }
+        return {name: Known(said, "a kernel") for name, said in told.items()}
+
+    rows = (
+        row("matmul.bf16", 0, 722.0, "TFLOP/s"),
+        row("matmul.bf16", 3, 478.0, "TFLOP/s"),
+        row("launch", 0, 4.1, "µs"),
+    )
+    assert one(document("n1", measured=rows)).rates == {"matmul.bf16": Rate(478.0, "TFLOP/s", 3)}
+
+
+def test_variables_are_those_in_force_whether_set_in_the_environment_or_a_file() -> None:
+    rows = tuple(
+        {"name": Known(name, "x"), "value": Known(value, "x"), "origin": Known("/etc/nccl.conf", "x")}
+        for name, value in (("NCCL_IB_DISABLE", "1"), ("NCCL_DEBUG", "WARN"), ("UCX_TLS", "tcp"))
+    )
+    facts = {"env.NCCL_DEBUG": Known("INFO", "environment")}
+    values = one(document("n1", facts, setting=rows)).values
+    assert {name: said for name, said in values.items() if name.startswith("env.")} == {
+        "env.NCCL_IB_DISABLE": "1",
+        "env.NCCL_DEBUG": "INFO",
+    }
 
 
 def test_the_name_by_which_a_host_was_asked_is_its_name() -> None:

@@ -173,7 +173,9 @@ def _link_suspect(link: Sequence[str], pairs: Sequence[Pair]) -> Suspect:
 
 
 def who(suspect: Suspect) -> str:
-    """``gpu041 GPU 6``, ``node01 ↔ node02``."""
+    """``gpu041 GPU 6``, ``node01 ↔ node02``, ``node03 +2`` of three."""
+    if len(suspect.names) > 2:
+        return one_line(f"{suspect.names[0]} +{len(suspect.names) - 1}")
     between = {"link": " ↔ ", "gpu": " "}.get(suspect.kind, ", ")
     return one_line(between.join(suspect.names))
 

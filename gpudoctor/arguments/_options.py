@@ -1,0 +1,92 @@
+"""Options that several commands have, and what their values must be."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+FORMS = ("text", "json", "markdown", "html")
+
+
+def new_command(commands: Any, name: str, about: str, act: str = "", **more: str) -> argparse.ArgumentParser:
+    """A command of that name; `act` is what `gpudoctor.cli` calls for it, by default its name."""
+    command: argparse.ArgumentParser = commands.add_parser(name, help=about, **more)
+    command.set_defaults(act=act or name)
+    return command
+
+
+def add_out(command: argparse.ArgumentParser, about: str = "where to (default: standard output)") -> None:
+    """``-o FILE``."""
+    command.add_argument("-o", dest="out", metavar="FILE", help=about)
+
+
+def add_target(command: argparse.ArgumentParser, level: str = "standard") -> None:
+    """How much to ask, and of which Python."""
+    command.add_argument(
+        "--level", choices=("quick", "standard", "deep"), default=level, help=f"how much to ask (default: {level})"
+    )
+    command.add_argument("--python", metavar="PATH", help="the interpreter whose torch is meant")
+
+
+def add_rules(command: argparse.ArgumentParser) -> None:
+    """A site's own pages."""
+    command.add_argument("--rules", metavar="DIR", type=Path, action="append", default=[], help="a site's own pages")
+
+
+def add_report(command: argparse.ArgumentParser) -> None:
+    """The report's form, by which pages, and what counts as bad."""
+    command.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
+    command.add_argument("--format", choices=FORMS, help="the report's form (default: text)")
+    add_rules(command)
+    command.add_argument("--strict", action="store_true", help="exit 1 on warnings too")
+
+
+def add_serve(command: argparse.ArgumentParser) -> None:
+    """The interface in a browser."""
+    command.add_argument(
+        "--serve",
+        nargs="?",
+        const="127.0.0.1:0",
+        metavar="HOST:PORT",
+        help="show it in a browser, to whoever has the URL that is printed (default: 127.0.0.1, a free port)",
+    )
+
+
+def seconds(text: str) -> float:
+    """A time limit; refused are texts that are no number above zero."""
+    seconds = float(text)
+    if not 0 < seconds < 1e6:
+        raise ValueError(text)
+    return seconds
+
+
+def count(text: str) -> int:
+    """How many at once: one at least."""
+    count = int(text)
+    if count < 1:
+        raise ValueError(text)
+    return count
+
+
+def words(text: str) -> str:
+    """Words as a shell splits them; refused is a quote that is not closed."""
+    import shlex
+
+    shlex.split(text)
+    return text
+
+
+class Intermixed(argparse.ArgumentParser):
+    """A command whose options may stand between its words: argparse gives a word that may be left out up too early."""
+
+    _within = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._within:
+            return super().parse_known_args(args, namespace)
+        self._within = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._within = False

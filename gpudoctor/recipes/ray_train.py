@@ -1,0 +1,26 @@
+"""Ray Train: the training starts only when all workers' machines are fit for it.
+
+Where it goes: the first line of your own training function; gpudoctor has to be in the workers' environment
+(``runtime_env={"pip": ["gpudoctor"]}``, or in the image). Start this file on any machine of the Ray cluster.
+
+Each worker checks its machine, then all workers the network between them. Unless it is a go, every worker raises
+`gpudoctor.NoGoError`, the run ends before the first step, and one worker's log has the report.
+"""
+
+from __future__ import annotations
+
+import ray.train
+from ray.train.torch import TorchTrainer
+
+import gpudoctor
+
+
+def train() -> None:
+    """What each worker does. Ray has set RANK, WORLD_SIZE and MASTER_ADDR, by which the workers find each other."""
+    gpudoctor.preflight()
+    ray.train.report({"loss": 0.0})  # the training
+
+
+if __name__ == "__main__":
+    trainer = TorchTrainer(train, scaling_config=ray.train.ScalingConfig(num_workers=16, use_gpu=True))
+    trainer.fit()

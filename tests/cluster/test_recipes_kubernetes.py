@@ -1,0 +1,88 @@
+"""The Kubernetes manifests: valid by the API's own schemas, and their shell does on a simulated node what they say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+import gpudoctor
+from tests.cluster.hosts import Hosts
+
+RECIPES = Path(gpudoctor.__file__).parent / "recipes"
+MANIFESTS = sorted(RECIPES.glob("*.yaml"))
+_BROKEN = {
+    "missing": None,
+    "misused": "exit 2",
+    "undecided": "echo '0 found, 100 not judged, 0 passed'; exit 3",
+    "traceback": "echo \"No module named 'gpudoctor'\" >&2; exit 1",
+    "too slow": "exit 124",
+}
+
+
+def _documents(path: Path) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+@pytest.mark.parametrize("version", ["1.28", "1.32", kubernetes_validate.latest_version()])
+@pytest.mark.parametrize("path", MANIFESTS, ids=[path.name for path in MANIFESTS])
+def test_each_document_is_valid_by_the_schemas_of_the_api(path: Path, version: str) -> None:
+    for document in _documents(path):
+        kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_the_schemas_would_find_a_wrong_word() -> None:
+    daemonset = _documents(RECIPES / "kubernetes-daemonset.yaml")[-1]
+    daemonset["spec"]["template"]["spec"]["tolerance"] = []
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(daemonset, "1.32", strict=True)
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[Hosts]:
+    """One node, in place of a pod that has all its GPUs."""
+    with Hosts(["node1"]) as hosts:
+        yield hosts
+
+
+def _init_container(hosts: Hosts) -> int:
+    (job,) = _documents(RECIPES / "kubernetes-init-container.yaml")
+    return hosts.run("node1", job["spec"]["template"]["spec"]["initContainers"][0]["command"]).code
+
+
+def _taints(hosts: Hosts) -> str:
+    """What the DaemonSet's container asks of kubectl in its first round."""
+    asked = hosts.folder / "asked"
+    asked.write_text("")
+    hosts.program("node1", "kubectl", f'echo "$@" >> {asked}')
+    container = _documents(RECIPES / "kubernetes-daemonset.yaml")[-1]["spec"]["template"]["spec"]["containers"][0]
+    shell, words, script = container["command"]
+    once = re.sub(r"sleep \d+", "break", script)
+    ran = hosts.run("node1", [shell, words, once], {"NODE_NAME": "worker-7"})
+    assert ran.code == 0, ran.err
+    return asked.read_text().strip()
+
+
+def test_a_sound_node_starts_the_pod_and_keeps_its_taints(hosts: Hosts) -> None:
+    hosts.becomes("node1", "hgx-h100")
+    assert _init_container(hosts) == 0
+    assert _taints(hosts) == ""
+
+
+def test_a_sick_node_fails_the_pod_and_gets_a_taint(hosts: Hosts) -> None:
+    hosts.becomes("node1", "ecc-uncorrected-h100")
+    assert _init_container(hosts) == 1
+    assert _taints(hosts) == "taint node worker-7 gpudoctor=gpu.ecc:NoSchedule --overwrite"
+
+
+@pytest.mark.parametrize("how", _BROKEN)
+def test_where_gpudoctor_cannot_tell_nothing_is_done(hosts: Hosts, how: str) -> None:
+    hosts.becomes("node1", "hgx-h100")
+    hosts.program("node1", "gpudoctor", _BROKEN[how])
+    assert _init_container(hosts) == 0
+    assert _taints(hosts) == ""

@@ -1,0 +1,129 @@
+"""The shipped Slurm scripts under a real Slurm: who is drained and with which words, and which job starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gpudoctor
+from tests.cluster.hosts import HEAD
+from tests.cluster.slurm import NODES, Slurm
+
+RECIPES = Path(gpudoctor.__file__).parent / "recipes"
+_SICK = {"ecc-uncorrected-h100": "gpu.ecc", "lost-gpu-h100": "gpu.fell-off-bus"}
+_BROKEN = {
+    "missing": None,
+    "misused": "echo 'gpudoctor: no such option' >&2; exit 2",
+    "undecided": "echo '0 found, 100 not judged, 0 passed'; exit 3",
+    "traceback": "echo 'Traceback (most recent call last):' >&2; echo \"No module named 'gpudoctor'\" >&2; exit 1",
+    "killed": "kill -9 $$",
+}
+"""What stands in gpudoctor's place where it cannot tell: by rights nothing is concluded about the node."""
+
+
+@pytest.fixture(scope="module")
+def _with_scripts() -> Iterator[Slurm]:
+    """A cluster whose slurm.conf has both scripts; the health check runs on every node, whatever its state.
+
+    At an interval of 1 s slurmctld finds no time to hear that a node is back.
+    """
+    more = f"""
+Prolog={RECIPES}/slurm-prolog.sh
+PrologFlags=Alloc
+HealthCheckProgram=/usr/local/sbin/health-check
+HealthCheckInterval=3
+HealthCheckNodeState=ANY
+"""
+    slurm = Slurm(more)
+    _health_check(slurm, "true")
+    with slurm:
+        yield slurm
+
+
+@pytest.fixture
+def slurm(_with_scripts: Slurm) -> Iterator[Slurm]:
+    """That cluster without a health check: a test puts it there."""
+    yield _with_scripts
+    _health_check(_with_scripts, "true")
+    _with_scripts.mend()
+
+
+def _health_check(slurm: Slurm, program: str) -> None:
+    for node in NODES:
+        slurm.program(node, "health-check", f"exec {program}")
+
+
+def test_a_job_on_sound_nodes_starts(slurm: Slurm) -> None:
+    ran = slurm.srun("hostname")
+    assert (ran.code, sorted(ran.out.split())) == (0, list(NODES)), ran.err
+    assert set(slurm.states().values()) == {"idle"}
+
+
+@pytest.mark.parametrize(("machine", "cause"), _SICK.items())
+def test_the_prolog_refuses_the_job_and_drains_the_sick_node_alone(slurm: Slurm, machine: str, cause: str) -> None:
+    slurm.becomes("node3", machine)
+    ran = slurm.srun("hostname")
+    assert ran.code != 0
+    assert ran.out == ""
+    slurm.wait_for(lambda: slurm.states()["node3"] == "drained", "node3's drain")
+    assert slurm.reason("node3") == f"gpudoctor:{cause}"
+    slurm.wait_for(lambda: set(_others(slurm, "node3")) == {"idle"}, "the others")
+
+
+@pytest.mark.parametrize("how", _BROKEN)
+def test_the_prolog_lets_the_job_start_where_gpudoctor_cannot_tell(slurm: Slurm, how: str) -> None:
+    slurm.program("node2", "gpudoctor", _BROKEN[how])
+    ran = slurm.srun("hostname")
+    assert (ran.code, sorted(ran.out.split())) == (0, list(NODES)), ran.err
+    slurm.wait_for(lambda: set(slurm.states().values()) == {"idle"}, "the nodes")
+
+
+@pytest.mark.parametrize(("machine", "cause"), _SICK.items())
+def test_the_health_check_drains_the_sick_node_alone(slurm: Slurm, machine: str, cause: str) -> None:
+    slurm.becomes("node2", machine)
+    _health_check(slurm, f"{RECIPES}/slurm-health-check.sh")
+    slurm.wait_for(lambda: slurm.states()["node2"] == "drained", "node2's drain")
+    assert slurm.reason("node2") == f"gpudoctor:{cause}"
+    assert _others(slurm, "node2") == ["idle"] * 3
+
+
+def test_the_health_check_leaves_whoever_it_cannot_judge_and_what_others_wrote(slurm: Slurm) -> None:
+    for node, how in zip(NODES, ("missing", "undecided", "traceback"), strict=False):
+        slurm.program(node, "gpudoctor", f"touch /var/spool/asked; {_BROKEN[how] or 'exit 127'}")
+    slurm.becomes("node4", "lost-gpu-h100")
+    slurm.run(HEAD, ["scontrol", "update", "nodename=node4", "state=drain", "reason=new power supply"])
+    _health_check(slurm, f"{RECIPES}/slurm-health-check.sh")
+    asked = ["test", "-e", "/var/spool/asked"]
+    slurm.wait_for(lambda: all(slurm.run(node, asked).code == 0 for node in NODES[:3]), "the health checks")
+    for node in NODES[:3]:
+        slurm.run(node, ["rm", "/var/spool/asked"])
+    slurm.wait_for(lambda: all(slurm.run(node, asked).code == 0 for node in NODES[:3]), "the next round")
+    assert slurm.states() == {"node1": "idle", "node2": "idle", "node3": "idle", "node4": "drained"}
+    assert slurm.reason("node4") == "new power supply"
+
+
+@pytest.fixture
+def unscripted(_cluster: Slurm) -> Iterator[Slurm]:
+    """A cluster without the scripts, which would refuse the job before it could refuse itself."""
+    yield _cluster
+    _cluster.mend()
+
+
+@pytest.mark.parametrize(("machine", "code", "said"), [("hgx-h100", 0, ["trains"] * 4), (next(iter(_SICK)), 1, [])])
+def test_the_batch_script_starts_its_command_on_go_alone(
+    unscripted: Slurm, machine: str, code: int, said: list[str]
+) -> None:
+    unscripted.becomes("node4", machine)
+    log, script = unscripted.folder / "job.log", unscripted.folder / "job.sh"
+    recipe = (RECIPES / "slurm-job.sh").read_text()
+    script.write_text(recipe.replace("#SBATCH --gpus-per-node=8\n", ""))  # this Slurm has none to give
+    submit = ["sbatch", "--ntasks-per-node=1", "--wait", f"--output={log}", str(script), "sh", "-c", "echo trains"]
+    assert unscripted.run(HEAD, submit).code == code, log.read_text()
+    assert [line for line in log.read_text().splitlines() if line == "trains"] == said
+    assert code == 0 or "node4" in log.read_text()
+
+
+def _others(slurm: Slurm, node: str) -> list[str]:
+    return [state for name, state in slurm.states().items() if name != node]
