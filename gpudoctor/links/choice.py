@@ -17,13 +17,15 @@ from gpudoctor.links.names import Resolved, resolve
 CAREFUL = (2, 28)
 """The first release that takes no interface without a carrier, and libvirt's bridges only where nothing else is."""
 
-_FALLBACKS = {
+_GUESSES = {
+    "ib": "its name begins with ib",
     "^docker,lo,virbr": "the first that is up and is not docker, lo or virbr",
     "docker": "only docker, lo or virbr are up",
     "lo": "only lo or virbr are up",
     "virbr": "only virbr is up",
 }
 _EARLIER = {
+    "ib": "its name begins with ib",
     "^docker,lo": "the first that is not docker or lo",
     "docker": "there is only docker or lo",
     "lo": "there is only lo",
@@ -56,20 +58,21 @@ def nccl(
     release: tuple[int, ...] = CAREFUL,
     ask: Callable[[str], Resolved] = resolve,
 ) -> Choice:
-    """For NCCL's bootstrap and its socket transport: the first address of the first interface that fits.
+    """For NCCL's bootstrap: the first address of the first interface that fits, or one towards NCCL_COMM_ID.
 
-    `environ` holds the settings of nccl.conf as well. `ask` is asked for the host of NCCL_COMM_ID where it matters.
+    Its socket transport takes the same, unless both NCCL_COMM_ID and others are named. `environ` holds the settings of
+    nccl.conf as well. `ask` is asked for the host of NCCL_COMM_ID.
     """
+    if comm_id := environ.get("NCCL_COMM_ID"):
+        return _towards(among, comm_id, ask) or Choice("", "", f"NCCL_COMM_ID={comm_id} is in no interface's network")
     careful = release >= CAREFUL
     usable = _usable([one for one in among if one.running or not careful], environ.get("NCCL_SOCKET_FAMILY", ""))
     wanted = environ.get("NCCL_SOCKET_IFNAME", "")
     if len(wanted) > 1:
         named = f"NCCL_SOCKET_IFNAME={wanted}"
         return _first(usable, wanted, named) or Choice("", "", f"{named} names no interface that is up with an address")
-    picked = _first(usable, "ib", "its name begins with ib") or _towards(among, environ.get("NCCL_COMM_ID", ""), ask)
-    for pattern, because in (_FALLBACKS if careful else _EARLIER).items():
-        picked = picked or _first(usable, pattern, because)
-    return picked or Choice("", "", "no interface is up with an address")
+    picks = (_first(usable, pattern, because) for pattern, because in (_GUESSES if careful else _EARLIER).items())
+    return next(filter(None, picks), Choice("", "", "no interface is up with an address"))
 
 
 def gloo(among: Sequence[Interface], environ: Mapping[str, str], ask: Callable[[], Resolved] = own_name) -> Choice:

@@ -71,6 +71,7 @@ def taken(host: Host, **environ: str) -> dict[str, tuple[str, str]]:
         ({"NCCL_COMM_ID": "172.17.0.9:29500"}, "docker0"),
         ({"NCCL_COMM_ID": "node0:29500"}, "eth0"),
         ({"NCCL_COMM_ID": "[fd77::1]:29500"}, "eth0"),
+        ({"NCCL_COMM_ID": "203.0.113.1:29500"}, ""),
     ],
 )
 def test_nccl(host: Host, environ: dict[str, str], interface: str) -> None:
