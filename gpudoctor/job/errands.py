@@ -11,7 +11,7 @@ from typing import Any
 from gpudoctor.job.wire import Said
 from gpudoctor.links import choice
 from gpudoctor.links.ear import Ear
-from gpudoctor.links.flow import measure
+from gpudoctor.links.flow import Flow, measure
 from gpudoctor.links.interfaces import carrying, interfaces
 from gpudoctor.links.reach import Reached, connect
 from gpudoctor.probes._net.settings import settings_of
@@ -82,11 +82,16 @@ def _reached(one: Mapping[str, Any]) -> Said:
 
 
 def _own(address: str, found: Reached) -> Reached:
-    """That nobody answers is no wonder where the address leads back here: each machine's docker0 has the same."""
+    """No firewall is to blame where the address leads back here: docker0 has the same on each machine."""
     own = carrying(address, interfaces() or ()) if found.outcome != "connected" else None
-    return replace(found, words=f"{address} is an address of the asking machine, too ({own.name})") if own else found
+    words = f"{address} leads from there to their own {own.name}" if own else ""
+    return replace(found, outcome="unroutable", words=words) if own else found
 
 
-def flow(said: Mapping[str, Any], job: str) -> Said:
-    """Measure with the machine at ``address`` and ``port``, both ways."""
-    return {"flow": asdict(measure(str(said["address"]), int(said["port"]), job, float(said["seconds"])))}
+def flow(said: Mapping[str, Any], job: str, host: str) -> Said:
+    """Measure with the machine at ``address`` and ``port``, both ways. `host` is what our own ears call themselves."""
+    address = str(said["address"])
+    found = measure(address, int(said["port"]), job, float(said["seconds"]))
+    if found.peer == host:
+        found = Flow("unroutable", f"{address} leads from {host} to itself", host, seconds=found.seconds)
+    return {"flow": asdict(found)}

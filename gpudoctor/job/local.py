@@ -57,7 +57,7 @@ class Own:
         part = collectives.part(place.rank, place.world, place.local_rank, place.host, self._wanted.python)
         return {
             "reach": errands.reach,
-            "flow": partial(errands.flow, job=place.job),
+            "flow": partial(errands.flow, job=place.job, host=place.host),
             "collective": partial(part, does=rank.does, tell=rank.tell),
         }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.net.hosts import Host, Hosts
+from tests.net.job import Job
 
 BOTH = """
 import json, os, sys
@@ -33,18 +34,28 @@ print(json.dumps({user: [by_files(user), live(user, ears.told)] for user in ("nc
 
 
 @pytest.fixture(scope="module")
-def host() -> Iterator[Host]:
-    """A machine with docker's bridge, a card without a carrier, and one with an IPv6 address alone."""
+def hosts() -> Iterator[Hosts]:
+    """Two machines, each with a bridge of docker's that has a guest, and with a card that has no carrier."""
     with Hosts(2) as made:
-        made[1].namespace.ip(
-            "link add name docker0 type bridge",
-            "addr add 172.17.0.1/16 dev docker0",
-            "link set docker0 up",
-            "link add ens1 type veth peer name far1",
-            "link set ens1 up",
-            "addr add 10.5.0.1/24 dev ens1",
-        )
-        yield made[1]
+        for one in made:
+            one.namespace.ip(
+                "link add name docker0 type bridge",
+                "addr add 172.17.0.1/16 dev docker0",
+                "link set docker0 up",
+                "link add guest type veth peer name inside",
+                "link set guest master docker0",
+                "link set guest up",
+                "link set inside up",
+                "link add ens1 type veth peer name far1",
+                "link set ens1 up",
+                "addr add 10.5.0.1/24 dev ens1",
+            )
+        yield made
+
+
+@pytest.fixture
+def host(hosts: Hosts) -> Host:
+    return hosts[1]
 
 
 def taken(host: Host, **environ: str) -> dict[str, tuple[str, str]]:
@@ -95,3 +106,12 @@ def test_gloo(host: Host) -> None:
         assert taken(host)["gloo"] == ("lo", "127.0.0.1")
     finally:
         host.knows(host.name, host.address)
+
+
+def test_a_bridge_that_each_machine_has_is_no_matter_of_firewalls(hosts: Hosts) -> None:
+    """All have the same address on it, so that whoever connects reaches itself."""
+    told = Job(hosts, env=lambda _: {"NCCL_SOCKET_IFNAME": "docker0"}).ended()[0]
+    (said,) = told.titles("nccl.interface")
+    assert told.ids == {"nccl.interface"}
+    assert "172.17.0.1 of docker0" in said
+    assert said.endswith("172.17.0.1 leads from there to their own docker0")
