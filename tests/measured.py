@@ -108,10 +108,10 @@ def rack() -> Fleet:
     hosts = tuple(Host(name, "leaf1", 8, H100, silent if name == "node06" else "") for name in names)
     results = {name: {check.id: OK for check in CHECKS} for name in names if name != "node06"}
     eth2 = "eth2 negotiated 100 of 200 Gb/s"
-    results["node04"]["network"] = Result("warning", eth2, "nic.speed-low")
+    results["node04"]["network"] = Result("warning", eth2, "nccl.slow")
     results["node04"]["kernels"] = Result("warning", "all-reduce with the others: 19.9 of 48 GB/s", "nccl.slow", 0.415)
     differs = "570.124.06; the six others that answered run 580.95.05"
-    results["node07"]["driver"] = Result("error", differs, "fleet.driver-differs")
+    results["node07"]["driver"] = Result("error", differs, "fleet.differs")
     suspects = (
         Suspect(
             "host",
@@ -124,12 +124,12 @@ def rack() -> Fleet:
             "look at its cable and transceiver: ethtool eth2",
         ),
         Suspect("host", ("node07",), "error", "certain", "driver 570.124.06, the six others 580.95.05",
-                ("differs from its siblings: modinfo nvidia",), "fleet.driver-differs",
+                ("differs from its siblings: modinfo nvidia",), "fleet.differs",
                 "install driver 580.95.05 on it, as on the others"),
         Suspect("host", ("node06",), "info", "certain", "no answer in 10 s (ssh: timed out)",
                 ("not judged: its GPUs are unknown",), "fleet.no-answer", ""),
     )  # fmt: skip
-    drain = (_drain(("node04",), "gpudoctor: nccl.slow"), _drain(("node07",), "gpudoctor: fleet.driver-differs"))
+    drain = (_drain(("node04",), "gpudoctor: nccl.slow"), _drain(("node07",), "gpudoctor: fleet.differs"))
     pairwise = _pairwise(names, {"node04": 0.415}, {"node06"}, 4, {})
     return Fleet("8 hosts", hosts, CHECKS, results, "no-go", pairwise, suspects, drain, "2026-11-21T03:02:11Z", 31.0)
 
@@ -142,18 +142,18 @@ def cluster() -> Fleet:
     results = {name: {check.id: OK for check in CHECKS} for name in names if name not in silent}
     results["node07"]["clocks"] = Result("warning", "GPU 2 held at 1320 of 1980 MHz by heat", "gpu.throttled")
     results["node07"]["kernels"] = Result("warning", "bf16 matmul on GPU 2: 478 of 722 TFLOP/s", "gpu.slow", 0.66)
-    results["node33"]["network"] = Result("error", "mlx5_3 is down: 7 of 8 rails", "nic.down")
+    results["node33"]["network"] = Result("error", "mlx5_3 is down: 7 of 8 rails", "nccl.infiniband")
     results["node33"]["nccl"] = Result("error", "all-reduce at 31 %", "nccl.slow", 0.31)
     wrong = "3 of 67108864 values of a bf16 matmul differ on GPU 6"
     results["node41"]["kernels"] = Result("error", wrong, "gpu.wrong-results")
-    results["node58"]["ecc"] = Result("warning", "GPU 0: 1 row waits for a reset to be remapped", "gpu.remap-pending")
+    results["node58"]["ecc"] = Result("warning", "GPU 0: 1 row waits for a reset to be remapped", "gpu.ecc")
     results["node60"]["torch"] = Result("unjudged", "the child was ended after 30 s")
     suspects = (
         Suspect("gpu", ("node41", "GPU 6"), "error", "certain", "GPU 6 of node41 computes wrong values",
                 (wrong, "the same 3 in 5 of 5 repetitions: not noise"), "gpu.wrong-results",
                 "take the host out; ask for a replacement of GPU 6"),
         Suspect("host", ("node33",), "error", "certain", "every pair with node33 runs at 31 %, both ways",
-                ("mlx5_3 is down: 7 of 8 rails", "pairs without it: 94 to 99 %"), "nic.down",
+                ("mlx5_3 is down: 7 of 8 rails", "pairs without it: 94 to 99 %"), "nccl.infiniband",
                 "look at the cable of mlx5_3 and at its port on leaf3"),
         Suspect("link", ("node12", "node48"), "warning", "likely", "one pair alone is slow: node12 and node48, at 58 %",
                 ("both are sound with all others: 95 to 98 %", "the way between leaf1 and leaf3, not a host"),
@@ -162,13 +162,13 @@ def cluster() -> Fleet:
                 ("1320 of 1980 MHz at 90 °C", "bf16 matmul at 66 % of the expected 722 TFLOP/s"), "gpu.throttled",
                 "look at its cooling"),
         Suspect("host", ("node58",), "warning", "certain", "a GPU of node58 waits for a reset",
-                ("GPU 0: 1 row to be remapped",), "gpu.remap-pending", "reset GPU 0 between jobs"),
+                ("GPU 0: 1 row to be remapped",), "gpu.ecc", "reset GPU 0 between jobs"),
         Suspect("host", ("node19", "node52"), "info", "certain", "2 hosts gave no answer",
                 tuple(silent.values()), "fleet.no-answer", ""),
     )  # fmt: skip
     drain = (
         _drain(("node41",), "gpudoctor: gpu.wrong-results"),
-        _drain(("node33",), "gpudoctor: nic.down"),
+        _drain(("node33",), "gpudoctor: nccl.infiniband"),
         _drain(("node07",), "gpudoctor: gpu.throttled"),
     )
     links = {("node12", "node48"): 0.58, ("node48", "node12"): 0.57}

@@ -168,7 +168,7 @@ async def test_c_copies_all_that_takes_the_hosts_out(opened: Opened) -> None:
         await pilot.press("c")
         assert pilot.app.clipboard == (
             "scontrol update NodeName=node04 State=DRAIN 'Reason=gpudoctor: nccl.slow' && "
-            "scontrol update NodeName=node07 State=DRAIN 'Reason=gpudoctor: fleet.driver-differs'"
+            "scontrol update NodeName=node07 State=DRAIN 'Reason=gpudoctor: fleet.differs'"
         )
 
 
