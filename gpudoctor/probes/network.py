@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from gpudoctor.links.choice import selected
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.probes._net import choice
 from gpudoctor.probes._net import interfaces as sysfs
 from gpudoctor.probes._net.addresses import Addresses, addresses_of
-from gpudoctor.probes._net.choice import misleading, nccl
 from gpudoctor.probes._net.interfaces import Interface
 from gpudoctor.probes._net.settings import settings_of
 from gpudoctor.probes._reading import line, names
@@ -47,6 +47,7 @@ FACTS = (
 )
 
 _DEVICES = "/sys/class/infiniband"
+_RULES = "the interfaces, by NCCL's rules"
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
@@ -61,39 +62,24 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _interfaces(target: Target, found: list[Interface] | Absent | Unread) -> Iterator[tuple[str, Fact | Rows]]:
-    chosen = ("interface", "address", "why", "inner")
     if not isinstance(found, list):
         yield "net.interfaces", found
         yield "interface", found
         yield "net.default_interface", found
-        yield from ((f"net.nccl_{part}", found) for part in chosen)
+        yield from choice.facts("nccl", found, [], _RULES)
         return
     yield "net.interfaces", Known(tuple(sorted(one.name for one in found)), sysfs.FOLDER)
     held = addresses_of(target, [one.name for one in found if one.up is not False])
     yield "interface", tuple(sysfs.rows(target, found, held))
     yield "net.default_interface", _default(held)
-    if isinstance(held, Unread):
-        yield from ((f"net.nccl_{part}", held) for part in chosen)
-    else:
-        yield from _nccl(target, found, held)
+    chosen = held if isinstance(held, Unread) else choice.nccl(target, found, held)
+    yield from choice.facts("nccl", chosen, found, _RULES)
 
 
 def _default(held: Addresses | Unread) -> Fact:
     if isinstance(held, Unread):
         return held
     return Known(held.default, "/proc/net/route") if held.default else Absent("no IPv4 route to everywhere else")
-
-
-def _nccl(target: Target, found: list[Interface], held: Addresses) -> Iterator[tuple[str, Fact]]:
-    choice = nccl(target, found, held)
-    if isinstance(choice, (Absent, Unread)):
-        yield from ((f"net.nccl_{part}", choice) for part in ("interface", "address", "why", "inner"))
-        return
-    source = "the interfaces, by NCCL's rules"
-    yield "net.nccl_interface", Known(choice.interface, source)
-    yield "net.nccl_address", Known(choice.address, source)
-    yield "net.nccl_why", Known(choice.because, source)
-    yield "net.nccl_inner", Known(misleading(choice, found), source)
 
 
 def _unmatched(target: Target, interfaces: list[str] | Absent | Unread) -> Fact:

@@ -9,7 +9,7 @@ from gpudoctor.links.choice import Choice
 from gpudoctor.links.interfaces import Interface as Seen
 from gpudoctor.links.names import Resolved
 from gpudoctor.model import version
-from gpudoctor.model.fact import Absent, Fact, Unread
+from gpudoctor.model.fact import Absent, Fact, Known, Unread
 from gpudoctor.probes._net.addresses import Addresses, is_loopback
 from gpudoctor.probes._net.interfaces import Interface
 from gpudoctor.probes._net.names import resolved
@@ -40,6 +40,19 @@ def gloo(
 ) -> Choice | Absent | Unread:
     """What torch's Gloo would bind to; `told` is what the target's own name, `host`, resolves to."""
     return _made(lambda: choice.gloo(tuple(_seen(found, held)), target.environ, lambda: _resolved(host, told)))
+
+
+def facts(
+    user: str, chosen: Choice | Absent | Unread, found: Sequence[Interface], source: str
+) -> Iterator[tuple[str, Fact]]:
+    """``net.nccl_interface``, ``net.nccl_address``, ``net.nccl_why`` and ``net.nccl_inner`` for the user ``nccl``."""
+    if isinstance(chosen, (Absent, Unread)):
+        yield from ((f"net.{user}_{part}", chosen) for part in ("interface", "address", "why", "inner"))
+        return
+    yield f"net.{user}_interface", Known(chosen.interface, source)
+    yield f"net.{user}_address", Known(chosen.address, source)
+    yield f"net.{user}_why", Known(chosen.because, source)
+    yield f"net.{user}_inner", Known(misleading(chosen, found), source)
 
 
 def misleading(chosen: Choice, found: Sequence[Interface]) -> bool:
