@@ -52,10 +52,10 @@ def facts(
     yield f"net.{user}_interface", Known(chosen.interface, source)
     yield f"net.{user}_address", Known(chosen.address, source)
     yield f"net.{user}_why", Known(chosen.because, source)
-    yield f"net.{user}_inner", Known(misleading(chosen, found), source)
+    yield f"net.{user}_inner", Known(_misleading(chosen, found), source)
 
 
-def misleading(chosen: Choice, found: Sequence[Interface]) -> bool:
+def _misleading(chosen: Choice, found: Sequence[Interface]) -> bool:
     """Whether other machines cannot reach it: loopback, or a bridge to this machine's own containers and guests.
 
     The end of a veth pair may be a container's own way out, and is none of these.
