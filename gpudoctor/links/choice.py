@@ -1,8 +1,8 @@
 """Which interface and address NCCL and Gloo take on a machine, by the rules of their sources.
 
 NCCL 2.30.7 (github.com/NVIDIA/nccl, June 2026): ``bootstrapNetInit`` in src/bootstrap.cc, ``ncclFindInterfaces`` in
-src/misc/socket.cc and ``ncclOsFindInterfaces`` in src/os/linux.cc. Gloo (github.com/pytorch/pytorch): ``createDefaultDevice`` in torch/csrc/distributed/c10d/
-ProcessGroupGloo.cpp.
+src/misc/socket.cc and ``ncclOsFindInterfaces`` in src/os/linux.cc.
+Gloo (github.com/pytorch/pytorch): ``createDefaultDevice`` in torch/csrc/distributed/c10d/ProcessGroupGloo.cpp.
 """
 
 from __future__ import annotations
