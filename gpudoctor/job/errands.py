@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from ipaddress import ip_address
 from typing import Any
 
 from gpudoctor.job.wire import Said
 from gpudoctor.links import choice
 from gpudoctor.links.ear import Ear
-from gpudoctor.links.flow import measure
-from gpudoctor.links.interfaces import interfaces
-from gpudoctor.links.reach import connect
+from gpudoctor.links.flow import Flow, measure
+from gpudoctor.links.interfaces import carrying, interfaces
+from gpudoctor.links.reach import Reached, connect
+from gpudoctor.probes._net.settings import settings_of
+from gpudoctor.target.local import Local
 
 REACH = 2.0
 """Seconds of one attempt to connect."""
@@ -21,16 +23,22 @@ _AT_A_TIME = 64
 
 
 class Ears:
-    """This machine listens where NCCL and Gloo would: on the addresses that they announce to the other ranks."""
+    """This machine, `host`, listens where NCCL and Gloo would: on the addresses that they announce to the other ranks.
 
-    def __init__(self, job: str, environ: Mapping[str, str]) -> None:
+    By the rules of a present NCCL: which release the job loads is known only when torch has started, and others wait
+    for us to listen long before that.
+    """
+
+    def __init__(self, job: str, host: str, environ: Mapping[str, str]) -> None:
         self._job = job
+        self._host = host
         self._ears: list[Ear] = []
         self.told: list[Said] = []
         """Each address, who would announce it, and the port on which we listen there; or why we do not."""
         by_address: dict[str, Said] = {}
         among = interfaces() or ()
-        for user, chosen in (("nccl", choice.nccl(among, environ)), ("gloo", choice.gloo(among, environ))):
+        settings = settings_of(Local(environ=environ)).values
+        for user, chosen in (("nccl", choice.nccl(among, settings)), ("gloo", choice.gloo(among, environ))):
             known = by_address.get(chosen.address)
             if known and chosen.address:
                 known["used_by"].append(user)
@@ -48,7 +56,7 @@ class Ears:
         if not address:
             return {"port": 0}
         try:
-            ear = Ear(address, self._job)
+            ear = Ear(address, self._job, name=self._host)
         except OSError as error:
             return {"port": 0, "because": f"cannot listen on {address}: {error.strerror or error}"}
         self._ears.append(ear)
@@ -68,10 +76,22 @@ def reach(said: Mapping[str, Any]) -> Said:
 
 
 def _reached(one: Mapping[str, Any]) -> Said:
-    found = connect(str(one["address"]), int(one["port"]), REACH)
+    address = str(one["address"])
+    found = _own(address, connect(address, int(one["port"]), REACH))
     return {"outcome": found.outcome, "words": found.words, "ms": round(found.seconds * 1e3, 3)}
 
 
-def flow(said: Mapping[str, Any], job: str) -> Said:
-    """Measure with the machine at ``address`` and ``port``, both ways."""
-    return {"flow": asdict(measure(str(said["address"]), int(said["port"]), job, float(said["seconds"])))}
+def _own(address: str, found: Reached) -> Reached:
+    """No firewall is to blame where the address leads back here: docker0 has the same on each machine."""
+    own = carrying(address, interfaces() or ()) if found.outcome != "connected" else None
+    words = f"{address} leads from there to their own {own.name}" if own else ""
+    return replace(found, outcome="unroutable", words=words) if own else found
+
+
+def flow(said: Mapping[str, Any], job: str, host: str) -> Said:
+    """Measure with the machine at ``address`` and ``port``, both ways. `host` is what our own ears call themselves."""
+    address = str(said["address"])
+    found = measure(address, int(said["port"]), job, float(said["seconds"]))
+    if found.peer == host:
+        found = Flow("unroutable", f"{address} leads from {host} to itself", host, seconds=found.seconds)
+    return {"flow": asdict(found)}

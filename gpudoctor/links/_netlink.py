@@ -12,7 +12,7 @@ _GETLINK, _GETADDR, _DONE, _ERROR = 18, 22, 3, 2
 _DUMP = 0x301
 """NLM_F_REQUEST | NLM_F_DUMP"""
 
-_IFNAME, _MTU, _LINKINFO, _INFO_KIND = 3, 4, 18, 1
+_IFNAME = 3
 _ADDRESS, _LOCAL = 1, 2
 
 Attributes = dict[int, bytes]
@@ -27,13 +27,11 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """`kind` is the driver's word for a virtual one: veth, bridge, bond; empty for hardware and loopback."""
+    """An interface. `flags` are those of ``linux/if.h``."""
 
     index: int
     name: str
     flags: int
-    mtu: int
-    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +49,7 @@ def links() -> list[Link]:
     found = []
     for head, attributes in _dump(_GETLINK, 16):  # struct ifinfomsg
         index, flags = struct.unpack_from("=xxxxiI", head)
-        found.append(
-            Link(
-                index=index,
-                name=_text(attributes.get(_IFNAME, b"")),
-                flags=flags,
-                mtu=int.from_bytes(attributes.get(_MTU, b""), "little" if _LITTLE else "big"),
-                kind=_text(_attributes(attributes.get(_LINKINFO, b"")).get(_INFO_KIND, b"")),
-            )
-        )
+        found.append(Link(index, attributes.get(_IFNAME, b"").rstrip(b"\0").decode("utf-8", "replace"), flags))
     return found
 
 
@@ -72,9 +62,6 @@ def addresses() -> list[Address]:
         if raw and family in (socket.AF_INET, socket.AF_INET6):
             found.append(Address(index, family, socket.inet_ntop(family, raw), prefix))
     return found
-
-
-_LITTLE = struct.pack("=H", 1) == struct.pack("<H", 1)
 
 
 def _dump(kind: int, head: int) -> Iterator[Message]:
@@ -106,7 +93,3 @@ def _attributes(raw: bytes) -> Attributes:
         found[kind & 0x3FFF] = raw[4:size]
         raw = raw[max(4, (size + 3) & ~3) :]
     return found
-
-
-def _text(raw: bytes) -> str:
-    return raw.rstrip(b"\0").decode("utf-8", "replace")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from gpudoctor.links import _netlink
 
-_IFF_UP, _IFF_RUNNING = 0x1, 0x40
+_IFF_RUNNING = 0x40
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +38,10 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """`up`: the administrator wants it; `running`: it also has a carrier. `mbit` where the driver knows its speed."""
+    """`running`: it is switched on, and has a carrier where it can tell."""
 
     name: str
-    index: int
-    up: bool
     running: bool
-    mtu: int
-    virtual: bool
-    mbit: int | None
     addresses: tuple[Address, ...]
     """IPv4 before IPv6, otherwise in the kernel's order."""
 
@@ -60,36 +54,21 @@ def interfaces() -> tuple[Interface, ...] | None:
         links, addresses = _netlink.links(), _netlink.addresses()
     except OSError:
         return None
-    return tuple(_interface(link, [one for one in addresses if one.index == link.index]) for link in links)
+    return tuple(
+        Interface(
+            link.name,
+            bool(link.flags & _IFF_RUNNING),
+            tuple(Address(_scoped(one, link.name), one.prefix) for one in addresses if one.index == link.index),
+        )
+        for link in links
+    )
 
 
-def carrying(address: str, among: tuple[Interface, ...]) -> Interface | None:
+def carrying(address: str, among: Sequence[Interface]) -> Interface | None:
     """The interface that has an address."""
     return next((one for one in among if address in [own.text for own in one.addresses]), None)
-
-
-def _interface(link: _netlink.Link, addresses: list[_netlink.Address]) -> Interface:
-    folder = Path("/sys/class/net") / link.name
-    return Interface(
-        name=link.name,
-        index=link.index,
-        up=bool(link.flags & _IFF_UP),
-        running=bool(link.flags & _IFF_RUNNING),
-        mtu=link.mtu,
-        virtual=bool(link.kind) or link.name == "lo" or (folder.exists() and not (folder / "device").exists()),
-        mbit=_speed(folder / "speed"),
-        addresses=tuple(Address(_scoped(one, link.name), one.prefix) for one in addresses),
-    )
 
 
 def _scoped(address: _netlink.Address, name: str) -> str:
     local = address.family == socket.AF_INET6 and ipaddress.ip_address(address.text).is_link_local
     return f"{address.text}%{name}" if local else address.text
-
-
-def _speed(file: Path) -> int | None:
-    """Mbit/s; the kernel says -1 where it does not know, and refuses for an interface that is down."""
-    with contextlib.suppress(OSError, ValueError):
-        mbit = int(file.read_text())
-        return mbit if mbit > 0 else None
-    return None

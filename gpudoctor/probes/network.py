@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model import version
+from gpudoctor.links.choice import selected
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.probes._net import choice
 from gpudoctor.probes._net import interfaces as sysfs
 from gpudoctor.probes._net.addresses import Addresses, addresses_of
-from gpudoctor.probes._net.choice import misleading, nccl, selected
 from gpudoctor.probes._net.interfaces import Interface
 from gpudoctor.probes._net.settings import settings_of
-from gpudoctor.probes._python.dists import Environment, environment
 from gpudoctor.probes._reading import line, names
 from gpudoctor.target import Target
 
@@ -48,6 +47,7 @@ FACTS = (
 )
 
 _DEVICES = "/sys/class/infiniband"
+_RULES = "the interfaces, by NCCL's rules"
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
@@ -62,21 +62,18 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _interfaces(target: Target, found: list[Interface] | Absent | Unread) -> Iterator[tuple[str, Fact | Rows]]:
-    chosen = ("interface", "address", "why", "inner")
     if not isinstance(found, list):
         yield "net.interfaces", found
         yield "interface", found
         yield "net.default_interface", found
-        yield from ((f"net.nccl_{part}", found) for part in chosen)
+        yield from choice.facts("nccl", found, [], _RULES)
         return
     yield "net.interfaces", Known(tuple(sorted(one.name for one in found)), sysfs.FOLDER)
     held = addresses_of(target, [one.name for one in found if one.up is not False])
     yield "interface", tuple(sysfs.rows(target, found, held))
     yield "net.default_interface", _default(held)
-    if isinstance(held, Unread):
-        yield from ((f"net.nccl_{part}", held) for part in chosen)
-    else:
-        yield from _nccl(target, found, held)
+    chosen = held if isinstance(held, Unread) else choice.nccl(target, found, held)
+    yield from choice.facts("nccl", chosen, found, _RULES)
 
 
 def _default(held: Addresses | Unread) -> Fact:
@@ -85,37 +82,13 @@ def _default(held: Addresses | Unread) -> Fact:
     return Known(held.default, "/proc/net/route") if held.default else Absent("no IPv4 route to everywhere else")
 
 
-def _nccl(target: Target, found: list[Interface], held: Addresses) -> Iterator[tuple[str, Fact]]:
-    choice = nccl(found, held, settings_of(target).values, _before_2_28(target))
-    if isinstance(choice, Absent):
-        yield from ((f"net.nccl_{part}", choice) for part in ("interface", "address", "why", "inner"))
-        return
-    source = "the interfaces, by NCCL's rules"
-    yield "net.nccl_interface", Known(choice.interface, source)
-    yield "net.nccl_address", Known(choice.address, source)
-    yield "net.nccl_why", Known(choice.why, source)
-    yield "net.nccl_inner", Known(misleading(choice, found), source)
-
-
-def _before_2_28(target: Target) -> bool:
-    """By NCCL's wheel in the target's environment; without one a present release is assumed."""
-    installed = environment(target)
-    wheel = (
-        installed.first("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11")
-        if isinstance(installed, Environment)
-        else None
-    )
-    parsed = version.parse(wheel.version) if wheel else None
-    return parsed is not None and parsed.release < (2, 28)
-
-
 def _unmatched(target: Target, interfaces: list[str] | Absent | Unread) -> Fact:
-    """NCCL takes prefixes; Gloo knows none, so that every one of its names must be an interface."""
+    """NCCL takes prefixes, and no heed of a single character; Gloo's names must each be an interface."""
     if not isinstance(interfaces, list):
         return interfaces
     wrong = []
-    wanted = settings_of(target)["NCCL_SOCKET_IFNAME"]
-    if wanted and not selected(wanted, interfaces):
+    wanted = settings_of(target)["NCCL_SOCKET_IFNAME"] or ""
+    if len(wanted) > 1 and not selected(wanted, interfaces):
         wrong.append(f"NCCL_SOCKET_IFNAME={wanted}")
     plain = target.environ.get("GLOO_SOCKET_IFNAME")
     if plain and not set(plain.split(",")) <= set(interfaces):

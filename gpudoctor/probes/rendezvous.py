@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from gpudoctor.model.catalog import fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.probes._child import patience
+from gpudoctor.probes._net import choice
 from gpudoctor.probes._net.addresses import Addresses, addresses_of, is_loopback
-from gpudoctor.probes._net.choice import gloo, misleading
 from gpudoctor.probes._net.firewall import firewall
-from gpudoctor.probes._net.interfaces import Interface, interfaces
+from gpudoctor.probes._net.interfaces import interfaces
 from gpudoctor.probes._net.names import resolved
 from gpudoctor.probes._net.ports import listener
 from gpudoctor.probes._reading import line, text
@@ -61,7 +61,9 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
         else Unread(found.why)
     )
     yield from _host(told, held)
-    yield from _gloo(target, told, found if isinstance(found, list) else [], held)
+    seen = found if isinstance(found, list) else []
+    chosen = held if isinstance(held, Unread) else choice.gloo(target, seen, held, host, told)
+    yield from choice.facts("gloo", chosen, seen, "the interfaces and names, by the rules of torch's Gloo")
     yield from _master(master, names.get(master), held)
 
 
@@ -111,20 +113,6 @@ def _host(resolved_: Fact, held: Addresses | Unread) -> Iterator[tuple[str, Fact
     yield "net.host_loopback", Known(is_loopback(own[0]), "net.host_addresses")
     foreign = tuple(one for one in own if held.holder(one) is None) if isinstance(held, Addresses) else ()
     yield "net.host_foreign", held if isinstance(held, Unread) else Known(foreign, "/proc/net")
-
-
-def _gloo(
-    target: Target, resolved_: Fact, found: list[Interface], held: Addresses | Unread
-) -> Iterator[tuple[str, Fact]]:
-    choice = held if isinstance(held, Unread) else gloo(held, target.environ, _listed(resolved_))
-    if isinstance(choice, (Absent, Unread)):
-        yield from ((f"net.gloo_{part}", choice) for part in ("interface", "address", "why", "inner"))
-        return
-    source = "the interfaces and names, by the rules of torch's Gloo"
-    yield "net.gloo_interface", Known(choice.interface, source)
-    yield "net.gloo_address", Known(choice.address, source)
-    yield "net.gloo_why", Known(choice.why, source)
-    yield "net.gloo_inner", Known(misleading(choice, found), source)
 
 
 def _master(master: str, resolved_: Fact | None, held: Addresses | Unread) -> Iterator[tuple[str, Fact]]:

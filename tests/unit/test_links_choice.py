@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 
 import pytest
 
-from gpudoctor.links.choice import Choice, gloo, nccl
+from gpudoctor.links.choice import Choice, gloo, nccl, selected
 from gpudoctor.links.interfaces import Address, Interface, carrying, interfaces
 from gpudoctor.links.names import Resolved
 
 
-def interface(name: str, *addresses: str, index: int = 9, running: bool = True) -> Interface:
+def interface(name: str, *addresses: str, running: bool = True) -> Interface:
     own = tuple(Address(text, int(prefix)) for text, _, prefix in (one.partition("/") for one in addresses))
-    return Interface(name, index, True, running, 1500, False, None, own)
+    return Interface(name, running, own)
 
 
 LO = interface("lo", "127.0.0.1/8", "::1/128")
@@ -30,15 +29,10 @@ MACHINE = (LO, DOCKER, ETH0, ETH1)
 def test_this_machine_has_what_the_kernel_lists() -> None:
     found = interfaces()
     assert found
-    assert {(one.index, one.name) for one in found} == set(socket.if_nameindex())
+    assert {one.name for one in found} == {name for _, name in socket.if_nameindex()}
     loopback = next(one for one in found if one.name == "lo")
-    assert (loopback.up, loopback.running, loopback.virtual) == (True, True, True)
+    assert loopback.running
     assert loopback.addresses[0] == Address("127.0.0.1", 8)
-    assert {one.name: one.mtu for one in found} == {
-        folder.name: int((folder / "mtu").read_text())
-        for folder in Path("/sys/class/net").iterdir()
-        if (folder / "mtu").exists()
-    }
 
 
 def test_every_address_can_be_bound() -> None:
@@ -63,12 +57,14 @@ def test_every_address_can_be_bound() -> None:
         (MACHINE, {"NCCL_SOCKET_FAMILY": "IPv6"}, ("eth0", "10.0.0.5", ("eth1",))),
         (MACHINE, {"NCCL_COMM_ID": "10.9.0.77:29500"}, ("eth1", "10.9.0.5", ())),
         (MACHINE, {"NCCL_COMM_ID": "[fd00::77]:29500"}, ("eth0", "fd00::5", ())),
-        (MACHINE, {"NCCL_COMM_ID": "203.0.113.1:29500"}, ("eth0", "10.0.0.5", ("eth1",))),
+        (MACHINE, {"NCCL_COMM_ID": "203.0.113.1:29500"}, ("", "", ())),
+        (MACHINE, {"NCCL_COMM_ID": "10.9.0.77:29500", "NCCL_SOCKET_IFNAME": "eth0"}, ("eth1", "10.9.0.5", ())),
         ((LO, DOCKER, VIRBR), {}, ("docker0", "172.17.0.1", ())),
         ((LO, VIRBR), {}, ("lo", "127.0.0.1", ())),
         ((VIRBR,), {}, ("virbr0", "192.168.122.1", ())),
         ((LO, LOCAL6), {}, ("eth2", "fe80::7%eth2", ())),
         ((LO, interface("eth0", "10.0.0.5/16", running=False), ETH1), {}, ("eth1", "10.9.0.5", ())),
+        ((LO, interface("eth0", "fd00::5/64"), ETH1), {}, ("eth1", "10.9.0.5", ("eth0",))),
         ((), {}, ("", "", ())),
     ],
 )
@@ -100,8 +96,30 @@ def test_nccl_before_2_28_takes_what_has_no_carrier_and_libvirts_bridge() -> Non
     ],
 )
 def test_gloo_takes(environ: dict[str, str], own: tuple[str, ...], taken: tuple[str, str]) -> None:
-    choice = gloo(MACHINE, environ, Resolved("node1", own, "" if own else "Name or service not known"))
+    choice = gloo(MACHINE, environ, lambda: Resolved("node1", own, "" if own else "Name or service not known"))
     assert (choice.interface, choice.address) == taken
+
+
+NAMES = ["docker0", "eth0", "eth1", "eth10", "ib0", "lo"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "taken"),
+    [
+        ("eth", ["eth0", "eth1", "eth10"]),
+        ("eth1", ["eth1", "eth10"]),
+        ("=eth1", ["eth1"]),
+        ("=eth0,ib0", ["eth0", "ib0"]),
+        ("^docker,lo", ["eth0", "eth1", "eth10", "ib0"]),
+        ("^=eth1", ["docker0", "eth0", "eth10", "ib0", "lo"]),
+        ("eno1", []),
+        ("eth1:1", ["eth1", "eth10"]),
+        ("=,", NAMES),
+        ("^", []),
+    ],
+)
+def test_names_are_prefixes_unless_an_equals_sign_says_otherwise(wanted: str, taken: list[str]) -> None:
+    assert selected(wanted, NAMES) == taken
 
 
 def test_a_choice_of_nothing_is_false_and_says_why() -> None:

@@ -9,30 +9,9 @@ import pytest
 
 from gpudoctor.model.fact import Absent, Known, Unread
 from gpudoctor.probes import network
-from gpudoctor.probes._net.choice import selected
 from gpudoctor.target.local import Local
 from tests.unit.networks import Network
 from tests.unit.trees import Tree, values
-
-NAMES = ["docker0", "eth0", "eth1", "eth10", "ib0", "lo"]
-
-
-@pytest.mark.parametrize(
-    ("wanted", "taken"),
-    [
-        ("eth", ["eth0", "eth1", "eth10"]),
-        ("eth1", ["eth1", "eth10"]),
-        ("=eth1", ["eth1"]),
-        ("=eth0,ib0", ["eth0", "ib0"]),
-        ("^docker,lo", ["eth0", "eth1", "eth10", "ib0"]),
-        ("^=eth1", ["docker0", "eth0", "eth10", "ib0", "lo"]),
-        ("eno1", []),
-        ("eth1:1", ["eth1", "eth10"]),
-        ("^", NAMES),
-    ],
-)
-def test_names_are_prefixes_unless_an_equals_sign_says_otherwise(wanted: str, taken: list[str]) -> None:
-    assert selected(wanted, NAMES) == taken
 
 
 def machine(root: Path) -> Tree:
@@ -169,6 +148,9 @@ def test_without_proc_no_address_is_known(tmp_path: Path) -> None:
         ({"NCCL_SOCKET_IFNAME": "=eth"}, Absent, Absent),
         ({"NCCL_SOCKET_IFNAME": "eth1"}, Absent, Absent),
         ({"NCCL_SOCKET_FAMILY": "AF_INET6"}, "eth0", "fd00::3"),
+        ({"NCCL_COMM_ID": "[fd00::9]:29500"}, "eth0", "fd00::3"),
+        ({"NCCL_COMM_ID": "172.17.3.4:29500"}, "docker0", "172.17.0.1"),
+        ({"NCCL_COMM_ID": "node1:29500"}, Unread, Unread),
     ],
 )
 def test_what_nccl_would_announce(tmp_path: Path, environ: dict[str, str], interface: object, address: object) -> None:

@@ -85,6 +85,13 @@ def asked(python: str, more: str = "", **environ: str) -> dict[str, Any]:
         ({"NCCL_SOCKET_IFNAME": "^eth"}, "ip link del ib0", "lo"),
         ({"NCCL_SOCKET_IFNAME": "=docker0"}, "", "docker0"),
         ({"NCCL_SOCKET_IFNAME": "lo"}, "", "lo"),
+        ({"NCCL_SOCKET_IFNAME": "=,"}, "", "lo"),
+        ({"NCCL_SOCKET_IFNAME": "^"}, "", "eth0"),
+        ({"NCCL_COMM_ID": "10.1.3.77:29500"}, "", "eth1"),
+        ({"NCCL_COMM_ID": "[fd00::9]:29500"}, "", "eth0"),
+        ({"NCCL_COMM_ID": "10.1.3.77:29500", "NCCL_SOCKET_IFNAME": "eth0"}, "", "eth1"),
+        ({"NCCL_COMM_ID": "localhost:29500"}, "", "lo"),
+        ({}, "ip -4 addr flush dev eth0; ip addr add 10.1.4.4/24 dev far0", "far0"),
         ({"NCCL_SOCKET_FAMILY": "AF_INET6"}, "", "eth0"),
         ({}, "ip addr flush dev eth0; ip addr flush dev eth1", "docker0"),
         ({}, "ip link set far0 down; until grep -q lower /sys/class/net/eth0/operstate; do sleep 0.05; done", ""),
@@ -100,13 +107,19 @@ def test_the_library_chooses_what_we_say(python: str, environ: dict[str, str], m
     assert facts["net.nccl_address"] == facts["libnccl.address"]
 
 
-@pytest.mark.parametrize("wanted", ["=eno1", "wlan"])
+@pytest.mark.parametrize("wanted", ["=eno1", "wlan", "^="])
 def test_the_library_refuses_what_we_say_it_does(python: str, wanted: str) -> None:
     facts = asked(python, NCCL_SOCKET_IFNAME=wanted)
     assert facts["libnccl.state"] == "failed"
     assert facts["libnccl.error"] == "Bootstrap : no socket interface found"
     assert "net.nccl_interface" not in facts
     assert facts["net.unmatched"] == [f"NCCL_SOCKET_IFNAME={wanted}"]
+
+
+def test_the_library_refuses_an_id_that_no_interface_leads_to(python: str) -> None:
+    facts = asked(python, NCCL_COMM_ID="203.0.113.1:29500")
+    assert facts["libnccl.error"].endswith("No usable listening interface found")
+    assert "net.nccl_interface" not in facts
 
 
 def test_the_library_is_loaded_without_a_driver(python: str) -> None:

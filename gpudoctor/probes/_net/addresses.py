@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address
 
+from gpudoctor.links.interfaces import Address
 from gpudoctor.model.fact import Absent, Unread
 from gpudoctor.probes._reading import text
 from gpudoctor.target import Target
@@ -39,20 +40,16 @@ class Route:
 class Addresses:
     """Addresses by interface, IPv4 first, as getifaddrs gives them; `stray` are those of no known interface."""
 
-    by_interface: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    by_interface: Mapping[str, tuple[Address, ...]] = field(default_factory=dict)
     stray: tuple[str, ...] = ()
     default: str = ""
     """The interface of the IPv4 route to everywhere else; empty where there is none."""
-
-    @property
-    def all(self) -> tuple[str, ...]:
-        return (*(one for own in self.by_interface.values() for one in own), *self.stray)
 
     def holder(self, address: str) -> str | None:
         """The interface that has the address; None where none has. All of 127.0.0.0/8 is the loopback's."""
         if is_loopback(address):
             return "lo"
-        return next((name for name, own in self.by_interface.items() if address in own), None)
+        return next((name for name, own in self.by_interface.items() if address in [one.text for one in own]), None)
 
 
 def is_loopback(address: str) -> bool:
@@ -66,25 +63,28 @@ def addresses_of(target: Target, up: Sequence[str]) -> Addresses | Unread:
         why = next(one.why for one in (trie, routes) if isinstance(one, (Absent, Unread)))
         return Unread(f"addresses cannot be read: {why}")
     known = sorted(_routes(routes), key=lambda route: (-route.network.prefixlen, route.metric))
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[Address]] = {}
     stray: list[str] = []
     for own in dict.fromkeys(_LOCAL.findall(trie)):
-        name = _interface(IPv4Address(own), known)
-        found.setdefault(name, []).append(own) if name else stray.append(own)
+        name, prefix = _interface(IPv4Address(own), known)
+        found.setdefault(name, []).append(Address(own, prefix)) if name else stray.append(own)
     empty = [name for name in up if name not in found and name != "lo"]
     if stray and len(empty) == 1:
-        found[empty[0]], stray = stray, []
+        found[empty[0]], stray = [Address(one, 32) for one in stray], []
     for name, six in _sixes(target):
         found.setdefault(name, []).append(six)
     default = next((route.interface for route in known if route.network.prefixlen == 0), "")
     return Addresses({name: tuple(own) for name, own in found.items()}, tuple(stray), default)
 
 
-def _interface(address: IPv4Address, routes: Sequence[Route]) -> str:
+def _interface(address: IPv4Address, routes: Sequence[Route]) -> tuple[str, int]:
+    """Its name, empty where none is known, and the prefix length of its network."""
     if address.is_loopback:
-        return "lo"
+        return "lo", 8
     connected = (route for route in routes if route.connected and 0 < route.network.prefixlen < 32)
-    return next((route.interface for route in connected if address in route.network), "")
+    return next(
+        ((route.interface, route.network.prefixlen) for route in connected if address in route.network), ("", 32)
+    )
 
 
 def _routes(listed: str) -> Iterator[Route]:
@@ -102,7 +102,7 @@ def _routes(listed: str) -> Iterator[Route]:
             continue
 
 
-def _sixes(target: Target) -> Iterator[tuple[str, str]]:
+def _sixes(target: Target) -> Iterator[tuple[str, Address]]:
     """``fd000000000000000000000000000002 03 40 00 80 eth0``: global ones before those of one link."""
     listed = text(target, _SIX)
     lines = (
@@ -110,6 +110,6 @@ def _sixes(target: Target) -> Iterator[tuple[str, str]]:
     )
     for words in sorted(lines, key=lambda words: words[3] == _LINK_SCOPE):
         try:
-            yield words[5], str(IPv6Address(bytes.fromhex(words[0])))
+            yield words[5], Address(str(IPv6Address(bytes.fromhex(words[0]))), int(words[2], 16))
         except ValueError:
             continue

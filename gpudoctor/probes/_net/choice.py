@@ -1,110 +1,95 @@
-"""Which interface NCCL and Gloo would take, worked out as their own code does it; nothing is sent or loaded.
-
-NCCL: src/misc/socket.cc, `ncclFindInterfaces`, and src/os/linux.cc, `ncclOsFindInterfaces` (2.27.5 to 2.30.7, read
-2026-11). Since 2.28 it passes over interfaces that do not run, and takes libvirt's bridges last.
-Gloo in torch: torch/csrc/distributed/c10d/ProcessGroupGloo.cpp, `createDefaultDevice` (v2.13, read 2026-11).
-"""
+"""Which interface NCCL and Gloo would take on a target, by its files and the rules of `links.choice`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 
-from gpudoctor.model.fact import Absent, Unread
+from gpudoctor.links import choice
+from gpudoctor.links.choice import Choice
+from gpudoctor.links.interfaces import Interface as Seen
+from gpudoctor.links.names import Resolved
+from gpudoctor.model import version
+from gpudoctor.model.fact import Absent, Fact, Known, Unread
 from gpudoctor.probes._net.addresses import Addresses, is_loopback
 from gpudoctor.probes._net.interfaces import Interface
+from gpudoctor.probes._net.names import resolved
+from gpudoctor.probes._net.settings import settings_of
+from gpudoctor.probes._python.dists import Environment, environment
+from gpudoctor.target import Target
 
-_GUESSES = (
-    ("ib", "its name begins with ib, which NCCL tries first"),
-    ("^docker,lo,virbr", "the first that runs, but for docker, lo and virbr"),
-    ("docker", "there is no other than docker's"),
-    ("lo", "there is no other than the loopback"),
-    ("virbr", "there is no other than libvirt's bridge"),
-)
-_EARLIER = (
-    _GUESSES[0],
-    ("^docker,lo", "the first with an address, but for docker and lo: NCCL before 2.28 does not ask whether it runs"),
-    *_GUESSES[2:4],
-)
+_RESOLVING = 3.0
+"""Seconds for the host of NCCL_COMM_ID."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """An interface with the address that its ranks tell each other, and why this one."""
-
-    interface: str
-    address: str
-    why: str
+class _UnknownError(Exception):
+    """What a name resolves to cannot be told."""
 
 
-def nccl(
-    found: Sequence[Interface], held: Addresses, environ: Mapping[str, str], before_2_28: bool = False
-) -> Choice | Absent:
-    """What `ncclGetUniqueId` would announce. `environ` holds the settings of nccl.conf as well."""
-    asked = environ.get("NCCL_SOCKET_IFNAME", "")
-    family = {"AF_INET": 4, "AF_INET6": 6}.get(environ.get("NCCL_SOCKET_FAMILY", ""), 0)
-    listed = [one.name for one in found if before_2_28 or one.up is not False]
-    usable = {name: own for name in listed if (own := _usable(held, name, family))}
-    if len(asked) > 1:
-        name = next(iter(selected(asked, list(usable))), None)
-        if name is None:
-            return Absent(f"NCCL_SOCKET_IFNAME={asked} selects no interface that NCCL could use")
-        return Choice(name, usable[name], f"NCCL_SOCKET_IFNAME={asked}")
-    for pattern, why in _EARLIER if before_2_28 else _GUESSES:
-        for name in selected(pattern, list(usable)):
-            return Choice(name, usable[name], why)
-    return Absent("no interface runs and has an address")
+def nccl(target: Target, found: Sequence[Interface], held: Addresses) -> Choice | Absent | Unread:
+    """What `ncclGetUniqueId` would announce, by the settings in force and the release of NCCL's wheel."""
 
+    def ask(name: str) -> Resolved:
+        return _resolved(name, resolved(target, [name], _RESOLVING)[name])
 
-def _usable(held: Addresses, name: str, family: int) -> str:
-    """The first address of the interface that NCCL would take: IPv4 before IPv6, no IPv6 loopback."""
-    for one in held.by_interface.get(name, ()):
-        version = 6 if ":" in one else 4
-        if one != "::1" and family in (0, version):
-            return one
-    return ""
+    values = settings_of(target).values
+    return _made(lambda: choice.nccl(tuple(_seen(found, held)), values, _release(target), ask))
 
 
 def gloo(
-    held: Addresses, environ: Mapping[str, str], resolved: Sequence[str] | Absent | Unread
+    target: Target, found: Sequence[Interface], held: Addresses, host: str, told: Fact
 ) -> Choice | Absent | Unread:
-    """What torch's Gloo would bind to: the interface named, else the first of the host name's addresses that it can.
-
-    `resolved` are these addresses.
-    """
-    asked = environ.get("GLOO_SOCKET_IFNAME", "").partition(",")[0]
-    if asked:
-        own = held.by_interface.get(asked, ())
-        if own:
-            return Choice(asked, own[0], f"GLOO_SOCKET_IFNAME={environ['GLOO_SOCKET_IFNAME']}")
-        return Absent(f"GLOO_SOCKET_IFNAME={asked} names no interface with an address")
-    if isinstance(resolved, Unread):
-        return resolved
-    for address in () if isinstance(resolved, Absent) else resolved:
-        if name := held.holder(address):
-            return Choice(name, address, "this host's name resolves to it")
-    listed = "nothing" if isinstance(resolved, Absent) else ", ".join(resolved)
-    return Choice(
-        "lo", "127.0.0.1", f"this host's name resolves to {listed}, which no interface here has: the fallback"
-    )
+    """What torch's Gloo would bind to; `told` is what the target's own name, `host`, resolves to."""
+    return _made(lambda: choice.gloo(tuple(_seen(found, held)), target.environ, lambda: _resolved(host, told)))
 
 
-def misleading(choice: Choice, found: Sequence[Interface]) -> bool:
+def facts(
+    user: str, chosen: Choice | Absent | Unread, found: Sequence[Interface], source: str
+) -> Iterator[tuple[str, Fact]]:
+    """``net.nccl_interface``, ``net.nccl_address``, ``net.nccl_why`` and ``net.nccl_inner`` for the user ``nccl``."""
+    if isinstance(chosen, (Absent, Unread)):
+        yield from ((f"net.{user}_{part}", chosen) for part in ("interface", "address", "why", "inner"))
+        return
+    yield f"net.{user}_interface", Known(chosen.interface, source)
+    yield f"net.{user}_address", Known(chosen.address, source)
+    yield f"net.{user}_why", Known(chosen.because, source)
+    yield f"net.{user}_inner", Known(_misleading(chosen, found), source)
+
+
+def _misleading(chosen: Choice, found: Sequence[Interface]) -> bool:
     """Whether other machines cannot reach it: loopback, or a bridge to this machine's own containers and guests.
 
     The end of a veth pair may be a container's own way out, and is none of these.
     """
     bridges = {one.name for one in found if one.inner and one.kind in ("bridge", "loopback")}
-    return is_loopback(choice.address) or choice.interface in bridges
+    return is_loopback(chosen.address) or chosen.interface in bridges
 
 
-def selected(wanted: str, there: Sequence[str]) -> list[str]:
-    """The names of `there` that NCCL takes for `wanted`: a list of prefixes, ``=`` exact names, ``^`` all but these."""
-    invert = wanted.startswith("^")
-    exact = wanted[invert:].startswith("=")
-    parts = [part.partition(":")[0] for part in wanted[invert + exact :].split(",") if part]
-    if not parts:
-        return list(there)
-    return [
-        name for name in there if any(name == part if exact else name.startswith(part) for part in parts) is not invert
-    ]
+def _made(choose: Callable[[], Choice]) -> Choice | Absent | Unread:
+    try:
+        chosen = choose()
+    except _UnknownError as unknown:
+        return Unread(str(unknown))
+    return chosen or Absent(chosen.because)
+
+
+def _seen(found: Sequence[Interface], held: Addresses) -> Iterator[Seen]:
+    """One whose state cannot be read is taken to run."""
+    for one in found:
+        yield Seen(one.name, one.up is not False, held.by_interface.get(one.name, ()))
+
+
+def _resolved(name: str, told: Fact) -> Resolved:
+    if isinstance(told, Unread):
+        raise _UnknownError(told.why)
+    if isinstance(told, Absent):
+        return Resolved(name, why=told.why)
+    return Resolved(name, tuple(map(str, told.value)) if isinstance(told.value, tuple) else ())
+
+
+def _release(target: Target) -> tuple[int, ...]:
+    """By NCCL's wheel in the target's environment; without one a present release is assumed."""
+    installed = environment(target)
+    wheels = ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11")
+    wheel = installed.first(*wheels) if isinstance(installed, Environment) else None
+    parsed = version.parse(wheel.version) if wheel else None
+    return parsed.release if parsed else choice.CAREFUL

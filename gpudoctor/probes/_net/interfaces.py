@@ -120,7 +120,7 @@ def _speed(target: Target, one: Interface) -> Fact:
 def _addresses(name: str, held: Addresses | Unread) -> Fact:
     if isinstance(held, Unread):
         return held
-    own = held.by_interface.get(name, ())
+    own = tuple(one.text for one in held.by_interface.get(name, ()))
     if not own and held.stray:
         return Unread(f"of {', '.join(held.stray)} the interface cannot be told")
     return Known(own, "/proc/net")
