@@ -93,5 +93,5 @@ def flow(said: Mapping[str, Any], job: str, host: str) -> Said:
     address = str(said["address"])
     found = measure(address, int(said["port"]), job, float(said["seconds"]))
     if found.peer == host:
-        found = Flow("unroutable", f"{address} leads from {host} to itself", host, seconds=found.seconds)
+        found = Flow("unroutable", f"{address} leads from there to itself", host, seconds=found.seconds)
     return {"flow": asdict(found)}

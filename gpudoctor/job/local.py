@@ -32,7 +32,7 @@ class Own:
         self._wanted = wanted
         self._place = place
         self._leads = place.local_rank == 0
-        self._ears = errands.Ears(place.job, place.host, environ) if self._leads else None
+        self._ears = errands.Ears(place.job, _name(place), environ) if self._leads else None
 
     def hello(self) -> Said:
         """What it says of itself when it comes."""
@@ -59,7 +59,7 @@ class Own:
         part = collectives.part(place.rank, place.world, place.local_rank, place.host, self._wanted.python)
         return {
             "reach": errands.reach,
-            "flow": partial(errands.flow, job=place.job, host=place.host),
+            "flow": partial(errands.flow, job=place.job, host=_name(place)),
             "collective": partial(part, does=rank.does, tell=rank.tell),
         }
 
@@ -117,6 +117,11 @@ def without_the_others(wanted: Wanted, place: Place, error: NotMetError) -> Diag
         because = f"of {place.master} does not listen there: it never came, or a firewall turns all away"
         found.ranks.insert(0, RankSeen(0, "missing", place.master, because=because))
     return diagnosed(found, rulebook.load(wanted.rules))
+
+
+def _name(place: Place) -> str:
+    """What its ears call themselves: machines may share a name, ranks do not share a number."""
+    return f"{place.host}/{place.rank}"
 
 
 def _machine() -> str:
