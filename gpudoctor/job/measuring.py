@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpudoctor.job import rounds
+from gpudoctor.job.evidence import CONFIRMED
 from gpudoctor.job.found import LinkSeen
 from gpudoctor.job.guest import Guest
 from gpudoctor.job.meeting import Meeting
@@ -24,7 +26,7 @@ class Measuring:
     def __init__(self, meeting: Meeting, leaders: Sequence[Guest], links: Sequence[LinkSeen], seconds: float) -> None:
         self.pairs: list[Pair] = []
         self.flows: dict[Way, Mapping[str, Any]] = {}
-        self.links: list[LinkSeen] = []
+        self._failed: list[LinkSeen] = []
         self._meeting = meeting
         self._seconds = seconds
         self._guests = {guest.host: guest for guest in leaders}
@@ -40,6 +42,21 @@ class Measuring:
                 break
             tell(f"round {number}: {len(two)} pairs measure")
             self.pairs += self._round(number, two)
+
+    @property
+    def links(self) -> list[LinkSeen]:
+        """The connections that failed, each way once. Of a machine that was reached just before, and with which talk
+        then failed, one failure says nothing: it may have had no processor for a while.
+        """
+        talked = {host for pair in self.pairs for host in (pair.a, pair.b) if pair.ms is not None}
+        times = Counter(link.target for link in self._failed)
+        sure = [
+            link
+            for link in self._failed
+            if (link.source, link.target) not in self._open
+            or (times[link.target] >= CONFIRMED and link.target not in talked)
+        ]
+        return list({(link.source, link.target): link for link in sure}.values())
 
     def _round(self, number: int, two: Sequence[tuple[str, str]]) -> list[Pair]:
         """Each pair by whichever of the two can connect to the other."""
@@ -73,7 +90,7 @@ class Measuring:
         self.flows[way] = flow
         if flow["outcome"] != CONNECTED:
             words, where = str(flow["words"]), (str(task["address"]), int(task["port"]))
-            self.links.append(LinkSeen(*way, "peer", str(flow["outcome"]), words, "nccl", *where))
+            self._failed.append(LinkSeen(*way, "peer", str(flow["outcome"]), words, "nccl", *where))
 
     def _pair(self, number: int, pair: tuple[str, str], way: Way | None) -> Pair:
         flow = self.flows.get(way) if way else None
