@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from gpudoctor.job.barriers import Barrier, barriers
 from gpudoctor.job.found import Found, LinkSeen, RankSeen
-from gpudoctor.job.pairs import Direction, Pair
-from gpudoctor.job.suspect import Suspect
+from gpudoctor.job.pairing.pairs import Direction, Pair
+from gpudoctor.job.pairing.suspect import Suspect
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread, Value
 
 SOURCE = "the ranks' meeting"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpudoctor.job.pairs import Pair
+from gpudoctor.job.pairing.pairs import Pair
+from gpudoctor.job.pairing.suspect import Suspect
 from gpudoctor.job.place import Place
-from gpudoctor.job.suspect import Suspect
 from gpudoctor.model.fact import Rows, Unread
 
 

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gpudoctor.job import rounds
-from gpudoctor.job.evidence import CONFIRMED
 from gpudoctor.job.found import LinkSeen
 from gpudoctor.job.guest import Guest
 from gpudoctor.job.meeting import Meeting
-from gpudoctor.job.pairs import CONNECTED, Direction, Pair
+from gpudoctor.job.pairing import rounds
+from gpudoctor.job.pairing.evidence import CONFIRMED
+from gpudoctor.job.pairing.pairs import CONNECTED, Direction, Pair
 from gpudoctor.job.wire import Said
 
 BUSY = 0.5

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gpudoctor.job import collectives, connecting, roll, rounds
+from gpudoctor.job import collectives, connecting, roll
 from gpudoctor.job.clocks import furthest_clock
-from gpudoctor.job.culprits import suspects
 from gpudoctor.job.found import Found
 from gpudoctor.job.guest import Guest
 from gpudoctor.job.measuring import Measuring
 from gpudoctor.job.meeting import SILENT, Meeting
+from gpudoctor.job.pairing import rounds
+from gpudoctor.job.pairing.culprits import suspects
 
 Tell = Callable[[str], None]
 """Hears what is done now."""

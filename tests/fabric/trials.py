@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from gpudoctor.job import rounds
-from gpudoctor.job.culprits import suspects
-from gpudoctor.job.pairs import Pair, Way
-from gpudoctor.job.suspect import Suspect
+from gpudoctor.job.pairing import rounds
+from gpudoctor.job.pairing.culprits import suspects
+from gpudoctor.job.pairing.pairs import Pair, Way
+from gpudoctor.job.pairing.suspect import Suspect
 from tests.fabric.fabric import Fabric, Fault, hosts
 
 WAYS: tuple[Way, ...] = ("from", "to", "both")

@@ -8,8 +8,8 @@ from typing import Any
 from gpudoctor import rulebook
 from gpudoctor.job.diagnosis import diagnosed
 from gpudoctor.job.found import Found, LinkSeen, RankSeen
+from gpudoctor.job.pairing.suspect import Suspect
 from gpudoctor.job.place import Place
-from gpudoctor.job.suspect import Suspect
 from gpudoctor.model.fact import Fact, Known, Row, Unread, Value
 from tests.conftest import Program
 from tests.unit.fleet_documents import document, hosts

@@ -9,9 +9,9 @@ from gpudoctor import cluster, rulebook
 from gpudoctor.job.diagnosis import diagnosed
 from gpudoctor.job.facts import facts, groups
 from gpudoctor.job.found import Found, LinkSeen, RankSeen
-from gpudoctor.job.pairs import Direction, Pair
+from gpudoctor.job.pairing.pairs import Direction, Pair
+from gpudoctor.job.pairing.suspect import Suspect
 from gpudoctor.job.place import Place
-from gpudoctor.job.suspect import Suspect
 
 PLACE = Place("torchrun", 0, 2, host="n0", master="n0", port=29500, job="j")
 GROUPS = ("rank", "link", "barrier", "flow", "suspect")

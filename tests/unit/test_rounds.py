@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from gpudoctor.job import rounds
-from gpudoctor.job.pairs import CONNECTED, Direction, Pair
+from gpudoctor.job.pairing import rounds
+from gpudoctor.job.pairing.pairs import CONNECTED, Direction, Pair
 from tests.fabric.fabric import Fabric, Fault, hosts
 
 GOOD = Direction(CONNECTED, 90.0, 10_000, 2)

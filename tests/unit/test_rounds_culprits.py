@@ -7,8 +7,8 @@ from itertools import combinations
 
 import pytest
 
-from gpudoctor.job.culprits import suspects
-from gpudoctor.job.pairs import CONNECTED, Direction, Measure, Pair, Way
+from gpudoctor.job.pairing.culprits import suspects
+from gpudoctor.job.pairing.pairs import CONNECTED, Direction, Measure, Pair, Way
 
 GOOD = Direction(CONNECTED, 9.0, 10_000, 2)
 BAD: dict[Measure, Direction] = {

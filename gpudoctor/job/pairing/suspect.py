@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gpudoctor.job.pairs import Measure, Way
+from gpudoctor.job.pairing.pairs import Measure, Way
 
 Kind = Literal["host", "link", "switch"]
 

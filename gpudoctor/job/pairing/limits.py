@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import inf, sqrt
 from statistics import median, median_high
 
-from gpudoctor.job.pairs import CONNECTED, Direction, Pair
+from gpudoctor.job.pairing.pairs import CONNECTED, Direction, Pair
 
 SPREADS = 5.2
 """So many standard deviations: that one of 1,024 sound hosts is so slow by nature is less likely than 1 in 1,000. Where

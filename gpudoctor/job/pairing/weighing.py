@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpudoctor.job.evidence import CONFIRMED, End, Ends, Path, Seen, opposite
-from gpudoctor.job.pairs import Measure
+from gpudoctor.job.pairing.evidence import CONFIRMED, End, Ends, Path, Seen, opposite
+from gpudoctor.job.pairing.pairs import Measure
 
 SURE: frozenset[Measure] = frozenset({"reach", "mtu"})
 """Measures that do not shake: what two pairs say needs no third. The others are measured while there are rounds."""

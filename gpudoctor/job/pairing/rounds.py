@@ -31,8 +31,8 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from random import Random
 
-from gpudoctor.job.pairs import Pair
-from gpudoctor.job.standing import Standing, standing
+from gpudoctor.job.pairing.pairs import Pair
+from gpudoctor.job.pairing.standing import Standing, standing
 
 ROUNDS = 4
 """No more are ever needed."""

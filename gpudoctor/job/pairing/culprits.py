@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gpudoctor.job.evidence import CONFIRMED, End, Seen, opposite, seen
-from gpudoctor.job.limits import Limits, limits
-from gpudoctor.job.pairs import Measure, Pair, Way
-from gpudoctor.job.suspect import Kind, Suspect, words
-from gpudoctor.job.weighing import Weighed, weigh
+from gpudoctor.job.pairing.evidence import CONFIRMED, End, Seen, opposite, seen
+from gpudoctor.job.pairing.limits import Limits, limits
+from gpudoctor.job.pairing.pairs import Measure, Pair, Way
+from gpudoctor.job.pairing.suspect import Kind, Suspect, words
+from gpudoctor.job.pairing.weighing import Weighed, weigh
 
 MEASURES: tuple[Measure, ...] = ("reach", "mtu", "loss", "latency", "bandwidth")
 """What explains more comes first: who loses packets is slow, too."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from gpudoctor.job.culprits import judge
-from gpudoctor.job.pairs import Pair
+from gpudoctor.job.pairing.culprits import judge
+from gpudoctor.job.pairing.pairs import Pair
 
 
 @dataclass(frozen=True)

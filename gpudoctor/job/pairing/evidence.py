@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from gpudoctor.job.limits import Limits
-from gpudoctor.job.pairs import Measure, Pair, Way
+from gpudoctor.job.pairing.limits import Limits
+from gpudoctor.job.pairing.pairs import Measure, Pair, Way
 
 End = tuple[str, Way]
 Path = tuple[End, End]
