@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import socket
 import threading
@@ -25,7 +26,8 @@ from gpudoctor.job.run import Wanted
 from tests.unit.fleet_documents import document
 from tests.unit.job_players import Players, free_port
 
-JOB = "a job"
+JOB = f"a job of process {os.getpid()}"
+"""Ports follow from it: tests of other processes do not meet ours."""
 HELLO = {"world": 2, "local_rank": 0, "leads": True, "version": "0.0.1", "ears": []}
 EAR = {"used_by": ["nccl"], "address": "127.0.0.1", "port": 9, "interface": "lo"}
 
