@@ -149,6 +149,16 @@ def test_a_rank_of_another_version_that_does_not_know_its_task() -> None:
         json.dumps({"job": greeting(JOB)["job"], "rank": -1}).encode() + b"\n",
         json.dumps({"job": greeting("another job")["job"], "rank": 1}).encode() + b"\n",
     ],
+    ids=[
+        "http",
+        "a list",
+        "no text",
+        "deep",
+        "a rank that is text",
+        "a rank that is true",
+        "no such rank",
+        "another job",
+    ],
 )
 def test_strangers_are_shown_out(words: bytes) -> None:
     with held() as (meeting, port), closing(spoken(port, words)) as stranger:
