@@ -56,7 +56,7 @@ def _conclusion(diagnosis: Diagnosis, fleet: Fleet) -> str:
     said += [f"{silent if bad else f'{silent} of {_many(len(fleet.hosts))}'} gave no answer"] if silent else []
     if not said and fleet.verdict == "go":
         warnings = sum(finding.severity == "warning" for finding in diagnosis.findings)
-        said = [f"all {_many(len(fleet.hosts))} are sound" + (", with the warnings below" if warnings else "")]
+        said = [f"{_all(len(fleet.hosts))} sound" + (", with the warnings below" if warnings else "")]
     elif not said and fleet.verdict == "unknown":
         said = ["no host has an error, and not every host could be called sound"]
     elif not said:
@@ -124,3 +124,7 @@ def _counts(diagnosis: Diagnosis, fleet: Fleet) -> str:
 
 def _many(count: int) -> str:
     return f"{count} host{'s' if count != 1 else ''}"
+
+
+def _all(count: int) -> str:
+    return "its one host is" if count == 1 else f"all {count} hosts are"

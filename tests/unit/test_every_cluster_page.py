@@ -63,6 +63,7 @@ def jobs() -> list[Found]:
         job(links=[failed("loopback")], backend="nccl"),
         *(job(suspects=(suspect(measure),)) for measure in ("bandwidth", "loss", "mtu")),
         job(collective=(collective(right=False), collective(state="failed"), collective(busbw=100.0, usual=400.0))),
+        job(collective=(collective(slowest=5, ratio=3.1),)),
     ]
 
 
@@ -90,6 +91,9 @@ def collective(**more: Any) -> Row:
         "state": "measured",
         "bytes": 1 << 27,
         "groups": 4,
+        "ranks": 32,
+        "slowest": 0,
+        "ratio": 1.1,
         "busbw": 400.0,
         "usual": 400.0,
         "host": "n1",
