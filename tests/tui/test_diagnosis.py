@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -103,7 +104,7 @@ async def test_a_terminal_as_small_as_a_stamp_and_back(opened: Opened, size: tup
 async def test_a_sound_machine_shows_what_was_looked_for_from_the_ground_up(opened: Opened) -> None:
     async with opened(told_of("hgx-h100"), (100, 32)) as pilot:
         lines = shown(pilot)
-        assert "✓ SOUND  nothing wrong in 79 checks" in lines[0]
+        assert re.search("✓ SOUND  nothing wrong in [1-9][0-9]+ checks", lines[0])
         rows = [entry.id for entry in place(pilot.app).findings.entries]
         topics = [row.removeprefix("passed ") for row in rows if row.startswith("passed ")]
         assert topics[:3] == ["host", "driver", "gpu"]
