@@ -103,7 +103,7 @@ def test_odd_answers_are_read_as_far_as_they_go(hosts: Ssh) -> None:
     document = fleet(hosts, "--json").document
     silent = because(document)
     assert set(silent) == {"n2", "n6", "n8"}
-    assert silent["n2"] == "the document is cut off"
+    assert silent["n2"].startswith("the document is cut off")
     assert silent["n6"] == "it ended with 1: SyntaxError: invalid syntax"
     assert "schema gpudoctor/7 is not gpudoctor/1" in silent["n8"]
     assert any("99.1 on n5" in note["text"] for note in document["notes"])
