@@ -74,8 +74,7 @@ def _surroundings(draft: Draft, machine: Machine) -> None:
     limits = {"limits.cpus": 64, "limits.memlock_kib": -1, "limits.memory_mib": None, "limits.open_files": 1048576}
     draft.tell("/proc/self/limits", {**limits, "limits.processes": -1, "limits.stack_kib": 8192})
     draft.tell("/dev/shm", {"limits.shm_mib": 262144, "limits.shm_free_mib": 262100})
-    draft.tell("/sys/class/net", {"net.interfaces": ["eth0", "lo"], "net.unmatched": []})
-    draft.lack("NCCL_IB_HCA is not set", "net.hca_inactive net.hca_unmatched")
+    _network(draft)
     draft.rows("rdma", "/sys/class/infiniband", [])
     draft.tell("/proc/self/status", {"rdma.may_lock": True, "rdma.verbs_loaded": False})
     draft.tell("/dev/infiniband", {"rdma.nodes_denied": [], "rdma.nodes_missing": []})
@@ -86,6 +85,27 @@ def _surroundings(draft: Draft, machine: Machine) -> None:
     space = {"mount": "/", "kind": "ext4", "folder": "/root", "read_only": False, "total_mib": 900000}
     draft.rows("space", "/proc/self/mountinfo", [{**space, "free_mib": 400000, "uses": ["home"]}])
     draft.rows("stuck", "/proc", [])
+
+
+def _network(draft: Draft) -> None:
+    """One interface that leads out, nothing that steers NCCL, and no job."""
+    draft.tell("/sys/class/net", {"net.interfaces": ["eth0", "lo"], "net.unmatched": []})
+    inner = {"kind": "loopback", "virtual": True, "addresses": ["127.0.0.1"], "mtu": 65536}
+    outer = {"kind": "physical", "virtual": False, "addresses": ["192.0.2.2"], "mtu": 1500}
+    up = {"up": True, "part_of": None}
+    draft.rows("interface", "/sys/class/net", [{"name": "lo", **inner, **up}, {"name": "eth0", **outer, **up}])
+    for user in ("nccl", "gloo"):
+        told = {"interface": "eth0", "address": "192.0.2.2", "why": "the first that is up", "inner": False}
+        draft.tell("/sys/class/net", {f"net.{user}_{name}": value for name, value in told.items()})
+    draft.rows("setting", "environment", [])
+    draft.lack("NCCL_IB_HCA is not set", "net.hca_inactive net.hca_unmatched")
+    draft.lack("no launcher's variables say so", "net.job_nodes")
+    draft.lack("MASTER_ADDR is not set", "net.master_error net.master_here net.port net.port_taken")
+    draft.lack("no /sys/class/infiniband", "net.efa")
+    draft.lack("the loader finds no libnccl-net.so", "net.plugin")
+    draft.lack("no chain turns connections away", "net.firewall")
+    draft.tell("/proc/sys/net/ipv4/ip_local_port_range", {"net.port_low": 32768, "net.port_high": 60999})
+    draft.tell("getaddrinfo", {"net.host_loopback": False, "net.plugins_missing": []})
 
 
 def _driver(draft: Draft, machine: Machine) -> None:
