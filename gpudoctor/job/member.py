@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +18,8 @@ from gpudoctor.links.reach import Reached, opened
 TRY = 2.0
 """Seconds of one attempt to connect: a lost first packet is sent again after one."""
 _PAUSE = 0.25
+_OPENS = 5.0
+"""Seconds until a rank 0 that was started at the same time has opened its door."""
 
 Task = Callable[[Mapping[str, Any]], Said]
 """What a rank can be asked to do, and its answer. It is called in a thread of its own."""
@@ -99,10 +102,20 @@ def come_home(place: Place, hello: Said, port: int) -> Member:
     own = line.wait(TRY) or {}
     search = _Search(place, 0.0)
     if place.port and not place.store:
-        other, search.ways[place.port] = opened(place.master, place.port, TRY, segment=SEGMENT)
+        other, search.ways[place.port] = _the_others_way(place)
         if other and _is_another(Line(other), own, place, hello):
             hello = {**hello, "elsewhere": place.master}
     return _introduced(line, place, hello, search)
+
+
+def _the_others_way(place: Place) -> tuple[socket.socket | None, Reached]:
+    """To where the others meet. It is our own door, or another rank 0's, which may not be open yet."""
+    until = time.monotonic() + _OPENS
+    while True:
+        other, reached = opened(place.master, place.port, TRY, segment=SEGMENT)
+        if reached.outcome != "refused" or time.monotonic() > until:
+            return other, reached
+        time.sleep(_PAUSE)
 
 
 def _is_another(line: Line, own: Said, place: Place, hello: Said) -> bool:
