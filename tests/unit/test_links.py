@@ -146,8 +146,9 @@ def test_a_silent_peer_is_given_up() -> None:
 
 
 def test_a_peer_that_resets_at_once() -> None:
+    """Before we look, it was refused; after that, the talk failed."""
     with played(_tcp.hang_up) as port:
-        assert measure(HERE, port, "the job").outcome == "failed"
+        assert measure(HERE, port, "the job").outcome in {"refused", "failed"}
 
 
 def test_the_least_that_came_is_a_rate() -> None:
