@@ -122,7 +122,8 @@ def test_a_host_that_cannot_be_reached_is_named_with_what_ssh_says(hosts: Ssh) -
 def test_what_was_heard_by_then_is_told_when_it_is_ended(hosts: Ssh, number: signal.Signals, code: int) -> None:
     for name in NODES[4:]:
         hosts.program(name, "gpudoctor", HUNG)
-    with hosts.start(HEAD, argv(hosts, "--json", "--timeout", "55")) as process:
+    heeding = ["env", "--default-signal=INT"]  # a suite that runs in the background ignores it
+    with hosts.start(HEAD, [*heeding, *argv(hosts, "--json", "--timeout", "55")]) as process:
         until = time.monotonic() + 45
         while time.monotonic() < until and not only_four_are_still_asked(hosts):
             time.sleep(0.2)

@@ -113,6 +113,7 @@ import torch, torch.distributed as dist
 dist.init_process_group("gloo")
 one = torch.ones(1)
 dist.all_reduce(one)
+dist.destroy_process_group()
 print(int(one))
 """
     ended = Job(two, ["--", needs.torch_python(), "-c", code]).ended()
