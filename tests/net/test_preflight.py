@@ -66,8 +66,8 @@ def only(ended: Ended, name: str) -> str:
         (lambda hosts: hosts[0].drop(PORT), "nccl.unreachable", "node1 cannot reach node0: no answer from 10.77.0.1"),
         (lambda hosts: hosts[1].loss(0.05, "from"), "nccl.packet-loss", "from node1 to node0"),
         (lambda hosts: hosts[1].loss(0.05, "to"), "nccl.packet-loss", "from node0 to node1"),
-        (lambda hosts: hosts[1].slow(50, "from"), "nccl.slow", "from node1 to node0"),
-        (lambda hosts: hosts[1].slow(50, "to"), "nccl.slow", "from node0 to node1"),
+        (lambda hosts: hosts[1].slow(10, "from"), "nccl.slow", "from node1 to node0"),
+        (lambda hosts: hosts[1].slow(10, "to"), "nccl.slow", "from node0 to node1"),
         (lambda hosts: hosts[1].delay(20), "nccl.slow", "between node0 and node1 a round trip takes 4"),
     ],
     ids=["refused", "filtered", "loss from", "loss to", "slow from", "slow to", "delay"],
@@ -127,9 +127,9 @@ def test_a_port_that_another_program_has(two: Hosts) -> None:
     ("fault", "name", "says"),
     [
         (lambda hosts: hosts[2].loss(0.05, "from"), "nccl.packet-loss", "node2 sends with"),
-        (lambda hosts: hosts[1].slow(50, "from"), "nccl.slow", "node1 sends at 0.0"),
-        (lambda hosts: hosts[1].slow(50, "to"), "nccl.slow", "node1 receives at 0.0"),
-        (lambda hosts: hosts[3].slow(50, "both"), "nccl.slow", "node3 sends and receives at 0.0"),
+        (lambda hosts: hosts[1].slow(10, "from"), "nccl.slow", "node1 sends at 0.0"),
+        (lambda hosts: hosts[1].slow(10, "to"), "nccl.slow", "node1 receives at 0.0"),
+        (lambda hosts: hosts[3].slow(10, "both"), "nccl.slow", "node3 sends and receives at 0.0"),
         (lambda hosts: hosts[2].delay(20), "nccl.slow", "node2 answers after 4"),
         (
             lambda hosts: hosts[0].refuse(PORT),
@@ -166,7 +166,7 @@ def test_a_fault_of_one_among_four(four: Hosts, fault: Broken, name: str, says: 
 @pytest.mark.parametrize(
     ("fault", "name", "says"),
     [
-        (lambda hosts: hosts[5].slow(50, "from"), "nccl.slow", "node5 sends at 0.0"),
+        (lambda hosts: hosts[5].slow(10, "from"), "nccl.slow", "node5 sends at 0.0"),
         (lambda hosts: hosts[6].loss(0.05, "to"), "nccl.packet-loss", "node6 receives with"),
         (
             lambda hosts: hosts[3].only(PORT),

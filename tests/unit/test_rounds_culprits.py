@@ -179,6 +179,6 @@ def test_a_low_rate_between_ends_without_a_processor_accuses_nobody() -> None:
     assert said(*every_pair(b_=replace(busy, busy=False))) == [("host", ("b",), "from", "bandwidth")]
 
 
-def test_ten_times_slower_is_no_longer_for_want_of_a_processor() -> None:
+def test_far_slower_is_no_longer_for_want_of_a_processor() -> None:
     crawling = replace(GOOD, gbps=0.05, busy=True)
     assert said(*every_pair(b_=crawling)) == [("host", ("b",), "from", "bandwidth")]

@@ -20,9 +20,9 @@ from gpudoctor.job.pairing.pairs import CONNECTED, Direction, Pair
 SPREADS = 5.2
 """So many standard deviations: that one of 1,024 sound hosts is so slow by nature is less likely than 1 in 1,000. Where
 they differ by 7 %, the limit is 0.63 of the usual, and a host at 0.6 is below it."""
-BUSY = 0.1
-"""Of the usual: between ends that had no processor for most of the time rates differ up to 7-fold (8 namespaces, 2
-cores, load 15, 2026-11); more than 10-fold is the link."""
+BUSY = 0.03
+"""Of the usual: between ends that had no processor for most of the time rates differ more than 10-fold (8 namespaces, 2
+cores, load 15 to 25, 2026-11); slower than that by a factor of three is the link."""
 LOWEST = 1 / 3
 """TCP between busy hosts differs 2-fold when nothing is wrong (8 namespaces, 2 cores, 2026-11); 3-fold is no noise."""
 HIGHEST = 0.75
