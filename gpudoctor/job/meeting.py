@@ -171,7 +171,8 @@ class Meeting:
         if hello.get("job") != self._greeting["job"] or type(rank) is not int or rank < 0:
             self._drop(line)
             return
-        if rank in self.guests and not self.guests[rank].ended:  # one whose connection broke may come again
+        seated = rank in self.guests and not self.guests[rank].ended  # one whose connection broke may come again
+        if seated or (rank == self.place.rank and not line.local):  # the hub's own seat is its own
             self._refuse(line, rank, str(hello.get("host", "")))
             return
         if other := hello.get("elsewhere"):
@@ -192,7 +193,7 @@ class Meeting:
 
     def _refuse(self, line: Line, rank: int, host: str) -> None:
         """Of two ranks with one number the first is kept; the other is told, and so is everybody at the end."""
-        first = self.guests[rank].host
+        first = self.guests[rank].host if rank in self.guests else self.place.host
         self.twice.setdefault(rank, [first]).append(host)
         with contextlib.suppress(GoneError):
             line.say(verdict="no-go", code=1, words=f"rank {rank} is here already, from {first}")
