@@ -36,8 +36,8 @@ def test_the_environment_wins_then_the_own_file_then_the_machines(tmp_path: Path
 
 
 def test_a_file_named_by_the_environment_stands_for_the_own_one(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).file("/site.conf", "NCCL_ALGO=Ring\n").file("/root/.nccl.conf", "NCCL_ALGO=Tree\n")
-    facts = values(nccl_settings, tree.target(HOME="/root", NCCL_CONF_FILE="/site.conf"))
+    tree = Tree(tmp_path).file("/site.conf", "NCCL_ALGO=Ring\n").file("/home/ada/.nccl.conf", "NCCL_ALGO=Tree\n")
+    facts = values(nccl_settings, tree.target(HOME="/home/ada", NCCL_CONF_FILE="/site.conf"))
     assert named(facts["setting"])["NCCL_ALGO"] == ("Ring", "/site.conf")
 
 
