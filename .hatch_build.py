@@ -19,21 +19,11 @@ class CompileRules(BuildHookInterface):  # type: ignore[type-arg]
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        from gpudoctor import pages, rulebook
-        from gpudoctor.knowledge import promise
-        from gpudoctor.rulebook.words import words_of_pages
+        from gpudoctor.rulebook.compiled import compiled_copies
 
-        rules = Path(self.root) / "rules"
         scratch = Path(tempfile.mkdtemp())
-        compiled: dict[str, object] = {
-            "rules.json": rulebook.checked_pages(rules),
-            "words.json": words_of_pages(rules),
-        }
-        for table in (rules / "tables").glob("*.toml"):
-            compiled[f"tables/tables-{table.stem}.json"] = pages.toml(table)
-        compiled["tables/tables-reach.json"] = promise.reach_of(rules / "tables")
-        for name, content in compiled.items():
+        for name, content in compiled_copies(Path(self.root) / "rules").items():
             file = scratch / name
-            file.parent.mkdir(exist_ok=True)
+            file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(content, separators=(",", ":")), "utf-8")
             build_data["force_include"][str(file)] = f"gpudoctor/rules/{name}"

@@ -3,29 +3,87 @@
 The path, one folder or file a step::
 
     target -> probes -> Snapshot -> rules -> Diagnosis -> views
+
+From Python::
+
+    import gpudoctor
+
+    report = gpudoctor.check("quick")           # a notebook shows it as it is; print(report) is the text
+    report = gpudoctor.load("report.txt")       # what somebody else sent: a paste, a log, a saved document
+    if report.verdict == "broken":
+        first = report.findings[0]              # the root cause to act on first
+        print(first.id, first.title)
+        for fix in first.fixes:
+            print(fix.title, [step.argv for step in fix.steps])
+    report.save("gpu.xml", "junit")             # or text, json, markdown, html, prometheus
+    raise SystemExit(report.exit_code)          # as `gpudoctor check` has it
+
+A fact is `Known` (with its source), `Absent` (known not to be there) or `Unread`:
+``report.snapshot.get("driver.version")``, ``report.snapshot.rows("gpu")``. In a training script
+``gpudoctor.preflight()`` checks all ranks before the process group is made, and raises `NoGoError`.
+
+All names in ``__all__`` are stable inside major version 1, as are the JSON documents that ``gpudoctor schema``
+describes. Nothing is imported before it is used; torch never is.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpudoctor.version import __version__
 
+TYPE_CHECKING = False  # as that of typing, which --version has no need of
 if TYPE_CHECKING:
-    from gpudoctor.doctor import check, read
+    from gpudoctor.api import Report, check, load, read
     from gpudoctor.job.inside import NoGoError, preflight
+    from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding, Unjudged
+    from gpudoctor.model.errors import DoctorError, DocumentError, RuleError, UsageError
+    from gpudoctor.model.fact import Absent, Known, Unread
+    from gpudoctor.model.rule import Fix, Step
+    from gpudoctor.model.snapshot import Snapshot
 
-__all__ = ["NoGoError", "__version__", "check", "preflight", "read"]
+__all__ = [
+    "Absent",
+    "Diagnosis",
+    "DoctorError",
+    "DocumentError",
+    "Evidence",
+    "Finding",
+    "Fix",
+    "Known",
+    "NoGoError",
+    "Report",
+    "RuleError",
+    "Snapshot",
+    "Step",
+    "Unjudged",
+    "Unread",
+    "UsageError",
+    "__version__",
+    "check",
+    "load",
+    "preflight",
+    "read",
+]
+
+_HOMES = {
+    "gpudoctor.api": ("Report", "check", "load", "read"),
+    "gpudoctor.job.inside": ("NoGoError", "preflight"),
+    "gpudoctor.model.diagnosis": ("Diagnosis", "Evidence", "Finding", "Unjudged"),
+    "gpudoctor.model.errors": ("DoctorError", "DocumentError", "RuleError", "UsageError"),
+    "gpudoctor.model.fact": ("Absent", "Known", "Unread"),
+    "gpudoctor.model.rule": ("Fix", "Step"),
+    "gpudoctor.model.snapshot": ("Snapshot",),
+}
 
 
 def __getattr__(name: str) -> object:
-    """Load the doctor on first use, so that ``gpudoctor --version`` costs nothing."""
-    if name in {"check", "read"}:
-        from gpudoctor import doctor
+    """Load what is asked for on first use, so that ``gpudoctor --version`` costs nothing."""
+    for home, names in _HOMES.items():
+        if name in names:
+            from importlib import import_module
 
-        return getattr(doctor, name)
-    if name in {"preflight", "NoGoError"}:
-        from gpudoctor.job import inside
-
-        return getattr(inside, name)
+            return getattr(import_module(home), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

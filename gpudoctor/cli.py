@@ -5,15 +5,34 @@ from __future__ import annotations
 import argparse
 import gc
 import io
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from gpudoctor import language
 from gpudoctor.arguments import COMMANDS, parse
-from gpudoctor.commands import fleet, kernels, pages, preflight, reports, screens
-from gpudoctor.commands.exits import INTERRUPTED, MISUSE, UNHEARD
+from gpudoctor.commands import (
+    expecting,
+    fix,
+    fleet,
+    installing,
+    kernels,
+    moments,
+    pages,
+    preflight,
+    recipes,
+    reports,
+    screens,
+    setup,
+    setup_system,
+)
+from gpudoctor.commands.exits import INTERRUPTED, MISUSE, UNHEARD, UNKNOWN
+from gpudoctor.language.choice import chosen
 from gpudoctor.model.errors import DoctorError
 
+DEBUG = "GPUDOCTOR_DEBUG"
+"""The variable that has a fault of ours end in its traceback."""
 _GARBAGE = 200_000
 """Objects made before a search for cycles: a short run makes few, and looking for them costs it a tenth."""
 
@@ -21,17 +40,28 @@ _ACTS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "check": reports.check,
     "read": reports.read,
     "snapshot": reports.snapshot,
-    "diff": reports.diff,
+    "diff": moments.diff,
+    "history": moments.history,
     "record": reports.record,
     "bench": kernels.bench,
     "preflight": preflight.preflight,
     "fleet": fleet.fleet,
+    "expect": expecting.expect,
+    "setup torch": setup.torch,
+    "setup system": setup_system.system,
     "explain": pages.explain,
+    "fix": fix.fix,
     "demo": screens.demo,
+    "recipe list": recipes.listed,
+    "recipe show": recipes.show,
+    "recipe write": recipes.write,
     "rules list": pages.rules_list,
     "rules test": pages.rules_test,
     "rules new": pages.rules_new,
     "schema": pages.schema,
+    "pyz": installing.pyz,
+    "completion": installing.completion,
+    "mcp": installing.mcp,
 }
 
 
@@ -43,6 +73,7 @@ def run(argv: Sequence[str]) -> int:
     options = parse(["check", *words] if bare else words)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot print a name still gets the report
+    language.use(_language(options))
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
             signal.signal(number, _end)
@@ -60,11 +91,37 @@ def run(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         sys.stdout = None  # the reader has gone: nothing is left to say
         return UNHEARD
+    except Exception as error:
+        if os.environ.get(DEBUG):
+            raise
+        return _fault(error)
+
+
+def _fault(error: Exception) -> int:
+    """What is said of an error that nobody foresaw: a machine was not judged, and that is no fault of the machine."""
+    from gpudoctor.views._terminal import one_line
+
+    print(
+        f"gpudoctor: {type(error).__name__}: {one_line(str(error))[:300] or 'no more is known'}\n"
+        "  This is a fault of gpudoctor, or of where it writes to; it says nothing of the machine.\n"
+        f"  {DEBUG}=1 shows where it was; gpudoctor record -o machine.json lets others see it, too.",
+        file=sys.stderr,
+    )
+    return UNKNOWN
+
+
+def _language(options: argparse.Namespace) -> str:
+    """That of the words; a command that has none to choose, such as ``rules test``, speaks English."""
+    if not hasattr(options, "lang"):
+        return language.ENGLISH
+    form = getattr(options, "format", None)
+    document = getattr(options, "json", False) or form not in {None, "text", "markdown", "html"}
+    return chosen(options.lang, bool(document), os.environ, getattr(sys.stdout, "encoding", None))
 
 
 def _act_of(options: argparse.Namespace, bare: bool) -> Callable[[argparse.Namespace], int]:
-    shown = options.act == "check" and (bare or options.serve) and options.format is None and screens.on_a_terminal()
-    return screens.open_ if shown else _ACTS[options.act]
+    shown = options.act == "check" and (bare or options.serve) and not (options.format or options.out)
+    return screens.open_ if shown and screens.on_a_terminal() and screens.is_here() else _ACTS[options.act]
 
 
 def _end(number: int, _frame: object) -> None:

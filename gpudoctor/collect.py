@@ -27,6 +27,10 @@ DEADLINE = 8.0
 """Seconds a probe may take where it names no `DEADLINE` of its own."""
 
 
+_HEAD_START = 0.02
+"""Seconds that a probe has the interpreter for itself: most are through by then, and side by side they only take turns
+at it. Those that wait for a child (``WAITS``) need none.
+"""
 _SILENT = "the probe did not say"
 _ASKED = "still being asked"
 
@@ -72,6 +76,8 @@ class Collection:
             self._runs.append(run)
             if levels.index(getattr(module, "LEVEL", "quick")) <= levels.index(target.level):
                 _start(run, target, progress)
+                if not getattr(module, "WAITS", False):
+                    cast("threading.Thread", run.thread).join(_HEAD_START)
             else:
                 run.trouble = f"asked from level {module.LEVEL} on"
 

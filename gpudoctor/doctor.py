@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING
 from gpudoctor import rulebook
 from gpudoctor.collect import Collection, Event, Progress, collect
 from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.errors import DocumentError
+from gpudoctor.model.errors import DocumentError, UsageError
+from gpudoctor.model.fact import Known
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.target import Target
 
 if TYPE_CHECKING:
+    from gpudoctor.expect import Profile
     from gpudoctor.model.bench import Bench
     from gpudoctor.model.diagnosis import Finding
     from gpudoctor.model.measurement import Measurements
+    from gpudoctor.remedy.site import Site
 
 
 def check(
@@ -29,14 +32,49 @@ def check(
     rules: Sequence[Path] = (),
     progress: Progress = lambda _: None,
     target: Target | None = None,
+    expect: str | Profile | None = None,
 ) -> Diagnosis:
-    """Diagnose this machine. `python` is the interpreter whose torch is meant, `rules` folders of a site's own pages.
+    """Diagnose this machine. `python` is the interpreter whose torch is meant, `rules` folders of a site's own pages,
+    `expect` a profile of what the machine must be: a file, or the name of one that ships.
 
-    Raises `DoctorError` for a broken page or an interpreter that is none; a sick machine raises nothing.
+    Raises `DoctorError` for a broken page or profile, or an interpreter that is none; a sick machine raises nothing.
     """
+    profile = expected(expect)
     asked = _ask(target, level, python, progress)
     book = rulebook.load(rules)
-    return diagnose(_deepened(asked, progress), book)
+    diagnosis = diagnose(_deepened(asked, progress), book, profile=profile)
+    return diagnosis if target else _kept(diagnosis)
+
+
+def expected(expect: str | Profile | None) -> Profile | None:
+    """The profile of that file or name; raises `UsageError` for what is none."""
+    if not isinstance(expect, str):
+        return expect
+    from gpudoctor.expect import load
+
+    return load(expect)
+
+
+def _kept(diagnosis: Diagnosis) -> Diagnosis:
+    """With what changed since this machine worked, by the runs of it that are kept; and this one is kept, too."""
+    try:
+        from gpudoctor import history
+
+        if shelf := history.of_this_machine():
+            return history.kept(diagnosis, shelf)
+    except Exception:  # a full disk, a home that is not ours, files that are none: no matter of the check
+        pass
+    return diagnosis
+
+
+def site(level: str = "standard", python: str | None = None, rules: Sequence[Path] = ()) -> Site:
+    """This machine as a place where plans are run: the environment that may be changed, and who judges it again."""
+    from gpudoctor.remedy.site import Site, state_folder
+    from gpudoctor.target.local import Local
+
+    patient = Local(level, python)
+    patient.verify()
+    return Site(state_folder(), patient.python, lambda: check(level, python, rules))
 
 
 def watch(
@@ -45,8 +83,10 @@ def watch(
     rules: Sequence[Path] = (),
     progress: Progress = lambda _: None,
     target: Target | None = None,
+    expect: str | Profile | None = None,
 ) -> Iterator[Diagnosis]:
     """As `check`, but a diagnosis whenever a source of facts has answered; the last one is that of `check`."""
+    profile = expected(expect)
     more: queue.SimpleQueue[Snapshot | None] = queue.SimpleQueue()
 
     def hear(event: Event) -> None:
@@ -70,8 +110,9 @@ def watch(
             while not more.empty():  # several at once are judged once
                 latest = more.get() or latest
             if not whole:
-                yield diagnose(latest or asked.so_far(), book)
-        yield diagnose(whole[0], book)
+                yield diagnose(latest or asked.so_far(), book, profile=profile)
+        last = diagnose(whole[0], book, profile=profile)
+        yield last if target else _kept(last)
     finally:
         stop.set()  # who hears no more wants nothing measured
 
@@ -175,16 +216,53 @@ def _ask(target: Target | None, level: str, python: str | None, progress: Progre
     return asked
 
 
-def read(text: str, name: str = "report", rules: Sequence[Path] = ()) -> Diagnosis:
+def read(text: str, name: str = "report", rules: Sequence[Path] = (), expect: str | Profile | None = None) -> Diagnosis:
     """Diagnose a pasted report, a log, a saved snapshot or a record; raises `DoctorError` for what is none of these."""
-    return judged(text, name, rulebook.load(rules))
+    return judged(text, name, rulebook.load(rules), profile=expected(expect))
 
 
-def judged(text: str, name: str, book: rulebook.Rulebook) -> Diagnosis:
-    """As `read`, by a rulebook that is loaded. The document of a fleet is taken as it is: its facts are not all that
-    it rests on, for each of its hosts was judged by itself.
+def judged(
+    text: str,
+    name: str,
+    book: rulebook.Rulebook,
+    machine: Snapshot | None = None,
+    profile: Profile | None = None,
+) -> Diagnosis:
+    """As `read`, by a rulebook that is loaded, and for the machine that a manifest is meant for.
+
+    The document of a fleet is taken as it is: its facts are not all that it rests on, for each of its hosts was judged
+    by itself.
     """
-    return _fleet_in(text, name) or diagnose(snapshot_of(text, name), book)
+    return _fleet_in(text, name) or diagnose(on_machine(snapshot_of(text, name), machine), book, profile=profile)
+
+
+_OF_THE_IMAGE = ("host.distribution", "host.distribution_version", "host.glibc", "host.os", "host.package_manager")
+"""What a container has from its image, whatever the machine under it has."""
+
+
+def on_machine(manifest: Snapshot, machine: Snapshot | None) -> Snapshot:
+    """The facts of both: what a manifest brings along (its Python, its system) counts before the machine's own.
+
+    Raises `UsageError` for a file that is no manifest: what a report says is of a machine already.
+    """
+    if machine is None:
+        return manifest
+    from gpudoctor.readers import together
+
+    name = manifest.target.name
+    if not isinstance(manifest.get("manifest.kind"), Known):
+        raise UsageError(
+            f"{name} does not say what is to be installed: --for does not go with it; it goes with requirements*.txt,"
+            " pyproject.toml, a lock, environment.yml, a Dockerfile, compose.yaml or a pod's manifest"
+        )
+    from gpudoctor.knowledge.manifests import with_images
+
+    if isinstance(manifest.rows("service"), tuple):
+        hidden = (*_OF_THE_IMAGE, *(["python.version"] if machine.target.kind == "local" else []))
+        facts = {name: fact for name, fact in machine.facts.items() if name not in hidden}
+        machine = replace(machine, facts=facts)
+    target = replace(manifest.target, name=f"{name} on {machine.target.name}")
+    return replace(together([machine, with_images(manifest)]), target=target)
 
 
 def _fleet_in(text: str, name: str) -> Diagnosis | None:
@@ -232,13 +310,29 @@ def _replayed(text: str, name: str) -> Snapshot:
     return replace(snapshot, target=replace(snapshot.target, kind="snapshot"))
 
 
-def diagnose(snapshot: Snapshot, book: rulebook.Rulebook, today: str = "") -> Diagnosis:
-    """Judge the facts there are, and those that follow from them by the tables.
+def judging(rules: Sequence[Path] = ()) -> Callable[[Snapshot], Diagnosis]:
+    """What every rule says of a snapshot that is complete: whoever plans a cure asks it what would come of that."""
+    from gpudoctor.judge import judge
+
+    book = rulebook.load(rules)
+    return lambda snapshot: judge(snapshot, book)
+
+
+def diagnose(snapshot: Snapshot, book: rulebook.Rulebook, today: str = "", profile: Profile | None = None) -> Diagnosis:
+    """Judge the facts there are, and those that follow from them by the tables; then what a profile expects of them.
 
     `today` (2026-11-21; by default the clock's) tells how old the tables are.
     """
+    from gpudoctor.history.since import dated
     from gpudoctor.judge import judge
+    from gpudoctor.judge.manifests import for_file
     from gpudoctor.judge.notes import noted
     from gpudoctor.knowledge import complete
 
-    return noted(judge(complete(snapshot), book), book, today or time.strftime("%Y-%m-%d", time.gmtime()))
+    day = today or time.strftime("%Y-%m-%d", time.gmtime())
+    diagnosis = dated(noted(for_file(judge(complete(snapshot), book)), book, day))
+    if profile is None:
+        return diagnosis
+    from gpudoctor.expect import held_to
+
+    return held_to(diagnosis, profile, book)

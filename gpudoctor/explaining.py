@@ -25,7 +25,19 @@ def explained(name: str, folders: Sequence[Path]) -> str:
     every = (*book.rules, *book.cluster)
     if spec := catalog().find(name):
         return explain.fact_page(spec, [rule.id for rule in every if spec.name in facts_read(rule)])
+    if name.startswith("expect."):
+        return _line_page(name)
     raise DoctorError(_no_such(name, [rule.id for rule in every]))
+
+
+def _line_page(name: str) -> str:
+    """What a finding of that id is: a line of somebody's profile that is unmet."""
+    from gpudoctor.catalog import catalog
+    from gpudoctor.expect.entries import line_name
+    from gpudoctor.views import explain
+
+    facts = [spec for spec in catalog().specs.values() if f"expect.{line_name(spec.name)}" == name]
+    return explain.line_page(name, facts)
 
 
 def facts_told(folders: Sequence[Path]) -> Mapping[str, Told]:
@@ -48,9 +60,20 @@ def facts_told(folders: Sequence[Path]) -> Mapping[str, Told]:
     return told
 
 
+_MOST_NAMED = 12
+
+
 def _no_such(name: str, rules: Sequence[str]) -> str:
+    """Who looks for a word is told in which names it is; of a misspelt name, those that are near it."""
+    from gpudoctor.catalog import catalog
     from gpudoctor.knowledge import entries
 
-    near = entries.nearest(name, [*rules, *entries.NAMES])
-    meant = f"; near it: {', '.join(near)}" if near else ""
+    names = [*rules, *catalog().specs]
+    within = [one for one in names if name.lower() in one.lower()] if len(name) > 1 else []
+    if within:
+        more = f" and {len(within) - _MOST_NAMED} more" if len(within) > _MOST_NAMED else ""
+        meant = f"; it is part of {', '.join(within[:_MOST_NAMED])}{more}"
+    else:
+        near = entries.nearest(name, [*names, *entries.NAMES])
+        meant = f"; near it: {', '.join(near)}" if near else ""
     return f"no rule, fact or table {name!r}{meant}; `gpudoctor rules list` shows the rules"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.difference import Difference
@@ -19,9 +18,16 @@ from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.work import Event, Told, Work
 
 if TYPE_CHECKING:
+    from gpudoctor.expect import Profile
+    from gpudoctor.model.foreseen import Foreseen
     from gpudoctor.model.measurement import Measurements
     from gpudoctor.model.plan import Plan
+    from gpudoctor.model.run import Run, Stop
+    from gpudoctor.model.snapshot import Snapshot
+    from gpudoctor.model.stack import Stack, Wishes
 
+_Asked = TypeVar("_Asked")
+_Told = TypeVar("_Told")
 _GARBAGE = 1_000
 """Objects made before a search for cycles: unlike a command the interface lives long, and must not grow."""
 
@@ -42,8 +48,8 @@ def run_app(app: DoctorApp) -> Diagnosis | None:
     return None if code else app.diagnosis
 
 
-def of_this_machine(level: str, python: str | None, rules: Sequence[Path]) -> Work:
-    """This machine, read when the interface asks for it."""
+def of_this_machine(level: str, python: str | None, rules: Sequence[Path], profile: Profile | None = None) -> Work:
+    """This machine, read when the interface asks for it, and held to the profile where there is one."""
 
     session: list[Measurements] = []
     """What kernels measured last, all of it: facts of every reading from then on."""
@@ -51,7 +57,7 @@ def of_this_machine(level: str, python: str | None, rules: Sequence[Path]) -> Wo
     def diagnoses(progress: Callable[[Event], None]) -> Iterator[Diagnosis]:
         from gpudoctor import doctor
 
-        for diagnosis in doctor.watch(level, python, rules, progress):
+        for diagnosis in doctor.watch(level, python, rules, progress, expect=profile):
             yield judged(diagnosis, session[0]) if session else diagnosis
 
     def live(hear: Callable[[Sample], None]) -> Callable[[], None]:
@@ -71,13 +77,36 @@ def of_this_machine(level: str, python: str | None, rules: Sequence[Path]) -> Wo
         from gpudoctor import bench, doctor, rulebook
 
         session[:] = [found]
-        return doctor.diagnose(bench.measured(diagnosis.snapshot, found), rulebook.load(rules))
+        return doctor.diagnose(bench.measured(diagnosis.snapshot, found), rulebook.load(rules), profile=profile)
 
-    return replace(work_on("this machine", diagnoses, rules), live=live, kernels=kernels, judged=judged)
+    def apply(plan: Plan, tell: Callable[[Run], None], wants: Callable[[], Stop]) -> Run:
+        from gpudoctor import doctor
+        from gpudoctor.remedy import apply
+
+        return apply.apply(plan, doctor.site(level, python, rules), tell, wants)
+
+    def undo(run: Run, tell: Callable[[Run], None], wants: Callable[[], Stop]) -> Run:
+        from gpudoctor import doctor
+        from gpudoctor.remedy import undo
+        from gpudoctor.remedy.records import history
+
+        return undo.undo(run, doctor.site(level, python or history.python_of(run), rules), tell, wants)
+
+    return replace(
+        work_on("this machine", diagnoses, rules),
+        live=live,
+        kernels=kernels,
+        judged=judged,
+        apply=apply,
+        undo=undo,
+        unfinished=_unfinished,
+    )
 
 
-def of_files(names: Sequence[str], rules: Sequence[Path]) -> Work:
-    """Pasted reports, snapshots or records of one machine."""
+def of_files(
+    names: Sequence[str], rules: Sequence[Path], machine: Snapshot | None = None, profile: Profile | None = None
+) -> Work:
+    """Pasted reports, snapshots or records of one machine; manifests, for the `machine` that they are meant for."""
 
     def diagnoses(_: Callable[[Event], None]) -> Iterator[Diagnosis]:
         from gpudoctor import doctor, rulebook
@@ -86,9 +115,10 @@ def of_files(names: Sequence[str], rules: Sequence[Path]) -> Work:
         book = rulebook.load(rules)
         texts = [(read_file(name), name) for name in names]
         if len(texts) == 1:
-            yield doctor.judged(*texts[0], book)
+            yield doctor.judged(*texts[0], book, machine, profile)
         else:
-            yield doctor.diagnose(together([doctor.snapshot_of(text, name) for text, name in texts]), book)
+            whole = together([doctor.snapshot_of(text, name) for text, name in texts])
+            yield doctor.diagnose(doctor.on_machine(whole, machine), book, profile=profile)
 
     return work_on(", ".join(names), diagnoses, rules)
 
@@ -99,7 +129,30 @@ def of_fleet(watch: Callable[[], Iterator[Diagnosis]], rules: Sequence[Path]) ->
     def diagnoses(_: Callable[[Event], None]) -> Iterator[Diagnosis]:
         yield from watch()
 
-    return replace(work_on("the fleet", diagnoses, rules), first="cluster")
+    return replace(work_on("the fleet", diagnoses, rules), stack=None, first="cluster")
+
+
+def shared(work: Work) -> Work:
+    """The same as another person may see it; it changes nothing, for what is hidden cannot be run."""
+    from gpudoctor.hiding import Sharing
+
+    hidden = Sharing()
+
+    def diagnose(progress: Callable[[Event], None], partly: Callable[[Diagnosis], None]) -> Diagnosis:
+        return hidden(work.diagnose(progress, lambda found: partly(hidden(found))))
+
+    def of(ask: Callable[[_Asked], _Told] | None) -> Callable[[_Asked], _Told] | None:
+        return ask and (lambda asked: hidden(ask(asked)))
+
+    can = replace(work, live=None, kernels=None, judged=None, apply=None, undo=None, unfinished=None, foreseen=None)
+    return replace(
+        can,
+        title=hidden([work.title])[0],
+        diagnose=diagnose,
+        open=of(work.open),
+        stack=of(work.stack),
+        measured=work.measured and (lambda: hidden(work.measured and work.measured())),
+    )
 
 
 def work_on(
@@ -145,6 +198,18 @@ def work_on(
         path = str(Path(name).expanduser())
         return doctor.read(read_file(path), path, rules)
 
+    def stack(wishes: Wishes) -> Stack:
+        from gpudoctor.setup import environment, stacks
+
+        here = environment.of(latest[0].snapshot) if latest else environment.ELSEWHERE
+        return stacks.stack(wishes, here.elsewhere(wishes.os) if wishes.elsewhere else here)
+
+    def foreseen(diagnosis: Diagnosis, plan: Plan) -> Foreseen:
+        from gpudoctor import doctor
+        from gpudoctor.remedy import effects
+
+        return effects.foreseen(diagnosis, plan, doctor.judging(rules))
+
     def compare(here: Diagnosis, other: Diagnosis) -> Difference:
         from gpudoctor import compare
 
@@ -159,17 +224,29 @@ def work_on(
         used_by=used_by,
         open=open_file,
         compare=compare,
-        plan=_plan,
+        plan=lambda diagnosis, only: _plan(diagnosis, only, rules),
+        foreseen=foreseen,
         measured=measured,
+        stack=stack,
     )
 
 
-def _plan(diagnosis: Diagnosis, only: Sequence[str]) -> Plan:
-    from gpudoctor.remedy import plan
+def _plan(diagnosis: Diagnosis, only: Sequence[str], rules: Sequence[Path]) -> Plan:
+    from gpudoctor import doctor
+    from gpudoctor.remedy import allowed, plan
 
     if diagnosis.snapshot.target.kind == "fleet":
         raise UsageError("a fleet's hosts are repaired one by one: gpudoctor on the host itself plans what to do there")
-    return plan.of(diagnosis, only, root=hasattr(os, "geteuid") and os.geteuid() == 0)
+    made = plan.of(diagnosis, only, root=allowed.is_root(), judge=doctor.judging(rules))
+    return allowed.hindered(made, allowed.here(made, "once"))
+
+
+def _unfinished() -> Run | None:
+    from gpudoctor.remedy.records import history
+    from gpudoctor.remedy.records.journal import Journals
+    from gpudoctor.remedy.site import state_folder
+
+    return history.unfinished(Journals(state_folder()))
 
 
 def _forms() -> dict[str, Callable[[Diagnosis], str]]:
@@ -189,9 +266,10 @@ def _forms() -> dict[str, Callable[[Diagnosis], str]]:
         return markdown.render(diagnosis)
 
     def html(diagnosis: Diagnosis) -> str:
+        from gpudoctor.kernels.recall import measurements
         from gpudoctor.views import html
 
-        return html.render(diagnosis)
+        return html.render(diagnosis, measurements(diagnosis.snapshot))
 
     return {"txt": text, "md": markdown, "html": html, "json": json}
 

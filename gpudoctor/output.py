@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Iterator
@@ -61,7 +60,7 @@ def _put(data: bytes, place: Path) -> None:
     if mode is None:  # a device or a pipe is written to, never replaced
         place.write_bytes(data)
         return
-    fresh = place.with_name(f".{place.name[:100]}.{secrets.token_hex(4)}")
+    fresh = place.with_name(f".{place.name[:100]}.{os.urandom(4).hex()}")
     try:
         with fresh.open("xb") as file:
             file.write(data)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpudoctor import shipped
 from gpudoctor.model.errors import RuleError
 from gpudoctor.version import __version__
 
@@ -21,10 +22,9 @@ _FORM = 3
 
 
 def home() -> Path:
-    """The folder of the pages: inside an installed package, beside it in a checkout."""
-    package = Path(__file__).parent
-    inside = package / "rules"
-    return inside if inside.is_dir() else package.parent / "rules"
+    """The folder of our pages: inside an installed package, beside it in a checkout."""
+    inside = shipped.folder("rules")
+    return inside if inside.is_dir() else inside.parent.parent / "rules"
 
 
 def toml(path: Path) -> dict[str, Any]:
@@ -42,18 +42,23 @@ def toml(path: Path) -> dict[str, Any]:
     return loaded
 
 
-def compiled(folder: Path, name: str, build: Callable[[Path], Any]) -> Any:
-    """What `build` makes of the TOML files under `folder`, from the compiled copy where there is a fresh one."""
-    shipped = folder / f"{name}.json"
-    if shipped.is_file():
-        return json.loads(shipped.read_bytes())
-    place = f"{zlib.crc32(str(folder).encode()):08x}"
-    cache = _cache_folder() / f"{name}-{place}-{_stamp(folder)}.json"
+def compiled(folder: Path | None, name: str, build: Callable[[Path], Any]) -> Any:
+    """What `build` makes of the TOML files under `folder`, from the compiled copy where there is a fresh one.
+
+    None stands for our own pages, of which a wheel and a zip file carry the copies. A name such as ``tables/gpus`` is
+    of a folder in that folder.
+    """
+    copy = shipped.data(f"rules/{name}.json") if folder is None else None
+    if copy is not None:
+        return json.loads(copy)
+    source = (folder or home()).joinpath(name).parent
+    place = f"{zlib.crc32(str(source).encode()):08x}"
+    cache = _cache_folder() / f"{name.rpartition('/')[2]}-{place}-{_stamp(source)}.json"
     try:
         return json.loads(cache.read_bytes())
     except (OSError, ValueError):
         pass
-    built = build(folder)
+    built = build(source)
     _store(cache, built)
     return built
 

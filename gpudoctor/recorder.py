@@ -18,6 +18,7 @@ from gpudoctor.model.document import brief
 from gpudoctor.model.fact import Known
 from gpudoctor.model.measurement import vars_of
 from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.probes._changes import logs
 from gpudoctor.probes._child import answers
 from gpudoctor.probes._secrets import shown, shown_words
 from gpudoctor.target import Answer
@@ -39,6 +40,9 @@ _LIBRARIES = {"ask_nvml.py": "nvml", "ask_cuda.py": "cuda"}
 _LOG = "/dev/kmsg"
 _DRIVERS_OWN = re.compile(r"nvidia|fabricmanager|nvlsm|imex")
 """Logs that hold nothing but what a record is for."""
+
+_ROTATED = re.compile(r"/var/log/.*\.gz")
+"""Old logs: nobody's name can be hidden in them as they are."""
 
 _ADDRESSES = re.compile(r"/proc/(?:self/|\d+/)?net/|/etc/hosts$")
 """Files left out of a record: they hold the network addresses of this machine and its neighbours, in many spellings."""
@@ -84,6 +88,7 @@ def recorded(target: Recording, diagnosis: Diagnosis) -> Record:
         devices={path: word for path, word in seen.devices.items() if path not in seen.files},
         denied=tuple(sorted(seen.denied)),
         space=seen.space,
+        times=seen.times,
         environ=variables,
         python=target.python,
         name="record",
@@ -176,7 +181,9 @@ def _files(seen: Seen) -> tuple[dict[str, bytes], dict[str, Sparse], list[str]]:
         joined = parts.joined()
         size = sum(len(data) for _, data in joined)
         room -= size
-        if size > _MOST_OF_A_FILE or room < 0:
+        if logs.PACKAGES.fullmatch(path) and joined:
+            files[path] = logs.screened(joined[-1][1].decode("utf-8", "replace")).encode()
+        elif size > _MOST_OF_A_FILE or room < 0 or _ROTATED.fullmatch(path):
             left_out.append(path)
         elif _is_whole(parts, joined) and (size <= _WHOLE or _is_text(joined[0][1])):
             files[path] = _screened(path, joined[0][1] if joined else b"")

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from gpudoctor import rulebook
-from gpudoctor.judge import evidence_alone, judge_rule
+from gpudoctor import pages, rulebook
+from gpudoctor.judge import evidence_alone, judge_rule, new_evaluator
+from gpudoctor.judge.cures import set_up
 from gpudoctor.judge.signs import SILENCE, Text
 from gpudoctor.knowledge import complete
 from gpudoctor.model.diagnosis import Finding, Unjudged
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread, value_from_json
 from gpudoctor.model.rule import Case, Rule
+from gpudoctor.model.setup_page import SetupCase
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.readers import read_text
+from gpudoctor.rulebook.setups import setup_cases
+from gpudoctor.rulebook.translation import stale
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +32,39 @@ class Failures:
 
 
 def run(folder: Path | None = None) -> Failures:
-    """Every case on the pages of `folder`, or on ours; raises `RuleError` on a broken page."""
+    """Every case on the pages of `folder`, or on ours, and which translations are stale, which is no failure.
+
+    Raises `RuleError` on a broken page or translation.
+    """
     book = rulebook.load([folder] if folder else [])
     rules = {(rule.scope, rule.id): rule for rule in (*book.rules, *book.cluster)}
     cases = rulebook.cases(folder)
     wrong = [(case, problem) for case in cases if (problem := failure(case, rules[case.scope, case.rule]))]
     lines = [f"{case.rule}: {case.name}: {problem}" for case, problem in wrong]
-    pages_tested = len({(case.scope, case.rule) for case in cases})
-    lines.append(f"{len(cases) - len(wrong)} cases passed, {len(wrong)} failed, on {pages_tested} pages")
-    return Failures("\n".join(lines), len(wrong))
+    cures = () if folder else setup_cases()
+    refused = [(case, problem) for case in cures if (problem := setup_failure(case))]
+    lines += [f"setup {case.page}: {case.name}: {problem}" for case, problem in refused]
+    pages_tested = len({(case.scope, case.rule) for case in cases} | {("setup", case.page) for case in cures})
+    lines += stale(folder or pages.home())
+    failed = len(wrong) + len(refused)
+    lines.append(f"{len(cases) + len(cures) - failed} cases passed, {failed} failed, on {pages_tested} pages")
+    return Failures("\n".join(lines), failed)
+
+
+def setup_failure(case: SetupCase) -> str | None:
+    """What is wrong with a setup page's case: the first fix offered, its first command, or those that follow."""
+    snapshot = _snapshot(case.name, case.facts)
+    fixes = [fix for _, fix in set_up(case.page, snapshot, new_evaluator(snapshot))]
+    said = fixes[0].title if fixes else ""
+    if said != case.offers:
+        return f"should offer {case.offers or 'nothing'!r}, offers {said or 'nothing'!r}"
+    commands = [step.argv for step in fixes[0].steps if step.argv] if fixes else []
+    first = commands[0] if commands else ()
+    if case.argv and first != case.argv:
+        return f"should begin with {shlex.join(case.argv)!r}, begins with {shlex.join(first)!r}"
+    rest = iter(commands)
+    missing = next((command for command in case.has if command not in rest), None)
+    return f"should run {shlex.join(missing)!r}, runs {'; '.join(map(shlex.join, commands))!r}" if missing else None
 
 
 def failure(case: Case, rule: Rule) -> str | None:
@@ -79,9 +108,12 @@ def snapshot_of(case: Case) -> Snapshot:
         read = read_text(case.report, case.name)
         facts, groups = _facts(case.facts)
         return complete(Snapshot(read.target, {**read.facts, **facts}, {**read.groups, **groups}))
-    facts, groups = _facts(case.facts)
-    kind = "fleet" if case.scope == "cluster" else "local"
-    return complete(Snapshot(Target(kind, case.name), facts, groups))
+    return _snapshot(case.name, case.facts, "fleet" if case.scope == "cluster" else "local")
+
+
+def _snapshot(name: str, raw: Mapping[str, object], kind: str = "local") -> Snapshot:
+    facts, groups = _facts(raw)
+    return complete(Snapshot(Target(kind, name), facts, groups))
 
 
 def _facts(raw: Mapping[str, object]) -> tuple[dict[str, Fact], dict[str, Rows]]:

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.documents import watching
+
 _STEERING = ("CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_", "PYTHONPATH")
 
 
@@ -33,13 +35,22 @@ Program = Callable[..., Run]
 
 @pytest.fixture(scope="session", autouse=True)
 def _quiet_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One cache for the whole run, so that the rulebook is compiled once; nothing of the user's own."""
+    """One cache for the whole run, so that the rulebook is compiled once; nothing of the user's own, and no history."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith(_STEERING):
                 patch.delenv(name)
         patch.setenv("NO_COLOR", "1")
+        patch.setenv("GPUDOCTOR_LANG", "en")
+        patch.setenv("GPUDOCTOR_HISTORY", "off")
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _documents_fit_the_schema() -> Iterator[None]:
+    """No test gets a JSON document that ``gpudoctor schema`` does not describe."""
+    with watching():
         yield
 
 

@@ -1,4 +1,4 @@
-"""The recorded runs and stacks of ``gpudoctor demo``: what the commands of a plan print, and when."""
+"""The recorded runs of ``gpudoctor demo``: what the commands of a plan print, and when."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from gpudoctor.demos import playing
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.fact import Json
 from gpudoctor.model.plan import Plan, PlanStep
-from gpudoctor.model.stack import read_from
 from gpudoctor.remedy import plan as remedy
-from tests import stacks
+from gpudoctor.setup.emit import BASE
 
 Prints = list[tuple[float, str]]
 Changes = tuple[tuple[str, str, str], ...]
@@ -42,44 +41,40 @@ def _libraries(suffix: str, cublas: str, cudnn: str, nccl: str) -> tuple[tuple[s
 
 
 _MEGABYTES = {
-    "torchvision": 8.2,
     "triton": 170.5,
     "nvidia-cublas": 393.1,
     "nvidia-cudnn": 571.0,
     "nvidia-nccl": 322.4,
 }
 """About what their wheels weigh."""
-_12 = ("-cu12", "12.6.4.1", "9.10.2.21", "2.29.3")
+_12 = ("-cu12", "12.8.4.1", "9.10.2.21", "2.27.5")
 _13 = ("", "13.2.1.1", "9.26.0.51", "2.30.7")
 SCENES = {
     "torch-cu130": Scene(
         (("torch", "2.9.0+cu130"), ("triton", "3.5.0"), *_libraries("", "13.0.0.19", "9.13.0.50", "2.27.7")),
-        (("torch", "2.14.1+cu126"), ("torchvision", "0.29.1+cu126"), ("triton", "3.8.0"), *_libraries(*_12)),
-        2840,
+        (("torch", "2.9.0+cu128"), ("triton", "3.5.0"), *_libraries(*_12)),
+        2950,
     ),
     "rtx-5090": Scene(
         (("torch", "2.6.0+cu124"), ("triton", "3.2.0"), *_libraries("-cu12", "12.4.5.8", "9.1.0.70", "2.21.5")),
-        (("torch", "2.15.0+cu130"), ("torchvision", "0.29.2+cu130"), ("triton", "3.9.0"), *_libraries(*_13)),
+        (("torch", "2.15.0+cu132"), ("triton", "3.9.0"), *_libraries(*_13)),
         2290,
     ),
     "cpu-torch": Scene(
         (("torch", "2.9.0+cpu"),),
-        (("torch", "2.14.1+cu126"), ("torchvision", "0.29.1+cu126"), ("triton", "3.8.0"), *_libraries(*_12)),
-        2840,
+        (("torch", "2.9.0+cu128"), ("triton", "3.5.0"), *_libraries(*_12)),
+        2950,
         full=True,
     ),
 }
 
 
 def made(home: Path, name: str, diagnosis: Diagnosis) -> Iterator[tuple[Path, bytes]]:
-    """The files of that demo that play its run and answer its choices."""
+    """The files of that demo that play its run."""
     scene = SCENES.get(name)
     if scene is None:
         return
     yield home / name / "run.json", _packed(_recorded(scene, remedy.of(diagnosis)))
-    python = diagnosis.snapshot.target.python or "python"
-    answers = [answer.to_json() for answer in stacks.recorded(read_from(diagnosis.snapshot), python)]
-    yield home / name / "stacks.json", _packed(answers)
 
 
 def _packed(document: object) -> bytes:
@@ -108,7 +103,9 @@ def _verb(step: PlanStep) -> str:
 def _step(scene: Scene, step: PlanStep) -> Json:
     if step.verify:
         return {"verify": step.verify, "seconds": 1.6}
-    prints, changes, status = {"freeze": _freeze, "uninstall": _uninstall, "install": _install}[_verb(step)](scene)
+    prints, changes, status = {"freeze": _freeze, "uninstall": _uninstall, "install": _install}[_verb(step)](
+        scene, step
+    )
     seconds = prints[-1][0] + 0.3
     return _entry(step.argv, seconds, prints, changes, status)
 
@@ -123,31 +120,31 @@ def _entry(argv: Sequence[str], seconds: float, prints: Prints, changes: Changes
     }
 
 
-def _freeze(scene: Scene) -> tuple[Prints, Changes, int]:
+def _freeze(scene: Scene, _: PlanStep) -> tuple[Prints, Changes, int]:
     others = (("filelock", "3.20.0"), ("numpy", "2.3.4"))
     lines = "".join(f"{name}=={version}\n" for name, version in sorted((*scene.before, *others)))
     return [(0.5, lines)], (), 0
 
 
-def _uninstall(scene: Scene) -> tuple[Prints, Changes, int]:
-    torch = scene.named("torch", scene.before)
-    prints = [
-        (0.4, f"Found existing installation: torch {torch}\nUninstalling torch-{torch}:\n"),
-        (1.7, f"  Successfully uninstalled torch-{torch}\n"),
-        (1.8, "WARNING: Skipping torchvision as it is not installed.\n"),
-        (1.8, "WARNING: Skipping torchaudio as it is not installed.\n"),
-    ]
-    return prints, (("torch", torch, ""),), 0
+def _uninstall(scene: Scene, step: PlanStep) -> tuple[Prints, Changes, int]:
+    prints: Prints = []
+    names = [name for name in step.argv[5:] if scene.named(name, scene.before)]
+    for number, name in enumerate(names):
+        what = f"{name}-{scene.named(name, scene.before)}"
+        prints.append((0.4 + number, f"Found existing installation: {what}\nUninstalling {what}:\n"))
+        prints.append((1.1 + number, f"  Successfully uninstalled {what}\n"))
+    return prints, tuple((name, scene.named(name, scene.before), "") for name in names), 0
 
 
-def _install(scene: Scene) -> tuple[Prints, Changes, int]:
-    tag = scene.named("torch", scene.after).partition("+")[2]
-    index = f"{stacks.INDEX}/{tag}"
+def _install(scene: Scene, step: PlanStep) -> tuple[Prints, Changes, int]:
+    torch = f"torch=={scene.named('torch', scene.after)}"
+    assert torch in step.argv, f"the plan installs another torch than the scene: {step.argv}"
+    index = f"{BASE}/{torch.partition('+')[2]}"
     prints: Prints = [(0.3, f"Looking in indexes: {index}\n")]
     at = 0.6
     for name, version in scene.after:
         big = name == "torch"
-        where = "" if big or "+" in version else f" (from torch=={scene.named('torch', scene.after)})"
+        where = "" if big else f" (from {torch})"
         prints.append((at, f"Collecting {name}=={version}{where}\n"))
         size = scene.mib * 0.32 if big else _MEGABYTES[name if name in _MEGABYTES else name.rpartition("-")[0]]
         at += 0.2
@@ -165,27 +162,27 @@ def _install(scene: Scene) -> tuple[Prints, Changes, int]:
 
 
 def _changes(scene: Scene) -> Changes:
-    """From what to what; torch itself was taken away by the step before."""
-    return tuple(
-        (name, "" if name == "torch" else scene.named(name, scene.before), version) for name, version in scene.after
-    )
+    """From what to what. pip installs what torch asks for before torch: on a full disk it gets no further."""
+    came = scene.after[1:] if scene.full else scene.after
+    changes = ((name, scene.named(name, scene.before), version) for name, version in came)
+    return tuple(change for change in changes if change[1] != change[2])
 
 
 def _back(scene: Scene, python: str) -> list[Json]:
     torch = scene.named("torch", scene.before)
     tag = torch.partition("+")[2]
     pins = [f"{name}=={version}" for name, version in scene.before]
-    came = [name for name, _ in scene.after if not scene.full and name not in dict(scene.before)]
-    argv = [python, "-m", "pip", "install", "--force-reinstall", *pins, "--index-url", f"{stacks.INDEX}/{tag}"]
+    came = [name for name, _, _ in _changes(scene) if name not in dict(scene.before)]
+    argv = [python, "-m", "pip", "install", "--force-reinstall", *pins, "--index-url", f"{BASE}/{tag}"]
     names = " ".join(f"{name}-{version}" for name, version in scene.before)
     prints: Prints = [
-        (0.3, f"Looking in indexes: {stacks.INDEX}/{tag}\n"),
+        (0.3, f"Looking in indexes: {BASE}/{tag}\n"),
         *((0.5 + 0.2 * at, f"Collecting {pin}\n  Using cached wheel\n") for at, pin in enumerate(pins)),
         (2.4, f"Installing collected packages: {', '.join(name for name, _ in scene.before)}\n"),
         (4.2, f"Successfully installed {names}\n"),
     ]
-    now = "" if scene.full else scene.named("torch", scene.after)
-    steps = [_entry(argv, 4.6, prints, (("torch", now, torch),))]
+    now = scene.named("torch", scene.after)
+    steps = [] if scene.full else [_entry(argv, 4.6, prints, (("torch", now, torch),))]
     if came:
         away = [python, "-m", "pip", "uninstall", "-y", *came]
         gone: Prints = [(0.6, "".join(f"  Successfully uninstalled {name}\n" for name in came))]

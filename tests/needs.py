@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,8 +22,9 @@ def missing(what: str) -> NoReturn:
 
 
 def program(name: str) -> str:
-    """The path of a program on PATH."""
-    return shutil.which(name) or missing(f"the program {name}")
+    """The path of a program on PATH, or beside our own interpreter: some come as wheels."""
+    beside = str(Path(sys.executable).parent)
+    return shutil.which(name) or shutil.which(name, path=beside) or missing(f"the program {name}")
 
 
 def torch_python() -> str:
@@ -45,6 +47,12 @@ def framework_python(name: str) -> str:
     if not os.access(python, os.X_OK):
         pytest.skip(f"needs an interpreter with {name} (GPUDOCTOR_{name.upper()}_PYTHON)")
     return python
+
+
+def cloud_init() -> Path:
+    """The folder to import cloud-init from: its package unpacked, never installed, for it would set up the machine."""
+    folder = REPOSITORY / ".cloud-init/usr/lib/python3/dist-packages"
+    return folder if (folder / "cloudinit").is_dir() else missing(f"Debian's package cloud-init, unpacked ({folder})")
 
 
 def labelled_reports() -> Path:

@@ -1,17 +1,26 @@
-"""The parts of README.md that the program itself says: ``python -m tests.readme --write`` brings them up to date."""
+"""The parts of README.md and of the documentation that the program itself says.
+
+``python -m tests.readme --write`` brings them up to date.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
-from gpudoctor import doctor, rulebook
+from gpudoctor import doctor, language, rulebook
 from gpudoctor.pages import home
+from gpudoctor.rulebook.translation import translations
 from gpudoctor.views import text
+from gpudoctor.views._terminal import Style
 from tests.needs import REPOSITORY
 
 README = REPOSITORY / "README.md"
+DOCS = REPOSITORY / "gpudoctor" / "docs"
+SITE = DOCS / "site-rules" / "driver" / "site.driver-branch.toml"
 REPORT = """\
 PyTorch version: 2.13.0+cpu
 Is CUDA available: False
@@ -27,7 +36,81 @@ PAGE = "gpu/gpu.compute-mode.toml"
 def report() -> str:
     """A pasted report and what is said of it."""
     said = text.render(doctor.diagnose(doctor.snapshot_of(REPORT, "-"), rulebook.load(), today=TODAY))
-    return f"```console\n$ cat report.txt\n{REPORT}$ gpudoctor read - < report.txt\n{said}\n```"
+    return f"```console\n$ cat report.txt\n{REPORT}$ gpudoctor read{_lang()} - < report.txt\n{said}\n```"
+
+
+def _lang() -> str:
+    """What is typed for the language that is spoken."""
+    return "" if language.spoken() == language.ENGLISH else f" --lang {language.spoken()}"
+
+
+def first() -> str:
+    """The same, as far as the first finding goes, and the counts."""
+    begins = f"\n\n{language.say('ERROR')}"
+    head, _, rest = report().partition(begins)
+    finding = rest.partition(begins)[0]
+    counts = rest.rstrip("`\n").rpartition("\n")[2]
+    return f"{head}{begins}{finding}\n\n...\n{counts}\n```"
+
+
+def chinese(part: Callable[[], str]) -> Callable[[], str]:
+    """That part as it is in Chinese."""
+
+    def said() -> str:
+        with language.speaking("zh"):
+            return part()
+
+    return said
+
+
+def translated() -> str:
+    """The rules that have a page in the language that is spoken."""
+    book = rulebook.load()
+    origins = translations(home(), language.spoken())
+    there = [rule for rule in (*book.rules, *book.cluster) if rule.origin in origins]
+    rows = [f"| `{rule.id}` | {rule.title} | {language.say(rule.severity)} |" for rule in there]
+    return "\n".join(["| 规则 | 说什么 | 级别 |", "|---|---|---|", *rows])
+
+
+def site() -> str:
+    """A page of a site's own."""
+    return f"```toml\n{SITE.read_text('utf-8').rstrip()}\n```"
+
+
+MACHINE = "gpu=V100+RTX 4090,driver=580,python=3.12,os=linux,arch=x86_64"
+CPU_BUILD = """\
+PyTorch version: 2.9.0+cpu
+Is CUDA available: False
+OS: Ubuntu 22.04.5 LTS (x86_64)
+Python version: 3.11.9 (64-bit runtime)
+GPU models and configuration: GPU 0: NVIDIA GeForce RTX 3090
+Nvidia driver version: 535.183.01
+"""
+
+
+def stack() -> str:
+    """What fits a machine that is described."""
+    from gpudoctor.setup import stacks
+    from gpudoctor.setup.described import described
+    from gpudoctor.setup.environment import Environment
+    from gpudoctor.views import stack as view
+
+    said = view.render(stacks.stack(described(MACHINE), Environment()), "pip", Style())
+    return f'```console\n$ gpudoctor setup torch{_lang()} --for "{MACHINE}"\n{said}\n```'
+
+
+def plan() -> str:
+    """The plan for a report, as it is printed."""
+    from gpudoctor.remedy import plan as plans
+    from gpudoctor.remedy.effects import foreseen
+    from gpudoctor.views import plan as view
+
+    book = rulebook.load()
+    diagnosis = doctor.diagnose(doctor.snapshot_of(CPU_BUILD, "cpu.txt"), book, today=TODAY)
+    judge = doctor.judging(())
+    made = plans.of(diagnosis, judge=judge)
+    said = view.render(made, foreseen=foreseen(diagnosis, made, judge))
+    return f"```console\n$ gpudoctor fix --dry-run --read cpu.txt\n{said}\n```"
 
 
 def page() -> str:
@@ -68,9 +151,40 @@ def demo_list() -> str:
     return "\n".join(["| name | what is wrong | machine |", "|---|---|---|", *rows])
 
 
+def recipe_list() -> str:
+    """What ships for provisioning, CI and schedulers, in a table."""
+    from gpudoctor.commands import recipes
+
+    rows = [f"| `{name}` | {title} |" for name, title in recipes.titles().items()]
+    return "\n".join(["| recipe | what it does |", "|---|---|", *rows])
+
+
+def speed() -> str:
+    """How fast and how large it is, beside others: the figures that were measured last."""
+    from tests.bench import figures
+
+    return figures.stored()
+
+
 def generated(current: str) -> str:
-    """The README with its generated parts made anew."""
-    parts = {"report": report, "page": page, "rules": rules, "gallery": gallery, "keys": keys, "demos": demo_list}
+    """A page of the documentation with its generated parts made anew."""
+    parts = {
+        "first": first,
+        "first_zh": chinese(first),
+        "rules_zh": chinese(translated),
+        "stack_zh": chinese(stack),
+        "site": site,
+        "report": report,
+        "stack": stack,
+        "plan": plan,
+        "page": page,
+        "rules": rules,
+        "gallery": gallery,
+        "keys": keys,
+        "demos": demo_list,
+        "speed": speed,
+        "recipes": recipe_list,
+    }
 
     def fill(match: re.Match[str]) -> str:
         return f"<!-- generated: {match[1]} -->\n\n{parts[match[1]]()}\n\n<!-- end -->"
@@ -78,9 +192,15 @@ def generated(current: str) -> str:
     return re.sub(r"<!-- generated: (\w+) -->.*?<!-- end -->", fill, current, flags=re.DOTALL)
 
 
+def pages() -> list[Path]:
+    """README.md and what it leads to."""
+    return [README, *sorted(DOCS.glob("*.md"))]
+
+
 if __name__ == "__main__":
-    made = generated(README.read_text("utf-8"))
-    if "--write" in sys.argv:
-        README.write_text(made, "utf-8")
-    else:
-        sys.stdout.write(made)
+    for place in pages():
+        made = generated(place.read_text("utf-8"))
+        if "--write" in sys.argv:
+            place.write_text(made, "utf-8")
+        else:
+            sys.stdout.write(made)

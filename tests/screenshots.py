@@ -89,7 +89,7 @@ async def write() -> None:
 
 def gallery() -> str:
     """All pictures with what they show, as Markdown; the first of them stands alone above."""
-    pictures = (f"{shot.about}\n\n![{shot.name}]({_AT}/{shot.name}.svg)" for shot in SHOTS[1:])
+    pictures = (f"{shot.about}\n\n![{shot.name}](../../{_AT}/{shot.name}.svg)" for shot in SHOTS[1:])
     return "\n\n".join(pictures)
 
 

@@ -6,9 +6,12 @@ from typing import Any
 
 from gpudoctor.arguments._options import (
     FORMS,
+    add_expect,
+    add_lang,
     add_out,
     add_report,
     add_rules,
+    add_share,
     add_target,
     count,
     new_command,
@@ -38,6 +41,8 @@ def add_bench(commands: Any) -> None:
     bench.add_argument("--device", metavar="NAME", default="", help="cuda:0, or cpu to run the checks without a GPU")
     bench.add_argument("--python", metavar="PATH", help="the interpreter whose torch is meant")
     bench.add_argument("--json", action="store_true", help="the measurements as one JSON document")
+    add_lang(bench)
+    add_share(bench)
     bench.add_argument("--list", action="store_true", help="name every kernel, and run none")
 
 
@@ -65,7 +70,10 @@ def add_preflight(commands: Any) -> None:
         "--json", dest="format", action="store_const", const="json", help="the same as --format json"
     )
     preflight.add_argument("--format", choices=FORMS, help="the report's form (default: text)")
+    add_share(preflight)
     add_rules(preflight)
+    add_expect(preflight)
+    add_lang(preflight)
 
 
 def add_fleet(commands: Any) -> None:
@@ -109,3 +117,4 @@ def add_fleet(commands: Any) -> None:
     fleet.add_argument("--drain-silent", action="store_true", help="take out hosts that gave no answer, too")
     fleet.add_argument("--tui", action="store_true", help="show it in the terminal interface")
     add_report(fleet)
+    add_expect(fleet)

@@ -6,7 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-FORMS = ("text", "json", "markdown", "html")
+from gpudoctor.language import LANGUAGES
+
+FORMS = ("text", "json", "markdown", "html", "junit", "prometheus")
 
 
 def new_command(commands: Any, name: str, about: str, act: str = "", **more: str) -> argparse.ArgumentParser:
@@ -34,12 +36,39 @@ def add_rules(command: argparse.ArgumentParser) -> None:
     command.add_argument("--rules", metavar="DIR", type=Path, action="append", default=[], help="a site's own pages")
 
 
+def add_expect(command: argparse.ArgumentParser) -> None:
+    """What the machine must be."""
+    about = "what the machine must be: a profile in TOML, or the name of one that ships (gpudoctor expect list)"
+    command.add_argument("--expect", metavar="FILE", help=about)
+
+
+def add_share(command: argparse.ArgumentParser) -> None:
+    """What others may see."""
+    command.add_argument(
+        "--share",
+        action="store_true",
+        help="hide what is personal: names of users and hosts, home folders, serial numbers, UUIDs, addresses, secrets",
+    )
+
+
 def add_report(command: argparse.ArgumentParser) -> None:
     """The report's form, by which pages, and what counts as bad."""
     command.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
     command.add_argument("--format", choices=FORMS, help="the report's form (default: text)")
+    add_out(command, "write the report there: the file is whole or not there (default: standard output)")
+    add_share(command)
     add_rules(command)
     command.add_argument("--strict", action="store_true", help="exit 1 on warnings too")
+    add_lang(command)
+
+
+def add_lang(command: argparse.ArgumentParser) -> None:
+    """The language of titles, reasons and cures."""
+    command.add_argument(
+        "--lang",
+        choices=LANGUAGES,
+        help="the language of the words (default: GPUDOCTOR_LANG, else the locale's; documents for programs: en)",
+    )
 
 
 def add_serve(command: argparse.ArgumentParser) -> None:

@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 def fleet(options: argparse.Namespace) -> int:
     if options.tui:
         return _shown(options)
-    from gpudoctor.commands.reports import rendered
+    from gpudoctor import output
+    from gpudoctor.commands.reports import rendered, stream_of
+    from gpudoctor.commands.sharing import shared
     from gpudoctor.views.progress import counting_on
 
+    output.check(options.out)
     asking = _asking(options)
     ended: BaseException | None = None
     with counting_on(sys.stderr, lambda: asking.heard, len(asking.way.hosts)):
@@ -29,7 +32,8 @@ def fleet(options: argparse.Namespace) -> int:
         except (KeyboardInterrupt, SystemExit) as end:  # what is known by then is told
             ended = end
     diagnosis = asking.diagnosis("gpudoctor was ended before it had heard of every host." if ended else "")
-    print(rendered(diagnosis, options.format, sys.stdout))
+    told = shared(diagnosis, options)
+    output.put(rendered(told, options.format, stream_of(options.out), options.strict), options.out)
     if ended:
         sys.stdout.flush()
         raise ended
@@ -37,22 +41,26 @@ def fleet(options: argparse.Namespace) -> int:
 
 
 def _shown(options: argparse.Namespace) -> int:
-    from gpudoctor import interactive
-    from gpudoctor.commands.screens import shown
+    from gpudoctor.commands.screens import demand_interface, shown
 
-    _way(options)  # what cannot be asked is said before a screen is drawn
-    return shown(interactive.of_fleet(lambda: _asking(options).watch(), options.rules), options.strict)
+    demand_interface()
+    from gpudoctor import interactive
+
+    if options.out:
+        raise UsageError("-o does not go with --tui: leave one of them out")
+    _asking(options)  # what cannot be asked is said before a screen is drawn
+    return shown(interactive.of_fleet(lambda: _asking(options).watch(), options.rules), options)
 
 
 def _asking(options: argparse.Namespace) -> Asking:
-    from gpudoctor import rulebook
+    from gpudoctor import doctor, rulebook
     from gpudoctor.fleet.asking import Asking
     from gpudoctor.fleet.fold import Folding
 
     way = _way(options)
     scheduler = options.scheduler or way.whole.scheduler
     whole = replace(way.whole, scheduler=scheduler, drain_silent=options.drain_silent)
-    return Asking(way, Folding(rulebook.load(options.rules)), whole)
+    return Asking(way, Folding(rulebook.load(options.rules), doctor.expected(options.expect)), whole)
 
 
 def _way(options: argparse.Namespace) -> Way:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gpudoctor.commands.exits import BROKEN, INTERRUPTED, SOUND, UNKNOWN
+from gpudoctor.commands.sharing import shared
 
 if TYPE_CHECKING:
     import argparse
@@ -34,6 +35,7 @@ def bench(options: argparse.Namespace) -> int:
         return SOUND
     with measuring_on(sys.stderr) as tell, _stopped_by_ctrl_c(tell) as (hear, stop):
         made = doctor.bench(options.kernel, options.device, options.python, hear, stop)
+    made = shared(made, options)
     print(bench.document(made) if options.json else bench.render(made, style_of(sys.stdout)))
     return INTERRUPTED if stop.is_set() else _CODES[made.verdict]
 

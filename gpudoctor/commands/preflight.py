@@ -29,7 +29,11 @@ def preflight(options: argparse.Namespace) -> int:
 
     command: Sequence[str] = options.command
     output.check(options.out)
-    wanted = Wanted(options.level, options.python, options.rules, options.budget, options.network)
+    if options.expect:
+        from gpudoctor import expect
+
+        expect.load(options.expect)  # what is wrong with it is misuse, said before anybody is met
+    wanted = Wanted(options.level, options.python, options.rules, options.budget, options.network, options.expect)
     with saying_on(sys.stderr) as tell:
         checked = run(wanted, tell=tell)
     _report(checked, options)
@@ -46,14 +50,16 @@ def _report(checked: Checked, options: argparse.Namespace) -> None:
         return
     from gpudoctor import output
     from gpudoctor.commands.reports import rendered
+    from gpudoctor.commands.sharing import shared
     from gpudoctor.views import document
 
+    diagnosis, host = shared((checked.diagnosis, checked.place.host), options)
     if options.out:
-        output.put(document.render(checked.diagnosis), options.out)
+        output.put(document.render(diagnosis), options.out)
     stream = sys.stderr if options.command else sys.stdout
     if options.format in {None, "text"} and checked.place.alone:
-        print(f"{checked.verdict.upper()}: {checked.place.host}\n", file=stream)
-    print(rendered(checked.diagnosis, options.format, stream), file=stream, flush=True)
+        print(f"{checked.verdict.upper()}: {host}\n", file=stream)
+    print(rendered(diagnosis, options.format, stream), file=stream, flush=True)
 
 
 def _become(command: Sequence[str]) -> int:

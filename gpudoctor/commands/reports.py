@@ -1,12 +1,16 @@
-"""A machine, a paste or a file, judged, saved or compared: ``check``, ``read``, ``snapshot``, ``diff``, ``record``."""
+"""A machine, a paste or a file, judged, saved or compared: ``check``, ``read``, ``snapshot``, ``record``."""
 
 from __future__ import annotations
 
+import io
 import sys
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from gpudoctor.commands.exits import BROKEN, DIFFERENT, SOUND, UNKNOWN, exit_code
+from gpudoctor.commands.exits import BROKEN, SOUND, UNKNOWN, exit_code
+from gpudoctor.commands.places import machine_of
+from gpudoctor.commands.sharing import shared
 from gpudoctor.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,48 +20,63 @@ if TYPE_CHECKING:
     from gpudoctor.model.snapshot import Snapshot
 
 
+_WHOLE = {"html": "page", "junit": "document", "prometheus": "machine's metrics"}
+"""Forms of which several cannot stand one after the other."""
+
+
 def check(options: argparse.Namespace) -> int:
-    from gpudoctor import doctor
+    from gpudoctor import doctor, output
     from gpudoctor.views.progress import progress_on
 
+    output.check(options.out)
+    began = time.monotonic()
     with progress_on(sys.stderr) as progress:
-        diagnosis = doctor.check(options.level, options.python, options.rules, progress)
-    print(rendered(diagnosis, options.format, sys.stdout))
+        diagnosis = doctor.check(options.level, options.python, options.rules, progress, expect=options.expect)
+    seconds, diagnosis = time.monotonic() - began, shared(diagnosis, options)
+    output.put(rendered(diagnosis, options.format, stream_of(options.out), options.strict, seconds), options.out)
     return exit_code(diagnosis, options.strict)
 
 
 def read(options: argparse.Namespace) -> int:
-    from gpudoctor import doctor, rulebook
+    from gpudoctor import doctor, output, rulebook
     from gpudoctor.readers import together
 
     if options.tui:
         return _read_shown(options)
-    if options.format == "html" and len(options.files) > 1 and not options.together:
-        raise UsageError("--format html gives one page: give one file, or --together")
-    book = rulebook.load(options.rules)
+    if options.format in _WHOLE and len(options.files) > 1 and not options.together:
+        raise UsageError(f"--format {options.format} gives one {_WHOLE[options.format]}: give one file, or --together")
+    output.check(options.out)
+    book, profile = rulebook.load(options.rules), doctor.expected(options.expect)
+    texts, machine = _texts_in(options.files), machine_of(options.machine)
     if options.together:
-        diagnoses = [doctor.diagnose(together(_snapshots_in(options.files)), book)]
+        snapshot = together([doctor.snapshot_of(text, name) for name, text in texts])
+        diagnoses = [doctor.diagnose(doctor.on_machine(snapshot, machine), book, profile=profile)]
     else:
-        diagnoses = [doctor.judged(text, name, book) for name, text in _texts_in(options.files)]
-    codes = []
-    for number, diagnosis in enumerate(diagnoses):
-        if number and options.format != "json":
-            print()
-        print(rendered(diagnosis, options.format, sys.stdout))
-        codes.append(exit_code(diagnosis, options.strict))
+        diagnoses = [doctor.judged(text, name, book, machine, profile) for name, text in texts]
+    diagnoses, stream = shared(diagnoses, options), stream_of(options.out)
+    reports = [rendered(diagnosis, options.format, stream, options.strict) for diagnosis in diagnoses]
+    output.put(("\n" if options.format == "json" else "\n\n").join(reports), options.out)
+    codes = {exit_code(diagnosis, options.strict) for diagnosis in diagnoses}
     return next(code for code in (BROKEN, UNKNOWN, SOUND) if code in codes)
 
 
 def _read_shown(options: argparse.Namespace) -> int:
-    from gpudoctor import interactive
-    from gpudoctor.commands.screens import shown
+    from gpudoctor.commands.screens import demand_interface, shown
 
+    demand_interface()
+    from gpudoctor import doctor, interactive
+
+    if options.out:
+        raise UsageError("-o does not go with --tui: leave one of them out")
     if len(options.files) > 1 and not options.together:
         raise UsageError("--tui shows one machine: give one file, or --together")
-    return shown(interactive.of_files(options.files, options.rules), options.strict)
+    profile = doctor.expected(options.expect)
+    work = interactive.of_files(options.files, options.rules, machine_of(options.machine), profile)
+    return shown(work, options)
 
 
-def _snapshots_in(names: Sequence[str]) -> list[Snapshot]:
+def snapshots_in(names: Sequence[str]) -> list[Snapshot]:
+    """The facts of each file."""
     from gpudoctor import doctor
 
     return [doctor.snapshot_of(text, name) for name, text in _texts_in(names)]
@@ -81,24 +100,8 @@ def snapshot(options: argparse.Namespace) -> int:
     output.check(options.out)  # before minutes are spent on what cannot be kept
     with progress_on(sys.stderr) as progress:
         snapshot = doctor.look(options.level, options.python, progress)
-    output.put(document.facts(snapshot, __version__), options.out)
+    output.put(document.facts(shared(snapshot, options), __version__), options.out)
     return SOUND
-
-
-def diff(options: argparse.Namespace) -> int:
-    from gpudoctor import doctor, rulebook
-    from gpudoctor.compare import compare
-    from gpudoctor.views import diff
-    from gpudoctor.views._terminal import style_of
-
-    book = rulebook.load(options.rules)
-    a, b = (doctor.diagnose(snapshot, book) for snapshot in _snapshots_in([options.a, options.b]))
-    difference = compare(a, b)
-    if options.json:
-        print(diff.document(difference))
-    else:
-        print(diff.render(difference, (options.a, options.b), style_of(sys.stdout)))
-    return SOUND if difference.equal else DIFFERENT
 
 
 def record(options: argparse.Namespace) -> int:
@@ -112,8 +115,23 @@ def record(options: argparse.Namespace) -> int:
     return SOUND
 
 
-def rendered(diagnosis: Diagnosis, form: str | None, stream: TextIO) -> str:
-    """It in that form, by default as text for that stream."""
+def stream_of(out: str | None) -> TextIO:
+    """Whom a text is for: a file gets no colour."""
+    return sys.stdout if out is None or out == "-" else io.StringIO()
+
+
+def rendered(
+    diagnosis: Diagnosis, form: str | None, stream: TextIO, strict: bool = False, seconds: float | None = None
+) -> str:
+    """It in that form, by default as text for that stream; `seconds`: how long it took."""
+    if form == "junit":
+        from gpudoctor.views import junit
+
+        return junit.render(diagnosis, strict)
+    if form == "prometheus":
+        from gpudoctor.views import prometheus
+
+        return prometheus.render(diagnosis, time.time(), seconds)
     if form == "json":
         from gpudoctor.views import document
 
@@ -123,9 +141,10 @@ def rendered(diagnosis: Diagnosis, form: str | None, stream: TextIO) -> str:
 
         return markdown.render(diagnosis)
     if form == "html":
+        from gpudoctor.kernels.recall import measurements
         from gpudoctor.views import html
 
-        return html.render(diagnosis)
+        return html.render(diagnosis, measurements(diagnosis.snapshot))
     from gpudoctor.views._terminal import style_of
 
     if diagnosis.fleet and diagnosis.snapshot.target.kind == "fleet":

@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from gpudoctor import shipped
 from gpudoctor.commands.exits import SOUND, UNKNOWN, exit_code
 from gpudoctor.model.errors import UsageError
 
@@ -27,21 +28,44 @@ def _in_a_browser() -> bool:
     return "WebDriver" in os.environ.get("TEXTUAL_DRIVER", "")
 
 
+def is_here() -> bool:
+    """Whether the interface can be shown; it is said where it cannot."""
+    try:
+        demand_interface()
+    except UsageError as error:
+        print(f"gpudoctor: {error}", file=sys.stderr)
+        return False
+    return True
+
+
+def demand_interface() -> None:
+    """Raise `UsageError` where the library that the interface is drawn with is missing."""
+    from importlib.util import find_spec
+
+    if find_spec("textual"):
+        return
+    if shipped.ARCHIVE:
+        how = "gpudoctor check and gpudoctor read print the report; gpudoctor pyz makes a file with it"
+        raise UsageError(f"the interface is not in this file: {how}")
+    raise UsageError("the interface needs Textual, which is not installed: python -m pip install textual")
+
+
 def open_(options: argparse.Namespace) -> int:
     """The interface on this machine."""
-    from gpudoctor import interactive
+    from gpudoctor import doctor, interactive
 
-    return shown(interactive.of_this_machine(options.level, options.python, options.rules), options.strict)
+    profile = doctor.expected(options.expect)  # what is wrong with it is said before a screen is drawn
+    return shown(interactive.of_this_machine(options.level, options.python, options.rules, profile), options)
 
 
-def shown(work: Work, strict: bool) -> int:
+def shown(work: Work, options: argparse.Namespace) -> int:
     """The interface until it is left, and the exit code of the last diagnosis that it showed."""
     from gpudoctor import interactive
 
     if not on_a_terminal():
         raise UsageError("the interface needs a terminal; without one, --format text gives the report")
-    diagnosis = interactive.run(work)
-    return exit_code(diagnosis, strict) if diagnosis else UNKNOWN
+    diagnosis = interactive.run(interactive.shared(work) if options.share else work)
+    return exit_code(diagnosis, options.strict) if diagnosis else UNKNOWN
 
 
 def demo(options: argparse.Namespace) -> int:
@@ -52,6 +76,7 @@ def demo(options: argparse.Namespace) -> int:
     if not on_a_terminal():
         names = ", ".join(demo.name for demo in demos.every())
         raise UsageError(f"a demo is shown in the terminal interface, which needs a terminal; there are: {names}")
+    demand_interface()
     demos.show(options.name)
     return SOUND
 
@@ -69,8 +94,8 @@ def serve(options: argparse.Namespace, words: Sequence[str]) -> int:
         demos.named(options.name)
     elif options.act == "read" and not options.tui:
         raise UsageError("--serve shows the interface: gpudoctor read FILE --tui --serve")
-    elif options.act != "demo" and options.format:
-        raise UsageError("--serve shows the interface; --format and --json are for reports")
+    elif options.act != "demo" and (options.format or options.out):
+        raise UsageError("--serve shows the interface; --format, --json and -o are for reports")
     try:
         from gpudoctor import serving
     except ModuleNotFoundError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from gpudoctor.compare.packages import GROUP, exchanged
 from gpudoctor.compare.rows import Labels, listed, matched, state_of, summary
 from gpudoctor.compare.tables import MOVING, TEXT
 from gpudoctor.model.diagnosis import Diagnosis, Finding
@@ -20,7 +21,7 @@ def compare(a: Diagnosis, b: Diagnosis) -> Difference:
     """What differs between `a` and `b`: say, a machine on which it works and one on which it does not."""
     labels = {
         group: matched(group, listed(a.snapshot.rows(group)), listed(b.snapshot.rows(group)))
-        for group in {*a.snapshot.groups, *b.snapshot.groups}
+        for group in {*a.snapshot.groups, *b.snapshot.groups} - {GROUP}
     }
     changes = {(change.fact, change.row): change for change in _changes(a.snapshot, b.snapshot, labels)}
     findings = tuple(_one_sided(a, b, labels, changes))
@@ -38,6 +39,7 @@ def compare(a: Diagnosis, b: Diagnosis) -> Difference:
         unread=unread,
         moving=moving,
         both=tuple(dict.fromkeys(finding.id for finding in b.findings if finding.id in here & there)),
+        packages=exchanged(a.snapshot, b.snapshot),
     )
 
 

@@ -12,11 +12,11 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from gpudoctor import shipped
 from gpudoctor.demos import playing, watching
-from gpudoctor.model import fleet, measurement_json, stack
+from gpudoctor.model import fleet, measurement_json
 from gpudoctor.model.diagnosis import Diagnosis, Verdict
 from gpudoctor.model.errors import UsageError
 from gpudoctor.target import Answer, Watch
@@ -24,7 +24,7 @@ from gpudoctor.target.record import Record
 from gpudoctor.target.recorded import Recorded
 
 if TYPE_CHECKING:
-    from importlib.abc import Traversable
+    from pathlib import Path
 
     from gpudoctor.views.tui.work import Event, Work
 
@@ -67,7 +67,7 @@ class Demo:
         return self._with_what_else(replace(work_on(f"recording: {self.title}", diagnoses), recorded=True))
 
     def _with_what_else(self, work: Work) -> Work:
-        """The work, with the GPUs at work, measurements, fleet, stacks and the run of the cure that were recorded."""
+        """The work, with the GPUs at work, measurements, fleet and the run of the cure that were recorded."""
         files = {entry.name for entry in self._folder.iterdir()}
         if "live.json.gz" in files:
             work = replace(work, live=lambda hear: watching.from_json(self._document("live.json.gz")).play(hear))
@@ -75,8 +75,6 @@ class Demo:
             work = replace(work, measured=lambda: measurement_json.from_json(self._document("kernels.json")))
         if "cluster.json" in files:
             work = replace(work, cluster=lambda: fleet.from_json(self._document("cluster.json")))
-        if "stacks.json" in files:
-            work = replace(work, stacks=tuple(map(stack.from_json, self._document("stacks.json"))))
         return self._with_the_run(work) if "run.json" in files else work
 
     def _with_the_run(self, work: Work) -> Work:
@@ -90,8 +88,8 @@ class Demo:
         )
 
     @property
-    def _folder(self) -> Traversable:
-        return resources.files(__name__) / self.name
+    def _folder(self) -> Path:
+        return shipped.folder("demos") / self.name
 
     def _document(self, name: str) -> Any:
         raw = (self._folder / name).read_bytes()
@@ -100,7 +98,7 @@ class Demo:
 
 def every() -> tuple[Demo, ...]:
     """All of them, what most people meet first."""
-    listed = json.loads((resources.files(__name__) / "index.json").read_text("utf-8"))
+    listed = json.loads(shipped.text("demos/index.json"))
     return tuple(Demo(**entry) for entry in listed)
 
 

@@ -59,7 +59,7 @@ class Recording:
         played = next((played for played in self.steps if played.of(step)), None)
         if not played:
             return replace(step, hindrance="not in the recording")
-        return replace(step, hindrance="", changes=played.changes)
+        return replace(step, hindrance="", changes=step.changes if played.status else played.changes)
 
     def apply(self, plan: Plan, tell: Tell, wanted: Wanted) -> Run:
         """Plays the chosen steps, by the contract of `Apply`, save that there is nothing to keep a journal of."""
@@ -91,7 +91,7 @@ class Recording:
                 found = not all(_done(run, item) for item in record if item.changes)
                 now(Judged(step.id, step.verify, found))
                 state = "failed" if found else "done"
-            changed = tuple(_words(change) for change in played.changes) if state == "done" else ()
+            changed = tuple(_words(change) for change in played.changes) if state != "stopped" else ()
             now(Ended(step.id, state, played.seconds, played.status if step.argv else None, changed))
             if state != "done":
                 break

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
+from gpudoctor.model.frozen import frozen
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.model.values import NOTHING, CannotJudge
 
@@ -128,7 +128,7 @@ class _Judged(_One):
         return super().column(name)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Apart:
     """Rows by whether a column is a value: it may be, nobody can say, or it is not, with the facts that show it."""
 

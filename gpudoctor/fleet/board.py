@@ -25,6 +25,7 @@ _TITLES: Mapping[str, tuple[str, str]] = {
     "ext": ("extensions of torch", "ext"),
     "frameworks": ("other frameworks", "frm"),
     "workload": ("the program", "prog"),
+    "expect": ("as the profile expects", "exp"),
 }
 
 

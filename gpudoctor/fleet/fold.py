@@ -25,6 +25,7 @@ from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.version import __version__
 
 if TYPE_CHECKING:
+    from gpudoctor.expect import Profile
     from gpudoctor.rulebook import Rulebook
 
 _WORDS: Mapping[Verdict, FleetVerdict] = {"sound": "go", "impaired": "go", "broken": "no-go", "unknown": "unknown"}
@@ -50,11 +51,14 @@ class Whole:
 
 
 class Folding:
-    """Hears replies one by one and keeps a little of each; `diagnosis` judges what it has by then."""
+    """Hears replies one by one and keeps a little of each; `diagnosis` judges what it has by then.
 
-    def __init__(self, book: Rulebook) -> None:
+    Each host is held to the `profile`, where there is one, whether or not it was asked to hold itself to it.
+    """
+
+    def __init__(self, book: Rulebook, profile: Profile | None = None) -> None:
         self._book = book
-        self._reader = Reader(book)
+        self._reader = Reader(book, profile)
         self._hosts: dict[str, Summary] = {}
         self._twice: Counter[str] = Counter()
 

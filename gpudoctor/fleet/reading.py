@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from gpudoctor.fleet.names import order
 from gpudoctor.fleet.summary import Summary, silent, summarized
-from gpudoctor.model.diagnosis import Finding, finding_from_json
+from gpudoctor.model.diagnosis import Finding, finding_from_json, from_json
 from gpudoctor.model.errors import DoctorError, DocumentError
 from gpudoctor.model.rule import CONFIDENCES, SEVERITIES
 from gpudoctor.model.snapshot import SCHEMA
 
 if TYPE_CHECKING:
+    from gpudoctor.expect import Profile
     from gpudoctor.rulebook import Rulebook
 
 _OBJECT = re.compile(r"^\ufeff?(?=\{\s*\")", re.MULTILINE)
@@ -64,8 +65,9 @@ class Reader:
     `examples` keeps of each finding, by its id, the whole of one: the surest, of the host that comes first.
     """
 
-    def __init__(self, book: Rulebook) -> None:
+    def __init__(self, book: Rulebook, profile: Profile | None = None) -> None:
         self._book = book
+        self._profile = profile
         self.examples: dict[str, Example] = {}
 
     @cached_property
@@ -111,11 +113,19 @@ class Reader:
             target = raw.get("target")
             if isinstance(target, Mapping) and target.get("kind") == "fleet":
                 raise DocumentError("this is the document of a whole fleet; gpudoctor read shows it")
-            return raw
+            return self._held(raw)
         from gpudoctor import doctor
 
         snapshot = doctor.snapshot_of(json.dumps(raw), who)
-        return doctor.diagnose(snapshot, self._book).to_json()
+        return doctor.diagnose(snapshot, self._book, profile=self._profile).to_json()
+
+    def _held(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the host said of itself, held to the profile where there is one."""
+        if self._profile is None:
+            return raw
+        from gpudoctor.expect import held_to
+
+        return held_to(from_json(raw), self._profile, self._book).to_json()
 
 
 def documents(text: str) -> Iterator[Mapping[str, Any] | Broken]:

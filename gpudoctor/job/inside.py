@@ -27,17 +27,18 @@ def preflight(
     budget: float | None = None,
     rules: Sequence[Path] = (),
     raises: bool = True,
+    expect: str | None = None,
 ) -> Checked:
     """Check this rank's job with all its other ranks, which must call it, too; or this machine, where it is alone.
 
     Ranks and addresses are those that torchrun, srun or mpirun set, or RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
     To be called before ``init_process_group``, on every rank, with the same arguments. `network` leaves the machines'
-    own checks out. `budget` is the most seconds that it takes; a process that hangs beyond it is ended with code 3.
-    Unless it is a go, every rank raises `NoGoError`, and one of them writes the report to standard error; with `raises`
-    false it is for the caller to read `Checked.verdict`: go, no-go or unknown. Raises `UsageError` for an environment
-    that contradicts itself.
+    own checks out. `expect` is a profile that each machine is held to. `budget` is the most seconds that it takes; a
+    process that hangs beyond it is ended with code 3. Unless it is a go, every rank raises `NoGoError`, and one of them
+    writes the report to standard error; with `raises` false it is for the caller to read `Checked.verdict`: go, no-go
+    or unknown. Raises `UsageError` for an environment that contradicts itself.
     """
-    checked = run(Wanted(level, sys.executable, rules, budget, network), _environ())
+    checked = run(Wanted(level, sys.executable, rules, budget, network, expect), _environ())
     if checked.ended:
         raise checked.ended
     if checked.verdict != "go" and raises:

@@ -72,7 +72,7 @@ class Own:
         rank.does(f"check of this machine, level {self._wanted.level}")
         wanted = self._wanted
         try:
-            document = own.document(wanted.level, wanted.python, wanted.rules, wanted.limits.whole)
+            document = own.document(wanted.level, wanted.python, wanted.rules, wanted.limits.whole, wanted.expect)
         except own.CheckFailedError as error:
             rank.tell(failed=f"its own check failed: {error}")
             return
@@ -80,11 +80,11 @@ class Own:
         rank.does("waiting for the others")
 
 
-def checked(level: str, python: str | None, rules: Sequence[Path]) -> Diagnosis:
-    """This machine's own check."""
+def checked(level: str, python: str | None, rules: Sequence[Path], expect: str | None = None) -> Diagnosis:
+    """This machine's own check, held to a profile where one is named."""
     from gpudoctor import doctor
 
-    return doctor.check(level, python, rules)
+    return doctor.check(level, python, rules, expect=expect)
 
 
 def as_fleet(diagnosis: Diagnosis, place: Place, seconds: float) -> Fleet | None:

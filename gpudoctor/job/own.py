@@ -23,11 +23,12 @@ class CheckFailedError(Exception):
     """The check gave no document; the words say why."""
 
 
-def document(level: str, python: str | None, rules: Sequence[Path], seconds: float) -> Said:
+def document(level: str, python: str | None, rules: Sequence[Path], seconds: float, expect: str | None = None) -> Said:
     """What ``gpudoctor check --json`` says here. Raises `CheckFailedError` where it says nothing in that time."""
     words = ["check", "--json", "--level", level]
     words += ["--python", python] if python else []
     words += [word for folder in rules for word in ("--rules", str(folder))]
+    words += ["--expect", expect] if expect else []
     argv = [sys.executable, "-c", _BEGIN, _HOME, *words]
     try:
         answer = run_child(argv, seconds, {**os.environ, MARK: secrets.token_hex(8)}, limit=_MOST)

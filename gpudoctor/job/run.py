@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from gpudoctor.job import hub, local, member
 from gpudoctor.job import place as places
 from gpudoctor.job.descriptors import room_for
-from gpudoctor.job.found import Found
 from gpudoctor.job.hostnames import expanded
 from gpudoctor.job.place import Place
 from gpudoctor.job.stages import Limits
@@ -43,6 +42,8 @@ class Wanted:
     rules: Sequence[Path] = ()
     budget: float | None = None
     network: bool = False
+    expect: str | None = None
+    """What each machine must be: a profile's file or name, which each machine reads for itself."""
 
     @property
     def limits(self) -> Limits:
@@ -97,7 +98,7 @@ def _alone(wanted: Wanted, place: Place) -> Checked:
             "--network: this is a job of one rank, there is no network to check; start it by srun or torchrun"
         )
     began = time.monotonic()
-    diagnosis = local.checked(wanted.level, wanted.python, wanted.rules)
+    diagnosis = local.checked(wanted.level, wanted.python, wanted.rules, wanted.expect)
     diagnosis = replace(diagnosis, fleet=local.as_fleet(diagnosis, place, time.monotonic() - began))
     return Checked(place, _code(diagnosis), _word(diagnosis), diagnosis)
 
@@ -157,6 +158,3 @@ def _outer_timer(seconds: float) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-
-
-__all__ = ["LIMITS", "Checked", "Found", "Wanted", "run"]

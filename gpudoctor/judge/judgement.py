@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
-from gpudoctor.expression import NOT_KNOWN, Evaluator, Facts, Mentioned, Touched, evaluate, fill
+from gpudoctor.expression import NOT_KNOWN, Evaluator, Facts, Touched, fill
+from gpudoctor.judge.cures import all_hold, offered
 from gpudoctor.judge.signs import Match, Text
 from gpudoctor.model.diagnosis import Evidence, Finding, Unjudged
 from gpudoctor.model.fact import Fact, Json, Known
-from gpudoctor.model.rule import Confidence, Fix, Rule
+from gpudoctor.model.rule import Confidence, Rule
 from gpudoctor.model.values import CannotJudge
 
 Outcome = Finding | Unjudged | None
@@ -50,7 +50,7 @@ class Judgement:
         return Unjudged(self.rule.id, str(proof) if isinstance(proof, CannotJudge) else self.text.silence)
 
     def _holds(self, conditions: Sequence[str]) -> bool | CannotJudge:
-        return _all_hold(conditions, self.evaluator)
+        return all_hold(conditions, self.evaluator)
 
     def _hear(self, contradicted: bool, touched: Touched) -> tuple[Confidence | None, list[Match]]:
         """How sure the signs make us, and which of them count."""
@@ -98,29 +98,12 @@ class Judgement:
             evidence=(*lines, *facts),
             subject=self._subject(),
             explains=rule.explains,
-            fixes=tuple(self._fixes(groups)),
+            fixes=tuple(fix for _, fix in offered(rule.fixes, self.facts, self.evaluator, groups)),
             references=rule.sources,
             confirm=self._confirm(),
             about=self._about(),
             prevalence=rule.prevalence,
         )
-
-    def _fixes(self, groups: Mapping[str, str] | None) -> Iterator[Fix]:
-        """The fixes that apply, as far as their commands can be written out: half a command is worse than none.
-
-        Those known to apply come first, then those that do if what nobody mentioned is not there, then the rest.
-        """
-        offered = [(doubt, fix) for fix in self.rule.fixes if (doubt := self._doubt(fix.when)) is not None]
-        for _, fix in sorted(offered, key=lambda entry: entry[0]):
-            steps = tuple(
-                replace(
-                    step, argv=tuple(self._full(word, groups) for word in step.argv), text=self._full(step.text, groups)
-                )
-                for step in fix.steps
-            )
-            if not any(NOT_KNOWN in word for step in steps for word in step.argv):
-                undo = self._full(fix.undo, groups)
-                yield Fix(self._full(fix.title, groups), steps, fix.when, "" if NOT_KNOWN in undo else undo)
 
     def _confirm(self) -> str:
         """Of many machines it says on which; of one it is for that machine, and its braces are the shell's."""
@@ -128,17 +111,6 @@ class Judgement:
             return self.rule.confirm
         confirm = self._full(self.rule.confirm, None)
         return "" if NOT_KNOWN in confirm else confirm
-
-    def _doubt(self, conditions: Sequence[str]) -> int | None:
-        """0 where they hold, 1 where they do if what nobody mentioned is not there, else 2; none where they do not."""
-        holds = self._holds(conditions)
-        if not isinstance(holds, CannotJudge):
-            return 0 if holds else None
-        self.evaluator.names = Mentioned(self.facts.snapshot, self.facts.each, self.facts.index)
-        try:
-            return 1 if self._holds(conditions) is True else 2
-        finally:
-            self.evaluator.names = self.facts
 
     def _full(self, template: str, groups: Mapping[str, str] | None) -> str:
         return fill(template, self.evaluator, groups)
@@ -169,15 +141,3 @@ class Judgement:
         rows = self.facts.snapshot.rows(self.facts.each)
         assert isinstance(rows, tuple)
         return rows[self.facts.index]
-
-
-def _all_hold(conditions: Sequence[str], evaluator: Evaluator) -> bool | CannotJudge:
-    """Whether all hold. One false condition settles it even where another is unread."""
-    pending: CannotJudge | None = None
-    for condition in conditions:
-        try:
-            if not evaluate(condition, evaluator):
-                return False
-        except CannotJudge as unread:
-            pending = pending or unread
-    return pending or True

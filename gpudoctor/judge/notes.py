@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from gpudoctor.knowledge import LOOKUPS, promise
 from gpudoctor.knowledge.promise import Newer
+from gpudoctor.language import say
 from gpudoctor.model.diagnosis import Diagnosis, Finding, Note
 from gpudoctor.model.fact import Known
 from gpudoctor.rulebook import Rulebook
@@ -16,6 +17,11 @@ _NEAR = (
     "No message of a known cause was recognised in this text. What is named as possible is where its words point:"
     " a place to look, not a finding."
 )
+
+_ARE_NEWER = "Tables of {months}; your {facts} are newer: judged by rule, not by record."
+_IS_NEWER = "Tables of {months}; your {facts} is newer: judged by rule, not by record."
+_OLD = "The table {names} is of {month}, and good for {time}: what came out since then is judged by rule."
+_OLD_TABLES = "The tables {names} are of {month}, and good for {time}: what came out since then is judged by rule."
 
 
 def noted(diagnosis: Diagnosis, rulebook: Rulebook, today: str) -> Diagnosis:
@@ -34,10 +40,10 @@ def noted(diagnosis: Diagnosis, rulebook: Rulebook, today: str) -> Diagnosis:
     if old:
         notes.append(Note((), _old_says(old)))
     if near := tuple(finding.id for finding in diagnosis.findings if finding.nearness):
-        notes.append(Note((), _NEAR, near))
+        notes.append(Note((), say(_NEAR), near))
     if isinstance(clashes := diagnosis.snapshot.get("report.clashes"), Known):
         notes.append(Note(("report.clashes",), _clashes_say(clashes)))
-    return replace(diagnosis, notes=tuple(notes)) if notes else diagnosis
+    return replace(diagnosis, notes=(*diagnosis.notes, *notes)) if notes else diagnosis
 
 
 def _by_rule(diagnosis: Diagnosis, rulebook: Rulebook, new: set[str]) -> dict[str, frozenset[str]]:
@@ -60,26 +66,24 @@ def _newer_says(new: Sequence[Newer]) -> str:
     """One sentence for all: ``Tables of 2026-11; your torch 2.17.0 is newer: judged by rule, not by record.``"""
     said = list(dict.fromkeys(item.says for item in new if item.says))
     months = sorted({promise.checked(item.table)[:7] for item in new})
-    are = "are" if len(said) > 1 else "is"
-    return f"Tables of {_listed(months)}; your {_listed(said)} {are} newer: judged by rule, not by record."
+    newer = _ARE_NEWER if len(said) > 1 else _IS_NEWER
+    return say(newer, months=_listed(months), facts=_listed(said))
 
 
 def _old_says(names: Sequence[str]) -> str:
     """One sentence for all tables, with the month of the oldest."""
     month = min(promise.checked(name) for name in names)[:7]
-    what, are = ("tables", "are") if len(names) > 1 else ("table", "is")
-    return (
-        f"The {what} {_listed(names)} {are} of {month}, and good for {promise.GOOD_FOR}: what came out since then is"
-        " judged by rule. A newer gpudoctor brings newer tables."
-    )
+    old = say(_OLD_TABLES if len(names) > 1 else _OLD, names=_listed(names), month=month, time=promise.GOOD_FOR)
+    return say(" ").join((old, say("A newer gpudoctor brings newer tables.")))
 
 
 def _clashes_say(clashes: Known) -> str:
     """What files that were read together tell differently."""
     told = clashes.value if isinstance(clashes.value, tuple) else (clashes.value,)
-    return f"The files do not agree, and the later one was believed. {'. '.join(str(item) for item in told)}."
+    which = ". ".join(str(item) for item in told)
+    return say("The files do not agree, and the later one was believed. {which}.", which=which)
 
 
 def _listed(items: Iterable[str]) -> str:
     *most, last = items
-    return f"{', '.join(most)} and {last}" if most else last
+    return say(" and ").join((", ".join(most), last)) if most else last

@@ -11,13 +11,13 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, islice
 
 from gpudoctor.model.denial import denied
 from gpudoctor.model.diagnosis import Evidence
 from gpudoctor.model.fact import Known, Unread
+from gpudoctor.model.frozen import frozen
 from gpudoctor.model.rule import Part, Sign
 from gpudoctor.model.snapshot import Snapshot
 
@@ -40,7 +40,7 @@ _TRIED = 2_000_000
 """Characters that one pattern with parts pages apart may read where its first part is there again and again."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Match:
     """A sign that was heard: the lines that show it, and what its named groups caught."""
 

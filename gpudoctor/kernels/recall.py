@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import cast, get_args
 
@@ -10,8 +11,9 @@ from gpudoctor.kernels import specs
 from gpudoctor.kernels.facts import SEEN
 from gpudoctor.kernels.ladder import NODE
 from gpudoctor.kernels.outcome import run_of
+from gpudoctor.model.document import is_number
 from gpudoctor.model.fact import Absent, Json, Known, Row, Unread, value_to_json
-from gpudoctor.model.measurement import Device, Kernel, Meanwhile, Measurements, Rung, Step
+from gpudoctor.model.measurement import Device, Expected, Kernel, Meanwhile, Measurements, Rung, Step
 from gpudoctor.model.snapshot import Snapshot
 
 
@@ -34,7 +36,8 @@ def measurements(snapshot: Snapshot) -> Measurements | None:
             devices[gpu] = Device(gpu, name, held)
         ladder = ladders.get(gpu, ())
         at = next((at for at, step in enumerate(ladder, 1) if step.rung == kernel.rung), 0)
-        runs.append(run_of(kernel.id, gpu, said, ladder[:at], _meanwhile(row)))
+        run = run_of(kernel.id, gpu, said, ladder[:at], _meanwhile(row))
+        runs.append(replace(run, expected=_expected(said)))
     return Measurements(snapshot.target.name, tuple(kernels.values()), tuple(devices.values()), tuple(runs))
 
 
@@ -54,6 +57,14 @@ def _kernel(said: Mapping[str, Json]) -> Kernel:
     if known is None:
         return Kernel(name, name, unit, rung=stands)
     return Kernel(name, known.title, unit or known.unit, known.size, known.level, stands)
+
+
+def _expected(said: Mapping[str, Json]) -> Expected | None:
+    """What the tables said of a sound GPU, where they were asked."""
+    value, limit = (said[name] if is_number(said.get(name)) else None for name in ("expected", "limit"))
+    if not isinstance(value, (int, float)) or not isinstance(limit, (int, float)) or min(value, limit) <= 0:
+        return None
+    return Expected(value, "table", limit, value / limit, source=str(said.get("expected_from", "")))
 
 
 def _gpu(row: Row) -> int:

@@ -21,9 +21,7 @@ TableRow = Mapping[str, Any]
 @cache
 def table(name: str) -> Mapping[str, Any]:
     """``rules/tables/<name>.toml``; raises `RuleError` where it is missing or broken."""
-    loaded: Mapping[str, Any] = pages.compiled(
-        pages.home() / "tables", f"tables-{name}", lambda folder: _parse(folder, name)
-    )
+    loaded: Mapping[str, Any] = pages.compiled(None, f"tables/tables-{name}", lambda folder: _parse(folder, name))
     return loaded
 
 

@@ -49,6 +49,11 @@ def _builds() -> Mapping[tuple[str, str], TableRow]:
     return {(row["torch"], row["build"]): row for row in table("torch")["build"]}
 
 
+def rows() -> tuple[TableRow, ...]:
+    """Every build of every release that the table has."""
+    return tuple(_builds().values())
+
+
 def base(torch: str) -> str | None:
     """The release that a torch version names: 2.4.0 of ``2.4.0+cu121`` and ``2.4``; None for nightlies, own builds."""
     written = torch.partition("+")[0].strip()

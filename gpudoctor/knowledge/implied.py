@@ -156,12 +156,22 @@ def _own_fault(row: Row) -> Fact:
         return Unread(str(unknown))
 
 
+def _manifest(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
+    """What the images and the lines of a manifest would install."""
+    if any(isinstance(groups.get(name), tuple) for name in ("service", "requirement")):
+        from gpudoctor.knowledge.manifests import imply_images, imply_manifest  # a machine has neither
+
+        imply_images(snapshot, facts, groups)
+        imply_manifest(snapshot, facts, groups)
+
+
 _IMPLIED = (
     _gpus,
     _no_gpus,
     _devices,
     _gpus_on_the_bus,
     _driver,
+    _manifest,
     imply_torch,
     imply_links,
     imply_results,

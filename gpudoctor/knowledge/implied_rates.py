@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import median
 from typing import NamedTuple
 
 from gpudoctor.knowledge._filling import Facts, Groups, given, number, text
@@ -102,6 +101,8 @@ def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
 
 def _between(rows: Sequence[Row], known: Mapping[int, Device]) -> Iterator[_Rate]:
     """Of each GPU on NVSwitches the median of its ways to and from the others, against its links and the other ways."""
+    from statistics import median
+
     at = next((at for at, row in enumerate(rows) if given(row, "kernel") == "peer.copy"), None)
     ways = list(_ways(rows[at])) if at is not None else []
     for gpu in sorted({gpu for pair, _ in ways for gpu in pair}):
@@ -166,6 +167,8 @@ def _judged(run: _Run, others: Sequence[float], device: Device | None, row: dict
     if len(others) < _FEWEST_OTHERS:
         row["siblings"] = Absent("fewer than two others of its name were measured")
         return
+    from statistics import median
+
     middle = median(others)
     row["siblings"] = Known(round(middle, 3), _SIBLINGS)
     yield _Rate(run, of, middle, "siblings", middle / run.value if run.unit in TIMES else run.value / middle)

@@ -119,7 +119,7 @@ def reach_of(folder: Path) -> dict[str, Any]:
 
 @cache
 def _reach() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = pages.compiled(pages.home() / "tables", "tables-reach", reach_of)
+    found: Mapping[str, Any] = pages.compiled(None, "tables/tables-reach", reach_of)
     return found
 
 

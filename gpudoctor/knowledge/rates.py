@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from gpudoctor.knowledge._filling import number, text, true
 from gpudoctor.knowledge._tables import TableRow, table
 from gpudoctor.knowledge.archs import capability
 from gpudoctor.model.fact import Known, Row
+from gpudoctor.model.frozen import frozen
 from gpudoctor.model.measurement import Expected, Meanwhile
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.model.values import CannotJudge
@@ -32,7 +33,7 @@ _SLICE = re.compile(r"\bGRID\b|\bMIG\b|-\d{1,3}[ABCQ]$")
 """Names of slices, as CUDA tells them where NVML does not."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Device:
     """What decides the limits of one GPU, as CUDA, NVML and the bus tell; None where nobody does."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from gpudoctor.model.frozen import frozen
 
 _GETLINK, _GETADDR, _DONE, _ERROR = 18, 22, 3, 2
 _DUMP = 0x301
@@ -25,7 +26,7 @@ class Message(NamedTuple):
     attributes: Attributes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Link:
     """An interface. `flags` are those of ``linux/if.h``."""
 
@@ -34,7 +35,7 @@ class Link:
     flags: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Address:
     """An address of the interface with this index, and the bits of its network's prefix."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from gpudoctor.links.interfaces import Interface, carrying
 from gpudoctor.links.names import Resolved, resolve
+from gpudoctor.model.frozen import frozen
 
 CAREFUL = (2, 28)
 """The first release that takes no interface without a carrier, and libvirt's bridges only where nothing else is."""
@@ -33,7 +33,7 @@ _EARLIER = {
 _FAMILIES = {"AF_INET": 4, "AF_INET6": 6}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choice:
     """The interface and the address that is taken, and why; both are empty where there is none."""
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gpudoctor.links import _netlink
+from gpudoctor.model.frozen import frozen
 
 _IFF_RUNNING = 0x40
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Address:
     """An address as the socket calls take it (``fe80::1%eth0``), with its network's prefix length."""
 
@@ -36,7 +36,7 @@ class Address:
         return ipaddress.ip_address(other.partition("%")[0]) in network
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Interface:
     """`running`: it is switched on, and has a carrier where it can tell."""
 

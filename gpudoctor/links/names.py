@@ -5,10 +5,11 @@ from __future__ import annotations
 import ipaddress
 import socket
 import threading
-from dataclasses import dataclass
+
+from gpudoctor.model.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resolved:
     """The addresses of a name, in the resolver's order; where there is none, `why`."""
 

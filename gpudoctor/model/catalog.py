@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Literal
 
 from gpudoctor.model.errors import RuleError
 from gpudoctor.model.fact import Known
+from gpudoctor.model.frozen import frozen
 from gpudoctor.model.snapshot import Snapshot
 
 Kind = Literal["text", "version", "int", "float", "bool", "list", "map"]
@@ -23,7 +23,7 @@ _TYPES: Mapping[Kind, tuple[type | tuple[type, ...], str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FactSpec:
     """One fact's name, type and meaning.
 
@@ -73,9 +73,10 @@ class Catalog:
                 facts += [(f"{group}.{column}", state) for column, state in row.items()]
         for name, state in facts:
             spec = self.find(name)
-            if spec and isinstance(state, Known) and not _fits(state.value, spec.kind):
+            if spec and isinstance(state, Known) and not fits(state.value, spec.kind):
                 yield f"{name} is {str(state.value)[:40]!r}, not {_TYPES[spec.kind][1]}"
 
 
-def _fits(value: object, kind: Kind) -> bool:
+def fits(value: object, kind: Kind) -> bool:
+    """Whether the value is of that kind."""
     return isinstance(value, _TYPES[kind][0]) and (kind == "bool" or not isinstance(value, bool))

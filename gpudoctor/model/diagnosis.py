@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Absent, Fact, Json, Known, fact_from_json, fact_to_json
-from gpudoctor.model.fleet import Fleet
-from gpudoctor.model.fleet import from_json as fleet_from_json
+from gpudoctor.model.frozen import frozen
 from gpudoctor.model.rule import Confidence, Fix, Prevalence, Role, Severity, Step
+from gpudoctor.model.since import Since
+from gpudoctor.model.since import from_json as since_from_json
 from gpudoctor.model.snapshot import SCHEMA, Snapshot
 from gpudoctor.model.snapshot import from_json as snapshot_from_json
+
+if TYPE_CHECKING:
+    from gpudoctor.model.fleet import Fleet
 
 Verdict = Literal["sound", "impaired", "broken", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evidence:
     """A fact that a finding rests on. `index` is the row, where the fact is one of a group's."""
 
@@ -37,7 +40,7 @@ class Evidence:
         return out
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """A cause or symptom that holds, with its proof and its cures."""
 
@@ -62,9 +65,12 @@ class Finding:
     """How common the cause is; for ranking, not written out."""
     nearness: float = 0.0
     """How near the page's words are to the text, where only words speak for it; for ranking, not written out."""
+    since: tuple[Since, ...] = ()
+    """What changed, of that which it rests on, since it was not found, or of late."""
 
     def to_json(self) -> dict[str, Json]:
-        """As the contract has it; ``layer``, ``confirm`` and ``by_rule`` are additions."""
+        """As the contract has it; ``layer``, ``confirm``, ``by_rule`` and, where any is known, ``since`` are added."""
+        since = {"since": cast(Json, [change.to_json() for change in self.since])} if self.since else {}
         return {
             "id": self.id,
             "layer": self.layer,
@@ -80,10 +86,11 @@ class Finding:
             "references": list(self.references),
             "confirm": self.confirm,
             "by_rule": list(self.by_rule),
+            **since,
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unjudged:
     """A rule that could be neither confirmed nor excluded, and why."""
 
@@ -91,7 +98,7 @@ class Unjudged:
     because: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Note:
     """What to bear in mind of the whole diagnosis; no part of its verdict.
 
@@ -107,7 +114,7 @@ class Note:
         return {"facts": list(self.facts), "text": self.text, "rules": list(self.rules)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Diagnosis:
     """What was found, what could not be judged, what passed; never fewer than all three."""
 
@@ -154,10 +161,18 @@ def from_json(raw: object) -> Diagnosis:
             passed=tuple(document.get("passed", ())),
             tool_version=document["tool"]["version"],
             notes=tuple(Note(tuple(n["facts"]), n["text"], tuple(n["rules"])) for n in document.get("notes", ())),
-            fleet=fleet_from_json(document["fleet"]) if document.get("fleet") else None,
+            fleet=_fleet_of(document),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise DocumentError(f"not a whole diagnosis document: {type(error).__name__} {error}") from error
+
+
+def _fleet_of(document: Mapping[str, Any]) -> Fleet | None:
+    if not document.get("fleet"):
+        return None
+    from gpudoctor.model.fleet import from_json as fleet_from_json
+
+    return fleet_from_json(document["fleet"])
 
 
 def finding_from_json(raw: Mapping[str, Any]) -> Finding:
@@ -177,6 +192,7 @@ def finding_from_json(raw: Mapping[str, Any]) -> Finding:
         references=tuple(raw["references"]),
         confirm=raw.get("confirm", ""),
         by_rule=tuple(raw.get("by_rule", ())),
+        since=tuple(since_from_json(item) for item in raw.get("since", ())),
     )
 
 

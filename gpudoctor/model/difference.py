@@ -8,6 +8,7 @@ from typing import Literal, cast
 
 from gpudoctor.model.diagnosis import Diagnosis, Finding
 from gpudoctor.model.fact import Fact, Json, Unread, fact_to_json
+from gpudoctor.model.since import Since
 
 SCHEMA = "gpudoctor-diff/1"
 Side = Literal["A", "B"]
@@ -72,7 +73,8 @@ class Difference:
     """All that differs. `layers` holds the facts by the layer they are about, the most telling layer first.
 
     `unread` are those that only one side could read; `moving` those that differ between any two machines or moments,
-    such as temperatures and serial numbers; `both` are the ids of findings on either side.
+    such as temperatures and serial numbers; `both` are the ids of findings on either side; `packages` were exchanged
+    between A and B, where both are moments of one machine.
     """
 
     a: Diagnosis
@@ -82,11 +84,12 @@ class Difference:
     unread: tuple[Change, ...]
     moving: tuple[Change, ...]
     both: tuple[str, ...]
+    packages: tuple[Since, ...] = ()
 
     @property
     def equal(self) -> bool:
         """Whether nothing differs but what always does."""
-        return not (self.findings or self.layers or self.unread)
+        return not (self.findings or self.layers or self.unread or self.packages)
 
     def to_json(self) -> dict[str, Json]:
         """Lists in the order in which they are shown."""
@@ -101,6 +104,7 @@ class Difference:
             "equal": self.equal,
             "findings": [cast(Json, item.to_json()) for item in self.findings],
             "both": list(self.both),
+            "packages": [cast(Json, change.to_json()) for change in self.packages],
             "facts": {
                 layer: [cast(Json, change.to_json()) for change in changes] for layer, changes in self.layers.items()
             },

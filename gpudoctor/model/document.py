@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from typing import TypeVar, cast, get_args
 
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Json
+from gpudoctor.model.frozen import frozen
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """One object of a document, and where in it: ``runs.3``."""
 

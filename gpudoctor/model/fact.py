@@ -7,16 +7,16 @@ a condition about an absent thing is false, a condition about an unread thing ca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from gpudoctor.model.errors import DocumentError
+from gpudoctor.model.frozen import frozen
 
 Value: TypeAlias = bool | int | float | str | tuple["Value", ...] | Mapping[str, "Value"] | None
 Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Known:
     """A value and where it was read."""
 
@@ -24,14 +24,14 @@ class Known:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Absent:
     """Known not to be there; `why` says how that is known."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unread:
     """Not known; `why` says what kept us from knowing."""
 

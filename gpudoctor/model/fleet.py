@@ -10,6 +10,7 @@ from typing import Literal, cast
 from gpudoctor.model.document import Entry, brief, opened
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Json
+from gpudoctor.model.frozen import frozen
 from gpudoctor.model.pairwise import Pairwise
 from gpudoctor.model.pairwise import read as pairwise_read
 from gpudoctor.model.rule import Confidence, Severity
@@ -22,7 +23,7 @@ Outcome = Literal["ok", "error", "warning", "info", "unjudged"]
 Kind = Literal["host", "gpu", "link", "switch"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Host:
     """One machine; `because` says why it did not answer."""
 
@@ -39,7 +40,7 @@ class Host:
         return not self.because
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Check:
     """A column: ``nccl``. `short` heads it where room is dear."""
 
@@ -48,7 +49,7 @@ class Check:
     short: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Result:
     """What a check says of a host; `ratio` is measured over expected, where it measures."""
 
@@ -62,7 +63,7 @@ class Result:
 OK = Result("ok")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Suspect:
     """Who is to blame, by the evidence. `names` are one host or GPU, the two ends of a link, or a switch."""
 
@@ -76,7 +77,7 @@ class Suspect:
     do: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Drain:
     """Hosts to take out for the same reason; `argv` does it in the scheduler's own words, empty without a scheduler."""
 

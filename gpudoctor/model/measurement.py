@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from statistics import median
 from typing import Literal, cast
 
 from gpudoctor.model.document import brief
 from gpudoctor.model.fact import Json
+from gpudoctor.model.frozen import frozen
 
 SCHEMA = "gpudoctor-kernels/1"
 SLOW = 0.9
@@ -29,7 +29,7 @@ State = Literal["wrong", "failed", "slow", "unjudged", "sound", "waiting", "runn
 """What to think of a run, the worst first."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kernel:
     """One measurement: ``matmul.bf16``. A rate is the better the more it is, a time the less."""
 
@@ -54,7 +54,7 @@ class Kernel:
         return self.less_is_better or self.unit.endswith("/s")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Device:
     """A GPU by its number; `held` says who uses it (``pid 41207, train.py``), which leaves it unmeasured."""
 
@@ -64,7 +64,7 @@ class Device:
     uuid: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Expected:
     """What a sound GPU of its kind does here, and how that is known."""
 
@@ -79,7 +79,7 @@ class Expected:
     """Where limit and fraction are from, with the date."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """A rung of the ladder: whether it holds; None where it was not tried."""
 
@@ -88,7 +88,7 @@ class Step:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Meanwhile:
     """The GPU while the kernel ran. `reasons` are NVML's clock-event reasons."""
 
@@ -107,7 +107,7 @@ class Meanwhile:
     ecc_uncorrected: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Run:
     """One kernel on one GPU."""
 
@@ -169,6 +169,8 @@ class Measurements:
     @cached_property
     def _medians(self) -> dict[tuple[str, str], Expected]:
         """Of each kernel and name of GPU that enough were measured of."""
+        from statistics import median  # brings decimals and fractions along
+
         names = {device.index: device.name for device in self.devices}
         values: dict[tuple[str, str], list[float]] = {}
         for run in self.runs:

@@ -9,9 +9,10 @@ from typing import cast
 
 from gpudoctor.model.document import Entry, is_number
 from gpudoctor.model.errors import DocumentError
+from gpudoctor.model.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pair:
     """One measured way, from one to another; `measured` is None where it was not, `words` say why or what is wrong."""
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any, Literal, cast, get_args
 
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Json
+from gpudoctor.model.frozen import frozen
 
 SCHEMA = "gpudoctor-plan/1"
 GRAVE = ("root", "reboot", "downtime")
 """What a step needs that a single key press must not allow."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """One thing that a step changes: ``torch``, from ``2.9.0+cu130`` to ``2.9.0+cu128``; empty where there is none."""
 
@@ -23,7 +24,7 @@ class Change:
     after: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Way:
     """One of the cures of a finding. `number` is 1 for the one to prefer."""
 
@@ -33,13 +34,28 @@ class Way:
     undo: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+Requires = Literal["program", "writable", "room", "unchanged"]
+
+
+@frozen
+class Requirement:
+    """What must hold before a step: a program that is there, a folder that can be written to or has `mib` of room, an
+    environment that is as it was when the plan was made.
+    """
+
+    kind: Requires
+    subject: str
+    mib: float = 0.0
+
+
+@frozen
 class PlanStep:
     """One command, or what a person must do (`argv` empty), or a rule that is judged again (`verify`).
 
     `needs` are of root, reboot, network, downtime; `touches` is environment, system, hardware or nothing. `cause` is
     the finding that it helps to cure, `way` the number of the cure that it belongs to, 0 for a step that all of them
-    need. `hindrance` is why it cannot be run from here, empty where it can.
+    need. `makes_true` says in words what it brings about, `makes` as facts by name; `requires` must hold before it.
+    `hindrance` is why it cannot be run from here, empty where it can.
     """
 
     id: str
@@ -55,6 +71,8 @@ class PlanStep:
     changes: tuple[Change, ...] = ()
     chosen: bool = True
     hindrance: str = ""
+    makes: tuple[tuple[str, Json], ...] = ()
+    requires: tuple[Requirement, ...] = ()
 
     @property
     def grave(self) -> bool:
@@ -62,12 +80,13 @@ class PlanStep:
         return any(need in GRAVE for need in self.needs)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """Steps in the order in which they are done, those left out among them.
 
     `machine` is the name of the host it is for, `environment` the folder whose packages it changes, `before` what is
-    installed there now, in words; `downloads_mib` is None where nobody reckoned it; `undo` says how to take it back.
+    installed there now, in words; `downloads_mib` is None where nobody reckoned it; `undo` says how to take it back;
+    `remarks` are what is to be known of its cures: which are at odds, which would bring about something new.
     """
 
     title: str
@@ -78,6 +97,7 @@ class Plan:
     before: tuple[str, ...] = ()
     downloads_mib: float | None = None
     undo: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def chosen(self) -> tuple[PlanStep, ...]:
@@ -152,6 +172,7 @@ class Plan:
             "before": list(self.before),
             "downloads_mib": self.downloads_mib,
             "undo": list(self.undo),
+            "remarks": list(self.remarks),
             "ways": [
                 {"cause": way.cause, "number": way.number, "title": way.title, "undo": way.undo} for way in self.ways
             ],
@@ -178,6 +199,7 @@ def from_json(raw: object) -> Plan:
             before=texts(document.get("before", ())),
             downloads_mib=None if megabytes is None else float(megabytes),
             undo=texts(document.get("undo", ())),
+            remarks=texts(document.get("remarks", ())),
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise DocumentError(f"not a whole plan: {type(error).__name__} {error}") from error
@@ -198,6 +220,8 @@ def _step_to_json(step: PlanStep) -> dict[str, Json]:
         "changes": [{"name": item.name, "before": item.before, "after": item.after} for item in step.changes],
         "chosen": step.chosen,
         "hindrance": step.hindrance,
+        "makes": dict(step.makes),
+        "requires": [{"kind": item.kind, "subject": item.subject, "mib": item.mib} for item in step.requires],
     }
     return out
 
@@ -220,7 +244,15 @@ def _step(raw: Mapping[str, Any]) -> PlanStep:
         ),
         chosen=bool(raw.get("chosen", True)),
         hindrance=text(raw.get("hindrance", "")),
+        makes=tuple((text(name), value) for name, value in raw.get("makes", {}).items()),
+        requires=tuple(_requirement(item) for item in raw.get("requires", ())),
     )
+
+
+def _requirement(raw: Mapping[str, Any]) -> Requirement:
+    if raw["kind"] not in get_args(Requires):
+        raise ValueError(f"{str(raw['kind'])[:40]!r} is nothing that a step can require")
+    return Requirement(raw["kind"], text(raw["subject"]), float(raw.get("mib", 0)))
 
 
 def _distinct(steps: Iterable[PlanStep]) -> tuple[PlanStep, ...]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from gpudoctor.model.fact import Json
+from gpudoctor.model.frozen import frozen
 
 Severity = Literal["error", "warning", "info"]
 Role = Literal["cause", "symptom"]
@@ -31,31 +33,43 @@ LAYERS = (
     "ext",
     "frameworks",
     "workload",
+    "expect",
 )
 """From the ground up: a fault in a lower layer explains symptoms in a higher one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
-    """One command or instruction of a fix. `argv` is empty where a person must act, and `text` says how."""
+    """One command or instruction of a fix. `argv` is empty where a person must act, and `text` says how.
+
+    `makes` are the facts that hold once it is done, by name: ``driver.module_loaded``, true. A value is JSON, or
+    ``{"absent": WHY}``. Where its own `when` is not known to hold, the fix goes without it.
+    """
 
     argv: tuple[str, ...] = ()
     text: str = ""
     needs: tuple[str, ...] = ()
     touches: str = "nothing"
+    makes: tuple[tuple[str, Json], ...] = ()
+    when: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fix:
-    """A cure: steps in order, offered where `when` is not known to be false."""
+    """A cure: steps in order, offered where `when` is not known to be false.
+
+    `setup` names what is set up instead of steps that stand on the page: ``driver``, ``torch``. The steps are then
+    those that set it up on this machine.
+    """
 
     title: str
     steps: tuple[Step, ...]
     when: tuple[str, ...] = ()
     undo: str = ""
+    setup: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """One part of a sign's pattern; the next may begin `reach` characters behind it. The rest is as in `Sign`."""
 
@@ -65,7 +79,7 @@ class Part:
     reach: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sign:
     """A pattern of machine-printed text that speaks for the rule.
 
@@ -84,7 +98,7 @@ class Sign:
     ways: tuple[tuple[Part, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """One page of the rulebook. Conditions are expressions over facts; see `gpudoctor.expression`.
 
@@ -119,7 +133,7 @@ class Rule:
     scope: Scope = "machine"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Case:
     """A rule's own proof: facts or a pasted report, and what the rule must say of them."""
 

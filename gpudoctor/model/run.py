@@ -107,7 +107,8 @@ class Run:
     """One run of a plan, under way or over. `id` names it for undo: ``20261121-0312``.
 
     `undoes` is the run that it takes back, `steps` stand in the order of the plan's; `judged` has for
-    each rule that was judged again whether it still found something.
+    each rule that was judged again whether it still found something. `worse` are the rules that found an error after
+    a step and none before the run. `why` says in a sentence what ended it before its last step, or what is left to say.
     """
 
     id: str
@@ -118,6 +119,8 @@ class Run:
     judged: tuple[tuple[str, bool], ...] = ()
     over: bool = False
     undoes: str = ""
+    worse: tuple[str, ...] = ()
+    why: str = ""
 
     @classmethod
     def of(cls, plan: Plan, name: str, began: str, undoes: str = "") -> Run:
@@ -148,7 +151,7 @@ class Run:
         states = {step.state for step in self.steps}
         if any(found for _, found in self.judged):
             return "still found"
-        if states & {"failed", "stopped", "waits", "running"}:
+        if self.worse or states & {"failed", "stopped", "waits", "running"}:
             return "stopped"
         if self.undoes:
             return "undone"
@@ -180,9 +183,9 @@ class Run:
             changed = (*changed, *(item for item in event.changed if item not in changed))
         return replace(self, steps=(*self.steps[:place], step, *self.steps[place + 1 :]), changed=changed)
 
-    def ended(self) -> Run:
+    def ended(self, why: str = "", worse: tuple[str, ...] = ()) -> Run:
         """The run at its end, wherever that is."""
-        return replace(self, over=True)
+        return replace(self, over=True, why=why or self.why, worse=worse or self.worse)
 
     def _place(self, name: str) -> int:
         return next(place for place, step in enumerate(self.plan.steps) if step.id == name)
@@ -205,6 +208,8 @@ class Run:
             "began": self.began,
             "undoes": self.undoes,
             "over": self.over,
+            "worse": list(self.worse),
+            "why": self.why,
             "changed": list(self.changed),
             "judged": dict(self.judged),
             "steps": cast(Json, steps),
@@ -231,6 +236,8 @@ def from_json(raw: object) -> Run:
             judged=tuple((str(rule), bool(found)) for rule, found in document["judged"].items()),
             over=bool(document["over"]),
             undoes=str(document.get("undoes", "")),
+            worse=tuple(str(rule) for rule in document.get("worse", ())),
+            why=str(document.get("why", "")),
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise DocumentError(f"not a whole record of a run: {type(error).__name__} {error}") from error

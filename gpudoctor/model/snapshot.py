@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeVar, cast, get_args
 
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Fact, Json, Known, Row, Rows, Unread, fact_from_json, fact_to_json, rows_to_json
+from gpudoctor.model.frozen import frozen
 
 SCHEMA = "gpudoctor/1"
 MOST_GPUS = 128
@@ -20,7 +21,7 @@ Level = Literal["quick", "standard", "deep"]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """Whom the facts are about: ``local``, ``report``, ``snapshot``, ``node`` or ``fleet``."""
 
@@ -34,7 +35,7 @@ class Target:
         return {"kind": self.kind, "name": self.name, "python": self.python, "level": self.level}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Snapshot:
     """Facts by dotted name, and groups of rows (``gpu``, ``pci``, ``text``) by group name."""
 

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast, get_args
+from dataclasses import field, replace
+from typing import Any, Literal
 
-from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Json, Known
-from gpudoctor.model.plan import Plan, PlanStep, text, texts
+from gpudoctor.model.frozen import frozen
+from gpudoctor.model.plan import Plan, PlanStep
 from gpudoctor.model.snapshot import Snapshot
 
-SCHEMA = "gpudoctor-stack/1"
 Standing = Literal["chosen", "fits", "rejected"]
-MACHINE = ("gpus", "driver", "python", "os", "arch")
+MACHINE = ("gpus", "driver", "python", "os", "arch", "libc", "distribution")
 """The wishes that are about the machine: read from it, or said for another one."""
+_TEXTS = (*MACHINE[1:], "torch")
+_SEVERAL = ("extras", "wants")
 TOOLS = ("pip", "uv", "conda")
-EMITS = ("command", "requirements", "dockerfile")
-EXTRAS = ("torchvision", "torchaudio", "triton", "flash-attn", "xformers", "vllm")
+EMITS = ("command", "requirements", "pyproject", "dockerfile", "environment", "pixi")
+EXTRAS = ("torchvision", "torchaudio", "flash-attn", "xformers", "vllm")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GPU:
     """So many GPUs of one model; `compute_capability` is ``9.0``, empty where it is not known."""
 
@@ -30,12 +32,14 @@ class GPU:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wishes:
     """The machine, and what is wanted on it. Empty is not known, or left to the solver.
 
-    `torch` is ``2.9`` or empty for the newest that fits. `said` names the fields that the user set; the others were
-    read.
+    `python` is ``3.12.3``, or ``3.13t`` for one without the global lock; `os` is linux, windows or wsl; `libc` is
+    ``glibc 2.36`` or ``musl``; `distribution` is ``ubuntu 24.04``. `torch` is ``2.9`` or empty for the newest that
+    fits, `extras` are names of packages that must go beside it, `wants` are requirements, ``torch>=2.6``. `said` names
+    the fields that the user set; the others were read.
     """
 
     gpus: tuple[GPU, ...] = ()
@@ -48,6 +52,9 @@ class Wishes:
     tool: str = "pip"
     emit: str = "command"
     said: frozenset[str] = frozenset()
+    libc: str = ""
+    distribution: str = ""
+    wants: tuple[str, ...] = ()
 
     @property
     def elsewhere(self) -> bool:
@@ -59,24 +66,41 @@ class Wishes:
         fields: dict[str, Any] = {name: value, "said": self.said | {name}}
         return replace(self, **fields)
 
+    def remedied(self, remedy: Remedy) -> Wishes:
+        """With that change made, and those that it takes besides."""
+        changed = self
+        for one in (remedy, *remedy.also):
+            changed = changed._changed(one.field, one.value)
+        return changed
+
+    def _changed(self, name: str, value: str) -> Wishes:
+        if name == "wants":
+            extras = tuple(item for item in self.extras if item != value)
+            wants = tuple(item for item in self.wants if not _asks_for(item, value))
+            return replace(self, extras=extras, wants=wants, said=self.said | set(_SEVERAL))
+        if name == "gpus":
+            return self.saying("gpus", tuple(gpu for gpu in self.gpus if gpu.name in value.split("+")))
+        if name == "torch":
+            rest = tuple(item for item in self.wants if not _asks_for(item, "torch"))
+            return replace(self, wants=rest).saying("torch", value)
+        return self.saying(name, value)
+
     def alike(self, other: Wishes) -> bool:
         """Whether one stack answers both: how it is installed and written down makes no difference to what fits."""
         same = (*MACHINE, "torch")
-        return all(getattr(self, name) == getattr(other, name) for name in same) and set(self.extras) == set(
-            other.extras
-        )
+        several = all(set(getattr(self, name)) == set(getattr(other, name)) for name in _SEVERAL)
+        return several and all(getattr(self, name) == getattr(other, name) for name in same)
 
-    def to_json(self) -> dict[str, Json]:
-        """A document that `wishes_from_json` takes back."""
-        gpus = [
-            {"name": gpu.name, "compute_capability": gpu.compute_capability, "count": gpu.count} for gpu in self.gpus
-        ]
-        return {
-            "gpus": cast(Json, gpus),
-            **{name: getattr(self, name) for name in ("driver", "python", "os", "arch", "torch", "tool", "emit")},
-            "extras": list(self.extras),
-            "said": cast(Json, sorted(self.said)),
-        }
+
+def _asks_for(requirement: str, package: str) -> bool:
+    """Whether a requirement is for that package, as the index spells its name."""
+    match = re.match(r"\s*([\w.-]*\w)", requirement)
+    return match is not None and re.sub(r"[-_.]+", "-", match[1]).lower() in (package, f"py{package}")
+
+
+def wanted(text: str) -> tuple[str, ...]:
+    """The requirements of a text: ``torch>=2.6 flash-attn`` and ``torch >= 2.6`` as well."""
+    return tuple(filter(None, re.split(r"[\s;]+(?=[A-Za-z])", text.strip())))
 
 
 def read_from(snapshot: Snapshot) -> Wishes:
@@ -93,18 +117,20 @@ def read_from(snapshot: Snapshot) -> Wishes:
         if isinstance(name, Known):
             key = (str(name.value), str(capability.value) if isinstance(capability, Known) else "")
             counted[key] = counted.get(key, 0) + 1
-    installer = known("python.installer")
+    installer, glibc = known("python.installer"), known("host.glibc")
     return Wishes(
         gpus=tuple(GPU(name, capability, count) for (name, capability), count in counted.items()),
         driver=known("driver.version"),
         python=known("python.version"),
-        os=known("host.platform"),
+        os="wsl" if known("host.wsl") else known("host.platform"),
         arch=known("host.arch"),
+        libc=f"glibc {glibc}" if glibc else "",
+        distribution=" ".join(filter(None, (known("host.distribution"), known("host.distribution_version")))),
         tool=installer if installer in TOOLS else "pip",
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reason:
     """Why one candidate was chosen, fits as well, or was rejected: ``CUDA 13.0``, rejected, ``needs driver 580``."""
 
@@ -113,7 +139,7 @@ class Reason:
     because: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Need:
     """What the stack asks of the machine and what that has: driver, ``525 or newer``, ``535.183.06``, met."""
 
@@ -123,21 +149,28 @@ class Need:
     met: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remedy:
-    """The smallest change with which something fits: the field of the wishes, its value, and in words."""
+    """A smallest change with which something fits: the field of the wishes, its value, and in words.
+
+    `least` is the bound from which on it would do, where the value goes beyond it: driver ``570``, of which the
+    distribution ships ``580``. `also` are the changes that it takes besides. The value of ``wants`` is the name of the
+    package to leave out, that of ``gpus`` the names that stay, joined by a plus.
+    """
 
     field: str
     value: str
     text: str
+    least: str = ""
+    also: tuple[Remedy, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stack:
     """What fits. `torch` is empty where nothing does; then `smallest` says what would have to change.
 
     `packages` are name and version, torch first; `libraries` are CUDA, cuDNN and NCCL with where they come from.
-    `commands` has for each tool its commands, `files` for each other form (requirements, dockerfile) its text.
+    `commands` has for each tool its commands, `files` for each other form (requirements, dockerfile, ...) its text.
     `offers` has for each field of the wishes the values that one may ask for.
     """
 
@@ -156,6 +189,8 @@ class Stack:
     downloads_mib: float | None = None
     sources: tuple[str, ...] = ()
     offers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    makes: Mapping[str, Json] = field(default_factory=dict)
+    """The facts that hold once it is installed, as a plan's step has them."""
 
     def written(self, tool: str, emit: str) -> str:
         """The commands as one types them, or the file of that form; empty where the stack has none such."""
@@ -164,112 +199,37 @@ class Stack:
         return "\n".join(shlex.join(argv) for argv in self.commands.get(tool, ()))
 
     def plan(self, tool: str, machine: str, environment: str, hindrance: str = "") -> Plan:
-        """Its commands as a plan for that environment; `hindrance` is why they cannot be run from here."""
+        """Its commands as a plan for that environment, or for the new one that the first of them makes.
+
+        `hindrance` is why they cannot be run from here.
+        """
+        commands = self.commands.get(tool, ())
+        installed = ", ".join(f"{name} {version}" for name, version in self.packages)
         steps = [
             PlanStep(
                 id=str(number),
-                title=" ".join(argv[:4]) if len(argv) > 4 else shlex.join(argv),
+                title=_title(argv),
                 argv=argv,
-                needs=("network",),
+                needs=("network",) if "install" in argv else (),
                 touches="environment",
-                makes_true=", ".join(f"{name} {version}" for name, version in self.packages),
+                makes_true=installed if number == len(commands) else "",
                 hindrance=hindrance,
+                makes=tuple(self.makes.items()) if number == len(commands) else (),
             )
-            for number, argv in enumerate(self.commands.get(tool, ()), 1)
+            for number, argv in enumerate(commands, 1)
         ]
         return Plan(
             title=f"torch {self.torch}",
             machine=machine,
             steps=tuple(steps),
-            environment=environment,
+            environment=commands[0][-1] if commands and "venv" in commands[0] else environment,
             downloads_mib=self.downloads_mib,
         )
 
-    def to_json(self) -> dict[str, Json]:
-        """A document that `from_json` takes back."""
-        return {
-            "schema": SCHEMA,
-            "wishes": cast(Json, self.wishes.to_json()),
-            "torch": self.torch,
-            "packages": cast(Json, [list(item) for item in self.packages]),
-            "libraries": cast(Json, [list(item) for item in self.libraries]),
-            "needs": [
-                {"what": need.what, "needed": need.needed, "have": need.have, "met": need.met} for need in self.needs
-            ],
-            "commands": {tool: cast(Json, [list(argv) for argv in argvs]) for tool, argvs in self.commands.items()},
-            "files": dict(self.files),
-            "heading": self.heading,
-            "reasons": [
-                {"candidate": item.candidate, "standing": item.standing, "because": item.because}
-                for item in self.reasons
-            ],
-            "remarks": list(self.remarks),
-            "smallest": [{"field": item.field, "value": item.value, "text": item.text} for item in self.smallest],
-            "downloads_mib": self.downloads_mib,
-            "sources": list(self.sources),
-            "offers": {name: list(values) for name, values in self.offers.items()},
-        }
 
-
-def from_json(raw: object) -> Stack:
-    """The inverse of `Stack.to_json`; raises `DocumentError`."""
-    try:
-        document = cast("Mapping[str, Any]", raw)
-        if document["schema"] != SCHEMA:
-            raise DocumentError(f"schema {str(document['schema'])[:40]!r} is not {SCHEMA}")
-        size = document.get("downloads_mib")
-        return Stack(
-            wishes=wishes_from_json(document["wishes"]),
-            torch=text(document["torch"]),
-            packages=_pairs(document.get("packages", ())),
-            libraries=_pairs(document.get("libraries", ())),
-            needs=tuple(
-                Need(text(n["what"]), text(n["needed"]), text(n["have"]), bool(n["met"]))
-                for n in document.get("needs", ())
-            ),
-            commands={
-                str(tool): tuple(texts(argv) for argv in argvs) for tool, argvs in document.get("commands", {}).items()
-            },
-            files={str(name): text(content) for name, content in document.get("files", {}).items()},
-            heading=text(document.get("heading", "")),
-            reasons=tuple(_reason(item) for item in document.get("reasons", ())),
-            remarks=texts(document.get("remarks", ())),
-            smallest=tuple(
-                Remedy(text(item["field"]), text(item["value"]), text(item["text"]))
-                for item in document.get("smallest", ())
-            ),
-            downloads_mib=None if size is None else float(size),
-            sources=texts(document.get("sources", ())),
-            offers={str(name): texts(values) for name, values in document.get("offers", {}).items()},
-        )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise DocumentError(f"not a whole stack: {type(error).__name__} {error}") from error
-
-
-def wishes_from_json(raw: object) -> Wishes:
-    """The inverse of `Wishes.to_json`; raises `DocumentError`."""
-    try:
-        document = cast("Mapping[str, Any]", raw)
-        return Wishes(
-            gpus=tuple(
-                GPU(text(gpu["name"]), text(gpu.get("compute_capability", "")), int(gpu.get("count", 1)))
-                for gpu in document.get("gpus", ())
-            ),
-            **{name: text(document.get(name, "")) for name in ("driver", "python", "os", "arch", "torch")},
-            tool=text(document.get("tool", "pip")),
-            emit=text(document.get("emit", "command")),
-            extras=texts(document.get("extras", ())),
-            said=frozenset(texts(document.get("said", ()))),
-        )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise DocumentError(f"not whole wishes for a stack: {type(error).__name__} {error}") from error
-
-
-def _reason(raw: Mapping[str, Any]) -> Reason:
-    if raw["standing"] not in get_args(Standing):
-        raise ValueError(f"{str(raw['standing'])[:40]!r} is neither chosen, fits nor rejected")
-    return Reason(text(raw["candidate"]), raw["standing"], text(raw["because"]))
-
-
-def _pairs(raw: Sequence[Sequence[Any]]) -> tuple[tuple[str, str], ...]:
-    return tuple((text(name), text(value)) for name, value in raw)
+def _title(argv: Sequence[str]) -> str:
+    """A command in few words: without the path of its program, and of its packages the first two."""
+    words = list(argv[2:] if argv[1:2] == ("-m",) else argv)
+    packages = [word for word in words[2:] if "==" in word]
+    few = f"{' '.join(packages[:2])}{' …' if packages[2:] else ''}" if packages else " ".join(words[2:4])
+    return " ".join([*words[: 3 if words[0] == "uv" else 2], few])

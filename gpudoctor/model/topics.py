@@ -11,14 +11,14 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
     "bus": ("pci", "aer", "gpu_path", "gpu_pair", "topology"),
     "torch": ("torch", "live", "live_gpu", "pin", "triton"),
     "libraries": ("libs", "lib", "cuda", "toolkit", "extension", "bitsandbytes", "jax", "tf"),
-    "environment": ("env", "container", "limits", "wsl"),
-    "python": ("python", "package"),
+    "environment": ("env", "container", "service", "limits", "wsl"),
+    "python": ("python", "package", "manifest", "requirement"),
     "network": ("nccl", "libnccl", "net", "interface", "setting", "rdma", "tried"),
     "cluster": (
         *("fleet", "machine", "silence", "outlier", "split", "job", "rank", "barrier", "suspect"),
         *("link", "flow", "collective"),
     ),
-    "host": ("host", "mce", "oom", "fitness", "space"),
+    "host": ("host", "package_change", "mce", "oom", "fitness", "space"),
 }
 """Where a fact is shown, by the first part of its name; the most telling first."""
 OTHER = "other"

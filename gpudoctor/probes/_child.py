@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gpudoctor import shipped
 from gpudoctor.model.fact import Known, Row
 
 MARK = "@gpudoctor "
@@ -22,12 +23,9 @@ CHILDREN = Path(__file__).with_name("children")
 
 def script(name: str) -> list[str]:
     """What follows the interpreter on the command line to run that child: its path, or its text inside a zip file."""
-    path = CHILDREN / name
-    if path.is_file():
-        return [str(path)]
-    from importlib.resources import files
-
-    return ["-c", (files("gpudoctor.probes") / "children" / name).read_text("utf-8")]
+    if shipped.ARCHIVE:
+        return ["-c", shipped.text(f"probes/children/{name}")]
+    return [str(CHILDREN / name)]
 
 
 def answers(out: str) -> Iterator[dict[str, Any]]:

@@ -19,6 +19,7 @@ from gpudoctor.target import Target
 if TYPE_CHECKING:
     from gpudoctor.model.measurement import Device
 
+WAITS = True
 LEVEL = "standard"
 MOOT = {"cuda_driver.state": "hung"}
 """Where it is so, nothing that loads libcuda comes to an end."""

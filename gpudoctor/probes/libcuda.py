@@ -16,6 +16,7 @@ from gpudoctor.probes._child import answers, patience, printable, script
 from gpudoctor.probes._libcuda.told import Told, understood
 from gpudoctor.target import Answer, Target
 
+WAITS = True
 FACTS = (
     fact(
         "cuda_driver.state",

@@ -29,6 +29,7 @@ FACTS = (
     *links.FACTS,
 )
 
+WAITS = True
 TIMEOUT = talk.TIMEOUT
 DEADLINE = talk.total(TIMEOUT) + 1.0
 _SMI_SECONDS = 4.0

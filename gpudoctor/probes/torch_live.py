@@ -11,6 +11,7 @@ from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.probes._child import answers, patience, printable, script, text_rows
 from gpudoctor.target import Answer, Target
 
+WAITS = True
 LEVEL = "standard"
 
 IMPORT_SECONDS = patience("GPUDOCTOR_TORCH_TIMEOUT", 8.0)

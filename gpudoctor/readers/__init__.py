@@ -21,6 +21,7 @@ from gpudoctor.readers._paste import Paste, clean
 from gpudoctor.readers._saved import saved
 from gpudoctor.readers._stream import whole
 from gpudoctor.readers._together import together
+from gpudoctor.readers.files import manifest
 
 __all__ = ["EXACT", "LIMIT", "decode", "read_file", "read_text", "together"]
 
@@ -84,10 +85,10 @@ def _text(raw: bytes, name: str) -> str:
 
 
 def read_text(text: str, name: str = "report") -> Snapshot:
-    """A saved snapshot or diagnosis as it was, or a pasted report as far as its formats are known."""
+    """A saved snapshot or diagnosis as it was, a manifest, or a pasted report as far as its formats are known."""
     if text.lstrip("\ufeff \t\r\n").startswith("{") and '"schema"' in text:
         return saved(text, clean(name))
-    return _pasted(Paste(text), clean(name))
+    return manifest(text, clean(name)) or _pasted(Paste(text), clean(name))
 
 
 def _pasted(paste: Paste, name: str) -> Snapshot:

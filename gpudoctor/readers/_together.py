@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePath
 
 from gpudoctor.model.fact import Fact, Known, Rows, Unread
 from gpudoctor.model.snapshot import Snapshot, Target
@@ -63,7 +64,9 @@ def _named(snapshot: Snapshot) -> Snapshot:
 
 
 def _sourced(fact: Fact, name: str) -> Fact:
-    return replace(fact, source=f"{name}, {fact.source}") if isinstance(fact, Known) else fact
+    if not isinstance(fact, Known) or fact.source.startswith((name, PurePath(name).name)):
+        return fact
+    return replace(fact, source=f"{name}, {fact.source}")
 
 
 def _sums(snapshots: Sequence[Snapshot]) -> Mapping[str, Fact]:
@@ -78,7 +81,8 @@ def _sums(snapshots: Sequence[Snapshot]) -> Mapping[str, Fact]:
 
 def _clashes(snapshots: Sequence[Snapshot], taken: Mapping[str, Fact]) -> Iterator[str]:
     """Facts to which two files give answers that cannot both hold, in words; no more than a reader can take in."""
-    names = dict.fromkeys(name for snapshot in snapshots for name in snapshot.facts if not name.startswith("report."))
+    told_of = (name for snapshot in snapshots for name in snapshot.facts)
+    names = dict.fromkeys(name for name in told_of if not name.startswith(("report.", "manifest.")))
     told = 0
     for name in names:
         answers = [fact for snapshot in snapshots if not isinstance(fact := snapshot.get(name), Unread)]

@@ -1,90 +1,129 @@
-"""The plan that cures what a diagnosis found: the first cure of each cause, in the order of the diagnosis.
+"""The plan that cures what a diagnosis found: one cure of each cause, from the ground up, merged into one list.
 
-The other cures stand beside it, left out. A command that two causes want is run once. Nothing is run here.
+The other cures stand beside it, left out. A command that two causes want is run once, the machine is started anew once.
+Each cause is planned on the machine as the steps before it leave it: what they clear needs no cure of its own, and a
+cure that would bring about another error is not offered first. Nothing is run here.
 """
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
+from gpudoctor.language import say
 from gpudoctor.model.diagnosis import Diagnosis, Finding
 from gpudoctor.model.fact import Known
-from gpudoctor.model.plan import Plan, PlanStep, Way
-from gpudoctor.model.rule import Step
+from gpudoctor.model.plan import Change, Plan, PlanStep, Way
+from gpudoctor.model.rule import LAYERS, Step
+from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.remedy import effects
+from gpudoctor.remedy.effects import Judge
+from gpudoctor.remedy.planning.caution import Names, blanks, requires
+from gpudoctor.remedy.planning.cures import Cure, cures_of, same
+from gpudoctor.remedy.planning.prospect import Outcome, Prospect
+from gpudoctor.remedy.planning.wording import makes_true, title_of
 
-_WORDS = ("DEFAULT",)
-"""Words in capitals that a command takes as they are; any other stands for what only a person knows."""
 _FREEZE = {"pip": ("-m", "pip", "freeze"), "uv": ("uv", "pip", "freeze"), "conda": ("conda", "list", "--explicit")}
+_ON_RECORD = "the record can tell what was there before"
+MOST_FORESEEN = 8
+"""Causes up to which each is planned on the machine as the others' steps leave it: a plan is made while one waits."""
+_REBOOTS = (("reboot",), ("systemctl", "reboot"))
 
 
-def of(diagnosis: Diagnosis, only: Collection[str] = (), root: bool = False) -> Plan:
+def of(diagnosis: Diagnosis, only: Collection[str] = (), root: bool = False, judge: Judge | None = None) -> Plan:
     """The plan for the findings of these ids, or for every cause that is an error or a warning.
 
     `root` is whether steps that need root can be run. Nothing can be run where the diagnosis is not of this machine.
+    `judge` is what the rules say of a snapshot: with it cures of up to `MOST_FORESEEN` causes are judged by what they
+    would make true.
     """
-    builder = _Builder(diagnosis, root)
     causes = _causes(diagnosis, only)
+    foresight = judge if len(causes) <= MOST_FORESEEN else None
+    builder = _Builder(diagnosis, root, Prospect(diagnosis, foresight), Names(diagnosis.snapshot))
+    if judge and not foresight:
+        builder.remarks.append(f"{len(causes)} causes at once: what the cure of one does to another was not foreseen")
     for name, findings in causes.items():
         builder.cure(name, findings)
     title = ", ".join(causes) if len(causes) <= 2 else f"{len(causes)} causes"
-    return builder.plan(title or "nothing to cure")
+    return builder.plan(title or say("nothing to cure"))
 
 
 def _causes(diagnosis: Diagnosis, only: Collection[str]) -> dict[str, list[Finding]]:
+    """What is to be cured, from the lowest layer up; within one, in the order of the diagnosis."""
     explained = {name for finding in diagnosis.findings for name in finding.explains}
     causes: dict[str, list[Finding]] = {}
-    for finding in diagnosis.findings:
+    for finding in sorted(diagnosis.findings, key=lambda finding: _height(finding.layer)):
         root = finding.id not in explained and finding.severity != "info"
         if finding.fixes and (finding.id in only if only else root):
             causes.setdefault(finding.id, []).append(finding)
     return causes
 
 
+def _height(layer: str) -> int:
+    return LAYERS.index(layer) if layer in LAYERS else len(LAYERS)
+
+
 @dataclass
 class _Builder:
     diagnosis: Diagnosis
     root: bool
-    steps: list[PlanStep] = field(default_factory=list)
+    prospect: Prospect
+    names: Names
+    blocks: list[list[PlanStep]] = field(default_factory=list)
     ways: list[Way] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     def cure(self, name: str, findings: Sequence[Finding]) -> None:
         """The steps of every cure of that cause, one of them chosen, then the look whether it is gone."""
-        titles: dict[str, tuple[str, list[Step]]] = {}
-        for finding in findings:  # one a GPU: the same cures, each with its own commands
-            for fix in finding.fixes:
-                _, steps = titles.setdefault(fix.title, (fix.undo, []))
-                steps += [step for step in fix.steps if step not in steps]
-        best = self._best([steps for _, steps in titles.values()])
-        for number, (title, (undo, steps)) in enumerate(titles.items(), 1):
-            self.ways.append(Way(name, number, title, undo))
-            for step in steps:
-                if number != best or not self._planned(step):
-                    self.steps.append(_step(step, name, number, chosen=number == best))
-        title = f"verify: {name} is gone"
-        look = PlanStep("", title, text="Reads again and judges again.", makes_true=title, cause=name, verify=name)
-        self.steps.append(look)
+        then = self.prospect.findings(name, findings)
+        cures, best = self._offered(name, cures_of(then or findings))
+        if not then:
+            best = 0
+            self.remarks.append(f"{name} is cured by the steps before it")
+        block: list[PlanStep] = []
+        for number, cure in enumerate(cures, 1):
+            self.ways.append(Way(name, number, cure.title, cure.undo))
+            wanted = (step for step in cure.steps if number != best or not self._planned(step))
+            block += [_step(step, name, number, cure.title, chosen=number == best) for step in wanted]
+        title = say("verify: {rule} is gone", rule=name)
+        look = PlanStep("", title, text=say("Reads again and judges again."), makes_true=title, cause=name, verify=name)
+        self.blocks.append([*block, look])
+        self.prospect.take(name, cures[best - 1].steps if best else ())
 
-    def _best(self, cures: Sequence[Sequence[Step]]) -> int:
+    def _offered(self, name: str, cures: list[Cure]) -> tuple[list[Cure], int]:
+        """The cures, those first that bring about nothing new; and the number of the one to choose, 0 for none."""
+        best = self._best(cures)
+        first = self.prospect.of(name, cures[0]) if cures else Outcome()
+        if not first.adds:
+            return cures, best
+        told = [(first, cures[0]), *((self.prospect.of(name, cure), cure) for cure in cures[1:])]
+        told.sort(key=_rank)
+        for outcome, cure in told:
+            if outcome.adds:
+                self.remarks.append(f"{cure.title} would bring about {', '.join(outcome.adds)}")
+        undone = set(told[0][0].adds) & self.prospect.cleared
+        if undone:
+            self.remarks.append(f"{name} is looked at again first: its cures and that of {min(undone)} are at odds")
+        return [cure for _, cure in told], 0 if undone else 1
+
+    def _best(self, cures: Sequence[Cure]) -> int:
         """The number of the cure that another cause's cure brings about as well; else the first."""
-        for number, steps in enumerate(cures, 1):
-            if all(self._planned(step) for step in steps):
+        for number, cure in enumerate(cures, 1):
+            if all(self._planned(step) for step in cure.steps):
                 return number
         return 1
 
     def _planned(self, step: Step) -> bool:
-        """Whether the plan has it already: the same command, or the same words where it is done by hand."""
-        return any(
-            step.argv == done.argv and (step.argv or step.text == done.text) for done in self.steps if done.chosen
-        )
+        """Whether the plan has it already; reboots are brought together at the end."""
+        return step.argv not in _REBOOTS and any(same(step, done) for done in self.prospect.steps)
 
     def plan(self, title: str) -> Plan:
         """All of it, led by a note of what is installed now where packages are changed."""
         snapshot = self.diagnosis.snapshot
-        note = _note(self.steps)
-        steps = [*([note] if note else []), *self.steps]
+        steps = [self._safe(step) for step in _arranged(self.blocks)]
+        note = _note(steps)
+        steps = [*([note] if note else []), *steps]
         prefix, torch = snapshot.get("python.prefix"), snapshot.get("torch.version")
         changes = any(step.touches == "environment" for step in steps)
         where = str(prefix.value) if isinstance(prefix, Known) else snapshot.target.python or ""
@@ -93,59 +132,119 @@ class _Builder:
             title=title,
             machine=snapshot.target.name,
             steps=tuple(
-                replace(step, id=str(number), hindrance=self._hindrance(step)) for number, step in enumerate(steps, 1)
+                replace(step, id=str(number), hindrance=self._hindrance(step), requires=requires(step, where))
+                for number, step in enumerate(_changing(snapshot, steps), 1)
             ),
             ways=tuple(self.ways),
             environment=where if changes else "",
             before=(f"torch {torch.value}",) if isinstance(torch, Known) and changes else (),
             undo=tuple(dict.fromkeys(way.undo for way in self.ways if undo.get(way.cause) == way.number and way.undo)),
+            remarks=tuple(dict.fromkeys(self.remarks)),
         )
+
+    def _safe(self, step: PlanStep) -> PlanStep:
+        """The step, done by hand where a name that was read from the machine cannot stand in a command."""
+        why = self.names.refuse(step.argv)
+        return replace(step, argv=(), title="by hand", text=f"Not run: {why}. {step.text}".strip()) if why else step
 
     def _hindrance(self, step: PlanStep) -> str:
         target = self.diagnosis.snapshot.target
         if target.kind != "local":
-            return f"not from here: {target.name or 'the report'} is another machine"
+            return say("not from here: {machine} is another machine", machine=target.name or say("the report"))
         if step.verify:
             return ""
         if not step.argv:
             return "by hand: done by a person"
-        if blank := next(_blanks(step.argv), ""):
+        if blank := next(blanks(step.argv), ""):
             return f"{blank} is to be filled in by you"
         return "needs root, which this is not" if "root" in step.needs and not self.root else ""
 
 
-def _step(step: Step, cause: str, way: int, chosen: bool) -> PlanStep:
-    return PlanStep("", title_of(step), step.argv, step.text, step.needs, step.touches, "", cause, way, chosen=chosen)
+def _rank(told: tuple[Outcome, Cure]) -> int:
+    """Which cure to prefer: one that clears its cause and adds nothing; last those that say nothing of what they do."""
+    outcome, cure = told
+    if outcome.adds:
+        return 2
+    return 0 if outcome.clears else 1 if any(map(effects.tells, cure.steps)) else 3
+
+
+def _step(step: Step, cause: str, way: int, cure: str, chosen: bool) -> PlanStep:
+    return PlanStep(
+        "",
+        title_of(step),
+        step.argv,
+        step.text,
+        step.needs,
+        step.touches,
+        makes_true=makes_true(step, cure),
+        cause=cause,
+        way=way,
+        chosen=chosen,
+        makes=step.makes,
+    )
+
+
+def _arranged(blocks: Sequence[Sequence[PlanStep]]) -> Iterator[PlanStep]:
+    """Block after block; where some start the machine anew, that is done once, when all of them are ready for it."""
+    starting = [place for place, block in enumerate(blocks) if any(map(_reboots, block))]
+    together = starting[-1] + 1 if len(starting) > 1 else 0
+    behind: list[PlanStep] = []
+    reboots: list[PlanStep] = []
+    for block in blocks[:together]:
+        cut = next((place for place, step in enumerate(block) if _reboots(step) or step.verify), len(block))
+        yield from block[:cut]
+        reboots += filter(_reboots, block[cut : cut + 1])
+        behind += block[cut + 1 :] if any(map(_reboots, block[cut : cut + 1])) else block[cut:]
+    if reboots:
+        makes = {name: value for step in reboots for name, value in step.makes}
+        yield replace(reboots[-1], makes=tuple(makes.items()))
+    yield from behind
+    for block in blocks[together:]:
+        yield from block
+
+
+def _reboots(step: PlanStep) -> bool:
+    return step.chosen and step.argv in _REBOOTS
+
+
+def _changing(snapshot: Snapshot, steps: Sequence[PlanStep]) -> Iterator[PlanStep]:
+    """The chosen steps with the packages that each changes, from one version to another."""
+    done: list[PlanStep] = []
+    before = _versions(snapshot)
+    for step in steps:
+        if not step.chosen or step.touches != "environment" or not step.argv:
+            done += [step] if step.chosen else []
+            yield step
+            continue
+        done.append(step)
+        now = _versions(effects.after(snapshot, done))
+        names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        yield replace(step, changes=tuple(Change(name, before.get(name, ""), now.get(name, "")) for name in names))
+        before = now
+
+
+def _versions(snapshot: Snapshot) -> dict[str, str]:
+    """The packages that are installed, as far as they are known; torch first."""
+    torch = snapshot.get("torch.version")
+    found = {"torch": str(torch.value)} if isinstance(torch, Known) else {}
+    rows = snapshot.rows("package")
+    for row in rows if isinstance(rows, tuple) else ():
+        name, version = row.get("name"), row.get("version")
+        if isinstance(name, Known) and isinstance(version, Known):
+            found.setdefault(str(name.value), str(version.value))
+    return found
 
 
 def _note(steps: Sequence[PlanStep]) -> PlanStep | None:
     """The step that prints what is installed now, by the tool that is going to change it."""
     for step in steps:
-        if step.touches != "environment" or not step.chosen:
+        if step.touches != "environment" or not step.chosen or not step.argv:
             continue
-        tool = step.argv[2] if step.argv[1:2] == ("-m",) and len(step.argv) > 2 else PurePath((*step.argv, "")[0]).name
+        tool = step.argv[2] if step.argv[1:2] == ("-m",) and len(step.argv) > 2 else PurePath(step.argv[0]).name
         freeze = _FREEZE.get(tool)
         if not freeze or "venv" in step.argv:
             continue
         python = step.argv[step.argv.index("--python") : step.argv.index("--python") + 2] if tool == "uv" else ()
         argv = (step.argv[0], *freeze) if tool == "pip" else (*freeze, *python)
-        return PlanStep("", "note what is installed now", argv, makes_true="the record can tell what was there before")
+        return PlanStep("", say("note what is installed now"), argv, makes_true=say(_ON_RECORD))
     return None
-
-
-def _blanks(argv: Sequence[str]) -> Iterator[str]:
-    """Words that stand for what only a person knows: IMAGE, POD."""
-    return (word for word in argv if word.isalpha() and word.isupper() and len(word) > 1 and word not in _WORDS)
-
-
-def title_of(step: Step) -> str:
-    """A step in few words: its command without the paths, or the first sentence of what is to be done."""
-    if not step.argv:
-        return step.text.split(". ")[0].split(": ")[0].rstrip(".")
-    words = list(step.argv)
-    while len(words) > 1 and words[0] in ("sudo", "env"):
-        words = words[1:]
-    if words[1:2] == ["-m"] and len(words) > 2:
-        words = words[2:]
-    words[0] = PurePath(words[0]).name
-    return shlex.join(words)

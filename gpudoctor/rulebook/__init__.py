@@ -8,10 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpudoctor import pages
+from gpudoctor import language, pages
 from gpudoctor.model.errors import RuleError
 from gpudoctor.model.rule import LAYERS, Case, Rule, Scope
+from gpudoctor.rulebook.files import page_files
 from gpudoctor.rulebook.page import cases_on, rule_of
+from gpudoctor.rulebook.translation import reworded, translations
 
 if TYPE_CHECKING:
     from gpudoctor.model.snapshot import Snapshot
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rulebook:
-    """All rules, ordered from the ground up, and the folders that they came from.
+    """All rules, ordered from the ground up, and the folders of a site's own.
 
     A cause may have two pages: how one machine shows it, and how a job or a fleet of machines does.
     """
@@ -49,32 +51,35 @@ class Rulebook:
         from gpudoctor.rulebook.words import Vocabulary, words_of_pages
 
         found: dict[str, dict[str, int]] = {}
-        for folder in self.folders:
+        for folder in (None, *self.folders):
             found.update(pages.compiled(folder, "words", words_of_pages))
         return Vocabulary(found)
 
 
 def load(extra: Sequence[Path] = ()) -> Rulebook:
-    """Our own pages, then those of a site's folders; raises `RuleError` on a broken page or an id taken twice."""
+    """Our own pages, then those of a site's folders, in the language that is spoken as far as they are translated.
+
+    Raises `RuleError` on a broken page or an id taken twice.
+    """
     found: dict[tuple[Scope, str], Rule] = {}
-    folders = (pages.home(), *extra)
-    for folder in folders:
-        if not folder.is_dir():
+    for folder in (None, *extra):
+        if folder and not folder.is_dir():
             raise RuleError(f"{folder}: no such folder of rule pages")
+        translated = translations(folder, language.spoken())
         for raw in pages.compiled(folder, "rules", checked_pages):
-            rule = rule_of(raw, raw["origin"])
+            rule = rule_of(reworded(raw, translated.get(raw["origin"])), raw["origin"])
             key = rule.scope, rule.id
             if key in found:
                 raise RuleError(f"{rule.origin}: {rule.id} is already defined by {found[key].origin}")
             found[key] = rule
     ordered = sorted(found.values(), key=lambda rule: (LAYERS.index(rule.layer), rule.id))
     machine = tuple(rule for rule in ordered if rule.scope == "machine")
-    return Rulebook(machine, folders, tuple(rule for rule in ordered if rule.scope == "cluster"))
+    return Rulebook(machine, tuple(extra), tuple(rule for rule in ordered if rule.scope == "cluster"))
 
 
 def cases(folder: Path | None = None) -> tuple[Case, ...]:
     """The cases on the pages under `folder`, or on our own."""
-    return tuple(case for path in _page_files(folder or pages.home()) for case in cases_on(pages.toml(path), path))
+    return tuple(case for path in page_files(folder or pages.home()) for case in cases_on(pages.toml(path), path))
 
 
 def cases_of(rule: Rule, extra: Sequence[Path] = ()) -> tuple[Case, ...]:
@@ -87,10 +92,6 @@ def cases_of(rule: Rule, extra: Sequence[Path] = ()) -> tuple[Case, ...]:
     )
 
 
-def _page_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*.toml") if path.parent.name != "tables")
-
-
 def checked_pages(folder: Path) -> list[dict[str, Any]]:
     """Every page as TOML gave it, after all its checks; its cases stay on the page."""
     from gpudoctor.rulebook.check import check_page, refuse_blanks
@@ -98,7 +99,7 @@ def checked_pages(folder: Path) -> list[dict[str, Any]]:
     from gpudoctor.rulebook.ways import ways
 
     checked = []
-    for path in _page_files(folder):
+    for path in page_files(folder):
         raw = pages.toml(path)
         refuse_blanks(raw, path)
         page_cases = cases_on(raw, path)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from gpudoctor.expression import BUILTINS, parse
 from gpudoctor.model.catalog import Catalog, FactSpec
 from gpudoctor.model.errors import RuleError
-from gpudoctor.model.rule import Case, Rule
-from gpudoctor.rulebook.reading import expressions, loops
+from gpudoctor.model.rule import Case, Fix, Rule
+from gpudoctor.model.setup_page import SetupCase, SetupPage
+from gpudoctor.rulebook import setups
+from gpudoctor.rulebook.reading import expressions, expressions_of, loops
 
 _ID = re.compile(r"[a-z]+\.[a-z0-9]+(-[a-z0-9]+)*\Z")
 BLANK = "FILL IN:"
@@ -46,13 +48,43 @@ def check_page(rule: Rule, cases: Sequence[Case], path: Path) -> None:
     _check_shape(rule, cases, path)
     if rule.each and rule.each not in known.groups:
         raise RuleError(f"{path}: each = {rule.each!r} is no group; groups are {', '.join(sorted(known.groups))}")
-    for text in expressions(rule):
+    _check_expressions(expressions(rule), known, rule.each, path)
+    _check_fixes(rule.fixes, known, path)
+    for case in cases:
+        _check_facts(case.facts, known, f"{path}: case {case.name!r}")
+
+
+def check_setup(page: SetupPage, cases: Sequence[SetupCase], path: Path) -> None:
+    """Raise `RuleError` for the first thing wrong with the setup page at `path`."""
+    known = setups.catalog()
+    _check_expressions(expressions_of(page.fixes), known, "", path)
+    _check_fixes(page.fixes, known, path)
+    for case in cases:
+        _check_facts(case.facts, known, f"{path}: case {case.name!r}")
+        if case.offers and case.offers not in [fix.title for fix in page.fixes]:
+            raise RuleError(f"{path}: case {case.name!r}: no fix is called {case.offers!r}")
+    if unproven := next((fix for fix in page.fixes if fix.title not in [case.offers for case in cases]), None):
+        raise RuleError(f"{path}: no case offers {unproven.title!r}")
+
+
+def _check_expressions(found: Iterable[str], known: Catalog, each: str, path: Path) -> None:
+    for text in found:
         try:
-            _check_expression(_strictly(text), known, rule.each)
+            check_expression(_strictly(text), known, each)
         except RuleError as error:
             raise RuleError(f"{path}: in {text!r}: {error}") from error
-    for case in cases:
-        _check_case(case, known, path)
+
+
+def _check_fixes(fixes: Sequence[Fix], known: Catalog, path: Path) -> None:
+    for fix in fixes:
+        if fix.setup and fix.setup not in setups.known_setups():
+            raise RuleError(f"{path}: nothing sets up {fix.setup!r}; there are {', '.join(setups.known_setups())}")
+        for step in fix.steps:
+            for name, value in step.makes:
+                filled = isinstance(value, str) and "{" in value and known.find(name)
+                rows = isinstance(value, list) and name in known.groups
+                if not filled and not rows:
+                    _check_case_value(name, value, known, f"{path}: what {fix.title!r} makes")
 
 
 def _strictly(text: str) -> ast.AST:
@@ -91,7 +123,7 @@ def _functions() -> frozenset[str]:
     return frozenset(BUILTINS) | frozenset(LOOKUPS)
 
 
-def _check_expression(tree: ast.AST, known: Catalog, each: str) -> None:
+def check_expression(tree: ast.AST, known: Catalog, each: str) -> None:
     """Every name is a fact, a group or a loop variable; every call is documented; no version meets a bare number."""
     variables = loops(tree, each)
     attributes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
@@ -139,14 +171,14 @@ def _check_compare(node: ast.Compare, known: Catalog, variables: Mapping[str, st
         raise RuleError("versions are ordered by version(...), not as text")
 
 
-def _check_case(case: Case, known: Catalog, path: Path) -> None:
-    for name, value in case.facts.items():
+def _check_facts(facts: Mapping[str, object], known: Catalog, where: str) -> None:
+    for name, value in facts.items():
         if isinstance(value, list) and name in known.groups:
             for row in value:
                 for column, item in row.items():
-                    _check_case_value(f"{name}.{column}", item, known, f"{path}: case {case.name!r}")
+                    _check_case_value(f"{name}.{column}", item, known, where)
         elif name not in known.groups:
-            _check_case_value(name, value, known, f"{path}: case {case.name!r}")
+            _check_case_value(name, value, known, where)
 
 
 def _check_case_value(name: str, value: object, known: Catalog, where: str) -> None:

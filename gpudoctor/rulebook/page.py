@@ -52,7 +52,7 @@ def rule_of(raw: Mapping[str, Any], origin: str) -> Rule:
             when=texts(raw, "when", origin),
             unless=texts(raw, "unless", origin),
             signs=tuple(_sign(sign, origin) for sign in raw.get("sign", ())),
-            fixes=tuple(_fix(fix, origin) for fix in raw.get("fix", ())),
+            fixes=tuple(fix_of(fix, origin) for fix in raw.get("fix", ())),
             confirm=raw.get("confirm", ""),
             origin=origin,
             scope=_one_of(raw.get("scope", "machine"), get_args(Scope), origin),
@@ -98,14 +98,15 @@ _KEYS = frozenset(
 )
 
 
-def _only(raw: Mapping[str, Any], keys: str, origin: str) -> None:
+def only(raw: Mapping[str, Any], keys: str, origin: str) -> None:
+    """Raise `RuleError` where `raw` has another key than these, which a blank parts."""
     unknown = set(raw) - set(keys.split())
     if unknown:
         raise RuleError(f"{origin}: unknown key {sorted(unknown)[0]!r}; there are {', '.join(keys.split())}")
 
 
 def _sign(raw: Mapping[str, Any], origin: str) -> Sign:
-    _only(raw, "match weight when finding compiled", origin)
+    only(raw, "match weight when finding compiled", origin)
     weight = _one_of(raw["weight"], ("conclusive", "suggestive"), origin)
     conclusive = weight == "conclusive"
     sign = Sign(raw["match"], conclusive, texts(raw, "when", origin), raw.get("finding", ""))
@@ -122,20 +123,25 @@ def _sets(needles: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
     return tuple(map(tuple, needles))
 
 
-def _fix(raw: Mapping[str, Any], origin: str) -> Fix:
-    _only(raw, "title when steps undo", origin)
-    for step in raw["steps"]:
-        _only(step, "argv text needs touches", origin)
+def fix_of(raw: Mapping[str, Any], origin: str) -> Fix:
+    """A ``[[fix]]`` entry; raises `RuleError` where it has neither steps nor what is set up, or both."""
+    only(raw, "title when steps undo setup", origin)
+    if ("setup" in raw) == ("steps" in raw):
+        raise RuleError(f"{origin}: a fix has steps, or says what is set up")
+    for step in raw.get("steps", ()):
+        only(step, "argv text needs touches makes when", origin)
     steps = tuple(
         Step(
             texts(step, "argv", origin),
             step.get("text", ""),
             texts(step, "needs", origin),
             step.get("touches", "nothing"),
+            tuple(step.get("makes", {}).items()),
+            texts(step, "when", origin),
         )
-        for step in raw["steps"]
+        for step in raw.get("steps", ())
     )
-    return Fix(raw["title"], steps, texts(raw, "when", origin), raw.get("undo", ""))
+    return Fix(raw["title"], steps, texts(raw, "when", origin), raw.get("undo", ""), raw.get("setup", ""))
 
 
 def cases_on(raw: Mapping[str, Any], path: Path) -> tuple[Case, ...]:
@@ -145,7 +151,7 @@ def cases_on(raw: Mapping[str, Any], path: Path) -> tuple[Case, ...]:
         verdicts = [key for key in ("finds", "passes", "unjudged") if key in entry]
         if "name" not in entry or len(verdicts) != 1 or not {"facts", "report"} & set(entry):
             raise RuleError(f"{path}: a case needs a name, facts or a report, and one of finds, passes, unjudged")
-        _only(entry, "name facts report finds passes unjudged", str(path))
+        only(entry, "name facts report finds passes unjudged", str(path))
         facts = entry.get("facts", {})
         out.append(
             Case(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gpudoctor.expression import parse
-from gpudoctor.model.rule import Rule
+from gpudoctor.model.frozen import frozen
+from gpudoctor.model.rule import Fix, Rule
 
 _HOLE = re.compile(r"\{([^{}]+)\}")
 
@@ -25,17 +26,24 @@ def expressions(rule: Rule) -> Iterator[str]:
     yield from conditions(rule)
     templates = [rule.finding, rule.why, rule.about, *(sign.finding for sign in rule.signs)]
     templates += [rule.confirm] if rule.scope == "cluster" else []
-    for fix in rule.fixes:
-        yield from fix.when
-        templates += [
-            fix.title,
-            *(step.text for step in fix.steps),
-            *(word for step in fix.steps for word in step.argv),
-        ]
     groups = {name for sign in rule.signs for name in re.compile(sign.match).groupindex}
-    for template in templates:
-        holes = (hole.partition("|")[0].strip() for hole in _HOLE.findall(template))
-        yield from (hole for hole in holes if hole not in groups)
+    yield from (hole for hole in _holes(templates) if hole not in groups)
+    yield from (text for text in expressions_of(rule.fixes) if text not in groups)
+
+
+def expressions_of(fixes: Iterable[Fix]) -> Iterator[str]:
+    """Every expression in those fixes."""
+    for fix in fixes:
+        yield from fix.when
+        yield from _holes([fix.title, fix.undo])
+        for step in fix.steps:
+            yield from step.when
+            yield from _holes([step.text, *step.argv, *(value for _, value in step.makes if isinstance(value, str))])
+
+
+def _holes(templates: Iterable[str]) -> Iterator[str]:
+    """The expressions in templates, without the words that stand in for them."""
+    return (hole.partition("|")[0].strip() for template in templates for hole in _HOLE.findall(template))
 
 
 def loops(tree: ast.AST, each: str) -> dict[str, str]:
@@ -47,12 +55,28 @@ def loops(tree: ast.AST, each: str) -> dict[str, str]:
     return found
 
 
+@frozen
+class Names:
+    """The names in an expression: the facts, as ``gpu.name``, and functions, groups and what a pattern has captured."""
+
+    facts: frozenset[str]
+    others: frozenset[str]
+
+
+def names_in(text: str, each: str) -> Names:
+    """Those of one expression on a page that is judged for `each`."""
+    tree = parse(text)
+    variables = loops(tree, each)
+    bare = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return Names(frozenset(facts_in(tree, variables)), frozenset(bare - variables.keys()))
+
+
 def facts_read(rule: Rule) -> frozenset[str]:
     """The names of all facts that the rule's conditions and sentences read."""
     names: set[str] = set()
     for text in expressions(rule):
         tree = parse(text)
-        names |= _facts_in(tree, loops(tree, rule.each))
+        names |= facts_in(tree, loops(tree, rule.each))
     return frozenset(names)
 
 
@@ -65,7 +89,7 @@ def facts_weighed(rule: Rule, lookups: Mapping[str, object]) -> frozenset[str]:
         for node in ast.walk(tree):
             looked_up = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in lookups
             if looked_up or _orders_against_text(node):
-                names |= _facts_in(node, variables)
+                names |= facts_in(node, variables)
     return frozenset(names)
 
 
@@ -77,7 +101,8 @@ def _orders_against_text(node: ast.AST) -> bool:
     return ordered and any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides)
 
 
-def _facts_in(tree: ast.AST, variables: Mapping[str, str]) -> set[str]:
+def facts_in(tree: ast.AST, variables: Mapping[str, str]) -> set[str]:
+    """The facts named in it; `variables` are what its names stand for, as `loops` tells."""
     return {
         f"{variables.get(node.value.id, node.value.id)}.{node.attr}"
         for node in ast.walk(tree)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor import pages
+from gpudoctor.rulebook.files import page_files
 from gpudoctor.rulebook.page import cases_on, rule_of, texts
 
 _WORD = re.compile(r"[a-z](?:[a-z0-9_+.-]*[a-z0-9+])?")
@@ -96,9 +97,7 @@ class Vocabulary:
 def words_of_pages(folder: Path) -> dict[str, dict[str, int]]:
     """For each page under `folder` that names a cause, its words with their weights."""
     found = {}
-    for path in sorted(folder.rglob("*.toml")):
-        if path.parent.name == "tables":
-            continue
+    for path in page_files(folder):
         raw = pages.toml(path)
         rule = rule_of(raw, str(path))
         if rule.role == "cause" and not rule.sound and rule.scope == "machine":

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from gpudoctor.model.frozen import frozen
 
 Watch = Callable[["str | None"], bool]
 """Told each line that a child prints, and None while it prints none; False ends the child."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """What a child process said before it ended or was ended.
 
@@ -84,6 +85,9 @@ class Target(Protocol):
 
     def space(self, path: str) -> tuple[int, int]:
         """Size of the file system that holds `path`, and what this user may still write there, in bytes."""
+
+    def modified(self, path: str) -> float:
+        """When the file or folder was written last, in seconds since 1970."""
 
     def which(self, program: str) -> str | None:
         """The program of that name that the session's PATH gives first."""

@@ -96,6 +96,9 @@ class Local:
         found = os.statvfs(self.path(path))
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
+    def modified(self, path: str) -> float:
+        return os.stat(self.path(path)).st_mtime  # noqa: PTH116 - also where a probe is watched
+
     def which(self, program: str) -> str | None:
         """As `shutil.which`, whose import alone costs as much as all our reading of /proc."""
         places = (f"{folder or '.'}/{program}" for folder in self._environ.get("PATH", os.defpath).split(":"))

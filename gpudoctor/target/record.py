@@ -39,7 +39,9 @@ class Sparse:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One machine. Paths are absolute, without ``.`` and ``..``; `space` is total and free bytes of a file system."""
+    """One machine. Paths are absolute, without ``.`` and ``..``; `space` is total and free bytes of a file system,
+    `times` when files were written last, in seconds since 1970.
+    """
 
     title: str = ""
     level: str = "standard"
@@ -51,6 +53,7 @@ class Record:
     devices: Mapping[str, str] = field(default_factory=dict)
     denied: Sequence[str] = ()
     space: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    times: Mapping[str, int] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=dict)
     python: str | None = None
     name: str = "record"

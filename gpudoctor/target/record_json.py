@@ -6,6 +6,7 @@
               "sparse": {path: {"size": n, "parts": [[offset, length]], "data": base64 of the parts, zlib-compressed}},
               "left_out": [path],
               "devices": {path: "195:0 0666"}, "denied": [path], "space": {path: [total, free]},
+              "times": {path: seconds since 1970},
               "environ": {name: text}, "python": path, "name": text,
               "commands": [{"argv": [...], "status": 0, "out": "", "err": "", "do": "hang"}]},
      "nvml": {...}, "cuda": {...}, "torch_child": {"out": [...], "err": "", "status": 0},
@@ -85,6 +86,7 @@ def from_json(raw: object) -> Record:
         devices=devices,
         denied=denied,
         space=dict(host.spaces()),
+        times=dict(host.times()),
         environ=dict(host.texts("environ")),
         python=host.text("python") or None,
         name=host.text("name") or "record",
@@ -119,6 +121,7 @@ def to_json(record: Record) -> dict[str, Any]:
         "devices": dict(sorted(record.devices.items())),
         "denied": sorted(record.denied),
         "space": {path: list(pair) for path, pair in sorted(record.space.items())},
+        "times": dict(sorted(record.times.items())),
         "commands": [_command(command) for command in record.commands],
     }
     sections = ("nvml", "cuda", "torch_child", "kernels", "expect")
@@ -183,6 +186,12 @@ class _Object:
             if not whole or not 0 <= pair[1] <= pair[0] < 1 << 62:
                 raise DocumentError(f"{self.where}.space: {str(path)[:80]!r} is not [total, free] in bytes")
             yield _path(path, f"{self.where}.space"), (pair[0], pair[1])
+
+    def times(self) -> Iterator[tuple[str, int]]:
+        for path, seconds in self.part("times").raw.items():
+            if type(seconds) is not int or not 0 <= seconds < 1 << 40:
+                raise DocumentError(f"{self.where}.times: {str(path)[:80]!r} is no time in seconds since 1970")
+            yield _path(path, f"{self.where}.times"), seconds
 
     def sparse(self) -> Iterator[tuple[str, Sparse]]:
         for path, entry in self.part("sparse").raw.items():

@@ -74,6 +74,11 @@ class Recorded(Local):
             return self._record.space[path]
         raise OSError(errno.ENODATA, "its size was not recorded", path)
 
+    def modified(self, path: str) -> float:
+        if path in self._record.times:
+            return self._record.times[path]
+        raise OSError(errno.ENODATA, "when it was written was not recorded", path)
+
     def which(self, program: str) -> str | None:
         folders = self.environ.get("PATH", os.defpath).split(":")
         return next((f"{folder}/{program}" for folder in folders if self.exists(f"{folder}/{program}")), None)

@@ -32,6 +32,7 @@ class Seen:
     devices: dict[str, str] = field(default_factory=dict)
     denied: set[str] = field(default_factory=set)
     space: dict[str, tuple[int, int]] = field(default_factory=dict)
+    times: dict[str, int] = field(default_factory=dict)
     variables: set[str] = field(default_factory=set)
     answers: list[Answer] = field(default_factory=list)
 
@@ -94,6 +95,11 @@ class Recording(Local):
     def space(self, path: str) -> tuple[int, int]:
         self.seen.space[path] = super().space(path)
         return self.seen.space[path]
+
+    def modified(self, path: str) -> float:
+        found = super().modified(path)
+        self.seen.times[path] = int(found)
+        return found
 
     def which(self, program: str) -> str | None:
         self.seen.variables.add("PATH")

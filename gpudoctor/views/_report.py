@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from gpudoctor.language import say
 from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding, Verdict
 from gpudoctor.model.fact import Known
 from gpudoctor.views._terminal import one_line
@@ -40,15 +41,32 @@ class Reason:
 def verdict(diagnosis: Diagnosis) -> str:
     """The verdict as a sentence."""
     if diagnosis.verdict == "broken" and len(diagnosis.findings) == 1:
-        return _ONE_CAUSE
-    return _VERDICTS[diagnosis.verdict]
+        return say(_ONE_CAUSE)
+    return say(_VERDICTS[diagnosis.verdict])
 
 
 def about(diagnosis: Diagnosis) -> str:
     """``node17, level standard, /srv/venv/bin/python``: whom it is about."""
     target = diagnosis.snapshot.target
-    said = [target.name, f"level {target.level}"] if target.kind == "local" else [target.kind, target.name]
+    kind = diagnosis.snapshot.get("manifest.kind")
+    what = str(kind.value) if isinstance(kind, Known) else say(target.kind)
+    local = target.kind == "local"
+    said = [target.name, say("level {level}", level=target.level)] if local else [what, target.name]
     return one_line(", ".join([*said, target.python] if target.python else said))
+
+
+def manifest(diagnosis: Diagnosis) -> bool:
+    """Whether it is of a file that says what is to be installed or started."""
+    return isinstance(diagnosis.snapshot.get("manifest.kind"), Known)
+
+
+def installs(diagnosis: Diagnosis) -> Iterator[tuple[str, str, str]]:
+    """Package, version and where that is known from, of what a manifest would bring."""
+    rows = diagnosis.snapshot.rows("package") if manifest(diagnosis) else ()
+    for row in rows if isinstance(rows, tuple) else ():
+        name, version = row.get("name"), row.get("version")
+        if isinstance(name, Known) and isinstance(version, Known):
+            yield one_line(str(name.value)), one_line(str(version.value)), one_line(version.source)
 
 
 def together(findings: Sequence[Finding]) -> Iterator[tuple[Finding, list[Finding]]]:
@@ -94,7 +112,7 @@ def reasons(diagnosis: Diagnosis) -> list[Reason]:
         if named:
             facts[named[1]] = None
         ids.append(item.id)
-    said = [Reason(why, tuple(facts), tuple(ids)) for why, (facts, ids) in found.items()]
+    said = [Reason(say(why), tuple(facts), tuple(ids)) for why, (facts, ids) in found.items()]
     return sorted(said, key=lambda reason: -len(reason.rules))
 
 
@@ -108,7 +126,13 @@ def counts(diagnosis: Diagnosis) -> str:
     """Found, not judged, passed; and how much of a pasted report was understood."""
     report = diagnosis.snapshot.get("report.lines")
     placed = diagnosis.snapshot.get("report.placed")
-    said = f"{len(diagnosis.findings)} found, {len(diagnosis.unjudged)} not judged, {len(diagnosis.passed)} passed"
+    said = say(
+        "{found} found, {unjudged} not judged, {passed} passed",
+        found=len(diagnosis.findings),
+        unjudged=len(diagnosis.unjudged),
+        passed=len(diagnosis.passed),
+    )
     if isinstance(report, Known) and isinstance(placed, Known):
-        said += f"; {placed.value} of {report.value} lines of the report were understood"
+        lines = "; {placed} of {all} lines of the report were understood"
+        said += say(lines, placed=placed.value, all=report.value)
     return said

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
+from gpudoctor.language import say
 from gpudoctor.model.fact import Known, value_to_json
+from gpudoctor.views._columns import folded, has_wide
 
 WIDTH = 80
 _CODES = {"bold": "1", "red": "31", "yellow": "33", "green": "32", "dim": "2"}
@@ -17,6 +19,7 @@ _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2
 _UNTYPED = re.compile(rf"{_UNSAFE.pattern}|[\t\n]")
 """What belongs in no command line."""
 _MARKS = {
+    "by hand": "by hand",
     "root": "needs root",
     "reboot": "needs a reboot",
     "network": "needs the network",
@@ -61,6 +64,14 @@ def one_line(text: str) -> str:
     return " ".join(safe(text).split())
 
 
+def few(said: str, most: int = 3) -> str:
+    """The first of many things that are said in one line, ``;`` between them, and how many there are besides."""
+    parts = said.split("; ")
+    if len(parts) <= most + 1:
+        return said
+    return "; ".join([*parts[:most], say("and {count} more", count=len(parts) - most)])
+
+
 def value(known: Known) -> str:
     """A fact's value as a person reads it, cut where it is long."""
     raw = value_to_json(known.value)
@@ -73,6 +84,9 @@ def wrapped(text: str, indent: int = 0, hang: int | None = None) -> list[str]:
     first, rest = " " * indent, " " * (indent if hang is None else hang)
     lines = []
     for paragraph in re.split(r"\n\s*\n", safe(text)):
+        if has_wide(paragraph):
+            lines += folded(paragraph, WIDTH, first, rest)
+            continue
         lines += textwrap.wrap(
             paragraph,
             WIDTH,
@@ -86,10 +100,15 @@ def wrapped(text: str, indent: int = 0, hang: int | None = None) -> list[str]:
 
 def marks(needs: Sequence[str], touches: str) -> str:
     """What a step asks for, in words: ``(needs root, changes the system)``."""
-    words = [_MARKS.get(need, f"needs {need}") for need in needs]
+    words = [say(_MARKS[need]) if need in _MARKS else say("needs {what}", what=need) for need in needs]
     if touches in _MARKS:
-        words.append(_MARKS[touches])
-    return f"({', '.join(words)})" if words else ""
+        words.append(say(_MARKS[touches]))
+    return say("({marks})", marks=say(", ").join(words)) if words else ""
+
+
+def noted(text: str, needs: Sequence[str], touches: str) -> str:
+    """What is said of a step: its text, and what it asks for."""
+    return say("{text} {marks}", text=text, marks=marks(needs, touches)).strip()
 
 
 def command(argv: Sequence[str]) -> str:

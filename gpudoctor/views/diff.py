@@ -8,6 +8,7 @@ from itertools import groupby
 
 from gpudoctor.model.difference import Change, Difference, OneSided
 from gpudoctor.model.fact import Absent, Fact, Known, Unread, Value
+from gpudoctor.views._since import sentence
 from gpudoctor.views._terminal import Style, one_line, value, wrapped
 
 _COLOURS = {"error": "red", "warning": "yellow", "info": "green"}
@@ -24,6 +25,8 @@ def render(difference: Difference, names: tuple[str, str], style: Style | None =
     blocks = ["\n".join(_findings(difference, names, style))]
     if difference.both:
         blocks.append("\n".join(wrapped(f"Found on both: {', '.join(difference.both)}", hang=2)))
+    if difference.packages:
+        blocks.append("\n".join(_packages(difference, style)))
     if difference.layers:
         blocks.append("\n".join(_facts(difference, style)))
     blocks.append("\n".join(_folded(difference)))
@@ -74,6 +77,14 @@ def _finding(same: list[OneSided], style: Style) -> Iterator[str]:
     yield from _changes(changes, _MOST, _proof)
     other_side = "A" if first.side == "B" else "B"
     yield from wrapped(f"On {other_side}: {first.other}.", 4, 6)
+
+
+def _packages(difference: Difference, style: Style) -> Iterator[str]:
+    yield style.paint("Packages exchanged between A and B, the newest first", "bold")
+    for one in difference.packages[:_MOST_IN_LAYER]:
+        yield from wrapped(sentence(one), 4, 8)
+    if (more := len(difference.packages) - _MOST_IN_LAYER) > 0:
+        yield f"    and {more} more; --json lists them"
 
 
 def _facts(difference: Difference, style: Style) -> Iterator[str]:

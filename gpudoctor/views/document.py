@@ -1,4 +1,4 @@
-"""The JSON documents of the contract, each on one line: a diagnosis, or the facts alone."""
+"""The JSON documents of the contract, each on one line: a diagnosis, the facts alone, or any other."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from gpudoctor.model.snapshot import Snapshot
 
 def render(diagnosis: Diagnosis) -> str:
     """One document, one line."""
-    return _line(diagnosis.to_json())
+    return line(diagnosis.to_json())
 
 
 def facts(snapshot: Snapshot, tool_version: str) -> str:
     """The facts as they were read, which `gpudoctor read` and `gpudoctor diff` take."""
     raw = snapshot.to_json()
     document = {"schema": raw.pop("schema"), "tool": {"version": tool_version}, **raw}
-    return _line(document)
+    return line(document)
 
 
-def _line(raw: Any) -> str:
+def line(raw: Any) -> str:
     """JSON on one line that every parser takes: half a surrogate pair, as in a file's broken name, is replaced."""
     text = json.dumps(raw, ensure_ascii=True, separators=(",", ":"))
     if "\\ud" in text:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gpudoctor.language import say
 from gpudoctor.model.catalog import FactSpec
 from gpudoctor.model.rule import Case, Fix, Rule
-from gpudoctor.views._terminal import command, marks, safe, wrapped
+from gpudoctor.views._columns import padded
+from gpudoctor.views._terminal import command, noted, safe, wrapped
 
 
 def rule_page(rule: Rule, cases: Sequence[Case]) -> str:
@@ -16,9 +18,10 @@ def rule_page(rule: Rule, cases: Sequence[Case]) -> str:
 
 def _rule_lines(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
     yield f"{rule.id}: {safe(rule.title)}"
-    where = ", of a job or a fleet of machines" if rule.scope == "cluster" else ""
-    each = f", judged for each {rule.each}" if rule.each else ""
-    yield f"{rule.severity}, {rule.role}, layer {rule.layer}{where}{each}"
+    said = [say(rule.severity), say(rule.role), say("layer {layer}", layer=rule.layer)]
+    said += [say("of a job or a fleet of machines")] if rule.scope == "cluster" else []
+    said += [say("judged for each {row}", row=rule.each)] if rule.each else []
+    yield say(", ").join(said)
     yield ""
     yield from wrapped(rule.why)
     yield from _section("Found when all of these hold", rule.when)
@@ -36,41 +39,69 @@ def _rule_lines(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
 
 
 def _sign(match: str, conclusive: bool) -> str:
-    return f"{match}   ({'conclusive' if conclusive else 'suggestive'})"
+    return f"{match}   ({say('conclusive' if conclusive else 'suggestive')})"
 
 
 def _section(title: str, items: Sequence[str]) -> Iterator[str]:
     if items:
         yield ""
-        yield f"{title}:"
+        yield say("{title}:", title=say(title))
         for item in items:
             yield from wrapped(item, 2, 4)
 
 
+_SEVERITY = 7
+"""Columns of the longest."""
+_PAGES = ("driver", "cuda-toolkit", "container")
+"""What is set up by a page, as `gpudoctor setup` has it; all else is torch, in one way or another."""
+
+
 def _fix(fix: Fix) -> Iterator[str]:
-    yield from wrapped(f"Cure: {fix.title}" + (f"  [where {' and '.join(fix.when)}]" if fix.when else ""))
+    where = "  " + say("[where {conditions}]", conditions=" and ".join(fix.when)) if fix.when else ""
+    yield from wrapped(say("Cure: {title}", title=fix.title) + where)
+    if fix.setup:
+        what = fix.setup if fix.setup in _PAGES else "torch"
+        steps = "The steps are those of this machine: gpudoctor setup {what} prints them."
+        yield from wrapped(say(steps, what=what), 2, 2)
     for step in fix.steps:
-        note = f"{step.text} {marks(step.needs, step.touches)}".strip()
+        note = noted(step.text, step.needs, step.touches)
         if note:
             yield from wrapped(note, 2, 2)
         if step.argv:
             yield f"    $ {command(step.argv)}"
     if fix.undo:
-        yield from wrapped(f"To undo: {fix.undo}", 2, 4)
+        yield from wrapped(say("To undo: {how}", how=fix.undo), 2, 4)
 
 
 def fact_page(spec: FactSpec, rules: Sequence[str] = ()) -> str:
     """A fact's name, type and meaning, and the rules that read it."""
-    kind = f"{spec.kind}, in {spec.unit}" if spec.unit else spec.kind
-    about = [f"{spec.name}  ({kind}{', one for each row' if spec.group else ''})", *wrapped(spec.about, 2)]
+    kind = [spec.kind, *([say("in {unit}", unit=spec.unit)] if spec.unit else [])]
+    kind += [say("one for each row")] if spec.group else []
+    about = [f"{spec.name}  ({', '.join(kind)})", *wrapped(spec.about, 2)]
     return "\n".join([*about, *_section("Read by", list(rules))])
+
+
+_LINE = (
+    "A line of the profile that was given with --expect: what somebody wrote that this machine must be. Where it is not"
+    " so, the finding says what is, what is expected, and by which profile; the finding's references name the file. The"
+    " cure is in the machine, or in the line: gpudoctor expect --help tells how profiles are written and loosened."
+)
+
+
+def line_page(name: str, facts: Sequence[FactSpec]) -> str:
+    """What the finding of a profile's line is, and the fact that it is about, where its name tells."""
+    about = [f"{safe(name)}: a line of an expectation profile", "", *wrapped(_LINE)]
+    return "\n".join([*about, *(f"\n{fact_page(spec)}" for spec in facts)])
 
 
 def rule_list(rules: Sequence[Rule]) -> str:
     """Every rule on a line, from the ground up."""
-    width = max((len(rule.id) for rule in rules), default=0)
-    return "\n".join(f"{rule.id:<{width}}  {rule.severity:<7}  {safe(rule.title)}{_scope(rule)}" for rule in rules)
+    longest = max((len(rule.id) for rule in rules), default=0)
+    return "\n".join(
+        f"{rule.id:<{longest}}  {padded(say(rule.severity), _SEVERITY)}  {safe(rule.title)}{_scope(rule)}"
+        for rule in rules
+    )
 
 
 def _scope(rule: Rule) -> str:
-    return " [of many machines]" if rule.scope == "cluster" else ""
+    return say(" [of many machines]") if rule.scope == "cluster" else ""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from gpudoctor.language import say
 from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding
 from gpudoctor.model.fleet import Drain, Fleet
 from gpudoctor.views import _report as report
 from gpudoctor.views import text
+from gpudoctor.views._columns import width
 from gpudoctor.views._terminal import Style, command, one_line, wrapped
 
 _LOOKS = {"go": ("GO", "green"), "no-go": ("NO-GO", "red"), "unknown": ("UNKNOWN", "yellow")}
@@ -39,11 +41,12 @@ def render(diagnosis: Diagnosis, fleet: Fleet, style: Style | None = None) -> st
 
 
 def _head(diagnosis: Diagnosis, fleet: Fleet, style: Style) -> Iterator[str]:
-    took = f", in {fleet.seconds:.0f} s" if fleet.seconds >= 1 else ""
-    level = diagnosis.snapshot.target.level
-    yield from wrapped(f"gpudoctor {diagnosis.tool_version}: fleet, {one_line(fleet.name)}, level {level}{took}")
-    word, colour = _LOOKS[fleet.verdict]
-    lines = wrapped(f"{word}: {_conclusion(diagnosis, fleet)}", hang=len(word) + 2)
+    said = [say("fleet"), one_line(fleet.name), say("level {level}", level=diagnosis.snapshot.target.level)]
+    said += [say("in {seconds} s", seconds=f"{fleet.seconds:.0f}")] if fleet.seconds >= 1 else []
+    yield from wrapped(f"gpudoctor {diagnosis.tool_version}: {', '.join(said)}")
+    english, colour = _LOOKS[fleet.verdict]
+    word = say(english)
+    lines = wrapped(say("{title}: {text}", title=word, text=_conclusion(diagnosis, fleet)), hang=width(word) + 2)
     yield style.paint(lines[0], "bold", colour)
     yield from lines[1:]
 
@@ -52,16 +55,20 @@ def _conclusion(diagnosis: Diagnosis, fleet: Fleet) -> str:
     """``2 of 8 hosts have errors, 1 gave no answer; 5 are sound``."""
     silent = sum(not host.answered for host in fleet.hosts)
     bad = len(fleet.hosts) - silent - len(_without_errors(fleet))
-    said = [f"{bad} of {_many(len(fleet.hosts))} {'has' if bad == 1 else 'have'} errors"] if bad else []
-    said += [f"{silent if bad else f'{silent} of {_many(len(fleet.hosts))}'} gave no answer"] if silent else []
+    hosts = _many(len(fleet.hosts))
+    have = "{bad} of {hosts} has errors" if bad == 1 else "{bad} of {hosts} have errors"
+    said = [say(have, bad=bad, hosts=hosts)] if bad else []
+    none = "{silent} gave no answer" if bad else "{silent} of {hosts} gave no answer"
+    said += [say(none, silent=silent, hosts=hosts)] if silent else []
     if not said and fleet.verdict == "go":
         warnings = sum(finding.severity == "warning" for finding in diagnosis.findings)
-        said = [f"{_all(len(fleet.hosts))} sound" + (", with the warnings below" if warnings else "")]
+        sound = "{hosts} sound, with the warnings below" if warnings else "{hosts} sound"
+        said = [say(sound, hosts=_all(len(fleet.hosts)))]
     elif not said and fleet.verdict == "unknown":
-        said = ["no host has an error, and not every host could be called sound"]
+        said = [say("no host has an error, and not every host could be called sound")]
     elif not said:
-        said = ["each host by itself is sound, and together they are not"]
-    return ", ".join(said) + (f"; {len(fleet.sound)} may train" if bad or silent else "")
+        said = [say("each host by itself is sound, and together they are not")]
+    return say(", ").join(said) + (say("; {count} may train", count=len(fleet.sound)) if bad or silent else "")
 
 
 def _without_errors(fleet: Fleet) -> list[str]:
@@ -75,7 +82,7 @@ def _without_errors(fleet: Fleet) -> list[str]:
 
 def _drains(fleet: Fleet, style: Style) -> Iterator[str]:
     """A command for each reason; without a scheduler the names."""
-    yield style.paint("To take them out of service:", "bold")
+    yield style.paint(say("To take them out of service:"), "bold")
     for drain in fleet.drain[:_MOST_DRAINS]:
         yield _drain(drain)
     if more := fleet.drain[_MOST_DRAINS:]:
@@ -101,13 +108,13 @@ def _is_folded(item: Evidence) -> bool:
 
 
 def _quiet(findings: Sequence[Finding], style: Style) -> Iterator[str]:
-    yield style.paint("Worth knowing", "bold")
+    yield style.paint(say("Worth knowing"), "bold")
     for finding in findings:
         yield from wrapped(f"{finding.title}  [{finding.id}]", 2, 4)
 
 
 def _unjudged(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
-    yield style.paint(f"Not judged ({len(diagnosis.unjudged)}), because", "bold")
+    yield style.paint(say("Not judged ({count}), because", count=len(diagnosis.unjudged)), "bold")
     for reason in report.reasons(diagnosis):
         yield from wrapped(f"{reason.why}: {', '.join(reason.rules)}", 2, 4)
 
@@ -117,14 +124,16 @@ def _counts(diagnosis: Diagnosis, fleet: Fleet) -> str:
     answered = sum(host.answered for host in fleet.hosts)
     counts = fleet.counts
     found = counts["error"] + counts["warning"] + counts["info"]
-    cells = f"{found} found, {counts['unjudged']} not judged, {counts['ok']} passed"
-    said = f"{answered} of {_many(len(fleet.hosts))} answered; hosts by {len(fleet.checks)} checks: {cells}."
-    return "\n".join([*wrapped(said), f"As a whole: {report.counts(diagnosis)}"])
+    sums = "{found} found, {unjudged} not judged, {passed} passed"
+    cells = say(sums, found=found, unjudged=counts["unjudged"], passed=counts["ok"])
+    what = "{answered} of {hosts} answered; hosts by {checks} checks: {counts}."
+    said = say(what, answered=answered, hosts=_many(len(fleet.hosts)), checks=len(fleet.checks), counts=cells)
+    return "\n".join([*wrapped(said), say("As a whole: {counts}", counts=report.counts(diagnosis))])
 
 
 def _many(count: int) -> str:
-    return f"{count} host{'s' if count != 1 else ''}"
+    return say("{count} hosts" if count != 1 else "{count} host", count=count)
 
 
 def _all(count: int) -> str:
-    return "its one host is" if count == 1 else f"all {count} hosts are"
+    return say("its one host is") if count == 1 else say("all {count} hosts are", count=count)

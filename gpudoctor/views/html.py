@@ -1,59 +1,70 @@
-"""The report as one HTML file: nothing is loaded, nothing runs, light and dark as the reader's system has it."""
+"""The report as one HTML file, or as a notebook's output: nothing is loaded, nothing runs, light and dark."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from gpudoctor.language import say, spoken
 from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding
 from gpudoctor.model.fact import Absent, Known
+from gpudoctor.model.measurement import Measurements
 from gpudoctor.model.rule import Fix
+from gpudoctor.views import _html_style as style
 from gpudoctor.views import _report as report
-from gpudoctor.views._terminal import command, marks, safe, value
+from gpudoctor.views import plots
+from gpudoctor.views._since import since
+from gpudoctor.views._terminal import command, noted, safe, value
 
+_LANGUAGES = {"en": "en", "zh": "zh-Hans"}
 _MARKS = {"error": "✗ Error", "warning": "! Warning", "info": "i Info"}
 _VERDICTS = {"sound": "✓", "impaired": "!", "broken": "✗", "unknown": "?"}
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1c1c1c; --quiet: #595959; --paper: #fff; --panel: #f2f2f2; --line: #d0d0d0;
-  --error: #b00000; --warning: #7a5000; --info: #005faf; --sound: #006b38; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #d7d7d7; --quiet: #a0a0a0; --paper: #121212; --panel: #1f1f1f; --line: #3a3a3a;
-    --error: #ff7b7b; --warning: #ffd75f; --info: #7fbfff; --sound: #5fd787; } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 60rem;
-  margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
-h1 { font-size: 1.4rem; border-left: .4rem solid var(--mark); padding-left: .7rem; }
-h2 { font-size: 1.15rem; margin-top: 0; } h3 { font-size: 1rem; margin-bottom: .3rem; }
-section { border: 1px solid var(--line); border-left: .4rem solid var(--mark, var(--line)); border-radius: .3rem;
-  padding: 1rem; margin: 1rem 0; }
-.error, .broken { --mark: var(--error); } .warning, .impaired { --mark: var(--warning); }
-.info, .unknown { --mark: var(--info); } .sound { --mark: var(--sound); }
-.word { color: var(--mark); } .quiet { color: var(--quiet); }
-pre { background: var(--panel); padding: .6rem .8rem; border-radius: .3rem; white-space: pre-wrap; margin: .4rem 0; }
-code, pre { font-family: ui-monospace, monospace; font-size: .9em; }
-table { border-collapse: collapse; width: 100%; } td, th { text-align: left; vertical-align: top;
-  border-bottom: 1px solid var(--line); padding: .25rem .6rem .25rem 0; }
-"""
+_HEADING = re.compile(r"<(/?)h([1-3])(?=[ >])([^>]*)>")
 
 
-def render(diagnosis: Diagnosis) -> str:
-    """The whole document, ending without a newline."""
-    return "\n".join(_document(diagnosis))
+def render(diagnosis: Diagnosis, found: Measurements | None = None) -> str:
+    """The whole document, ending without a newline; `found` is what kernels measured there."""
+    return "\n".join(_document(diagnosis, found))
 
 
-def _document(diagnosis: Diagnosis) -> Iterator[str]:
-    about, verdict = report.about(diagnosis), report.verdict(diagnosis)
+def cell(diagnosis: Diagnosis, found: Measurements | None = None) -> str:
+    """A part of a page that is somebody else's: its styles go no further, and its headings are not in the contents."""
+    body = "\n".join(_body(diagnosis, found))
+    return f'<style>{style.CELL}</style>\n<div class="gpudoctor cell">\n{_HEADING.sub(_no_heading, body)}\n</div>'
+
+
+def _no_heading(heading: re.Match[str]) -> str:
+    return "</div>" if heading[1] else f'<div role="heading" aria-level="{heading[2]}"{heading[3]}>'
+
+
+def _document(diagnosis: Diagnosis, found: Measurements | None) -> Iterator[str]:
     yield "<!doctype html>"
-    yield '<html lang="en">'
+    yield f'<html lang="{_LANGUAGES[spoken()]}">'
     yield '<meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-    yield f"<title>gpudoctor: {_text(about)}</title>"
-    yield f"<style>{_STYLE}</style>"
-    yield f'<h1 class="{_text(diagnosis.verdict)}">{_VERDICTS[diagnosis.verdict]} {_text(verdict)}</h1>'
-    yield f"<p>{_text(about)}</p>"
+    yield f"<title>gpudoctor: {_text(report.about(diagnosis))}</title>"
+    yield f"<style>{style.PAGE}</style>"
+    yield '<main class="gpudoctor page">'
+    yield from _body(diagnosis, found)
+    yield "</main>"
+    yield "</html>"
+
+
+def _body(diagnosis: Diagnosis, found: Measurements | None) -> Iterator[str]:
+    sign, said = _VERDICTS[diagnosis.verdict], _text(report.verdict(diagnosis))
+    yield f'<h1 class="{_text(diagnosis.verdict)}">{sign} {said}</h1>'
+    yield f"<p>{_text(report.about(diagnosis))}</p>"
     yield f"<p>{_text(report.counts(diagnosis))}</p>"
+    if installed := list(report.installs(diagnosis)):
+        yield f"<h2>{say('What it would bring')}</h2>"
+        yield "<ul>"
+        for name, version, source in installed:
+            yield f"<li><code>{_text(f'{name} {version}')}</code> ({_text(source)})</li>"
+        yield "</ul>"
     if len(causes := report.causes(diagnosis)) > 1:
-        yield "<h2>To act on, in this order</h2>"
+        yield f"<h2>{say('To act on, in this order')}</h2>"
         yield "<ol>"
         yield from (f"<li>{_text(report.act(one))} <code>{_text(one.id)}</code></li>" for one in causes)
         yield "</ol>"
@@ -62,70 +73,76 @@ def _document(diagnosis: Diagnosis) -> Iterator[str]:
         yield from _finding(finding, others)
         yield "</section>"
     yield from (f"<p>{_text(note.text)}</p>" for note in diagnosis.notes)
+    yield from plots.sections(diagnosis, found)
     yield from _rest(diagnosis)
     yield f'<p class="quiet">gpudoctor {_text(diagnosis.tool_version)}</p>'
-    yield "</html>"
 
 
 def _finding(finding: Finding, others: Sequence[Finding]) -> Iterator[str]:
-    guess = "possibly: " if finding.confidence == "possible" else ""
-    word = _MARKS[finding.severity]
+    guess = say("possibly: ") if finding.confidence == "possible" else ""
+    word = say(_MARKS[finding.severity])
     yield f'<h2><span class="word">{word}</span> {guess}{_text(finding.title)}</h2>'
     alike, unlike = report.elsewhere(finding, others)
-    yield from (f"<p>Also: {_text(other.title)}</p>" for other in unlike)
+    yield from (f"<p>{say('Also: {title}', title=_text(other.title))}</p>" for other in unlike)
     if alike:
-        yield f"<p>The same of {_text(', '.join(alike))}.</p>"
+        yield f"<p>{say('The same of {names}.', names=_text(', '.join(alike)))}</p>"
     yield f"<p>{_text(finding.why)}</p>"
     if not finding.nearness:  # what only words point to is to be made sure of first
         for fix in finding.fixes:
             yield from _fix(fix)
-    yield f"<h3>How it is known ({_text(finding.confidence)})</h3>"
+    yield f"<h3>{say('How it is known ({confidence})', confidence=_text(say(finding.confidence)))}</h3>"
     yield from _table(finding.evidence)
+    if finding.since:
+        lead, changes = since(finding)
+        yield f"<h3>{_text(lead)}</h3>"
+        yield f"<ul>{''.join(f'<li>{_text(change)}</li>' for change in changes)}</ul>"
     if finding.by_rule:
-        newer = ", ".join(finding.by_rule)
-        yield f"<p>Judged by rule, not by record: newer than the tables: {_text(newer)}.</p>"
+        newer = "Judged by rule, not by record: newer than the tables: {facts}."
+        yield f"<p>{say(newer, facts=_text(', '.join(finding.by_rule)))}</p>"
     if finding.confidence != "certain" and finding.confirm:
-        yield f"<p>To be sure: {_text(finding.confirm)}</p>"
+        yield f"<p>{say('To be sure: {how}', how=_text(finding.confirm))}</p>"
     if finding.explains:
-        yield f"<p>This explains: {_text(', '.join(finding.explains))}.</p>"
-    name = _text(finding.id)
-    yield f'<p class="quiet"><code>{name}</code>, more: <code>gpudoctor explain {name}</code></p>'
+        yield f"<p>{say('This explains: {ids}.', ids=_text(', '.join(finding.explains)))}</p>"
+    name, page = f"<code>{_text(finding.id)}</code>", f"<code>gpudoctor explain {_text(finding.id)}</code>"
+    yield f'<p class="quiet">{say("{id}, more: {command}", id=name, command=page)}</p>'
 
 
 def _table(evidence: Sequence[Evidence]) -> Iterator[str]:
-    yield "<table><tr><th>fact</th><th>value</th><th>read from</th></tr>"
+    yield f"<table><tr><th>{say('fact')}</th><th>{say('value')}</th><th>{say('read from')}</th></tr>"
     for item in evidence:
         name = f"<code>{_text(report.fact_name(item))}</code>"
         if isinstance(item.state, Known):
-            known = _text(value(item.state) or "none")
+            known = _text(value(item.state) or say("none"))
             yield f"<tr><td>{name}</td><td>{known}</td><td>{_text(item.state.source)}</td></tr>"
         elif isinstance(item.state, Absent):
-            yield f"<tr><td>{name}</td><td>none</td><td>{_text(item.state.why)}</td></tr>"
+            yield f"<tr><td>{name}</td><td>{say('none')}</td><td>{_text(item.state.why)}</td></tr>"
     yield "</table>"
 
 
 def _fix(fix: Fix) -> Iterator[str]:
-    yield f"<h3>What to do: {_text(fix.title)}</h3>"
+    yield f"<h3>{say('What to do: {title}', title=_text(fix.title))}</h3>"
     for step in fix.steps:
-        note = f"{step.text} {marks(step.needs, step.touches)}".strip()
+        note = noted(step.text, step.needs, step.touches)
         if note:
             yield f"<p>{_text(note)}</p>"
         if step.argv:
             yield f"<pre>{_text(command(step.argv))}</pre>"
     if fix.undo:
-        yield f"<p>To undo: {_text(fix.undo)}</p>"
+        yield f"<p>{say('To undo: {how}', how=_text(fix.undo))}</p>"
 
 
 def _rest(diagnosis: Diagnosis) -> Iterator[str]:
     """What was not judged, and what passed: folded."""
     if diagnosis.unjudged:
-        yield f"<details><summary>{len(diagnosis.unjudged)} rules were not judged</summary><ul>"
+        unjudged = say("{count} rules were not judged", count=len(diagnosis.unjudged))
+        yield f"<details><summary>{unjudged}</summary><ul>"
         for reason in report.reasons(diagnosis):
             facts = f" ({', '.join(reason.facts)})" if reason.facts else ""
             yield f"<li>{_text(reason.why + facts)}: {_text(', '.join(reason.rules))}</li>"
         yield "</ul></details>"
     if diagnosis.passed:
-        yield f"<details><summary>{len(diagnosis.passed)} rules passed</summary>"
+        passed = say("{count} rules passed", count=len(diagnosis.passed))
+        yield f"<details><summary>{passed}</summary>"
         yield f"<p>{_text(', '.join(diagnosis.passed))}</p></details>"
 
 

@@ -7,9 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from gpudoctor.model.measurement import Measurements
+if TYPE_CHECKING:
+    from gpudoctor.model.measurement import Measurements
 
 _PERIOD = 0.2
 _WIDEST = 100

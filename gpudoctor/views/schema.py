@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any, get_args
 
-from gpudoctor.model.fleet import SCHEMA as FLEET
-from gpudoctor.model.fleet import Kind
-from gpudoctor.model.fleet import Verdict as FleetVerdict
+from gpudoctor.model.difference import SCHEMA as DIFF
+from gpudoctor.model.kept import SCHEMA as HISTORY
 from gpudoctor.model.measurement import SCHEMA as KERNELS
 from gpudoctor.model.measurement import Level, Meanwhile, Rung, Status
 from gpudoctor.model.rule import CONFIDENCES, SEVERITIES
 from gpudoctor.model.snapshot import SCHEMA
+from gpudoctor.views._fleet_schema import FLEET
+from gpudoctor.views._plan_schema import PLAN, RUN, STEP
+from gpudoctor.views._profile_schema import PROFILE
+from gpudoctor.views._stack_schema import STACK
 
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}
@@ -34,18 +37,21 @@ _FACT = {
         _object({"unread": _TEXT}),
     ]
 }
-_STEP = _object(
-    {
-        "argv": _TEXTS,
-        "text": _TEXT,
-        "needs": {"type": "array", "items": {"enum": ["root", "reboot", "network", "downtime"]}},
-        "touches": {"enum": ["environment", "system", "hardware", "nothing"]},
-    }
-)
-_FIX = _object({"title": _TEXT, "steps": {"type": "array", "items": _STEP}, "verify": _TEXT, "undo": _TEXT})
+_FIX = _object({"title": _TEXT, "steps": {"type": "array", "items": STEP}, "verify": _TEXT, "undo": _TEXT})
 _EVIDENCE = _object(
     {"fact": _TEXT, "value": {}, "source": _TEXT, "absent": _TEXT, "index": {"type": "integer", "minimum": 0}},
     optional=("absent", "index"),
+)
+_SINCE = _object(
+    {
+        "what": _TEXT,
+        "before": _TEXT_OR_NULL,
+        "after": _TEXT_OR_NULL,
+        "at": _TEXT_OR_NULL,
+        "by": _TEXT_OR_NULL,
+        "source": _TEXT,
+        "worked": _TEXT_OR_NULL,
+    }
 )
 _FINDING = _object(
     {
@@ -63,27 +69,11 @@ _FINDING = _object(
         "references": _TEXTS,
         "confirm": _TEXT,
         "by_rule": _TEXTS,
-    }
+        "since": {"type": "array", "items": _SINCE},
+    },
+    optional=("since",),
 )
 _COUNT = {"type": "integer", "minimum": 0}
-_FLEET = _object(
-    {
-        "schema": {"const": FLEET},
-        "name": _TEXT,
-        "at": _TEXT,
-        "seconds": {"type": "number"},
-        "verdict": {"enum": list(get_args(FleetVerdict))},
-        "hosts": {"type": "array", "items": _object({"name": _TEXT})},
-        "checks": {"type": "array", "items": _object({"id": _TEXT, "title": _TEXT, "short": _TEXT})},
-        "results": {"type": "object", "additionalProperties": {"type": "object"}},
-        "pairwise": {"type": ["object", "null"]},
-        "suspects": {
-            "type": "array",
-            "items": _object({"kind": {"enum": list(get_args(Kind))}, "names": _TEXTS, "title": _TEXT, "id": _TEXT}),
-        },
-        "drain": {"type": "array", "items": _object({"hosts": _TEXTS, "reason": _TEXT, "argv": _TEXTS})},
-    }
-)
 _DOCUMENT = _object(
     {
         "schema": {"const": SCHEMA},
@@ -109,7 +99,7 @@ _DOCUMENT = _object(
             },
         },
         "timings_ms": {"type": "object", "additionalProperties": {"type": "number"}},
-        "fleet": _FLEET,
+        "fleet": FLEET,
     },
     optional=("fleet",),
 )
@@ -168,11 +158,57 @@ _KERNELS = _brief(
     },
     because=_TEXT,
 )
-_KINDS = {"diagnosis": _DOCUMENT, "snapshot": _SNAPSHOT, "kernels": _KERNELS}
+_FACT_OR_NULL = {"oneOf": [*_FACT["oneOf"], {"type": "null"}]}
+_CHANGES = {
+    "type": "array",
+    "items": _object({"fact": _TEXT, "row": _TEXT_OR_NULL, "a": _FACT_OR_NULL, "b": _FACT_OR_NULL}),
+}
+_SIDE = _object({key: _DOCUMENT["properties"][key] for key in ("target", "verdict")})
+_ONE_SIDED = _object({"side": {"enum": ["a", "b"]}, "finding": _FINDING, "other": _TEXT, "facts": _CHANGES})
+_DIFFERENCE = _object(
+    {
+        "schema": {"const": DIFF},
+        "tool": _object({"version": _TEXT}),
+        "a": _SIDE,
+        "b": _SIDE,
+        "equal": _FLAG,
+        "findings": {"type": "array", "items": _ONE_SIDED},
+        "both": _TEXTS,
+        "facts": {"type": "object", "additionalProperties": _CHANGES},
+        "unread": _CHANGES,
+        "moving": _CHANGES,
+        "packages": {"type": "array", "items": _SINCE},
+    }
+)
+_KEPT = _object(
+    {
+        "id": _TEXT,
+        "time": _TEXT,
+        "level": _DOCUMENT["properties"]["target"]["properties"]["level"],
+        "verdict": _DOCUMENT["properties"]["verdict"],
+        "python": _TEXT_OR_NULL,
+        "findings": {"type": "array", "items": _object({"id": _TEXT, "severity": _TEXT, "title": _TEXT})},
+        "trouble": _TEXT_OR_NULL,
+    }
+)
+_HISTORY = _object({"schema": {"const": HISTORY}, "folder": _TEXT, "runs": {"type": "array", "items": _KEPT}})
+_KINDS = {
+    "diagnosis": _DOCUMENT,
+    "snapshot": _SNAPSHOT,
+    "kernels": _KERNELS,
+    "plan": PLAN,
+    "run": RUN,
+    "stack": STACK,
+    "fleet": FLEET,
+    "diff": _DIFFERENCE,
+    "history": _HISTORY,
+}
+_READ = {"profile": PROFILE}
+"""What people write and we read: to what is promised of these, keys may be added, too."""
 
 
 def text(kind: str = "diagnosis") -> str:
-    """The schema of a diagnosis, of a snapshot or of what kernels measured, indented."""
+    """The schema of a diagnosis, of another of our documents, or of a profile, indented."""
     title = "gpudoctor document" if kind == "diagnosis" else f"gpudoctor {kind}"
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
-    return json.dumps({**head, **_KINDS[kind]}, indent=2)
+    return json.dumps({**head, **{**_KINDS, **_READ}[kind]}, indent=2)

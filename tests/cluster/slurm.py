@@ -100,10 +100,15 @@ class Slurm(Hosts):
         self.run(HEAD, ["scancel", "--signal=KILL", "--user=root"])
         self.run(HEAD, ["scancel", "--user=root"])
         self.wait_for(lambda: not self.run(HEAD, ["squeue", "--noheader"]).out, "the jobs' end")
-        for node, state in self.states().items():
+        self.wait_for(self._all_in_service, "the nodes")
+
+    def _all_in_service(self) -> bool:
+        """Put back who is drained: a health check that was under way may drain a node after all was mended."""
+        states = self.states()
+        for node, state in states.items():
             if state.startswith("drain"):
                 self.run(HEAD, ["scontrol", "update", f"nodename={node}", "state=undrain"])
-        self.wait_for(lambda: self.states() == dict.fromkeys(NODES, "idle"), "the nodes")
+        return states == dict.fromkeys(NODES, "idle")
 
     def wait_for(self, holds: Callable[[], bool], what: str, seconds: float = _READY_S) -> None:
         """Wait until something holds; raises `TimeoutError` with what the daemons logged."""

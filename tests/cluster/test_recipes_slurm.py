@@ -31,23 +31,31 @@ def _with_scripts() -> Iterator[Slurm]:
     """
     more = f"""
 Prolog={RECIPES}/slurm-prolog.sh
+Epilog=/usr/local/sbin/epilog
 PrologFlags=Alloc
+BatchStartTimeout=60
 HealthCheckProgram=/usr/local/sbin/health-check
 HealthCheckInterval=3
 HealthCheckNodeState=ANY
 """
     slurm = Slurm(more)
-    _health_check(slurm, "true")
+    _without(slurm)
     with slurm:
         yield slurm
 
 
 @pytest.fixture
 def slurm(_with_scripts: Slurm) -> Iterator[Slurm]:
-    """That cluster without a health check: a test puts it there."""
+    """That cluster without a health check and an epilog: a test puts them there."""
     yield _with_scripts
-    _health_check(_with_scripts, "true")
+    _without(_with_scripts)
     _with_scripts.mend()
+
+
+def _without(slurm: Slurm) -> None:
+    for node in NODES:
+        slurm.program(node, "epilog", "exec true")
+    _health_check(slurm, "true")
 
 
 def _health_check(slurm: Slurm, program: str) -> None:
@@ -58,7 +66,7 @@ def _health_check(slurm: Slurm, program: str) -> None:
 def test_a_job_on_sound_nodes_starts(slurm: Slurm) -> None:
     ran = slurm.srun("hostname")
     assert (ran.code, sorted(ran.out.split())) == (0, list(NODES)), ran.err
-    assert set(slurm.states().values()) == {"idle"}
+    slurm.wait_for(lambda: set(slurm.states().values()) == {"idle"}, "the nodes")
 
 
 @pytest.mark.parametrize(("machine", "cause"), _SICK.items())
@@ -70,6 +78,27 @@ def test_the_prolog_refuses_the_job_and_drains_the_sick_node_alone(slurm: Slurm,
     slurm.wait_for(lambda: slurm.states()["node3"] == "drained", "node3's drain")
     assert slurm.reason("node3") == f"gpudoctor:{cause}"
     slurm.wait_for(lambda: set(_others(slurm, "node3")) == {"idle"}, "the others")
+
+
+def test_a_node_to_which_slurm_gives_no_gpu_need_have_none(slurm: Slurm) -> None:
+    slurm.becomes("node3", "server-without-gpu")
+    ran = slurm.srun("hostname")
+    assert (ran.code, sorted(ran.out.split())) == (0, list(NODES)), ran.err
+    slurm.wait_for(lambda: set(slurm.states().values()) == {"idle"}, "the nodes")
+
+
+def test_a_node_that_a_job_leaves_broken_is_drained_after_it(slurm: Slurm) -> None:
+    slurm.program("node4", "epilog", f"exec {RECIPES}/slurm-prolog.sh")
+    broken = slurm.folder / "broken"
+    waiting = f"until [ -e {broken} ]; do sleep 0.1; done; true"
+    job = slurm.start(HEAD, ["srun", "--nodelist=node4", "sh", "-c", waiting])
+    slurm.wait_for(lambda: slurm.states()["node4"] in {"allocated", "mixed"}, "the job")
+    slurm.wait_for(lambda: slurm.processes("until [ -e") != [], "its step")
+    slurm.becomes("node4", next(iter(_SICK)))
+    broken.touch()
+    job.communicate()
+    slurm.wait_for(lambda: slurm.states()["node4"] == "drained", "node4's drain")
+    assert (job.returncode, slurm.reason("node4")) == (0, "gpudoctor:gpu.ecc")
 
 
 @pytest.mark.parametrize("how", _BROKEN)
@@ -87,6 +116,16 @@ def test_the_health_check_drains_the_sick_node_alone(slurm: Slurm, machine: str,
     slurm.wait_for(lambda: slurm.states()["node2"] == "drained", "node2's drain")
     assert slurm.reason("node2") == f"gpudoctor:{cause}"
     assert _others(slurm, "node2") == ["idle"] * 3
+
+
+def test_the_health_check_puts_a_mended_node_back_where_a_site_says_so(slurm: Slurm) -> None:
+    script = (RECIPES / "slurm-health-check.sh").read_text().replace("RESUME=no", "RESUME=yes")
+    for node, reason in (("node1", "new power supply"), ("node2", "gpudoctor:gpu.ecc")):
+        slurm.run(HEAD, ["scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}"])
+        slurm.wait_for(lambda node=node: slurm.states()[node] == "drained", f"{node}'s drain")  # type: ignore[misc]
+        assert slurm.run(node, ["sh", "-c", script], {"SLURMD_NODENAME": node}).code == 0
+    slurm.wait_for(lambda: slurm.states()["node2"] == "idle", "node2's return")
+    assert slurm.states()["node1"] == "drained"
 
 
 def test_the_health_check_leaves_whoever_it_cannot_judge_and_what_others_wrote(slurm: Slurm) -> None:

@@ -99,7 +99,7 @@ class Faults:
     def slow(self, mbit: float, way: Way = "from") -> Fault:
         """The host sends ("from") or receives ("to") at most so many Mbit/s."""
         ends = {"from": (self.namespace, "eth0"), "to": (self.switch, self.port)}
-        shape = f"root tbf rate {mbit:g}mbit burst 64kb latency 100ms".split()
+        shape = f"root tbf rate {mbit:g}mbit burst 64kb latency 400ms".split()
         undo = []
         for one in ("from", "to") if way == "both" else (way,):
             namespace, device = ends[one]

@@ -50,11 +50,12 @@ class Ran(NamedTuple):
 
 
 class Machine:
-    """A record laid out under `root`, in which programs run."""
+    """A record laid out under `root`, in which programs run; `lent` are folders of this machine that are there, too."""
 
-    def __init__(self, record: Record, root: Path) -> None:
+    def __init__(self, record: Record, root: Path, lent: Sequence[str] = ()) -> None:
         self.record = record
         self.root = root
+        self._lent = tuple(lent)
         self._inside = Local("quick", root=str(root))
         lay_out(record, root)
         self._put_libraries()
@@ -76,6 +77,7 @@ class Machine:
         laid over it. Words put behind the command are more arguments of the program.
         """
         environ = {
+            "GPUDOCTOR_HISTORY": "off",
             **self.record.environ,
             "GPUDOCTOR_SIM_ANSWERS": "/.sim/answers",
             "XDG_CACHE_HOME": HOST + os.environ["XDG_CACHE_HOME"] if "XDG_CACHE_HOME" in os.environ else "/.sim",
@@ -97,7 +99,7 @@ class Machine:
                 yield f"mkdir -p {root}{path}; mount -t tmpfs -o size={total} tmpfs {root}{path}"
         for path in self.record.denied:  # not to be written is as far as permissions can go against root
             yield f"mount --bind {root}{path} {root}{path}; mount -o remount,bind,ro {root}{path}"
-        for folder in _folders():
+        for folder in (*_folders(), *self._lent):
             yield f"mkdir -p {root}{folder}; mount --rbind {folder} {root}{folder}"
         words = " ".join(shlex.quote(f"{name}={value}") for name, value in environ.items())
         env = shlex.join([HOST + _tool("env"), *clean])
@@ -132,6 +134,16 @@ class Machine:
         place.unlink(missing_ok=True)
         place.symlink_to(f"{HOST}{os.path.realpath(real)}")
 
+    def lend(self, *libraries: Path) -> None:
+        """Libraries of this machine, put where the loader looks."""
+        for library in libraries:
+            self._link(f"/lib/x86_64-linux-gnu/{library.name}", str(library))
+
+    def lend_program(self, path: str) -> None:
+        """A program of this machine at its own path, with the libraries that it needs."""
+        self._link(path, path)
+        self.lend(*libraries_of(path))
+
     def _put_programs(self) -> None:
         """Each recorded command answers what was recorded; what it was never asked, it refuses with 127."""
         by_name: dict[str, list[Command]] = {}
@@ -146,8 +158,7 @@ class Machine:
     def _put_interpreter(self) -> None:
         for folder in (HOST, "/dev", "/tmp"):
             self._at(f"{folder}/").mkdir(exist_ok=True)
-        for library in _libraries():
-            self._link(f"/lib/x86_64-linux-gnu/{library.name}", str(library))
+        self.lend(*_libraries())
         for path in (_LOADER, "/bin/sh"):
             self._link(path, path)
         if self.record.python:
@@ -200,10 +211,16 @@ def _libraries() -> tuple[Path, ...]:
     """System libraries that the interpreter, its extension modules and a few small programs are linked to."""
     modules = sorted(Path(sysconfig.get_path("stdlib"), "lib-dynload").glob("*.so"))
     programs = [sys.executable, "/bin/sh", *map(_tool, ("chroot", "env", "sleep")), *map(str, modules)]
-    said = subprocess.run([needs.program("ldd"), *programs], check=False, capture_output=True, text=True, timeout=60)
-    found = {Path(path) for path in re.findall(r"=> (/\S+)", said.stdout)}
+    found = libraries_of(*programs)
     found |= {path.with_name("libgcc_s.so.1") for path in found if path.name == "libc.so.6"}  # what ends a thread
-    return tuple(sorted(path for path in found if str(path).startswith(("/lib", "/usr/lib"))))
+    return tuple(sorted(found))
+
+
+def libraries_of(*files: str) -> set[Path]:
+    """System libraries that programs and libraries are linked to."""
+    said = subprocess.run([needs.program("ldd"), *files], check=False, capture_output=True, text=True, timeout=60)
+    found = re.findall(r"=> (/\S+)", said.stdout)
+    return {Path(path) for path in found if path.startswith(("/lib", "/usr/lib"))}
 
 
 @lru_cache(maxsize=1)

@@ -16,10 +16,14 @@ from tests.needs import REPOSITORY
 from tests.sim.documents import Documents
 from tests.sim.test_scenarios import HEALTHY, SICK
 
+A_MACHINE = "gpu=RTX 4090,driver=580,python=3.12,os=linux,arch=x86_64"
+"""For which files are judged."""
+
 
 def test_every_page_fires_end_to_end(gpudoctor: Program, documents: Documents, tmp_path: Path) -> None:
     pages = {rule.id for rule in rulebook.load().rules}
     fired = {*_read(gpudoctor, _pastes(tmp_path)), *_read(gpudoctor, _measured(tmp_path))}
+    fired |= set(_read(gpudoctor, map(str, (REPOSITORY / "tests" / "files").iterdir()), "--for", A_MACHINE))
     fired |= {one["id"] for path in HEALTHY + SICK for one in documents.of(path)[1].document["findings"]}
     assert pages - fired == set()
 
@@ -41,10 +45,10 @@ def _measured(folder: Path) -> Iterator[str]:
         yield str(place)
 
 
-def _read(gpudoctor: Program, names: Iterable[str]) -> list[str]:
+def _read(gpudoctor: Program, names: Iterable[str], *options: str) -> list[str]:
     """The findings of ``gpudoctor read`` on these files."""
     files = list(names)
-    ran = gpudoctor("read", "--json", *files, timeout=300)
+    ran = gpudoctor("read", "--json", *options, *files, timeout=300)
     assert ran.err == ""
     told = [json.loads(line) for line in ran.out.splitlines()]
     assert len(told) == len(files)

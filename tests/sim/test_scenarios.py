@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gpudoctor import rulebook
+from gpudoctor.rulebook.reading import facts_read
 from gpudoctor.views import schema
 from tests import rates
 from tests.sim import scenario
@@ -48,9 +50,11 @@ def test_a_healthy_machine_is_sound_and_the_document_valid(path: Path, documents
 def test_every_cause_of_the_lower_layers_is_found_on_some_machine(documents: Documents) -> None:
     """Each page of these folders fires through the real program; see `expect.ids` for the machines.
 
-    Those over what kernels measured have machines of their own, in tests/rates.py.
+    Those over what kernels measured have machines of their own, in tests/rates.py; those over files, examples of these
+    in tests/files.
     """
     layers = ("host", "driver", "gpu", "env", "container", "wsl")
-    pages = {path.stem for layer in layers for path in (Path(__file__).parents[2] / "rules" / layer).glob("*.toml")}
+    book = rulebook.load()
+    pages = {rule.id for rule in book.rules if rule.layer in layers and "manifest.kind" not in facts_read(rule)}
     found = {one["id"] for path in SICK for one in documents.of(path)[1].document["findings"]}
     assert pages - found - {page for _, page, _ in rates.sick().values()} == set()

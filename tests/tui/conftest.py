@@ -53,6 +53,18 @@ async def settled(pilot: Pilot[None], seconds: float = 30.0) -> None:
     raise AssertionError(f"still reading after {seconds:g} s: {app.reading.sources}")
 
 
+async def calm(pilot: Pilot[None], seconds: float = 5.0) -> None:
+    """Wait until nothing on the screen has changed for 0.3 s, as far as it ever rests."""
+    before, rested = None, 0
+    for _ in range(int(seconds / 0.1)):
+        await pilot.pause(0.1)
+        now = [list(line) for line in pilot.app.screen._compositor.render_strips()]
+        rested = rested + 1 if now == before else 0
+        before = now
+        if rested == 3:
+            return
+
+
 def shown(pilot: Pilot[None]) -> list[str]:
     """The lines on the screen, as text."""
     return ["".join(segment.text for segment in line) for line in pilot.app.screen._compositor.render_strips()]

@@ -9,7 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpudoctor.views.tui.app import DoctorApp
-from tests.tui.conftest import NARROW, WIDE, settled
+from tests.tui.conftest import NARROW, WIDE, calm, settled
 from tests.tui.machines import told_of
 
 SIZES = pytest.mark.parametrize("size", [NARROW, WIDE], ids=["narrow", "wide"])
@@ -37,7 +37,7 @@ def pressing(keys: Sequence[str]) -> Callable[[Pilot[None]], object]:
         await settled(pilot)
         for key in keys:
             await pilot.press(key)
-            await pilot.pause(0.3)
+            await calm(pilot)
 
     return run
 

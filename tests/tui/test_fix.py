@@ -85,7 +85,7 @@ async def test_f_shows_the_plan_of_what_is_selected_and_runs_nothing(opened: Ope
         assert isinstance(pilot.app.screen, FixScreen)
         lines = shown(pilot)
         assert lines[1].strip().startswith("plan: 4 steps for 1 cause")
-        assert any("Do ◉ Install the CUDA 12.6 build" in line for line in lines)
+        assert any("Do ◉ Install torch 2.14.1 for CUDA 12.6" in line for line in lines)
         assert any("/opt/venv/bin/python -m pip freeze" in line for line in lines), lines
         assert not any(len(line) > size[0] for line in lines)
 
@@ -99,7 +99,7 @@ async def test_f_again_plans_for_every_cause_and_runs_a_shared_command_once(open
         await pilot.pause()
         said = text(pilot)
         assert "5 steps for 2 causes" in said
-        assert said.count("-m pip install torch torchvision") == 1
+        assert said.count("-m pip install torch==2.14.1+cu126") == 1
         assert "by the steps above" in said
 
 
@@ -114,11 +114,11 @@ async def test_esc_leads_back_to_where_f_was_pressed(opened: Opened) -> None:
 
 async def test_space_on_another_cure_chooses_it_instead(opened: Opened) -> None:
     async with opened(work(machine="torch-driver-too-old-beside-heat-h100"), WIDE) as pilot:
-        await pilot.press("f", "down", "down", "down", "down", "space")
+        await pilot.press("f", *["down"] * 5, "space")
         await pilot.pause()
         plan = app_of(pilot).repair.plan  # type: ignore[union-attr]
         assert plan
-        assert [item.argv[0] for item in plan.commands][1:] == ["nvidia-smi"]
+        assert not any("--index-url" in item.argv for item in plan.commands)
         assert "or ◉ Update the driver" in text(pilot)
 
 

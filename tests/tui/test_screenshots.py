@@ -1,4 +1,4 @@
-"""README.md shows the interface as it is: every screen has its picture, and every picture is shown."""
+"""The documentation shows the interface as it is: every screen has its picture, and every picture is shown."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests import screenshots
 from tests.needs import REPOSITORY
 from tests.screenshots import SHOTS, Shot
 
-README = (REPOSITORY / "README.md").read_text("utf-8")
+PAGE = (REPOSITORY / "gpudoctor" / "docs" / "interface.md").read_text("utf-8")
 NAMES = [shot.name for shot in SHOTS]
 
 
-def test_every_screen_has_a_picture_and_the_readme_shows_each() -> None:
+def test_every_screen_has_a_picture_and_the_page_on_the_interface_shows_each() -> None:
     assert {shot.screen for shot in SHOTS} >= screenshots.screens()
-    shown = set(re.findall(r"\(tests/tui/screenshots/(\w+)\.svg\)", README))
+    shown = set(re.findall(r"\(\.\./\.\./tests/tui/screenshots/(\w+)\.svg\)", PAGE))
     assert shown == set(NAMES) == {path.stem for path in screenshots.HOME.iterdir()}, (
         "python -m tests.screenshots --write; python -m tests.readme --write"
     )

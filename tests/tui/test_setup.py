@@ -1,4 +1,4 @@
-"""Setup: choices are answered at once, by a solver or by recordings; nothing is installed from here but by a plan."""
+"""Setup: choices are answered at once; nothing is installed from here but by a plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpudoctor.model.errors import UsageError
-from gpudoctor.model.stack import GPU, Stack, Wishes, read_from
+from gpudoctor.model.stack import GPU, Stack, Wishes
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.ask import Ask
 from gpudoctor.views.tui.screens.confirm import Sure
@@ -20,7 +20,6 @@ from gpudoctor.views.tui.screens.explain import ExplainScreen
 from gpudoctor.views.tui.screens.fix import FixScreen
 from gpudoctor.views.tui.screens.setup import SetupScreen
 from gpudoctor.views.tui.work import Work
-from tests import stacks
 from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown, until
 from tests.tui.test_fix import diagnosis, text
 from tests.tui.test_fix import work as machine_work
@@ -28,13 +27,12 @@ from tests.tui.test_fix import work as machine_work
 OLD = "torch-arch-dropped-and-driver-too-old"
 
 
-def work(solver: Callable[[Wishes], Stack] | None = stacks.answer, machine: str = "hgx-h100") -> Work:
-    return replace(machine_work(machine=machine), stack=solver)
+def work(machine: str = "hgx-h100") -> Work:
+    return machine_work(machine=machine)
 
 
-def recorded(machine: str = "hgx-h100", driver: str = "535.183.06") -> Work:
-    read = replace(read_from(diagnosis(machine).snapshot), driver=driver)
-    return replace(machine_work(machine=machine), stacks=stacks.recorded(read, "/opt/venv/bin/python"))
+def answered_by(solver: Callable[[Wishes], Stack] | None) -> Work:
+    return replace(work(), stack=solver)
 
 
 async def setup_of(pilot: Pilot[None]) -> SetupScreen:
@@ -78,11 +76,11 @@ async def test_tab_goes_from_field_to_field_and_then_to_the_next_pane(opened: Op
     async with opened(work(), WIDE) as pilot:
         screen = await setup_of(pilot)
         fields = []
-        for _ in range(9):
+        for _ in range(10):
             assert screen.form.option
             fields.append(screen.form.option.field)
             await pilot.press("tab")
-        assert fields == ["gpus", "driver", "python", "os", "arch", "torch", "extras", "tool", "emit"]
+        assert fields == ["gpus", "driver", "python", "os", "arch", "torch", "extras", "wants", "tool", "emit"]
         assert pilot.app.focused is screen.fits
         await pilot.press("shift+tab", "shift+tab")
         assert screen.form.option
@@ -104,31 +102,48 @@ async def test_space_chooses_one_release_and_any_number_of_extras(opened: Opened
 
 
 async def test_nothing_fits_and_the_smallest_change_is_one_key_away(opened: Opened) -> None:
-    async with opened(recorded(), WIDE) as pilot:
+    async with opened(work(), WIDE) as pilot:
         screen = await setup_of(pilot)
-        pilot.app.diagnosis = None  # type: ignore[attr-defined]
-        screen.read = screen.wishes = replace(screen.read, driver="535.183.06", torch="2.15")
-        screen._solve()
-        await pilot.pause()
+        screen.wishes = screen.wishes.saying("driver", "535.183.06")
+        screen._set("torch", "2.15")
+        await until(pilot, lambda: "Nothing fits these choices." in text(pilot))
         said = text(pilot)
-        assert "Nothing fits these choices." in said
         assert "It would with" in said
         assert "driver 580.65.06 or newer" in said
-        assert "or with" in said
         await pilot.press("s")
-        await pilot.pause()
-        assert "2.15.0+cu132" in text(pilot)
+        await until(pilot, lambda: "2.15.0+cu132" in text(pilot))
         assert "set: driver 580.65.06 or newer" in shown(pilot)[1]
+
+
+async def test_what_else_is_wanted_is_typed(opened: Opened) -> None:
+    async with opened(work(), WIDE) as pilot:
+        screen = await setup_of(pilot)
+        for _ in range(7):
+            await pilot.press("tab")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, Ask)
+        await pilot.press(*"torch<2.10", "space", *"vllm", "enter")
+        await until(pilot, lambda: "vllm" in text(pilot) and "2.9.1+cu" in text(pilot))
+        assert screen.wishes.wants == ("torch<2.10", "vllm")
+        assert "for this machine" in shown(pilot)[1]
+
+
+async def test_what_is_no_requirement_is_said(opened: Opened) -> None:
+    async with opened(work(), WIDE) as pilot:
+        screen = await setup_of(pilot)
+        screen._set("wants", ("torch>>2",))
+        await until(pilot, lambda: "is no requirement" in text(pilot))
 
 
 async def test_c_copies_the_command_and_the_file(opened: Opened) -> None:
     async with opened(work(), WIDE) as pilot:
         screen = await setup_of(pilot)
         await pilot.press("c")
-        assert pilot.app.clipboard.startswith("python -m pip install torch==2.15.0+cu132 --index-url")
+        assert "-m pip install torch==2.15.0+cu132 --index-url" in pilot.app.clipboard
         screen._set("tool", "uv")
         await pilot.press("c")
-        assert pilot.app.clipboard.startswith("uv pip install")
+        assert "uv pip install" in pilot.app.clipboard
         screen._set("emit", "dockerfile")
         await pilot.press("c")
         await pilot.pause()
@@ -137,7 +152,10 @@ async def test_c_copies_the_command_and_the_file(opened: Opened) -> None:
         screen._set("emit", "command")
         screen._set("tool", "conda")
         await pilot.press("c")
-        await pilot.pause()
+        assert pilot.app.clipboard.startswith("conda create --yes --name torch")
+        screen.wishes = screen.wishes.saying("gpus", (GPU("NVIDIA A100", "8.0"),))
+        screen._set("driver", "470.256.02")
+        await until(pilot, lambda: "cu118" in text(pilot))
         assert "There is none for conda here." in text(pilot)
 
 
@@ -192,28 +210,17 @@ async def test_what_is_for_another_machine_is_not_installed_on_this_one(opened: 
         assert not isinstance(pilot.app.screen, Sure)
 
 
-async def test_without_a_solver_the_tables_are_named(opened: Opened) -> None:
-    async with opened(work(None), NARROW) as pilot:
+async def test_for_what_is_no_single_machine_the_commands_are_named(opened: Opened) -> None:
+    async with opened(answered_by(None), NARROW) as pilot:
         await setup_of(pilot)
         said = text(pilot)
-        assert "This version does not work out what fits a machine yet." in said
-        assert "gpudoctor explain drivers" in said
+        assert "worked out for one machine" in said
+        assert "gpudoctor setup torch" in said
         await pilot.press("c", "a", "w")
         await pilot.pause()
         assert "nothing fits these choices" in shown(pilot)[1]
         await pilot.press("e")
         await until(pilot, lambda: isinstance(pilot.app.screen, ExplainScreen))
-
-
-async def test_a_recording_without_an_answer_says_what_it_has(opened: Opened) -> None:
-    async with opened(recorded(driver="580.95.05"), WIDE) as pilot:
-        screen = await setup_of(pilot)
-        assert "What fits   (a recording)" in text(pilot)
-        screen._set("extras", ("triton",))
-        await pilot.pause()
-        said = text(pilot)
-        assert "it has no answer to these choices" in said
-        assert "driver 580.95.05, Python 3.12.3: torch 2.9, torchvision" in said
 
 
 async def test_a_solver_that_fails_and_one_that_is_slow(opened: Opened) -> None:
@@ -223,7 +230,7 @@ async def test_a_solver_that_fails_and_one_that_is_slow(opened: Opened) -> None:
         go.wait(10)
         raise UsageError("no table knows this GPU")
 
-    async with opened(work(slow), WIDE) as pilot:
+    async with opened(answered_by(slow), WIDE) as pilot:
         await pilot.app.run_action("open('setup')")
         await pilot.pause()
         assert "working it out …" in text(pilot)
@@ -234,10 +241,10 @@ async def test_a_solver_that_fails_and_one_that_is_slow(opened: Opened) -> None:
 async def test_why_is_one_key_away_where_it_is_narrow(opened: Opened) -> None:
     async with opened(work(), NARROW) as pilot:
         await setup_of(pilot)
-        assert "runs on driver" not in text(pilot)
+        assert "the newest release that fits" not in text(pilot)
         await pilot.press("e")
         await pilot.pause()
-        assert "the newest: CUDA 13.x runs on driver" in text(pilot)
+        assert "the newest release that fits" in text(pilot)
 
 
 async def test_a_new_reading_keeps_what_the_user_said(opened: Opened) -> None:

@@ -125,13 +125,20 @@ def test_in_gnu_screen_without_unicode_it_is_drawn_in_ascii() -> None:
         environ = {**kept, "LANG": "C", "TERM": "xterm", "SCREENDIR": folder}
         copy = Path(folder, "copy")
 
-        def do(*words: str) -> None:
-            subprocess.run([*screen, *words], env=environ, check=True, timeout=20, stdout=subprocess.DEVNULL)
+        def do(*words: str, until: float = 0.0) -> None:
+            """A command of screen; one that finds no session is asked again, for screen opens its socket when it
+            has started, not before it returns."""
+            while True:
+                done = subprocess.run([*screen, *words], env=environ, timeout=20, capture_output=True, text=True)
+                if done.returncode == 0:
+                    return
+                assert time.monotonic() < until, f"screen {shlex.join(words)}: {done.stdout}{done.stderr}"
+                time.sleep(0.1)
 
         def wait(*wanted: str) -> str:
             deadline = time.monotonic() + SECONDS
             while True:
-                do("-p", "0", "-X", "hardcopy", str(copy))
+                do("-p", "0", "-X", "hardcopy", str(copy), until=deadline)
                 time.sleep(0.2)  # screen writes it when it comes to it
                 text = copy.read_bytes().decode("latin-1") if copy.exists() else ""
                 if all(words in text for words in wanted):
@@ -141,7 +148,7 @@ def test_in_gnu_screen_without_unicode_it_is_drawn_in_ascii() -> None:
         do("-d", "-m", sys.executable, "-m", "gpudoctor")
         try:
             assert "+- Causes --" in wait("[1 Diag", "passed .")
-            do("-p", "0", "-X", "stuff", "2")
+            do("-p", "0", "-X", "stuff", "2", until=time.monotonic() + SECONDS)
             assert wait("[2 GPU").isascii()
         finally:
             do("-X", "quit")

@@ -26,6 +26,13 @@ def machine() -> Snapshot:
     return next(one.snapshot for one in found if len(_gpus(one.snapshot)) == 8)
 
 
+def driver() -> str:
+    """The version of its driver."""
+    found = machine().get("driver.version")
+    assert isinstance(found, Known)
+    return str(found.value)
+
+
 def _gpus(snapshot: Snapshot) -> tuple[Row, ...]:
     rows = snapshot.rows("gpu")
     return rows if isinstance(rows, tuple) else ()

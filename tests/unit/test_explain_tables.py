@@ -144,7 +144,12 @@ def test_compilers_companions_nccl_and_symbols() -> None:
     assert said("companions", "torchvision 0.24")["torchvision 0.24.1"]["belongs to torch"] == "2.9.1"
     assert titles("companions", "torchvision==0.24.0+cu128") == ["torchvision 0.24.0"]
     assert titles("companions", "bitsandbytes 0.47.0") == ["bitsandbytes 0.46.1 to 0.47.0"]
-    assert len(titles("companions", "vllm")) == len(table("companions")["vllm"])
+    assert len(titles("companions", "vllm")) == len(table("companions")["vllm"]) + 1
+    assert titles("companions", "vllm")[-1] == "What vllm asks of a machine"
+    assert titles("companions", "flash-attn 2.8.2") == ["Wheels of flash-attn 2.8.2 for cu12"]
+    assert titles("companions", "flash_attn")[-2:] == ["What flash-attn asks of a machine", "flash-attn, compiled"]
+    assert said("drivers", "ubuntu 24.04")["Drivers for ubuntu 24.04"]["branches, the one to prefer first"][:3] == "580"
+    assert said("torch", "glibc 2.28")["glibc 2.28"] == {"in": "RHEL 8, Debian 10"}
     assert titles("nccl", "nccl_p2p_level")[:2] == ["NCCL_P2P_LEVEL", "NCCL_P2P_LEVEL = LOC|0"]
     assert said("nccl", "NCCL_BLOCKING_WAIT")["NCCL_BLOCKING_WAIT"]["is now"] == "TORCH_NCCL_BLOCKING_WAIT"
     assert titles("nccl", "status 12") == ["InfiniBand status 12: RETRY_EXC_ERR"]
@@ -156,7 +161,7 @@ def test_compilers_companions_nccl_and_symbols() -> None:
     [
         ("drivers", "14.1", "near it: 13.3.1, "),
         ("drivers", "999", "near it: 615, "),
-        ("drivers", "nonsense", "keys such as 12.8, "),
+        ("drivers", "gibberish", "keys such as 12.8, "),
         ("gpus", "NVIDIA GeForce RTX 9090", "near it: GeForce RTX 5090, "),
         ("gpus", "13.7", "near it: 12.1, "),
         ("torch", "2.17.0", "near it: 2.15.0, "),
@@ -220,7 +225,8 @@ def test_a_table_alone_lists_its_sources_and_what_to_type(name: str) -> None:
         (("drivers", "nonsense"), "gpudoctor explain drivers lists them"),
         (("driver", "12.8"), "only tables have keys"),
         (("drvers",), "near it: drivers"),
-        (("gpu.ec",), "near it: gpu.ecc"),
+        (("gpu.ecx",), "near it: gpu.ecc"),
+        (("shm_mib",), "it is part of limits.shm_mib"),
     ],
 )
 def test_misuse_is_one_line_and_exit_2(gpudoctor: Program, words: tuple[str, ...], says: str) -> None:

@@ -30,16 +30,24 @@ def test_workers_are_tried_up_to_the_cores_that_may_be_used_and_never_more_than_
 
 
 def test_the_best_setting_is_the_cheapest_of_those_that_are_as_fast() -> None:
-    assert best_of(swept({0: 10, 1: 20, 2: 39, 4: 40})).workers == 2
-    assert best_of(swept({0: 40, 1: 20, 2: 39})).workers == 0
+    assert best_of(swept({0: 10, 1: 20, 2: 39, 4: 40}), HOST).workers == 2
+    assert best_of(swept({0: 40, 1: 20, 2: 39}), HOST).workers == 0
     longer = Tried("fork", 2, prefetch=4, rate=60.0)
-    assert best_of([*swept({0: 10, 2: 40}), longer]) is longer
+    assert best_of([*swept({0: 10, 2: 40}), longer], HOST) is longer
 
 
 def test_another_start_method_is_best_only_where_no_forked_worker_lives() -> None:
     spawned = Tried("spawn", 1, rate=60.0)
-    assert best_of([*swept({0: 10, 2: 40}), spawned]).workers == 2
-    assert best_of([*swept({0: 10, 1: 0}, error="re-initialize CUDA"), spawned]) is spawned
+    assert best_of([*swept({0: 10, 2: 40}), spawned], HOST).workers == 2
+    assert best_of([*swept({0: 10, 1: 0}, error="re-initialize CUDA"), spawned], HOST) is spawned
+
+
+def test_no_more_workers_than_want_all_the_cores_are_best_though_they_take_time_from_other_programs() -> None:
+    contended = swept({0: 10, 1: 10, 2: 15, 4: 25}, cores=1.0)
+    assert best_of(contended, HOST._replace(affinity=1)).workers == 0
+    assert best_of(contended[1:], HOST._replace(affinity=1)).workers == 1
+    assert best_of(contended, HOST._replace(quota=1.5)).workers == 2
+    assert best_of(contended, HOST).workers == 4
 
 
 def test_cores_that_a_quota_withholds_are_named_with_both_limits() -> None:

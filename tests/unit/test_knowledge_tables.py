@@ -24,7 +24,12 @@ FOLDER = pages.home() / "tables"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 REQUIRED = {
-    "drivers": {"family": "major linux windows", "toolkit": "cuda linux", "branch": "branch"},
+    "drivers": {
+        "family": "major linux windows",
+        "toolkit": "cuda linux",
+        "branch": "branch",
+        "shipped": "distribution release branches",
+    },
     "compilers": {"nvcc": "cuda gcc_max targets source"},
     "gpus": {"generation": "cc arch", "family": "match cc", "gpu": "name cc kind", "device": "from to chip"},
     "torch": {
@@ -32,6 +37,7 @@ REQUIRED = {
         "release": "version linux aarch64 pythons requires_python glibc cxx11 torchvision torchaudio",
         "build": "torch build cuda",
         "toolkit": "cuda nvrtc runtime",
+        "glibc": "glibc distributions",
     },
     "companions": {
         "xformers": "version",
@@ -39,6 +45,14 @@ REQUIRED = {
         "tensorflow": "version cuda cudnn",
         "jax": "version cuda_major",
         "bitsandbytes": "first last cuda",
+        "flash_attn": "version torch wheel pythons abis archs",
+        "source_builds": "name versions torch cuda",
+        "support": "name cc systems source",
+    },
+    "images": {
+        "distribution": "image release tags python glibc",
+        "ngc": "release cuda torch python",
+        "made_for_gpus": "image",
     },
     "nccl": {
         "path": "name meaning",
@@ -71,6 +85,9 @@ KEYS = {
     ("gpus", "generation"): ("cc",),
     ("gpus", "family"): ("match",),
     ("gpus", "device"): ("from",),
+    ("images", "distribution"): ("image", "release"),
+    ("images", "ngc"): ("release",),
+    ("images", "made_for_gpus"): ("image",),
     ("torch", "early"): ("version",),
     ("torch", "release"): ("version",),
     ("torch", "build"): ("torch", "build"),

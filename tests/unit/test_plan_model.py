@@ -119,6 +119,13 @@ def test_each_end_has_its_outcome() -> None:
     assert done.changed == ("torch a → b",)
 
 
+def test_a_run_that_made_it_worse_says_so_and_why() -> None:
+    run = under_way().after(Ended("2", "done", 1.0, 0)).ended("worse than before: torch.y", ("torch.y",))
+    assert run.outcome == "stopped"
+    back = runs.from_json(json.loads(json.dumps(run.to_json())))
+    assert (back.why, back.worse, back.over) == ("worse than before: torch.y", ("torch.y",), True)
+
+
 def test_the_rest_of_a_run_leaves_out_what_was_done_and_judges_again() -> None:
     run = under_way().after(Ended("2", "failed", 1.0, 1)).ended()
     assert ids(run.rest) == ["2", "3", "5"]

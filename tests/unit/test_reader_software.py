@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpudoctor.knowledge import complete
 from gpudoctor.model.fact import Absent, Known
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.readers import read_text
@@ -315,8 +316,8 @@ def test_variables_of_a_kubernetes_manifest() -> None:
 
 def test_an_exported_conda_environment() -> None:
     text = "dependencies:\n  - pytorch::pytorch=2.1.0=py3.10_cpu_0\n  - pip:\n    - flash-attn==2.3.4\n"
-    snapshot = read_text(text)
-    assert [row["name"] for row in rows(snapshot, "package")] == ["pytorch", "flash-attn"]
+    snapshot = complete(read_text(text))
+    assert [(row["name"], row["version"]) for row in rows(snapshot, "package")] == [("torch", "2.1.0")]
     assert values(snapshot)["torch.flavor"] == "cpu"
 
 

@@ -284,7 +284,7 @@ _VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=9) | st.l
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(
-        ["files", "bytes", "links", "folders", "devices", "denied", "space", "sparse", "left_out", "commands"]
+        ["files", "bytes", "links", "folders", "devices", "denied", "space", "times", "sparse", "left_out", "commands"]
     ),
     st.recursive(_VALUES, lambda inner: st.dictionaries(st.text(max_size=9).map("/".__add__), inner, max_size=2)),
 )

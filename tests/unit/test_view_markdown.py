@@ -9,7 +9,7 @@ import pytest
 from gpudoctor.model.diagnosis import Evidence, Note, Unjudged
 from gpudoctor.model.fact import Absent, Known
 from gpudoctor.model.rule import Fix, Step
-from gpudoctor.views import markdown
+from gpudoctor.views import _markdown, markdown
 from tests.tui.machines import diagnosis_of
 
 JOINER = "\u2060"
@@ -25,8 +25,8 @@ def test_it_has_a_headline_the_evidence_as_a_table_and_commands_in_fences() -> N
     assert "### Error: The driver is older than the B200: 550.163.01 is installed" in said
     assert "The same of gpu 1, gpu 2, gpu 3, gpu 4, gpu 5, gpu 6, gpu 7." in said
     assert "| `gpu[0].name` | `B200` | table gpus: PCI id 10de:2901 |" in said
-    assert "**What to do: Install a newer driver (Ubuntu)**" in said
-    assert "\n\n```sh\nubuntu-drivers install\n```\n\n" in said
+    assert "**What to do: Install a newer driver (NVIDIA's repository for Ubuntu and Debian)**" in said
+    assert "\n\n```sh\napt-get install --yes nvidia-open\n```\n\n" in said
     assert f"<summary>{unjudged} rules were not judged</summary>\n\n- " in said
     assert f"8 found, {unjudged} not judged, {passed} passed" in said
 
@@ -40,11 +40,11 @@ def test_several_causes_are_put_in_order() -> None:
 
 @pytest.mark.parametrize("text", ["a", "``", "a ``` b", "````"])
 def test_no_run_of_back_ticks_ends_a_fence(text: str) -> None:
-    fence, *body, end = markdown.fenced(text).splitlines()
+    fence, *body, end = _markdown.fenced(text).splitlines()
     assert end == fence
     assert set(fence) == {"`"}
     assert fence not in "\n".join(body)
-    code = markdown.code(text)
+    code = _markdown.code(text)
     longest = max(len(run) for run in "".join(c if c == "`" else " " for c in f"{text} `").split())
     opening = len(code) - len(code.lstrip("`"))
     assert opening == 1 if "`" not in text else opening > longest - 1

@@ -10,7 +10,7 @@ from gpudoctor.knowledge._tables import TableRow, table
 from gpudoctor.knowledge.entries.hardware import of_compilers, of_drivers, of_gpus, of_rates
 from gpudoctor.knowledge.entries.hits import Found, Hit
 from gpudoctor.knowledge.entries.named import of_codes, of_nccl, of_xid
-from gpudoctor.knowledge.entries.software import of_companions, of_symbols, of_torch
+from gpudoctor.knowledge.entries.software import of_companions, of_images, of_symbols, of_torch
 from gpudoctor.knowledge.entries.words import PAIRED, SECTIONS, TABLES, Section
 from gpudoctor.knowledge.gpus import plain
 from gpudoctor.model.errors import UsageError
@@ -26,6 +26,7 @@ _FINDERS: Mapping[str, Callable[[str], Found]] = {
     "compilers": of_compilers,
     "drivers": of_drivers,
     "gpus": of_gpus,
+    "images": of_images,
     "nccl": of_nccl,
     "rates": of_rates,
     "symbols": of_symbols,
@@ -52,6 +53,11 @@ def entries(name: str, key: str) -> Entries:
         help_ = f"near it: {', '.join(near)}" if near else f"it takes keys such as {', '.join(TABLES[name].tries)}"
         raise UsageError(f"the table {name} has no {key[:80]!r}; {help_}; gpudoctor explain {name} lists them")
     return Entries(key, tuple(_entry(name, hit) for hit in found.hits), found.note)
+
+
+def near_gpus(name: str) -> list[str]:
+    """The names in the tables that are most like it; none where nothing is."""
+    return nearest(_spelt(name), [one for _, keys in _keys("gpus") for one in keys])
 
 
 def _keys(name: str) -> Iterator[tuple[str, tuple[str, ...]]]:

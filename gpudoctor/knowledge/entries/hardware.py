@@ -15,7 +15,8 @@ from gpudoctor.model.values import CannotJudge
 def of_drivers(key: str) -> Found:
     wanted = without(key, "cuda", "nvidia", "driver", "branch", "R(?=\\d)")
     if not re.match(r"\d+(\.\d+)*$", wanted):
-        return Found([])
+        named = key.lower().split()
+        return Found(rows("drivers", "shipped", lambda row: [row["distribution"], *row["release"].split()] == named))
     major = int(wanted.partition(".")[0])
     if major >= 100:
         return _of_driver(wanted)

@@ -17,6 +17,8 @@ def of_torch(key: str) -> Found:
         return Found(rows("torch", "build", lambda row: row["build"] == wanted))
     if toolkit := re.match(r"toolkit ([\d.]+)$", wanted):
         return Found(rows("torch", "toolkit", lambda row: is_of(row["cuda"], toolkit[1])))
+    if libc := re.match(r"glibc[\s-]?([\d.]+)$", wanted):
+        return Found(rows("torch", "glibc", lambda row: is_of(row["glibc"], libc[1])))
     public, _, local = wanted.partition("+")
     hits = rows("torch", "release", lambda row: is_of(row["version"], public))
     hits += rows("torch", "early", lambda row: is_of(row["version"], public))
@@ -29,16 +31,44 @@ def of_torch(key: str) -> Found:
     return Found([*hits, *made, *pins] if made or early else [])
 
 
+def of_images(key: str) -> Found:
+    wanted = key.strip().removeprefix("docker.io/").removeprefix("library/")
+    name, _, tag = wanted.partition(":")
+    release = re.search(r"\d\d\.\d\d", tag or wanted)
+    hits = []
+    if release and name in ("nvcr.io/nvidia/pytorch", wanted):
+        hits = rows("images", "ngc", lambda row: row["release"] == release[0])
+    words = {*re.split(r"[-:]", wanted), tag, wanted}
+    hits += rows("images", "distribution", lambda row: wanted in (row["image"], f"{row['image']}:{row['release']}"))
+    hits += rows("images", "distribution", lambda row: not words.isdisjoint(row["tags"].split()))
+    made = rows("images", "made_for_gpus", lambda row: _begins(name, row) and (not tag or row.get("tag", "") in tag))
+    return Found([*hits, *made])
+
+
+def _begins(name: str, row: TableRow) -> bool:
+    return name.startswith(row["image"])
+
+
 def of_companions(key: str) -> Found:
     package, _, version = re.sub(r"[\s=@]+", " ", key).partition(" ")
-    package, version = package.lower(), version.partition("+")[0].strip()
+    package, version = package.lower().replace("_", "-"), version.partition("+")[0].strip()
+    asks = [] if version else [hit for part in ("support", "source_builds") for hit in _of_package(part, package)]
+    return Found([*_released(package, version), *asks])
+
+
+def _of_package(section: str, package: str) -> list[Hit]:
+    return rows("companions", section, lambda row: row["name"] == package)
+
+
+def _released(package: str, version: str) -> list[Hit]:
     if package in ("torchvision", "torchaudio", "triton"):
-        return Found([hit for hit in _paired(package) if not version or is_of(hit.row["version"], version)])
+        return [hit for hit in _paired(package) if not version or is_of(hit.row["version"], version)]
     if package == "bitsandbytes":
-        return Found(rows("companions", package, lambda row: not version or _between(row, version)))
-    if package not in table("companions") or package in ("source", "checked"):
-        return Found([])
-    return Found(rows("companions", package, lambda row: not version or is_of(row["version"], version)))
+        return rows("companions", package, lambda row: not version or _between(row, version))
+    section = package.replace("-", "_")
+    if section not in table("companions") or section in ("source", "checked", "support", "source_builds"):
+        return []
+    return rows("companions", section, lambda row: not version or is_of(row["version"], version))
 
 
 def _paired(package: str) -> Iterator[Hit]:

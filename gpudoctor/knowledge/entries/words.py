@@ -28,10 +28,11 @@ class About(NamedTuple):
 
 TABLES: Mapping[str, About] = {
     "codes": About("return codes of NVML, CUDA and NCCL", ("802", "nvml 15", "ncclRemoteError")),
-    "companions": About("what stands beside torch", ("torchvision 0.24", "xformers 0.0.30", "bitsandbytes")),
+    "companions": About("what stands beside torch", ("torchvision 0.24", "flash-attn 2.8.3", "bitsandbytes")),
     "compilers": About("what each nvcc takes: host compilers, GPUs", ("12.4", "sm_120")),
-    "drivers": About("which driver serves which CUDA", ("12.8", "570.124.06")),
+    "drivers": About("which driver serves which CUDA", ("12.8", "570.124.06", "ubuntu 24.04")),
     "gpus": About("GPUs by the names that tools print", ("RTX 5090", "10de:2b85", "GRID A100-10C", "8.9", "Hopper")),
+    "images": About("what container images bring, by their names", ("nvcr.io/nvidia/pytorch:24.12-py3", "bookworm")),
     "nccl": About(
         "NCCL's transports, variables and the bandwidth that sound machines reach", ("NCCL_P2P_LEVEL", "PIX")
     ),
@@ -51,9 +52,16 @@ _COMPANION = {
     "cuda_major": "CUDA",
     "requires_python": "Python",
 }
+_BESIDE = {
+    **_COMPANION,
+    "version": "",
+    "builds": "wheels on torch's index for",
+    "glibc": "requires glibc",
+    "machines": "wheels for",
+}
 _DRIVERS = {"linux": "on Linux", "windows": "on Windows"}
 _CODE = {"means": "means", "code": "", "name": ""}
-_RELEASED = {**_COMPANION, "version": ""}
+_RELEASED = {**_BESIDE, "needs": "needs"}
 _XID = {
     "code": "",
     "name": "NVIDIA's name",
@@ -94,6 +102,28 @@ SECTIONS: Mapping[tuple[str, str], Section] = {
     ("companions", "vllm"): Section("vLLM", "vllm {version}", "vLLM {version}", _RELEASED),
     ("companions", "tensorflow"): Section("TensorFlow", "tensorflow {version}", "TensorFlow {version}", _RELEASED),
     ("companions", "jax"): Section("JAX's CUDA plugin", "jax {version}", "JAX {version}", _RELEASED),
+    ("companions", "flash_attn"): Section(
+        "flash-attn's wheels",
+        "flash-attn {version}",
+        "Wheels of flash-attn {version} for {wheel}",
+        {**_BESIDE, "wheel": "", "torch": "for torch", "pythons": "for", "abis": "for C++11 ABI", "archs": "GPU code"},
+    ),
+    ("companions", "source_builds"): Section(
+        "Compiled from source", "{name}", "{name}, compiled", {**_BESIDE, "name": "", "torch": "needs torch"}
+    ),
+    ("companions", "support"): Section(
+        "What packages ask of a machine",
+        "{name}",
+        "What {name} asks of a machine",
+        {
+            "name": "",
+            "cc": "compute capability from",
+            "cc_13": "compute capability from, with CUDA 13",
+            "systems": "GPU wheels for",
+            "windows_last": "last release for Windows",
+            "free_threaded": "for Python without the global lock",
+        },
+    ),
     ("companions", "bitsandbytes"): Section(
         "bitsandbytes",
         "bitsandbytes {first}",
@@ -121,6 +151,12 @@ SECTIONS: Mapping[tuple[str, str], Section] = {
     ),
     ("drivers", "toolkit"): Section(
         "CUDA releases", "{cuda}", "Driver that came with CUDA {cuda}", {**_DRIVERS, "cuda": ""}
+    ),
+    ("drivers", "shipped"): Section(
+        "What distributions ship",
+        "{distribution} {release}",
+        "Drivers for {distribution} {release}",
+        {"distribution": "", "release": "", "branches": "branches, the one to prefer first", "from": "from"},
     ),
     ("drivers", "branch"): Section(
         "Driver branches",
@@ -245,6 +281,8 @@ SECTIONS: Mapping[tuple[str, str], Section] = {
             "linux": "pip gives, Linux x86_64",
             "aarch64": "pip gives, Linux aarch64",
             "pythons": "wheels for",
+            "aarch64_pythons": "wheels for, Linux aarch64",
+            "windows_pythons": "wheels for, Windows",
             "requires_python": "requires Python",
             "glibc": "requires glibc",
             "cxx11": "C++11 ABI",
@@ -268,6 +306,24 @@ SECTIONS: Mapping[tuple[str, str], Section] = {
             "cxx11": "C++11 ABI",
             "windows_wheel": "wheel for Windows",
         },
+    ),
+    ("images", "distribution"): Section(
+        "Distributions",
+        "{image}:{release}",
+        "{image}:{release}",
+        {"image": "", "release": "", "tags": "in other tags", "python": "its own Python", "glibc": "glibc"},
+    ),
+    ("images", "ngc"): Section(
+        "NVIDIA's images of PyTorch",
+        "{release}",
+        "nvcr.io/nvidia/pytorch:{release}-py3",
+        {"release": "", "cuda": "CUDA", "torch": "torch", "python": "Python"},
+    ),
+    ("images", "made_for_gpus"): Section(
+        "Images that are made for GPUs", "{image}", "{image}", {"image": "", "tag": "with this in their tags"}
+    ),
+    ("torch", "glibc"): Section(
+        "The C library of distributions", "glibc {glibc}", "glibc {glibc}", {"glibc": "", "distributions": "in"}
     ),
     ("torch", "toolkit"): Section("Toolkits", "toolkit {cuda}", "Wheels of CUDA toolkit {cuda}", {"cuda": ""}),
     ("xid", "xid"): Section("Xid", "{code}", "Xid {code}: {meaning}", _XID),

@@ -7,9 +7,9 @@ host bridge, root port, upstream and downstream port of a switch, device.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from gpudoctor.model.fact import Known
+from gpudoctor.model.frozen import frozen
 from gpudoctor.probes._reading import number, real
 from gpudoctor.target import Target
 
@@ -19,7 +19,7 @@ ORDER = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _PLACE = re.compile(r"/(pci[0-9a-f]{4,}:[0-9a-f]{2})((?:/[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])+)(?=/|$)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """`root` is the host bridge; `above` are the bridges from the root port down; `node` None where none is known."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread
+from gpudoctor.model.frozen import frozen
 from gpudoctor.probes._reading import names, number, refusal, text, there
 from gpudoctor.target import Target
 
@@ -21,7 +21,7 @@ _MOST_LOG = 1 << 18
 """Bytes of a daemon's log that are read, from its end."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Daemon:
     """`program` is the process's name; `unit`, `package` and `folder` are empty where they are not asked for."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import re
 import time
-from dataclasses import dataclass
 
 from gpudoctor.model.fact import Fact, Known, Row, Rows, Unread
+from gpudoctor.model.frozen import frozen
 from gpudoctor.probes._reading import line, names, text
 from gpudoctor.target import Target
 
@@ -27,7 +27,7 @@ _OURS = re.compile(r"nvidia|nvml|dcgm|\bnv-|uvm|cuda", re.I)
 _CHANNEL = re.compile(r"^_*(?:nv|rm_|uvm|os_acquire|osAcquire|RmInit)", re.I)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Process:
     pid: str
     name: str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread
+from gpudoctor.model.frozen import frozen
 from gpudoctor.probes._libraries.loader import Loader
 from gpudoctor.probes._python.dists import Dist, Environment, libraries
 from gpudoctor.probes._python.site import Site
@@ -20,7 +20,7 @@ _FILE = re.compile(rf"({'|'.join(LIBRARIES)})(?:-[0-9a-f]+)?\.so((?:\.\d+)*)")
 _RELEASE = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Copy:
     """One file: `name` is the library's, `path` its alias that a loader would ask for, `real` the file itself."""
 

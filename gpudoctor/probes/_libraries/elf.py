@@ -11,8 +11,9 @@ import os
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from gpudoctor.model.frozen import frozen
 
 _LIMIT = 4096
 """Sections, program headers and dynamic entries that a file may have before we stop believing it (libtorch: ~60)."""
@@ -25,7 +26,7 @@ class MalformedError(ValueError):
     """The file is not what it says it is."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Section:
     """A named range of the file, in bytes."""
 
@@ -34,7 +35,7 @@ class Section:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dynamic:
     """What the loader reads of a library: its own name, the names it needs, and the folders it brings along.
 

@@ -14,9 +14,9 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from gpudoctor.model.frozen import frozen
 from gpudoctor.probes._libraries.elf import Elf, MalformedError, opened
 
 _SECTIONS = frozenset({".nv_fatbin", "__nv_relfatbin"})
@@ -27,7 +27,7 @@ _HEADER = 48
 """Bytes of an entry's header that we read; NVIDIA's are 64 and more."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Architectures:
     """How many of a library's containers hold code for each architecture (``sm_90a``, ``compute_90`` for PTX)."""
 

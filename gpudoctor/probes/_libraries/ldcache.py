@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from gpudoctor.model.frozen import frozen
 from gpudoctor.target import Target
 
 _PATH = "/etc/ld.so.cache"
@@ -24,7 +24,7 @@ DEFAULT = ("/lib/{triplet}", "/usr/lib/{triplet}", "/lib64", "/usr/lib64", "/lib
 _TRIPLETS = ("x86_64-linux-gnu", "aarch64-linux-gnu")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cache:
     """Library name to path, the first entry of each name; `trouble` where the file could not be read."""
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from gpudoctor.model.frozen import frozen
 from gpudoctor.probes._libraries.elf import Dynamic, MalformedError, opened
 from gpudoctor.probes._libraries.ldcache import Cache, default_folders, read_cache
 from gpudoctor.target import Target
@@ -23,7 +23,7 @@ _LIMIT = 400
 """Objects after which we stop: torch with all its libraries loads about 40."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Object:
     """A library that would be loaded: its `path`, `why` that copy, what it asks for, and which object asked for it."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address
 
 from gpudoctor.links.interfaces import Address
 from gpudoctor.model.fact import Absent, Unread
+from gpudoctor.model.frozen import frozen
 from gpudoctor.probes._reading import text
 from gpudoctor.target import Target
 
@@ -26,7 +27,7 @@ _GATEWAY = 2
 """The flag of a route that leads through a gateway."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Route:
     """One IPv4 route: over `interface` to `network`, by a gateway or straight (`connected`)."""
 
@@ -36,7 +37,7 @@ class Route:
     metric: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Addresses:
     """Addresses by interface, IPv4 first, as getifaddrs gives them; `stray` are those of no known interface."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
+from gpudoctor.model.frozen import frozen
 from gpudoctor.probes._net.addresses import Addresses
 from gpudoctor.probes._reading import line, names, number, real, there
 from gpudoctor.target import Target
@@ -25,7 +25,7 @@ _GUESTS = re.compile(
 """Names of interfaces that lead to containers and guests of this machine, and nowhere else."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Interface:
     """`kind` is loopback, physical, infiniband, wireless, bond, bridge, vlan, tunnel or virtual; empty where unknown.
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from gpudoctor.model.fact import Absent, Unread
+from gpudoctor.model.frozen import frozen
 from gpudoctor.probes._python.site import once
 from gpudoctor.probes._reading import text
 from gpudoctor.target import Target
@@ -21,7 +21,7 @@ _LONGEST = 1023
 """Characters of a value that NCCL keeps."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Setting:
     """One variable in force. `origin` is ``environment`` or the file's path."""
 
@@ -30,7 +30,7 @@ class Setting:
     origin: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """All of them, by name; `blind` says which file could not be read, and is empty where all were."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpudoctor.model.catalog import FactSpec, Kind, column
+from gpudoctor.model.frozen import frozen
 from gpudoctor.probes._nvml import words
 from gpudoctor.probes._nvml.words import Reading, address, mib, part, reasons, some_mib, text, watts, whole, yes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Column:
     """`calls` tell the same thing in several ways, the best first; without any the column is worked out elsewhere."""
 

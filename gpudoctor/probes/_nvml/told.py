@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread, Value
+from gpudoctor.model.frozen import frozen
 from gpudoctor.probes._child import MARK, answers, printable
 from gpudoctor.probes._nvml.words import ODD, Reading
 from gpudoctor.target import Answer
@@ -22,7 +23,7 @@ NOT_REPORTED = Absent("this GPU does not report it")
 TOO_OLD = "the driver's NVML is too old to tell"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """A call that NVML answered with a return code; without one it failed in the binding."""
 
@@ -36,7 +37,7 @@ class Failure:
         return f"NVML: {self.text}" + ("" if self.code is None else f" (code {self.code})")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fault:
     """The call in which a child hung, crashed, or ran out of time for slowness: `state` says which, `why` in full."""
 
@@ -93,6 +94,8 @@ class Told:
     def answered(self, gpu: int | None, call: str) -> Any:
         """The answer as told, None where there is none."""
         known = self.answers.get(gpu, {})
+        if call in known:
+            return known[call]
         return next((known[name] for name in _names(call) if name in known), None)
 
     def fact(self, gpu: int | None, call: str, read: Reading) -> Fact:

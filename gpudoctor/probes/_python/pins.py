@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from gpudoctor.model.frozen import frozen
 from gpudoctor.model.version import parse
 from gpudoctor.probes._python.dists import Dist, Environment, normal
 from gpudoctor.probes._python.requires import least, meets, requirements, wanted_text
@@ -15,7 +15,7 @@ from gpudoctor.target import Target
 _PINNED = ("nvidia-", "triton", "pytorch-triton", "cuda-")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unmet:
     """A requirement that the environment does not meet; `has` is None where the wheel is not installed.
 

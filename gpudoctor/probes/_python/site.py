@@ -11,11 +11,11 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from gpudoctor.model.fact import Absent, Unread
+from gpudoctor.model.frozen import frozen
 from gpudoctor.target import Target
 
 Answer = TypeVar("Answer")
@@ -32,7 +32,7 @@ print(json.dumps({
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Site:
     """An interpreter and its package folders, in the order of its ``sys.path``; `user` is one of them, or empty."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from gpudoctor.model.frozen import frozen
 
 _CUDA = re.compile(r"cu(?:da)?-?(\d{2})\.?(\d?)(?!\d)", re.IGNORECASE)
 _TORCH = re.compile(r"torch-?(\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
@@ -11,7 +12,7 @@ _PT = re.compile(r"pt(\d)\.?(\d{1,2})(?!\d)", re.IGNORECASE)
 _ABI = re.compile(r"cxx11abi(true|false|1|0)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tag:
     """Each part empty where the name does not say it; `cuda` is ``12.2``, or ``12`` where only the major is named."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from gpudoctor.model.fact import Absent, Unread
+from gpudoctor.model.frozen import frozen
 from gpudoctor.probes._python.dists import Dist, Environment, environment
 from gpudoctor.probes._python.site import Site, once, site_of
 from gpudoctor.target import Target
@@ -14,7 +14,7 @@ from gpudoctor.target import Target
 _ASSIGNMENT = re.compile(r"^(\w+)\s*(?::[^=\n]+)?=\s*(?:(['\"])(.*?)\2|None|True|False)\s*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Torch:
     """The torch that an import would meet: `said` are version.py's texts, `path` is empty where it has no package."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.probes._libraries.loader import Loader
@@ -23,7 +24,7 @@ def loaded_torch(target: Target) -> Loader:
 
 
 def _start(target: Target) -> Loader:
-    loader = Loader(target, target.python)
+    loader = Loader(weakref.proxy(target), target.python)  # kept for as long as the target is, which it must not keep
     torch = torch_of(target)
     if isinstance(torch, Torch) and torch.path:
         _load(target, torch, loader)

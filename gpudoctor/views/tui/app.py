@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.reactive import reactive
 from textual.screen import Screen
 
+from gpudoctor import shipped
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DoctorError
 from gpudoctor.views._terminal import one_line
@@ -38,7 +39,7 @@ class DoctorApp(App[None]):
     """What is common to all screens; each of them follows `diagnosis`, `reading` and `message`."""
 
     TITLE = "gpudoctor"
-    CSS_PATH = "tui.tcss"
+    CSS = shipped.text("views/tui/tui.tcss")
     ENABLE_COMMAND_PALETTE = True
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_commands}
     COMMAND_PALETTE_DISPLAY = "^p"

@@ -19,9 +19,17 @@ if TYPE_CHECKING:
 Work = Callable[[Callable[[Run], None], Callable[[], Stop]], Run]
 
 
+def of(app: DoctorApp) -> Repair:
+    """The application's; at first it knows the run that something ended from outside, where there was one."""
+    if app.repair is None:
+        app.repair = Repair()
+        app.repair.last = app.work.unfinished() if app.work.unfinished else None
+    return app.repair
+
+
 def planned(app: DoctorApp, only: tuple[str, ...] = ()) -> None:
     """Open the plan for the findings of those ids, or for every cause; a run that is under way is shown instead."""
-    repair = app.repair = app.repair or Repair()
+    repair = of(app)
     if not repair.busy:
         make = app.work.plan
         try:
@@ -35,7 +43,7 @@ def planned(app: DoctorApp, only: tuple[str, ...] = ()) -> None:
 
 def handed_over(app: DoctorApp, plan: Plan) -> None:
     """Open a plan that was made elsewhere; never while another one runs."""
-    repair = app.repair = app.repair or Repair()
+    repair = of(app)
     repair.put(plan, given=True)
     repair.open(app)
 
@@ -63,7 +71,8 @@ class Repair:
         self.begun = 0
         """Grows with every run that begins."""
         self.last: Run | None = None
-        """The run before the plan that is open, where it changed something: it can still be taken back."""
+        """The run before the plan that is open, where it changed something or was ended from outside: it can still be
+        taken back."""
         self._step = ""
         self._since = 0.0
 

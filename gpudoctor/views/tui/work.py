@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from gpudoctor.model.difference import Difference
     from gpudoctor.model.fleet import Fleet
+    from gpudoctor.model.foreseen import Foreseen
     from gpudoctor.model.measurement import Measurements
     from gpudoctor.model.plan import Plan
     from gpudoctor.model.run import Run, Stop
@@ -69,14 +70,16 @@ class Work:
     """Writes a text to a file of that name."""
     plan: Callable[[Diagnosis, Sequence[str]], Plan] | None = None
     """The plan that cures the findings of those ids, or every cause where none is named; quick, and called in place."""
+    foreseen: Callable[[Diagnosis, Plan], Foreseen] | None = None
+    """What the rules would say with the chosen steps done; quick, and called in place."""
     apply: Apply | None = None
     undo: Undo | None = None
+    unfinished: Callable[[], Run | None] | None = None
+    """The last run on this machine, where something ended it from outside; quick, and called in place."""
     recorded: bool = False
     """Whether it is a recording: `live`, `apply` and `undo` play it, which changes nothing; the screens say so."""
     stack: Callable[[Wishes], Stack] | None = None
     """What fits those wishes; called in a thread."""
-    stacks: Sequence[Stack] = ()
-    """Answers that were recorded: what is shown where `stack` is None."""
     used_by: Callable[[], Mapping[str, Told]] | None = None
     """Every fact by its name (``gpu.name``; ``env.*`` for any other of ``env``), and which rules read it."""
     open: Callable[[str], Diagnosis] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Sequence
 
@@ -14,6 +15,8 @@ ALIKE = 0.1
 """Rates that differ by less are the same, and the cheaper setting is taken."""
 BUSY = 0.8
 """The share of the usable cores that workers want where the CPU is the limit."""
+ALL = 0.9
+"""The share of the usable cores from which on more workers find none."""
 OTHERS = 0.25
 """The share of the cores from which on other programs matter."""
 
@@ -31,20 +34,23 @@ _OF_ERRORS = {
 """What the last words of a worker call for."""
 
 
-def best_of(tried: Sequence[Tried]) -> Tried:
+def best_of(tried: Sequence[Tried], here: Host) -> Tried:
     """The cheapest of the fastest: fewer workers and a shorter queue where more win nothing.
 
-    Of forked ones where these live: once they have started, others load no faster.
+    Of forked ones where these live: once they have started, others load no faster. And of no more than want all the
+    cores: where these load faster still, it is with time that they take from other programs.
     """
     forked = [one for one in tried if one.method == "fork" and one.rate]
     among = [one for one in tried if not one.workers or one in forked or not forked]
+    enough = min((one.workers for one in among if one.wanted >= ALL * here.usable), default=math.inf)
+    among = [one for one in among if one.workers <= enough]
     fastest = max(one.rate for one in among)
     return min((one for one in among if one.rate >= (1 - ALIKE) * fastest), key=lambda one: (one.workers, one.prefetch))
 
 
 def advice(tried: Sequence[Tried], here: Host) -> str:
     """The setting to use, and what else would help."""
-    best = best_of(tried)
+    best = best_of(tried, here)
     setting = "Use num_workers=%d." % best.workers
     if best.workers:
         setting = "Use num_workers=%d, prefetch_factor=%d, persistent_workers=True" % (best.workers, best.prefetch)
@@ -98,7 +104,7 @@ def of_others(tried: Sequence[Tried], here: Host) -> str:
 
 def of_cores(tried: Sequence[Tried], here: Host) -> str:
     """From the rates, where no worker died."""
-    best, most = best_of(tried), max(tried, key=lambda one: one.workers)
+    best, most = best_of(tried, here), max(tried, key=lambda one: one.workers)
     alone = next((one.rate for one in tried if not one.workers), 0.0)
     if max(one.wanted for one in tried) >= BUSY * here.usable:
         if here.usable < here.cores:

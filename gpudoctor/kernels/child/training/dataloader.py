@@ -36,7 +36,7 @@ def run(context: Room, _: Spec) -> Outcome:
     here = host(context.usual)
     with _guard.guarded():
         tried = _swept(sweep, here)
-    best = best_of(tried)
+    best = best_of(tried, here)
     return Outcome(
         value=best.rate,
         right=not sweep.wrong if sweep.compared else None,
@@ -59,7 +59,7 @@ def _swept(sweep: Sweep, here: Host) -> List[Tried]:
     for method in ("forkserver", "spawn"):
         if start_matters(tried[-1]) or (not tried[-1].error and time.monotonic() < until):
             tried.append(sweep.tried(method, 1))
-    best = best_of(tried)
+    best = best_of(tried, here)
     if best.workers and time.monotonic() < until:
         tried.append(sweep.tried(best.method, best.workers, 2 * best.prefetch))
     return tried
@@ -67,7 +67,7 @@ def _swept(sweep: Sweep, here: Host) -> List[Tried]:
 
 def words(tried: Sequence[Tried], here: Host, item: float) -> str:
     """What was seen, the best first; `item` is the seconds of one item in the main process."""
-    best = best_of(tried)
+    best = best_of(tried, here)
     rates = ", ".join("%d: %.4g" % (one.workers, one.rate) for one in tried if one.method in ("", "fork") and one.rate)
     starts = ["%s %.2f s" % (one.method, one.start) for one in tried if one.workers == 1 and one.rate]
     busy = ", keeping %.1f of %.3g cores busy" % (best.cores, here.usable) if best.workers else ""

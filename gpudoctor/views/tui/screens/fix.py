@@ -11,8 +11,10 @@ from textual.content import Content
 from textual.widget import Widget
 
 from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.foreseen import Foreseen
 from gpudoctor.model.plan import Plan
 from gpudoctor.views._terminal import one_line
+from gpudoctor.views.tui import repair as repairs
 from gpudoctor.views.tui.repair import Repair
 from gpudoctor.views.tui.screens.place import Band, Place
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
@@ -56,6 +58,8 @@ class FixScreen(Place):
         self._put_there = -1
         """Where the cursor was put by us: anywhere else, the user moved it."""
         self._follows = True
+        self._foreseen_of: Plan | None = None
+        self._sight: Foreseen | None = None
         with Vertical(id="plan"):
             yield self.steps
             yield self.output
@@ -64,8 +68,7 @@ class FixScreen(Place):
     @property
     def repair(self) -> Repair:
         """The plan that is open."""
-        repair = self.doctor.repair = self.doctor.repair or Repair()
-        return repair
+        return repairs.of(self.doctor)
 
     def on_mount(self) -> None:
         """Follow the run, too."""
@@ -109,6 +112,7 @@ class FixScreen(Place):
         shown = (run.plan if run else plan) or None
         work = self.doctor.work
         said = list(words.undo(shown, run, bool(work.undo), work.recorded)) if shown and shown.steps else []
+        said += list(words.former(repair.last)) if repair.last and work.undo and not run else []
         self.undo.put("Undo", said, keep=True)
         self.undo.display = bool(said)
         self.reframe()
@@ -133,11 +137,20 @@ class FixScreen(Place):
             self.output.put(title, list(words.step_blocks(plan, line.step)), keep=True)
         elif plan:
             said = (
-                list(words.dry_run(plan)) if plan.steps else [Block(Content(run_words.nothing(self.doctor.diagnosis)))]
+                list(words.dry_run(plan, self._foreseen(plan)))
+                if plan.steps
+                else [Block(Content(run_words.nothing(self.doctor.diagnosis)))]
             )
             self.output.put("Dry run: what would be done", said, keep=True)
         else:
             self.output.put("What would be done", [Block(Content("Nothing: no plan is open."))])
+
+    def _foreseen(self, plan: Plan) -> Foreseen | None:
+        """What the rules would say with that plan done."""
+        judge, diagnosis = self.doctor.work.foreseen, self.doctor.diagnosis
+        if judge and diagnosis and self._foreseen_of is not plan:
+            self._foreseen_of, self._sight = plan, judge(diagnosis, plan)
+        return self._sight if self._foreseen_of is plan else None
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
         """The output follows the cursor."""

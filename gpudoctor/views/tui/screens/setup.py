@@ -14,7 +14,7 @@ from textual.widget import Widget
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DoctorError
 from gpudoctor.model.fact import Known
-from gpudoctor.model.stack import GPU, MACHINE, Stack, Wishes, read_from
+from gpudoctor.model.stack import GPU, MACHINE, Stack, Wishes, read_from, wanted
 from gpudoctor.views.tui import background
 from gpudoctor.views.tui.repair import handed_over
 from gpudoctor.views.tui.screens.confirm import Sure
@@ -31,6 +31,7 @@ _TYPED = {
     "os": "linux, windows or wsl.",
     "arch": "x86_64 or aarch64.",
     "torch": "A release: 2.9 or 2.8.0. Empty is the newest that fits.",
+    "wants": "Requirements with a space between: torch>=2.6 flash-attn vllm. Empty is none.",
 }
 
 
@@ -40,7 +41,7 @@ class SetupScreen(Place):
     NAME = "setup"
     AUTO_FOCUS = "#form"
     CSS = """
-    #choices { height: 18; max-height: 60%; }
+    #choices { height: 20; max-height: 60%; }
     .-narrow #choices { height: 1fr; max-height: 100%; }
     #form { width: 2fr; min-width: 52; }
     #fits { width: 3fr; }
@@ -88,8 +89,6 @@ class SetupScreen(Place):
     def show(self, diagnosis: Diagnosis) -> None:
         """The machine as it was read, under what the user said of it."""
         read = read_from(diagnosis.snapshot)
-        if self.doctor.work.stack is None and (recorded := self.doctor.work.stacks):
-            read = replace(read, torch=recorded[0].wishes.torch, extras=recorded[0].wishes.extras)
         if read == self.read:
             return
         kept = {name: getattr(self.wishes, name) for name in self.wishes.said}
@@ -97,16 +96,13 @@ class SetupScreen(Place):
         self._solve()
 
     def _solve(self) -> None:
-        """Have these choices answered: by the solver, beside the interface, or by a recording."""
+        """Have these choices answered, beside the interface."""
         self._round += 1
         self._trouble, self._solving = "", False
-        mine, wishes, work = self._round, self.wishes, self.doctor.work
-        if work.stack:
-            solver = work.stack
+        mine, wishes, solver = self._round, self.wishes, self.doctor.work.stack
+        if solver:
             self._solving = True
             background.start(self.app, "solve", lambda: solver(wishes), lambda answer: self._solved(mine, answer))
-        else:
-            self.stack = next((stack for stack in work.stacks if stack.wishes.alike(wishes)), None)
         self._put()
 
     def _solved(self, mine: int, answer: Stack | BaseException) -> None:
@@ -121,18 +117,16 @@ class SetupScreen(Place):
         self._put()
 
     def _put(self) -> None:
-        work, stack = self.doctor.work, self.stack
-        self.form.put(list(words.options(self.wishes, self.read, stack, work.stacks)))
+        stack = self.stack
+        self.form.put(list(words.options(self.wishes, self.read, stack)))
         if self._trouble:
             self.fits.put("What fits", [Block(plain(self._trouble), Content.styled("✗ ", "$error"), 2)])
         elif stack:
-            recorded = "" if work.stack else "   (a recording)"
-            self.fits.put(f"What fits{recorded}", list(words.fits(stack, self.wishes, self.has_class("-narrow"))))
+            self.fits.put("What fits", list(words.fits(stack, self.wishes, self.has_class("-narrow"))))
         elif self._solving:
             self.fits.put("What fits", [Block(Content("working it out …"))])
         else:
-            said = words.not_recorded(work.stacks) if work.stacks else words.no_solver()
-            self.fits.put("What fits", list(said))
+            self.fits.put("What fits", list(words.no_machine()))
         self.why.set_class(not stack, "-none")
         self.why.put("Why", list(words.why(stack)) if stack else [])
         self.reframe()
@@ -192,11 +186,12 @@ class SetupScreen(Place):
         from gpudoctor.views.tui.screens.ask import Ask
 
         name = option.field
-        value = "" if name == "gpus" else str(getattr(self.wishes, name))
+        now = getattr(self.wishes, name)
+        value = "" if name == "gpus" else " ".join(now) if name == "wants" else str(now)
 
         def typed(text: str | None) -> None:
-            if text or (name == "torch" and text is not None):
-                self._set(name, (GPU(text),) if name == "gpus" else text)
+            if text or (name in ("torch", "wants") and text is not None):
+                self._set(name, _value(name, text))
 
         self.app.push_screen(Ask(words.LABELS[name], value, _TYPED[name]), typed)
 
@@ -206,7 +201,8 @@ class SetupScreen(Place):
         if stack and stack.smallest:
             remedy = stack.smallest[self._remedy % len(stack.smallest)]
             self._remedy += 1
-            self._set(remedy.field, (GPU(remedy.value),) if remedy.field == "gpus" else remedy.value)
+            self.wishes = self.wishes.remedied(remedy)
+            self._solve()
             self.doctor.say(f"set: {remedy.text}; 0 sets all back")
 
     def action_gpu(self) -> None:
@@ -276,8 +272,17 @@ class SetupScreen(Place):
 
     def _hindrance(self, diagnosis: Diagnosis) -> str:
         if self.wishes.elsewhere:
-            said = ", ".join(words.LABELS[name] for name in MACHINE if name in self.wishes.said)
+            said = ", ".join(words.LABELS.get(name, name) for name in MACHINE if name in self.wishes.said)
             return f"not from here: it is for another machine ({said} as you said)"
         if diagnosis.snapshot.target.kind != "local":
             return "not from here: what was read is another machine"
         return ""
+
+
+def _value(field: str, text: str) -> object:
+    """What was typed, as the wishes have it."""
+    if field == "gpus":
+        return (GPU(text),)
+    if field == "wants":
+        return wanted(text)
+    return tuple(text.split()) if field == "extras" else text

@@ -10,6 +10,7 @@ from gpudoctor.model.diagnosis import Evidence, Finding, Note
 from gpudoctor.model.fact import Absent, Known
 from gpudoctor.model.rule import Fix, Step
 from gpudoctor.views import _report as report
+from gpudoctor.views._since import since
 from gpudoctor.views._terminal import command, value
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
@@ -43,6 +44,10 @@ def blocks(
     yield GAP
     yield Block(Content(f"{finding.confidence}, because"), Content.styled("Read", "bold"), _HANG)
     yield from _evidence(finding.evidence)
+    if finding.since:
+        yield GAP
+        lead, changes = since(finding)
+        yield Block(plain(f"{lead}: {'; '.join(changes)}"), Content.styled("Since", "bold"), _HANG)
     if finding.by_rule:
         newer = f"newer than the tables: {', '.join(finding.by_rule)}"
         yield Block(plain(f"judged by rule, not by record; {newer}"), hang=_HANG)

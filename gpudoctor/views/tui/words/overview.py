@@ -112,7 +112,7 @@ def _help(diagnosis: Diagnosis, why: Reason) -> Iterator[Block]:
 
 def _ask_for(diagnosis: Diagnosis) -> Iterator[Block]:
     """What would tell more, where a report was read and not the machine."""
-    if diagnosis.snapshot.pasted:
+    if diagnosis.snapshot.pasted and not report.manifest(diagnosis):
         yield GAP
         yield Block(plain("To have more judged, save the output of these, and read it with what you have:"), hang=_HANG)
         for line in (*report.ASK_FOR, "gpudoctor read --together FIRST SECOND"):

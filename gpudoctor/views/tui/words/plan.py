@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 
 from textual.content import Content
 
+from gpudoctor.model.foreseen import Foreseen
 from gpudoctor.model.plan import Change, Plan, PlanStep
 from gpudoctor.model.run import Run, StepRun
-from gpudoctor.views._terminal import one_line, safe
+from gpudoctor.views._terminal import few, one_line, safe
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
 
@@ -52,11 +53,14 @@ def _needs(step: PlanStep) -> list[str]:
     return [marks.NEEDS.get(need, f"▲ needs {one_line(need)}").lstrip("▲● ") for need in step.needs]
 
 
-def dry_run(plan: Plan) -> Iterator[Block]:
-    """What would be done, step by step, and from what to what."""
+def dry_run(plan: Plan, foreseen: Foreseen | None = None) -> Iterator[Block]:
+    """What would come of it, then what would be done, step by step, and from what to what."""
     if plan.hindered:
         text = f"{_many(len(plan.hindered), 'step')} cannot be run from here; c copies the commands."
         yield Block(plain(text), Content.styled("▲", "$warning"), 3)
+        yield GAP
+    if foreseen and plan.chosen:
+        yield from _foreseen(foreseen)
         yield GAP
     for step in plan.chosen:
         yield from step_blocks(plan, step)
@@ -67,6 +71,20 @@ def dry_run(plan: Plan) -> Iterator[Block]:
         yield Block(Content("Every step is left out: nothing would be done. space chooses a step."))
 
 
+def _foreseen(foreseen: Foreseen) -> Iterator[Block]:
+    """What the rules would say once all of it is done."""
+    said = (
+        ("✓", "no longer found", foreseen.cleared, "$success"),
+        ("✗", "found anew", foreseen.new, "$error"),
+        ("✗", "still found", foreseen.stays, "$warning"),
+        ("?", "to be seen when it is done", foreseen.unjudged, "$primary"),
+    )
+    rows = [(mark, f"{words}: {', '.join(ids)}", look) for mark, words, ids, look in said if ids]
+    for number, (mark, text, look) in enumerate(rows or [("·", "nothing changes for any rule", "dim")]):
+        label = Content.styled("foreseen" if not number else "", "dim")
+        yield Block(Content.assemble((mark, look), " ", plain(text)), label, _HANG)
+
+
 def step_blocks(plan: Plan, step: PlanStep) -> Iterator[Block]:
     """One step: what it runs, what it asks for, what it changes."""
     yield Block(plain(step.title, "bold"), Content.styled(called(plan, step), "bold"), _HANG)
@@ -75,7 +93,7 @@ def step_blocks(plan: Plan, step: PlanStep) -> Iterator[Block]:
     if step.text and step.text.rstrip(".") != step.title:
         yield Block(plain(" ".join(step.text.split())), hang=_HANG)
     if step.makes_true and step.makes_true != step.title:
-        yield Block(plain(f"then: {step.makes_true}"), hang=_HANG)
+        yield Block(plain(f"expected: {few(step.makes_true)}"), hang=_HANG)
     for change in step.changes:
         yield Block(changed(change), Content.styled("change", "dim"), _HANG)
     said = [marks.NEEDS.get(need, f"▲ needs {one_line(need)}") for need in step.needs]
@@ -117,10 +135,21 @@ def output(step: PlanStep, ran: StepRun, run: Run, can_undo: bool = False) -> It
         yield Block(Content.styled("It printed nothing.", "dim"))
     elif ran.state in ("failed", "stopped"):
         yield from _trouble(ran, run, can_undo)
+    if run.over and step == run.current:
+        yield from _why(run, step)
     for rule, found in run.judged:
         if step.verify == rule:
             mark = ("✗ still found", "bold $error") if found else ("✓ no longer found", "bold $success")
             yield Block(Content.assemble(mark, "  ", plain(rule)))
+
+
+def _why(run: Run, step: PlanStep) -> Iterator[Block]:
+    """What got worse, or why a rule was not judged: all else that ends a run its last step has printed."""
+    unsaid = run.why if step.verify and step.verify not in dict(run.judged) else ""
+    for rule in run.worse:
+        yield Block(Content.assemble(("✗ found now, and not before", "bold $error"), "  ", plain(rule)))
+    if unsaid or run.worse:
+        yield Block(plain(unsaid or "U takes the run back."))
 
 
 def _trouble(ran: StepRun, run: Run, can_undo: bool) -> Iterator[Block]:
@@ -156,6 +185,17 @@ def undo(plan: Plan, run: Run | None, can_undo: bool, recorded: bool) -> Iterato
         yield _row("undo", Content("kept by every run: U here, or gpudoctor fix --undo, any time after"))
     for words in plan.undo if not (run or recorded) or not (can_undo or recorded) else ():
         yield _row("by hand", plain(words))
+
+
+def former(run: Run) -> Iterator[Block]:
+    """The run before, which can still be taken back."""
+    step = run.current
+    if run.over:
+        said = f"run {run.id} ({one_line(run.plan.title)}): U takes it back"
+    else:
+        place = f" in {called(run.plan, step).lower()}" if step else ""
+        said = f"run {run.id} was ended from outside{place}: U takes back what it had done"
+    yield Block(plain(said, "" if run.over else "$warning"), Content.styled("last run", "dim"), _HANG)
 
 
 def _row(label: str, text: Content) -> Block:

@@ -34,6 +34,8 @@ def band(repair: Repair) -> tuple[str, str, str] | None:
         "undone": ("sound", "✓ UNDONE", f"run {run.undoes} was taken back"),
     }
     stopped = f"✗ STOPPED at step {run.plan.number(step.id) if step else 1}"
+    if run.worse:
+        return "broken", "✗ WORSE", f"{', '.join(run.worse)}: U takes the run back"
     return said.get(run.outcome, ("broken", stopped, title))
 
 

@@ -20,14 +20,24 @@ LABELS = {
     "arch": "arch",
     "torch": "torch",
     "extras": "with",
+    "wants": "want",
     "tool": "tool",
     "emit": "emit",
 }
 """The fields of the wishes, in the order in which they are asked."""
-FILES = {"command": "install-torch.sh", "requirements": "requirements-torch.txt", "dockerfile": "Dockerfile.torch"}
+FILES = {
+    "command": "install-torch.sh",
+    "requirements": "requirements-torch.txt",
+    "pyproject": "pyproject-torch.toml",
+    "dockerfile": "Dockerfile.torch",
+    "environment": "environment-torch.yml",
+    "pixi": "pixi-torch.toml",
+}
 """What each form is written to: names that no project's own files have."""
 _STANDING = {"chosen": ("✓", "$success", "chosen"), "fits": ("✓", "$success", ""), "rejected": ("✗", "$error", "")}
 _HANG = 15
+_MOST_OFFERED = 4
+"""Values of a field that are offered, the newest; any other can be typed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +56,27 @@ class Option:
         return self.field == "extras"
 
 
-def options(wishes: Wishes, read: Wishes, stack: Stack | None, others: Sequence[Stack]) -> Iterator[Option]:
-    """Every field's options: what was read, what is set now, and what the solver or the recordings offer besides."""
+def options(wishes: Wishes, read: Wishes, stack: Stack | None) -> Iterator[Option]:
+    """Every field's options: what was read, what is set now, and what the solver offers besides."""
     for name in LABELS:
         now = getattr(wishes, name)
         if name == "extras":
-            for extra in dict.fromkeys((*EXTRAS[:3], *now, *(stack.offers.get("extras", ()) if stack else ()))):
+            for extra in dict.fromkeys((*EXTRAS, *now)):
                 yield Option(name, extra, extra, extra in now)
             continue
-        values = _values(name, wishes, read, stack, others)
+        values = _values(name, wishes, read, stack)
         for value in values:
             yield Option(name, value, said(name, value), value == now, _note(name, value, wishes, read))
 
 
-def _values(name: str, wishes: Wishes, read: Wishes, stack: Stack | None, others: Sequence[Stack]) -> list[object]:
+def _values(name: str, wishes: Wishes, read: Wishes, stack: Stack | None) -> list[object]:
     if name in ("tool", "emit"):
         return list(TOOLS if name == "tool" else EMITS)
-    offered: Sequence[object] = stack.offers.get(name, ()) if stack else ()
+    offered: Sequence[object] = stack.offers.get(name, ())[:_MOST_OFFERED] if stack else ()
     if name == "gpus":
         offered = [(GPU(str(value)),) for value in offered]
-    recorded = [getattr(other.wishes, name) for other in others]
-    first = [""] if name == "torch" else [getattr(read, name)]
-    return list(dict.fromkeys([*first, getattr(wishes, name), *offered, *recorded]))
+    first = [""] if name == "torch" else [()] if name == "wants" else [getattr(read, name)]
+    return list(dict.fromkeys([*first, getattr(wishes, name), *offered]))
 
 
 def _note(name: str, value: object, wishes: Wishes, read: Wishes) -> str:
@@ -84,6 +93,8 @@ def said(name: str, value: object) -> str:
         return gpus(value) if isinstance(value, tuple) else ""
     if name == "torch":
         return one_line(str(value)) or "newest that fits"
+    if name == "wants":
+        return one_line(" ".join(value)) if isinstance(value, tuple) and value else "nothing more"
     return one_line(str(value)) or "not known"
 
 
@@ -157,29 +168,13 @@ def why(stack: Stack) -> Iterator[Block]:
         yield Block(plain("; ".join(stack.sources), "dim"), Content.styled("Sources", "dim"), 9)
 
 
-def no_solver() -> Iterator[Block]:
-    """What to do while nothing here works it out."""
-    yield Block(Content("This version does not work out what fits a machine yet."), Content.styled("? ", "bold"), 2)
+def no_machine() -> Iterator[Block]:
+    """What to do where what was read is no single machine."""
+    yield Block(Content("What fits is worked out for one machine, and this is none."), Content.styled("? ", "bold"), 2)
     yield GAP
-    yield Block(Content("Two pages tell it, with their sources; e opens the second:"))
-    yield Block(Content("which driver serves which CUDA"), Content.styled("gpudoctor explain drivers", "$primary"), 28)
-    yield Block(
-        Content("torch releases and their CUDA builds"), Content.styled("gpudoctor explain torch", "$primary"), 28
-    )
-    yield GAP
-    yield Block(Content("Where torch itself is what was found wrong, f has the commands that cure it."))
-
-
-def not_recorded(stacks: Sequence[Stack]) -> Iterator[Block]:
-    """What was recorded, where these choices were not."""
-    yield Block(Content("This is a recording, and it has no answer to these choices."), Content.styled("? ", "bold"), 2)
-    yield GAP
-    yield Block(Content("It has one for:"))
-    for stack in stacks:
-        wishes = stack.wishes
-        extras = f", {', '.join(wishes.extras)}" if wishes.extras else ""
-        words = f"{gpus(wishes.gpus)}, driver {wishes.driver}, Python {wishes.python}: torch "
-        yield Block(plain(f"{words}{wishes.torch or 'newest that fits'}{extras}"), Content("· "), 2)
+    yield Block(Content("On a host itself, or for one that is not here:"))
+    yield Block(Content("the stack that fits, and why"), Content.styled("gpudoctor setup torch", "$primary"), 28)
+    yield Block(Content("CUDA builds; e opens it here"), Content.styled("gpudoctor explain torch", "$primary"), 28)
 
 
 def _row(label: str, text: Content) -> Block:

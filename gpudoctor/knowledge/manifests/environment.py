@@ -1,0 +1,151 @@
+"""An environment as commands fill it: what is installed stays while it meets what the next command asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpudoctor.knowledge.manifests import companions
+from gpudoctor.knowledge.manifests.conda_takes import conda_torch
+from gpudoctor.knowledge.manifests.lines import Line
+from gpudoctor.knowledge.manifests.pip_takes import NoWheelError, Place, Taken, pinned, spec_of, torch_taken
+from gpudoctor.knowledge.manifests.wheel_names import misplaced
+from gpudoctor.model.fact import Fact, Known, Row
+from gpudoctor.model.values import CannotJudge
+
+_PINNED = "as pinned"
+_CONDA_CHOOSES = "conda chooses it on the machine, and no line names it (pytorch-gpu, cuda-version, cpuonly)"
+
+
+class Environment:
+    """torch with its source, the packages beside it, and in words what no wheel is, what clashes, what is not told.
+
+    `flavor` and `cuda` are known apart from the version where conda chooses the build. `misfits` are clashes with where
+    each stands.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.torch: Known | None = None
+        self.of_image = False
+        self.flavor: Known | None = None
+        self.cuda: Known | None = None
+        self.beside: dict[str, Known] = {}
+        self.misfits: dict[str, str] = {}
+        self.no_wheel: list[str] = []
+        self.open: list[str] = []
+        self.source = ""
+        self.installer = ""
+        self.build_unknown = ""
+
+    def install(self, lines: Sequence[Line]) -> None:
+        """One command: all its lines hold together."""
+        by_conda = [line for line in lines if line.installer == "conda"]
+        by_pip = [line for line in lines if line.installer != "conda"]
+        if any(line.name == "torch" for line in by_conda):
+            self._by_conda(by_conda)
+        if by_pip:
+            self._by_pip(by_pip)
+
+    def packages(self) -> Iterator[Row]:
+        """Rows of ``package``: torch, then what goes beside it."""
+        found = {"torch": self.torch, **self.beside}
+        for name, version in found.items():
+            if version:
+                row: dict[str, Fact] = {"name": Known(name, version.source), "version": version}
+                if self.installer and not self.of_image:
+                    row["installer"] = Known(self.installer, version.source)
+                yield row
+
+    def _by_conda(self, lines: Sequence[Line]) -> None:
+        line = next(line for line in lines if line.name == "torch")
+        self.installer, self.source = line.installer, line.source
+        channels = [line.urls[0], *line.urls[1:]] if line.urls[0] else []
+        found = conda_torch(line.spec, line.build, channels, {one.name: one.spec for one in lines}, self.place)
+        if found.torch:
+            self.torch = Known(found.torch, line.source)
+        if found.flavor:
+            self.flavor = Known(found.flavor, f"{line.source}: {found.why}")
+            self.cuda = Known(found.cuda, f"{line.source}: {found.why}") if found.cuda else None
+        else:
+            self.open.append(f"which build of torch: {_CONDA_CHOOSES}")
+        if not found.torch:
+            self.open.append("which release of torch: conda takes the newest of its channel")
+        if found.torch:
+            self._companions(lines, found.torch)
+
+    def _by_pip(self, lines: Sequence[Line]) -> None:
+        named = [line for line in lines if line.name == "torch"]
+        others = [(line.name, line.spec) for line in lines if line.name != "torch"]
+        asks = named or [line for line in lines if line.name in companions.BRING]
+        if not asks:
+            return
+        if not (self.torch and self._holds(named, others)):
+            self.installer, self.source = asks[0].installer, asks[0].source
+            self._torch(named, asks, others)
+        if self.torch:
+            self._companions(lines, str(self.torch.value))
+
+    def _holds(self, named: Sequence[Line], others: Sequence[tuple[str, str]]) -> bool:
+        """Whether the torch that is there meets what is asked."""
+        assert self.torch
+        version = str(self.torch.value)
+        meets = all(spec_of(line.spec).contains(version, prereleases=True) for line in named)
+        return meets and not list(companions.misfits(version, others))
+
+    def _torch(self, named: Sequence[Line], asks: Sequence[Line], others: Sequence[tuple[str, str]]) -> None:
+        """torch as this command takes it; what the tables do not tell is as the line pins it."""
+        try:
+            found = self._with_owners(named, asks, others)
+        except NoWheelError as none:
+            self.no_wheel.append(str(none))
+            return
+        except CannotJudge as unknown:
+            self.open.append(f"torch: {unknown}")
+            self.build_unknown = str(unknown)
+            version = next((version for line in named if (version := pinned(line.spec))), "")
+            if not version:
+                return
+            found = Taken(version, _PINNED)
+        plain = found.why.endswith(("PyPI", _PINNED))
+        self.torch = Known(found.version, self.source if plain else f"{self.source} ({found.why})")
+        self.of_image = self.installer == "image"
+        self.flavor = self.cuda = None
+
+    def _with_owners(self, named: Sequence[Line], asks: Sequence[Line], others: Sequence[tuple[str, str]]) -> Taken:
+        """torch by its own lines and by the companions that are pinned; by its own alone where the two clash."""
+        specs = [line.spec for line in named]
+        owners = {name: owner for name, spec in others if (owner := companions.torch_of(name, spec))}
+        try:
+            found = self._taken([*specs, *(f"=={owner}" for owner in owners.values())], asks[0])
+        except NoWheelError:
+            if not owners or not named:
+                raise
+            return self._taken(specs, asks[0])
+        if owners and not any(pinned(spec) for spec in specs):
+            pins = ", ".join(f"{name} {pinned(dict(others)[name])}" for name in owners)
+            return found._replace(why=f"{pins} is for torch {found.version.partition('+')[0]}")
+        return found
+
+    def _taken(self, specs: Sequence[str], line: Line) -> Taken:
+        """The version that the line's wheel or image has, else the one that pip takes from the line's indexes."""
+        if wrong := misplaced(line.url, self.place):
+            raise NoWheelError(wrong)
+        if (line.url or line.installer == "image") and (version := pinned(line.spec)):
+            return Taken(version, "the wheel that the line names" if line.url else _PINNED)
+        uv = line.installer == "uv"
+        urls = (*line.urls[1:], line.urls[0]) if uv else line.urls
+        return torch_taken([spec for spec in specs if spec], urls, self.place, first_only=uv)
+
+    def _companions(self, lines: Sequence[Line], torch: str) -> None:
+        """Those beside torch, and what of them does not go with it."""
+        for line in lines:
+            try:
+                if (
+                    line.name in companions.BESIDE
+                    and (version := companions.taken(line.name, line.spec, torch, self.place))
+                ) or (line.name != "torch" and (version := pinned(line.spec))):
+                    self.beside[line.name] = Known(version, line.source)
+                for wrong in companions.misfits(torch, [(line.name, line.spec)]):
+                    self.misfits.setdefault(wrong, line.source)
+            except CannotJudge as unknown:
+                self.open.append(f"{line.name}: {unknown}")

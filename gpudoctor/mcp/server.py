@@ -1,0 +1,164 @@
+"""The server: four tools over stdio. What they answer is for a language model, which may run elsewhere.
+
+So answers are hidden as by ``--share`` unless whoever starts the server says otherwise: a report can hold sentences
+that tell a model what to ask for next, and what it asks must not be able to uncover names. Nor can a tool name a file
+to be read or a program to be run: texts come with the call, and the interpreter whose torch is meant with the start.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import CallToolResult, TextContent, ToolAnnotations
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from gpudoctor.mcp import asking
+from gpudoctor.model.diagnosis import from_json
+from gpudoctor.model.errors import DoctorError
+from gpudoctor.version import __version__
+from gpudoctor.views import text as report
+from gpudoctor.views._terminal import Style
+
+INSTRUCTIONS = """\
+gpudoctor finds out why a GPU machine does not work. `check` looks at the machine that this server runs on; `read`
+takes what somebody pasted (collect_env, nvidia-smi, logs, tracebacks, requirements); `explain` tells all that is known
+of a finding's id; `setup` works out which torch fits a machine. Nothing is ever changed. Findings come root cause
+first, with commands for the user to run; what could not be judged is counted, and is not healthy.
+"""
+MOST_TEXT = 2 << 20
+"""Letters of a text that is given to be read."""
+MOST_DOCUMENT = 200_000
+"""Letters of a document that is answered; one that is longer comes without its facts."""
+MOST_REPORT = 40_000
+
+_LOOKS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+_SECONDS = {"quick": 60.0, "standard": 180.0}
+_READING = 60.0
+
+Topics = Annotated[list[str], Field(max_length=50, description="topics of facts to be told, too: gpu, driver, torch")]
+
+
+class Document(TypedDict, total=False):
+    """The document of ``gpudoctor check --json``; its whole schema is printed by ``gpudoctor schema``."""
+
+    schema: str
+    tool: dict[str, Any]
+    target: dict[str, Any]
+    verdict: Literal["sound", "impaired", "broken", "unknown"]
+    findings: list[dict[str, Any]]
+    counts: dict[str, Any]
+    unjudged: list[dict[str, Any]]
+    facts: dict[str, Any]
+
+
+class Stack(TypedDict, total=False):
+    """The document of ``gpudoctor setup torch --json``; its schema is printed by ``gpudoctor schema stack``."""
+
+    schema: str
+    torch: Any
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The tools of one server: the interpreter whose torch is meant, and whether what is personal is hidden."""
+
+    python: str = ""
+    share: bool = True
+
+    def check(
+        self,
+        level: Literal["quick", "standard"] = "quick",
+        facts: Topics = [],  # noqa: B006 - never changed
+    ) -> Annotated[CallToolResult, Document]:
+        """Diagnose the GPUs, driver, containers and torch of the machine that this server runs on.
+
+        quick only reads, and takes a second; standard also imports torch and computes a little on each GPU.
+        """
+        words = ["check", "--level", level, *self._hidden, *([f"--python={self.python}"] if self.python else [])]
+        return _diagnosis(words, _SECONDS[level], "", facts)
+
+    def read(
+        self,
+        text: Annotated[str, Field(max_length=MOST_TEXT, description="what was pasted, as it is")],
+        machine: Annotated[str, Field(max_length=500, description="gpu=RTX 5090,driver=570: for requirements")] = "",
+        facts: Topics = [],  # noqa: B006
+    ) -> Annotated[CallToolResult, Document]:
+        """Diagnose a pasted report or log, a saved snapshot, or a manifest such as requirements.txt or a Dockerfile."""
+        words = ["read", "-", *self._hidden, *([f"--for={machine}"] if machine else [])]
+        return _diagnosis(words, _READING, text, facts)
+
+    def explain(
+        self,
+        id: Annotated[str, Field(max_length=100, description="driver.missing, driver.version, or a table: gpus")],  # noqa: A002
+        key: Annotated[str, Field(max_length=100, description="what to look up in a table: RTX 5090")] = "",
+    ) -> str:
+        """Tell all that is known of a finding or a fact by its id, or what a table knows of a GPU or a CUDA release."""
+        return _cut(_or_error(lambda: asking.said(["explain", "--", id, *key.split()], _READING)))
+
+    def setup(
+        self,
+        machine: Annotated[
+            str, Field(max_length=500, description="gpu=RTX 5090,driver=570,python=3.12; else here")
+        ] = "",
+        want: Annotated[list[str], Field(max_length=20, description="requirements: torch>=2.6, flash-attn")] = [],  # noqa: B006
+    ) -> Annotated[CallToolResult, Stack]:
+        """Work out which torch stack fits a machine, why, and which commands would install it; installs nothing."""
+        words = ["setup", "torch", "--offline", *self._hidden, *(f"--want={one}" for one in want)]
+        words += [f"--for={machine}"] if machine else [f"--python={self.python}"] if self.python else []
+        stack = _or_error(lambda: asking.document([*words, "--json"], _READING))
+        return _result(_cut(_or_error(lambda: asking.said(words, _READING))), stack)
+
+    @property
+    def _hidden(self) -> Sequence[str]:
+        return ("--share",) if self.share else ()
+
+
+def _diagnosis(words: Sequence[str], seconds: float, stdin: str, topics: Sequence[str]) -> CallToolResult:
+    found = _or_error(lambda: asking.document([*words, "--json"], seconds, stdin))
+    told = _or_error(lambda: report.render(from_json(found), Style()))
+    facts = {name: fact for name, fact in found.get("facts", {}).items() if name.partition(".")[0] in topics}
+    return _result(_cut(told), {**found, "facts": facts})
+
+
+def _result(told: str, structured: dict[str, Any]) -> CallToolResult:
+    """The report for the model and the document for the program, both of a size that a conversation can hold."""
+    if len(json.dumps(structured)) > MOST_DOCUMENT:
+        structured = {**structured, "facts": {}}
+    if len(json.dumps(structured)) > MOST_DOCUMENT:
+        raise ToolError(f"the document is longer than {MOST_DOCUMENT:,} letters; ask for a part of it:\n{told}")
+    return CallToolResult(content=[TextContent(type="text", text=told)], structured_content=structured)
+
+
+def _cut(text: str) -> str:
+    return (
+        text if len(text) <= MOST_REPORT else f"{text[:MOST_REPORT]}\n... cut: {len(text) - MOST_REPORT:,} letters more"
+    )
+
+
+def _or_error(act: Callable[[], Any]) -> Any:
+    try:
+        return act()
+    except DoctorError as error:
+        raise ToolError(str(error)) from error
+
+
+def server(python: str = "", share: bool = True) -> MCPServer[Mapping[str, Any]]:
+    """A server with the tools, not running yet."""
+    made: MCPServer[Mapping[str, Any]] = MCPServer(
+        "gpudoctor", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR"
+    )
+    tools = Tools(python, share)
+    for tool in (tools.check, tools.read, tools.explain, tools.setup):
+        made.add_tool(tool, annotations=_LOOKS)
+    return made
+
+
+def serve(python: str = "", share: bool = True) -> None:
+    """Answer on standard input and output until the client closes them."""
+    server(python, share).run("stdio")

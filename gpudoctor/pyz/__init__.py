@@ -1,0 +1,70 @@
+"""``gpudoctor.pyz``: the installed gpudoctor and what it imports, as one file that any Python 3.10 or newer runs.
+
+The file is a zip. At its root lie the modules and data as in a folder of packages; beside them, in a folder for each
+Python that it was compiled for (``cpython-311/``), the byte code of all modules. `gpudoctor.pyz.start` puts that folder
+first on ``sys.path``, so that modules come compiled; another Python imports the sources. Nothing is unpacked to run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from gpudoctor import shipped
+from gpudoctor.model.errors import UsageError
+from gpudoctor.pyz.bytecode import compile_with, tag
+from gpudoctor.pyz.contents import lay_out
+
+_MOMENT = (1980, 1, 1, 0, 0, 0)
+"""The time of every file within, so that the same gpudoctor gives the same bytes."""
+
+_SHEBANG = b"#!/usr/bin/env python3\n"
+
+
+def build(
+    place: Path, pythons: Sequence[str] = (), tui: bool = True, tell: Callable[[str], None] = lambda _: None
+) -> None:
+    """Write the file, compiled for our own Python and for `pythons`; `tell` hears what will be missing from it.
+
+    Raises `UsageError` for a Python that is none, a place that cannot be written to, a package that is not pure Python.
+    """
+    tags = {tag(python): python for python in (*pythons, sys.executable)}
+    with tempfile.TemporaryDirectory(prefix="gpudoctor-") as scratch:
+        tree, compiled, whole = (Path(scratch, name) for name in ("tree", "compiled", "whole"))
+        for missing in lay_out(tree, tui):
+            tell(missing)
+        with ThreadPoolExecutor(os.cpu_count()) as workers:
+            list(workers.map(lambda tag: compile_with(tags[tag], tree, compiled / tag), tags))
+        shutil.copy(shipped.folder("pyz") / "start.py", tree / "__main__.py")
+        with whole.open("wb") as file:
+            file.write(_SHEBANG)
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+                _add(archive, tree)
+                _add(archive, compiled)
+        _put(whole, place)
+
+
+def _add(archive: zipfile.ZipFile, folder: Path) -> None:
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), _MOMENT)
+        entry.external_attr = 0o100644 << 16
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        archive.writestr(entry, path.read_bytes())
+
+
+def _put(whole: Path, place: Path) -> None:
+    """Let the file appear in one step, to be run by everybody."""
+    fresh = place.with_name(f".{place.name[:100]}.{os.getpid()}")
+    try:
+        fresh.write_bytes(whole.read_bytes())
+        fresh.chmod(0o755)
+        fresh.replace(place)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise UsageError(f"-o {place}: {error.strerror}; give a file in a folder that you can write to") from error

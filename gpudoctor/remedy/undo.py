@@ -1,0 +1,206 @@
+"""Takes a run back, from whatever point it got to: what was kept is put back, and a person is told the rest."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpudoctor.model.errors import DoctorError, DocumentError, UsageError
+from gpudoctor.model.plan import Plan, PlanStep
+from gpudoctor.model.run import Run
+from gpudoctor.remedy.apply import opened
+from gpudoctor.remedy.keeping import distributions, kept, restore
+from gpudoctor.remedy.keeping.kept import Kept
+from gpudoctor.remedy.records.journal import Journal, Journals
+from gpudoctor.remedy.site import Site
+from gpudoctor.remedy.steps import commands, packages, requirements, signals
+from gpudoctor.remedy.steps.engine import Recorder, Result, Tell, Wants, step_by_step
+
+_RESTORE, _REMOVE = "environment", "made"
+
+
+def undo(run: Run, site: Site, tell: Tell, wants: Wants) -> Run:
+    """Take that run back; the run that did so, which names it in `undoes`. May be repeated, also after it was killed.
+
+    What the run's steps changed is as it was before the run, also where others changed it since: what they changed or
+    added is moved aside and named. Raises `DoctorError` where there is nothing to take back, or what was kept is gone.
+    """
+    journals = Journals(site.journals)
+    _refuse_twice(run, journals)
+    before = _Before.of(run, journals, site.environ)
+    plan = _plan(run, before, site)
+    journals.journal(run.id).release()
+    target = before.kept.environment if before.kept else None
+    with opened(plan, site, target, tell, undoes=run.id) as recorder, signals.heeded(wants) as wanted:
+        undoing = _Undoing(recorder, site, wanted, before)
+        why = step_by_step(recorder, wanted, lambda _: "run", undoing.prepare, undoing.do)
+        over = recorder.end(why or _rest(plan))
+        if before.kept and over.outcome == "undone":
+            kept.drop(before.kept)
+        return over
+
+
+def plan_of(run: Run, site: Site) -> Plan:
+    """What taking that run back would do; raises `DoctorError` as `undo` does."""
+    journals = Journals(site.journals)
+    _refuse_twice(run, journals)
+    return _plan(run, _Before.of(run, journals, site.environ), site)
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What the run's journal has of the time before it."""
+
+    kept: Kept | None
+    made: tuple[str, ...]
+    commands: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, run: Run, journals: Journals, environ: Mapping[str, str]) -> _Before:
+        """Raises `DoctorError` where the journal is gone or spoilt."""
+        journal = journals.journal(run.id)
+        found = kept.from_json(journal.document("kept.json")) if journal.has("kept.json") else None
+        if found and not found.there:
+            raise DoctorError(
+                f"what was kept of {found.environment.prefix} before run {run.id} is gone: it cannot be put back"
+            )
+        raw = journal.document("made.json") if journal.has("made.json") else []
+        made = tuple(str(item) for item in raw) if isinstance(raw, list) else ()
+        return cls(found, made, tuple(_system_commands(run, journal, environ)))
+
+
+def _refuse_twice(run: Run, journals: Journals) -> None:
+    if run.undoes:
+        raise UsageError(f"run {run.id} took run {run.undoes} back; to have that again, make its plan anew")
+    for entry in journals.list():
+        if entry.run and entry.run.undoes == run.id and entry.run.outcome == "undone":
+            raise UsageError(f"run {run.id} was taken back already, by run {entry.id}")
+
+
+def _system_commands(run: Run, journal: Journal, environ: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """What takes the changes of the system's packages back, the last step first."""
+    for step in reversed(run.plan.steps):
+        if not journal.has(f"system-before-{step.id}.json"):
+            continue
+        manager, before = _versions(journal.document(f"system-before-{step.id}.json"))
+        if journal.has(f"system-after-{step.id}.json"):
+            _, after = _versions(journal.document(f"system-after-{step.id}.json"))
+        else:  # killed in the middle: what differs now is taken for its doing
+            now = packages.installed(environ)
+            after = dict(now.versions) if now and now.manager == manager else before
+        yield from packages.back(manager, before, after)
+
+
+def _versions(raw: object) -> tuple[str, dict[str, str]]:
+    try:
+        assert isinstance(raw, dict)
+        return str(raw["manager"]), {str(name): str(version) for name, version in raw["versions"].items()}
+    except (AssertionError, KeyError, AttributeError) as error:
+        raise DocumentError("a record of the system's packages is broken") from error
+
+
+def _plan(run: Run, before: _Before, site: Site) -> Plan:
+    """The environment first, for that needs nobody; then the system's packages; then what only a person can do."""
+    steps: list[PlanStep] = []
+    if before.kept:
+        where = before.kept.environment.prefix
+        text = f"Puts back {before.kept.files} files as they were before run {run.id}; nothing is downloaded."
+        steps.append(PlanStep(_RESTORE, f"put {where} back", text=text, touches="environment"))
+    if before.made:
+        text = f"Removes {', '.join(before.made)}, which run {run.id} made."
+        steps.append(PlanStep(_REMOVE, "remove the new environment", text=text, touches="environment"))
+    hindrance = "" if site.root else "needs root, which this is not"
+    for number, argv in enumerate(before.commands, 1):
+        title = f"{argv[0]}: the packages as they were"
+        needs, chosen = ("root", "network"), site.root
+        steps.append(PlanStep(f"s{number}", title, argv, "", needs, "system", chosen=chosen, hindrance=hindrance))
+    for number, step in enumerate(_by_hand(run, bool(before.commands)), 1):
+        way = next((way for way in run.plan.ways if (way.cause, way.number) == (step.cause, step.way)), None)
+        text = (way and way.undo) or "No command takes it back."
+        title, why = f"by hand: {step.title}", "by hand: done by a person"
+        steps.append(PlanStep(f"h{number}", title, text=text, chosen=False, hindrance=why))
+    if not any(step.chosen for step in steps):
+        said = f": {steps[0].title}; {steps[0].text or steps[0].hindrance}" if steps else ""
+        raise UsageError(f"run {run.id} changed nothing that can be taken back from here{said}")
+    return Plan(
+        f"take back run {run.id}",
+        run.plan.machine,
+        tuple(steps),
+        environment=run.plan.environment or (before.kept.environment.prefix if before.kept else ""),
+        before=run.changed,
+    )
+
+
+def _by_hand(run: Run, packages_known: bool) -> Iterator[PlanStep]:
+    """Steps that were done, or begun, and whose effect no record of ours takes back."""
+    for step, ran in zip(run.plan.steps, run.steps, strict=True):
+        begun = ran.state in ("done", "failed", "stopped", "running") and step.argv and not step.verify
+        manager = packages_known and step.argv[:1] and os.path.basename(step.argv[0]) in packages.MANAGERS  # noqa: PTH119
+        if begun and step.touches in ("system", "hardware") and not manager:
+            yield step
+
+
+def _rest(plan: Plan) -> str:
+    """What is left to a person, in words."""
+    left = [step for step in plan.steps if not step.chosen]
+    said = [" ".join(step.argv) or f"{step.title} ({step.text})" for step in left]
+    return f"left to you: {'; '.join(said)}" if said else ""
+
+
+@dataclass
+class _Undoing:
+    """A run on its way back."""
+
+    recorder: Recorder
+    site: Site
+    wants: Wants
+    before: _Before
+
+    def prepare(self, step: PlanStep) -> str:
+        """Why it cannot be begun."""
+        return requirements.unmet(step, self.site.environ, self.site.root) if step.argv else ""
+
+    def do(self, step: PlanStep) -> Result:
+        """Do it."""
+        if step.argv:
+            return commands.run(step, self.recorder, self.site, self.wants, None)
+        if step.id == _REMOVE:
+            return self._remove()
+        assert self.before.kept
+        return self._restore(step, self.before.kept)
+
+    def _restore(self, step: PlanStep, state: Kept) -> Result:
+        was = distributions.lock(state.environment)
+        try:
+            left = kept.restore(state, self.recorder.run.id, self._heard, lambda text: self.recorder.say(step, text))
+        except restore.Ended:
+            return Result("stopped", why="stopped by you; undo again goes on with it")
+        except (OSError, DocumentError) as error:
+            place = getattr(error, "filename", None) or state.environment.prefix
+            why = f"{place}: {getattr(error, 'strerror', None) or error}; undo again goes on with it"
+            self.recorder.say(step, f"{why}\n")
+            return Result("failed", why=why)
+        changed = distributions.changes(was, distributions.lock(state.environment))
+        if left:
+            self.recorder.say(step, f"Not as they were:\n{restore.named(left)}\n")
+            return Result("failed", changed=changed, why=f"not as before, {len(left)} in all: {left[0]}")
+        return Result("done", changed=changed)
+
+    def _heard(self) -> None:
+        if self.wants() == "now":
+            raise restore.Ended
+
+    def _remove(self) -> Result:
+        """Remove the environments that the run made, half made ones too; a folder with other files in it stays."""
+        gone = []
+        for folder in map(Path, self.before.made):
+            if not (folder / "pyvenv.cfg").is_file() and any(place.is_file() for place in folder.rglob("*")):
+                return Result("failed", why=f"{folder} is no virtual environment any more: it was left as it is")
+            shutil.rmtree(folder, ignore_errors=True)
+            if folder.exists():
+                return Result("failed", why=f"{folder} could not be removed")
+            gone.append(f"{folder} → removed")
+        return Result("done", changed=tuple(gone))

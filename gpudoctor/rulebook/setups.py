@@ -1,0 +1,104 @@
+"""Pages of ``rules/setup``: cures that several rule pages share and ``gpudoctor setup`` shows, loaded and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from gpudoctor import language, pages
+from gpudoctor.model.catalog import Catalog
+from gpudoctor.model.errors import RuleError
+from gpudoctor.model.setup_page import SetupCase, SetupPage
+from gpudoctor.rulebook.files import SETUP as FOLDER
+from gpudoctor.rulebook.page import fix_of, only, texts
+from gpudoctor.rulebook.translation import reworded, translations
+
+
+def setups() -> Mapping[str, SetupPage]:
+    """Every setup page by what it sets up, in the language that is spoken; raises `RuleError` on a broken page."""
+    return _setups(language.spoken())
+
+
+@lru_cache(maxsize=len(language.LANGUAGES))
+def _setups(spoken: str) -> Mapping[str, SetupPage]:
+    raw = pages.compiled(None, f"{FOLDER}/{FOLDER}", checked_setups)
+    translated = translations(None, spoken)
+    return {page["id"]: _page(reworded(page, translated.get(page["origin"])), page["origin"]) for page in raw}
+
+
+def known_setups() -> tuple[str, ...]:
+    """What a fix may refer to: the pages, by their files' names, and the ways to set up torch."""
+    from gpudoctor.setup.cure import MODES
+
+    return (*sorted(path.stem for path in (pages.home() / FOLDER).glob("*.toml")), *MODES)
+
+
+def setup_cases() -> tuple[SetupCase, ...]:
+    """The cases on all setup pages."""
+    files = sorted((pages.home() / FOLDER).glob("*.toml"))
+    return tuple(case for path in files for case in _cases(pages.toml(path), path))
+
+
+def checked_setups(folder: Path) -> list[dict[str, Any]]:
+    """Every page of the folder as TOML gave it, after all its checks and without its cases."""
+    from gpudoctor.rulebook.check import check_setup
+
+    checked = []
+    for path in sorted(folder.glob("*.toml")):
+        raw = pages.toml(path)
+        page, cases = _page(raw, str(path)), _cases(raw, path)
+        if page.id != path.stem:
+            raise RuleError(f"{path}: the file is named by its id, not {page.id!r}")
+        if not page.sources or not cases:
+            raise RuleError(f"{path}: no {'case' if page.sources else 'source'}")
+        check_setup(page, cases, path)
+        raw.pop("case")
+        checked.append({**raw, "origin": f"{FOLDER}/{path.name}"})
+    return checked
+
+
+def _page(raw: Mapping[str, Any], origin: str) -> SetupPage:
+    only(raw, "id title sources step fix case origin", origin)
+    try:
+        fixes = tuple(fix_of(_with_steps(fix, raw.get("step", {}), origin), origin) for fix in raw["fix"])
+        page = SetupPage(raw["id"], raw["title"], fixes, texts(raw, "sources", origin), origin)
+    except KeyError as error:
+        raise RuleError(f"{origin}: {error.args[0]!r} is missing") from error
+    titles = [fix.title for fix in page.fixes]
+    if twice := next((title for title in titles if titles.count(title) > 1), None):
+        raise RuleError(f"{origin}: two fixes are called {twice!r}")
+    if refers := next((fix for fix in page.fixes if fix.setup), None):
+        raise RuleError(f"{origin}: {refers.title!r} has no steps of its own")
+    return page
+
+
+def _with_steps(fix: Mapping[str, Any], named: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    """The fix with the steps in place that it only names: the page has them under ``[step]``."""
+    steps = [named.get(step) if isinstance(step, str) else step for step in fix.get("steps", ())]
+    if None in steps:
+        raise RuleError(f"{origin}: {fix.get('title')!r} names a step that is not under [step]")
+    return {**fix, "steps": steps}
+
+
+def _cases(raw: Mapping[str, Any], path: Path) -> tuple[SetupCase, ...]:
+    return tuple(_case(entry, raw["id"], path) for entry in raw.get("case", ()))
+
+
+def _case(entry: Mapping[str, Any], page: str, path: Path) -> SetupCase:
+    origin = str(path)
+    only(entry, "name facts offers argv has", origin)
+    if missing := {"name", "facts", "offers"} - set(entry):
+        raise RuleError(f"{origin}: a case says its {', '.join(sorted(missing))}")
+    has: Sequence[Any] = entry.get("has", ())
+    commands = tuple(texts({"has": command}, "has", origin) for command in has)
+    return SetupCase(page, entry["name"], entry["facts"], entry["offers"], texts(entry, "argv", origin), commands)
+
+
+def catalog() -> Catalog:
+    """The facts that a setup page may read: every machine's, and what is worked out from them to set something up."""
+    from gpudoctor.catalog import catalog as measured
+    from gpudoctor.setup.fits import FACTS
+
+    return Catalog([*measured().specs.values(), *FACTS])

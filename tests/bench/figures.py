@@ -1,0 +1,66 @@
+"""The figures that `tests.bench.peers` measured last: kept in figures.toml, and told in the README from there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpudoctor.pages import toml
+
+FILE = Path(__file__).with_name("figures.toml")
+OURS = "gpudoctor check --level quick --json"
+PYZ = "the same by gpudoctor.pyz"
+COLLECT_ENV = "torch.utils.collect_env"
+LIMITS = {"collect_env": 0.10, "fastest": 1.2, "pyz": 1.5, "core": 20.0, "whole": 40.0}
+"""Of the wall times of collect_env, of the fastest doctor that judges, of ours; MB without Textual and with it."""
+
+
+def stored() -> str:
+    """The table of the figures that are kept."""
+    return table(toml(FILE))
+
+
+def table(told: Mapping[str, Any]) -> str:
+    """The figures in Markdown: times beside collect_env's, taken in one run."""
+    rows = told["program"]
+    unit = next(row["seconds"] for row in rows if row["name"] == COLLECT_ENV)
+    lines = [
+        "| program | wall time | of collect_env's | memory | installed | modules | torch's CPU build |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in sorted(rows, key=lambda row: (not row["name"].startswith(("gpudoctor", "the same")), row["seconds"])):
+        size = f"{row['mb']:.1f} MB" if row["mb"] else ""
+        cells = (f"{row['seconds']:.3f} s", f"{row['seconds'] / unit:.2f}", f"{row['mib']:.0f} MiB", size)
+        lines.append(f"| `{row['name']}` | {' | '.join(cells)} | {row['modules']} | {row['says']} |")
+    where = f"{told['date']}, {told['machine']}; medians of {told['runs']} runs taken in turn"
+    return f"{where}.\n\n" + "\n".join(lines)
+
+
+def ratios(told: Mapping[str, Any]) -> list[tuple[str, float, float]]:
+    """What is promised: its name, the figure, the limit."""
+    seconds = {row["name"]: row["seconds"] for row in told["program"]}
+    judging = {
+        row["name"]: row["seconds"] for row in told["program"] if row["judges"] and row["name"] not in (OURS, PYZ)
+    }
+    found = [("of collect_env's wall time", seconds[OURS] / seconds[COLLECT_ENV], LIMITS["collect_env"])]
+    if judging:
+        fastest = min(judging, key=judging.__getitem__)
+        found.append(
+            (f"of that of the fastest that judges, {fastest}", seconds[OURS] / judging[fastest], LIMITS["fastest"])
+        )
+    if PYZ in seconds:
+        found.append(("of the installed program's: the pyz", seconds[PYZ] / seconds[OURS], LIMITS["pyz"]))
+    whole = next(row["mb"] for row in told["program"] if row["name"] == OURS)
+    return [*found, ("MB without Textual", told["core_mb"], LIMITS["core"]), ("MB in all", whole, LIMITS["whole"])]
+
+
+def write(told: Mapping[str, Any]) -> None:
+    """Keep them."""
+    head = [f"{name} = {json.dumps(value)}" for name, value in told.items() if name != "program"]
+    rows = [
+        "\n[[program]]\n" + "\n".join(f"{name} = {json.dumps(value)}" for name, value in row.items())
+        for row in told["program"]
+    ]
+    FILE.write_text("# Made by: python -m tests.bench.peers --write\n" + "\n".join([*head, *rows]) + "\n", "utf-8")

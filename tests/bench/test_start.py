@@ -1,0 +1,69 @@
+"""What a start costs, counted in modules: what is slow to import is imported by whoever needs it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.arguments import COMMANDS, parser
+from tests.bench import figures
+
+HEAVY = {
+    "asyncio", "concurrent.futures", "ctypes", "decimal", "email", "hashlib", "http", "importlib.metadata",
+    "importlib.resources", "multiprocessing", "mcp", "pkg_resources", "pygments", "pynvml", "rich", "ruamel",
+    "sqlite3", "ssl", "statistics", "textual", "tomllib", "torch", "unittest", "urllib.request", "xml", "yaml",
+}  # fmt: skip
+"""Not one of them is needed to read a machine and judge it."""
+
+
+def imported(folder: Path, *words: str) -> set[str]:
+    """The modules of a run that has run before: pages are compiled by the first."""
+    environ = {**os.environ, "GPUDOCTOR_STATE": str(folder), "PATH": "/usr/bin:/bin"}
+    for _ in range(2):
+        argv = [sys.executable, "-X", "importtime", "-m", "gpudoctor", *words]
+        done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=120, env=environ)
+        assert done.returncode in (0, 1, 3), done.stderr[-400:]
+    return set(re.findall(r"^import time:.*\| +(\S+)$", done.stderr, re.MULTILINE))
+
+
+def test_the_version_is_told_without_the_program(tmp_path: Path) -> None:
+    ours = {name for name in imported(tmp_path, "--version") if name.startswith("gpudoctor")}
+    assert ours == {"gpudoctor", "gpudoctor.version"}
+
+
+def test_a_quick_diagnosis_imports_nothing_heavy(tmp_path: Path) -> None:
+    found = imported(tmp_path, "check", "--level", "quick", "--json")
+    assert "gpudoctor.judge" in found
+    assert not HEAVY & found
+    assert not {
+        name for name in found if name.startswith(("gpudoctor.readers", "gpudoctor.remedy", "gpudoctor.views.tui"))
+    }
+    assert len(found) < 420
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_one_command_alone_takes_the_words_that_it_takes_among_all(command: str) -> None:
+    assert _help(parser(command), command) == _help(parser(), command)
+
+
+def _help(top: argparse.ArgumentParser, command: str) -> str:
+    commands = next(action for action in top._actions if isinstance(action, argparse._SubParsersAction))
+    text: str = commands.choices[command].format_help()
+    return text
+
+
+def test_the_figures_are_told_beside_those_of_collect_env() -> None:
+    row = {"mib": 30.2, "mb": 36.0, "modules": 350, "judges": True, "says": "names it"}
+    ours, theirs = {"name": figures.OURS, "seconds": 0.2, **row}, {"name": figures.COLLECT_ENV, "seconds": 2.0, **row}
+    told = {"date": "2026-11-22", "machine": "a CPU", "runs": 3, "core_mb": 17.0, "program": [ours, theirs]}
+    assert (
+        "| `gpudoctor check --level quick --json` | 0.200 s | 0.10 | 30 MiB | 36.0 MB | 350 | names it |"
+        in figures.table(told)
+    )
+    assert [(figure, limit) for _, figure, limit in figures.ratios(told)][:2] == [(0.1, 0.1), (0.1, 1.2)]

@@ -1,0 +1,230 @@
+"""What 1.0 promised is kept; and whoever breaks a promise is told, by name: each kind of breakage is planted once."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gpudoctor.commands import exits
+from gpudoctor.views import schema
+from tests.contract import promises, schemas
+from tests.needs import REPOSITORY
+
+NOW = promises.now()
+Change = Callable[[dict[str, Any]], object]
+
+
+def broken(name: str, change: Change) -> list[str]:
+    """What is found where this version is changed so, and the version before was as this one is."""
+    new = copy.deepcopy(NOW)
+    change(new[name])
+    return list(promises.breakages(NOW, new))
+
+
+def test_every_promise_of_1_0_is_kept() -> None:
+    stored = promises.stored()
+    assert len(stored) >= 10
+    assert list(promises.breakages(stored, NOW)) == []
+
+
+def test_the_command_says_so_too() -> None:
+    argv = [sys.executable, "-m", "tests.contract"]
+    assert subprocess.run(argv, check=False, cwd=REPOSITORY, timeout=120).returncode == 0
+
+
+def test_every_kind_of_document_can_be_asked_for() -> None:
+    kinds = next(one for one in NOW["program"]["commands"]["gpudoctor schema"] if not one["option"])
+    assert kinds["choices"] == [*schema._KINDS, *schema._READ]
+
+
+def test_the_exit_codes_are_those_of_the_contract() -> None:
+    assert (exits.SOUND, exits.BROKEN, exits.MISUSE, exits.UNKNOWN) == (0, 1, 2, 3)
+
+
+def finding(document: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a finding."""
+    found: dict[str, Any] = document["properties"]["findings"]["items"]
+    return found
+
+
+def rename(document: dict[str, Any]) -> None:
+    properties = finding(document)["properties"]
+    properties["headline"] = properties.pop("title")
+    finding(document)["required"].remove("title")
+
+
+def widen(document: dict[str, Any]) -> None:
+    finding(document)["properties"]["title"]["type"] = ["string", "null"]
+
+
+def loosen(document: dict[str, Any]) -> None:
+    del document["properties"]["findings"]["items"]
+
+
+def drop_a_shape(document: dict[str, Any]) -> None:
+    document["properties"]["facts"]["additionalProperties"]["oneOf"].pop()
+
+
+def rename_in_a_shape(document: dict[str, Any]) -> None:
+    unread = document["properties"]["facts"]["additionalProperties"]["oneOf"][0]["oneOf"][2]
+    unread["properties"] = {"unknown": {"type": "string"}}
+    unread["required"] = ["unknown"]
+
+
+PLANTED: dict[str, tuple[Change, str]] = {
+    "removed": (lambda doc: doc["properties"].pop("verdict"), "diagnosis.verdict: is gone"),
+    "renamed": (rename, "diagnosis.findings[].title: is gone"),
+    "retyped": (
+        lambda doc: doc["properties"]["counts"]["properties"]["found"].update(type="string"),
+        "diagnosis.counts.found: was integer, may be string now",
+    ),
+    "null": (widen, "diagnosis.findings[].title: was string, may be null now"),
+    "optional": (
+        lambda doc: doc["required"].remove("unjudged"),
+        "diagnosis.unjudged: was always there, may be left out now",
+    ),
+    "word gone": (
+        lambda doc: doc["properties"]["verdict"]["enum"].remove("impaired"),
+        "diagnosis.verdict: 'impaired' is gone",
+    ),
+    "word new": (
+        lambda doc: finding(doc)["properties"]["severity"]["enum"].append("fatal"),
+        "diagnosis.findings[].severity: 'fatal' is new in a closed vocabulary",
+    ),
+    "no vocabulary": (
+        lambda doc: doc["properties"].update(verdict={"type": "string"}),
+        "diagnosis.verdict: any word is allowed now",
+    ),
+    "version": (
+        lambda doc: doc["properties"]["schema"].update(const="gpudoctor/2"),
+        "diagnosis.schema: const 'gpudoctor/1' is 'gpudoctor/2' now",
+    ),
+    "pattern": (
+        lambda doc: finding(doc)["properties"]["id"].pop("pattern"),
+        "diagnosis.findings[].id: pattern '^[a-z]+\\\\.[a-z0-9-]+$' is None now",
+    ),
+    "bound": (
+        lambda doc: finding(doc)["properties"]["evidence"].update(minItems=0),
+        "diagnosis.findings[].evidence: minItems was 1, is 0 now",
+    ),
+    "items": (loosen, "diagnosis.findings[]: anything is allowed now"),
+    "shape": (drop_a_shape, "diagnosis.facts.*: the shape array is gone, or another"),
+    "key of a shape": (rename_in_a_shape, "diagnosis.facts.*: the shape object is gone, or another"),
+    "unheard of": (lambda doc: doc.update({"not": {}}), "diagnosis: not is not compared; teach tests.contract.schemas"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_breakage_of_a_document_is_found(name: str) -> None:
+    change, says = PLANTED[name]
+    assert says in broken("schema-diagnosis", change)
+
+
+TYPED: dict[str, tuple[Change, str]] = {
+    "command": (lambda now: now["commands"].pop("gpudoctor rules list"), "gpudoctor rules list: is gone"),
+    "option": (
+        lambda now: option(now, "gpudoctor check", "--strict").update(names=["--severe"]),
+        "gpudoctor check --strict: is gone",
+    ),
+    "values": (
+        lambda now: option(now, "gpudoctor check", "--level").update(values="0"),
+        "gpudoctor check --level: took 1 values, takes 0 now",
+    ),
+    "choice": (
+        lambda now: option(now, "gpudoctor check", "--format")["choices"].remove("junit"),
+        "gpudoctor check --format: junit is no choice any more",
+    ),
+    "choices": (
+        lambda now: option(now, "gpudoctor check", "--python").update(choices=["a"]),
+        "gpudoctor check --python: any word is no choice any more",
+    ),
+    "must": (
+        lambda now: option(now, "gpudoctor check", "--python").update(required=True),
+        "gpudoctor check --python: must be given now",
+    ),
+    "argument": (
+        lambda now: now["commands"]["gpudoctor check"].append(
+            {"names": ["HOST"], "option": False, "values": "1", "choices": None, "required": True}
+        ),
+        "gpudoctor check HOST: is new, and must be given",
+    ),
+    "code": (lambda now: now["codes"].update(unknown=4), "exit code unknown: was 3, is 4 now"),
+    "function": (lambda now: now["functions"].pop("check"), "gpudoctor.check: is gone"),
+    "parameter": (
+        lambda now: now["functions"]["check"].pop(1),
+        "gpudoctor.check: python is gone, elsewhere, or must be given now",
+    ),
+    "new parameter": (
+        lambda now: now["functions"]["check"].append(["host", True]),
+        "gpudoctor.check: host is new, and must be given",
+    ),
+}
+
+
+def option(now: dict[str, Any], command: str, name: str) -> dict[str, Any]:
+    """That option of that command."""
+    found: dict[str, Any] = next(one for one in now["commands"][command] if name in one["names"])
+    return found
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_a_breakage_of_what_is_typed_or_called_is_found(name: str) -> None:
+    change, says = TYPED[name]
+    assert says in broken("program", change)
+
+
+NAMED: dict[str, tuple[Change, str]] = {
+    "rule": (lambda now: now["rules"].remove("driver.missing"), "rule driver.missing: is gone"),
+    "fact": (lambda now: now["facts"].pop("driver.version"), "facts driver.version: is gone"),
+    "kind": (
+        lambda now: now["facts"].update({"driver.version": "int"}),
+        "facts driver.version: was version, is int now",
+    ),
+    "metric": (lambda now: now["metrics"].pop("gpudoctor_verdict"), "metrics gpudoctor_verdict: is gone"),
+    "label": (
+        lambda now: now["metrics"]["gpudoctor_finding"].remove("uuid"),
+        "metrics gpudoctor_finding: was ['gpu', 'id', 'severity', 'uuid'], is ['gpu', 'id', 'severity'] now",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_name_that_is_gone_is_found(name: str) -> None:
+    change, says = NAMED[name]
+    assert says in broken("names", change)
+
+
+def test_a_whole_document_that_is_gone_is_found() -> None:
+    new = {name: promise for name, promise in NOW.items() if name != "schema-plan"}
+    assert list(promises.breakages(NOW, new)) == ["schema-plan: is gone"]
+
+
+def test_what_is_added_breaks_nothing() -> None:
+    new = copy.deepcopy(NOW)
+    document = new["schema-diagnosis"]
+    document["properties"]["since"] = {"type": "string"}
+    document["required"].append("since")
+    finding(document)["properties"]["expected"] = {"type": "object"}
+    document["properties"]["target"]["properties"]["python"]["type"] = "string"  # was null, too
+    document["properties"]["timings_ms"]["additionalProperties"]["type"] = "integer"  # was any number
+    new["program"]["commands"]["gpudoctor weigh"] = []
+    option(new["program"], "gpudoctor check", "--format")["choices"].append("sarif")
+    new["program"]["functions"]["check"].append(["expect", False])
+    new["names"]["rules"].append("gpu.new")
+    new["names"]["metrics"]["gpudoctor_finding"].append("host")
+    assert list(promises.breakages(NOW, new)) == []
+    assert json.loads(json.dumps(new)) == new
+
+
+def test_a_breakage_of_any_document_is_found() -> None:
+    for name, promise in NOW.items():
+        if name.startswith("schema-"):
+            key = promise["required"][-1]
+            less = {**promise, "properties": {k: v for k, v in promise["properties"].items() if k != key}}
+            assert f"document.{key}: is gone" in list(schemas.breakages(promise, less))

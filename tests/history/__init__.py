@@ -1,0 +1,1 @@
+"""Kept checks of a machine, and what changed since one of them."""

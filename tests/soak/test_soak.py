@@ -1,0 +1,53 @@
+"""A process that checks machines again and again holds afterwards what it held before."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+import time
+import weakref
+from pathlib import Path
+
+import pytest
+
+from gpudoctor import doctor
+from gpudoctor.target.local import Local
+from tests.needs import REPOSITORY
+from tests.soak.held import Held, leaks
+
+
+@pytest.mark.slow
+def test_a_hundred_checks_leave_nothing_behind() -> None:
+    """The whole soak is by hand: so few checks say nothing of memory, which settles in the first hundreds."""
+    argv = [sys.executable, "-m", "tests.soak", "--checks", "80", "--warm", "20", "--limit", "40"]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, cwd=REPOSITORY, timeout=600)
+    told = json.loads(done.stdout)
+    assert told["wrong"] == []
+    assert (done.returncode, told["checks"]) == (0, 100)
+    assert {"asked", "killed", "replayed"} <= set(told["kinds"])
+
+
+def test_a_target_goes_when_nobody_asks_it_any_more() -> None:
+    target = Local("quick", sys.executable)
+    doctor.check(target=target)
+    gone, target = weakref.ref(target), Local("quick", sys.executable)
+    deadline = time.monotonic() + 10
+    while gone() and time.monotonic() < deadline:  # a probe that was given up may still be at it
+        time.sleep(0.05)
+        gc.collect()
+    assert gone() is None
+
+
+def test_what_was_not_there_before_is_a_leak() -> None:
+    before = Held(50.0, (), ("0 /dev/null",), (), ())
+    after = Held(56.0, ("probe nvml",), ("0 /dev/null", "7 pipe:[1]"), ("41 Z b''",), (str(Path("record/etc")),))
+    assert leaks(before, before, 5.0) == []
+    assert leaks(before, after, 5.0) == [
+        "still there: probe nvml",
+        "still there: 41 Z b''",
+        "left: 7 pipe:[1]",
+        "left: record/etc",
+        "memory grew by 6.0 MiB",
+    ]

@@ -1,0 +1,158 @@
+"""Manifests of every kind on machines of every kind: what would run there, and what would not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.manifests import H100, OLD, RTX_4090, RTX_5090, V100, errors, examples, judged, of_file, source, value
+
+SOUND = [
+    ("requirements-cu124.txt", RTX_4090),
+    ("requirements-cu124.txt", V100),
+    ("requirements-plain.txt", H100),
+    ("requirements-range.txt", RTX_4090),
+    ("requirements-owner.txt", RTX_4090),
+    ("requirements-markers.txt", RTX_4090),
+    ("requirements-mirror.txt", RTX_4090),
+    ("pyproject-uv.toml", RTX_5090),
+    ("pyproject-poetry.toml", RTX_4090),
+    ("uv.lock", RTX_5090),
+    ("uv.lock", V100),
+    ("environment-pytorch.yml", RTX_4090),
+    ("environment-forge.yml", RTX_5090),
+    ("cuda-runtime.Dockerfile", RTX_4090),
+    ("pytorch-image.Dockerfile", V100),
+    ("replaced.Dockerfile", H100),
+    ("compose-gpu.yaml", RTX_5090),
+    ("compose-small-shm.yaml", RTX_5090),
+    ("pod-gpu.yaml", RTX_5090),
+]
+BROKEN = [
+    ("requirements-cu124.txt", RTX_5090, "torch.arch-too-new"),
+    ("requirements-plain.txt", RTX_4090, "torch.driver-too-old"),
+    ("requirements-plain.txt", V100.replace("535.183.01", "580.95.05"), "torch.arch-dropped"),
+    ("requirements-plain.txt", f"{RTX_5090},os=windows", "torch.cpu-build"),
+    ("requirements-range.txt", "gpu=GH200,driver=570.124.06,python=3.12,arch=aarch64", "torch.cpu-build"),
+    ("requirements-cu124.txt", "gpu=RTX 5090,driver=550.90.07,python=3.12", "driver.too-old-for-gpu"),
+    ("requirements-cu124.txt", OLD, "torch.driver-too-old"),
+    ("requirements-cpu.txt", RTX_4090, "torch.cpu-build"),
+    ("requirements-clash.txt", RTX_4090, "torch.companion-mismatch"),
+    ("requirements-local-part.txt", RTX_4090, "torch.python-unsupported"),
+    ("requirements-wheel.txt", RTX_4090, "torch.python-unsupported"),
+    ("requirements-range.txt", "gpu=RTX 4090,driver=550,python=3.14", "torch.python-unsupported"),
+    ("requirements-wheels-of-nvidia.txt", RTX_4090, "torch.nvidia-wheels"),
+    ("requirements-stale-extra-index.txt", RTX_5090, "torch.driver-too-old"),
+    ("requirements-jax.txt", H100, "jax.gpu-libs"),
+    ("pyproject-poetry.toml", RTX_5090, "torch.arch-too-new"),
+    ("pyproject-uv.toml", "gpu=RTX 5090,driver=570.124.06,python=3.14", "torch.python-unsupported"),
+    ("pyproject-uv.toml", V100, "torch.arch-dropped"),
+    ("pixi.toml", RTX_5090, "torch.arch-too-new"),
+    ("environment-cpuonly.yml", RTX_4090, "torch.cpu-build"),
+    ("environment-pytorch.yml", RTX_5090, "torch.arch-too-new"),
+    ("environment-pip.yml", RTX_4090, "torch.driver-too-old"),
+    ("cuda-runtime.Dockerfile", RTX_5090, "torch.arch-too-new"),
+    ("replaced.Dockerfile", RTX_4090, "torch.driver-too-old"),
+    ("old-python.Dockerfile", RTX_4090, "torch.python-unsupported"),
+    ("masked.Dockerfile", RTX_5090, "env.visible-devices"),
+    ("compose-forgotten.yaml", RTX_5090, "container.gpus-not-asked"),
+    ("compose-runtime.yaml", H100, "container.capabilities"),
+    ("pod-forgotten.yaml", H100, "container.gpus-not-asked"),
+    ("pod-mig.yaml", H100, "env.visible-devices"),
+]
+UNTOLD = [
+    ("environment-pip.yml", H100),
+    ("requirements-own-index.txt", RTX_5090),
+    ("pyproject-extras.toml", RTX_5090),
+    ("environment-open.yml", RTX_5090),
+]
+
+
+@pytest.mark.parametrize(("name", "machine"), SOUND)
+def test_what_fits_gives_no_error_and_is_called_sound(name: str, machine: str) -> None:
+    diagnosis = of_file(name, machine)
+    assert errors(diagnosis) == []
+    assert diagnosis.verdict in ("sound", "impaired")
+    assert "workload.would-run" in {finding.id for finding in diagnosis.findings}
+
+
+@pytest.mark.parametrize(("name", "machine", "cause"), BROKEN)
+def test_what_does_not_fit_is_named_first_with_file_and_line(name: str, machine: str, cause: str) -> None:
+    diagnosis = of_file(name, machine)
+    assert errors(diagnosis)[:1] == [cause]
+    assert diagnosis.verdict == "broken"
+    told = [getattr(item.state, "source", "") for item in diagnosis.findings[0].evidence]
+    facts = [getattr(fact, "source", "") for fact in diagnosis.snapshot.facts.values()]
+    assert any(name in one for one in [*told, *facts])
+
+
+@pytest.mark.parametrize(("name", "machine"), UNTOLD)
+def test_what_nobody_can_tell_is_said_and_not_guessed(name: str, machine: str) -> None:
+    diagnosis = of_file(name, machine)
+    assert errors(diagnosis) == []
+    assert diagnosis.verdict == "unknown"
+    assert any(note.text.startswith("Not told: ") for note in diagnosis.notes)
+
+
+def test_every_example_is_judged_here() -> None:
+    judged = {name for name, *_ in (*SOUND, *BROKEN, *UNTOLD)}
+    assert judged == set(examples())
+
+
+def test_without_a_machine_only_what_the_file_says_is_judged() -> None:
+    clash = of_file("requirements-clash.txt")
+    assert errors(clash) == ["torch.companion-mismatch"]
+    plain = of_file("requirements-cu124.txt")
+    assert (errors(plain), plain.verdict) == ([], "unknown")
+    assert any("--for" in note.text for note in plain.notes)
+    assert not any("--for" in note.text for note in of_file("requirements-cu124.txt", RTX_4090).notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "machine", "torch", "line"),
+    [
+        ("requirements-cu124.txt", RTX_4090, "2.6.0+cu124", "requirements-cu124.txt, line 3"),
+        ("requirements-plain.txt", H100, "2.15.0", "requirements-plain.txt, line 1"),
+        ("requirements-plain.txt", "gpu=H100,driver=580,python=3.10", "2.14.1", "requirements-plain.txt, line 1"),
+        ("requirements-range.txt", RTX_4090, "2.5.1", "requirements-range.txt, line 1"),
+        ("requirements-owner.txt", RTX_4090, "2.6.0", "requirements-owner.txt, line 1"),
+        ("requirements-stale-extra-index.txt", RTX_5090, "2.15.0", "requirements-stale-extra-index.txt, line 2"),
+        ("requirements-markers.txt", RTX_4090, "2.7.1", "requirements-markers.txt, line 1"),
+        ("requirements-markers.txt", f"{RTX_4090},arch=aarch64", "2.11.0", "requirements-markers.txt, line 2"),
+        ("requirements-markers.txt", f"{RTX_4090},os=windows", "2.8.0", "requirements-markers.txt, line 4"),
+        ("pyproject-uv.toml", RTX_5090, "2.11.0+cu128", "pyproject-uv.toml, line 6"),
+        ("pyproject-uv.toml", f"{RTX_5090},os=windows", "2.15.0", "pyproject-uv.toml, line 6"),
+        ("pyproject-poetry.toml", RTX_4090, "2.5.1+cu121", "pyproject-poetry.toml, line 7"),
+        ("uv.lock", RTX_5090, "2.9.1+cu128", "uv.lock, line 16"),
+        ("environment-pytorch.yml", RTX_4090, "2.4.1", "environment-pytorch.yml, line 8"),
+        ("environment-pip.yml", H100, "2.15.0+cu130", "environment-pip.yml, line 7"),
+        ("cuda-runtime.Dockerfile", RTX_4090, "2.6.0+cu124", "cuda-runtime.Dockerfile, line 20"),
+        ("pytorch-image.Dockerfile", V100, "2.5.1+cu124", "pytorch-image.Dockerfile, line 1"),
+        ("replaced.Dockerfile", H100, "2.13.0", "replaced.Dockerfile, line 2"),
+    ],
+)
+def test_the_torch_that_would_be_there_and_the_line_it_comes_from(
+    name: str, machine: str, torch: str, line: str
+) -> None:
+    diagnosis = of_file(name, machine)
+    assert value(diagnosis, "torch.version") == torch
+    assert source(diagnosis, "torch.version").startswith(line)
+
+
+def test_a_release_that_no_table_has_is_not_taken_to_fit() -> None:
+    index = "--extra-index-url https://download.pytorch.org/whl/cu128\n"
+    notes = {
+        version: " ".join(
+            note.text
+            for note in judged(f"{index}torch==2.9.0+cu128\nvllm=={version}\n", "requirements.txt", H100).notes
+        )
+        for version in ("0.10.1", "0.11.2")
+    }
+    assert "whether vllm 0.10.1 goes with that torch" in notes["0.10.1"]
+    assert notes["0.11.2"] == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["reqs.txt", "req2.txt", "gpu-reqs.in", "requirements/prod.txt", "a/Requirements/x.txt"]
+)
+def test_requirements_go_by_other_names_too(name: str) -> None:
+    assert value(judged("torch==2.9.0\n", name, H100), "manifest.kind") == "requirements"
