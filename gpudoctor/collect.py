@@ -11,11 +11,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Literal, cast, get_args
 
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.model.frozen import field, mutable
 from gpudoctor.model.snapshot import Level, Snapshot
 from gpudoctor.model.snapshot import Target as Subject
 from gpudoctor.target import Target
@@ -35,7 +35,7 @@ _SILENT = "the probe did not say"
 _ASKED = "still being asked"
 
 
-@dataclass(slots=True)
+@mutable
 class _Run:
     """One probe on its way. It ends by itself or is given up, never both: `ending` guards the two."""
 

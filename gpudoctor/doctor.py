@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +13,7 @@ from gpudoctor.collect import Collection, Event, Progress, collect
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError, UsageError
 from gpudoctor.model.fact import Known
+from gpudoctor.model.frozen import replace
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.target import Target
 
@@ -86,6 +85,8 @@ def watch(
     expect: str | Profile | None = None,
 ) -> Iterator[Diagnosis]:
     """As `check`, but a diagnosis whenever a source of facts has answered; the last one is that of `check`."""
+    import queue
+
     profile = expected(expect)
     more: queue.SimpleQueue[Snapshot | None] = queue.SimpleQueue()
 

@@ -9,6 +9,7 @@ from typing import Any
 from gpudoctor.arguments._examples import add_examples
 from gpudoctor.arguments._expect import add_expect_command
 from gpudoctor.arguments._fix import add_fix
+from gpudoctor.arguments._help import Parser
 from gpudoctor.arguments._installing import add_installing, add_mcp
 from gpudoctor.arguments._measuring import add_bench, add_fleet, add_preflight
 from gpudoctor.arguments._options import add_expect, add_lang, add_report, add_serve, add_target, new_command
@@ -53,7 +54,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def parser(command: str = "") -> argparse.ArgumentParser:
     """Every command with its options, or that one alone: to take one's words the others need not be made."""
-    top = argparse.ArgumentParser(prog="gpudoctor", description="Names the cause when a GPU machine does not work.")
+    top = Parser(prog="gpudoctor", description="Names the cause when a GPU machine does not work.")
     top.add_argument("-V", "--version", action="version", version=f"gpudoctor {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, prog=top.prog)
     for names, add in _ADDED:

@@ -155,19 +155,9 @@ gpudoctor completion fish | source              in this shell
 """By the command's words; two spaces stand between a line and what it is for."""
 
 
-class Help(argparse.HelpFormatter):
-    """Paragraphs are filled; one whose lines are indented stands as it is."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        filled = super()._fill_text
-        blocks = text.split("\n\n")
-        return "\n\n".join(block if "\n  " in block else filled(block, width, indent) for block in blocks)
-
-
 def add_examples(top: argparse.ArgumentParser) -> None:
     """Let the help of each command end with its examples."""
     for name, command in commands_of(top):
-        command.formatter_class = Help
         if name in EXAMPLES:
             examples = "examples:" + EXAMPLES[name].rstrip().replace("\n", "\n  ").replace("%", "%%")
             command.epilog = f"{command.epilog}\n\n{examples}" if command.epilog else examples

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from gpudoctor.arguments._help import Parser
 from gpudoctor.language import LANGUAGES
 
 FORMS = ("text", "json", "markdown", "html", "junit", "prometheus")
@@ -106,7 +107,7 @@ def words(text: str) -> str:
     return text
 
 
-class Intermixed(argparse.ArgumentParser):
+class Intermixed(Parser):
     """A command whose options may stand between its words: argparse gives a word that may be left out up too early."""
 
     _within = False

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpudoctor.commands.exits import exit_code
 from gpudoctor.model.errors import UsageError
+from gpudoctor.model.frozen import replace
 
 if TYPE_CHECKING:
     import argparse

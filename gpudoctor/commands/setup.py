@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpudoctor.commands.exits import BROKEN, SOUND
 from gpudoctor.commands.sharing import shared
 from gpudoctor.model.errors import UsageError
+from gpudoctor.model.frozen import replace
 
 if TYPE_CHECKING:
     import argparse

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpudoctor.commands.exits import BROKEN, SOUND
 from gpudoctor.commands.sharing import shared
 from gpudoctor.language import say
 from gpudoctor.model.errors import UsageError
+from gpudoctor.model.frozen import replace
 
 if TYPE_CHECKING:
     import argparse

@@ -6,7 +6,6 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
@@ -14,6 +13,7 @@ from simpleeval import DEFAULT_OPERATORS, EvalWithCompoundTypes
 
 from gpudoctor.expression.facts import WIDTH, Apart, Facts, Holder, Many, Touched, apart
 from gpudoctor.model.errors import RuleError
+from gpudoctor.model.frozen import replace
 from gpudoctor.model.values import CannotJudge, Nothing, Version
 
 T = TypeVar("T")

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 
-from gpudoctor.model.frozen import frozen
+from gpudoctor.model.frozen import field, frozen
 
 
 @frozen

@@ -11,7 +11,6 @@ import re
 import time
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from gpudoctor.model import snapshot as snapshots
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Json
+from gpudoctor.model.frozen import frozen
 from gpudoctor.model.kept import Kept
 from gpudoctor.model.parsing import parsed
 from gpudoctor.model.snapshot import Snapshot
@@ -44,7 +44,7 @@ Worked = Mapping[str, tuple[str, str]]
 """By rule, the run in which it last passed: of the same interpreter, and of any. So no run is searched for twice."""
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Run:
     """A run as it lies there. `stamp` is in seconds since 1970."""
 

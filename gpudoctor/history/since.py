@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache
 
 from gpudoctor.history.changes import grouped, logged
@@ -19,6 +18,7 @@ from gpudoctor.history.shelf import Shelf
 from gpudoctor.model.diagnosis import Diagnosis, Finding
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Fact, Known
+from gpudoctor.model.frozen import replace
 from gpudoctor.model.since import Since
 from gpudoctor.model.snapshot import Snapshot
 

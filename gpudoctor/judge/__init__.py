@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 
 from gpudoctor.expression import Evaluator, Facts
 from gpudoctor.judge.judgement import Judgement, Outcome
@@ -14,6 +13,7 @@ from gpudoctor.judge.signs import Text
 from gpudoctor.knowledge import LOOKUPS
 from gpudoctor.model.diagnosis import Diagnosis, Finding, Unjudged, Verdict
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
+from gpudoctor.model.frozen import replace
 from gpudoctor.model.rule import Rule
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.rulebook import Rulebook

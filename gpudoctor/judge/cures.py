@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from gpudoctor.expression import NOT_KNOWN, Evaluator, Facts, Mentioned, evaluate, fill
 from gpudoctor.language import say
 from gpudoctor.model.fact import Json
+from gpudoctor.model.frozen import replace
 from gpudoctor.model.rule import Fix, Step
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.model.values import CannotJudge

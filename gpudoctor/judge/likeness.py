@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 
 from gpudoctor.expression import Evaluator, Facts
 from gpudoctor.judge.judgement import Judgement
@@ -13,7 +12,7 @@ from gpudoctor.knowledge import LOOKUPS
 from gpudoctor.model.denial import says_all_is_well
 from gpudoctor.model.diagnosis import Evidence, Finding
 from gpudoctor.model.fact import Known
-from gpudoctor.model.frozen import frozen
+from gpudoctor.model.frozen import frozen, replace
 from gpudoctor.model.rule import Rule, Sign
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.rulebook.words import FURNITURE, Vocabulary, words

@@ -7,12 +7,12 @@ machine that the manifest is meant for needs them all the same.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from gpudoctor.knowledge._tables import table
 from gpudoctor.language import say
 from gpudoctor.model.diagnosis import Diagnosis, Finding, Note
 from gpudoctor.model.fact import Known, Unread
+from gpudoctor.model.frozen import replace
 from gpudoctor.model.rule import Fix
 from gpudoctor.model.snapshot import Snapshot
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from gpudoctor.knowledge import LOOKUPS, promise
 from gpudoctor.knowledge.promise import Newer
 from gpudoctor.language import say
 from gpudoctor.model.diagnosis import Diagnosis, Finding, Note
 from gpudoctor.model.fact import Known
+from gpudoctor.model.frozen import replace
 from gpudoctor.rulebook import Rulebook
 from gpudoctor.rulebook.reading import facts_weighed
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from gpudoctor.model.diagnosis import Finding
+from gpudoctor.model.frozen import replace
 from gpudoctor.model.rule import CONFIDENCES, LAYERS, PREVALENCES, SEVERITIES
 
 

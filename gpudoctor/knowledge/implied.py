@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 from gpudoctor.knowledge import error_codes, gpus
 from gpudoctor.knowledge._filling import Facts, Groups, is_open, known
@@ -19,6 +18,7 @@ from gpudoctor.knowledge.implied_torch import imply_torch
 from gpudoctor.knowledge.nvlinks import imply_links
 from gpudoctor.knowledge.promise import newer_driver
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
+from gpudoctor.model.frozen import replace
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.model.values import CannotJudge
 

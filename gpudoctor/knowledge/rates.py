@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 
 from gpudoctor.knowledge._filling import number, text, true
 from gpudoctor.knowledge._tables import TableRow, table
 from gpudoctor.knowledge.archs import capability
 from gpudoctor.model.fact import Known, Row
-from gpudoctor.model.frozen import frozen
+from gpudoctor.model.frozen import frozen, replace
 from gpudoctor.model.measurement import Expected, Meanwhile
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.model.values import CannotJudge

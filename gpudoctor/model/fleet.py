@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, cast
 
@@ -86,7 +85,7 @@ class Drain:
     argv: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Fleet:
     """The whole check. A result that is missing was not judged."""
 

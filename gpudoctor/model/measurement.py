@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, cast
 
 from gpudoctor.model.document import brief
 from gpudoctor.model.fact import Json
-from gpudoctor.model.frozen import frozen
+from gpudoctor.model.frozen import field, frozen, replace
 
 SCHEMA = "gpudoctor-kernels/1"
 SLOW = 0.9
@@ -140,7 +139,7 @@ class Run:
         return next((step for step in self.ladder if step.held is False), None)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Measurements:
     """All of them; while they are made, those that still wait are there, too."""
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import cast
 
 from gpudoctor.model.document import Entry, is_number
 from gpudoctor.model.errors import DocumentError
-from gpudoctor.model.frozen import frozen
+from gpudoctor.model.frozen import field, frozen
 
 
 @frozen
@@ -29,7 +28,7 @@ class Pair:
         return None if self.measured is None or self.expected <= 0 else self.measured / self.expected
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Pairwise:
     """Bandwidth between all of `names`, a row for each sender."""
 

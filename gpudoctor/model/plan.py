@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Json
-from gpudoctor.model.frozen import frozen
+from gpudoctor.model.frozen import frozen, replace
 
 SCHEMA = "gpudoctor-plan/1"
 GRAVE = ("root", "reboot", "downtime")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Literal, TypeVar, cast, get_args
 
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Fact, Json, Known, Row, Rows, Unread, fact_from_json, fact_to_json, rows_to_json
-from gpudoctor.model.frozen import frozen
+from gpudoctor.model.frozen import field, frozen
 
 SCHEMA = "gpudoctor/1"
 MOST_GPUS = 128

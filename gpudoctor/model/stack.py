@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
 from typing import Any, Literal
 
+from gpudoctor.model.distribution import normal
 from gpudoctor.model.fact import Json, Known
-from gpudoctor.model.frozen import frozen
+from gpudoctor.model.frozen import field, frozen, replace
 from gpudoctor.model.plan import Plan, PlanStep
 from gpudoctor.model.snapshot import Snapshot
 
@@ -95,7 +95,7 @@ class Wishes:
 def _asks_for(requirement: str, package: str) -> bool:
     """Whether a requirement is for that package, as the index spells its name."""
     match = re.match(r"\s*([\w.-]*\w)", requirement)
-    return match is not None and re.sub(r"[-_.]+", "-", match[1]).lower() in (package, f"py{package}")
+    return match is not None and normal(match[1]) in (package, f"py{package}")
 
 
 def wanted(text: str) -> tuple[str, ...]:

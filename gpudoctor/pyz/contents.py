@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
@@ -13,6 +12,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from gpudoctor import pages, shipped
+from gpudoctor.model.distribution import normal
 from gpudoctor.model.errors import UsageError
 from gpudoctor.rulebook.compiled import compiled_copies
 
@@ -61,7 +61,7 @@ def needed(tui: bool) -> list[str]:
     waiting = [Requirement("gpudoctor")]
     while waiting:
         wanted = waiting.pop()
-        name = re.sub(r"[-_.]+", "-", wanted.name).lower()
+        name = normal(wanted.name)
         if (name in found and not wanted.extras) or (name == _INTERFACE and not tui):
             continue
         found[name] = None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor import language, pages
 from gpudoctor.model.errors import RuleError
+from gpudoctor.model.frozen import frozen
 from gpudoctor.model.rule import LAYERS, Case, Rule, Scope
 from gpudoctor.rulebook.files import page_files
 from gpudoctor.rulebook.page import cases_on, rule_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpudoctor.rulebook.words import Vocabulary
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Rulebook:
     """All rules, ordered from the ground up, and the folders of a site's own.
 
@@ -94,6 +94,8 @@ def cases_of(rule: Rule, extra: Sequence[Path] = ()) -> tuple[Case, ...]:
 
 def checked_pages(folder: Path) -> list[dict[str, Any]]:
     """Every page as TOML gave it, after all its checks; its cases stay on the page."""
+    from dataclasses import astuple
+
     from gpudoctor.rulebook.check import check_page, refuse_blanks
     from gpudoctor.rulebook.needles import goes_on, needles
     from gpudoctor.rulebook.ways import ways

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 from gpudoctor.model.errors import RuleError
+from gpudoctor.model.frozen import replace
 from gpudoctor.model.rule import (
     CONFIDENCES,
     LAYERS,

@@ -7,12 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from gpudoctor import pages
+from gpudoctor.model.frozen import frozen
 from gpudoctor.rulebook.files import page_files
 from gpudoctor.rulebook.page import cases_on, rule_of, texts
 
@@ -57,7 +57,7 @@ def words(text: str) -> Iterator[str]:
             yield from (part for part in parts if len(part) >= _SHORTEST_PART and part not in _COMMON)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Vocabulary:
     """The words of all pages with their weights."""
 

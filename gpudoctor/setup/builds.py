@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
@@ -28,7 +27,7 @@ class Listing:
     like: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Build:
     """One build of one torch release: ``2.14.1``, ``cu126``, (12, 6); ``cpu`` has no CUDA. Each exists once."""
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations
 
 from gpudoctor.knowledge._tables import table
 from gpudoctor.language import say
-from gpudoctor.model.frozen import frozen
+from gpudoctor.model.frozen import frozen, replace
 from gpudoctor.model.stack import Remedy
 from gpudoctor.setup.builds import builds
 from gpudoctor.setup.checks import compiles_first, strangers

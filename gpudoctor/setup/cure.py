@@ -7,11 +7,11 @@ driver and this Python, as far as they are known.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from gpudoctor.knowledge import builds
 from gpudoctor.language import say
 from gpudoctor.model.fact import Known, Unread
+from gpudoctor.model.frozen import replace
 from gpudoctor.model.rule import Fix, Step
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.model.stack import Wishes, read_from

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field, replace
 from typing import Literal, cast
 
+from gpudoctor.model.distribution import normal
 from gpudoctor.model.fact import Fact, Known, Row
-from gpudoctor.model.frozen import frozen
+from gpudoctor.model.frozen import field, frozen, replace
 from gpudoctor.model.snapshot import Snapshot
 
 Tool = Literal["pip", "uv", "conda"]
@@ -89,7 +89,7 @@ def _packages(snapshot: Snapshot) -> list[tuple[str, str]]:
 
 def _package(row: Row) -> tuple[str, str]:
     name, version = (_text(row.get(column)) for column in ("name", "version"))
-    return (re.sub(r"[-_.]+", "-", name).lower(), version) if sane(name, version) else ("", "")
+    return (normal(name), version) if sane(name, version) else ("", "")
 
 
 def sane(name: str, version: str) -> bool:

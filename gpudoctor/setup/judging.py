@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -17,7 +16,7 @@ from gpudoctor.setup.releases import usual_cuda
 from gpudoctor.setup.wants import Wants, taken
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Fit:
     """A build that runs on the machine, with the packages that go beside it."""
 

@@ -16,11 +16,11 @@ are tried, then of three; the cheapest few are named.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import reduce
 from itertools import chain, combinations, islice
 
 from gpudoctor.language import say
+from gpudoctor.model.frozen import replace
 from gpudoctor.model.stack import Remedy
 from gpudoctor.setup.changes import KINDS, Case, Kind
 from gpudoctor.setup.distributions import ships

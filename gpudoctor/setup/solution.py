@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
-from gpudoctor.model.frozen import frozen
+from gpudoctor.model.frozen import field, frozen
 from gpudoctor.model.stack import Need, Reason, Remedy, Wishes
 from gpudoctor.setup.candidate import Candidate
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from packaging.utils import canonicalize_name
-
+from gpudoctor.model.distribution import normal
 from gpudoctor.model.errors import UsageError
-from gpudoctor.model.frozen import frozen
+from gpudoctor.model.frozen import frozen, replace
 from gpudoctor.model.stack import Wishes
 from gpudoctor.setup.builds import Build, builds, cpu_builds
 from gpudoctor.setup.machine import Machine
@@ -32,6 +30,8 @@ FOLLOWED = (
 )
 """The packages whose releases the tables have; the one that pins the others comes first."""
 _RENAMED = {"pytorch": "torch"}
+_PLAIN = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(==\d+(?:\.\d+)*(?:\.\*|\+[a-z0-9]+)?)?")
+"""A name, or a name and the one version that is wanted."""
 
 
 @frozen
@@ -101,16 +101,17 @@ def wants_of(wishes: Wishes, machine: Machine) -> Wants:
     given = [*wishes.wants, *wishes.extras, *([torch_requirement(wishes.torch)] if wishes.torch.strip() else [])]
     merged: dict[str, Want] = {}
     others: list[Want] = []
-    for text, requirement in _parsed(given):
-        if requirement.marker and not _applies(requirement, machine):
+    for text in given:
+        asked = _asked(text, machine)
+        if asked is None:
             continue
-        name = canonicalize_name(requirement.name)
-        name = canonicalize_name(_RENAMED.get(name, name))
-        if requirement.url or name not in ("torch", *FOLLOWED):
-            others.append(Want(name, str(requirement.specifier), (text,)))
+        name = normal(asked.name)
+        name = _RENAMED.get(name, name)
+        if asked.elsewhere or name not in ("torch", *FOLLOWED):
+            others.append(Want(name, asked.specifier, (text,)))
             continue
         before = merged.get(name, Want(name, "", ()))
-        both = ",".join(filter(None, (before.specifier, str(requirement.specifier))))
+        both = ",".join(filter(None, (before.specifier, asked.specifier)))
         merged[name] = Want(name, both, (*before.texts, text))
     return Wants(
         merged.get("torch", ANY_TORCH),
@@ -127,14 +128,27 @@ def torch_requirement(written: str) -> str:
     return f"torch=={written}" if written.count(".") > 1 or "+" in written else f"torch=={written}.*"
 
 
-def _parsed(texts: Iterable[str]) -> Iterator[tuple[str, Requirement]]:
-    for text in texts:
-        from packaging.requirements import InvalidRequirement, Requirement  # costs, and mostly nothing is wanted
+class _Asked(NamedTuple):
+    """A requirement as far as it counts here; `elsewhere` where it names its own place to come from."""
 
-        try:
-            yield text, Requirement(text)
-        except InvalidRequirement:
-            raise UsageError(f"{text[:60]!r} is no requirement; write it as for pip: torch>=2.6") from None
+    name: str
+    specifier: str
+    elsewhere: bool = False
+
+
+def _asked(text: str, machine: Machine) -> _Asked | None:
+    """The requirement; none where its marker does not hold on that machine."""
+    if plain := _PLAIN.fullmatch(text):
+        return _Asked(plain[1], plain[2] or "")
+    from packaging.requirements import InvalidRequirement, Requirement  # costs, and mostly a name is all that is given
+
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement:
+        raise UsageError(f"{text[:60]!r} is no requirement; write it as for pip: torch>=2.6") from None
+    if not _applies(requirement, machine):
+        return None
+    return _Asked(requirement.name, str(requirement.specifier), bool(requirement.url))
 
 
 def _applies(requirement: Requirement, machine: Machine) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
-from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, replace
+from dataclasses import FrozenInstanceError, asdict, dataclass, fields
+from functools import cached_property
 
 import pytest
 
-from gpudoctor.model.frozen import frozen
+from gpudoctor.model.frozen import field, frozen, mutable, replace
 
 
 @frozen
@@ -31,8 +33,8 @@ class Theirs:
 
     name: str
     size: int = 1
-    parts: list[int] = field(default_factory=list)
-    secret: str = field(default="", repr=False)
+    parts: list[int] = dataclasses.field(default_factory=list)
+    secret: str = dataclasses.field(default="", repr=False)
 
 
 @frozen
@@ -92,3 +94,85 @@ def test_it_can_be_copied_and_sent() -> None:
     one = Ours("a", 2, [3])
     assert copy.deepcopy(one) == pickle.loads(pickle.dumps(one)) == one
     assert copy.copy(Nothing()) == Nothing()
+
+
+@frozen(slots=False)
+class Open:
+    """What keeps what it has worked out."""
+
+    name: str
+    size: int = 3
+
+    @cached_property
+    def doubled(self) -> list[int]:
+        """Twice the size, made once."""
+        return [2 * self.size]
+
+
+@frozen(eq=False)
+class Single:
+    """What equals itself alone."""
+
+    name: str
+
+
+@mutable
+class Filled:
+    """What is filled step by step."""
+
+    name: str
+    parts: list[int] = field(default_factory=list)
+
+
+@frozen
+class More(Alone):
+    """A class with a field more than its base."""
+
+    size: int = 0
+
+
+def test_without_slots_it_keeps_what_was_worked_out() -> None:
+    one = Open("a")
+    assert one.doubled is one.doubled == [6]
+    assert replace(one, size=5).doubled == [10]
+    assert one == Open("a", 3)
+    with pytest.raises(FrozenInstanceError):
+        one.name = "b"  # type: ignore[misc]
+
+
+def test_without_eq_it_equals_itself_alone() -> None:
+    one = Single("a")
+    assert one != Single("a")
+    assert len({one, one, Single("a")}) == 2
+
+
+def test_a_mutable_one_is_filled_and_not_hashed() -> None:
+    one = Filled("a")
+    one.parts.append(1)
+    one.name = "b"
+    assert one == Filled("b", [1])
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(one)
+    with pytest.raises(AttributeError):
+        one.other = 1  # type: ignore[attr-defined]
+
+
+def test_a_class_takes_the_fields_of_its_base() -> None:
+    assert More("a", 2) == More(name="a", size=2) != More("a")
+    assert asdict(More("a", 2)) == {"name": "a", "size": 2}
+    assert replace(More("a"), name="b") == More("b")
+
+
+def test_the_standard_functions_take_it_as_theirs() -> None:
+    assert dataclasses.replace(Ours("a"), size=4) == Ours("a", 4)
+    told = {one.name: (one.type, one.repr) for one in fields(Ours)}
+    assert told == {one.name: (one.type, one.repr) for one in fields(Theirs)}
+    assert dataclasses.is_dataclass(Ours)
+    assert dataclasses.is_dataclass(Filled)
+
+
+def test_a_default_that_all_would_share_is_refused() -> None:
+    defaults: list[object] = [[], dataclasses.field(default_factory=list)]
+    for default in defaults:
+        with pytest.raises(TypeError, match=r"Wrong\.parts"):
+            frozen(type("Wrong", (), {"__annotations__": {"parts": "list[int]"}, "parts": default}))

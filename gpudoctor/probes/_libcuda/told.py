@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.model.frozen import field, mutable
 from gpudoctor.probes._child import answers, printable
 from gpudoctor.probes._libcuda.codes import NO_DEVICE, STUB, Entry, code_of, failure, name_of, sentence_of
 from gpudoctor.probes._libcuda.devices import rows_of
@@ -13,7 +13,7 @@ from gpudoctor.probes._libraries.copies import kind_of
 from gpudoctor.target import Answer
 
 
-@dataclass(slots=True)
+@mutable
 class Told:
     """What the child told. `words` is the driver's sentence for a failed cuInit, empty where there is none."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gpudoctor.model.fact import Fact, Known, Unread
+from gpudoctor.model.frozen import frozen, replace
 from gpudoctor.probes._marks import container
 from gpudoctor.probes._reading import line, number, refusal, text, there
 from gpudoctor.target import Target
@@ -35,7 +35,7 @@ _MORE = re.compile(r"(?:\\x0a|#012)(?:NVRM:)? *")
 _MORE_IN_JOURNAL = re.compile(r"\n +(?:NVRM:)? *")
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Log:
     """Messages, oldest first, one a line. `now` is in seconds since boot, `booted` in seconds since 1970.
 

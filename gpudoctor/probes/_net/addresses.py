@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address
 
 from gpudoctor.links.interfaces import Address
 from gpudoctor.model.fact import Absent, Unread
-from gpudoctor.model.frozen import frozen
+from gpudoctor.model.frozen import field, frozen
 from gpudoctor.probes._reading import text
 from gpudoctor.target import Target
 

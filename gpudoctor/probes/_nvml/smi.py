@@ -7,9 +7,9 @@ is no witness.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 
 from gpudoctor.model.fact import Fact, Known, Row
+from gpudoctor.model.frozen import field, mutable, replace
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.probes._child import printable, text_rows
 from gpudoctor.target import Answer, Target
@@ -32,7 +32,7 @@ _FIELDS = (
 _BANNER = ("driver.version", "driver.cuda_version", "gpu.count")
 
 
-@dataclass(slots=True)
+@mutable
 class Witness:
     """What nvidia-smi told. `trouble` says why it told nothing; `state` and `message` are of its error sentence."""
 

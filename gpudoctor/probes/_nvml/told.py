@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread, Value
-from gpudoctor.model.frozen import frozen
+from gpudoctor.model.frozen import field, frozen, mutable
 from gpudoctor.probes._child import MARK, answers, printable
 from gpudoctor.probes._nvml.words import ODD, Reading
 from gpudoctor.target import Answer
@@ -51,7 +50,7 @@ class Fault:
         return self.call.partition("(")[0]
 
 
-@dataclass(slots=True)
+@mutable
 class Told:
     """Answers by GPU (None is the machine) and call, of one child or of several that went on where one ended."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from gpudoctor.model.distribution import normal
 from gpudoctor.model.fact import Absent, Unread
 from gpudoctor.model.frozen import frozen
 from gpudoctor.probes._python.site import Site, once, site_of
@@ -69,11 +70,6 @@ class Environment:
 def environment(target: Target) -> Environment | Absent | Unread:
     """What is installed in the target interpreter's environment."""
     return once(target, "environment", lambda: _list(target))
-
-
-def normal(name: str) -> str:
-    """The name as PEP 503 compares it: ``nvidia_cudnn_cu12`` is ``nvidia-cudnn-cu12``."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def headers(target: Target, dist: Dist) -> Mapping[str, Sequence[str]]:

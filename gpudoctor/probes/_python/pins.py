@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpudoctor.model.distribution import normal
 from gpudoctor.model.frozen import frozen
 from gpudoctor.model.version import parse
-from gpudoctor.probes._python.dists import Dist, Environment, normal
+from gpudoctor.probes._python.dists import Dist, Environment
 from gpudoctor.probes._python.requires import least, meets, requirements, wanted_text
 from gpudoctor.probes._python.site import Site, once
 from gpudoctor.probes._python.torch_files import Torch

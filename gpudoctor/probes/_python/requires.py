@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gpudoctor.probes._python.dists import Dist, headers, normal
+from gpudoctor.model.distribution import normal
+from gpudoctor.probes._python.dists import Dist, headers
 from gpudoctor.probes._python.site import Site
 from gpudoctor.target import Target
 

@@ -7,10 +7,10 @@ ended with 2.11.0, so for later builds of torch there is none of their own; that
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from gpudoctor.knowledge import builds
 from gpudoctor.knowledge._tables import table
+from gpudoctor.model.frozen import replace
 from gpudoctor.setup.candidate import Candidate, Package
 
 _BROUGHT = ("torchvision", "torchaudio")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import replace
 
+from gpudoctor.model.frozen import replace
 from gpudoctor.setup.emit import pip
 from gpudoctor.setup.emit.order import Order
 from gpudoctor.setup.environment import Environment

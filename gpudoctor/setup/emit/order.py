@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import field
 
-from gpudoctor.model.frozen import frozen
+from gpudoctor.model.frozen import field, frozen
 from gpudoctor.setup.candidate import Candidate, Package
 from gpudoctor.setup.environment import ELSEWHERE, Environment
 
