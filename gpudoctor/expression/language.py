@@ -14,6 +14,7 @@ from simpleeval import DEFAULT_OPERATORS, EvalWithCompoundTypes
 from gpudoctor.expression.facts import WIDTH, Apart, Facts, Holder, Many, Touched, apart
 from gpudoctor.model.errors import RuleError
 from gpudoctor.model.frozen import replace
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.values import CannotJudge, Nothing, Version
 
 T = TypeVar("T")
@@ -240,7 +241,7 @@ def evaluate(text: str, evaluator: Evaluator) -> object:
 
 
 NOT_KNOWN = "(not known)"
-_HOLE = re.compile(r"\{([^{}]+)\}")
+_HOLE = pattern(r"\{([^{}]+)\}")
 
 
 def fill(template: str, evaluator: Evaluator, extra: Mapping[str, str] | None = None) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.history.families import Family
 from gpudoctor.model.fact import Known
 from gpudoctor.model.frozen import frozen
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.since import Since
 from gpudoctor.model.snapshot import Snapshot
 
@@ -16,7 +16,7 @@ _TOGETHER = 3600
 """Seconds between the first and the last package of what was one action."""
 _EARLIEST = -3600
 """Age in seconds: what is dated further after now than that was written by another clock."""
-_REVISION = re.compile(r"^\d+:|-[^-]*$")
+_REVISION = pattern(r"^\d+:|-[^-]*$")
 """What packagers add to a version: an epoch before it, their own revision after it."""
 
 

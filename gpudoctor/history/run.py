@@ -22,18 +22,19 @@ from gpudoctor.model.fact import Json
 from gpudoctor.model.frozen import frozen
 from gpudoctor.model.kept import Kept
 from gpudoctor.model.parsing import parsed
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.snapshot import Snapshot
 
 SCHEMA = "gpudoctor-run-kept/1"
 GOOD = ("sound", "impaired")
 """Verdicts of a run on which the machine worked: warnings cost speed, errors stop work."""
 
-_NAME = re.compile(
+_NAME = pattern(
     r"(?P<id>(?P<time>\d{8}-\d{6})-(?P<ms>\d{3}))\.(?P<level>quick|standard|deep)"
     r"\.(?P<verdict>sound|impaired|broken|unknown)\.(?P<mark>[0-9a-f]{8})\.gz"
 )
 _FORM = "%Y%m%d-%H%M%S"
-_PARTS = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)")
+_PARTS = pattern(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)")
 _HEAD = 1 << 18
 """Bytes that the line about a run has at most."""
 _MOST = 64 << 20

@@ -76,7 +76,7 @@ def new_evaluator(snapshot: Snapshot) -> Evaluator:
 def judge_rule(rule: Rule, snapshot: Snapshot, text: Text, evaluator: Evaluator | None = None) -> list[Outcome]:
     """The rule's answers: one, or one per row where it has `each`. `evaluator` is one to use again."""
     evaluator = evaluator or new_evaluator(snapshot)
-    matches = [match for sign in rule.signs if (match := text.find(sign))]
+    matches = text.heard(rule)
     if not rule.each:
         return [Judgement(rule, Facts(snapshot), matches, text, evaluator).outcome()]
     rows = snapshot.rows(rule.each)

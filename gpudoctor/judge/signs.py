@@ -18,7 +18,8 @@ from gpudoctor.model.denial import denied
 from gpudoctor.model.diagnosis import Evidence
 from gpudoctor.model.fact import Known, Unread
 from gpudoctor.model.frozen import frozen
-from gpudoctor.model.rule import Part, Sign
+from gpudoctor.model.pattern import pattern
+from gpudoctor.model.rule import Part, Rule, Sign
 from gpudoctor.model.snapshot import Snapshot
 
 SILENCE = "none of its messages is in the text that was read"
@@ -31,7 +32,7 @@ _COPIES = 8
 """How often the same line is searched; a message that is printed a thousand times says no more."""
 _OTHER_GPUS = 1
 """As `_COPIES`, of lines that differ in the PCI address only: what is said of each of many GPUs is said once."""
-_ADDRESS = re.compile(r"\b[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?\b", re.IGNORECASE)
+_ADDRESS = pattern(r"\b[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?\b", re.IGNORECASE)
 _AROUND = 6
 """Lines before and after one with the pattern's words that a match may reach into."""
 _HELD = 128 << 10
@@ -71,6 +72,10 @@ class Text:
         self.silence = SILENCE
         if isinstance(rows, Unread) and not snapshot.pasted:
             self.silence = f"text: {rows.why}" if "text" in snapshot.groups else "no log was read"
+
+    def heard(self, rule: Rule) -> list[Match]:
+        """Where each of the rule's signs is heard; where there is no text, nobody looks at them."""
+        return [match for sign in rule.signs if (match := self.find(sign))] if self.searched else []
 
     def find(self, sign: Sign) -> Match | None:
         """The first place where the sign is heard, and not denied."""

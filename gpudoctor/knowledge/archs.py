@@ -13,13 +13,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gpudoctor.knowledge._tables import lookup, text
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.values import CannotJudge, Nothing
 
 Capability = tuple[int, int]
 
-_ARCH = re.compile(r"(sm|compute|lto)_?(\d{2,3})([af]?)")
-_DOTTED = re.compile(r"(\d{1,2})\.(\d)([af]?)(\+ptx)?")
-_JOINED = re.compile(r"(?:sm_?|compute_?)?(\d{1,2})(\d)[af]?")
+_ARCH = pattern(r"(sm|compute|lto)_?(\d{2,3})([af]?)")
+_DOTTED = pattern(r"(\d{1,2})\.(\d)([af]?)(\+ptx)?")
+_JOINED = pattern(r"(?:sm_?|compute_?)?(\d{1,2})(\d)[af]?")
 _ON_CHIP = frozenset({(5, 3), (6, 2), (7, 2), (8, 7)})
 _RENAMED = {(10, 1): (11, 0)}
 """Thor was sm_101 in CUDA 12.8 and 12.9 and is sm_110 since 13.0."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
@@ -10,9 +9,10 @@ from typing import NamedTuple
 from gpudoctor.knowledge._tables import TableRow, dotted, lookup, release, table, text, version
 from gpudoctor.knowledge.archs import runs_on
 from gpudoctor.knowledge.toolchain import cuda_serves
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.values import NOTHING, CannotJudge
 
-_LOCAL = re.compile(r"\+(?:(cu)(\d{2,3})|(rocm)([\d.]+)|(cpu|xpu))(?=$|[^0-9A-Za-z])")
+_LOCAL = pattern(r"\+(?:(cu)(\d{2,3})|(rocm)([\d.]+)|(cpu|xpu))(?=$|[^0-9A-Za-z])")
 _WITH_TORCH = ("torchvision", "torchaudio", "triton")
 _PINNED = ("torchvision", "torchaudio")
 _LISTS = ("archs", "windows", "aarch64")

@@ -15,19 +15,20 @@ from typing import Any, NamedTuple
 
 from gpudoctor.knowledge._tables import TableRow, dotted, lookup, table, text, version
 from gpudoctor.knowledge.archs import capability
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.values import NOTHING, CannotJudge
 
-_BRAND = re.compile(r"^(?:(?:nvidia|corporation|corp\.?|inc\.?|grid)\s+)+", re.IGNORECASE)
-_TAIL = re.compile(
+_BRAND = pattern(r"^(?:(?:nvidia|corporation|corp\.?|inc\.?|grid)\s+)+", re.IGNORECASE)
+_TAIL = pattern(
     r"(?:\s*(?:MIG \dc?[\dc.]*g\.\d+gb\S*|/PCIe.*|\(UUID:.*|\(rev [0-9a-f]+\)|with Max-Q Design))+$", re.IGNORECASE
 )
-_SLICE = re.compile(r"^(.+?)-(?:\d-)?\d{1,3}[ABCQ](?:ME)?$")
-_BRACKETED = re.compile(r"\[(?![0-9a-f]{4}(?::[0-9a-f]{4})?\])([^\]]+)\]", re.IGNORECASE)
-_SERIES = re.compile(r"\b(?:rtx|gtx)[-_ ]?(?=(?:20|30|40|50)[5-9]0(?!\d))", re.IGNORECASE)
+_SLICE = pattern(r"^(.+?)-(?:\d-)?\d{1,3}[ABCQ](?:ME)?$")
+_BRACKETED = pattern(r"\[(?![0-9a-f]{4}(?::[0-9a-f]{4})?\])([^\]]+)\]", re.IGNORECASE)
+_SERIES = pattern(r"\b(?:rtx|gtx)[-_ ]?(?=(?:20|30|40|50)[5-9]0(?!\d))", re.IGNORECASE)
 """From the 20 series on GeForce is called RTX, whatever people write."""
-_JOINED = re.compile(r"\b(rtx|gtx|gt|tesla|quadro|titan)[-_](?=\w)", re.IGNORECASE)
-_SHORT = re.compile(r"([AKMPT]?\d{3,4})(?: ?(ti|super|ti super))?", re.IGNORECASE)
-_CUT = re.compile(r"\s?(?:\.\.\.?|…)$")
+_JOINED = pattern(r"\b(rtx|gtx|gt|tesla|quadro|titan)[-_](?=\w)", re.IGNORECASE)
+_SHORT = pattern(r"([AKMPT]?\d{3,4})(?: ?(ti|super|ti super))?", re.IGNORECASE)
+_CUT = pattern(r"\s?(?:\.\.\.?|…)$")
 
 
 class Gpu(NamedTuple):

@@ -6,15 +6,15 @@ that tells most of the clocks, ``link_width`` and ``link_generation`` those of t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.knowledge._filling import Facts, Groups, given, number, text
 from gpudoctor.knowledge.rates import devices
 from gpudoctor.model.fact import Fact, Known, Row, Unread
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.snapshot import Snapshot
 
-_HARD = re.compile("hw_|thermal|brake")
+_HARD = pattern("hw_|thermal|brake")
 """Clock-event reasons by which a GPU protects itself, or is told to."""
 _BUSY = 50
 """Percent of utilization from which a sample was taken at work."""

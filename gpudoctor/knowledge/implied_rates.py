@@ -6,7 +6,6 @@ rows for each GPU: ``rate`` (how fast), and columns of ``gpu`` (what NVML saw me
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from gpudoctor.knowledge._filling import Facts, Groups, given, number, text
 from gpudoctor.knowledge.rates import Device, devices, expected, side
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
 from gpudoctor.model.measurement import TIMES, Expected, Meanwhile, kind, slow_below
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.snapshot import Snapshot
 
 _FEWEST_OTHERS = 2
@@ -23,7 +23,7 @@ _FAR = 0.9
 _NO_GAIN = 1.15
 """As in the page env.tf32-off."""
 _TABLE = "table rates"
-_WAY = re.compile(r"\d{1,3}-\d{1,3}")
+_WAY = pattern(r"\d{1,3}-\d{1,3}")
 _NO_RATES = "rates are measured at level deep, and by gpudoctor bench"
 _UNKNOWN = dict.fromkeys(("limit", "expected", "expected_from"), Absent("neither its limits nor a share are known"))
 _HOW = {"expected": "table", "siblings": "siblings"}

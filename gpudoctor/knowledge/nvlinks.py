@@ -10,9 +10,10 @@ import re
 
 from gpudoctor.knowledge._filling import Facts, Groups
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.snapshot import Snapshot
 
-_ONE_BRIDGE = re.compile(r"RTX (?:3090|A(?:4500|5000|5500|6000))|A40\b|RTX 20[78]0|(?:Quadro|TITAN) RTX", re.IGNORECASE)
+_ONE_BRIDGE = pattern(r"RTX (?:3090|A(?:4500|5000|5500|6000))|A40\b|RTX 20[78]0|(?:Quadro|TITAN) RTX", re.IGNORECASE)
 """Cards of which one bridge carries every link: some up and some down is a fault, whatever the siblings show."""
 
 _COLUMNS = ("links", "links_down", "links_lost")

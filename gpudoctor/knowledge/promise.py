@@ -6,7 +6,6 @@ by rule (binary compatibility, minor-version compatibility, the nearest row). Th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from gpudoctor.knowledge._filling import known
 from gpudoctor.knowledge.archs import capability
 from gpudoctor.model import version as versions
 from gpudoctor.model.fact import Known
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.model.values import CannotJudge
 
@@ -27,7 +27,7 @@ _WINDOWS_SPAN = 4
 _LONGEST = 60
 """Characters of a value that are looked at and said."""
 
-_SERIES = re.compile(r"GeForce RTX (\d0)[5-9]0\b")
+_SERIES = pattern(r"GeForce RTX (\d0)[5-9]0\b")
 
 Numbers = tuple[int, ...]
 

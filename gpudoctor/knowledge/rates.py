@@ -16,6 +16,7 @@ from gpudoctor.knowledge.archs import capability
 from gpudoctor.model.fact import Known, Row
 from gpudoctor.model.frozen import frozen, replace
 from gpudoctor.model.measurement import Expected, Meanwhile
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.model.values import CannotJudge
 
@@ -28,7 +29,7 @@ _TILE, _TILE_TENSOR = 128 * 128, 256 * 128
 """Values of a result that one multiprocessor works on at a time, in the larger kernels of cuBLAS."""
 _ROUNDS = 4
 """Tiles for each multiprocessor from which the last, partly empty round weighs little."""
-_SLICE = re.compile(r"\bGRID\b|\bMIG\b|-\d{1,3}[ABCQ]$")
+_SLICE = pattern(r"\bGRID\b|\bMIG\b|-\d{1,3}[ABCQ]$")
 """Names of slices, as CUDA tells them where NVML does not."""
 
 

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from packaging.version import Version
 
 from gpudoctor.knowledge._tables import lookup, version
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.values import NOTHING, CannotJudge, Nothing
 
-_TERM = re.compile(r"(cuda|driver|arch|brand)\s*(>=|<=|!=|=|>|<)\s*([\w.]+)")
+_TERM = pattern(r"(cuda|driver|arch|brand)\s*(>=|<=|!=|=|>|<)\s*([\w.]+)")
 _COMPARE: dict[str, Callable[[Version, Version], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,

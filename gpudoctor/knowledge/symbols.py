@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.knowledge._tables import TableRow, lookup, table, text
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.values import CannotJudge
 
-_NEW_ABI = re.compile(r"7__cxx11|B5cxx11")
-_SKIPPED = re.compile(r"S[0-9A-Z]*_|L[a-z]n?\d+E|(\d+)")
+_NEW_ABI = pattern(r"7__cxx11|B5cxx11")
+_SKIPPED = pattern(r"S[0-9A-Z]*_|L[a-z]n?\d+E|(\d+)")
 _ABI_SAYS = {
     "cxx11": "it wants a torch with the C++11 ABI (wheels from 2.7 on, and 2.6 for CUDA 12.6)",
     "pre-cxx11": "it wants a torch with the old C++ ABI (wheels up to 2.6, but not 2.6 for CUDA 12.6)",

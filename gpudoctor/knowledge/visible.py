@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterable
 
 from gpudoctor.knowledge._tables import lookup
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.values import NOTHING, CannotJudge, Nothing
 
-_WORD = re.compile(r"-\d|\s*(?:nodevfiles|all|any|auto)\b|\$0\b|\s*(?:cuda|gpu|device)\s*[:=]?\s*\d", re.I)
+_WORD = pattern(r"-\d|\s*(?:nodevfiles|all|any|auto)\b|\$0\b|\s*(?:cuda|gpu|device)\s*[:=]?\s*\d", re.I)
 """Beginnings of a value that name no GPU on any machine. ``none`` is left out: reports write it for "not set".
 
 ``$0`` is the shell's own name, which is none; it is a slip of the key for 0.

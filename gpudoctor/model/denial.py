@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import re
 
-_AFTER = re.compile(
+from gpudoctor.model.pattern import pattern
+
+_AFTER = pattern(
     r"(?:, ?\d{1,3})*[ \w()-]{0,40}[:=]\s*"
     r"(?:(?:no|none|never|nothing|nil|false|zero|clean|gone|-)(?=\s*(?:$|[,;.(]))|0(?=\s*(?:$|[,;(]))"
     r"|(?:not|never|none) (?:in|seen|observed|any ?more|reported|there|logged|asserted)\b)",
     re.IGNORECASE,
 )
 """The rest of a label that is denied. ``not found`` and ``no such file`` are what programs print, and deny nothing."""
-_BEFORE = re.compile(
+_BEFORE = pattern(
     r"\b(?:no|no more|never an?|without|nothing about|nothing of)"
     r"(?: (?:an?|the|any|more|nvrm|gpu|cuda|sign of|errors? like))* ?$",
     re.IGNORECASE,
 )
 
 
-_NONE_OF = re.compile(
+_NONE_OF = pattern(
     r"(?:\w+: )?(?:no|without|nothing about)\b(?! (?:such|module|kernel|space|route|devices?|gpus?|cuda))",
     re.IGNORECASE,
 )
-_HEALTHY = re.compile(
+_HEALTHY = pattern(
     r"[^\n:=|]{1,64}[:=]\s*(?:no|none|never|nothing|0(?:\.0+)?|zero|clean|ok|okay|pass(?:ed)?|normal|fine|n/a"
     r"|not active|not asserted|disabled|false|all (?:pass|ok|fine))[ .%]*(?:$|[,;(])",
     re.IGNORECASE,
 )
-_OUTPUT = re.compile(r"\s{4,}[A-Z][\w /()-]{2,40}\s+: \S")
+_OUTPUT = pattern(r"\s{4,}[A-Z][\w /()-]{2,40}\s+: \S")
 """A line of ``nvidia-smi -q``: what it counts is a fact, whatever faults its labels name."""
 
 
-_OVER = re.compile(
+_OVER = pattern(
     r"\b(?:nothing|none|never|not (?:seen|once)|no more|no further|quiet|clean|fine"
     r"|stable) (?:again )?(?:ever )?since\b"
     r"|\bsince(?: then| the \w+)?\W{1,3}(?:none|nothing|never|clean|quiet|stable|no (?:more|further))\b"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from gpudoctor.model.fact import Json
@@ -126,8 +126,8 @@ class Rule:
     explains: tuple[str, ...] = ()
     when: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
-    signs: tuple[Sign, ...] = ()
-    fixes: tuple[Fix, ...] = ()
+    signs: Sequence[Sign] = ()
+    fixes: Sequence[Fix] = ()
     confirm: str = ""
     origin: str = ""
     scope: Scope = "machine"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 from packaging.version import Version
 
-_LEADING = re.compile(r"v?(\d+(?:\.\d+)*(?:\.?(?:dev|post|rc|a|b)\d+)*(?:\+[A-Za-z0-9.]+)?)")
+from gpudoctor.model.pattern import pattern
+
+_LEADING = pattern(r"v?(\d+(?:\.\d+)*(?:\.?(?:dev|post|rc|a|b)\d+)*(?:\+[A-Za-z0-9.]+)?)")
 
 
 @lru_cache(maxsize=4096)

@@ -7,10 +7,11 @@ import shlex
 from collections.abc import Iterator
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._child import printable
 from gpudoctor.target import Target
 
-_CCBIN = re.compile(r"(?:-ccbin|--compiler-bindir)[=\s]+(\S+)")
+_CCBIN = pattern(r"(?:-ccbin|--compiler-bindir)[=\s]+(\S+)")
 _LAUNCHERS = frozenset({"ccache", "sccache", "distcc", "icecc"})
 
 

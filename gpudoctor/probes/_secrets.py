@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
+from gpudoctor.model.pattern import pattern
 
 HIDDEN = "(hidden)"
 
-_NAME = re.compile(
+_NAME = pattern(
     r"TOKEN|SECRET|CREDENTIAL|APIKEY|PASS(?:WORD|WD|PHRASE)?(?:[_.]|$)"
     r"|(?:^|[_.])(?:KEY|KEYS|AUTH|JWT|PWD)(?:[_.]|$)"
 )
-_VALUE = re.compile(
+_VALUE = pattern(
     r"//[^/\s:@]*:[^/\s@]+@"  # a password in a URL
     r"|\b(?:hf|gh[pousr]|sk|pk|glpat|xox[abps]|npm|pypi|dckr_pat)[-_][A-Za-z0-9_-]{16,}"
     r"|\bAKIA[0-9A-Z]{16}\b|\beyJ[A-Za-z0-9_-]{16,}|-----BEGIN |(?i:password|passwd|secret|token|api_?key)\s*[=:]"
@@ -36,8 +36,8 @@ def without_tokens(text: str) -> str:
     return _TOKEN.sub(HIDDEN, _LOGIN.sub(rf"//{HIDDEN}@", text))
 
 
-_LOGIN = re.compile(r"//[^/\s:@]*:[^/\s@]+@")
-_TOKEN = re.compile(
+_LOGIN = pattern(r"//[^/\s:@]*:[^/\s@]+@")
+_TOKEN = pattern(
     r"\b(?:hf|gh[pousr]|sk|pk|glpat|xox[abps]|npm|pypi|dckr_pat)[-_][A-Za-z0-9_-]{16,}"
     r"|\bAKIA[0-9A-Z]{16}\b|\beyJ[A-Za-z0-9_-]{16,}(?:\.[A-Za-z0-9_-]+)*"
 )

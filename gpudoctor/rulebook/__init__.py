@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor import language, pages
 from gpudoctor.model.errors import RuleError
-from gpudoctor.model.frozen import frozen
+from gpudoctor.model.frozen import frozen, replace
 from gpudoctor.model.rule import LAYERS, Case, Rule, Scope
 from gpudoctor.rulebook.files import page_files
-from gpudoctor.rulebook.page import cases_on, rule_of
+from gpudoctor.rulebook.later import Later, Parts, with_needles
+from gpudoctor.rulebook.page import cases_on, fix_of, rule_of, sign_of
 from gpudoctor.rulebook.translation import reworded, translations
 
 if TYPE_CHECKING:
@@ -66,8 +67,9 @@ def load(extra: Sequence[Path] = ()) -> Rulebook:
         if folder and not folder.is_dir():
             raise RuleError(f"{folder}: no such folder of rule pages")
         translated = translations(folder, language.spoken())
+        parts = Parts(folder)
         for raw in pages.compiled(folder, "rules", checked_pages):
-            rule = rule_of(reworded(raw, translated.get(raw["origin"])), raw["origin"])
+            rule = _loaded(raw, parts, translated.get(raw["origin"]))
             key = rule.scope, rule.id
             if key in found:
                 raise RuleError(f"{rule.origin}: {rule.id} is already defined by {found[key].origin}")
@@ -75,6 +77,17 @@ def load(extra: Sequence[Path] = ()) -> Rulebook:
     ordered = sorted(found.values(), key=lambda rule: (LAYERS.index(rule.layer), rule.id))
     machine = tuple(rule for rule in ordered if rule.scope == "machine")
     return Rulebook(machine, tuple(extra), tuple(rule for rule in ordered if rule.scope == "cluster"))
+
+
+def _loaded(raw: dict[str, Any], parts: Parts, translation: Mapping[str, Any] | None) -> Rule:
+    """The rule of a page that was checked; its signs and fixes are made when they are looked at."""
+    origin = raw["origin"]
+    if translation:
+        whole = {**raw, "sign": parts.of(origin, "signs"), "fix": parts.of(origin, "fixes")}
+        return rule_of(reworded(whole, translation), origin)
+    signs = Later(lambda: [sign_of(one, origin) for one in parts.of(origin, "signs")])
+    fixes = Later(lambda: [fix_of(one, origin) for one in parts.of(origin, "fixes")])
+    return replace(rule_of(raw, origin), signs=signs, fixes=fixes)
 
 
 def cases(folder: Path | None = None) -> tuple[Case, ...]:
@@ -93,12 +106,8 @@ def cases_of(rule: Rule, extra: Sequence[Path] = ()) -> tuple[Case, ...]:
 
 
 def checked_pages(folder: Path) -> list[dict[str, Any]]:
-    """Every page as TOML gave it, after all its checks; its cases stay on the page."""
-    from dataclasses import astuple
-
+    """Every page as TOML gave it, after all its checks; its cases stay on the page, and what is made later is apart."""
     from gpudoctor.rulebook.check import check_page, refuse_blanks
-    from gpudoctor.rulebook.needles import goes_on, needles
-    from gpudoctor.rulebook.ways import ways
 
     checked = []
     for path in page_files(folder):
@@ -108,9 +117,6 @@ def checked_pages(folder: Path) -> list[dict[str, Any]]:
         raw["origin"] = path.relative_to(folder).as_posix()
         raw.pop("case", None)
         raw.pop("said", None)  # only `gpudoctor.rulebook.words` reads it
-        for sign in raw.get("sign", ()):
-            pattern = sign.get("match", "")
-            sign["compiled"] = needles(pattern), goes_on(pattern), [list(map(astuple, way)) for way in ways(pattern)]
-        check_page(rule_of(raw, str(path)), page_cases, path)
-        checked.append(raw)
+        check_page(rule_of(with_needles(raw), str(path)), page_cases, path)
+        checked.append({key: value for key, value in raw.items() if key not in ("sign", "fix")})
     return checked

@@ -15,6 +15,7 @@ def compiled_copies(folder: Path) -> dict[str, object]:
     from gpudoctor import rulebook
     from gpudoctor.knowledge import promise
     from gpudoctor.language import OTHERS
+    from gpudoctor.rulebook.later import BUILT
     from gpudoctor.rulebook.setups import checked_setups
     from gpudoctor.rulebook.translation import checked
     from gpudoctor.rulebook.words import words_of_pages
@@ -22,6 +23,7 @@ def compiled_copies(folder: Path) -> dict[str, object]:
     tables = folder / "tables"
     return {
         "rules.json": rulebook.checked_pages(folder),
+        **{f"{kind}.json": build(folder) for kind, build in BUILT.items()},
         "words.json": words_of_pages(folder),
         "setup/setup.json": checked_setups(folder / "setup"),
         **{f"{language}.json": checked(folder, language) for language in OTHERS},

@@ -51,7 +51,7 @@ def rule_of(raw: Mapping[str, Any], origin: str) -> Rule:
             explains=texts(raw, "explains", origin),
             when=texts(raw, "when", origin),
             unless=texts(raw, "unless", origin),
-            signs=tuple(_sign(sign, origin) for sign in raw.get("sign", ())),
+            signs=tuple(sign_of(sign, origin) for sign in raw.get("sign", ())),
             fixes=tuple(fix_of(fix, origin) for fix in raw.get("fix", ())),
             confirm=raw.get("confirm", ""),
             origin=origin,
@@ -105,7 +105,8 @@ def only(raw: Mapping[str, Any], keys: str, origin: str) -> None:
         raise RuleError(f"{origin}: unknown key {sorted(unknown)[0]!r}; there are {', '.join(keys.split())}")
 
 
-def _sign(raw: Mapping[str, Any], origin: str) -> Sign:
+def sign_of(raw: Mapping[str, Any], origin: str) -> Sign:
+    """A ``[[sign]]`` entry; raises `RuleError`."""
     only(raw, "match weight when finding compiled", origin)
     weight = _one_of(raw["weight"], ("conclusive", "suggestive"), origin)
     conclusive = weight == "conclusive"

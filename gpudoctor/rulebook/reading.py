@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gpudoctor.expression import parse
 from gpudoctor.model.frozen import frozen
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.rule import Fix, Rule
 
-_HOLE = re.compile(r"\{([^{}]+)\}")
+_HOLE = pattern(r"\{([^{}]+)\}")
 
 
 def conditions(rule: Rule) -> Iterator[str]:

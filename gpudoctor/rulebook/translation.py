@@ -9,7 +9,6 @@ is English until somebody has looked at it again.
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -19,6 +18,7 @@ from typing import Any
 from gpudoctor import pages
 from gpudoctor.language import ENGLISH, OTHERS
 from gpudoctor.model.errors import RuleError
+from gpudoctor.model.pattern import pattern
 from gpudoctor.rulebook.page import only, texts
 from gpudoctor.rulebook.reading import Names, names_in
 
@@ -30,7 +30,7 @@ _SENTENCES = ("title", "finding", "why", "misses", "confirm")
 _WORDED = frozenset((*_SENTENCES, "text", "undo"))
 """Keys of a page under which words stand, wherever on it."""
 _OPTIONAL = ("confirm", "undo")
-_HOLE = re.compile(r"\{([^{}]+)\}")
+_HOLE = pattern(r"\{([^{}]+)\}")
 
 
 def digest(page: Raw) -> str:

@@ -13,12 +13,13 @@ from typing import Any
 
 from gpudoctor import pages
 from gpudoctor.model.frozen import frozen
+from gpudoctor.model.pattern import pattern
 from gpudoctor.rulebook.files import page_files
 from gpudoctor.rulebook.page import cases_on, rule_of, texts
 
-_WORD = re.compile(r"[a-z](?:[a-z0-9_+.-]*[a-z0-9+])?")
-_PART = re.compile(r"[._-]")
-_OF_A_PATTERN = re.compile(r"\\[a-zA-Z]|\(\?[^)]*?[:>]|[\\\[\](){}|?*+^$]")
+_WORD = pattern(r"[a-z](?:[a-z0-9_+.-]*[a-z0-9+])?")
+_PART = pattern(r"[._-]")
+_OF_A_PATTERN = pattern(r"\\[a-zA-Z]|\(\?[^)]*?[:>]|[\\\[\](){}|?*+^$]")
 _SHORTEST_PART = 3
 _COMMON = frozenset(
     re.findall(

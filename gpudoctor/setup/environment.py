@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Literal, cast
 
 from gpudoctor.model.distribution import normal
 from gpudoctor.model.fact import Fact, Known, Row
 from gpudoctor.model.frozen import field, frozen, replace
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.snapshot import Snapshot
 
 Tool = Literal["pip", "uv", "conda"]
@@ -16,9 +16,9 @@ COMPANIONS = ("torchvision", "torchaudio")
 """What is made for one torch release and comes along to another."""
 VENV = ".venv"
 """The new environment, in the folder that the commands are run in."""
-_PATH = re.compile(r"(?:/|[A-Za-z]:[\\/])[^\x00-\x1f\x7f]{1,1000}")
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
-_VERSION = re.compile(r"[0-9][A-Za-z0-9.!+_-]{0,60}")
+_PATH = pattern(r"(?:/|[A-Za-z]:[\\/])[^\x00-\x1f\x7f]{1,1000}")
+_NAME = pattern(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
+_VERSION = pattern(r"[0-9][A-Za-z0-9.!+_-]{0,60}")
 
 
 @frozen

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from gpudoctor.knowledge import gpus
 from gpudoctor.knowledge.archs import Capability, capability
 from gpudoctor.model.frozen import frozen
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.stack import GPU, Wishes
 from gpudoctor.model.values import CannotJudge
 from gpudoctor.setup.driver import Driver, driver
@@ -19,8 +20,8 @@ Wheels = Literal["linux", "aarch64", "windows"]
 Glibc = tuple[int, int] | Literal["musl"] | None
 """A C library: glibc's version, or musl; None where it is not known."""
 _ARCHES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
-_PYTHON = re.compile(r"(\d+)\.(\d+)(?:\.\w+)*?(t?)(?:\+.*)?")
-_GLIBC = re.compile(r"(?:glibc[ -]?)?(\d+)\.(\d+).*")
+_PYTHON = pattern(r"(\d+)\.(\d+)(?:\.\w+)*?(t?)(?:\+.*)?")
+_GLIBC = pattern(r"(?:glibc[ -]?)?(\d+)\.(\d+).*")
 
 
 @frozen

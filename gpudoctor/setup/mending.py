@@ -8,14 +8,15 @@ from collections.abc import Iterable, Iterator
 from gpudoctor.knowledge import builds
 from gpudoctor.language import say
 from gpudoctor.model.fact import Json, Known
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.rule import Fix, Step
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.model.values import CannotJudge
 from gpudoctor.setup.emit import BASE
 from gpudoctor.setup.environment import COMPANIONS, Environment, sane
 
-_WHEEL = re.compile(r"(nvidia-.+?)(?:-cu(\d+))?")
-_BUILD = re.compile(r"\+(cu\d{2,3}|cpu)$")
+_WHEEL = pattern(r"(nvidia-.+?)(?:-cu(\d+))?")
+_BUILD = pattern(r"\+(cu\d{2,3}|cpu)$")
 _REVISION = "conda install --revision N, with the number that conda list --revisions shows for the state before"
 _ONE_CHANNEL = "All from one channel: a torchvision of another channel or of pip beside conda-forge's torch breaks."
 _LOCKED = "A project with a uv.lock takes it back at the next uv sync: name the release in pyproject.toml as well."

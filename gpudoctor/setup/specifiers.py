@@ -6,19 +6,20 @@ longer to load than all that is asked of it. Whatever else is written, it decide
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from operator import eq, ge, gt, le, lt, ne
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from gpudoctor.model.pattern import pattern
+
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
-_PLAIN = re.compile(r"(\d+(?:\.\d+)*)(?:\+[A-Za-z0-9]+)?")
+_PLAIN = pattern(r"(\d+(?:\.\d+)*)(?:\+[A-Za-z0-9]+)?")
 """A release, ``2.9.1`` or ``2.9.1+cu128``: where a specifier has no local part, PEP 440 leaves out the version's."""
-_CLAUSE = re.compile(r"\s*(>=|<=|==|!=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?\s*")
+_CLAUSE = pattern(r"\s*(>=|<=|==|!=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?\s*")
 _COMPARED = {">=": ge, "<=": le, "==": eq, "!=": ne, "<": lt, ">": gt}
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpudoctor.model.distribution import normal
 from gpudoctor.model.errors import UsageError
 from gpudoctor.model.frozen import frozen, replace
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.stack import Wishes
 from gpudoctor.setup.builds import Build, builds, cpu_builds
 from gpudoctor.setup.machine import Machine
@@ -30,7 +30,7 @@ FOLLOWED = (
 )
 """The packages whose releases the tables have; the one that pins the others comes first."""
 _RENAMED = {"pytorch": "torch"}
-_PLAIN = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(==\d+(?:\.\d+)*(?:\.\*|\+[a-z0-9]+)?)?")
+_PLAIN = pattern(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(==\d+(?:\.\d+)*(?:\.\*|\+[a-z0-9]+)?)?")
 """A name, or a name and the one version that is wanted."""
 
 

@@ -6,17 +6,16 @@ host bridge, root port, upstream and downstream port of a switch, device.
 
 from __future__ import annotations
 
-import re
-
 from gpudoctor.model.fact import Known
 from gpudoctor.model.frozen import frozen
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._reading import number, real
 from gpudoctor.target import Target
 
 ORDER = ("PIX", "PXB", "PHB", "NODE", "SYS")
 """From near to far: one switch, several switches, the host bridge, the NUMA node, another node."""
 
-_PLACE = re.compile(r"/(pci[0-9a-f]{4,}:[0-9a-f]{2})((?:/[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])+)(?=/|$)")
+_PLACE = pattern(r"/(pci[0-9a-f]{4,}:[0-9a-f]{2})((?:/[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])+)(?=/|$)")
 
 
 @frozen

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._changes.entry import Entry, program, told
 from gpudoctor.probes._changes.logs import Zoned, texts
 from gpudoctor.target import Target
@@ -13,8 +14,8 @@ APT = "/var/log/apt/history.log"
 DPKG = "/var/log/dpkg.log"
 
 _LONGEST = 100
-_FIELD = re.compile(r"^([A-Z][A-Za-z-]*): (.*)$", re.M)
-_LINE = re.compile(
+_FIELD = pattern(r"^([A-Z][A-Za-z-]*): (.*)$", re.M)
+_LINE = pattern(
     r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:install|upgrade|remove|purge) "
     r"([^\s:]{1,100})(?::\S{1,20})? (\S{1,100}) (\S{1,100})$",
     re.M,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from gpudoctor.model.frozen import frozen
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._child import printable
 from gpudoctor.probes._secrets import shown_words
 
-RELEVANT = re.compile(
+RELEVANT = pattern(
     r"nvidia|cuda|cudnn|cublas|nccl|tensorrt|fabricmanager|fabric-manager|\bnvlsm\b|\bimex\b|nouveau"
     r"|^linux(?:$|-(?:image|headers|modules|generic|aws|azure|gcp|oracle|lts|zen|hardened|firmware))"
     r"|^kernel(?:$|-(?:core|modules|devel|default|uek|rt|longterm))|^dkms$|akmod|kmod-"

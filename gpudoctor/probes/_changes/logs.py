@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._changes.entry import told
 from gpudoctor.target import Target
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 _MOST = 256 << 10
 """Bytes of one log that are looked at, the newest."""
-PACKAGES = re.compile(r"/var/log/(?:apt/history\.log|dpkg\.log|pacman\.log|zypp/history)(?:\.\d)?")
-_FRAME = re.compile(r"^(?:Start-Date: |Commandline: |End-Date: |\s*$)|\] \[PACMAN\] Running |\|command\|")
-_WORD = re.compile(r"[\w.+-]+")
+PACKAGES = pattern(r"/var/log/(?:apt/history\.log|dpkg\.log|pacman\.log|zypp/history)(?:\.\d)?")
+_FRAME = pattern(r"^(?:Start-Date: |Commandline: |End-Date: |\s*$)|\] \[PACMAN\] Running |\|command\|")
+_WORD = pattern(r"[\w.+-]+")
 _SUFFIXES = ("", ".1", ".1.gz", ".2.gz")
 
 Zoned = Callable[[str], "tuple[str, float] | None"]

@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._reading import names, real, text
 from gpudoctor.target import Target
 
 _FOLDERS = ("/var/run/cdi", "/run/cdi", "/etc/cdi")
 """Engines read these, and take a device from /var/run/cdi where both have it."""
 
-_KIND = re.compile(r"""^\s*"?kind"?\s*:\s*["']?nvidia\.com/gpu["']?\s*,?\s*$""", re.M)
-_DRIVER = re.compile(r"/lib(?:cuda|nvidia-ml)\.so\.(\d{2,4}\.\d+(?:\.\d+)?)")
+_KIND = pattern(r"""^\s*"?kind"?\s*:\s*["']?nvidia\.com/gpu["']?\s*,?\s*$""", re.M)
+_DRIVER = pattern(r"/lib(?:cuda|nvidia-ml)\.so\.(\d{2,4}\.\d+(?:\.\d+)?)")
 
 
 def facts(target: Target) -> Iterator[tuple[str, Fact]]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes import _marks
 from gpudoctor.probes._driver import disk
 from gpudoctor.probes._reading import names, real, text, there, usable
@@ -15,7 +16,7 @@ _MOUNTS = "/proc/self/mountinfo"
 _PLUGIN = "/var/run/nvidia-container-devices"
 _CONTROL = "/dev/nvidiactl"
 _V1_RULES = "/sys/fs/cgroup/devices/devices.list"
-_DRIVER = re.compile(
+_DRIVER = pattern(
     r"/(?:lib(?:cuda|nvidia-ml|nvidia-ptxjitcompiler)\.so[.\d]*|nvidia-smi)$"
     r"|^/usr/local/nvidia(?:/lib64)?$|^/usr/lib/wsl(?:/(?:lib|drivers)\b.*)?$"
 )

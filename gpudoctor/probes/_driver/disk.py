@@ -6,11 +6,12 @@ import re
 import struct
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._driver.dkms import version_built
 from gpudoctor.probes._reading import names, real, text, there
 from gpudoctor.target import Target
 
-MODULE = re.compile(r"nvidia(?:-current|-tesla(?:-\d+)?|-legacy-\d+xx|-\d{3})?(?:-open)?\.ko(?:\.(?:zst|xz|gz))?")
+MODULE = pattern(r"nvidia(?:-current|-tesla(?:-\d+)?|-legacy-\d+xx|-\d{3})?(?:-open)?\.ko(?:\.(?:zst|xz|gz))?")
 """The main module's file; Debian names it nvidia-current.ko and the like, and aliases it."""
 
 _ROOTS = ("/lib/modules", "/usr/lib/modules", "/run/booted-system/kernel-modules/lib/modules")
@@ -45,7 +46,7 @@ LIBRARY_FOLDERS = (
     "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
     "/home/kubernetes/bin/nvidia/lib64",
 )
-_LIBRARY = re.compile(r"(?:libcuda|libnvidia-ml)\.so\.(\d{2,4}\.\d+(?:\.\d+)?)")
+_LIBRARY = pattern(r"(?:libcuda|libnvidia-ml)\.so\.(\d{2,4}\.\d+(?:\.\d+)?)")
 
 
 def module_of(target: Target, kernel: str) -> Fact:

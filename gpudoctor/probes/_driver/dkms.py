@@ -6,15 +6,16 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._reading import names, text, there
 from gpudoctor.target import Target
 
 _DKMS = "/var/lib/dkms"
 _AKMODS = "/var/cache/akmods/nvidia"
-_PACKAGE = re.compile(r"nvidia(?:-(?:current|open|tesla|legacy|srv|\d+\w*))*")
+_PACKAGE = pattern(r"nvidia(?:-(?:current|open|tesla|legacy|srv|\d+\w*))*")
 """The driver's name in DKMS; Debian says nvidia-current. nvidia-fs beside it is another module."""
 
-_ERROR = re.compile(r"^.*(?:\berror:|\bError [1-9]|\*\*\* |No such file or directory).*$", re.M | re.I)
+_ERROR = pattern(r"^.*(?:\berror:|\bError [1-9]|\*\*\* |No such file or directory).*$", re.M | re.I)
 
 
 def sources(target: Target) -> list[str] | Unread:

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from gpudoctor.model.fact import Known, Row, Unread
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._reading import real, refusal, text
 from gpudoctor.target import Target
 
-_NETWORK = re.compile(r"nfs|cifs|smb|lustre|gpfs|beegfs|ceph|fuse|9p|virtiofs|wekafs|afs|panfs", re.I)
+_NETWORK = pattern(r"nfs|cifs|smb|lustre|gpfs|beegfs|ceph|fuse|9p|virtiofs|wekafs|afs|panfs", re.I)
 
 
 def places(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ import time
 
 from gpudoctor.model.fact import Fact, Known, Row, Rows, Unread
 from gpudoctor.model.frozen import frozen
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._reading import line, names, text
 from gpudoctor.target import Target
 
@@ -22,9 +23,9 @@ _BETWEEN = 0.25
 """Seconds between the two looks at a process in state D."""
 _MOST_FILES = 256
 
-_STAT = re.compile(r"(\d+) \((.*)\) (\S) (.*)", re.S)
-_OURS = re.compile(r"nvidia|nvml|dcgm|\bnv-|uvm|cuda", re.I)
-_CHANNEL = re.compile(r"^_*(?:nv|rm_|uvm|os_acquire|osAcquire|RmInit)", re.I)
+_STAT = pattern(r"(\d+) \((.*)\) (\S) (.*)", re.S)
+_OURS = pattern(r"nvidia|nvml|dcgm|\bnv-|uvm|cuda", re.I)
+_CHANNEL = pattern(r"^_*(?:nv|rm_|uvm|os_acquire|osAcquire|RmInit)", re.I)
 
 
 @frozen

@@ -6,10 +6,10 @@ a library comes before the one that its caller was linked to. Names tell that wi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._libraries.elf import Elf, opened
 from gpudoctor.probes._libraries.loader import Loader, Object
 from gpudoctor.probes._libraries.symbols import Names, wanted
@@ -32,7 +32,7 @@ _PROVIDERS = {
 """Whose functions begin how; the longer beginning first."""
 
 _NVIDIAS = ("libcu", "libnv", "libnccl")
-_NAME = re.compile(rb"_{0,2}(" + "|".join(_PROVIDERS).encode() + rb")[A-Z_]")
+_NAME = pattern(rb"_{0,2}(" + "|".join(_PROVIDERS).encode() + rb")[A-Z_]")
 
 
 def clashes(target: Target, loader: Loader) -> Iterator[str]:

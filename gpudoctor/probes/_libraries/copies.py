@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread
 from gpudoctor.model.frozen import frozen
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._libraries.loader import Loader
 from gpudoctor.probes._python.dists import Dist, Environment, libraries
 from gpudoctor.probes._python.site import Site
@@ -16,8 +16,8 @@ LIBRARIES = (
     *("libcuda", "libcudart", "libcudnn", "libnccl", "libcublas", "libcublasLt"),
     *("libnvJitLink", "libcusparse", "libcusolver", "libcufft", "libnvrtc"),
 )
-_FILE = re.compile(rf"({'|'.join(LIBRARIES)})(?:-[0-9a-f]+)?\.so((?:\.\d+)*)")
-_RELEASE = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
+_FILE = pattern(rf"({'|'.join(LIBRARIES)})(?:-[0-9a-f]+)?\.so((?:\.\d+)*)")
+_RELEASE = pattern(r"\.so\.(\d+(?:\.\d+)+)$")
 
 
 @frozen

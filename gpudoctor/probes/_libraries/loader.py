@@ -12,11 +12,12 @@ from collections import deque
 from collections.abc import Iterator
 
 from gpudoctor.model.frozen import frozen
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._libraries.elf import Dynamic, MalformedError, opened
 from gpudoctor.probes._libraries.ldcache import Cache, default_folders, read_cache
 from gpudoctor.target import Target
 
-_FOLLOWED = re.compile(r"lib(torch|c10|caffe2|shm|cu|nv|nccl|magma)")
+_FOLLOWED = pattern(r"lib(torch|c10|caffe2|shm|cu|nv|nccl|magma)")
 """Names worth following: torch's own and NVIDIA's; the C library and its like are the same for everybody."""
 
 _LIMIT = 400

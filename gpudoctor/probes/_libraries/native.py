@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._libraries.elf import Elf, MalformedError, opened
 from gpudoctor.probes._libraries.fatbin import architectures, in_order
 from gpudoctor.probes._libraries.loader import Object
@@ -22,7 +22,7 @@ _MOST = 24
 
 _SHOWN = 8
 
-_ONE_OF_MANY = re.compile(r"/libbitsandbytes_\w+\.so$")
+_ONE_OF_MANY = pattern(r"/libbitsandbytes_\w+\.so$")
 """Built for every CUDA release, of which the program takes one: the others miss theirs rightly."""
 
 _DRIVERS = ("libcuda.so", "libnvidia-")

@@ -12,9 +12,10 @@ import re
 import struct
 from collections.abc import Iterator
 
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._libraries.elf import Elf, MalformedError, Section
 
-TORCH = re.compile(rb"_ZN?K?(?:3c10|2at|5torch|6caffe2)|_ZT[VIS]N(?:3c10|2at|5torch|6caffe2)|aoti_torch_|THP[A-Z]")
+TORCH = pattern(rb"_ZN?K?(?:3c10|2at|5torch|6caffe2)|_ZT[VIS]N(?:3c10|2at|5torch|6caffe2)|aoti_torch_|THP[A-Z]")
 """Functions that torch's own libraries define."""
 
 _SYMBOL = struct.Struct("<IBBHQQ")

@@ -7,31 +7,32 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from gpudoctor.model.fact import Absent, Fact, Known, Row
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._log.lines import Log
 
 RECOVERY = 154
 """The Xid that says what a GPU needs before it is used again. The last such line holds, not the first."""
 
-_XID = re.compile(
+_XID = pattern(
     r" Xid \((?:PCI:)?[0-9a-fA-F:.]{5,20}\): \d{1,4}(?!\d)(?:, ?[A-Z][A-Z0-9_/]+ {1,4}(?:Non-?)?[Ff]atal\b)?"
 )
-_XID_PARTS = re.compile(r"\((?:PCI:)?([^)]+)\): (\d+)(?:, ?(\S+) +(\w\S*))?")
-_LINK = re.compile(r"\bLink (\d{1,3})\b")
-_SXID = re.compile(r": SXid \((?:PCI:)?[0-9a-fA-F:.]{5,20}\): \d{4,6}, (?:Non-)?[Ff]atal, (?:Link \d{1,3})?")
-_SXID_PARTS = re.compile(r"\((?:PCI:)?([^)]+)\): (\d+), ([\w-]+), (?:Link (\d+))?")
-_AER = re.compile(
+_XID_PARTS = pattern(r"\((?:PCI:)?([^)]+)\): (\d+)(?:, ?(\S+) +(\w\S*))?")
+_LINK = pattern(r"\bLink (\d{1,3})\b")
+_SXID = pattern(r": SXid \((?:PCI:)?[0-9a-fA-F:.]{5,20}\): \d{4,6}, (?:Non-)?[Ff]atal, (?:Link \d{1,3})?")
+_SXID_PARTS = pattern(r"\((?:PCI:)?([^)]+)\): (\d+), ([\w-]+), (?:Link (\d+))?")
+_AER = pattern(
     r"[^ ;\]]+ [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: (?:AER: )?"
     r"PCIe Bus Error: severity=\w+(?: \([\w-]+\))?, type=[A-Za-z ]+"
 )
-_AER_PARTS = re.compile(r"(\S+) (\S+): (?:AER: )?PCIe Bus Error: severity=(\w+)(?: \(([\w-]+)\))?, type=([A-Za-z ]+)")
-_OOM = re.compile(r"(?:Memory cgroup out|Out) of memory: Kill(?:ed)? process \d{1,10} \([^\n]{0,16}\)")
-_OOM_PARTS = re.compile(r"(Memory cgroup out|Out) .* process (\d+) \((.*)\)")
-_MCE = re.compile(
+_AER_PARTS = pattern(r"(\S+) (\S+): (?:AER: )?PCIe Bus Error: severity=(\w+)(?: \(([\w-]+)\))?, type=([A-Za-z ]+)")
+_OOM = pattern(r"(?:Memory cgroup out|Out) of memory: Kill(?:ed)? process \d{1,10} \([^\n]{0,16}\)")
+_OOM_PARTS = pattern(r"(Memory cgroup out|Out) .* process (\d+) \((.*)\)")
+_MCE = pattern(
     r"EDAC MC\d+: \d+ [CU]E (?:memory \w+ error )?on \S+"
     r"|\[Hardware Error\]: CPU \d+: Machine Check(?: Exception)?: \d+ Bank \d+: [0-9a-f]{8,16}"
 )
-_EDAC_PARTS = re.compile(r"EDAC (MC\d+): \d+ ([CU])E .*on (\S+)")
-_MCE_PARTS = re.compile(r"(CPU \d+): .* Bank (\d+): ([0-9a-f]+)")
+_EDAC_PARTS = pattern(r"EDAC (MC\d+): \d+ ([CU])E .*on (\S+)")
+_MCE_PARTS = pattern(r"(CPU \d+): .* Bank (\d+): ([0-9a-f]+)")
 _MOST_ROWS = 64
 """Rows a group gets at most, the oldest: the first is the one that matters."""
 

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from gpudoctor.model.fact import Fact, Known, Unread
 from gpudoctor.model.frozen import frozen, replace
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._marks import container
 from gpudoctor.probes._reading import line, number, refusal, text, there
 from gpudoctor.target import Target
@@ -21,7 +22,7 @@ MOST = 4 << 20
 
 _KMSG = "/dev/kmsg"
 _FILE = "/var/log/kern.log"
-_BOOT = re.compile(r"^.*kernel: \[ *\d+\.\d+\] Linux version ", re.M)
+_BOOT = pattern(r"^.*kernel: \[ *\d+\.\d+\] Linux version ", re.M)
 _STAMPS = {
     _KMSG: (re.compile(r"[0-7],\d+,(\d{1,18}),[^;\n]*;"), 1e-6),
     _FILE: (re.compile(r"[^\n\[]{8,60} kernel: \[ *(\d{1,12}\.\d{1,9})\] "), 1.0),
@@ -29,10 +30,10 @@ _STAMPS = {
 }
 """What stands before a message, with the time since boot; and how many seconds one of its units are."""
 
-_MORE = re.compile(r"(?:\\x0a|#012)(?:NVRM:)? *")
+_MORE = pattern(r"(?:\\x0a|#012)(?:NVRM:)? *")
 """How a new line within a message is written by the ring buffer and by syslog: NVIDIA's driver has such messages."""
 
-_MORE_IN_JOURNAL = re.compile(r"\n +(?:NVRM:)? *")
+_MORE_IN_JOURNAL = pattern(r"\n +(?:NVRM:)? *")
 
 
 @frozen(slots=False)

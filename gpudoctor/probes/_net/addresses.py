@@ -7,20 +7,20 @@ network (/32, as clouds and pods have) belongs to the only interface that is up 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address
 
 from gpudoctor.links.interfaces import Address
 from gpudoctor.model.fact import Absent, Unread
 from gpudoctor.model.frozen import field, frozen
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._reading import text
 from gpudoctor.target import Target
 
 _TRIE = "/proc/net/fib_trie"
 _ROUTES = "/proc/net/route"
 _SIX = "/proc/net/if_inet6"
-_LOCAL = re.compile(r"\|-- ([\d.]+)\n\s+/32 host LOCAL\b")
+_LOCAL = pattern(r"\|-- ([\d.]+)\n\s+/32 host LOCAL\b")
 _LINK_SCOPE = "20"
 _GATEWAY = 2
 """The flag of a route that leads through a gateway."""

@@ -9,13 +9,14 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._reading import text, there
 from gpudoctor.target import Target
 
 _UFW = "/etc/ufw/ufw.conf"
 _FIREWALLD = ("/run/firewalld.pid", "/run/firewalld/firewalld.pid")
-_CHAIN = re.compile(r"^\s*chain (?P<name>\S+) \{\n(?P<body>.*?)^\s*\}", re.M | re.S)
-_REFUSES = re.compile(r"hook input [^\n]*policy drop|^\s*(?:[^\n#]* )?(?:drop|reject)\b", re.M)
+_CHAIN = pattern(r"^\s*chain (?P<name>\S+) \{\n(?P<body>.*?)^\s*\}", re.M | re.S)
+_REFUSES = pattern(r"hook input [^\n]*policy drop|^\s*(?:[^\n#]* )?(?:drop|reject)\b", re.M)
 
 TIMEOUT = 2.0
 """Seconds for nft, which answers in milliseconds."""

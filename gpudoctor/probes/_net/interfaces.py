@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
 from gpudoctor.model.frozen import frozen
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._net.addresses import Addresses
 from gpudoctor.probes._reading import line, names, number, real, there
 from gpudoctor.target import Target
@@ -19,9 +19,7 @@ _MOST = 256
 _TYPES = {32: "infiniband", 772: "loopback", 768: "tunnel", 776: "tunnel", 778: "tunnel", 65534: "tunnel"}
 """ARPHRD numbers of ``linux/if_arp.h``."""
 
-_GUESTS = re.compile(
-    r"(?:lo|docker\d*|virbr\d*(?:-nic)?|br-[0-9a-f]{12}|(?:veth|cali|lxc|vnet|tap).*|cni\d+|podman\d+)"
-)
+_GUESTS = pattern(r"(?:lo|docker\d*|virbr\d*(?:-nic)?|br-[0-9a-f]{12}|(?:veth|cali|lxc|vnet|tap).*|cni\d+|podman\d+)")
 """Names of interfaces that lead to containers and guests of this machine, and nowhere else."""
 
 

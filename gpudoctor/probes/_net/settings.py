@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 
 from gpudoctor.model.fact import Absent, Unread
 from gpudoctor.model.frozen import frozen
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._python.site import once
 from gpudoctor.probes._reading import text
 from gpudoctor.target import Target
 
-_FAMILIES = re.compile(r"(?:NCCL|TORCH_NCCL|GLOO|TORCH_GLOO|UCX|FI|OFI_NCCL)_\w+|TORCH_DISTRIBUTED_DEBUG")
+_FAMILIES = pattern(r"(?:NCCL|TORCH_NCCL|GLOO|TORCH_GLOO|UCX|FI|OFI_NCCL)_\w+|TORCH_DISTRIBUTED_DEBUG")
 
 _LONGEST = 1023
 """Characters of a value that NCCL keeps."""

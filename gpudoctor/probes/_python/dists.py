@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from gpudoctor.model.distribution import normal
 from gpudoctor.model.fact import Absent, Unread
 from gpudoctor.model.frozen import frozen
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._python.site import Site, once, site_of
 from gpudoctor.target import Target
 
-_INFO = re.compile(r"(?P<name>.+?)-(?P<version>\d[^-]*?)(?:-py\d[\d.]*)?\.(?:dist|egg)-info", re.IGNORECASE)
-_LIBRARY = re.compile(rb"(\.so(?:\.\d+)*)\"?,[^,\n]*,(\d+)\r?$", re.MULTILINE)
+_INFO = pattern(r"(?P<name>.+?)-(?P<version>\d[^-]*?)(?:-py\d[\d.]*)?\.(?:dist|egg)-info", re.IGNORECASE)
+_LIBRARY = pattern(rb"(\.so(?:\.\d+)*)\"?,[^,\n]*,(\d+)\r?$", re.MULTILINE)
 """The end of a line of a RECORD: a pattern that starts with a literal is fast in the thousands of lines of torch."""
 _TEXT_LIMIT = 1 << 18
 _RECORD_LIMIT = 1 << 24

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._libraries.native import Native
 from gpudoctor.probes._python.dists import Dist, Environment
 from gpudoctor.probes._python.requires import exact, requirements
@@ -42,7 +42,7 @@ _NAMES = frozenset(
         *("transformer-engine-torch", "vllm", "xformers"),
     }
 )
-_BITSANDBYTES = re.compile(r"libbitsandbytes_cuda(\d{2})(\d)(?:_nocublaslt)?\.so")
+_BITSANDBYTES = pattern(r"libbitsandbytes_cuda(\d{2})(\d)(?:_nocublaslt)?\.so")
 
 
 def extensions(target: Target, site: Site, environment: Environment, torch: Torch | Absent | Unread) -> Iterator[Row]:

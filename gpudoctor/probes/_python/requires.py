@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gpudoctor.model.distribution import normal
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._python.dists import Dist, headers
 from gpudoctor.probes._python.site import Site
 from gpudoctor.target import Target
@@ -15,8 +16,8 @@ from gpudoctor.target import Target
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_TAG = re.compile(r"(linux|win|macosx).*?_(x86_64|aarch64|ppc64le|s390x|amd64|arm64)\b")
+_NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_TAG = pattern(r"(linux|win|macosx).*?_(x86_64|aarch64|ppc64le|s390x|amd64|arm64)\b")
 
 
 def requirements(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from gpudoctor.model.frozen import frozen
+from gpudoctor.model.pattern import pattern
 
-_CUDA = re.compile(r"cu(?:da)?-?(\d{2})\.?(\d?)(?!\d)", re.IGNORECASE)
-_TORCH = re.compile(r"torch-?(\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
-_PT = re.compile(r"pt(\d)\.?(\d{1,2})(?!\d)", re.IGNORECASE)
-_ABI = re.compile(r"cxx11abi(true|false|1|0)", re.IGNORECASE)
+_CUDA = pattern(r"cu(?:da)?-?(\d{2})\.?(\d?)(?!\d)", re.IGNORECASE)
+_TORCH = pattern(r"torch-?(\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
+_PT = pattern(r"pt(\d)\.?(\d{1,2})(?!\d)", re.IGNORECASE)
+_ABI = pattern(r"cxx11abi(true|false|1|0)", re.IGNORECASE)
 
 
 @frozen

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 
 from gpudoctor.model.fact import Absent, Unread
 from gpudoctor.model.frozen import frozen
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._python.dists import Dist, Environment, environment
 from gpudoctor.probes._python.site import Site, once, site_of
 from gpudoctor.target import Target
 
-_ASSIGNMENT = re.compile(r"^(\w+)\s*(?::[^=\n]+)?=\s*(?:(['\"])(.*?)\2|None|True|False)\s*$", re.MULTILINE)
+_ASSIGNMENT = pattern(r"^(\w+)\s*(?::[^=\n]+)?=\s*(?:(['\"])(.*?)\2|None|True|False)\s*$", re.MULTILINE)
 
 
 @frozen

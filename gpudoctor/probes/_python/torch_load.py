@@ -6,14 +6,15 @@ import re
 import weakref
 from collections.abc import Iterator, Sequence
 
+from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._libraries.loader import Loader
 from gpudoctor.probes._python.site import once
 from gpudoctor.probes._python.torch_files import Torch, torch_of
 from gpudoctor.target import Target
 
-_PAIR = re.compile(r"""["'](\w+)["']\s*[,:]\s*["'](lib[\w-]+\.so)[^"']*["']""")
-_ALONE = re.compile(r"""_preload_cuda_\w+\(\s*["'](\w+)["'],\s*["'](lib[\w-]+\.so)""")
-_CONDITION = re.compile(r"""["']([\w/.-]*libcudart\.so)["'] not in _maps""")
+_PAIR = pattern(r"""["'](\w+)["']\s*[,:]\s*["'](lib[\w-]+\.so)[^"']*["']""")
+_ALONE = pattern(r"""_preload_cuda_\w+\(\s*["'](\w+)["'],\s*["'](lib[\w-]+\.so)""")
+_CONDITION = pattern(r"""["']([\w/.-]*libcudart\.so)["'] not in _maps""")
 
 PRELOADED = "preloaded by torch/__init__.py"
 

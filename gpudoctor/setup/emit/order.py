@@ -8,10 +8,10 @@ from the user's own index in a second step that names torch's build once more: n
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 
 from gpudoctor.model.frozen import field, frozen
+from gpudoctor.model.pattern import pattern
 from gpudoctor.setup.candidate import Candidate, Package
 from gpudoctor.setup.environment import ELSEWHERE, Environment
 
@@ -24,7 +24,7 @@ _BUILT = ("torch", "torchvision", "torchaudio")
 """Packages whose version there names the build."""
 _BUILDING = ("ninja", "packaging", "psutil", "setuptools", "wheel")
 """What such a source wants there while it is compiled."""
-_CLASHING = re.compile(r"nvidia-.+-cu(\d+)")
+_CLASHING = pattern(r"nvidia-.+-cu(\d+)")
 
 
 @frozen

@@ -1,0 +1,90 @@
+"""What most runs never ask of a page, its signs and its fixes: read and made when something does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+from gpudoctor import pages
+
+T = TypeVar("T")
+
+
+class Later(Sequence[T]):
+    """A sequence that is made when it is first looked at."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], Sequence[T]]) -> None:
+        self._make = make
+        self._made: Sequence[T] | None = None
+
+    def _all(self) -> Sequence[T]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    @overload
+    def __getitem__(self, at: int) -> T: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[T]: ...
+    def __getitem__(self, at: int | slice) -> T | Sequence[T]:
+        return self._all()[at]
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._all())
+
+
+class Parts:
+    """The signs and fixes of all pages under one folder, of our own for None, by the page's origin."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._read: dict[str, Mapping[str, Any]] = {}
+
+    def of(self, origin: str, kind: str) -> Sequence[Any]:
+        """Its ``sign`` or ``fix`` entries, as they were compiled; raises `RuleError`."""
+        if kind not in self._read:
+            self._read[kind] = pages.compiled(self._folder, kind, BUILT[kind])
+        found: Sequence[Any] = self._read[kind].get(origin, ())
+        return found
+
+
+def signs_under(folder: Path) -> dict[str, Any]:
+    """Every page's signs, with what is worked out from their patterns."""
+    return _under(folder, "sign")
+
+
+def fixes_under(folder: Path) -> dict[str, Any]:
+    """Every page's fixes."""
+    return _under(folder, "fix")
+
+
+def _under(folder: Path, key: str) -> dict[str, Any]:
+    from gpudoctor.rulebook.files import page_files
+
+    found = ((path.relative_to(folder).as_posix(), pages.toml(path)) for path in page_files(folder))
+    return {origin: with_needles(raw)[key] for origin, raw in found if raw.get(key)}
+
+
+def with_needles(raw: dict[str, Any]) -> dict[str, Any]:
+    """A page's signs with what is worked out from their patterns, put into it."""
+    from gpudoctor.model.rule import Part
+    from gpudoctor.rulebook.needles import goes_on, needles
+    from gpudoctor.rulebook.ways import ways
+
+    def plain(part: Part) -> tuple[Any, ...]:
+        return part.match, part.needles, part.goes_on, part.reach
+
+    for sign in raw.get("sign", ()):
+        match = sign.get("match", "")
+        sign["compiled"] = needles(match), goes_on(match), [list(map(plain, way)) for way in ways(match)]
+    return raw
+
+
+BUILT: Mapping[str, Callable[[Path], dict[str, Any]]] = {"signs": signs_under, "fixes": fixes_under}
+"""What makes the compiled copy of each kind."""
