@@ -44,7 +44,7 @@ def answers(out: str) -> Iterator[dict[str, Any]]:
 def printable(text: object, limit: int = 300) -> str:
     """The text with control characters and lone surrogates escaped, cut to `limit` characters."""
     cut = str(text)[:limit]
-    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in cut)
+    return cut if cut.isprintable() else "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in cut)
 
 
 def text_rows(text: str, source: str) -> tuple[Row, ...]:

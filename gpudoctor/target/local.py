@@ -13,6 +13,8 @@ from gpudoctor.target import Answer, Watch
 from gpudoctor.target.child import run_child
 from gpudoctor.target.stream import Stream
 
+_CHUNK = 1 << 16
+"""Bytes read at a time: to ask for as many as a file may have has the C library make room for them all."""
 _MOST_LINKS = 40
 """Links followed in one path before it is called a loop; Linux follows as many."""
 
@@ -31,6 +33,7 @@ class Local:
         self.level = level
         self._root = Path(root)
         self._whole = str(self._root) == "/"
+        self._as_is = self._whole and type(self).path is Local.path
         self._environ = dict(os.environ if environ is None else environ)
         self._asked = python
         if python is not None and (not os.access(python, os.X_OK) or Path(python).is_dir()):
@@ -61,16 +64,30 @@ class Local:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return Path(path) if self._whole else self._inside(path)
 
+    def _place(self, path: str) -> str | Path:
+        """As `path`; of this machine itself without making one, which costs more than a small file's reading."""
+        return path if self._as_is and "\0" not in path else self.path(path)
+
     def read(self, path: str, limit: int = 1 << 20) -> str:
         return self.read_bytes(path, limit).decode("utf-8", "replace")
 
     def read_bytes(self, path: str, limit: int = 1 << 20) -> bytes:
-        with self.path(path).open("rb") as file:
-            return file.read(limit)
+        if not self._as_is:
+            with self.path(path).open("rb") as file:
+                return file.read(limit)
+        handle = os.open(self._place(path), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            parts = []
+            while limit > 0 and (part := os.read(handle, min(limit, _CHUNK))):
+                parts.append(part)
+                limit -= len(part)
+            return b"".join(parts)
+        finally:
+            os.close(handle)
 
     def listing(self, path: str) -> list[str]:
         try:
-            return sorted(os.listdir(self.path(path)))  # noqa: PTH208 - names, not paths
+            return sorted(os.listdir(self._place(path)))  # noqa: PTH208 - names, not paths
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -80,7 +97,7 @@ class Local:
 
     def exists(self, path: str) -> bool:
         try:
-            os.stat(self.path(path))  # noqa: PTH116 - whether Path.exists hides a refusal depends on the Python
+            os.stat(self._place(path))  # noqa: PTH116 - whether Path.exists hides a refusal depends on the Python
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
                 return False
@@ -145,9 +162,15 @@ class Local:
 
     def verify(self) -> None:
         """Refuse a `python` that was asked for and is no Python; its answer is waited for while the probes work."""
-        if self._asked is None:
+        if self._asked is None or _of_an_environment(self._asked):
             return
         argv = [self._asked, "-I", "-S", "-c", "import sys; print(sys.version_info[:2] >= (3, 6))"]
         answer = run_child(argv, 5.0, self._environ)
         if not answer.out.rstrip().endswith("True"):  # a wrapper may print a greeting first
             raise UsageError(f"--python {self._asked}: not a Python interpreter 3.6 or newer ({answer.how})")
+
+
+def _of_an_environment(python: str) -> bool:
+    """Whether that is the interpreter of a virtual environment, which need not be run to be known for one."""
+    folder, name = os.path.split(python)
+    return name.startswith(("python", "pypy")) and os.path.isfile(f"{folder}/../pyvenv.cfg")  # noqa: PTH113

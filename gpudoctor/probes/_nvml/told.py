@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread, Value
@@ -167,8 +168,13 @@ def _entries(out: str) -> Iterator[Entry]:
         yield from answers(out)
 
 
-def _names(call: str) -> Iterator[str]:
+@lru_cache(maxsize=4096)
+def _names(call: str) -> tuple[str, ...]:
     """The call as a child or a record may name it: ``f(3,0)``, ``f(*,0)``, ``f(3,*)``, ``f(3)``, ``f``."""
+    return tuple(_names_of(call))
+
+
+def _names_of(call: str) -> Iterator[str]:
     yield call
     name, mark, rest = call.partition("(")
     if mark:
