@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.net.hosts import PORT, Hosts
+from tests.processes import unhindered
 
 PREFLIGHT = [sys.executable, "-m", "gpudoctor", "preflight", "--network"]
 """Only the network: no host here has a GPU."""
@@ -58,7 +57,7 @@ class Job:
         port: int = PORT,
     ) -> None:
         of = env if callable(env) else lambda rank: env.get(rank, {})
-        self.began = time.monotonic() - starved()
+        self.began = unhindered()
         self.ranks: dict[int, subprocess.Popen[str]] = {
             host.number: host.start([*PREFLIGHT, *words], {**hosts.environ(host.number, port), **of(host.number)})
             for host in hosts
@@ -73,17 +72,4 @@ class Job:
 
     def _heard(self, process: subprocess.Popen[str], timeout: float) -> Ended:
         out, err = process.communicate(timeout=timeout)
-        return Ended(process.returncode, out, err, time.monotonic() - starved() - self.began)
-
-
-def starved() -> float:
-    """Seconds since the start of the machine in which some process waited for a processor; 0 where Linux does not say.
-
-    As Linux counts them in ``/proc/pressure/cpu``: a suite keeps all processors busy, and what a job takes then is not
-    what the job needs.
-    """
-    try:
-        some = Path("/proc/pressure/cpu").read_text().splitlines()[0]
-    except OSError:
-        return 0.0
-    return int(some.rpartition("total=")[2]) / 1e6
+        return Ended(process.returncode, out, err, unhindered() - self.began)
