@@ -59,7 +59,7 @@ def gpudoctor() -> Program:
     """The real program in a process of its own."""
 
     def run(
-        *words: str, stdin: str = "", timeout: float = 60, env: dict[str, str] | None = None, cwd: Path | None = None
+        *words: str, stdin: str = "", timeout: float = 240, env: dict[str, str] | None = None, cwd: Path | None = None
     ) -> Run:
         done = subprocess.run(
             [sys.executable, "-m", "gpudoctor", *words],

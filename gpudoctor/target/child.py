@@ -18,8 +18,14 @@ from gpudoctor.target import Answer, Watch
 GRACE = 0.5
 """Seconds that a killed child may take to disappear before it is called stuck."""
 
+_TURN = 5.0
+"""Seconds that one may take which only waits for its turn on a busy machine, or whose memory is being freed."""
+
 _TICK = 0.25
 """Seconds between two looks whether the child has ended, where a grandchild keeps its streams open."""
+
+_LATE = 2
+"""Looks after the deadline: one at what a pipe holds, one at its end."""
 
 living: set[subprocess.Popen[bytes]] = set()
 """Children on their way and those left behind. The probe that waits for one may have been given up meanwhile."""
@@ -67,7 +73,7 @@ def run_child(
         kill_marked(marks)
         _marks.difference_update(marks)
         talk.close()
-        gone = wait_for(child, GRACE)
+        gone = disappears(child)
         if gone:
             living.discard(child)
     return Answer(
@@ -129,14 +135,23 @@ class _Talk:
             self._selector.register(child.stdin, selectors.EVENT_WRITE, "in")
 
     def until(self, deadline: float) -> bool:
-        """Whether both its streams were closed before the deadline, the limit, its falling silent, or its own end."""
+        """Whether both its streams were closed before the deadline, the limit, its falling silent, or its own end.
+
+        On a busy machine it may be us who come late: what it has said by then is heard before it is given up.
+        """
+        late = 0
         while self._listens():
-            left = min(deadline, self._quiet_until) - time.monotonic()
-            if left <= 0 or self.flooded:
+            if self.flooded:
                 return False
-            for key, _ in self._selector.select(min(left, _TICK)):
+            now = time.monotonic()
+            left = min(deadline, self._quiet_until) - now
+            ready = self._selector.select(max(0.0, min(left, _TICK)))
+            for key, _ in ready:
                 self._write(key) if key.data == "in" else self._read(key)
             if self._watch and not self._tell(self._watch):
+                return False
+            late += now >= deadline
+            if left <= 0 and (late > _LATE or not any(key.data != "in" for key, _ in ready)):
                 return False
             if self.child.poll() is not None and not self._has_more():
                 return False
@@ -193,6 +208,23 @@ def wait_for(child: subprocess.Popen[bytes], seconds: float) -> bool:
     except subprocess.TimeoutExpired:
         return False
     return True
+
+
+def disappears(child: subprocess.Popen[bytes]) -> bool:
+    """Whether a child that was killed is gone soon: only one that waits in the kernel, in state D, is not."""
+    gone = wait_for(child, GRACE)
+    deadline = time.monotonic() + _TURN
+    while not gone and _state(child.pid) != "D" and time.monotonic() < deadline:
+        gone = wait_for(child, 0.05)
+    return gone
+
+
+def _state(pid: int) -> str:
+    """The letter that /proc has for it; empty where there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
+    except (OSError, IndexError):
+        return ""
 
 
 def kill_group(child: subprocess.Popen[bytes]) -> None:

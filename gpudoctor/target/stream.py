@@ -7,7 +7,7 @@ import selectors
 import time
 from collections.abc import Mapping, Sequence
 
-from gpudoctor.target.child import GRACE, kill_group, living, start_child, wait_for
+from gpudoctor.target.child import GRACE, disappears, kill_group, living, start_child, wait_for
 
 _MOST = 8 << 20
 """Bytes of one line: what prints more without an end of line is no longer listened to."""
@@ -57,17 +57,17 @@ class Stream:
                 del heard[:-4096]
             if not data:
                 self._selector.unregister(key.fileobj)
-        return any(key.data == "out" for key in self._selector.get_map().values())
+        return self._open("out")
 
     def end(self) -> tuple[int | None, str]:
         """End it: its exit status, negative for a signal, None where it cannot be ended; and its last complaint.
 
         One that ended by itself keeps its own status.
         """
-        ended = wait_for(self._child, 0.1 if not self._selector.get_map() else 0.0)
+        ended = self._ends_by_itself()
         if not ended:
             kill_group(self._child)
-            ended = wait_for(self._child, GRACE)
+            ended = disappears(self._child)
         self._selector.close()
         for pipe in (self._child.stdin, self._child.stdout, self._child.stderr):
             if pipe:
@@ -76,3 +76,13 @@ class Stream:
             living.discard(self._child)
         last = self._heard["err"].decode("utf-8", "replace").strip().splitlines()
         return self._child.returncode if ended else None, last[-1] if last else ""
+
+    def _ends_by_itself(self) -> bool:
+        """Whether it has ended, or is about to: one whose standard output is closed has a moment for its last words."""
+        deadline = time.monotonic() + (0.0 if self._open("out") else GRACE)
+        while self._open("err") and not self._open("out") and (left := deadline - time.monotonic()) > 0:
+            self._listen(left)
+        return wait_for(self._child, max(0.0, deadline - time.monotonic()))
+
+    def _open(self, name: str) -> bool:
+        return any(key.data == name for key in self._selector.get_map().values())

@@ -260,7 +260,8 @@ def test_two_jobs_on_the_same_hosts(two: Hosts) -> None:
 
 
 def test_two_jobs_that_were_given_one_port(two: Hosts) -> None:
-    jobs = [Job(two), Job(two)]
+    """Each waits for a third rank, so that neither is over before the other begins."""
+    jobs = [Job(two, env={rank: {"WORLD_SIZE": "3"} for rank in range(2)}) for _ in range(2)]
     hubs = [job.ended()[0] for job in jobs]
     taken = [said for hub in hubs for said in hub.titles("nccl.port-in-use")]
     assert len(taken) == 1

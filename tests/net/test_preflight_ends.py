@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,18 +34,34 @@ def waiting(hosts: Hosts) -> Job:
 
 
 def met(hub: Host, ranks: int) -> None:
-    """Wait until so many ranks have come to the hub, by whichever of its ports: all are below the kernel's own."""
-    deadline = time.monotonic() + 20
-    command = ["ss", "-Htn", "state", "established", "sport < :32768"]
-    while len(hub.run(command).stdout.splitlines()) < ranks:
-        assert time.monotonic() < deadline
+    """Wait until so many ranks have come to the hub, by whichever of its ports: all are below the kernel's own.
+
+    Who is there says so every second, after its name: each must have been heard again, and once more.
+    """
+    deadline = time.monotonic() + 60
+    before: dict[str, int] = {}
+    times: Counter[str] = Counter()
+    while sum(count > 2 for count in times.values()) < ranks:
+        assert time.monotonic() < deadline, times
         time.sleep(0.05)
-    time.sleep(0.5)  # for each to say its name
+        now = heard(hub)
+        times.update(peer for peer, count in now.items() if count > before.get(peer, 0))
+        before = now
+
+
+def heard(hub: Host) -> dict[str, int]:
+    """The bytes that the hub has read of each connection."""
+    found = {}
+    said = hub.run(["ss", "-HOtni", "state", "established", "sport < :32768"]).stdout
+    for waiting, _, _, peer, *words in (line.split() for line in said.splitlines()):
+        came = next((word.partition(":")[2] for word in words if word.startswith("bytes_received:")), "0")
+        found[peer] = int(came) - int(waiting)
+    return found
 
 
 def left(hosts: Hosts) -> dict[str, list[int]]:
     """The processes on each host that has any, soon after."""
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 60
     while True:
         found = {host.name: _processes(host) for host in hosts}
         if not any(found.values()) or time.monotonic() > deadline:

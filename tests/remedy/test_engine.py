@@ -111,12 +111,22 @@ def test_the_record_on_disk_is_that_of_the_run(place: Place) -> None:
 
 
 def test_output_comes_as_it_is_printed(place: Place) -> None:
+    """The next line is printed when the one before has been heard."""
     told: list[tuple[str, ...]] = []
-    code = (
-        r"import time; print('1 %', end='\r'); time.sleep(0.5); print('2 %', end='\r'); time.sleep(0.5); print('3 %')"
-    )
-    plan = place.plan(python_step(1, code))
-    run = apply(plan, place.site(), lambda run: told.append(run.steps[0].output.lines), lambda: "go on")
+
+    def hear(run: Run) -> None:
+        told.append(run.steps[0].output.lines)
+        for line in told[-1]:
+            (place.folder / line).touch()
+
+    code = f"""
+import os, time
+for line in ("1 %", "2 %", "3 %"):
+    print(line, end="\\n" if line == "3 %" else "\\r", flush=True)
+    while line != "3 %" and not os.path.exists({str(place.folder)!r} + "/" + line):
+        time.sleep(0.02)
+"""
+    run = apply(place.plan(python_step(1, code)), place.site(), hear, lambda: "go on")
     assert [lines for lines in dict.fromkeys(told) if lines] == [("1 %",), ("2 %",), ("3 %",)]
     assert run.steps[0].output.lines == ("3 %",)
 

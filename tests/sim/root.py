@@ -14,7 +14,6 @@ import shlex
 import subprocess
 import sys
 import sysconfig
-import time
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
@@ -24,6 +23,7 @@ from gpudoctor.target.local import Local
 from gpudoctor.target.record import Command, Record
 from gpudoctor.target.recorded import lay_out
 from tests import needs
+from tests.processes import unhindered
 from tests.sim import build
 from tests.sim.software import SIMULATED
 
@@ -42,6 +42,7 @@ class Ran(NamedTuple):
     out: str
     err: str
     seconds: float
+    """What it took, without the time in which something had no processor."""
 
     @property
     def document(self) -> Any:
@@ -68,9 +69,9 @@ class Machine:
 
     def run(self, argv: Sequence[str], timeout: float = 60) -> Ran:
         """A program in the machine."""
-        started = time.monotonic()
+        started = unhindered()
         done = subprocess.run(self.command(argv), check=False, capture_output=True, text=True, timeout=timeout)
-        return Ran(done.returncode, done.stdout, done.stderr, time.monotonic() - started)
+        return Ran(done.returncode, done.stdout, done.stderr, unhindered() - started)
 
     def command(self, argv: Sequence[str], inherit: bool = False) -> list[str]:
         """What runs a program in the machine, in the machine's environment; `inherit`: in its caller's with that

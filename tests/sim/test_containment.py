@@ -50,7 +50,7 @@ def test_no_process_is_left_behind_and_nobody_waits_long(tmp_path: Path, name: s
     assert ran.seconds < SECONDS
     assert ran.code == 1
     assert ran.err == ""
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + 60
     while left := inside(root):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
@@ -59,15 +59,15 @@ def test_no_process_is_left_behind_and_nobody_waits_long(tmp_path: Path, name: s
 def test_a_process_that_is_left_behind_would_be_seen(tmp_path: Path) -> None:
     root = tmp_path.resolve()
     machine = Machine(scenario.load(scenario.SICK / "server-without-gpu.json"), root)
-    child = subprocess.Popen(machine.command([sys.executable, "-c", "import time; time.sleep(60)"]))
+    child = subprocess.Popen(machine.command([sys.executable, "-c", "import time; time.sleep(600)"]))
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not inside(root):
             assert time.monotonic() < deadline
             time.sleep(0.05)
     finally:
         child.kill()
-        child.wait(10)
+        child.wait(60)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -104,7 +104,7 @@ def test_a_terminal_gets_no_control_characters_of_the_drivers(tmp_path: Path, re
         pass
     finally:
         os.close(ours)
-        child.wait(10)
+        child.wait(60)
     text = said.decode().replace("\r\n", "\n")
     assert "gpudoctor" in text
     assert ("GTX 1080 Ti" in text) == (record is RECORDS[0])

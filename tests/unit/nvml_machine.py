@@ -37,10 +37,14 @@ def faulty(call: str, do: str | int, gpu: int | None = None, gpus: int = 2, star
     return {**h100(gpus), "faults": [fault if gpu is None else {**fault, "gpu": gpu}]}
 
 
-def asker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timeout: float = 1.0) -> Ask:
-    """Runs the probe over a section (None: there is no library), `smi` being the script that is nvidia-smi."""
+def asker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timeout: float = 30.0) -> Ask:
+    """Runs the probe over a section (None: there is no library), `smi` being the script that is nvidia-smi.
+
+    `timeout` is for NVML; only a test of something that hangs needs less than a busy machine may take.
+    """
     monkeypatch.setattr(nvml, "TIMEOUT", timeout)
-    monkeypatch.setattr(nvml, "_SMI_SECONDS", 1.0)
+    monkeypatch.setattr(nvml, "DEADLINE", 60.0)
+    monkeypatch.setattr(nvml, "_SMI_SECONDS", 30.0)
     for name in ("cat", "head", "sleep"):
         (tmp_path / name).symlink_to(shutil.which(name) or f"/bin/{name}")
 

@@ -17,6 +17,9 @@ from gpudoctor.target import Answer
 from gpudoctor.target.child import run_child
 from tests.processes import gone, is_alive
 
+SOON = 30
+"""Seconds, on a busy machine: a minute or more is what the children would take that are ended."""
+
 FREEZER = Path("/sys/fs/cgroup/freezer")
 D_STATE = r"""
 #include <stdio.h>
@@ -29,11 +32,11 @@ int main(void) {
 """
 
 
-def python(source: str, timeout: float = 10.0, stdin: str = "", limit: int = 1 << 20) -> Answer:
+def python(source: str, timeout: float = 60.0, stdin: str = "", limit: int = 1 << 20) -> Answer:
     return run_child([sys.executable, "-I", "-S", "-c", source], timeout, os.environ, stdin, limit)
 
 
-def shell(source: str, timeout: float = 10.0, limit: int = 1 << 20) -> Answer:
+def shell(source: str, timeout: float = 60.0, limit: int = 1 << 20) -> Answer:
     return run_child(["sh", "-c", source], timeout, os.environ, limit=limit)
 
 
@@ -56,17 +59,17 @@ def test_a_file_that_is_no_program_is_an_os_error(tmp_path: Path) -> None:
 
 def test_a_child_that_ignores_sigterm_is_ended_in_time() -> None:
     source = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
-    answer = python(source, timeout=1)
+    answer = python(source, timeout=2)
     assert (answer.status, answer.out) == (None, "deaf\n")
-    assert answer.how == "stopped after 1 s"
-    assert answer.seconds < 3
+    assert answer.how == "stopped after 2 s"
+    assert answer.seconds < SOON
 
 
 def test_a_child_that_falls_silent_is_ended_before_its_time() -> None:
-    source = "import time; time.sleep(0.6); [(print(n, flush=True), time.sleep(0.2)) for n in range(4)]; time.sleep(60)"
-    answer = run_child([sys.executable, "-I", "-S", "-c", source], 20, os.environ, silence=0.5)
+    source = "import time; time.sleep(2.1); [(print(n, flush=True), time.sleep(0.6)) for n in range(4)]; time.sleep(60)"
+    answer = run_child([sys.executable, "-I", "-S", "-c", source], 60, os.environ, silence=2)
     assert (answer.status, answer.out) == (None, "0\n1\n2\n3\n")
-    assert answer.seconds < 5
+    assert answer.seconds < SOON
 
 
 def test_who_watches_hears_each_line_as_it_comes_and_may_end_it() -> None:
@@ -80,7 +83,7 @@ def test_who_watches_hears_each_line_as_it_comes_and_may_end_it() -> None:
     answer = run_child([sys.executable, "-I", "-S", "-c", source], 60, os.environ, watch=watch)
     assert [line for line in heard if line is not None] == ["0", "1", "2"]
     assert answer.status is None
-    assert answer.seconds < 10
+    assert answer.seconds < SOON
 
 
 def test_who_watches_is_asked_while_nothing_is_said() -> None:
@@ -92,14 +95,14 @@ def test_who_watches_is_asked_while_nothing_is_said() -> None:
 
     answer = run_child(["sleep", "60"], 60, os.environ, watch=watch)
     assert (answer.status, silences) == (None, [None, None, None])
-    assert answer.seconds < 10
+    assert answer.seconds < SOON
 
 
 def test_a_flood_is_stopped_at_the_limit() -> None:
-    answer = run_child(["yes"], 10, os.environ, limit=100_000)
+    answer = run_child(["yes"], 60, os.environ, limit=100_000)
     assert (len(answer.out), answer.status, answer.cut) == (100_000, None, True)
     assert answer.how == "stopped for printing without end"
-    assert answer.seconds < 5
+    assert answer.seconds < SOON
 
 
 def test_a_flood_of_errors_leaves_what_was_said_before() -> None:
@@ -110,16 +113,17 @@ def test_a_flood_of_errors_leaves_what_was_said_before() -> None:
 def test_a_grandchild_that_holds_the_pipe_is_not_waited_for() -> None:
     answer = shell("sleep 60 & echo $!")
     assert answer.status == 0
-    assert answer.seconds < 3
+    assert answer.seconds < SOON
     assert gone(int(answer.out))
 
 
 def test_a_grandchild_of_a_session_of_its_own_is_not_waited_for_either() -> None:
     answer = python(
-        "import subprocess, sys; print(subprocess.Popen(['sleep', '5'], start_new_session=True, stderr=sys.stderr).pid)"
+        "import subprocess, sys\n"
+        "print(subprocess.Popen(['sleep', '60'], start_new_session=True, stderr=sys.stderr).pid)"
     )
     assert (answer.status, answer.err) == (0, "")
-    assert answer.seconds < 3
+    assert answer.seconds < SOON
     os.kill(int(answer.out), 9)
 
 
@@ -127,13 +131,13 @@ def test_a_grandchild_that_floods_after_its_parents_end() -> None:
     answer = shell("yes & exit 4", limit=10_000)
     assert answer.status == 4
     assert len(answer.out) <= 10_000
-    assert answer.seconds < 5
+    assert answer.seconds < SOON
 
 
 def test_a_child_that_closes_its_streams_and_stays_is_ended_in_time() -> None:
     answer = shell("echo bye; exec >&- 2>&-; sleep 60", timeout=1)
     assert (answer.out, answer.status) == ("bye\n", None)
-    assert answer.seconds < 3
+    assert answer.seconds < SOON
 
 
 @pytest.mark.parametrize(("number", "name"), [(11, "SIGSEGV"), (6, "SIGABRT"), (9, "SIGKILL")])
@@ -153,7 +157,7 @@ def test_what_is_said_to_a_child_that_does_not() -> None:
     assert python("print('busy')", stdin=text).out == "busy\n"
     deaf = python("import time; time.sleep(60)", timeout=1, stdin=text)
     assert deaf.status is None
-    assert deaf.seconds < 3
+    assert deaf.seconds < SOON
 
 
 def test_text_that_is_no_text() -> None:
@@ -167,16 +171,16 @@ def test_nothing_stays_open() -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_children_side_by_side() -> None:
+def test_children_side_by_side(tmp_path: Path) -> None:
+    """Each waits until all are there."""
     answers: list[Answer] = []
-    threads = [threading.Thread(target=lambda: answers.append(shell("sleep 0.5; echo x"))) for _ in range(8)]
-    started = time.monotonic()
+    meet = f"mktemp -p {tmp_path} >/dev/null; until [ $(ls {tmp_path} | wc -l) = 8 ]; do sleep 0.05; done; echo x"
+    threads = [threading.Thread(target=lambda: answers.append(shell(meet))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert [answer.out for answer in answers] == ["x\n"] * 8
-    assert time.monotonic() - started < 3
 
 
 def test_a_child_in_state_d(tmp_path: Path) -> None:
@@ -184,7 +188,7 @@ def test_a_child_in_state_d(tmp_path: Path) -> None:
     subprocess.run(["cc", "-o", tmp_path / "blocks", tmp_path / "blocks.c"], check=True)
     answer = run_child([str(tmp_path / "blocks")], 1, os.environ)
     assert (answer.out, answer.status, answer.stuck) == ("about to block\n", None, None)
-    assert answer.seconds < 3
+    assert answer.seconds < SOON
 
 
 @contextmanager
@@ -199,7 +203,7 @@ def icebox() -> Iterator[Path]:
         yield folder
     finally:
         (folder / "freezer.state").write_text("THAWED")
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while (folder / "cgroup.procs").read_text() and time.monotonic() < deadline:
             time.sleep(0.01)
         folder.rmdir()
@@ -208,12 +212,12 @@ def icebox() -> Iterator[Path]:
 def test_a_child_that_cannot_be_killed_is_named_and_left() -> None:
     with icebox() as folder:
         freeze = f"echo $$ > {folder}/cgroup.procs; echo in; echo FROZEN > {folder}/freezer.state; sleep 60"
-        answer = shell(freeze, timeout=0.5)
+        answer = shell(freeze, timeout=2)
         assert (answer.out, answer.status) == ("in\n", None)
         assert answer.stuck is not None
         assert is_alive(answer.stuck)
         assert answer.how == f"could not be stopped (pid {answer.stuck} is left behind)"
-        assert answer.seconds < 3
+        assert answer.seconds < SOON
     assert gone(answer.stuck)
 
 
@@ -227,6 +231,6 @@ def test_an_interrupted_diagnosis_takes_its_children_along(tmp_path: Path) -> No
         "raise KeyboardInterrupt\n"
     )
     argv = [sys.executable, "-c", source, str(tmp_path / "pid")]
-    ended = subprocess.run(argv, stderr=subprocess.PIPE, timeout=20, check=False)
+    ended = subprocess.run(argv, stderr=subprocess.PIPE, timeout=120, check=False)
     assert b"KeyboardInterrupt" in ended.stderr
     assert gone(int((tmp_path / "pid").read_text()))

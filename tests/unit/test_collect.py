@@ -106,7 +106,7 @@ def test_a_probe_that_hangs_is_given_up_and_heard_no_more() -> None:
 
     def probe(target: Target) -> Said:
         yield "driver.version", Known("570.86", "proc")
-        freed.wait(20)
+        freed.wait(120)
         yield "driver.kind", Known("open", "proc")
         late.set()
 
@@ -114,9 +114,9 @@ def test_a_probe_that_hangs_is_given_up_and_heard_no_more() -> None:
     quick = a_probe("quick", of(("gpu", ())))
     started = time.monotonic()
     snapshot = collect(Local("quick", environ={}), [slow, quick], events.append)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 60
     freed.set()
-    assert late.wait(5)
+    assert late.wait(60)
     time.sleep(0.05)
     assert snapshot.get("driver.version") == Known("570.86", "proc")
     assert snapshot.get("driver.kind") == Unread("the probe slow was stopped after 0.3 s")
@@ -130,7 +130,7 @@ def test_nobody_waits_for_what_the_others_have_settled(said: str, waits: bool) -
     freed = threading.Event()
 
     def probe(target: Target) -> Said:
-        freed.wait(0.6)
+        freed.wait(0.6 if waits else 60)
         yield "gpu", ()
 
     first = a_probe("first", of(("driver.kind", Known(said, "proc"))), (KIND,))
@@ -140,14 +140,17 @@ def test_nobody_waits_for_what_the_others_have_settled(said: str, waits: bool) -
     assert rows == (() if waits else Unread("the probe second was stopped because driver.kind is hung"))
 
 
-def test_deadlines_run_side_by_side() -> None:
+def test_probes_run_side_by_side() -> None:
+    """Each waits for all others."""
+    meeting = threading.Barrier(8)
+    met: list[int] = []
+
     def probe(target: Target) -> Said:
-        time.sleep(0.4)
+        met.append(meeting.wait(60))
         yield "gpu", ()
 
-    started = time.monotonic()
-    collected(*(a_probe(f"p{number}", probe) for number in range(8)))
-    assert time.monotonic() - started < 2
+    collected(*(a_probe(f"p{number}", probe, DEADLINE=60.0) for number in range(8)))
+    assert sorted(met) == list(range(8))
 
 
 @pytest.mark.parametrize(

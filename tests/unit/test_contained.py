@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 
 from tests import needs
 from tests.conftest import Program
+from tests.processes import unhindered
 
 SECONDS = 10
 LIBRARY = r"""
@@ -65,13 +65,13 @@ class Sick:
 
     def check(self, level: str = "standard") -> Any:
         """The document of a check that kept its time."""
-        started = time.monotonic()
+        started = unhindered()
         run = self.program(
             *("check", "--json", "--level", level, "--python", str(self.python)),
-            timeout=SECONDS * 3,
+            timeout=120,
             env={"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "MARK": self.mark, **self.environ},
         )
-        seconds = time.monotonic() - started
+        seconds = unhindered() - started
         assert seconds < SECONDS, f"took {seconds:.1f} s"
         assert run.code in {0, 1, 3}, run.err
         assert run.document["schema"] == "gpudoctor/1"

@@ -36,7 +36,7 @@ def _argv(pid: int) -> list[str]:
 
 
 def _wait_for(look: Callable[[], list[int]], count: int) -> list[int]:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while len(found := look()) != count and time.monotonic() < until:
         time.sleep(0.02)
     return found

@@ -28,7 +28,7 @@ time.sleep(60)
 
 
 def _empty_soon(folder: Path) -> bool:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 50
     while list(folder.iterdir()) and time.monotonic() < until:
         time.sleep(0.02)
     return not list(folder.iterdir())

@@ -122,11 +122,11 @@ def test_a_process_that_hangs_in_the_driver_is_named(tmp_path: Path) -> None:
 def test_a_real_process_in_uninterruptible_sleep(tmp_path: Path) -> None:
     """A parent waits in state D for the child of its vfork."""
     source = tmp_path / "wait.c"
-    source.write_text("#include <unistd.h>\nint main(void) { if (vfork() == 0) { sleep(30); _exit(0); } return 0; }\n")
+    source.write_text("#include <unistd.h>\nint main(void) { if (vfork() == 0) { sleep(300); _exit(0); } return 0; }\n")
     subprocess.run([program("cc"), "-o", tmp_path / "nvidia-wait", source], check=True)
     with subprocess.Popen([tmp_path / "nvidia-wait"], start_new_session=True) as child:
         try:
-            deadline = time.monotonic() + 5
+            deadline = time.monotonic() + 60
             while " D " not in Path(f"/proc/{child.pid}/stat").read_text() and time.monotonic() < deadline:
                 time.sleep(0.01)
             rows = scan.stuck(Local("quick"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
 from gpudoctor.probes import libcuda
 from gpudoctor.target.local import Local
 from tests import needs
+from tests.processes import unhindered
 from tests.sim import build
 
 Facts = dict[str, "Fact | Rows"]
@@ -68,7 +68,7 @@ def section(gpus: int = 2, faults: list[dict[str, Any]] | None = None, **system:
 @pytest.fixture
 def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
     """Run the probe over the library with these answers; `folder` is where the loader looks instead."""
-    monkeypatch.setattr(libcuda, "TIMEOUT", 1.5)
+    monkeypatch.setattr(libcuda, "TIMEOUT", 30.0)
 
     def run(
         answers: dict[str, Any] | None = None, level: str = "standard", folder: Path | None = None, **variables: str
@@ -256,14 +256,17 @@ def test_a_stub_is_known_by_its_answer_wherever_it_was_copied(ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("deed", "state", "words"),
     [
-        ("hang", "hung", "cuInit did not return within 2 s"),
+        ("hang", "hung", "cuInit did not return within 4 s"),
         ("crash", "crashed", "cuInit crashed: killed by SIGSEGV"),
     ],
 )
-def test_an_init_that_never_returns_keeps_what_came_before(ask: Ask, deed: str, state: str, words: str) -> None:
-    started = time.monotonic()
+def test_an_init_that_never_returns_keeps_what_came_before(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, deed: str, state: str, words: str
+) -> None:
+    monkeypatch.setattr(libcuda, "TIMEOUT", 4.0)
+    started = unhindered()
     facts = ask(section(faults=[{"call": "cuInit", "do": deed}]))
-    assert time.monotonic() - started < 4
+    assert unhindered() - started < 6
     assert known(facts["cuda_driver.state"]) == state
     assert known(facts["cuda_driver.message"]) == words
     assert known(facts["cuda_driver.version"]) == "13.0"
@@ -271,9 +274,10 @@ def test_an_init_that_never_returns_keeps_what_came_before(ask: Ask, deed: str, 
     assert isinstance(facts["cuda_device"], Unread)
 
 
-def test_a_hang_in_the_second_device_keeps_the_first(ask: Ask) -> None:
+def test_a_hang_in_the_second_device_keeps_the_first(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libcuda, "TIMEOUT", 4.0)
     facts = ask(section(3, faults=[{"call": "cuDeviceGetUuid", "gpu": 1, "do": "hang"}]))
-    assert known(facts["cuda_driver.message"]) == "cuDeviceGetUuid of device 1 did not return within 2 s"
+    assert known(facts["cuda_driver.message"]) == "cuDeviceGetUuid of device 1 did not return within 4 s"
     first, second, third = rows(facts)
     assert known(first["sms"]) == 132
     assert known(second["name"]) == "NVIDIA H100 80GB HBM3"

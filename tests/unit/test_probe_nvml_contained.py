@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
+import re
 from pathlib import Path
 
 import pytest
@@ -11,10 +11,12 @@ import pytest
 from gpudoctor.model.fact import Absent, Known, Unread
 from gpudoctor.probes import nvml
 from gpudoctor.probes._nvml import talk
+from tests.processes import unhindered
 from tests.unit.nvml_machine import Ask, asker, faulty, h100, known, rows, why
 
-TIMEOUT = 1.6
-QUIET = "0.8 s"
+TIMEOUT = 5.0
+QUIET = "2.5 s"
+"""What a busy machine may take to start a child, and more; what hangs in it never returns."""
 
 
 @pytest.fixture
@@ -41,17 +43,17 @@ def test_the_whole_ends_before_the_deadline_and_within_eight_seconds() -> None:
 
 
 def test_hanging_init_is_ended_in_time_and_named(ask: Ask) -> None:
-    started = time.monotonic()
+    started = unhindered()
     facts = ask(faulty("nvmlInit", "hang"), smi="sleep 60")
-    assert time.monotonic() - started < TIMEOUT + 2
+    assert unhindered() - started < TIMEOUT + 2
     assert known(facts["nvml.state"]) == "hung"
-    assert known(facts["nvml.message"]) == "nvmlInit did not return within 1.6 s"
+    assert known(facts["nvml.message"]) == "nvmlInit did not return within 5 s"
     assert isinstance(facts["gpu"], Unread)
     assert left_behind() == []
 
 
 def test_init_may_take_longer_than_another_call(ask: Ask) -> None:
-    facts = ask(faulty("nvmlInit", "sleep:1000"))
+    facts = ask(faulty("nvmlInit", "sleep:3000"))
     assert known(facts["nvml.state"]) == "ok"
     assert len(rows(facts)) == 2
 
@@ -85,9 +87,9 @@ def test_a_hang_on_one_gpu_costs_the_rest_of_that_gpu(ask: Ask, do: str) -> None
 
 
 def test_a_call_that_hangs_on_every_gpu_costs_no_gpu(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvml, "TIMEOUT", 4.0)
+    monkeypatch.setattr(nvml, "TIMEOUT", 8.0)
     facts = ask(faulty("nvmlDeviceGetTemperature", "hang", gpus=3))
-    one, other = (f"nvmlDeviceGetTemperature of GPU {gpu} did not return within 2 s" for gpu in (0, 1))
+    one, other = (f"nvmlDeviceGetTemperature of GPU {gpu} did not return within 4 s" for gpu in (0, 1))
     assert known(facts["nvml.message"]) == f"{one}; then {other}"
     for row in rows(facts):
         assert why(row["temperature_c"]) == one or why(row["temperature_c"]) == other
@@ -122,19 +124,21 @@ def test_a_crash_in_a_question_about_the_machine_costs_that_answer(ask: Ask) -> 
 
 
 def test_a_slow_nvml_is_not_called_hung(ask: Ask) -> None:
-    started = time.monotonic()
-    facts = ask(faulty("*", "sleep:600"))
-    assert time.monotonic() - started < TIMEOUT + 1.5
+    started = unhindered()
+    facts = ask(faulty("*", "sleep:1800"))
+    assert unhindered() - started < TIMEOUT + 1.5
     assert known(facts["nvml.state"]) == "slow"
     message = str(known(facts["nvml.message"]))
     assert message.startswith("NVML is slow: ")
-    assert "nvmlInit alone 0.6 s; the time was up at nvmlDeviceGetHandleByIndex of GPU 0" in message
+    assert re.search(
+        r"nvmlInit alone (1\.[89]|2\.\d) s; the time was up at nvmlDeviceGetHandleByIndex of GPU 0", message
+    )
     assert known(facts["gpu.count"]) == 2
     assert isinstance(rows(facts)[0]["name"], Unread)
 
 
 def test_what_matters_most_is_asked_first(ask: Ask) -> None:
-    facts = ask(faulty("*", "sleep:30", gpus=2))
+    facts = ask(faulty("*", "sleep:100", gpus=2))
     first, second = rows(facts)
     assert known(facts["nvml.state"]) == "slow"
     assert known(first["name"]) == known(second["name"]) == "NVIDIA H100 80GB HBM3"

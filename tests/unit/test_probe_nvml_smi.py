@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.model.fact import Absent, Known, Unread
+from gpudoctor.probes import nvml
 from tests.unit.nvml_machine import Ask, asker, faulty, h100, known, rows, why
 
 
@@ -142,7 +143,10 @@ def test_no_devices_were_found_is_knowledge(ask: Ask, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("noise", [printing("hello\n"), "head -c 4096 /dev/urandom\n", "exit 1\n", "exec sleep 60\n"])
-def test_a_program_that_is_no_nvidia_smi_is_never_believed(ask: Ask, tmp_path: Path, noise: str) -> None:
+def test_a_program_that_is_no_nvidia_smi_is_never_believed(
+    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noise: str
+) -> None:
+    monkeypatch.setattr(nvml, "_SMI_SECONDS", 1.0)
     facts = ask(None, noise)
     assert known(facts["nvml.state"]) == "library not found"
     assert isinstance(facts["gpu"], Unread)

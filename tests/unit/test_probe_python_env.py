@@ -255,7 +255,7 @@ def test_four_probes_ask_once(tmp_path: Path) -> None:
         return len(calls)
 
     def ask() -> None:
-        gate.wait(5)
+        gate.wait(60)
         once(target, "a question", answer)
 
     threads = [threading.Thread(target=ask) for _ in range(4)]

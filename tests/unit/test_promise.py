@@ -187,8 +187,8 @@ def test_it_costs_less_than_a_millisecond_where_nothing_is_newer() -> None:
     diagnosis = judge(complete(doctor.snapshot_of(SOUND)), BOOK)
 
     def once() -> float:
-        start = time.perf_counter()
+        start = time.process_time()
         noted(diagnosis, BOOK, WITHIN)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     assert min(once() for _ in range(20)) < 0.001

@@ -33,7 +33,7 @@ def _ask(python: str, names: list[str], **environ: str) -> talk.Heard:
 
 
 def _empty_soon(folder: Path) -> list[str]:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while (left := sorted(path.name for path in folder.iterdir())) and time.monotonic() < until:
         time.sleep(0.05)
     return left
