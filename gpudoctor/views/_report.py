@@ -18,6 +18,7 @@ _VERDICTS: dict[Verdict, str] = {
     "broken": "Broken: the first finding is the one to act on first",
     "unknown": "No verdict: no error found, and too little could be read to call it sound",
 }
+_READ_IMPAIRED = "Impaired: the environment works, with the warnings below"
 _ONE_CAUSE = "Broken: the finding below is why"
 _MISSING = re.compile(r"([a-z_]+(?:\.\w+)?): (.+)", re.DOTALL)
 ASK_FOR = (
@@ -42,6 +43,8 @@ def verdict(diagnosis: Diagnosis) -> str:
     """The verdict as a sentence."""
     if diagnosis.verdict == "broken" and len(diagnosis.findings) == 1:
         return say(_ONE_CAUSE)
+    if diagnosis.verdict == "impaired" and diagnosis.snapshot.pasted:  # what somebody pasted has mostly failed
+        return say(_READ_IMPAIRED)
     return say(_VERDICTS[diagnosis.verdict])
 
 

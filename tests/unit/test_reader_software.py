@@ -289,6 +289,49 @@ node2:123:456 [0] NCCL INFO NCCL version 2.20.5+cuda12.4
     )
 
 
+_COUNTED = (
+    "[rank{rank}]:[E101 10:02:11.3 ProcessGroupNCCL.cpp:1895] [PG ID 1 PG GUID {group} Rank {local}] Exception (either"
+    " an error or timeout) detected by watchdog at work: {done}, last enqueued NCCL work: {called}, last completed NCCL"
+    " work: {done}.\n"
+)
+
+
+def _watchdogs(*ranks: tuple[int, int, int, int], group: str = "0(default_pg)") -> str:
+    """What the watchdogs write of ranks, each its number, its number in the group, what it called and completed."""
+    return "".join(
+        _COUNTED.format(rank=rank, local=local, called=called, done=done, group=group)
+        for rank, local, called, done in ranks
+    )
+
+
+def test_a_rank_that_called_fewer_collectives() -> None:
+    counts = (0, 0, 1782, 1781), (1, 1, 1783, 1781), (2, 2, 1780, 1779), (3, 3, 1782, 1781)
+    told = values(read_text(_watchdogs(*counts)))
+    assert {name: value for name, value in told.items() if name.startswith("nccl.")} == {
+        "nccl.ranks_behind": ("2",),
+        "nccl.behind_at": 1780,
+        "nccl.ahead_at": 1783,
+        "nccl.ranks_counted": 4,
+    }
+
+
+def test_a_rank_that_never_called_one() -> None:
+    told = values(read_text(_watchdogs((0, 0, 1, 0), (1, 1, -1, -1))))
+    assert (told["nccl.ranks_behind"], told["nccl.behind_at"], told["nccl.ahead_at"]) == (("1",), 0, 1)
+
+
+def test_launched_one_more_ahead_is_not_behind() -> None:
+    assert values(read_text(_watchdogs((0, 0, 1782, 1780), (1, 1, 1781, 1780))))["nccl.ranks_behind"] == ()
+
+
+def test_counts_of_different_groups_are_not_compared() -> None:
+    one, other = (0, 0, 900, 899), (1, 1, 40, 39)
+    apart = _watchdogs(one, group="3(tp)") + _watchdogs(other, group="4(dp)")
+    shared = _watchdogs((0, 0, 900, 899), (1, 1, 900, 899), (2, 0, 40, 39), (3, 1, 40, 39), group="1")
+    assert "nccl.ranks_behind" not in values(read_text(apart))
+    assert "nccl.ranks_behind" not in values(read_text(shared))
+
+
 def test_what_launchers_put_in_front() -> None:
     text = """\
 [rank0]: ImportError: /x/torch/lib/libtorch_cuda.so: undefined symbol: ncclMemFree

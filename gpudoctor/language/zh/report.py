@@ -6,6 +6,7 @@ WORDS = {
     # verdicts
     "Sound": "正常",
     "Impaired: it works, with the warnings below": "受损：能用，但有下面的警告",
+    "Impaired: the environment works, with the warnings below": "受损：环境能工作，但有下面的警告",
     "Broken: the first finding is the one to act on first": "故障：请先处理第一条发现",
     "Broken: the finding below is why": "故障：原因就是下面这条发现",
     "No verdict: no error found, and too little could be read to call it sound": (
