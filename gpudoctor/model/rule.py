@@ -145,3 +145,5 @@ class Case:
     passes: bool = False
     unjudged: str | None = None
     scope: Scope = "machine"
+    origin: str = ""
+    """The file of the page."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gpudoctor import language, pages
 from gpudoctor.model.errors import RuleError
 from gpudoctor.model.rule import LAYERS, Case, Rule, Scope
-from gpudoctor.rulebook.files import page_files
+from gpudoctor.rulebook.files import origin_of, page_files
 from gpudoctor.rulebook.page import cases_on, rule_of
 from gpudoctor.rulebook.translation import reworded, translations
 
@@ -57,14 +57,14 @@ class Rulebook:
 
 
 def load(extra: Sequence[Path] = ()) -> Rulebook:
-    """Our own pages, then those of a site's folders, in the language that is spoken as far as they are translated.
+    """Our own pages, then a site's own, each a folder or a page, in the language that is spoken where it is translated.
 
     Raises `RuleError` on a broken page or an id taken twice.
     """
     found: dict[tuple[Scope, str], Rule] = {}
     for folder in (None, *extra):
-        if folder and not folder.is_dir():
-            raise RuleError(f"{folder}: no such folder of rule pages")
+        if folder and not folder.exists():
+            raise RuleError(f"{folder}: no such rule page, or folder of rule pages")
         translated = translations(folder, language.spoken())
         for raw in pages.compiled(folder, "rules", checked_pages):
             rule = rule_of(reworded(raw, translated.get(raw["origin"])), raw["origin"])
@@ -78,7 +78,7 @@ def load(extra: Sequence[Path] = ()) -> Rulebook:
 
 
 def cases(folder: Path | None = None) -> tuple[Case, ...]:
-    """The cases on the pages under `folder`, or on our own."""
+    """The cases on the pages under `folder`, which may be a page, or on our own."""
     return tuple(case for path in page_files(folder or pages.home()) for case in cases_on(pages.toml(path), path))
 
 
@@ -96,14 +96,15 @@ def checked_pages(folder: Path) -> list[dict[str, Any]]:
     """Every page as TOML gave it, after all its checks; its cases stay on the page."""
     from gpudoctor.rulebook.check import check_page, refuse_blanks
     from gpudoctor.rulebook.needles import goes_on, needles
+    from gpudoctor.rulebook.spot import Spot
     from gpudoctor.rulebook.ways import ways
 
     checked = []
     for path in page_files(folder):
         raw = pages.toml(path)
-        refuse_blanks(raw, path)
+        refuse_blanks(raw, Spot(path))
         page_cases = cases_on(raw, path)
-        raw["origin"] = path.relative_to(folder).as_posix()
+        raw["origin"] = origin_of(path, folder)
         raw.pop("case", None)
         raw.pop("said", None)  # only `gpudoctor.rulebook.words` reads it
         for sign in raw.get("sign", ()):

@@ -15,6 +15,7 @@ from typing import Any
 from gpudoctor import pages
 from gpudoctor.rulebook.files import page_files
 from gpudoctor.rulebook.page import cases_on, rule_of, texts
+from gpudoctor.rulebook.spot import Spot
 
 _WORD = re.compile(r"[a-z](?:[a-z0-9_+.-]*[a-z0-9+])?")
 _PART = re.compile(r"[._-]")
@@ -111,7 +112,7 @@ def _passages(raw: Mapping[str, Any], path: Path) -> Iterator[tuple[str, int]]:
     yield raw["title"], _HEADING
     yield raw["why"], _EXPLANATION
     yield raw["finding"], 1
-    for phrase in texts(raw, "said", str(path)):
+    for phrase in texts(raw, "said", Spot(path)):
         yield phrase, 1
     yield raw.get("confirm", ""), 1
     for sign in raw.get("sign", ()):

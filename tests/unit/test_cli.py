@@ -107,7 +107,7 @@ def test_a_python_that_is_none_is_one_line_and_exit_2(gpudoctor: Program, python
 @pytest.mark.parametrize(
     ("page", "says"),
     [
-        (BROKEN_PAGE, "'title' is missing"),
+        (BROKEN_PAGE, "title is missing"),
         ("id = [", "driver.x.toml"),
         ("\x00", "driver.x.toml"),
     ],
