@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from gpudoctor.arguments._examples import add_examples
 from gpudoctor.arguments._expect import add_expect_command
@@ -12,6 +12,7 @@ from gpudoctor.arguments._fix import add_fix
 from gpudoctor.arguments._installing import add_installing, add_mcp
 from gpudoctor.arguments._measuring import add_bench, add_fleet, add_preflight
 from gpudoctor.arguments._options import add_expect, add_lang, add_report, add_serve, add_target, new_command
+from gpudoctor.arguments._parser import Parser
 from gpudoctor.arguments._setup import add_setup
 from gpudoctor.arguments._showing import add_explain, add_recipes, add_rulebook, add_saving
 from gpudoctor.version import __version__
@@ -51,9 +52,21 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     return options
 
 
+def no_command(word: str) -> NoReturn:
+    """Exit with 2: the first word is no command; a file is something to read."""
+    from pathlib import Path
+
+    from gpudoctor.model.near import meant
+
+    read = f"; to read a file: gpudoctor read {word}" if Path(word).exists() else ""
+    Parser(prog="gpudoctor", usage="gpudoctor [-h] [-V] COMMAND ...").error(
+        f"no command {word!r}{read or meant(word, COMMANDS) or '; gpudoctor --help names them all'}"
+    )
+
+
 def parser(command: str = "") -> argparse.ArgumentParser:
     """Every command with its options, or that one alone: to take one's words the others need not be made."""
-    top = argparse.ArgumentParser(prog="gpudoctor", description="Names the cause when a GPU machine does not work.")
+    top = Parser(prog="gpudoctor", description="Names the cause when a GPU machine does not work.")
     top.add_argument("-V", "--version", action="version", version=f"gpudoctor {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, prog=top.prog)
     for names, add in _ADDED:

@@ -104,18 +104,3 @@ def words(text: str) -> str:
 
     shlex.split(text)
     return text
-
-
-class Intermixed(argparse.ArgumentParser):
-    """A command whose options may stand between its words: argparse gives a word that may be left out up too early."""
-
-    _within = False
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        if self._within:
-            return super().parse_known_args(args, namespace)
-        self._within = True
-        try:
-            return self.parse_known_intermixed_args(args, namespace)
-        finally:
-            self._within = False

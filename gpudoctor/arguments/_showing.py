@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.arguments._options import Intermixed, add_lang, add_out, add_rules, add_share, add_target, new_command
+from gpudoctor.arguments._options import add_lang, add_out, add_rules, add_share, add_target, new_command
+from gpudoctor.arguments._parser import Intermixed
 from gpudoctor.model.rule import LAYERS
 
 

@@ -131,6 +131,8 @@ class Rule:
     confirm: str = ""
     origin: str = ""
     scope: Scope = "machine"
+    pages: str = ""
+    """The folder of a site's own pages, or the page, that was given; empty for ours."""
 
 
 @frozen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,6 +68,7 @@ def load(extra: Sequence[Path] = ()) -> Rulebook:
         translated = translations(folder, language.spoken())
         for raw in pages.compiled(folder, "rules", checked_pages):
             rule = rule_of(reworded(raw, translated.get(raw["origin"])), raw["origin"])
+            rule = replace(rule, pages=str(folder)) if folder else rule
             key = rule.scope, rule.id
             if key in found:
                 raise RuleError(f"{rule.origin}: {rule.id} is already defined by {found[key].origin}")
