@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from gpudoctor import language
-from gpudoctor.arguments import COMMANDS, parse
+from gpudoctor.arguments import COMMANDS, no_command, parse
 from gpudoctor.commands import (
     expecting,
     fix,
@@ -70,6 +70,8 @@ def run(argv: Sequence[str]) -> int:
     gc.set_threshold(_GARBAGE, 20, 20)
     words = list(argv)
     bare = not words or (words[0] not in COMMANDS and words[0] not in {"-h", "--help", "-V", "--version"})
+    if bare and words and not words[0].startswith("-"):
+        no_command(words[0])
     options = parse(["check", *words] if bare else words)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot print a name still gets the report

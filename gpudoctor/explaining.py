@@ -30,6 +30,23 @@ def explained(name: str, folders: Sequence[Path]) -> str:
     raise DoctorError(_no_such(name, [rule.id for rule in every]))
 
 
+def facts_listed(word: str) -> str:
+    """The facts of that topic, else those that have the word in their names, else in what they mean; all for none.
+
+    Raises `DoctorError` where there is none.
+    """
+    from gpudoctor.catalog import catalog
+    from gpudoctor.views import explain
+
+    specs, asked = list(catalog().specs.values()), word.lower()
+    topic = [spec for spec in specs if not asked or spec.name.startswith(f"{asked.rstrip('.')}.")]
+    named = [spec for spec in specs if asked in spec.name.lower()]
+    found = topic or named or [spec for spec in specs if asked in spec.about.lower()]
+    if not found:
+        raise DoctorError(f"no fact has {word!r} in its name or its meaning; `gpudoctor explain facts` lists them all")
+    return explain.fact_list(sorted(found, key=lambda spec: spec.name))
+
+
 def _line_page(name: str) -> str:
     """What a finding of that id is: a line of somebody's profile that is unmet."""
     from gpudoctor.catalog import catalog
@@ -76,4 +93,4 @@ def _no_such(name: str, rules: Sequence[str]) -> str:
     else:
         near = entries.nearest(name, [*names, *entries.NAMES])
         meant = f"; near it: {', '.join(near)}" if near else ""
-    return f"no rule, fact or table {name!r}{meant}; `gpudoctor rules list` shows the rules"
+    return f"no rule, fact or table {name!r}{meant}; `gpudoctor rules list` and `gpudoctor explain facts` show them"

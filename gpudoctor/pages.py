@@ -38,7 +38,11 @@ def toml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise RuleError(f"{path}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RuleError(f"{path}: {error}") from error
+        import re
+
+        said, line = str(error), re.search(r" \(at line (\d+), column (\d+)\)$", str(error))
+        place = f"{path}:{line[1]}: {said[: line.start()]} at column {line[2]}" if line else f"{path}: {said}"
+        raise RuleError(place) from error
     return loaded
 
 
@@ -52,6 +56,8 @@ def compiled(folder: Path | None, name: str, build: Callable[[Path], Any]) -> An
     if copy is not None:
         return json.loads(copy)
     source = (folder or home()).joinpath(name).parent
+    if source.is_file():  # one page, which somebody is writing
+        return build(source)
     place = f"{zlib.crc32(str(source).encode()):08x}"
     cache = _cache_folder() / f"{name.rpartition('/')[2]}-{place}-{_stamp(source)}.json"
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -14,12 +14,15 @@ from gpudoctor.judge.cures import set_up
 from gpudoctor.judge.signs import SILENCE, Text
 from gpudoctor.knowledge import complete
 from gpudoctor.model.diagnosis import Finding, Unjudged
+from gpudoctor.model.errors import UsageError
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread, value_from_json
 from gpudoctor.model.rule import Case, Rule
 from gpudoctor.model.setup_page import SetupCase
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.readers import read_text
+from gpudoctor.rulebook.files import SETUP
 from gpudoctor.rulebook.setups import setup_cases
+from gpudoctor.rulebook.spot import Spot
 from gpudoctor.rulebook.translation import stale
 
 
@@ -31,24 +34,44 @@ class Failures:
     count: int
 
 
-def run(folder: Path | None = None) -> Failures:
-    """Every case on the pages of `folder`, or on ours, and which translations are stale, which is no failure.
+def run(places: Sequence[Path] = ()) -> Failures:
+    """Every case on those pages, or on all of ours, and which translations are stale, which is no failure.
 
-    Raises `RuleError` on a broken page or translation.
+    `places` are folders and files. Raises `RuleError` on a broken page or translation, `UsageError` where there is
+    none.
     """
-    book = rulebook.load([folder] if folder else [])
+    home = pages.home().resolve()
+    if gone := [place for place in places if not place.exists()]:
+        raise UsageError(f"{gone[0]}: no such rule page, or folder of rule pages")
+    book = rulebook.load([place for place in places if not place.resolve().is_relative_to(home)])
     rules = {(rule.scope, rule.id): rule for rule in (*book.rules, *book.cluster)}
-    cases = rulebook.cases(folder)
+    cures = _setup_cases(places)
+    cases = [case for place in places or [home] for case in rulebook.cases(place) if (case.scope, case.rule) in rules]
     wrong = [(case, problem) for case in cases if (problem := failure(case, rules[case.scope, case.rule]))]
-    lines = [f"{case.rule}: {case.name}: {problem}" for case, problem in wrong]
-    cures = () if folder else setup_cases()
+    lines = [f"{_where(case, cases)}: {problem}" for case, problem in wrong]
     refused = [(case, problem) for case in cures if (problem := setup_failure(case))]
-    lines += [f"setup {case.page}: {case.name}: {problem}" for case, problem in refused]
+    lines += [f"setup {case.page}: case {case.name!r}: {problem}" for case, problem in refused]
     pages_tested = len({(case.scope, case.rule) for case in cases} | {("setup", case.page) for case in cures})
-    lines += stale(folder or pages.home())
+    for place in places or [home]:
+        lines += stale(place)
+    if not cases and not cures:
+        raise UsageError(f"{' '.join(map(str, places))}: no rule page is there; pages are DIR/<layer>/<id>.toml")
     failed = len(wrong) + len(refused)
     lines.append(f"{len(cases) + len(cures) - failed} cases passed, {failed} failed, on {pages_tested} pages")
     return Failures("\n".join(lines), failed)
+
+
+def _setup_cases(places: Sequence[Path]) -> list[SetupCase]:
+    """Those of our own setup pages that are among the places."""
+    named = {path.resolve() for place in places for path in (place, *place.rglob("*.toml"))}
+    own = pages.home().resolve() / SETUP
+    return [case for case in setup_cases() if not places or own / f"{case.page}.toml" in named]
+
+
+def _where(case: Case, cases: Sequence[Case]) -> str:
+    """The page, the line and the name of a case."""
+    number = [other for other in cases if other.origin == case.origin].index(case)
+    return str(Spot(case.origin).entry("case", number).called(f"case {case.name!r}"))
 
 
 def setup_failure(case: SetupCase) -> str | None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from gpudoctor.arguments._examples import add_examples
 from gpudoctor.arguments._expect import add_expect_command
 from gpudoctor.arguments._fix import add_fix
-from gpudoctor.arguments._help import Parser
 from gpudoctor.arguments._installing import add_installing, add_mcp
 from gpudoctor.arguments._measuring import add_bench, add_fleet, add_preflight
 from gpudoctor.arguments._options import add_expect, add_lang, add_report, add_serve, add_target, new_command
+from gpudoctor.arguments._parser import Parser
 from gpudoctor.arguments._setup import add_setup
 from gpudoctor.arguments._showing import add_explain, add_recipes, add_rulebook, add_saving
 from gpudoctor.version import __version__
@@ -50,6 +50,18 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     options = parser(own[0] if own and own[0] in COMMANDS else "").parse_args(own)
     options.command = command
     return options
+
+
+def no_command(word: str) -> NoReturn:
+    """Exit with 2: the first word is no command; a file is something to read."""
+    from pathlib import Path
+
+    from gpudoctor.model.near import meant
+
+    read = f"; to read a file: gpudoctor read {word}" if Path(word).exists() else ""
+    Parser(prog="gpudoctor", usage="gpudoctor [-h] [-V] COMMAND ...").error(
+        f"no command {word!r}{read or meant(word, COMMANDS) or '; gpudoctor --help names them all'}"
+    )
 
 
 def parser(command: str = "") -> argparse.ArgumentParser:

@@ -20,13 +20,6 @@ class Help(argparse.HelpFormatter):
         return "\n\n".join(block if "\n  " in block else filled(block, width, indent) for block in blocks)
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser of words whose commands, and theirs, have that help."""
-
-    def __init__(self, **more: Any) -> None:
-        super().__init__(**{"formatter_class": Help, **more})
-
-
 def _columns() -> int:
     """Columns of the terminal, as `shutil.get_terminal_size` has them."""
     try:

@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.arguments._help import Parser
 from gpudoctor.language import LANGUAGES
 
 FORMS = ("text", "json", "markdown", "html", "junit", "prometheus")
@@ -105,18 +104,3 @@ def words(text: str) -> str:
 
     shlex.split(text)
     return text
-
-
-class Intermixed(Parser):
-    """A command whose options may stand between its words: argparse gives a word that may be left out up too early."""
-
-    _within = False
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        if self._within:
-            return super().parse_known_args(args, namespace)
-        self._within = True
-        try:
-            return self.parse_known_intermixed_args(args, namespace)
-        finally:
-            self._within = False

@@ -5,17 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.arguments._options import Intermixed, add_lang, add_out, add_rules, add_share, add_target, new_command
+from gpudoctor.arguments._options import add_lang, add_out, add_rules, add_share, add_target, new_command
+from gpudoctor.arguments._parser import Intermixed
 from gpudoctor.model.rule import LAYERS
 
 
 def add_explain(commands: Any) -> None:
     """``explain``."""
     explain = new_command(commands, "explain", "show the page of a rule, what a fact means, or what a table knows")
-    about = "a rule such as driver.missing, a fact such as driver.version, or a table such as drivers"
+    about = (
+        "a rule such as driver.missing, a fact such as driver.version, a table such as drivers, or facts: all of them"
+    )
     explain.add_argument("id", metavar="ID", help=about)
     explain.add_argument(
-        "key", metavar="KEY", nargs="*", help="what to look up in the table: drivers 12.8, gpus RTX 5090"
+        "key", metavar="KEY", nargs="*", help="what to look up in it: drivers 12.8, gpus RTX 5090, facts nvlink"
     )
     add_rules(explain)
     add_lang(explain)
@@ -103,7 +106,9 @@ def add_rulebook(commands: Any) -> None:
     add_rules(listing)
     add_lang(listing)
     test = new_command(rules, "test", "run the cases on the pages", act="rules test")
-    test.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="a site's own pages (default: ours)")
+    test.add_argument(
+        "places", nargs="*", default=[], type=Path, metavar="DIR", help="folders of pages, or pages (default: ours)"
+    )
     new = new_command(rules, "new", "write a page to fill in, with what belongs where", act="rules new")
     new.add_argument("id", metavar="ID", help="<topic>.<what-is>: driver.too-old, site.no-quota")
     new.add_argument("folder", nargs="?", type=Path, metavar="DIR", default=Path("rules"), help="default: rules")

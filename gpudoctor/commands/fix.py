@@ -197,11 +197,12 @@ def _wanted(diagnosis: Diagnosis, ids: Sequence[str]) -> list[Finding]:
 def _nothing(diagnosis: Diagnosis, ids: Sequence[str]) -> str:
     """Why there is no plan."""
     from gpudoctor.views._report import counts
+    from gpudoctor.views._terminal import command
 
-    found = {finding.id for finding in _wanted(diagnosis, ids)}
+    found = {finding.id: command(finding.more) for finding in _wanted(diagnosis, ids)}
     absent = [name for name in ids if name not in found]
     said = [f"{name}: not found here, so there is nothing to cure" for name in absent]
-    said += [f"{name}: no cure is written down; gpudoctor explain {name}" for name in sorted(found)]
+    said += [f"{name}: no cure is written down; {found[name]}" for name in sorted(found)]
     return "\n".join(said or ["Nothing to cure.", "", counts(diagnosis)])
 
 

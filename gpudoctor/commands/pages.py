@@ -10,15 +10,22 @@ from gpudoctor.model.errors import UsageError
 if TYPE_CHECKING:
     import argparse
 
+FACTS = "facts"
+"""What lists facts, as if they were a table."""
+
 
 def explain(options: argparse.Namespace) -> int:
     from gpudoctor.knowledge import entries
 
     key = " ".join(options.key)
-    if options.id in entries.NAMES:
+    if options.id == FACTS:
+        from gpudoctor.explaining import facts_listed
+
+        print(facts_listed(key))
+    elif options.id in entries.NAMES:
         print(_explained_table(options.id, key))
     elif key:
-        raise UsageError(f"only tables have keys: {', '.join(entries.NAMES)}; {options.id!r} is none")
+        raise UsageError(f"only tables have keys: {', '.join([FACTS, *entries.NAMES])}; {options.id!r} is none")
     else:
         from gpudoctor.explaining import explained
 
@@ -46,7 +53,7 @@ def rules_list(options: argparse.Namespace) -> int:
 def rules_test(options: argparse.Namespace) -> int:
     from gpudoctor import ruletest
 
-    failures = ruletest.run(options.folder)
+    failures = ruletest.run(options.places)
     print(failures.report)
     return BROKEN if failures.count else SOUND
 

@@ -258,6 +258,7 @@ _shtab_gpudoctor_recipe__h_nargs=0
 _shtab_gpudoctor_recipe___help_nargs=0
 _shtab_gpudoctor_rules_list__h_nargs=0
 _shtab_gpudoctor_rules_list___help_nargs=0
+_shtab_gpudoctor_rules_test_pos_0_nargs='*'
 _shtab_gpudoctor_rules_test__h_nargs=0
 _shtab_gpudoctor_rules_test___help_nargs=0
 _shtab_gpudoctor_rules_new__h_nargs=0

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from gpudoctor.expect.profile import ConditionLine, FactLine, Line, Told
 from gpudoctor.expect.wanted import Wanted, wanted
 from gpudoctor.model.catalog import FactSpec
 from gpudoctor.model.errors import RuleError, UsageError
+from gpudoctor.model.near import meant
 from gpudoctor.model.rule import SEVERITIES, Fix, Step
 
 _TOLD = ("severity", "why", "do", "needs")
@@ -24,12 +24,6 @@ _FACT_KEYS = (*_FORMS, "where", "at_least", *_TOLD)
 _CONDITION_KEYS = ("when", "each", "says", *_TOLD)
 _NEEDS = ("root", "reboot", "network", "downtime")
 _LINE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
-
-
-def nearest(key: str, known: Iterable[str]) -> str:
-    """``; did you mean gpu.name?``, or nothing where none is near."""
-    near = difflib.get_close_matches(key[:200].lower(), list(known), 3, 0.6)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def line_name(key: str) -> str:
@@ -78,7 +72,7 @@ def kernel_line(key: str, entry: Any, origin: str) -> FactLine:
 
     kernels = {one.spec.id: one.kernel for one in every()}
     if key not in kernels:
-        raise UsageError(f"no kernel {key[:60]!r}{nearest(key, kernels)}; gpudoctor bench --list names them")
+        raise UsageError(f"no kernel {key[:60]!r}{meant(key, kernels)}; gpudoctor bench --list names them")
     kernel = kernels[key]
     raw = entry if isinstance(entry, Mapping) else {"is": entry}
     _only(raw, ("is", *_TOLD))
@@ -115,7 +109,7 @@ def condition_line(key: str, entry: Any, origin: str) -> Line:
     if not isinstance(when, list) or not when:
         raise UsageError('when is missing: the conditions that must hold, as in when = ["gpu.count in (4, 8)"]')
     if not isinstance(each, str) or (each and each not in catalog().groups):
-        raise UsageError(f"each = {str(each)[:60]!r} is no group{nearest(str(each), catalog().groups)}")
+        raise UsageError(f"each = {str(each)[:60]!r} is no group{meant(str(each), catalog().groups)}")
     for condition in when:
         _checked(condition, each)
     if not isinstance(says, str):
@@ -131,7 +125,7 @@ def _spec(key: str) -> FactSpec:
     spec = known.find(key)
     if spec is None or "." not in key:
         names = [name for name in known.specs if not name.endswith("*")]
-        raise UsageError(f"no fact {key[:80]!r}{nearest(key, names)}; gpudoctor explain FACT tells what one means")
+        raise UsageError(f"no fact {key[:80]!r}{meant(key, names)}; gpudoctor explain FACT tells what one means")
     return spec
 
 
@@ -160,7 +154,7 @@ def _wanted(spec: FactSpec, raw: Mapping[str, Any]) -> Wanted:
 
 
 def _checked(condition: object, each: str) -> None:
-    from gpudoctor.rulebook.check import check_expression
+    from gpudoctor.rulebook.conditions import check_expression
 
     tree = tree_of(condition)
     try:
@@ -196,4 +190,4 @@ def _fixes(raw: Mapping[str, Any]) -> tuple[Fix, ...]:
 def _only(raw: Mapping[str, Any], keys: tuple[str, ...]) -> None:
     for key in raw:
         if key not in keys:
-            raise UsageError(f"unknown key {key[:60]!r}{nearest(key, keys)}; there are {', '.join(keys)}")
+            raise UsageError(f"unknown key {key[:60]!r}{meant(key, keys)}; there are {', '.join(keys)}")

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor import pages
-from gpudoctor.expect.entries import condition_line, fact_line, kernel_line, nearest
+from gpudoctor.expect.entries import condition_line, fact_line, kernel_line
 from gpudoctor.expect.profile import Line, Profile
 from gpudoctor.model.errors import UsageError
+from gpudoctor.model.near import meant
 
 MOST = 128 << 10
 """Bytes of a profile that are read; one of 500 lines has 50 KiB."""
@@ -61,8 +62,8 @@ def _found(asked: str, beside: Path | None = None) -> Path:
 
 def _no_such(asked: str) -> str:
     names = shipped()
-    meant = nearest(asked, names)
-    return f"{asked[:200]}: no such file, and no profile of that name ships{meant}; gpudoctor expect list shows them"
+    near = meant(asked, names)
+    return f"{asked[:200]}: no such file, and no profile of that name ships{near}; gpudoctor expect list shows them"
 
 
 def _loaded(path: Path, above: tuple[Path, ...]) -> Profile:
@@ -78,7 +79,7 @@ def profile_of(raw: Mapping[str, Any], origin: str, beside: Path = Path(), above
     """
     for key in raw:
         if key not in _KEYS:
-            raise UsageError(f"{origin}: unknown key {key[:60]!r}{nearest(key, _KEYS)}")
+            raise UsageError(f"{origin}: unknown key {key[:60]!r}{meant(key, _KEYS)}")
     name = raw.get("profile")
     if not isinstance(name, str) or not NAME.match(name):
         raise UsageError(f'{origin}: it begins with its name, in lower case: profile = "our-h100"')
@@ -92,7 +93,7 @@ def profile_of(raw: Mapping[str, Any], origin: str, beside: Path = Path(), above
         sources += extended.sources
     for gone in _texts(raw, "without", origin):
         if lines.pop(_plain(gone), None) is None:
-            raise UsageError(f"{origin}: without: there is no line {gone[:60]!r}{nearest(_plain(gone), list(lines))}")
+            raise UsageError(f"{origin}: without: there is no line {gone[:60]!r}{meant(_plain(gone), list(lines))}")
     own: dict[str, Line] = {}
     for line in _lines(raw, origin):
         if line.name in own:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpudoctor.expect.bounds import tame
-from gpudoctor.expect.units import factor
 from gpudoctor.expression.language import show
 from gpudoctor.model.catalog import FactSpec
 from gpudoctor.model.errors import UsageError
 from gpudoctor.model.fact import Value
+from gpudoctor.model.units import factor
 
 Holds = Callable[[Value], "bool | None"]
 """Whether a value is as it must be; none where that cannot be told of it."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
-from simpleeval import DEFAULT_OPERATORS, EvalWithCompoundTypes
+from simpleeval import DEFAULT_OPERATORS, EvalWithCompoundTypes, IterableTooLong
 
 from gpudoctor.expression.facts import WIDTH, Apart, Facts, Holder, Many, Touched, apart
 from gpudoctor.model.errors import RuleError
@@ -237,7 +237,28 @@ def evaluate(text: str, evaluator: Evaluator) -> object:
     except CannotJudge:
         raise
     except Exception as error:  # a page's mistake, or a fact of a shape it did not expect, must not end a check
-        raise CannotJudge(text, f"{type(error).__name__}: {error}") from error
+        raise CannotJudge(text, _unworkable(error)) from error
+
+
+_PYTHON_NAMES = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "text",
+    "tuple": "a list",
+}
+
+
+def _unworkable(error: Exception) -> str:
+    """Why an expression has no value, in words that those who wrote the page know."""
+    if isinstance(error, TypeError):
+        kinds = [_PYTHON_NAMES[name] for name in re.findall(r"'(\w+)'", str(error)) if name in _PYTHON_NAMES]
+        return f"{' and '.join(kinds)} do not go together" if len(kinds) > 1 else "its values do not go together"
+    if isinstance(error, ZeroDivisionError):
+        return "it divides by zero"
+    if isinstance(error, (TimeoutError, IterableTooLong)):
+        return f"it takes too long to work out ({error})"
+    return f"it cannot be worked out ({error})"
 
 
 NOT_KNOWN = "(not known)"

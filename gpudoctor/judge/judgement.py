@@ -103,6 +103,7 @@ class Judgement:
             confirm=self._confirm(),
             about=self._about(),
             prevalence=rule.prevalence,
+            pages=rule.pages,
         )
 
     def _confirm(self) -> str:

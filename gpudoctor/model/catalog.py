@@ -77,6 +77,11 @@ class Catalog:
                 yield f"{name} is {str(state.value)[:40]!r}, not {_TYPES[spec.kind][1]}"
 
 
+def in_words(kind: Kind) -> str:
+    """The kind as a person says it: ``a whole number``."""
+    return _TYPES[kind][1]
+
+
 def fits(value: object, kind: Kind) -> bool:
     """Whether the value is of that kind."""
     return isinstance(value, _TYPES[kind][0]) and (kind == "bool" or not isinstance(value, bool))

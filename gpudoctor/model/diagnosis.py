@@ -67,6 +67,13 @@ class Finding:
     """How near the page's words are to the text, where only words speak for it; for ranking, not written out."""
     since: tuple[Since, ...] = ()
     """What changed, of that which it rests on, since it was not found, or of late."""
+    pages: str = ""
+    """A site's own pages that its rule is among, as they were given: not written out."""
+
+    @property
+    def more(self) -> tuple[str, ...]:
+        """The command that shows the page of its rule."""
+        return ("gpudoctor", "explain", self.id, *(("--rules", self.pages) if self.pages else ()))
 
     def to_json(self) -> dict[str, Json]:
         """As the contract has it; ``layer``, ``confirm``, ``by_rule`` and, where any is known, ``since`` are added."""

@@ -131,6 +131,8 @@ class Rule:
     confirm: str = ""
     origin: str = ""
     scope: Scope = "machine"
+    pages: str = ""
+    """The folder of a site's own pages, or the page, that was given; empty for ours."""
 
 
 @frozen
@@ -145,3 +147,5 @@ class Case:
     passes: bool = False
     unjudged: str | None = None
     scope: Scope = "machine"
+    origin: str = ""
+    """The file of the page."""

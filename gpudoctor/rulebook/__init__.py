@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor import language, pages
 from gpudoctor.model.errors import RuleError
-from gpudoctor.model.frozen import frozen, replace
+from gpudoctor.model.frozen import frozen
 from gpudoctor.model.rule import LAYERS, Case, Rule, Scope
-from gpudoctor.rulebook.files import page_files
-from gpudoctor.rulebook.later import Later, Parts, with_needles
-from gpudoctor.rulebook.page import cases_on, fix_of, rule_of, sign_of
-from gpudoctor.rulebook.translation import reworded, translations
+from gpudoctor.rulebook.files import origin_of, page_files
+from gpudoctor.rulebook.later import Parts, loaded, with_needles
+from gpudoctor.rulebook.page import cases_on, rule_of
+from gpudoctor.rulebook.translation import translations
 
 if TYPE_CHECKING:
     from gpudoctor.model.snapshot import Snapshot
@@ -58,18 +58,18 @@ class Rulebook:
 
 
 def load(extra: Sequence[Path] = ()) -> Rulebook:
-    """Our own pages, then those of a site's folders, in the language that is spoken as far as they are translated.
+    """Our own pages, then a site's own, each a folder or a page, in the language that is spoken where it is translated.
 
     Raises `RuleError` on a broken page or an id taken twice.
     """
     found: dict[tuple[Scope, str], Rule] = {}
     for folder in (None, *extra):
-        if folder and not folder.is_dir():
-            raise RuleError(f"{folder}: no such folder of rule pages")
+        if folder and not folder.exists():
+            raise RuleError(f"{folder}: no such rule page, or folder of rule pages")
         translated = translations(folder, language.spoken())
         parts = Parts(folder)
         for raw in pages.compiled(folder, "rules", checked_pages):
-            rule = _loaded(raw, parts, translated.get(raw["origin"]))
+            rule = loaded(raw, parts, translated.get(raw["origin"]))
             key = rule.scope, rule.id
             if key in found:
                 raise RuleError(f"{rule.origin}: {rule.id} is already defined by {found[key].origin}")
@@ -79,19 +79,8 @@ def load(extra: Sequence[Path] = ()) -> Rulebook:
     return Rulebook(machine, tuple(extra), tuple(rule for rule in ordered if rule.scope == "cluster"))
 
 
-def _loaded(raw: dict[str, Any], parts: Parts, translation: Mapping[str, Any] | None) -> Rule:
-    """The rule of a page that was checked; its signs and fixes are made when they are looked at."""
-    origin = raw["origin"]
-    if translation:
-        whole = {**raw, "sign": parts.of(origin, "signs"), "fix": parts.of(origin, "fixes")}
-        return rule_of(reworded(whole, translation), origin)
-    signs = Later(lambda: [sign_of(one, origin) for one in parts.of(origin, "signs")])
-    fixes = Later(lambda: [fix_of(one, origin) for one in parts.of(origin, "fixes")])
-    return replace(rule_of(raw, origin), signs=signs, fixes=fixes)
-
-
 def cases(folder: Path | None = None) -> tuple[Case, ...]:
-    """The cases on the pages under `folder`, or on our own."""
+    """The cases on the pages under `folder`, which may be a page, or on our own."""
     return tuple(case for path in page_files(folder or pages.home()) for case in cases_on(pages.toml(path), path))
 
 
@@ -106,15 +95,16 @@ def cases_of(rule: Rule, extra: Sequence[Path] = ()) -> tuple[Case, ...]:
 
 
 def checked_pages(folder: Path) -> list[dict[str, Any]]:
-    """Every page as TOML gave it, after all its checks; its cases stay on the page, and what is made later is apart."""
+    """Every page as TOML gave it, after all its checks; its cases stay on it, and `Parts` has its signs and fixes."""
     from gpudoctor.rulebook.check import check_page, refuse_blanks
+    from gpudoctor.rulebook.spot import Spot
 
     checked = []
     for path in page_files(folder):
         raw = pages.toml(path)
-        refuse_blanks(raw, path)
+        refuse_blanks(raw, Spot(path))
         page_cases = cases_on(raw, path)
-        raw["origin"] = path.relative_to(folder).as_posix()
+        raw["origin"] = origin_of(path, folder)
         raw.pop("case", None)
         raw.pop("said", None)  # only `gpudoctor.rulebook.words` reads it
         check_page(rule_of(with_needles(raw), str(path)), page_cases, path)

@@ -1,12 +1,19 @@
-"""What most runs never ask of a page, its signs and its fixes: read and made when something does."""
+"""Pages that were checked when they were compiled: most runs never look at their signs and their fixes, which are read
+and made when something does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from gpudoctor import pages
+from gpudoctor.model.rule import Rule
+from gpudoctor.rulebook.page import fix_of, sign_of
+from gpudoctor.rulebook.spot import Spot
+from gpudoctor.rulebook.translation import reworded
 
 T = TypeVar("T")
 
@@ -43,6 +50,7 @@ class Parts:
     """The signs and fixes of all pages under one folder, of our own for None, by the page's origin."""
 
     def __init__(self, folder: Path | None) -> None:
+        self.pages = str(folder) if folder else ""
         self._folder = folder
         self._read: dict[str, Mapping[str, Any]] = {}
 
@@ -52,6 +60,29 @@ class Parts:
             self._read[kind] = pages.compiled(self._folder, kind, BUILT[kind])
         found: Sequence[Any] = self._read[kind].get(origin, ())
         return found
+
+
+def loaded(raw: Mapping[str, Any], parts: Parts, translation: Mapping[str, Any] | None) -> Rule:
+    """The rule of a page that was checked, in the words of its translation."""
+    origin = raw["origin"]
+    if translation:
+        whole = {**raw, "sign": parts.of(origin, "signs"), "fix": parts.of(origin, "fixes")}
+        raw = reworded(whole, translation)
+        signs: Sequence[Any] = raw["sign"]
+        fixes: Sequence[Any] = raw["fix"]
+    else:
+        signs, fixes = (Later(partial(parts.of, origin, kind)) for kind in ("signs", "fixes"))
+    own: dict[str, Any] = {"role": "cause", "layer": origin.split("/")[-2]}
+    own.update((key, tuple(raw[key]) if key in _LISTS else raw[key]) for key in raw if key not in ("sign", "fix"))
+    return Rule(
+        **own,
+        signs=Later(lambda: [sign_of(one, Spot(origin)) for one in signs]),
+        fixes=Later(lambda: [fix_of(one, Spot(origin)) for one in fixes]),
+        pages=parts.pages,
+    )
+
+
+_LISTS = frozenset(["sources", "explains", "when", "unless"])
 
 
 def signs_under(folder: Path) -> dict[str, Any]:
@@ -65,9 +96,9 @@ def fixes_under(folder: Path) -> dict[str, Any]:
 
 
 def _under(folder: Path, key: str) -> dict[str, Any]:
-    from gpudoctor.rulebook.files import page_files
+    from gpudoctor.rulebook.files import origin_of, page_files
 
-    found = ((path.relative_to(folder).as_posix(), pages.toml(path)) for path in page_files(folder))
+    found = ((origin_of(path, folder), pages.toml(path)) for path in page_files(folder))
     return {origin: with_needles(raw)[key] for origin, raw in found if raw.get(key)}
 
 

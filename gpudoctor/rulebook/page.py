@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from gpudoctor.model.errors import RuleError
 from gpudoctor.model.frozen import replace
+from gpudoctor.model.near import meant
 from gpudoctor.model.rule import (
     CONFIDENCES,
     LAYERS,
@@ -22,95 +23,90 @@ from gpudoctor.model.rule import (
     Sign,
     Step,
 )
+from gpudoctor.rulebook.spot import Spot
 
 
 def rule_of(raw: Mapping[str, Any], origin: str) -> Rule:
     """A page as a value; raises `RuleError` for a key that is missing, unknown or of the wrong kind."""
-    unknown = set(raw) - _KEYS
-    if unknown:
-        raise RuleError(f"{origin}: unknown key {sorted(unknown)[0]!r}")
-    try:
-        rule_id = str(raw["id"])
-        rule = Rule(
-            id=rule_id,
-            layer=raw.get("layer", Path(origin).parent.name),
-            title=raw["title"],
-            severity=_one_of(raw["severity"], SEVERITIES, origin),
-            role=_one_of(raw.get("role", "cause"), get_args(Role), origin),
-            finding=raw["finding"],
-            why=raw["why"],
-            misses=raw["misses"],
-            sources=tuple(raw["sources"]),
-            confidence=_one_of(raw.get("confidence", "certain"), CONFIDENCES, origin),
-            prevalence=_one_of(raw.get("prevalence", "usual"), PREVALENCES, origin),
-            sound=raw.get("sound", False),
-            open=raw.get("open", False),
-            several=raw.get("several", False),
-            each=raw.get("each", ""),
-            about=raw.get("about", ""),
-            explains=texts(raw, "explains", origin),
-            when=texts(raw, "when", origin),
-            unless=texts(raw, "unless", origin),
-            signs=tuple(sign_of(sign, origin) for sign in raw.get("sign", ())),
-            fixes=tuple(fix_of(fix, origin) for fix in raw.get("fix", ())),
-            confirm=raw.get("confirm", ""),
-            origin=origin,
-            scope=_one_of(raw.get("scope", "machine"), get_args(Scope), origin),
+    page = Spot(origin)
+    only(raw, _KEYS, page)
+    for key, what in _REQUIRED.items():
+        if key not in raw:
+            raise page.broken(f"{key} is missing: {what}")
+    for key in _TEXTS:
+        if key in raw:
+            text(raw, key, page)
+    for key in _SWITCHES:
+        if not isinstance(raw.get(key, False), bool):
+            raise page.key(key).broken(f"{key} is true or false, not {raw[key]!r}")
+    layer = raw.get("layer", Path(origin).parent.name)
+    if layer not in LAYERS:
+        raise page.key("layer").broken(
+            f"layer {layer!r} is none of {', '.join(LAYERS)}: name the folder by it, or write layer = ... on the page"
         )
-    except KeyError as error:
-        raise RuleError(f"{origin}: {error.args[0]!r} is missing") from error
-    except TypeError as error:
-        raise RuleError(f"{origin}: {error}") from error
-    if rule.layer not in LAYERS:
-        raise RuleError(f"{origin}: layer {rule.layer!r} is none of {', '.join(LAYERS)}")
-    return rule
+    return Rule(
+        id=raw["id"],
+        layer=layer,
+        title=raw["title"],
+        severity=_one_of(raw, "severity", SEVERITIES, "", page),
+        role=_one_of(raw, "role", get_args(Role), "cause", page),
+        finding=raw["finding"],
+        why=raw["why"],
+        misses=raw["misses"],
+        sources=texts(raw, "sources", page),
+        confidence=_one_of(raw, "confidence", CONFIDENCES, "certain", page),
+        prevalence=_one_of(raw, "prevalence", PREVALENCES, "usual", page),
+        sound=raw.get("sound", False),
+        open=raw.get("open", False),
+        several=raw.get("several", False),
+        each=raw.get("each", ""),
+        about=raw.get("about", ""),
+        explains=texts(raw, "explains", page),
+        when=texts(raw, "when", page),
+        unless=texts(raw, "unless", page),
+        signs=tuple(sign_of(sign, page.entry("sign", at)) for at, sign in enumerate(tables(raw, "sign", page))),
+        fixes=tuple(fix_of(fix, page.entry("fix", at)) for at, fix in enumerate(tables(raw, "fix", page))),
+        confirm=raw.get("confirm", ""),
+        origin=origin,
+        scope=_one_of(raw, "scope", get_args(Scope), "machine", page),
+    )
 
 
-_KEYS = frozenset(
-    [
-        "id",
-        "layer",
-        "title",
-        "severity",
-        "role",
-        "finding",
-        "why",
-        "misses",
-        "sources",
-        "said",
-        "confidence",
-        "prevalence",
-        "sound",
-        "open",
-        "several",
-        "each",
-        "about",
-        "explains",
-        "when",
-        "unless",
-        "sign",
-        "fix",
-        "case",
-        "confirm",
-        "origin",
-        "scope",
-    ]
+_REQUIRED = {
+    "id": 'as in id = "site.no-quota", which names the file, too',
+    "title": "the problem as a heading, without values",
+    "severity": f"one of {', '.join(SEVERITIES)}",
+    "finding": "the sentence to say, with facts in braces",
+    "why": "what follows from it, and why",
+    "misses": "what the page will not catch",
+    "sources": "a list of texts: where this is documented",
+}
+_TEXTS = ("id", "title", "finding", "why", "misses", "layer", "each", "about", "confirm")
+_SWITCHES = ("sound", "open", "several")
+_KEYS = (
+    "id layer title severity role finding why misses sources said confidence prevalence sound open several each about"
+    " explains when unless sign fix case confirm origin scope"
 )
 
 
-def only(raw: Mapping[str, Any], keys: str, origin: str) -> None:
+def only(raw: Mapping[str, Any], keys: str, where: Spot) -> None:
     """Raise `RuleError` where `raw` has another key than these, which a blank parts."""
-    unknown = set(raw) - set(keys.split())
-    if unknown:
-        raise RuleError(f"{origin}: unknown key {sorted(unknown)[0]!r}; there are {', '.join(keys.split())}")
+    known = keys.split()
+    for key in raw:
+        if key not in known:
+            raise where.key(key).broken(f"unknown key {key!r}{meant(key, known) or f'; there are {_listed(known)}'}")
 
 
-def sign_of(raw: Mapping[str, Any], origin: str) -> Sign:
+def _listed(words: Iterable[object]) -> str:
+    return ", ".join(map(str, words))
+
+
+def sign_of(raw: Mapping[str, Any], where: Spot) -> Sign:
     """A ``[[sign]]`` entry; raises `RuleError`."""
-    only(raw, "match weight when finding compiled", origin)
-    weight = _one_of(raw["weight"], ("conclusive", "suggestive"), origin)
-    conclusive = weight == "conclusive"
-    sign = Sign(raw["match"], conclusive, texts(raw, "when", origin), raw.get("finding", ""))
+    only(raw, "match weight when finding compiled", where)
+    match = _needed(raw, "match", where)
+    conclusive = _one_of(raw, "weight", ("conclusive", "suggestive"), None, where) == "conclusive"
+    sign = Sign(match, conclusive, texts(raw, "when", where), raw.get("finding", ""))
     return compiled_sign(sign, *raw["compiled"]) if "compiled" in raw else sign
 
 
@@ -124,60 +120,97 @@ def _sets(needles: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
     return tuple(map(tuple, needles))
 
 
-def fix_of(raw: Mapping[str, Any], origin: str) -> Fix:
+def fix_of(raw: Mapping[str, Any], where: Spot) -> Fix:
     """A ``[[fix]]`` entry; raises `RuleError` where it has neither steps nor what is set up, or both."""
-    only(raw, "title when steps undo setup", origin)
+    only(raw, "title when steps undo setup", where)
+    title = _needed(raw, "title", where)
     if ("setup" in raw) == ("steps" in raw):
-        raise RuleError(f"{origin}: a fix has steps, or says what is set up")
-    for step in raw.get("steps", ()):
-        only(step, "argv text needs touches makes when", origin)
-    steps = tuple(
-        Step(
-            texts(step, "argv", origin),
-            step.get("text", ""),
-            texts(step, "needs", origin),
-            step.get("touches", "nothing"),
-            tuple(step.get("makes", {}).items()),
-            texts(step, "when", origin),
-        )
-        for step in raw.get("steps", ())
+        raise where.broken(f"the fix {title!r} has steps, or says what is set up")
+    steps = tuple(_step(step, where.key("steps")) for step in tables(raw, "steps", where))
+    return Fix(title, steps, texts(raw, "when", where), raw.get("undo", ""), raw.get("setup", ""))
+
+
+def _step(raw: Mapping[str, Any], where: Spot) -> Step:
+    only(raw, "argv text needs touches makes when", where)
+    return Step(
+        texts(raw, "argv", where),
+        raw.get("text", ""),
+        texts(raw, "needs", where),
+        raw.get("touches", "nothing"),
+        tuple(raw.get("makes", {}).items()),
+        texts(raw, "when", where),
     )
-    return Fix(raw["title"], steps, texts(raw, "when", origin), raw.get("undo", ""), raw.get("setup", ""))
+
+
+_VERDICTS = ("finds", "passes", "unjudged")
 
 
 def cases_on(raw: Mapping[str, Any], path: Path) -> tuple[Case, ...]:
     """The page's ``[[case]]`` entries."""
-    out = []
-    for entry in raw.get("case", ()):
-        verdicts = [key for key in ("finds", "passes", "unjudged") if key in entry]
-        if "name" not in entry or len(verdicts) != 1 or not {"facts", "report"} & set(entry):
-            raise RuleError(f"{path}: a case needs a name, facts or a report, and one of finds, passes, unjudged")
-        only(entry, "name facts report finds passes unjudged", str(path))
-        facts = entry.get("facts", {})
-        out.append(
-            Case(
-                raw.get("id", ""),
-                entry["name"],
-                facts,
-                entry.get("report", ""),
-                entry.get("finds"),
-                entry.get("passes", False),
-                entry.get("unjudged"),
-                raw.get("scope", "machine"),
-            )
-        )
-    return tuple(out)
+    page = Spot(path)
+    return tuple(_case(entry, raw, page.entry("case", at), path) for at, entry in enumerate(tables(raw, "case", page)))
 
 
-def texts(raw: Mapping[str, Any], key: str, origin: str) -> tuple[str, ...]:
+def _case(entry: Mapping[str, Any], raw: Mapping[str, Any], where: Spot, path: Path) -> Case:
+    name = _needed(entry, "name", where)
+    where = where.called(f"case {name!r}")
+    only(entry, f"name facts report {' '.join(_VERDICTS)}", where)
+    if len([key for key in _VERDICTS if key in entry]) != 1:
+        raise where.broken(f"it says what comes of it, by one of {_listed(_VERDICTS)}")
+    if not {"facts", "report"} & set(entry):
+        raise where.broken("it has facts, or the report that somebody pasted")
+    facts = entry.get("facts", {})
+    if not isinstance(facts, Mapping):
+        raise where.key("facts").broken(f'facts is a table, {{ "driver.version" = "580.95.05" }}, not {facts!r}')
+    return Case(
+        raw.get("id", ""),
+        name,
+        facts,
+        entry.get("report", ""),
+        entry.get("finds"),
+        entry.get("passes", False),
+        entry.get("unjudged"),
+        raw.get("scope", "machine"),
+        str(path),
+    )
+
+
+def _needed(raw: Mapping[str, Any], key: str, where: Spot) -> str:
+    """The text under `key`; raises `RuleError` where there is none."""
+    if key not in raw:
+        raise where.broken(f"{key} is missing")
+    return text(raw, key, where)
+
+
+def text(raw: Mapping[str, Any], key: str, where: Spot) -> str:
+    """The text under `key`; raises `RuleError` where it is something else."""
+    value = raw[key]
+    if not isinstance(value, str):
+        raise where.key(key).broken(f"{key} is text, in quotes, not {value!r}")
+    return value
+
+
+def texts(raw: Mapping[str, Any], key: str, where: Spot) -> tuple[str, ...]:
     """The list of texts under `key`; raises `RuleError` where it is something else."""
     value = raw.get(key, ())
     if isinstance(value, str) or not isinstance(value, Iterable) or not all(isinstance(item, str) for item in value):
-        raise RuleError(f"{origin}: {key} is a list of texts")
+        instead = f": write {key} = [{json.dumps(value)}]" if isinstance(value, str) else ""
+        raise where.key(key).broken(f"{key} is a list of texts{instead}")
     return tuple(value)
 
 
-def _one_of(value: Any, allowed: Sequence[Any], origin: str) -> Any:
+def tables(raw: Mapping[str, Any], key: str, where: Spot) -> Sequence[Mapping[str, Any]]:
+    """The tables under `key`; raises `RuleError` where it is something else."""
+    value = raw.get(key, ())
+    if isinstance(value, (str, Mapping)) or not all(isinstance(item, Mapping) for item in value):
+        written = f"{key} = [{{ ... }}]" if key == "steps" else f"[[{key}]]"
+        raise where.key(key).broken(f"{key} is a list of tables, each written {written}")
+    return value  # type: ignore[no-any-return]
+
+
+def _one_of(raw: Mapping[str, Any], key: str, allowed: Sequence[Any], otherwise: Any, where: Spot) -> Any:
+    value = raw.get(key, otherwise)
     if value not in allowed:
-        raise RuleError(f"{origin}: {value!r} is none of {', '.join(map(str, allowed))}")
+        said = f"{key} is missing: one of" if key not in raw else f"{key} is {value!r}, which is none of"
+        raise where.key(key).broken(f"{said} {_listed(allowed)}")
     return value

@@ -12,7 +12,8 @@ from gpudoctor.model.catalog import Catalog
 from gpudoctor.model.errors import RuleError
 from gpudoctor.model.setup_page import SetupCase, SetupPage
 from gpudoctor.rulebook.files import SETUP as FOLDER
-from gpudoctor.rulebook.page import fix_of, only, texts
+from gpudoctor.rulebook.page import fix_of, only, tables, texts
+from gpudoctor.rulebook.spot import Spot
 from gpudoctor.rulebook.translation import reworded, translations
 
 
@@ -60,40 +61,43 @@ def checked_setups(folder: Path) -> list[dict[str, Any]]:
 
 
 def _page(raw: Mapping[str, Any], origin: str) -> SetupPage:
-    only(raw, "id title sources step fix case origin", origin)
-    try:
-        fixes = tuple(fix_of(_with_steps(fix, raw.get("step", {}), origin), origin) for fix in raw["fix"])
-        page = SetupPage(raw["id"], raw["title"], fixes, texts(raw, "sources", origin), origin)
-    except KeyError as error:
-        raise RuleError(f"{origin}: {error.args[0]!r} is missing") from error
+    spot = Spot(origin)
+    only(raw, "id title sources step fix case origin", spot)
+    if missing := {"id", "title", "fix"} - set(raw):
+        raise spot.broken(f"{min(missing)} is missing")
+    fixes = tuple(
+        fix_of(_with_steps(fix, raw.get("step", {}), spot), spot.entry("fix", at))
+        for at, fix in enumerate(tables(raw, "fix", spot))
+    )
+    page = SetupPage(raw["id"], raw["title"], fixes, texts(raw, "sources", spot), origin)
     titles = [fix.title for fix in page.fixes]
     if twice := next((title for title in titles if titles.count(title) > 1), None):
-        raise RuleError(f"{origin}: two fixes are called {twice!r}")
+        raise spot.text(twice).broken(f"two fixes are called {twice!r}")
     if refers := next((fix for fix in page.fixes if fix.setup), None):
-        raise RuleError(f"{origin}: {refers.title!r} has no steps of its own")
+        raise spot.text(refers.title).broken(f"{refers.title!r} has no steps of its own")
     return page
 
 
-def _with_steps(fix: Mapping[str, Any], named: Mapping[str, Any], origin: str) -> dict[str, Any]:
+def _with_steps(fix: Mapping[str, Any], named: Mapping[str, Any], page: Spot) -> dict[str, Any]:
     """The fix with the steps in place that it only names: the page has them under ``[step]``."""
     steps = [named.get(step) if isinstance(step, str) else step for step in fix.get("steps", ())]
     if None in steps:
-        raise RuleError(f"{origin}: {fix.get('title')!r} names a step that is not under [step]")
+        raise page.text(str(fix.get("title"))).broken(f"{fix.get('title')!r} names a step that is not under [step]")
     return {**fix, "steps": steps}
 
 
 def _cases(raw: Mapping[str, Any], path: Path) -> tuple[SetupCase, ...]:
-    return tuple(_case(entry, raw["id"], path) for entry in raw.get("case", ()))
+    page = Spot(path)
+    return tuple(_case(entry, raw["id"], page.entry("case", at)) for at, entry in enumerate(raw.get("case", ())))
 
 
-def _case(entry: Mapping[str, Any], page: str, path: Path) -> SetupCase:
-    origin = str(path)
-    only(entry, "name facts offers argv has", origin)
+def _case(entry: Mapping[str, Any], page: str, where: Spot) -> SetupCase:
+    only(entry, "name facts offers argv has", where)
     if missing := {"name", "facts", "offers"} - set(entry):
-        raise RuleError(f"{origin}: a case says its {', '.join(sorted(missing))}")
+        raise where.broken(f"a case says its {', '.join(sorted(missing))}")
     has: Sequence[Any] = entry.get("has", ())
-    commands = tuple(texts({"has": command}, "has", origin) for command in has)
-    return SetupCase(page, entry["name"], entry["facts"], entry["offers"], texts(entry, "argv", origin), commands)
+    commands = tuple(texts({"has": command}, "has", where) for command in has)
+    return SetupCase(page, entry["name"], entry["facts"], entry["offers"], texts(entry, "argv", where), commands)
 
 
 def catalog() -> Catalog:

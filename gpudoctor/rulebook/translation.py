@@ -21,6 +21,7 @@ from gpudoctor.model.errors import RuleError
 from gpudoctor.model.pattern import pattern
 from gpudoctor.rulebook.page import only, texts
 from gpudoctor.rulebook.reading import Names, names_in
+from gpudoctor.rulebook.spot import Spot
 
 Raw = Mapping[str, Any]
 """A page or a translation as TOML gave it."""
@@ -110,14 +111,15 @@ def _slots(page: Raw) -> Iterator[tuple[Slot, str]]:
 
 def _sentences(raw: Raw, path: Path) -> Iterator[tuple[Slot, str]]:
     """What a translation says, by the same places."""
-    only(raw, f"of signs step fix {' '.join(_SENTENCES)}", str(path))
+    page = Spot(path)
+    only(raw, f"of signs step fix {' '.join(_SENTENCES)}", page)
     yield from (((key,), raw[key]) for key in _SENTENCES if key in raw)
-    yield from ((("signs", at), text) for at, text in enumerate(texts(raw, "signs", str(path))))
+    yield from ((("signs", at), text) for at, text in enumerate(texts(raw, "signs", page)))
     yield from ((("step", name), text) for name, text in raw.get("step", {}).items())
     for at, fix in enumerate(raw.get("fix", ())):
-        only(fix, "title steps undo", str(path))
+        only(fix, "title steps undo", page.entry("fix", at))
         yield from ((("fix", at, key), fix[key]) for key in ("title", "undo") if key in fix)
-        yield from ((("fix", at, "steps", number), text) for number, text in enumerate(texts(fix, "steps", str(path))))
+        yield from ((("fix", at, "steps", number), text) for number, text in enumerate(texts(fix, "steps", page)))
 
 
 def _matched(page: Raw, raw: Raw, path: Path) -> dict[str, str]:

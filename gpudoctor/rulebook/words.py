@@ -16,6 +16,7 @@ from gpudoctor.model.frozen import frozen
 from gpudoctor.model.pattern import pattern
 from gpudoctor.rulebook.files import page_files
 from gpudoctor.rulebook.page import cases_on, rule_of, texts
+from gpudoctor.rulebook.spot import Spot
 
 _WORD = pattern(r"[a-z](?:[a-z0-9_+.-]*[a-z0-9+])?")
 _PART = pattern(r"[._-]")
@@ -112,7 +113,7 @@ def _passages(raw: Mapping[str, Any], path: Path) -> Iterator[tuple[str, int]]:
     yield raw["title"], _HEADING
     yield raw["why"], _EXPLANATION
     yield raw["finding"], 1
-    for phrase in texts(raw, "said", str(path)):
+    for phrase in texts(raw, "said", Spot(path)):
         yield phrase, 1
     yield raw.get("confirm", ""), 1
     for sign in raw.get("sign", ()):

@@ -81,6 +81,15 @@ def fact_page(spec: FactSpec, rules: Sequence[str] = ()) -> str:
     return "\n".join([*about, *_section("Read by", list(rules))])
 
 
+def fact_list(specs: Sequence[FactSpec]) -> str:
+    """Every fact on a line: its name, its kind, its meaning."""
+    kinds = [f"{spec.kind}{f' {spec.unit}' if spec.unit else ''}" for spec in specs]
+    names, longest = max(len(spec.name) for spec in specs), max(map(len, kinds))
+    return "\n".join(
+        f"{spec.name:<{names}}  {padded(kind, longest)}  {spec.about}" for spec, kind in zip(specs, kinds, strict=True)
+    )
+
+
 _LINE = (
     "A line of the profile that was given with --expect: what somebody wrote that this machine must be. Where it is not"
     " so, the finding says what is, what is expected, and by which profile; the finding's references name the file. The"

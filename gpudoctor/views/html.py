@@ -103,7 +103,7 @@ def _finding(finding: Finding, others: Sequence[Finding]) -> Iterator[str]:
         yield f"<p>{say('To be sure: {how}', how=_text(finding.confirm))}</p>"
     if finding.explains:
         yield f"<p>{say('This explains: {ids}.', ids=_text(', '.join(finding.explains)))}</p>"
-    name, page = f"<code>{_text(finding.id)}</code>", f"<code>gpudoctor explain {_text(finding.id)}</code>"
+    name, page = f"<code>{_text(finding.id)}</code>", f"<code>{_text(command(finding.more))}</code>"
     yield f'<p class="quiet">{say("{id}, more: {command}", id=name, command=page)}</p>'
 
 

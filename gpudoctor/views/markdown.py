@@ -80,7 +80,7 @@ def _finding(finding: Finding, others: Sequence[Finding]) -> Iterator[str]:
     if not finding.nearness:  # what only words point to is to be made sure of first
         for fix in finding.fixes:
             yield from _fix(fix)
-    yield say("{id}, more: {command}", id=code(finding.id), command=code(f"gpudoctor explain {finding.id}"))
+    yield say("{id}, more: {command}", id=code(finding.id), command=code(command(finding.more)))
 
 
 def _table(evidence: Sequence[Evidence]) -> Iterator[str]:

@@ -90,7 +90,7 @@ def _finding(finding: Finding, others: Sequence[Finding], style: Style) -> Itera
     if not finding.nearness:  # what only words point to is to be made sure of first
         yield from _fixes(finding.fixes)
     yield ""
-    yield style.paint(say("  [{id}]  more: gpudoctor explain {id}", id=finding.id), "dim")
+    yield style.paint(say("  [{id}]  more: {command}", id=finding.id, command=command(finding.more)), "dim")
 
 
 def _plan(causes: Sequence[Finding]) -> Iterator[str]:

@@ -107,7 +107,7 @@ def test_a_python_that_is_none_is_one_line_and_exit_2(gpudoctor: Program, python
 @pytest.mark.parametrize(
     ("page", "says"),
     [
-        (BROKEN_PAGE, "'title' is missing"),
+        (BROKEN_PAGE, "title is missing"),
         ("id = [", "driver.x.toml"),
         ("\x00", "driver.x.toml"),
     ],
@@ -242,3 +242,23 @@ def test_what_nobody_foresaw_is_told_in_words_and_judges_no_machine(debug: str, 
     assert "No space left on device" in ended.stderr
     assert ("Traceback" in ended.stderr) == bool(debug)
     assert debug or ended.returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("chekc", "no command 'chekc'; did you mean check?"),
+        ("explian driver.missing", "no command 'explian'; did you mean explain?"),
+        ("zzz", "no command 'zzz'; gpudoctor --help names them all"),
+        ("/etc/passwd", "no command '/etc/passwd'; to read a file: gpudoctor read /etc/passwd"),
+        ("check --lvel quick", "did you mean --level or --help?"),
+        ("--strct", "did you mean --strict?"),
+        ("check --level qick", "did you mean quick?"),
+        ("rules tst", "did you mean test?"),
+        ("setup trch", "did you mean torch?"),
+    ],
+)
+def test_a_misspelt_word_is_told_what_it_was_meant_to_be(gpudoctor: Program, typed: str, says: str) -> None:
+    done = gpudoctor(*typed.split())
+    assert (done.code, done.out) == (2, "")
+    assert done.err.endswith(f"{says}\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -51,13 +52,27 @@ def test_filled_in_it_is_a_page_whose_cases_hold(gpudoctor: Program, tmp_path: P
     assert "The driver 999.1 is a beta" in found.out
 
 
+@pytest.mark.parametrize("form", ["text", "markdown"])
+def test_the_report_names_the_command_that_shows_a_site_s_page(gpudoctor: Program, tmp_path: Path, form: str) -> None:
+    site = tmp_path / "our rules"
+    path = site / "driver" / "driver.beta.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(fill(skeleton.page("driver.beta")), "utf-8")
+    paste = "Nvidia driver version: 999.1\n"
+    found = gpudoctor("read", "-", "--rules", str(site), "--format", form, stdin=paste)
+    named = re.search(r"gpudoctor (explain driver\.beta [^`\n]+)", found.out)
+    assert named is not None
+    shown = gpudoctor(*shlex.split(named[1]))
+    assert (shown.code, shown.out.splitlines()[0]) == (0, "driver.beta: The driver is a beta")
+
+
 @pytest.mark.parametrize("blank", range(len(BLANKS.findall(skeleton.page("driver.beta")))))
 def test_one_blank_left_is_named(tmp_path: Path, blank: int) -> None:
     path = tmp_path / "driver" / "driver.beta.toml"
     path.parent.mkdir()
     text = skeleton.page("driver.beta")
     path.write_text(fill(text, leave=blank), "utf-8")
-    with pytest.raises(RuleError, match=r"driver\.beta\.toml: .* is still to be filled in: ") as refused:
+    with pytest.raises(RuleError, match=r"driver\.beta\.toml:\d+: .* is still to be filled in: ") as refused:
         rulebook.load([tmp_path])
     assert BLANKS.findall(text)[blank] in str(refused.value)
 

@@ -93,7 +93,11 @@ def test_a_page_is_read_with_its_named_steps(tmp_path: Path) -> None:
     ("old", "new", "problem"),
     [
         ('"driver.installed" = true', '"driver.inserted" = true', "no fact driver.inserted"),
-        ('"driver.installed" = true', '"driver.installed" = "yes"', "driver.installed is bool"),
+        (
+            '"driver.installed" = true',
+            '"driver.installed" = "yes"',
+            "driver.installed, true or false, is given as the text 'yes': write true",
+        ),
         ("setup.system", "setup.sytem", "no fact setup.sytem"),
         ('"start"]', '"begin"]', "names a step that is not under"),
         ('offers = "Ubuntu"', 'offers = "Debian"', "no fix is called 'Debian'"),
@@ -116,7 +120,7 @@ def test_a_broken_page_is_refused_by_name(tmp_path: Path, old: str, new: str, pr
     ("fix", "problem"),
     [
         ('setup = "drivre"', "nothing sets up 'drivre'"),
-        ('setup = "driver"\nsteps = []', "a fix has steps, or says what is set up"),
+        ('setup = "driver"\nsteps = []', "has steps, or says what is set up"),
         ('steps = [{ argv = ["true"], makes = { "driver.loaded" = true } }]', "no fact driver.loaded"),
     ],
 )

@@ -57,7 +57,7 @@ WORDS = {
     "To be sure: {how}": "要确认：{how}",
     "This explains: {ids}": "由此可以解释：{ids}",
     "This explains: {ids}.": "由此可以解释：{ids}。",
-    "  [{id}]  more: gpudoctor explain {id}": "  [{id}]  详见：gpudoctor explain {id}",
+    "  [{id}]  more: {command}": "  [{id}]  详见：{command}",
     "{id}, more: {command}": "{id}，详见：{command}",
     # cures
     "What to do: {title}": "怎么办：{title}",

@@ -1,0 +1,60 @@
+"""Parsers that say what a misspelt word was probably meant to be."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from gpudoctor.arguments._help import Help
+from gpudoctor.model.pattern import pattern
+
+_CHOICE = pattern(r"invalid choice: '?(.*?)'? \(choose from (.*)\)\Z")
+_UNKNOWN = "unrecognized arguments: "
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse's, with our help, whose errors end in ``; did you mean --level?`` where something is near."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**{"formatter_class": Help, **more})
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and message, and exit with 2."""
+        super().error(f"{message}{self._meant(message)}")
+
+    def _meant(self, message: str) -> str:
+        from gpudoctor.model.near import meant
+
+        if choice := _CHOICE.search(message):
+            return meant(choice[1], re.findall(r"[\w.+-]+", choice[2]))
+        if not message.startswith(_UNKNOWN):
+            return ""
+        word = message.removeprefix(_UNKNOWN).split(" ")[0].partition("=")[0]
+        return meant(word, [known for known in _words(self) if known.startswith("-") == word.startswith("-")])
+
+
+def _words(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Every option and every command of the parser, and of the parsers of its commands."""
+    for action in parser._actions:  # noqa: SLF001 - argparse has no other list of them
+        yield from action.option_strings
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for name, command in action.choices.items():
+                yield name
+                yield from _words(command)
+
+
+class Intermixed(Parser):
+    """A command whose options may stand between its words: argparse gives a word that may be left out up too early."""
+
+    _within = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._within:
+            return super().parse_known_args(args, namespace)
+        self._within = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._within = False
