@@ -60,19 +60,9 @@ def _put(data: bytes, place: Path) -> None:
     if mode is None:  # a device or a pipe is written to, never replaced
         place.write_bytes(data)
         return
-    fresh = place.with_name(f".{place.name[:100]}.{os.urandom(4).hex()}")
-    try:
-        with fresh.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if mode:
-            fresh.chmod(mode)
-        fresh.replace(place)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
-        raise
+    from gpudoctor import durable
+
+    durable.put(place, data, mode)
 
 
 def _mode(place: Path) -> int | None:

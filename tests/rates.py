@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from gpudoctor import bench
+from gpudoctor.bench import devices
 from gpudoctor.doctor import snapshot_of
 from gpudoctor.model.fact import Known, Unread, Value
 from gpudoctor.model.measurement import Kernel, Meanwhile, Measurements, Run, Rung, Step
@@ -153,7 +154,7 @@ def _laid_over(snapshot: Snapshot, group: str, columns: Mapping[str, Value]) -> 
 def sound(model: str, seed: int = 1, spread: float = 0.05) -> Measurements:
     """What sound GPUs gave, each value within `spread` of what is published; with two dozen small kernels."""
     told, noise = MODELS[model], random.Random(seed)
-    devices = bench.devices(machine(model))
+    there = devices.of(machine(model))
     kernels = [Kernel(name, name, _UNITS[name.partition(".")[0]]) for name in told.reaches]
     small = [Kernel(f"{name}.{kind}", name, "GB/s") for name in _SMALL for kind in ("fp32", "bf16")]
     runs = [
@@ -161,10 +162,10 @@ def sound(model: str, seed: int = 1, spread: float = 0.05) -> Measurements:
             kernel.id, device.index, "ran", told.reaches.get(kernel.id, 500.0) * (1 + noise.uniform(-spread, spread)),
             spread=0.01, right=True, differ=0, compared=1 << 20, ladder=_LADDER, meanwhile=told.at_work,
         )
-        for device in devices
+        for device in there
         for kernel in (*kernels, *small)
     ]  # fmt: skip
-    return Measurements("node", (*kernels, *small), devices, tuple(runs))
+    return Measurements("node", (*kernels, *small), there, tuple(runs))
 
 
 Change = Callable[[Run], Run]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.commands.exits import BROKEN, INTERRUPTED, SOUND, UNKNOWN
 from gpudoctor.commands.sharing import shared
+from gpudoctor.commands.stopping import stopping
 
 if TYPE_CHECKING:
     import argparse
@@ -49,13 +49,5 @@ def _stopped_by_ctrl_c(tell: Tell) -> Iterator[tuple[Tell, threading.Event]]:
         begun.set()
         tell(found)
 
-    def interrupt(_: int, __: object) -> None:
-        if stop.is_set() or not begun.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
+    with stopping(stop, lambda: not begun.is_set()):
         yield hear, stop
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -24,7 +24,8 @@ CANNOT_RUN, NOT_FOUND = 126, 127
 
 def preflight(options: argparse.Namespace) -> int:
     from gpudoctor import output
-    from gpudoctor.job.run import Wanted, run
+    from gpudoctor.job.run import run
+    from gpudoctor.job.wanted import Wanted
     from gpudoctor.views.progress import saying_on
 
     command: Sequence[str] = options.command

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.commands import asking
 from gpudoctor.commands.exits import BROKEN, INTERRUPTED, SOUND
+from gpudoctor.commands.stopping import stopping
 
 if TYPE_CHECKING:
     import argparse
@@ -138,13 +138,5 @@ def interruptible() -> Iterator[tuple[Callable[[], Stop], threading.Event]]:
     def wants() -> Stop:
         return "now" if stopped.is_set() else "go on"
 
-    def interrupt(_: int, __: object) -> None:
-        if stopped.is_set():
-            raise KeyboardInterrupt
-        stopped.set()
-
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
+    with stopping(stopped):
         yield wants, stopped
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -55,7 +55,7 @@ class Demo:
     def work(self) -> Work:
         """The machine as the interface gets it."""
 
-        from gpudoctor.interactive import work_on
+        from gpudoctor.interactive.work import work_on
 
         def diagnoses(progress: Callable[[Event], None]) -> Iterator[Diagnosis]:
             from gpudoctor import doctor

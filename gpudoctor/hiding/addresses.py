@@ -48,18 +48,15 @@ class Addresses:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._sure: set[str] = set()
+        self.known: set[str] = set()
+        """Those that can be nothing else."""
 
     def learn(self, text: str) -> None:
         """Take note of what stands where only an address can."""
         if text.count(".") > 2:
             for match in _V4.finditer(text):
                 if not _KEPT.match(match[0]) and _is_marked(match):
-                    self._sure.add(match[0])
-
-    def sure(self, text: str) -> None:
-        """Take note of every address in a text that holds nothing else."""
-        self._sure.update(match[0] for match in _V4.finditer(text) if not _KEPT.match(match[0]))
+                    self.known.add(match[0])
 
     def hide(self, text: str) -> str:
         """The text with every address replaced."""
@@ -82,7 +79,7 @@ class Addresses:
         if _VERSION_BEFORE.search(text, max(0, match.start() - 60), match.start()):
             return False
         octets = [int(octet) for octet in found.split(".")]
-        return found in self._sure or bool(_PRIVATE.match(found)) or (octets[0] >= _LOW and max(octets) >= _HIGH)
+        return found in self.known or bool(_PRIVATE.match(found)) or (octets[0] >= _LOW and max(octets) >= _HIGH)
 
     def word(self, found: str) -> str:
         """What stands for that address."""

@@ -15,15 +15,15 @@ from gpudoctor.job.holder import holder
 from gpudoctor.job.meeting import Meeting
 from gpudoctor.job.place import Place
 from gpudoctor.job.stages import Stages
+from gpudoctor.job.verdict import UNKNOWN, code_of
 from gpudoctor.job.wire import Said
 
 if TYPE_CHECKING:
-    from gpudoctor.job.run import Wanted
+    from gpudoctor.job.wanted import Wanted
     from gpudoctor.model.diagnosis import Diagnosis
 
 _LAST = 4.0
 """Seconds that the meeting has to come to its end once it was told to."""
-_CODES = {"broken": 1, "unknown": 3}
 
 
 class Hub:
@@ -66,6 +66,6 @@ class Hub:
     def _last(self, _: Guest) -> Said:
         diagnosis = self._diagnosis
         if diagnosis is None or diagnosis.fleet is None:
-            return {"verdict": "unknown", "code": 3, "words": "the meeting's own diagnosis failed"}
+            return {"verdict": "unknown", "code": UNKNOWN, "words": "the meeting's own diagnosis failed"}
         words = diagnosis.findings[0].title if diagnosis.findings else ""
-        return {"verdict": diagnosis.fleet.verdict, "code": _CODES.get(diagnosis.verdict, 0), "words": words}
+        return {"verdict": diagnosis.fleet.verdict, "code": code_of(diagnosis), "words": words}

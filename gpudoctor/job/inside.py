@@ -7,7 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gpudoctor.job.run import Checked, Wanted, run
+from gpudoctor.job.run import Checked, run
+from gpudoctor.job.wanted import Wanted
 from gpudoctor.model.errors import DoctorError
 
 

@@ -20,7 +20,7 @@ from gpudoctor.job.wire import Said
 from gpudoctor.version import __version__
 
 if TYPE_CHECKING:
-    from gpudoctor.job.run import Wanted
+    from gpudoctor.job.wanted import Wanted
     from gpudoctor.model.diagnosis import Diagnosis
     from gpudoctor.model.fleet import Fleet
 

@@ -7,10 +7,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gpudoctor.job import hub, local, member
@@ -18,46 +17,15 @@ from gpudoctor.job import place as places
 from gpudoctor.job.descriptors import room_for
 from gpudoctor.job.hostnames import expanded
 from gpudoctor.job.place import Place
-from gpudoctor.job.stages import Limits
+from gpudoctor.job.verdict import UNKNOWN, code_of, word_of
+from gpudoctor.job.wanted import Wanted
 from gpudoctor.model.errors import UsageError
 
 if TYPE_CHECKING:
     from gpudoctor.model.diagnosis import Diagnosis
 
-LIMITS: Mapping[str, Limits] = {
-    "quick": Limits(),
-    "standard": Limits(come=20, check=40, collective=30),
-    "deep": Limits(come=30, check=180, collective=150),
-}
 _LAST = 5.0
 """Seconds after the budget at which the process is ended, whatever hangs in it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What was asked for. `network`: the machines' own checks do not count, so that they need no GPU."""
-
-    level: str = "quick"
-    python: str | None = None
-    rules: Sequence[Path] = ()
-    budget: float | None = None
-    network: bool = False
-    expect: str | None = None
-    """What each machine must be: a profile's file or name, which each machine reads for itself."""
-
-    @property
-    def limits(self) -> Limits:
-        """The level's, made to fit into the budget."""
-        limits = LIMITS[self.level]
-        if self.budget is None or self.budget >= limits.whole:
-            return limits
-        share = self.budget / limits.whole
-        return Limits(*(share * seconds for seconds in astuple(limits)))
-
-    @property
-    def seconds(self) -> float:
-        """Of the whole."""
-        return self.budget or LIMITS[self.level].whole
 
 
 @dataclass
@@ -100,7 +68,7 @@ def _alone(wanted: Wanted, place: Place) -> Checked:
     began = time.monotonic()
     diagnosis = local.checked(wanted.level, wanted.python, wanted.rules, wanted.expect)
     diagnosis = replace(diagnosis, fleet=local.as_fleet(diagnosis, place, time.monotonic() - began))
-    return Checked(place, _code(diagnosis), _word(diagnosis), diagnosis)
+    return Checked(place, code_of(diagnosis), word_of(diagnosis), diagnosis)
 
 
 def _met(wanted: Wanted, place: Place, environ: Mapping[str, str], tell: Callable[[str], None]) -> Checked:
@@ -118,7 +86,7 @@ def _met(wanted: Wanted, place: Place, environ: Mapping[str, str], tell: Callabl
         return Checked(place, int(said["code"]), str(said["verdict"]), diagnosis, str(said.get("words", "")))
     except member.NotMetError as error:
         diagnosis = held.over(str(error)) if held else local.without_the_others(wanted, place, error)
-        return Checked(place, _code(diagnosis) or UNKNOWN, _word(diagnosis), diagnosis)
+        return Checked(place, code_of(diagnosis) or UNKNOWN, word_of(diagnosis), diagnosis)
     except (KeyboardInterrupt, SystemExit) as end:
         words = "interrupted" if isinstance(end, KeyboardInterrupt) else "told to end"
         diagnosis = held.over(words) if held else None
@@ -126,18 +94,6 @@ def _met(wanted: Wanted, place: Place, environ: Mapping[str, str], tell: Callabl
     finally:
         if own:
             own.close()
-
-
-UNKNOWN = 3
-
-
-def _code(diagnosis: Diagnosis) -> int:
-    """Of the contract."""
-    return {"broken": 1, "unknown": UNKNOWN}.get(diagnosis.verdict, 0)
-
-
-def _word(diagnosis: Diagnosis) -> str:
-    return diagnosis.fleet.verdict if diagnosis.fleet else {0: "go", 1: "no-go"}.get(_code(diagnosis), "unknown")
 
 
 @contextmanager

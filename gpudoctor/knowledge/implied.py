@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from gpudoctor.knowledge import error_codes, gpus
+from gpudoctor.knowledge import error_codes, gpu_names, gpus
 from gpudoctor.knowledge._filling import Facts, Groups, is_open, known
 from gpudoctor.knowledge.drivers import driver_cuda
 from gpudoctor.knowledge.implied_load import imply_load
@@ -55,7 +55,7 @@ def _no_gpus(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
 
 
 def _capability(name: str) -> Known:
-    return Known(gpus.gpu_capability(name), gpus.candidates(name)[0].source)
+    return Known(gpus.gpu_capability(name), gpu_names.candidates(name)[0].source)
 
 
 def _devices(_: Snapshot, __: Facts, groups: Groups) -> None:
@@ -65,7 +65,7 @@ def _devices(_: Snapshot, __: Facts, groups: Groups) -> None:
 
 
 def _device_name(device_id: str) -> Known:
-    name = gpus.device_name(device_id)
+    name = gpu_names.device_name(device_id)
     if name is None:
         raise CannotJudge("PCI device", "not in the table")
     return Known(name, f"table gpus: PCI id {device_id}")

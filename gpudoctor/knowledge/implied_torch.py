@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gpudoctor.knowledge import builds, wheels
 from gpudoctor.knowledge._filling import Facts, Groups, fill, is_open, known
+from gpudoctor.knowledge._tables import TableRow
 from gpudoctor.model.fact import Absent, Known, Row
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.model.values import CannotJudge
@@ -102,14 +103,17 @@ def _from_conda(groups: Groups) -> bool:
     return False
 
 
-def _torch_archs(snapshot: Snapshot, facts: Facts, _: Groups) -> None:
+def _build(snapshot: Snapshot) -> TableRow | None:
+    """The row of the torch that is there, by release and CUDA; None where the table does not tell."""
     version, cuda = known(snapshot, "torch.version"), known(snapshot, "torch.cuda")
-    if not version or not cuda or not is_open(snapshot, "torch.archs"):
-        return
     try:
-        row = builds.build(version, cuda)
+        return builds.build(version, cuda) if version and cuda else None
     except CannotJudge:
-        return
+        return None
+
+
+def _torch_archs(snapshot: Snapshot, facts: Facts, _: Groups) -> None:
+    row = _build(snapshot) if is_open(snapshot, "torch.archs") else None
     platform, machine = known(snapshot, "host.platform") or "linux", known(snapshot, "host.arch") or "x86_64"
     column = {"windows": "windows", "linux": "aarch64" if machine == "aarch64" else "archs"}.get(platform, "")
     if row is None or column not in row:
@@ -121,13 +125,7 @@ def _torch_archs(snapshot: Snapshot, facts: Facts, _: Groups) -> None:
 
 def _torch_cudnn(snapshot: Snapshot, facts: Facts) -> None:
     """torch.cudnn_built: the cuDNN that the release's build for that CUDA pins, which it was compiled against."""
-    version, cuda = known(snapshot, "torch.version"), known(snapshot, "torch.cuda")
-    if not version or not cuda:
-        return
-    try:
-        row = builds.build(version, cuda)
-    except CannotJudge:
-        return
+    row = _build(snapshot)
     if row and "cudnn" in row:
         source = f"table torch: what the {row['build']} build of {row['torch']} pins"
         fill(snapshot, facts, "torch.cudnn_built", Known(row["cudnn"], source))

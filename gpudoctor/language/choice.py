@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping
 
 from gpudoctor.language import ENGLISH, OTHERS
-from gpudoctor.model.pattern import pattern
 
 _ASKED = ("GPUDOCTOR_LANG", "LC_ALL", "LC_MESSAGES", "LANG")
 """Variables in their order: the first that is set decides, as POSIX has it of a locale's."""
-_TRADITIONAL = pattern(r"hant|[-_](?:tw|hk|mo)\b", re.IGNORECASE)
+_TRADITIONAL = re.compile(r"hant|[-_](?:tw|hk|mo)\b", re.IGNORECASE)
 _SAMPLES = {"zh": "中文，。（）"}
 """What a stream must be able to print for a language to be spoken there."""
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gpudoctor import shipped
+from gpudoctor import durable, shipped
 from gpudoctor.model.errors import UsageError
 from gpudoctor.pyz.bytecode import compile_with, tag
 from gpudoctor.pyz.contents import lay_out
@@ -60,11 +60,7 @@ def _add(archive: zipfile.ZipFile, folder: Path) -> None:
 
 def _put(whole: Path, place: Path) -> None:
     """Let the file appear in one step, to be run by everybody."""
-    fresh = place.with_name(f".{place.name[:100]}.{os.getpid()}")
     try:
-        fresh.write_bytes(whole.read_bytes())
-        fresh.chmod(0o755)
-        fresh.replace(place)
+        durable.put(place, whole.read_bytes(), 0o755)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         raise UsageError(f"-o {place}: {error.strerror}; give a file in a folder that you can write to") from error

@@ -1,4 +1,4 @@
-"""Package indexes (PEP 503, PEP 691): which wheels are there for a Python and a platform, with their hashes.
+"""Package indexes (PEP 503, PEP 691): which wheels are there, with their hashes.
 
 An index is a stranger: what it answers is bounded in bytes, links, redirects and, above all, in time.
 """
@@ -14,14 +14,12 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from packaging import tags
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
+from packaging.utils import canonicalize_name
 
 from gpudoctor.model.errors import UsageError
+from gpudoctor.setup.wheel_files import Wheel, wheel_at
 from gpudoctor.version import __version__
 
 SECONDS = 3.0
@@ -31,47 +29,10 @@ _MOST_LINKS = 50_000
 _MOST_REDIRECTS = 4
 _CHUNK = 1 << 16
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
-_GLIBC = 45
-"""The newest glibc 2.x whose wheels are counted in; every machine of today has one of at least 2.17."""
 
 
 class UnreachableError(Exception):
     """Nobody answered in time, or what came is no page of an index; its words say which."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wheel:
-    """A file of an index; `sha256` is empty where the index tells none."""
-
-    name: str
-    version: str
-    url: str
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class Platform:
-    """For whom wheels are looked up: ``3.12``, ``linux``, ``windows`` or ``wsl``, ``x86_64`` or ``aarch64``."""
-
-    python: str
-    system: str = "linux"
-    arch: str = "x86_64"
-    threads: bool = False
-    """Whether it is a build without the global lock, whose wheels are its own."""
-
-    def tags(self) -> frozenset[tags.Tag]:
-        """What of a wheel's file name fits it."""
-        major, _, minor = self.python.partition(".")
-        version = (int(major), int(minor.partition(".")[0] or 0))
-        if self.system == "windows":
-            platforms = ["win_amd64" if self.arch == "x86_64" else "win_arm64"]
-        else:
-            platforms = [f"manylinux_2_{minor}_{self.arch}" for minor in range(_GLIBC, 4, -1)]
-            platforms += [f"manylinux{old}_{self.arch}" for old in ("2014", "2010", "1")] + [f"linux_{self.arch}"]
-        interpreter = f"cp{version[0]}{version[1]}"
-        abis = [f"{interpreter}t"] if self.threads else None
-        own = tags.cpython_tags(version, abis, platforms)
-        return frozenset(own) | frozenset(tags.compatible_tags(version, interpreter, platforms))
 
 
 def checked_base(url: str) -> str:
@@ -96,19 +57,6 @@ def wheels(pages: Iterable[tuple[str, str]], seconds: float = SECONDS) -> dict[t
     for page, one in zip(wanted, asked, strict=True):
         found[page] = one.answer(deadline, page[0])
     return found
-
-
-def fitting(found: Iterable[Wheel], version: str, fits: frozenset[tags.Tag]) -> Wheel | None:
-    """The first wheel of exactly that version, its build included, that fits."""
-    try:
-        wanted = Version(version)
-    except InvalidVersion:
-        return None
-    for wheel in found:
-        filename = urllib.parse.unquote(wheel.url.rpartition("/")[2])
-        if wheel.version == str(wanted) and parse_wheel_filename(filename)[3] & fits:
-            return wheel
-    return None
 
 
 class _Asked:
@@ -192,7 +140,7 @@ def _page(index: str, package: str, deadline: float) -> Iterator[Wheel]:
         raise
     links = _links_of_json(body) if kind.endswith("json") else _links_of_html(body, deadline)
     for href, digest in links:
-        if wheel := _wheel(urllib.parse.urljoin(url, href), digest):
+        if wheel := wheel_at(urllib.parse.urljoin(url, href), digest):
             yield wheel
 
 
@@ -239,14 +187,3 @@ class _Links(html.parser.HTMLParser):
         if tag == "a" and "data-yanked" not in given:
             href, _, fragment = (given.get("href") or "").partition("#")
             self.found.append((href, fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else ""))
-
-
-def _wheel(url: str, digest: str) -> Wheel | None:
-    """A wheel of that URL; None for any other file, and for what is not served over HTTP."""
-    if not url.startswith(("https://", "http://")) or not re.fullmatch(r"[\x21-\x7e]{1,2000}", url):
-        return None
-    try:
-        name, version, _, _ = parse_wheel_filename(urllib.parse.unquote(url.rpartition("/")[2]))
-    except (InvalidWheelFilename, InvalidVersion, ValueError):
-        return None
-    return Wheel(name, str(version), url, digest if re.fullmatch(r"[0-9a-f]{64}", digest) else "")

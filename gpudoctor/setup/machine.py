@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from gpudoctor.knowledge import gpus
+from gpudoctor.knowledge import gpu_names, gpus
 from gpudoctor.knowledge.archs import Capability, capability
 from gpudoctor.model.frozen import frozen
 from gpudoctor.model.pattern import pattern
@@ -119,7 +119,7 @@ def module(one: Capability) -> str:
 @lru_cache(maxsize=256)
 def device(gpu: GPU) -> Device:
     """What a GPU's name and compute capability say of it; what was read counts before what the name says."""
-    found = gpus.candidates(gpu.name)
+    found = gpu_names.candidates(gpu.name)
     firsts = {one.first for one in found}
     first = firsts.pop() if len(firsts) == 1 else ""
     own = gpu.compute_capability or (gpu.name if re.fullmatch(r"sm_?\d{2,3}[af]?|\d{1,2}\.\d", gpu.name) else "")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from gpudoctor.setup import index
 from gpudoctor.setup.emit import BASE, Order
+from gpudoctor.setup.wheel_files import Platform, fitting
 
 PYPI = "https://pypi.org/simple"
 _SETTINGS = ("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL")
@@ -48,12 +49,12 @@ class Shelves:
             pages = index.wheels([(place, item.name) for item, place in places.items()], self.seconds)
         except index.UnreachableError as why:
             return Verdict(f"Not verified: {why}. It is what the tables say.")
-        fits = index.Platform(python.rstrip("t"), system, arch, threads=python.endswith("t")).tags()
+        fits = Platform(python.rstrip("t"), system, arch, threads=python.endswith("t")).tags()
         lacks: list[str] = []
         hashes: dict[str, tuple[str, str]] = {}
         for item, place in places.items():
             pin = order.pin(item)
-            wheel = index.fitting(pages[place, item.name], pin.partition("==")[2], fits)
+            wheel = fitting(pages[place, item.name], pin.partition("==")[2], fits)
             if wheel is None:
                 lacks.append(pin)
             elif wheel.sha256:

@@ -6,6 +6,7 @@ import pytest
 
 from gpudoctor import doctor, interactive
 from gpudoctor.hiding import Sharing, shared
+from gpudoctor.interactive.work import work_on
 from gpudoctor.model.diagnosis import Diagnosis
 from tests.hiding.planting import BOOK
 
@@ -53,7 +54,7 @@ def test_what_stands_for_it_keeps_its_form(text: str, said: str) -> None:
 def test_the_interface_shows_what_a_report_would() -> None:
     paste = "Nov 22 10:11:12 qnodex17 kernel: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
     told = doctor.diagnose(doctor.snapshot_of(paste, "/home/qzorbu/x"), BOOK)
-    work = interactive.shared(interactive.work_on("/home/qzorbu/x", lambda _: iter([told])))
+    work = interactive.shared(work_on("/home/qzorbu/x", lambda _: iter([told])))
     partly: list[Diagnosis] = []
     whole = work.diagnose(lambda _: None, partly.append)
     assert whole == partly[-1] == shared(told)

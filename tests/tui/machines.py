@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from gpudoctor import doctor
-from gpudoctor.interactive import work_on
+from gpudoctor.interactive.work import work_on
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.target.recorded import Recorded
 from gpudoctor.views.tui.work import Event, Work

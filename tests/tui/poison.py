@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpudoctor.interactive import work_on
+from gpudoctor.interactive.work import work_on
 from gpudoctor.model.diagnosis import Diagnosis, from_json
 from gpudoctor.views.tui.work import Work
 

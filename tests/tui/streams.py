@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from textual.pilot import Pilot
 
-from gpudoctor.interactive import work_on
+from gpudoctor.interactive.work import work_on
 from gpudoctor.model.diagnosis import Diagnosis, Finding
 from gpudoctor.target import Answer, Watch
 from gpudoctor.target.recorded import Recorded

@@ -11,7 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpudoctor import demos
-from gpudoctor.interactive import work_on
+from gpudoctor.interactive.work import work_on
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fleet import OK, Check, Fleet, Host, Result, Suspect, from_json
 from gpudoctor.model.pairwise import Pairwise

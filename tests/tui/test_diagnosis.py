@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from gpudoctor import doctor
-from gpudoctor.interactive import of_files, of_this_machine, work_on
+from gpudoctor.interactive import of_files, of_this_machine
+from gpudoctor.interactive.work import work_on
 from gpudoctor.model.diagnosis import Diagnosis, Note
 from gpudoctor.model.fact import Known
 from gpudoctor.views.tui.app import DoctorApp

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from gpudoctor.interactive import work_on
+from gpudoctor.interactive.work import work_on
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.plan import Change, Plan, PlanStep, Way
 from gpudoctor.remedy import plan as remedy

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpudoctor.interactive import work_on
+from gpudoctor.interactive.work import work_on
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
 from tests.tui.conftest import WIDE, Opened, shown

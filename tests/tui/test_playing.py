@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 from gpudoctor import demos
 from gpudoctor.demos import playing
-from gpudoctor.interactive import work_on
+from gpudoctor.interactive.work import work_on
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.plan import Plan, PlanStep

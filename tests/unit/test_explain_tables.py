@@ -10,7 +10,7 @@ import pytest
 from gpudoctor.knowledge import entries
 from gpudoctor.knowledge._tables import table
 from gpudoctor.knowledge.entries.words import SECTIONS, TABLES
-from gpudoctor.knowledge.gpus import candidates
+from gpudoctor.knowledge.gpu_names import candidates
 from gpudoctor.model.errors import UsageError
 from gpudoctor.views import tables
 from tests.conftest import Program

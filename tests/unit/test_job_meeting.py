@@ -22,7 +22,7 @@ from gpudoctor.job.hub import Hub
 from gpudoctor.job.meeting import Meeting, greeting
 from gpudoctor.job.member import Member, NotMetError
 from gpudoctor.job.place import Place
-from gpudoctor.job.run import Wanted
+from gpudoctor.job.wanted import Wanted
 from tests.unit.fleet_documents import document
 from tests.unit.job_players import Players, free_port
 

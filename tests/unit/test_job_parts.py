@@ -15,7 +15,7 @@ from gpudoctor.job.descriptors import room_for
 from gpudoctor.job.door import Door
 from gpudoctor.job.found import LinkSeen
 from gpudoctor.job.holder import holder
-from gpudoctor.job.run import LIMITS, Wanted
+from gpudoctor.job.wanted import LIMITS, Wanted
 from gpudoctor.job.wire import GoneError, Line
 from tests.unit.job_players import free_port
 

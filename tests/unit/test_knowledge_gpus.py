@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpudoctor.knowledge.gpu_names import candidates, device_name
 from gpudoctor.knowledge.gpus import (
-    candidates,
-    device_name,
     gpu_capability,
     gpu_ceiling,
     gpu_ceiling_of,

@@ -12,7 +12,7 @@ from gpudoctor.knowledge.entries.hits import Found, Hit
 from gpudoctor.knowledge.entries.named import of_codes, of_nccl, of_xid
 from gpudoctor.knowledge.entries.software import of_companions, of_images, of_symbols, of_torch
 from gpudoctor.knowledge.entries.words import PAIRED, SECTIONS, TABLES, Section
-from gpudoctor.knowledge.gpus import plain
+from gpudoctor.knowledge.gpu_names import plain
 from gpudoctor.model.errors import UsageError
 from gpudoctor.model.table import Entries, Entry, Table
 

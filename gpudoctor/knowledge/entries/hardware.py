@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpudoctor.knowledge import drivers, gpus
+from gpudoctor.knowledge import drivers, gpu_names
 from gpudoctor.knowledge._tables import TableRow, table
 from gpudoctor.knowledge.archs import capability
 from gpudoctor.knowledge.entries.hits import Found, Hit, is_of, rows, without
@@ -58,15 +58,15 @@ def _of_device(number: str) -> Found:
     hits = rows("gpus", "gpu", lambda row: number in row.get("pci", "").split())
     note = "" if hits else "the id is of no product in the table, and judged by its chip"
     chips = rows("gpus", "device", lambda row: int(row["from"], 16) <= int(number, 16) <= int(row["to"], 16))
-    families = [Hit(*pair) for hit in chips if not hits for pair in gpus.rows_for(hit.row["chip"])]
+    families = [Hit(*pair) for hit in chips if not hits for pair in gpu_names.rows_for(hit.row["chip"])]
     return Found([*hits, *chips, *families, *_generations_of([*hits, *families])] if hits or chips else [], note)
 
 
 def _of_name(key: str) -> Found:
-    hits = [Hit(section, row) for section, row in gpus.rows_for(key)]
+    hits = [Hit(section, row) for section, row in gpu_names.rows_for(key)]
     if not hits:
         return Found([])
-    bare, virtual = gpus.plain(key)
+    bare, virtual = gpu_names.plain(key)
     if virtual:
         note = f"{key} is a slice that a hypervisor cut from {bare}: what the board has, it need not have"
     elif re.search(r"\bMIG \d", key):

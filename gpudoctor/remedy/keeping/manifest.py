@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gpudoctor import durable
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.remedy.keeping.tree import Entries, Entry
-from gpudoctor.remedy.records import durable
 
 _FORM = 1
 

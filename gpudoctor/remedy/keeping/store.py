@@ -15,11 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from gpudoctor import durable
 from gpudoctor.model.errors import DoctorError, DocumentError
 from gpudoctor.remedy.keeping import manifest
 from gpudoctor.remedy.keeping.manifest import Large, Manifest, Small
 from gpudoctor.remedy.keeping.tree import Entries, Entry, look
-from gpudoctor.remedy.records import durable
 
 SMALL = 64 << 10
 """Bytes from which on a file is linked: smaller ones may be edited in place, and cost little to copy."""

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpudoctor import durable
 from gpudoctor.model import run as runs
 from gpudoctor.model.errors import DoctorError, DocumentError, UsageError
 from gpudoctor.model.run import Run
-from gpudoctor.remedy.records import durable
 from gpudoctor.state import HISTORY
 
 MOST_RUNS = 200

@@ -10,7 +10,7 @@ import hashlib
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple
 
 from .._kernel import CannotRun
-from ._check import Judged, bits
+from ._check import Judged, bits, exact
 
 REPEATS = 3
 _ROOM = 256 << 20
@@ -30,6 +30,15 @@ class Case(NamedTuple):
     judge: Callable[[Any], Judged]
     ulps: int = 0
     """The bound that `judge` allows, in units of the last place; 0 where all must be exact; or `UNSEEN`."""
+
+
+def exactly(context: Any, name: str, values: Any, reference: Any, work: Callable[[Any], Any]) -> Case:
+    """What the device makes of the values must be the reference to the bit."""
+    return Case(
+        name,
+        lambda: work(values.to(context.device)),
+        lambda result: exact(context.torch, result, reference),
+    )
 
 
 def checked(context: Any, cases: Iterable[Case]) -> Dict[str, Any]:

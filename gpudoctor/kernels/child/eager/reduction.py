@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator
+from typing import Any, Iterator
 
 from .._kernel import Outcome, Spec
-from ._case import Case, checked
-from ._check import DTYPES, ULPS, close, exact
+from ._case import Case, checked, exactly
+from ._check import DTYPES, ULPS, close
 from ._numbers import odd, shuffled
 from ._rung import Context
 
@@ -29,8 +29,8 @@ def cases(context: Context, _: str, size: int) -> Iterator[Case]:
         for dim in (0, 1):
             yield _sum(context, dtype, dim, size, salt)
     values = odd(context, (size // 2 + 8, size), 4095, 10).abs()  # so that no sum is zero
-    yield _case(context, "running sum", values.float(), values.cumsum(1), lambda given: given.cumsum(1))
-    yield _case(context, "running sum of int64", values << 40, values.cumsum(1) << 40, lambda given: given.cumsum(1))
+    yield exactly(context, "running sum", values.float(), values.cumsum(1), lambda given: given.cumsum(1))
+    yield exactly(context, "running sum of int64", values << 40, values.cumsum(1) << 40, lambda given: given.cumsum(1))
     yield from _extremes(context, size)
     yield _mean(context, size)
 
@@ -41,7 +41,7 @@ def _sum(context: Context, dtype: str, dim: int, size: int, salt: int) -> Case:
     shape = (count, size // 2 + 8) if dim == 0 else (size // 2 + 8, count)
     values = odd(context, shape, largest, salt)
     given = values.to(getattr(context.torch, DTYPES[dtype]))
-    return _case(context, "sum of %s over axis %d" % (dtype, dim), given, values.sum(dim), lambda one: one.sum(dim))
+    return exactly(context, "sum of %s over axis %d" % (dtype, dim), given, values.sum(dim), lambda one: one.sum(dim))
 
 
 def _extremes(context: Context, size: int) -> Iterator[Case]:
@@ -51,8 +51,8 @@ def _extremes(context: Context, size: int) -> Iterator[Case]:
     values = (orders * 2 - size // 2 * 2 + 1).float()
     most = torch.full((17,), float(values.max()), dtype=torch.float64)
     places = (orders == size - 1).nonzero()[:, 1]
-    yield _case(context, "maximum", values, most, lambda given: given.max(1)[0])
-    yield _case(context, "place of the maximum", values, places, lambda given: given.argmax(1))
+    yield exactly(context, "maximum", values, most, lambda given: given.max(1)[0])
+    yield exactly(context, "place of the maximum", values, places, lambda given: given.argmax(1))
 
 
 def _mean(context: Context, size: int) -> Case:
@@ -63,11 +63,3 @@ def _mean(context: Context, size: int) -> Case:
         return close(torch, result, values.double().mean(1), ulps)
 
     return Case("mean of fp32", lambda: values.to(context.device, torch.float32).mean(1), judge, ulps)
-
-
-def _case(context: Context, name: str, values: Any, reference: Any, work: Callable[[Any], Any]) -> Case:
-    return Case(
-        name,
-        lambda: work(values.to(context.device)),
-        lambda result: exact(context.torch, result, reference),
-    )

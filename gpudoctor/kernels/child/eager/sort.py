@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator
+from typing import Any, Iterator
 
 from .._kernel import Outcome, Spec
-from ._case import Case, checked
-from ._check import exact
+from ._case import Case, checked, exactly
 from ._numbers import shuffled
 from ._rung import Context
 
@@ -26,13 +25,13 @@ def cases(context: Context, _: str, size: int) -> Iterator[Case]:
     for salt, dtype in enumerate(("float32", "float16", "int32", "int64")):
         ordered = _ordered(context, size, dtype)
         mixed = ordered[shuffled(context, size, salt)]
-        yield _case(context, "sort of " + dtype, mixed, ordered, lambda values: torch.sort(values)[0])
+        yield exactly(context, "sort of " + dtype, mixed, ordered, lambda values: torch.sort(values)[0])
     most = min(100, size)
     ordered = _ordered(context, size, "float32")
     order = shuffled(context, size, 9)
     largest = order.argsort().flip(0)[:most]
-    yield _case(context, "topk", ordered[order], ordered.flip(0)[:most], lambda values: torch.topk(values, most)[0])
-    yield _case(context, "places of topk", ordered[order], largest, lambda values: torch.topk(values, most)[1])
+    yield exactly(context, "topk", ordered[order], ordered.flip(0)[:most], lambda values: torch.topk(values, most)[0])
+    yield exactly(context, "places of topk", ordered[order], largest, lambda values: torch.topk(values, most)[1])
     yield _stable(context, min(size, _TIED))
 
 
@@ -54,12 +53,4 @@ def _stable(context: Context, size: int) -> Case:
     values = torch.randint(max(1, size // 7), (size,), generator=context.generator(10))
     said = values.tolist()
     reference = torch.tensor(sorted(range(size), key=said.__getitem__))
-    return _case(context, "stable argsort", values, reference, lambda values: torch.sort(values, stable=True)[1])
-
-
-def _case(context: Context, name: str, values: Any, reference: Any, work: Callable[[Any], Any]) -> Case:
-    return Case(
-        name,
-        lambda: work(values.to(context.device)),
-        lambda result: exact(context.torch, result, reference),
-    )
+    return exactly(context, "stable argsort", values, reference, lambda values: torch.sort(values, stable=True)[1])

@@ -10,18 +10,25 @@ from pathlib import Path
 
 def write(place: Path, data: bytes) -> None:
     """Write the file and have it on disk: old or new, never half. Raises `OSError`, and then the old one stands."""
-    fresh = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    put(place, data)
+    settle(place.parent)
+
+
+def put(place: Path, data: bytes, mode: int = 0) -> None:
+    """Put the file there in one step, with those permissions or, without any, the session's own; raises `OSError`."""
+    fresh = place.with_name(f".{place.name[:100]}.{secrets.token_hex(4)}")
     try:
         with fresh.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        if mode:
+            fresh.chmod(mode)
         fresh.replace(place)
     except BaseException:
         with contextlib.suppress(OSError):
             fresh.unlink()
         raise
-    settle(place.parent)
 
 
 def settle(folder: Path) -> None:

@@ -1,0 +1,42 @@
+"""What was asked of a job's check, and how long each of its stages may take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+from gpudoctor.job.stages import Limits
+
+LIMITS: Mapping[str, Limits] = {
+    "quick": Limits(),
+    "standard": Limits(come=20, check=40, collective=30),
+    "deep": Limits(come=30, check=180, collective=150),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was asked for. `network`: the machines' own checks do not count, so that they need no GPU."""
+
+    level: str = "quick"
+    python: str | None = None
+    rules: Sequence[Path] = ()
+    budget: float | None = None
+    network: bool = False
+    expect: str | None = None
+    """What each machine must be: a profile's file or name, which each machine reads for itself."""
+
+    @property
+    def limits(self) -> Limits:
+        """The level's, made to fit into the budget."""
+        limits = LIMITS[self.level]
+        if self.budget is None or self.budget >= limits.whole:
+            return limits
+        share = self.budget / limits.whole
+        return Limits(*(share * seconds for seconds in astuple(limits)))
+
+    @property
+    def seconds(self) -> float:
+        """Of the whole."""
+        return self.budget or LIMITS[self.level].whole
