@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 
 from gpudoctor.model.errors import UsageError
@@ -74,14 +74,10 @@ class Local:
     def read_bytes(self, path: str, limit: int = 1 << 20) -> bytes:
         if not self._as_is:
             with self.path(path).open("rb") as file:
-                return file.read(limit)
+                return _pieces(file.read, limit)
         handle = os.open(self._place(path), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            parts = []
-            while limit > 0 and (part := os.read(handle, min(limit, _CHUNK))):
-                parts.append(part)
-                limit -= len(part)
-            return b"".join(parts)
+            return _pieces(partial(os.read, handle), limit)
         finally:
             os.close(handle)
 
@@ -168,6 +164,15 @@ class Local:
         answer = run_child(argv, 5.0, self._environ)
         if not answer.out.rstrip().endswith("True"):  # a wrapper may print a greeting first
             raise UsageError(f"--python {self._asked}: not a Python interpreter 3.6 or newer ({answer.how})")
+
+
+def _pieces(read: Callable[[int], bytes], limit: int) -> bytes:
+    """All that `read` gives, up to `limit` bytes."""
+    parts = []
+    while limit > 0 and (part := read(min(limit, _CHUNK))):
+        parts.append(part)
+        limit -= len(part)
+    return b"".join(parts)
 
 
 def _of_an_environment(python: str) -> bool:
