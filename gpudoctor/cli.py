@@ -9,24 +9,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
 
 from gpudoctor import language
 from gpudoctor.arguments import COMMANDS, no_command, parse
-from gpudoctor.commands import (
-    expecting,
-    fix,
-    fleet,
-    installing,
-    kernels,
-    moments,
-    pages,
-    preflight,
-    recipes,
-    reports,
-    screens,
-    setup,
-    setup_system,
-)
 from gpudoctor.commands.exits import INTERRUPTED, MISUSE, UNHEARD, UNKNOWN
 from gpudoctor.language.choice import chosen
 from gpudoctor.model.errors import DoctorError
@@ -36,33 +23,34 @@ DEBUG = "GPUDOCTOR_DEBUG"
 _GARBAGE = 200_000
 """Objects made before a search for cycles: a short run makes few, and looking for them costs it a tenth."""
 
-_ACTS: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "check": reports.check,
-    "read": reports.read,
-    "snapshot": reports.snapshot,
-    "diff": moments.diff,
-    "history": moments.history,
-    "record": reports.record,
-    "bench": kernels.bench,
-    "preflight": preflight.preflight,
-    "fleet": fleet.fleet,
-    "expect": expecting.expect,
-    "setup torch": setup.torch,
-    "setup system": setup_system.system,
-    "explain": pages.explain,
-    "fix": fix.fix,
-    "demo": screens.demo,
-    "recipe list": recipes.listed,
-    "recipe show": recipes.show,
-    "recipe write": recipes.write,
-    "rules list": pages.rules_list,
-    "rules test": pages.rules_test,
-    "rules new": pages.rules_new,
-    "schema": pages.schema,
-    "pyz": installing.pyz,
-    "completion": installing.completion,
-    "mcp": installing.mcp,
+ACTS: Mapping[str, str] = {
+    "check": "reports.check",
+    "read": "reports.read",
+    "snapshot": "reports.snapshot",
+    "diff": "moments.diff",
+    "history": "moments.history",
+    "record": "reports.record",
+    "bench": "kernels.bench",
+    "preflight": "preflight.preflight",
+    "fleet": "fleet.fleet",
+    "expect": "expecting.expect",
+    "setup torch": "setup.torch",
+    "setup system": "setup_system.system",
+    "explain": "pages.explain",
+    "fix": "fix.fix",
+    "demo": "screens.demo",
+    "recipe list": "recipes.listed",
+    "recipe show": "recipes.show",
+    "recipe write": "recipes.write",
+    "rules list": "pages.rules_list",
+    "rules test": "pages.rules_test",
+    "rules new": "pages.rules_new",
+    "schema": "pages.schema",
+    "pyz": "installing.pyz",
+    "completion": "installing.completion",
+    "mcp": "installing.mcp",
 }
+"""By command the function of `gpudoctor.commands` that does it: the others are not imported."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -80,7 +68,7 @@ def run(argv: Sequence[str]) -> int:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
             signal.signal(number, _end)
     try:
-        code = screens.serve(options, words) if screens.is_to_be_served(options) else _act_of(options, bare)(options)
+        code = _act_of(options, words, bare)(options)
         sys.stdout.flush()
         return int(code)
     except DoctorError as error:
@@ -121,9 +109,19 @@ def _language(options: argparse.Namespace) -> str:
     return chosen(options.lang, bool(document), os.environ, getattr(sys.stdout, "encoding", None))
 
 
-def _act_of(options: argparse.Namespace, bare: bool) -> Callable[[argparse.Namespace], int]:
-    shown = options.act == "check" and (bare or options.serve) and not (options.format or options.out)
-    return screens.open_ if shown and screens.on_a_terminal() and screens.is_here() else _ACTS[options.act]
+def _act_of(options: argparse.Namespace, words: Sequence[str], bare: bool) -> Callable[[argparse.Namespace], int]:
+    """What is done: the command, or what shows it, here or in a browser."""
+    if bare or getattr(options, "serve", False):
+        from gpudoctor.commands import screens
+
+        if screens.is_to_be_served(options):
+            return partial(screens.serve, words=words)
+        shown = options.act == "check" and not (options.format or options.out)
+        if shown and screens.on_a_terminal() and screens.is_here():
+            return screens.open_
+    module, _, name = ACTS[options.act].partition(".")
+    act: Callable[[argparse.Namespace], int] = getattr(import_module(f"gpudoctor.commands.{module}"), name)
+    return act
 
 
 def _end(number: int, _frame: object) -> None:

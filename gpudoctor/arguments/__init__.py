@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
 
 from gpudoctor.arguments._examples import add_examples
-from gpudoctor.arguments._expect import add_expect_command
-from gpudoctor.arguments._fix import add_fix
-from gpudoctor.arguments._installing import add_installing, add_mcp
-from gpudoctor.arguments._measuring import add_bench, add_fleet, add_preflight
-from gpudoctor.arguments._options import add_expect, add_lang, add_report, add_serve, add_target, new_command
 from gpudoctor.arguments._parser import Parser
-from gpudoctor.arguments._setup import add_setup
-from gpudoctor.arguments._showing import add_explain, add_recipes, add_rulebook, add_saving
 from gpudoctor.version import __version__
 
 COMMANDS = (
@@ -71,73 +65,28 @@ def parser(command: str = "") -> argparse.ArgumentParser:
     commands = top.add_subparsers(metavar="COMMAND", required=True, prog=top.prog)
     for names, add in _ADDED:
         if not command or command in names:
-            add(commands)
+            module, _, name = add.partition(".")
+            getattr(import_module(f"gpudoctor.arguments.{module}"), name)(commands)
     add_examples(top)
     return top
 
 
-def _add_check(commands: Any) -> None:
-    check = new_command(commands, "check", "diagnose this machine")
-    add_target(check)
-    add_report(check)
-    add_expect(check)
-    add_serve(check)
-
-
-def _add_read(commands: Any) -> None:
-    read = new_command(commands, "read", "diagnose pasted reports, logs, saved snapshots, records, or manifests")
-    read.add_argument("files", nargs="+", metavar="FILE", help="a text file; - is standard input")
-    read.add_argument(
-        "--together", action="store_true", help="all files are about one machine: one diagnosis, the later file wins"
-    )
-    read.add_argument(
-        "--for",
-        dest="machine",
-        metavar="MACHINE",
-        default="",
-        help="judge requirements.txt, pyproject.toml, environment.yml, a Dockerfile, compose.yaml or a pod's manifest"
-        " for gpu=NAME,driver=V,python=V,os=linux|windows|wsl,arch=..., or for the machine that is here",
-    )
-    read.add_argument("--tui", action="store_true", help="show it in the terminal interface")
-    add_report(read)
-    add_expect(read)
-    add_serve(read)
-
-
-def _add_demo(commands: Any) -> None:
-    demo = new_command(commands, "demo", "look at a recorded sick machine in the terminal interface")
-    demo.add_argument("name", nargs="?", default="", metavar="NAME", help="which one (default: choose from a list)")
-    add_lang(demo)
-    add_serve(demo)
-
-
-def _add_schema(commands: Any) -> None:
-    schema = new_command(commands, "schema", "print the JSON Schema of a document")
-    schema.add_argument(
-        "kind",
-        nargs="?",
-        choices=("diagnosis", "snapshot", "kernels", "plan", "run", "stack", "fleet", "diff", "history", "profile"),
-        default="diagnosis",
-        help="of which (default: diagnosis)",
-    )
-
-
-_ADDED: Sequence[tuple[Sequence[str], Callable[[Any], None]]] = (
-    (("check",), _add_check),
-    (("read",), _add_read),
-    (("snapshot", "diff", "history", "record"), add_saving),
-    (("explain",), add_explain),
-    (("fix",), add_fix),
-    (("bench",), add_bench),
-    (("preflight",), add_preflight),
-    (("fleet",), add_fleet),
-    (("setup",), add_setup),
-    (("expect",), add_expect_command),
-    (("demo",), _add_demo),
-    (("recipe",), add_recipes),
-    (("rules",), add_rulebook),
-    (("schema",), _add_schema),
-    (("pyz", "completion"), add_installing),
-    (("mcp",), add_mcp),
+_ADDED: Sequence[tuple[Sequence[str], str]] = (
+    (("check",), "_looking.add_check"),
+    (("read",), "_looking.add_read"),
+    (("snapshot", "diff", "history", "record"), "_showing.add_saving"),
+    (("explain",), "_showing.add_explain"),
+    (("fix",), "_fix.add_fix"),
+    (("bench",), "_measuring.add_bench"),
+    (("preflight",), "_measuring.add_preflight"),
+    (("fleet",), "_measuring.add_fleet"),
+    (("setup",), "_setup.add_setup"),
+    (("expect",), "_expect.add_expect_command"),
+    (("demo",), "_looking.add_demo"),
+    (("recipe",), "_showing.add_recipes"),
+    (("rules",), "_showing.add_rulebook"),
+    (("schema",), "_looking.add_schema"),
+    (("pyz", "completion"), "_installing.add_installing"),
+    (("mcp",), "_installing.add_mcp"),
 )
-"""What adds which commands, in the order of the help."""
+"""By which function of which file which commands are added, in the order of the help."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import signal
@@ -15,6 +16,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from gpudoctor import cli
+from gpudoctor.arguments import parser
+from gpudoctor.arguments._examples import commands_of
 from gpudoctor.readers import LIMIT
 from tests.conftest import Program
 from tests.readme import REPORT
@@ -262,3 +266,11 @@ def test_a_misspelt_word_is_told_what_it_was_meant_to_be(gpudoctor: Program, typ
     done = gpudoctor(*typed.split())
     assert (done.code, done.out) == (2, "")
     assert done.err.endswith(f"{says}\n")
+
+
+def test_every_command_has_what_does_it() -> None:
+    acts = {command.get_default("act") for _, command in commands_of(parser())} - {None}
+    assert acts == set(cli.ACTS)
+    for place in cli.ACTS.values():
+        module, _, name = place.partition(".")
+        assert callable(getattr(importlib.import_module(f"gpudoctor.commands.{module}"), name))
