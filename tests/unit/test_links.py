@@ -15,6 +15,7 @@ from gpudoctor.links._talk import greeting
 from gpudoctor.links.ear import Ear
 from gpudoctor.links.flow import Flow, measure
 from gpudoctor.links.interfaces import interfaces
+from tests.processes import free_port
 
 HERE = "127.0.0.1"
 Peer = Callable[[socket.socket], None]
@@ -44,11 +45,6 @@ def played(peer: Peer) -> Iterator[int]:
             yield listener.getsockname()[1]
         finally:
             playing.join()
-
-
-def free_port() -> int:
-    with socket.create_server((HERE, 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def test_a_healthy_link_is_measured_both_ways(ear: Ear) -> None:
