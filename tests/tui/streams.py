@@ -39,7 +39,7 @@ class Stream:
         assert isinstance(app, DoctorApp)
         before = app.diagnosis
         self._more.release()
-        for _ in range(500):
+        for _ in range(6000):
             await pilot.pause(0.01)
             if app.diagnosis is not before:
                 await pilot.pause()
