@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,6 +27,14 @@ def gone(pid: int) -> bool:
     while is_alive(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
     return not is_alive(pid)
+
+
+def left(look: Callable[[], list[str]]) -> list[str]:
+    """What is still found of processes that were killed: each is there until its turn comes to end."""
+    deadline = time.monotonic() + 60
+    while (found := look()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found
 
 
 def free_port() -> int:
