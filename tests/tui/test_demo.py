@@ -200,7 +200,7 @@ def test_playing_tells_the_past_at_once_and_ends_when_told() -> None:
             past.set()
 
     stop = watched.play(hear)
-    assert past.wait(10)
+    assert past.wait(60)
     stop()
     time.sleep(watched.every * 1.5)
     assert len(heard) <= len(watched) + 1
