@@ -1,9 +1,16 @@
-"""Whether a process that should be gone is, and how long something takes that has the processors for itself."""
+"""What tests of processes need: whether one is gone, a port for it, and a clock that busy processors stop."""
 
 from __future__ import annotations
 
+import random
+import socket
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+
+_CHANCE = random.SystemRandom()
+"""Of no seed: tests beside each other must not draw the same."""
 
 
 def is_alive(pid: int) -> bool:
@@ -20,6 +27,22 @@ def gone(pid: int) -> bool:
     while is_alive(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
     return not is_alive(pid)
+
+
+def left(look: Callable[[], list[str]]) -> list[str]:
+    """What is still found of processes that were killed: each is there until its turn comes to end."""
+    deadline = time.monotonic() + 60
+    while (found := look()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found
+
+
+def free_port() -> int:
+    """A port on which nobody listens, and which nobody is given who asks for any: such begin at 32768."""
+    while True:
+        port = _CHANCE.randrange(15_000, 32_000)
+        with suppress(OSError), socket.create_server(("", port)):
+            return port
 
 
 def unhindered() -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from gpudoctor.model.diagnosis import from_json
 from gpudoctor.views import schema
 from tests.conftest import Program
 from tests.expect.machines import BOOK, folded, held, lines_passed, machine, profile, put, saved, unjudged, unmet
+from tests.processes import free_port
 
 
 def test_every_host_of_a_fleet_is_held_to_it(gpudoctor: Program, tmp_path: Path) -> None:
@@ -38,9 +38,7 @@ def test_every_host_of_a_fleet_is_held_to_it(gpudoctor: Program, tmp_path: Path)
 
 def test_every_rank_of_a_job_checks_its_machine_against_it(tmp_path: Path) -> None:
     path = put(tmp_path, '[expect]\nhost.arch = "sparc"\nhost.memory_mib = ">= 1 MiB"')
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     job = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
     argv = [sys.executable, "-m", "gpudoctor", "preflight", "--expect", str(path), "--json"]
     ranks = [
@@ -53,7 +51,7 @@ def test_every_rank_of_a_job_checks_its_machine_against_it(tmp_path: Path) -> No
         )
         for rank in range(2)
     ]
-    said = [rank.communicate(timeout=90)[0] for rank in ranks]
+    said = [rank.communicate(timeout=240)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [1, 1]
     document = json.loads("".join(said))
     jsonschema.validate(document, json.loads(schema.text()))

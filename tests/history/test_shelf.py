@@ -281,8 +281,7 @@ def test_killed_at_any_moment_it_leaves_whole_runs(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from gpudoctor.history.shelf import Shelf\n"
         "from tests.history.test_shelf import diagnosis\n"
-        "print('go', flush=True)\n"
-        "while True: Shelf(Path(sys.argv[1])).keep(diagnosis(size=50_000), '1.0')\n"
+        "while True: Shelf(Path(sys.argv[1])).keep(diagnosis(size=50_000), '1.0'); print('kept', flush=True)\n"
     )
     for number in range(8):
         with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as writer:

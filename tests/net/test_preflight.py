@@ -48,7 +48,7 @@ def told(job: Job, code: int = 1) -> Ended:
     ended = job.ended()
     assert {rank: one.code for rank, one in ended.items()} == dict.fromkeys(ended, code), ended
     assert max(one.seconds for one in ended.values()) < LIMIT
-    assert [rank for rank, one in ended.items() if one.out] == [0]
+    assert [rank for rank, one in ended.items() if one.out] == [0], ended
     return ended[0]
 
 

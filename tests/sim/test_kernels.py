@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.processes import unhindered
 from tests.sim import scenario
 from tests.sim.root import Machine
 
@@ -41,9 +43,12 @@ def runs(document: Any) -> dict[tuple[str, int], Any]:
     return {(run["kernel"], run["gpu"]): run for run in document["runs"]}
 
 
-def living(root: Path) -> list[int]:
-    """Processes of that machine."""
-    return sorted(_living(root))
+def left(root: Path) -> list[int]:
+    """Processes of that machine that do not end: one that was killed is there until its turn comes."""
+    until = time.monotonic() + 60
+    while (found := sorted(_living(root))) and time.monotonic() < until:
+        time.sleep(0.02)
+    return found
 
 
 def _living(root: Path) -> Iterator[int]:
@@ -68,7 +73,7 @@ def bench(tmp_path: Path) -> Bench:
 
     def run(*words: str, **changes: Any) -> Any:
         ran = machine(tmp_path, **changes).gpudoctor("bench", "--kernel", "driver", "--json", *words)
-        assert living(tmp_path) == []
+        assert left(tmp_path) == []
         assert ran.err == ""
         return ran.code, runs(ran.document)
 
@@ -105,14 +110,14 @@ def test_a_bit_that_is_stuck_in_one_gpus_memory_is_named(bench: Bench) -> None:
 
 
 def test_a_kernel_that_hangs_costs_itself(bench: Bench) -> None:
-    began = time.monotonic()
+    began = unhindered()
     code, found = bench(faults=({"call": "add_u32", "gpu": 1, "do": "hang"},))
     assert code == 1
     assert found["driver.add", 1]["status"] == "failed"
     assert "did not come to an end within 8 s" in found["driver.add", 1]["because"]
     assert found["driver.reduction", 1]["right"] is True
     assert found["driver.add", 0]["right"] is True
-    assert time.monotonic() - began < 40
+    assert unhindered() - began < 40
 
 
 @pytest.mark.parametrize(
@@ -137,23 +142,27 @@ def test_a_child_that_is_killed_is_told_by_its_kernel(tmp_path: Path, monkeypatc
     words = [sys.executable, "-m", "gpudoctor", "bench", "--kernel", "driver.reduction", "--json"]
     command = machine(tmp_path, faults=({"call": "sum_u32", "gpu": 1, "do": "hang"},)).command(words)
     program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while not (child := _hung(tmp_path)) and time.monotonic() < until:
         time.sleep(0.02)
     assert child
     os.kill(child, signal.SIGKILL)
-    found = runs(json.loads(program.communicate(timeout=30)[0]))
+    found = runs(json.loads(program.communicate(timeout=120)[0]))
     assert found["driver.reduction", 1]["status"] == "failed"
     assert "killed by SIGKILL" in found["driver.reduction", 1]["because"]
     assert found["driver.reduction", 0]["right"] is True
-    assert living(tmp_path) == []
+    assert left(tmp_path) == []
 
 
 def _hung(root: Path) -> int:
     """The child of the second GPU, once it has made the launch that never ends."""
     if ("sum_u32", "1") not in traced(root):
         return 0
-    return next(pid for pid in living(root) if '"cuda:1"' in Path(f"/proc/{pid}/cmdline").read_text())
+    for pid in _living(root):
+        with suppress(OSError):  # others come and go
+            if '"cuda:1"' in Path(f"/proc/{pid}/cmdline").read_text():
+                return pid
+    return 0
 
 
 def test_what_says_nothing_against_a_gpu_is_not_run_and_says_why(bench: Bench) -> None:
@@ -213,7 +222,7 @@ class TestCheck:
         right = {(row["kernel"]["value"], row["gpu"]["value"]): row["right"]["value"] for row in facts["measured"]}
         assert [key for key, is_right in right.items() if not is_right] == [("driver.memory", 1)]
         assert [(row["gpu"]["value"], row["held"]["value"]) for row in facts["rung"]] == [(0, True), (1, False)]
-        assert living(tmp_path) == []
+        assert left(tmp_path) == []
 
     def test_a_gpu_for_one_process_is_left_to_torch(self, tmp_path: Path) -> None:
         facts = machine(tmp_path, gpus=({"cuDeviceGetAttribute(20)": 3},)).gpudoctor("--json").document["facts"]

@@ -41,7 +41,7 @@ def opened() -> Opened:
     return open_app
 
 
-async def settled(pilot: Pilot[None], seconds: float = 30.0) -> None:
+async def settled(pilot: Pilot[None], seconds: float = 60.0) -> None:
     """Wait until the reading is over and all that follows from it is on the screen."""
     app = pilot.app
     assert isinstance(app, DoctorApp)
@@ -70,7 +70,7 @@ def shown(pilot: Pilot[None]) -> list[str]:
     return ["".join(segment.text for segment in line) for line in pilot.app.screen._compositor.render_strips()]
 
 
-async def until(pilot: Pilot[None], holds: Callable[[], bool], seconds: float = 30.0, then: float = 0.0) -> None:
+async def until(pilot: Pilot[None], holds: Callable[[], bool], seconds: float = 60.0, then: float = 0.0) -> None:
     """Wait until that holds, and `then` seconds more, for what is drawn in batches."""
     for _ in range(int(seconds / 0.02)):
         if holds():

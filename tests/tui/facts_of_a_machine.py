@@ -81,7 +81,7 @@ async def to_facts(pilot: Pilot[None], opened: bool = False) -> FactsScreen:
     assert isinstance(pilot.app, DoctorApp)
     if not opened:
         pilot.app.action_open("facts")
-    for _ in range(200):
+    for _ in range(3000):
         await pilot.pause(0.02)
         screen = pilot.app.screen
         if isinstance(screen, FactsScreen) and screen.is_mounted and (screen._told or not screen.doctor.work.used_by):

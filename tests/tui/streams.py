@@ -29,7 +29,7 @@ class Stream:
     def _read(self, progress: Callable[[Event], None]) -> Iterator[Diagnosis]:
         for number, diagnosis in enumerate(self._diagnoses):
             progress((f"source{number}", "started"))
-            self._more.acquire(timeout=30)
+            self._more.acquire(timeout=120)
             progress((f"source{number}", "done"))
             yield diagnosis
 
@@ -39,7 +39,7 @@ class Stream:
         assert isinstance(app, DoctorApp)
         before = app.diagnosis
         self._more.release()
-        for _ in range(500):
+        for _ in range(6000):
             await pilot.pause(0.01)
             if app.diagnosis is not before:
                 await pilot.pause()
@@ -70,7 +70,7 @@ class Held(Recorded):
     ) -> Answer:
         """As recorded; the one that is held, later."""
         if any(self._child in word for word in argv):
-            self._let.wait(30)
+            self._let.wait(120)
         return super().run(argv, timeout, env, stdin, limit, silence, watch)
 
 

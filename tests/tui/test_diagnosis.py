@@ -202,7 +202,7 @@ async def test_the_first_finding_is_shown_while_the_slowest_source_is_still_aske
         async with opened(work_on("a machine", diagnoses), settle=False) as pilot:
             app = pilot.app
             assert isinstance(app, DoctorApp)
-            for _ in range(500):
+            for _ in range(3000):
                 await pilot.pause(0.02)
                 if "older than the B200" in "\n".join(shown(pilot)):
                     break

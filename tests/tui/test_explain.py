@@ -20,7 +20,7 @@ SIZES = pytest.mark.parametrize("size", [NARROW, WIDE], ids=str)
 
 async def page_of(pilot: Pilot[None]) -> str:
     """What the page says, once it is there."""
-    for _ in range(300):
+    for _ in range(3000):
         await pilot.pause(0.02)
         text = pilot.app.screen.query_one(Pane).prose.text
         if "Looking it up" not in text:

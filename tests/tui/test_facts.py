@@ -180,7 +180,7 @@ async def test_before_anything_was_read_it_is_said_and_then_it_shows(opened: Ope
     ready = threading.Event()
 
     def slow(*_: Any) -> Diagnosis:
-        ready.wait(30)
+        ready.wait(120)
         return diagnosis()
 
     async with opened(

@@ -68,6 +68,11 @@ def app_of(pilot: Pilot[None]) -> DoctorApp:
     return pilot.app
 
 
+def lasting(folder: Path) -> str:
+    """Code that goes on until the folder has a file ``go``."""
+    return f"import os, time\nwhile not os.path.exists({str(folder / 'go')!r}): time.sleep(0.02)"
+
+
 async def run_over(pilot: Pilot[None]) -> None:
     app = app_of(pilot)
     await until(pilot, lambda: bool(app.repair and not app.repair.busy and (app.repair.run or app.repair.trouble)))
@@ -264,13 +269,14 @@ async def test_a_rule_that_still_finds_something_is_no_success(opened: Opened, t
 
 async def test_esc_stops_after_the_step_and_the_next_does_not_begin(opened: Opened, tmp_path: Path) -> None:
     engine = Engine(tmp_path)
-    plan = plan_of(step(1, "import time;print('on', flush=True);time.sleep(0.8)"), step(2, ""))
+    plan = plan_of(step(1, f"print('on', flush=True);{lasting(tmp_path)}"), step(2, ""))
     async with opened(work(plan, engine)) as pilot:
         await pilot.press("f", "a", "y")
         await until(pilot, lambda: "FIXING" in shown(pilot)[0] and "on" in text(pilot))
         await pilot.press("escape")
         await pilot.pause()
         assert "stops after this step; x ends it now" in shown(pilot)[1]
+        (tmp_path / "go").touch()
         await run_over(pilot)
     assert [engine.journal("run-1").step(name).state for name in "12"] == ["done", "waits"]
 
@@ -280,7 +286,7 @@ async def test_x_ends_the_command_after_a_yes_and_the_record_says_so(opened: Ope
     plan = plan_of(step(1, "import time;print('on', flush=True);time.sleep(60)"))
     async with opened(work(plan, engine), WIDE) as pilot:
         await pilot.press("f", "a", "y")
-        await until(pilot, lambda: "FIXING" in shown(pilot)[0])
+        await until(pilot, lambda: "FIXING" in shown(pilot)[0] and (tmp_path / "run-1.json").exists())
         await pilot.press("x")
         await pilot.pause()
         await pilot.press("y")
@@ -295,7 +301,7 @@ async def test_quitting_during_a_step_asks_and_ends_the_step_first(opened: Opene
     plan = plan_of(step(1, "import time;time.sleep(60)"))
     async with opened(work(plan, engine)) as pilot:
         await pilot.press("f", "a", "y")
-        await until(pilot, lambda: "FIXING" in shown(pilot)[0])
+        await until(pilot, lambda: "FIXING" in shown(pilot)[0] and (tmp_path / "run-1.json").exists())
         await pilot.press(key)
         await pilot.pause()
         assert "Quitting ends it now" in text(pilot)
@@ -304,7 +310,7 @@ async def test_quitting_during_a_step_asks_and_ends_the_step_first(opened: Opene
         assert pilot.app.is_running
         assert engine.journal("run-1").step("1").state == "running"
         await pilot.press(key, "y")
-        for _ in range(100):
+        for _ in range(1200):
             await pilot.pause(0.05)
             if engine.journal("run-1").over:
                 break
@@ -313,14 +319,15 @@ async def test_quitting_during_a_step_asks_and_ends_the_step_first(opened: Opene
 
 async def test_another_screen_and_f_lead_back_to_the_run_that_is_under_way(opened: Opened, tmp_path: Path) -> None:
     engine = Engine(tmp_path)
-    plan = plan_of(step(1, "import time;time.sleep(1)"))
+    plan = plan_of(step(1, lasting(tmp_path)))
     async with opened(work(plan, engine)) as pilot:
         await pilot.press("f", "a", "y")
-        await until(pilot, lambda: "FIXING" in shown(pilot)[0])
+        await until(pilot, lambda: "FIXING" in shown(pilot)[0] and (tmp_path / "run-1.json").exists())
         await pilot.press("1")
         await pilot.pause()
         assert pilot.app.current_mode == "diagnosis"
         await pilot.press("f")
+        (tmp_path / "go").touch()
         await run_over(pilot)
         assert shown(pilot)[0].strip().startswith("✓ DONE")
     assert engine.begun == ["run-1"]
@@ -392,17 +399,21 @@ async def test_who_quits_twice_leaves_at_once(opened: Opened, tmp_path: Path) ->
     def deaf(plan: Plan, tell: Any, wanted: Any) -> Any:
         return engine.apply(plan, tell, lambda: "go on")
 
-    plan = plan_of(step(1, "import time;time.sleep(4)"))
+    plan = plan_of(step(1, lasting(tmp_path)))
     async with opened(replace(work(plan, engine), apply=deaf)) as pilot:
         await pilot.press("f", "a", "y")
-        await until(pilot, lambda: "FIXING" in shown(pilot)[0])
+        await until(pilot, lambda: "FIXING" in shown(pilot)[0] and (tmp_path / "run-1.json").exists())
         await pilot.press("q", "y")
         await pilot.pause()
         assert "ending the step" in shown(pilot)[1]
         await pilot.press("q")
-        await pilot.pause(0.2)
+        for _ in range(1200):
+            await pilot.pause(0.05)
+            if not pilot.app.is_running:
+                break
         assert not pilot.app.is_running
     assert engine.journal("run-1").step("1").state == "running"
+    (tmp_path / "go").touch()
 
 
 async def test_progress_lines_are_replaced_and_control_characters_spelt_out(opened: Opened, tmp_path: Path) -> None:

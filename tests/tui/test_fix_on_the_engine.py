@@ -76,7 +76,7 @@ def test_a_run_that_was_killed_is_offered_back_when_it_is_opened_again(
 ) -> None:
     before = patient.files()
     opened = shown(patient, WIDE, window)
-    index.pause = 0.5
+    index.pause = 5.0  # it is killed before the wheel is there
     try:
         opened.type("a")
         opened.wait("run it")

@@ -38,7 +38,7 @@ async def test_it_opens_on_the_cluster_and_grows_while_hosts_answer(opened: Open
     def ask(hear: Hear) -> None:
         for text in hosts(3):
             hear(Reply(text))
-        more.wait(30)
+        more.wait(120)
         hear(Reply(document("n4", LOST)))
 
     def watch() -> Iterator[Diagnosis]:

@@ -39,7 +39,7 @@ class Live:
         self.stopped = True
 
     async def tell(self, pilot: Pilot[None], sample: Sample) -> None:
-        for _ in range(200):
+        for _ in range(6000):
             if self.hear:
                 break
             await pilot.pause(0.01)
@@ -343,7 +343,7 @@ async def test_a_machine_that_cannot_be_asked_says_why(opened: Opened) -> None:
 
     async with opened(replace(told_of("throttled-brake-h100"), live=live), WIDE) as pilot:
         await pilot.press("2")
-        for _ in range(100):
+        for _ in range(6000):
             await pilot.pause(0.01)
             if "no more processes" in shown(pilot)[1]:
                 break
@@ -426,7 +426,7 @@ def test_looks(snap_compare: Any, size: tuple[int, int]) -> None:
     async def there(pilot: Pilot[None]) -> None:
         await settled(pilot)
         await pilot.press("2")
-        for _ in range(500):
+        for _ in range(6000):
             await pilot.pause(0.01)
             if len(screen(pilot)._watch.shown.histories.curve(5, "power_w")) == 120:
                 break

@@ -28,7 +28,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def closed(pilot: Pilot[None]) -> None:
     """Wait until the file is written and the dialog is gone."""
-    for _ in range(300):
+    for _ in range(3000):
         await pilot.pause(0.02)
         if isinstance(pilot.app.screen, DiagnosisScreen):
             await pilot.pause()
@@ -38,7 +38,7 @@ async def closed(pilot: Pilot[None]) -> None:
 
 async def said(pilot: Pilot[None], words: str) -> None:
     """Wait until the dialog says these words."""
-    for _ in range(300):
+    for _ in range(3000):
         await pilot.pause(0.02)
         if words in pilot.app.screen.query_one("#said", Prose).text:
             return

@@ -227,7 +227,7 @@ async def test_a_solver_that_fails_and_one_that_is_slow(opened: Opened) -> None:
     go = threading.Event()
 
     def slow(wishes: Wishes) -> Stack:
-        go.wait(10)
+        go.wait(120)
         raise UsageError("no table knows this GPU")
 
     async with opened(answered_by(slow), WIDE) as pilot:

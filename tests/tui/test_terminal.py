@@ -28,13 +28,13 @@ def hanging(tmp_path: Path) -> Path:
 def test_it_is_left_within_a_second_while_a_probe_never_returns(hanging: Path, leave: str) -> None:
     with Terminal(["-m", "gpudoctor", "--python", str(hanging)]) as terminal:
         terminal.wait_for("READING")
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while not _asleep():
             assert time.monotonic() < end, "the child that hangs was not started"
             time.sleep(0.02)
         terminal.type(leave)
         began = time.monotonic()
-        code = terminal.ended(20)
+        code = terminal.ended(60)
         took = time.monotonic() - began
         assert code in {0, 1, 3}
         assert took < max(1.0, os.getloadavg()[0] / 4)  # a second, on a machine that has one to spare
@@ -68,4 +68,4 @@ def test_commands_are_shown_alone_on_the_plain_terminal(tmp_path: Path) -> None:
         terminal.type("\n")
         terminal.wait_for("BROKEN")
         terminal.type("q")
-        assert terminal.ended(20) == 1
+        assert terminal.ended(60) == 1

@@ -6,13 +6,14 @@ import json
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import suppress
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any
 
-from gpudoctor.job.meeting import greeting
+from gpudoctor.job.meeting import BEAT, greeting
 from gpudoctor.links.flow import Flow
 
 SOUND = asdict(
@@ -32,14 +33,6 @@ SOUND = asdict(
 )
 
 
-def free_port() -> int:
-    """One on which nobody listens now."""
-    with closing(socket.socket()) as one:
-        one.bind(("", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
 class Players:
     """Ranks 0 to `count` - 1, `each` on one machine, who play along until they hear the verdict; a context manager.
 
@@ -54,6 +47,7 @@ class Players:
         self._count = count
         self._each = each
         self._document = document
+        self._beaten = time.monotonic()
         self._thread = threading.Thread(target=self._play, name="players", daemon=True)
 
     def __enter__(self) -> Players:
@@ -63,23 +57,33 @@ class Players:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._thread.join(60)
+        self._thread.join(240)
 
     def _play(self) -> None:
         with selectors.DefaultSelector() as heard:
             for rank in range(self._count):
-                link = socket.create_connection(self._where, 10)
+                link = socket.create_connection(self._where, 60)
                 hello = self._hello(rank)
                 self._say(link, **hello)
                 if hello["leads"]:
                     self._say(link, tell={"document": json.loads(self._document(hello["host"]))})
                 heard.register(link, selectors.EVENT_READ, rank)
+                self._beat(heard)
             while heard.get_map():
-                for key, _ in heard.select(10):
+                self._beat(heard)
+                for key, _ in heard.select(BEAT):
                     link = key.fileobj  # type: ignore[assignment]
                     if not self._hear(link, key.data):
                         heard.unregister(link)
                         link.close()
+
+    def _beat(self, heard: selectors.BaseSelector) -> None:
+        """Each says once a second that it lives, as ranks do."""
+        if time.monotonic() - self._beaten > BEAT:
+            self._beaten = time.monotonic()
+            for key in heard.get_map().values():
+                with suppress(OSError):  # it has told its verdict and gone
+                    self._say(key.fileobj, step="playing along")  # type: ignore[arg-type]
 
     def _hello(self, rank: int) -> dict[str, Any]:
         number, local = divmod(rank, self._each)

@@ -13,7 +13,7 @@ import pytest
 
 from tests import needs
 from tests.conftest import Program
-from tests.processes import unhindered
+from tests.processes import left, unhindered
 
 SECONDS = 10
 LIBRARY = r"""
@@ -96,7 +96,7 @@ class Sick:
 def sick(tmp_path: Path, gpudoctor: Program) -> Iterator[Sick]:
     patient = Sick(tmp_path, gpudoctor)
     yield patient
-    assert patient.left_behind() == []
+    assert left(patient.left_behind) == []
 
 
 def value(document: Mapping[str, Any], name: str) -> object:

@@ -22,9 +22,11 @@ from gpudoctor.job.hub import Hub
 from gpudoctor.job.meeting import Meeting, greeting
 from gpudoctor.job.member import Member, NotMetError
 from gpudoctor.job.place import Place
-from gpudoctor.job.wanted import Wanted
+from gpudoctor.job.run import LIMITS, Wanted
+from gpudoctor.job.stages import Limits
+from tests.processes import free_port
 from tests.unit.fleet_documents import document
-from tests.unit.job_players import Players, free_port
+from tests.unit.job_players import Players
 
 JOB = f"a job of process {os.getpid()}"
 """Ports follow from it: tests of other processes do not meet ours."""
@@ -62,42 +64,42 @@ def beside(act: Callable[[], Any]) -> Iterator[list[Any]]:
     try:
         yield came
     finally:
-        thread.join(20)
+        thread.join(60)
 
 
 def come(port: int, rank: int, **hello: Any) -> Member:
-    return member.come(place(port, rank), {**HELLO, **hello}, 5.0)
+    return member.come(place(port, rank), {**HELLO, **hello}, 60.0)
 
 
 def attend(port: int, rank: int) -> Any:
     """The verdict that a rank hears which knows no tasks."""
-    return come(port, rank, ears=[EAR]).attend({}, 10)
+    return come(port, rank, ears=[EAR]).attend({}, 60)
 
 
 def spoken(port: int, *lines: bytes) -> socket.socket:
     """A connection of somebody who has heard the greeting and said this."""
-    link = socket.create_connection(("127.0.0.1", port), 5)
+    link = socket.create_connection(("127.0.0.1", port), 60)
     link.sendall(b"".join(lines))
     return link
 
 
 def test_ranks_come_and_hear_the_verdict() -> None:
-    with held() as (meeting, port), beside(lambda: come(port, 1).attend({}, 10)) as heard:
+    with held() as (meeting, port), beside(lambda: come(port, 1).attend({}, 60)) as heard:
         assert not meeting.complete
-        assert meeting.until(lambda: 1 in meeting.guests, 10)
-        with beside(lambda: come(port, 0).attend({}, 10)):
-            assert meeting.until(lambda: meeting.complete, 10)
+        assert meeting.until(lambda: 1 in meeting.guests, 60)
+        with beside(lambda: come(port, 0).attend({}, 60)):
+            assert meeting.until(lambda: meeting.complete, 60)
             assert [guest.host for guest in meeting.leaders] == ["n0", "n1"]
             meeting.close(lambda guest: {"verdict": "no-go", "code": 1, "words": f"to {guest.host}"})
     assert heard[0]["words"] == "to n1"
 
 
 def test_the_second_of_two_ranks_with_one_number_is_sent_away() -> None:
-    with held() as (meeting, port), beside(lambda: come(port, 1).attend({}, 10)):
-        assert meeting.until(lambda: 1 in meeting.guests, 10)
+    with held() as (meeting, port), beside(lambda: come(port, 1).attend({}, 60)):
+        assert meeting.until(lambda: 1 in meeting.guests, 60)
         other = place(port, 1, host="elsewhere")
-        with beside(lambda: member.come(other, HELLO, 5.0).attend({}, 10)) as heard:
-            assert meeting.until(lambda: bool(heard), 10)
+        with beside(lambda: member.come(other, HELLO, 60.0).attend({}, 60)) as heard:
+            assert meeting.until(lambda: bool(heard), 60)
         assert heard[0] | {"id": 0} == {
             "id": 0,
             "verdict": "no-go",
@@ -117,10 +119,10 @@ def test_a_rank_whose_connection_broke_may_come_again() -> None:
     with held() as (meeting, port):
         hello = {"job": greeting(JOB)["job"], "rank": 1, **HELLO}
         spoken(port, json.dumps(hello).encode() + b"\n").close()
-        assert meeting.until(lambda: 1 in meeting.guests and bool(meeting.guests[1].ended), 10)
+        assert meeting.until(lambda: 1 in meeting.guests and bool(meeting.guests[1].ended), 60)
         assert roll.called(meeting, 1.0)[1].state == "ended"
-        with beside(lambda: come(port, 1).attend({}, 10)):
-            assert meeting.until(lambda: not meeting.guests[1].ended, 10)
+        with beside(lambda: come(port, 1).attend({}, 60)):
+            assert meeting.until(lambda: not meeting.guests[1].ended, 60)
             assert meeting.twice == {}
             meeting.close(lambda _: {"verdict": "go", "code": 0})
 
@@ -129,7 +131,7 @@ def test_a_rank_of_another_version_that_does_not_know_its_task() -> None:
     with held() as (meeting, port):
         attending = [beside(partial(attend, port, rank)) for rank in (0, 1)]
         with attending[0], attending[1]:
-            assert meeting.until(lambda: meeting.complete, 10)
+            assert meeting.until(lambda: meeting.complete, 60)
             assert to_each_other(meeting, meeting.leaders, 5.0) == []  # nobody is said to be out of reach for that
             states = [(one.state, one.because) for one in roll.called(meeting, 1.0)]
             meeting.close(lambda _: {"verdict": "no-go", "code": 1})
@@ -160,14 +162,21 @@ def test_a_rank_of_another_version_that_does_not_know_its_task() -> None:
         "another job",
     ],
 )
-def test_strangers_are_shown_out(words: bytes) -> None:
-    with held() as (meeting, port), closing(spoken(port, words)) as stranger:
-        meeting.until(lambda: False, 0.3)
-        assert meeting.guests == {}
-        stranger.settimeout(5)
+def test_strangers_are_shown_out(words: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpudoctor.job.meeting._STRANGER", 600.0)  # for what they say, not for being silent
+
+    def told(stranger: socket.socket) -> bool:
         with suppress(ConnectionResetError):
             while stranger.recv(1 << 16):
                 pass
+        return True
+
+    with held() as (meeting, port), closing(spoken(port, words)) as stranger:
+        stranger.settimeout(60)
+        with beside(partial(told, stranger)) as shown:
+            assert meeting.until(lambda: bool(shown), 60)
+        assert shown == [True]
+        assert meeting.guests == {}
 
 
 def test_nobody_comes_where_nobody_is() -> None:
@@ -187,17 +196,19 @@ def test_a_meeting_that_ends_without_a_word_is_told_with_the_last_step() -> None
         rank.step = "counting"
         link.close()
         with pytest.raises(NotMetError, match="while we did: counting"):
-            rank.attend({}, 10)
+            rank.attend({}, 60)
 
 
 def test_a_meeting_that_never_speaks_is_left() -> None:
     with held() as (meeting, port), beside(lambda: come(port, 1)) as came:
-        assert meeting.until(lambda: bool(came) and 1 in meeting.guests, 10)
+        assert meeting.until(lambda: bool(came) and 1 in meeting.guests, 60)
         with pytest.raises(NotMetError, match="said nothing in 0 s"):
             came[0].attend({}, 0.2)
 
 
-def test_512_ranks_on_64_machines() -> None:
+def test_512_ranks_on_64_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process plays them all, which takes longer than they would."""
+    monkeypatch.setitem(LIMITS, "quick", Limits(come=60, connect=60, flow=60, check=60))
     port = free_port()
     where = Place("env", 0, 512, host="n0", master="127.0.0.1", port=port, job=JOB)
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)

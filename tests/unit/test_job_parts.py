@@ -17,7 +17,7 @@ from gpudoctor.job.found import LinkSeen
 from gpudoctor.job.holder import holder
 from gpudoctor.job.wanted import LIMITS, Wanted
 from gpudoctor.job.wire import GoneError, Line
-from tests.unit.job_players import free_port
+from tests.processes import free_port
 
 
 def failed(source: str, target: str, outcome: str = "filtered", kind: str = "peer") -> LinkSeen:

@@ -11,7 +11,7 @@ import pytest
 from gpudoctor.model.fact import Absent, Known, Unread
 from gpudoctor.probes import nvml
 from gpudoctor.probes._nvml import talk
-from tests.processes import unhindered
+from tests.processes import left, unhindered
 from tests.unit.nvml_machine import Ask, asker, faulty, h100, known, rows, why
 
 TIMEOUT = 5.0
@@ -49,7 +49,7 @@ def test_hanging_init_is_ended_in_time_and_named(ask: Ask) -> None:
     assert known(facts["nvml.state"]) == "hung"
     assert known(facts["nvml.message"]) == "nvmlInit did not return within 5 s"
     assert isinstance(facts["gpu"], Unread)
-    assert left_behind() == []
+    assert left(left_behind) == []
 
 
 def test_init_may_take_longer_than_another_call(ask: Ask) -> None:
@@ -83,7 +83,7 @@ def test_a_hang_on_one_gpu_costs_the_rest_of_that_gpu(ask: Ask, do: str) -> None
     assert known(peers[Known(0, source), Known(2, source)]["read"]) == "ok"
     assert why(peers[Known(0, source), Known(1, source)]["read"]) == message
     assert known(facts["topology.pairs"]) == ("GPU0-GPU2 NV18",)
-    assert left_behind() == []
+    assert left(left_behind) == []
 
 
 def test_a_call_that_hangs_on_every_gpu_costs_no_gpu(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ def job(python: str, hosts: Sequence[str], world: int = 0, **options: Any) -> li
 
     def one(rank: int) -> None:
         if rank:
-            known.wait(20)
+            known.wait(120)
         me = Member(rank, world or len(hosts), hosts[:rank].count(hosts[rank]), hosts[rank], ("127.0.0.1", port[0]))
         answers[rank] = asking.run(target, me, listening=listening, **options)
 
