@@ -11,8 +11,10 @@ from gpudoctor.language import say
 from gpudoctor.model.diagnosis import Note
 from gpudoctor.model.fact import Fact, Known, Unread
 from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.model.stack import GRANTED, read_from
 
 _ASK = "To judge it for a machine: gpudoctor read {name} --for 'gpu=RTX 5090,driver=570,python=3.12', or --for here."
+_USUAL = "Taken for granted, for --for names no other: {words}. Name what differs: --for {whole}"
 _COMPILED = (
     "Compiled on the machine, for the package index has source only: {names}. That needs nvcc of torch's CUDA, a C++"
     " compiler, and torch installed in a command before it: {command}. Whether it succeeds was not judged."
@@ -47,6 +49,24 @@ def notes(snapshot: Snapshot) -> Iterator[Note]:
     yield from _silent(snapshot)
     if isinstance(snapshot.rows("gpu"), Unread) and isinstance(snapshot.get("driver.version"), Unread):
         yield Note((), say(_ASK, name=snapshot.target.name))
+    elif usual := _usual(snapshot):
+        from gpudoctor.setup.described import words  # the solver's room is imported for nothing else
+
+        yield Note(
+            tuple(usual), say(_USUAL, words=", ".join(usual.values()), whole=shlex.quote(words(read_from(snapshot))))
+        )
+
+
+def _usual(snapshot: Snapshot) -> dict[str, str]:
+    """What nobody said of the machine that the file is meant for, as facts, and as the words that were taken."""
+    found = {}
+    for key, name in (("os", "host.platform"), ("arch", "host.arch")):
+        fact = snapshot.get(name)
+        if isinstance(fact, Known) and fact.source == GRANTED:
+            found[name] = f"{key}={fact.value}"
+    if found and not isinstance(snapshot.get("python.version"), Known):
+        found["python.version"] = "any python"
+    return found
 
 
 def _unheard_of(snapshot: Snapshot) -> list[str]:

@@ -104,8 +104,17 @@ def test_without_a_machine_only_what_the_file_says_is_judged() -> None:
     assert errors(clash) == ["torch.companion-mismatch"]
     plain = of_file("requirements-cu124.txt")
     assert (errors(plain), plain.verdict) == ([], "unknown")
-    assert any("--for" in note.text for note in plain.notes)
-    assert not any("--for" in note.text for note in of_file("requirements-cu124.txt", RTX_4090).notes)
+    assert any(note.text.startswith("To judge it for a machine: ") for note in plain.notes)
+    whole = of_file("requirements-cu124.txt", f"{RTX_4090},os=linux,arch=x86_64")
+    assert not any("--for" in note.text for note in whole.notes)
+
+
+def test_what_the_machine_was_taken_to_be_is_said_with_the_words_that_say_otherwise() -> None:
+    notes = [note.text for note in of_file("requirements-cu124.txt", "gpu=RTX 4090x2,driver=550.90.07").notes]
+    whole = "'gpu=RTX 4090x2,driver=550.90.07,python=3.12,os=linux,arch=x86_64'"
+    granted = "Taken for granted, for --for names no other: os=linux, arch=x86_64, any python."
+    assert f"{granted} Name what differs: --for {whole}" in notes
+    assert not any(note.startswith("Left out: numpy") for note in notes)
 
 
 @pytest.mark.parametrize(

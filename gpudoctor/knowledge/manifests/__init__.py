@@ -110,7 +110,7 @@ def imply_manifest(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
     for name, fact in frameworks(lines, brings or isinstance(snapshot.get("manifest.elsewhere"), Known)):
         fill(snapshot, facts, name, fact)
     placed = {text(row, "name") for row in found.packages()} | {"torch"}
-    facts.update(silent(rows, lines, placed))
+    facts.update(silent(rows, lines, placed, unsure))
     if notes := [*unsure, *found.open]:
         facts["manifest.open"] = Known(tuple(dict.fromkeys(notes)), "the manifest")
 

@@ -13,8 +13,13 @@ from gpudoctor.model.fact import Fact, Known, Row
 _MOST = 200
 
 
-def silent(rows: Sequence[Row], lines: Sequence[Line], placed: Collection[str]) -> Iterator[tuple[str, Fact]]:
-    """What is to be said of lines that have told nothing; `placed` are the packages whose version is told."""
+def silent(
+    rows: Sequence[Row], lines: Sequence[Line], placed: Collection[str], unsure: Sequence[str]
+) -> Iterator[tuple[str, Fact]]:
+    """What is to be said of lines that have told nothing.
+
+    `placed` are the packages whose version is told, `unsure` says of some whether they are for the machine.
+    """
     source = "the manifest"
     compiled = {line.name: f"{line.name} ({line.source})" for line in lines if _compiled(line)}
     if compiled:
@@ -23,7 +28,8 @@ def silent(rows: Sequence[Row], lines: Sequence[Line], placed: Collection[str]) 
     if loose:
         yield "manifest.loose", Known(tuple(dict.fromkeys(loose))[:_MOST], source)
     there = {line.name for line in lines}
-    left = {text(row, "name"): _why(row) for row in rows if text(row, "name") not in there}
+    asked = (row for row in rows if text(row, "name") not in there)
+    left = {name: _why(row) for row in asked if not _open(name := text(row, "name"), unsure)}
     if left:
         yield "manifest.left_out", Known(tuple(f"{name} ({why})" for name, why in left.items())[:_MOST], source)
 
@@ -41,3 +47,7 @@ def _why(row: Row) -> str:
     if extra := text(row, "extra"):
         return f"the extra {extra}"
     return text(row, "marker")
+
+
+def _open(name: str, unsure: Sequence[str]) -> bool:
+    return any(one.startswith(f"whether {name} is") for one in unsure)

@@ -59,6 +59,9 @@ WORDS = {
     ),
     "; {version} is for torch {torch}": "；{version} 对应 torch {torch}",
     ", {version} for torch {torch}": "，{version} 对应 torch {torch}",
+    "Taken for granted, for --for names no other: {words}. Name what differs: --for {whole}": (
+        "--for 没有说到，因此按通常情况取：{words}。不同的请说明：--for {whole}"
+    ),
     "Compiled on the machine, for the package index has source only: {names}. That needs nvcc of torch's CUDA, a C++"
     " compiler, and torch installed in a command before it: {command}. Whether it succeeds was not judged.": (
         "要在这台机器上编译，因为软件包索引里只有源码：{names}。这需要与 torch 的 CUDA 相同的 nvcc、C++ 编译器，"
