@@ -62,7 +62,7 @@ def _usual(snapshot: Snapshot) -> dict[str, str]:
     found = {}
     for key, name in (("os", "host.platform"), ("arch", "host.arch")):
         fact = snapshot.get(name)
-        if isinstance(fact, Known) and fact.source == GRANTED:
+        if isinstance(fact, Known) and fact.source.endswith(GRANTED):
             found[name] = f"{key}={fact.value}"
     if found and not isinstance(snapshot.get("python.version"), Known):
         found["python.version"] = "any python"
