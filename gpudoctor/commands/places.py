@@ -25,10 +25,11 @@ def machine_of(words: str) -> Snapshot | None:
 
 def _described(words: str) -> Snapshot:
     from gpudoctor.model.fact import Known
+    from gpudoctor.model.stack import GRANTED
     from gpudoctor.setup import described
 
     snapshot = described.snapshot_of(described.described(words))
-    usual = {name: Known(value, "taken for granted, for --for names no other") for name, value in _USUAL.items()}
+    usual = {name: Known(value, GRANTED) for name, value in _USUAL.items()}
     return replace(snapshot, facts={**usual, **snapshot.facts})
 
 

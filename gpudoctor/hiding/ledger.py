@@ -10,6 +10,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "user": ("user", "users"),
     "domain": ("domain", "domains"),
     "switch": ("switch", "switches"),
+    "file": ("file name", "file names"),
     "cloud": ("cloud account or instance", "cloud accounts and instances"),
     "uuid": ("UUID", "UUIDs"),
     "serial": ("serial number", "serial numbers"),
@@ -22,7 +23,7 @@ NAMES: dict[str, tuple[str, str]] = {
 }
 """Kinds of what is hidden, one and several of them, in the order in which they are told."""
 
-_OURS = re.compile(r"\b(?:host|user|domain|switch|cloud)\d{1,6}\b")
+_OURS = re.compile(r"\b(?:host|user|domain|switch|file|cloud)\d{1,6}\b")
 """No hyphen in them: where nothing but words tells what a text is about, ``user`` alone would be one of them."""
 
 

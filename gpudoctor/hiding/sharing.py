@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from gpudoctor.hiding import nodesets, places
 from gpudoctor.hiding.addresses import Addresses
+from gpudoctor.hiding.files import Files
 from gpudoctor.hiding.ledger import Ledger
 from gpudoctor.hiding.names import Names, is_word, learnable
 from gpudoctor.hiding.numbers import Numbers
@@ -54,6 +55,7 @@ class Sharing:
         self._names = Names(self._ledger)
         self._numbers = Numbers(self._ledger)
         self._addresses = Addresses(self._ledger)
+        self._files = Files(self._ledger)
         self._spans: dict[str, tuple[places.Span, ...]] = {}
         self._done: dict[tuple[str, str], str] = {}
         if here:
@@ -63,6 +65,7 @@ class Sharing:
         """The same as another person may see it."""
         found = list(dict.fromkeys(texts(thing)))
         self._learn(found)
+        self._files.learn(thing)
         return mapped(thing, self.text)
 
     @property
@@ -117,7 +120,7 @@ class Sharing:
         return self._spans[text]
 
     def _hidden(self, text: str, key: str) -> str:
-        text = plain(text)
+        text = self._files.hide(plain(text))
         if not text or text.isspace():
             return text
         if kind := _kind(text, key):

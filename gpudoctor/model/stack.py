@@ -103,6 +103,10 @@ def wanted(text: str) -> tuple[str, ...]:
     return tuple(filter(None, re.split(r"[\s;]+(?=[A-Za-z])", text.strip())))
 
 
+GRANTED = "taken for granted, for --for names no other"
+"""The source of what a machine that is only described was taken to be."""
+
+
 def read_from(snapshot: Snapshot) -> Wishes:
     """The machine of a snapshot, as far as its facts tell; the tool is the one that its environment is kept with."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
@@ -30,6 +31,8 @@ KEYS: Mapping[str, str] = {
     "distribution": "ubuntu 24.04",
 }
 """What may be said of a machine, each with an example."""
+USUAL: Mapping[str, str] = {"python": "3.12", "os": "linux", "arch": "x86_64"}
+"""What most machines are, where the wheels depend on it."""
 
 
 def described(text: str, read: Wishes | None = None) -> Wishes:
@@ -39,7 +42,7 @@ def described(text: str, read: Wishes | None = None) -> Wishes:
     for part in filter(None, (item.strip() for item in text.split(","))):
         key, equals, value = (item.strip() for item in part.partition("="))
         if key.lower() not in KEYS or not equals:
-            raise UsageError(_unknown(part, key))
+            raise UsageError(_unknown(part, key, text))
         if key.lower() in said:
             raise UsageError(f"--for says {key.lower()} twice; several GPUs are joined by a plus: gpu=H100+RTX 4090")
         said.add(key.lower())
@@ -50,10 +53,50 @@ def described(text: str, read: Wishes | None = None) -> Wishes:
     return wishes
 
 
-def _unknown(part: str, key: str) -> str:
+def _unknown(part: str, key: str, text: str) -> str:
     near = get_close_matches(key.lower(), KEYS, n=1)
     hint = f"; did you mean {near[0]}?" if near and near[0] != key.lower() else ""
+    if meant := _meant(text):
+        hint = f"; did you mean --for {shlex.quote(meant)}?"
     return f"--for takes {_examples()}; {part[:40]!r} is none of these{hint}"
+
+
+def _meant(text: str) -> str:
+    """The same with keys, where each part tells its own: ``gpu=H100,driver=550`` of ``H100, driver 550``."""
+    found = [_keyed(part) for item in text.split(",") if (part := item.strip())]
+    keys = [one.partition("=")[0] for one in found]
+    return ",".join(found) if all(found) and len(set(keys)) == len(keys) else ""
+
+
+def _keyed(part: str) -> str:
+    key, equals, value = (item.strip() for item in part.partition("="))
+    if not equals:
+        key, _, value = part.partition(" ")
+        key = key.rstrip(":")
+    if key.lower() not in KEYS or not value.strip():
+        key, value = next(((key, part) for key in ("os", "arch") if part.lower() in _SPELLINGS[key]), ("gpu", part))
+        if key == "gpu" and not gpus.gpu_known(_counted(part)[0]):
+            return ""
+    try:
+        _PARSERS[key.lower()](value.strip())
+    except UsageError:
+        return ""
+    return f"{key.lower()}={value.strip()}"
+
+
+def words(wishes: Wishes) -> str:
+    """The machine as ``--for`` takes it, with the usual for Python, system and architecture where nobody said."""
+    names = [f"{gpu.name}x{gpu.count}" if gpu.count > 1 else gpu.name for gpu in wishes.gpus]
+    said = {
+        "gpu": "+".join(names),
+        "driver": wishes.driver,
+        "python": wishes.python or USUAL["python"],
+        "os": wishes.os or USUAL["os"],
+        "arch": wishes.arch or USUAL["arch"],
+        "glibc": wishes.libc.removeprefix("glibc "),
+        "distribution": wishes.distribution,
+    }
+    return ",".join(f"{key}={value}" for key, value in said.items() if value)
 
 
 def _examples() -> str:
@@ -133,12 +176,16 @@ def _distribution(value: str) -> tuple[str, object]:
     return "distribution", f"{match[1].lower()} {match[2]}".strip()
 
 
+_SPELLINGS: Mapping[str, Mapping[str, str]] = {
+    "os": {"linux": "linux", "windows": "windows", "win": "windows", "wsl": "wsl", "wsl2": "wsl"},
+    "arch": {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"},
+}
 _PARSERS: Mapping[str, Callable[[str], tuple[str, object]]] = {
     "gpu": _gpus,
     "driver": _driver,
     "python": _python,
-    "os": _one_of("os", {"linux": "linux", "windows": "windows", "win": "windows", "wsl": "wsl", "wsl2": "wsl"}),
-    "arch": _one_of("arch", {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}),
+    "os": _one_of("os", _SPELLINGS["os"]),
+    "arch": _one_of("arch", _SPELLINGS["arch"]),
     "glibc": _libc,
     "distribution": _distribution,
 }

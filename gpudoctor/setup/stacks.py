@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gpudoctor.model.stack import Reason, Stack, Wishes
 from gpudoctor.setup import makes
 from gpudoctor.setup.candidate import Candidate
+from gpudoctor.setup.described import words
 from gpudoctor.setup.emit import BASE, COMMANDS, FILES, Order, completed, conda
 from gpudoctor.setup.environment import ELSEWHERE, Environment
 from gpudoctor.setup.solution import Solution
@@ -90,10 +92,19 @@ def _asked(found: Solution, wishes: Wishes, shelves: Shelves) -> _Choice:
     for candidate in (completed(one, wishes.arch) for one in found.ranked[:_MOST_ASKED]):
         verdict = shelves.verdict(Order(candidate, base=shelves.base), minor(wishes.python), wishes.os, wishes.arch)
         if not verdict.lacks:
-            return _Choice(candidate, tuple(rejected), (verdict.said,), verdict.hashes)
+            return _Choice(candidate, tuple(rejected), (verdict.said, *_to_verify(wishes, shelves)), verdict.hashes)
         name = f"torch {candidate.torch} {candidate.build}"
         rejected.append(Reason(name, "rejected", f"{verdict.said}: {', '.join(verdict.lacks)}"))
     return _Choice(None, tuple(rejected), ("The index has none of the builds that fit; --offline leaves it unasked.",))
+
+
+def _to_verify(wishes: Wishes, shelves: Shelves) -> tuple[str, ...]:
+    """The command that says what an index must know of a machine that is not here, where it was not all said."""
+    if not shelves.ask or not wishes.elsewhere or (wishes.python and wishes.os and wishes.arch):
+        return ()
+    wanted = ("--want", " ".join(wishes.wants)) if wishes.wants else ()
+    command = shlex.join(["gpudoctor", "setup", "torch", "--for", words(wishes), *wanted])
+    return (f"To have it verified, say which; for the usual ones: {command}",)
 
 
 def _machine(wishes: Wishes) -> str:

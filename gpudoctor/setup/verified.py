@@ -39,10 +39,8 @@ class Shelves:
         """Ask for every package of the order; for a Python or a platform that is not known nothing is looked up."""
         if not self.ask:
             return Verdict("Not verified: no index was asked. It is what the tables say.")
-        if not python or not system or not arch:
-            return Verdict(
-                "Not verified: the wheels depend on Python, system and architecture, which are not all known."
-            )
+        if missing := [word for word, value in (("python", python), ("os", system), ("arch", arch)) if not value]:
+            return Verdict(f"Not verified: the wheels depend on {', '.join(missing)}, and nobody said which.")
         listed = [package for package in order.candidate.packages if package.version and package.origin != "wheel"]
         places = {item: order.index if item.origin == "torch" else self.others for item in listed if not item.compiled}
         try:

@@ -44,6 +44,9 @@ def test_what_only_looks_personal_stays(text: str) -> None:
             "02:00:00:00:00:01 fe80:0000:0000:0000:0002:c903:0000:0001",
         ),
         ("C:\\Users\\Jane Doe\\x, then Jane Doe", "C:\\Users\\user1\\x, then user1"),
+        ("projects/zed-prod/zones/us-central1-a", "projects/cloud1/zones/us-central1-a"),
+        ("compute.googleapis.com/compute/v1/projects/zed-prod", "compute.googleapis.com/compute/v1/projects/cloud1"),
+        ("/opt/projects/trainer/train.py", "/opt/projects/trainer/train.py"),
         ("https://me:pw@zed.corp.org/x?token=abcdef123456", "https://(hidden)@host1.domain1.example/x?token=(hidden)"),
     ],
 )
@@ -60,3 +63,27 @@ def test_the_interface_shows_what_a_report_would() -> None:
     assert whole == partly[-1] == shared(told)
     assert "qzorbu" not in work.title + whole.snapshot.target.name
     assert (work.apply, work.undo, work.kernels) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("jane-doe-crash.txt", "file1.txt"),
+        ("/srv/acme/Acme Q3.log", "file1.log"),
+        ("C:\\acme\\acme.out", "file1.out"),
+        ("/srv/acme/nccl-rank0.log", "nccl-rank0.log"),
+        ("/srv/acme/requirements-cu124.txt", "requirements-cu124.txt"),
+        ("-", "-"),
+    ],
+)
+def test_the_name_of_a_file_is_hidden_where_it_may_tell_of_somebody(name: str, said: str) -> None:
+    told = doctor.diagnose(doctor.snapshot_of("torch 2.6.0\nXid 79\n", name), BOOK)
+    assert Sharing(here=False)(told).snapshot.target.name == said
+
+
+def test_a_files_name_is_hidden_in_sources_too_and_what_was_shared_stays() -> None:
+    told = doctor.judged("torch==2.6.0\nflash-attn\n", "acme/requirements-acme.txt", BOOK, None, None)
+    once = Sharing(here=False)(told)
+    assert "acme" not in repr(once)
+    assert "(file1.txt, line 2)" in repr(once.notes)
+    assert Sharing(here=False)(once) == once

@@ -147,7 +147,11 @@ def test_compilers_companions_nccl_and_symbols() -> None:
     assert len(titles("companions", "vllm")) == len(table("companions")["vllm"]) + 1
     assert titles("companions", "vllm")[-1] == "What vllm asks of a machine"
     assert titles("companions", "flash-attn 2.8.2") == ["Wheels of flash-attn 2.8.2 for cu12"]
-    assert titles("companions", "flash_attn")[-2:] == ["What flash-attn asks of a machine", "flash-attn, compiled"]
+    assert titles("companions", "flash_attn")[-3:] == [
+        "What flash-attn asks of a machine",
+        "flash-attn, compiled",
+        "flash-attn, which the package index has as source only",
+    ]
     assert said("drivers", "ubuntu 24.04")["Drivers for ubuntu 24.04"]["branches, the one to prefer first"][:3] == "580"
     assert said("torch", "glibc 2.28")["glibc 2.28"] == {"in": "RHEL 8, Debian 10"}
     assert titles("nccl", "nccl_p2p_level")[:2] == ["NCCL_P2P_LEVEL", "NCCL_P2P_LEVEL = LOC|0"]

@@ -22,8 +22,8 @@ from gpudoctor.job.hub import Hub
 from gpudoctor.job.meeting import Meeting, greeting
 from gpudoctor.job.member import Member, NotMetError
 from gpudoctor.job.place import Place
-from gpudoctor.job.run import LIMITS, Wanted
 from gpudoctor.job.stages import Limits
+from gpudoctor.job.wanted import LIMITS, Wanted
 from tests.processes import free_port
 from tests.unit.fleet_documents import document
 from tests.unit.job_players import Players

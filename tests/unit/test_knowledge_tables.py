@@ -47,6 +47,7 @@ REQUIRED = {
         "bitsandbytes": "first last cuda",
         "flash_attn": "version torch wheel pythons abis archs",
         "source_builds": "name versions torch cuda",
+        "sdists": "name source",
         "support": "name cc systems source",
     },
     "images": {

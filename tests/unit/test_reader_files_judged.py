@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpudoctor.model.fact import Known
 from tests.unit.manifests import H100, OLD, RTX_4090, RTX_5090, V100, errors, examples, judged, of_file, source, value
 
 SOUND = [
@@ -103,8 +104,17 @@ def test_without_a_machine_only_what_the_file_says_is_judged() -> None:
     assert errors(clash) == ["torch.companion-mismatch"]
     plain = of_file("requirements-cu124.txt")
     assert (errors(plain), plain.verdict) == ([], "unknown")
-    assert any("--for" in note.text for note in plain.notes)
-    assert not any("--for" in note.text for note in of_file("requirements-cu124.txt", RTX_4090).notes)
+    assert any(note.text.startswith("To judge it for a machine: ") for note in plain.notes)
+    whole = of_file("requirements-cu124.txt", f"{RTX_4090},os=linux,arch=x86_64")
+    assert not any("--for" in note.text for note in whole.notes)
+
+
+def test_what_the_machine_was_taken_to_be_is_said_with_the_words_that_say_otherwise() -> None:
+    notes = [note.text for note in of_file("requirements-cu124.txt", "gpu=RTX 4090x2,driver=550.90.07").notes]
+    whole = "'gpu=RTX 4090x2,driver=550.90.07,python=3.12,os=linux,arch=x86_64'"
+    granted = "Taken for granted, for --for names no other: os=linux, arch=x86_64, any python."
+    assert f"{granted} Name what differs: --for {whole}" in notes
+    assert not any(note.startswith("Left out: numpy") for note in notes)
 
 
 @pytest.mark.parametrize(
@@ -138,17 +148,64 @@ def test_the_torch_that_would_be_there_and_the_line_it_comes_from(
     assert source(diagnosis, "torch.version").startswith(line)
 
 
+def _said(text: str, machine: str = H100) -> str:
+    """What a requirements file's report says after its findings."""
+    return " ".join(note.text for note in judged(text, "requirements.txt", machine).notes)
+
+
 def test_a_release_that_no_table_has_is_not_taken_to_fit() -> None:
     index = "--extra-index-url https://download.pytorch.org/whl/cu128\n"
-    notes = {
-        version: " ".join(
-            note.text
-            for note in judged(f"{index}torch==2.9.0+cu128\nvllm=={version}\n", "requirements.txt", H100).notes
-        )
-        for version in ("0.10.1", "0.11.2")
-    }
-    assert "whether vllm 0.10.1 goes with that torch" in notes["0.10.1"]
-    assert notes["0.11.2"] == ""
+    said = _said(f"{index}torch==2.7.1+cu128\nvllm==0.10.1\n")
+    assert "whether vllm 0.10.1 goes with that torch" in said
+    assert "0.9.2 is for torch 2.7.0, 0.10.2 for torch 2.8.0" in said
+    assert "pip install --dry-run torch==2.7.1+cu128 vllm==0.10.1" in said
+    assert "whether vllm" not in _said(f"{index}torch==2.9.0+cu128\nvllm==0.11.2\n")
+    assert "0.33.0 is for torch 2.14.0" in _said("torch==2.14.0\nvllm==99.0\n")
+
+
+def test_a_release_that_no_table_has_fits_no_torch_beyond_its_neighbours() -> None:
+    clash = judged("torch==2.6.0\nvllm==0.10.1\n", "requirements.txt", RTX_4090)
+    assert errors(clash) == ["torch.companion-mismatch"]
+    assert "0.9.2 for torch 2.7.0 and 0.10.2 for torch 2.8.0" in clash.findings[0].title
+    assert not any(note.text.startswith("Not told") for note in clash.notes)
+
+
+@pytest.mark.parametrize(
+    ("lines", "torch", "vllm"),
+    [
+        ("vllm==0.8.4\n", "2.6.0", "0.8.4"),
+        ("vllm==0.14.0\n", "2.9.1", "0.14.0"),
+        ("vllm\n", "2.14.0", "0.33.0"),
+        ("vllm<0.12\n", "2.9.0", "0.11.2"),
+        ("torch<2.9\nvllm\n", "2.8.0", "0.11.0"),
+        ("torch==2.6.0\nvllm\n", "2.6.0", "0.8.5.post1"),
+    ],
+)
+def test_vllm_decides_the_torch_that_comes_with_it(lines: str, torch: str, vllm: str) -> None:
+    diagnosis = judged(lines, "requirements.txt", H100)
+    rows = diagnosis.snapshot.rows("package")
+    assert isinstance(rows, tuple)
+    assert [fact.value for row in rows if isinstance(fact := row["version"], Known)] == [torch, vllm]
+    assert value(diagnosis, "torch.version") == torch
+    assert errors(diagnosis) == []
+
+
+def test_no_line_vanishes_without_a_word() -> None:
+    said = _said(
+        "torch==2.6.0\nflash-attn\ndeepspeed==0.17.0\nbitsandbytes\nrich\ntriton-windows ; sys_platform == 'win32'\n",
+        f"{RTX_4090},os=linux,arch=x86_64",
+    )
+    assert "source only: flash-attn (requirements.txt, line 2). That needs nvcc" in said
+    assert "pip install --no-build-isolation flash-attn." in said
+    assert "first used, by nvcc: deepspeed (requirements.txt, line 3)" in said
+    assert "Not pinned, and not judged: bitsandbytes." in said
+    assert "no rule is about them: rich." in said
+    assert "Left out: triton-windows (sys_platform == 'win32')." in said
+
+
+def test_a_wheel_that_a_line_names_is_not_compiled() -> None:
+    wheel = "flash_attn-2.7.4+cu12torch2.6cxx11abiFALSE-cp312-cp312-linux_x86_64.whl"
+    assert "source only" not in _said(f"torch==2.6.0\nflash-attn @ https://github.com/x/{wheel}\n", RTX_4090)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from gpudoctor.knowledge import complete
 from gpudoctor.model.errors import UsageError
 from gpudoctor.model.fact import Known
 from gpudoctor.model.stack import GPU, Wishes, read_from
-from gpudoctor.setup.described import KEYS, SOURCE, described, snapshot_of
+from gpudoctor.setup.described import KEYS, SOURCE, described, snapshot_of, words
 
 WHOLE = "gpu=RTX 5090x2+H100,driver=570.124.06,python=3.12,os=wsl,arch=aarch64,glibc=2.31,distribution=Ubuntu 24.04"
 
@@ -47,6 +47,10 @@ def test_gpus_are_named_counted_and_joined(text: str, gpus: list[tuple[str, str,
         ("", "gpu="),
         ("gpus=H100", "did you mean gpu?"),
         ("H100", "--for takes gpu="),
+        ("H100, driver 550", "did you mean --for gpu=H100,driver=550?"),
+        ("2x RTX 4090, linux, python: 3.12", "did you mean --for 'gpu=2x RTX 4090,os=linux,python=3.12'?"),
+        ("driver=550, amd64", "did you mean --for driver=550,arch=amd64?"),
+        ("H100, A100", "is none of these"),
         ("driver=new", "570.124.06"),
         ("driver=570; rm -rf /", "no driver"),
         ("python=snake", "3.12"),
@@ -96,3 +100,8 @@ def test_what_was_not_said_is_not_asked() -> None:
     snapshot = snapshot_of(described("gpu=T4"))
     assert not snapshot.facts
     assert set(KEYS) == {"gpu", "driver", "python", "os", "arch", "glibc", "distribution"}
+
+
+def test_a_machine_is_written_back_as_it_is_described() -> None:
+    assert described(words(described(WHOLE))) == described(WHOLE)
+    assert words(described("gpu=H100x8,driver=550")) == "gpu=H100x8,driver=550,python=3.12,os=linux,arch=x86_64"

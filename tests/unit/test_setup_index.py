@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.model.errors import UsageError
-from gpudoctor.setup import index
+from gpudoctor.setup import index, stacks
 from gpudoctor.setup.candidate import Candidate, Package
+from gpudoctor.setup.described import described
 from gpudoctor.setup.emit import Order
 from gpudoctor.setup.verified import Shelves
 from tests.remedy.index import Index
@@ -183,6 +184,13 @@ def test_nobody_there_leaves_it_unverified_and_says_so() -> None:
         .verdict(Order(CANDIDATE), "3.12", "linux", "x86_64")
         .said.startswith("Not verified: no index was asked")
     )
+
+
+def test_what_the_wheels_depend_on_and_nobody_said_is_named_with_the_command_that_says_it() -> None:
+    found = stacks.stack(described("gpu=RTX 4090,driver=570,python=3.12"), shelves=Shelves())
+    assert "Not verified: the wheels depend on os, arch, and nobody said which." in found.remarks
+    command = "gpudoctor setup torch --for 'gpu=RTX 4090,driver=570,python=3.12,os=linux,arch=x86_64'"
+    assert f"To have it verified, say which; for the usual ones: {command}" in found.remarks
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,11 @@ def _begins(name: str, row: TableRow) -> bool:
 def of_companions(key: str) -> Found:
     package, _, version = re.sub(r"[\s=@]+", " ", key).partition(" ")
     package, version = package.lower().replace("_", "-"), version.partition("+")[0].strip()
-    asks = [] if version else [hit for part in ("support", "source_builds") for hit in _of_package(part, package)]
+    asks = (
+        []
+        if version
+        else [hit for part in ("support", "source_builds", "sdists") for hit in _of_package(part, package)]
+    )
     return Found([*_released(package, version), *asks])
 
 
@@ -66,7 +70,7 @@ def _released(package: str, version: str) -> list[Hit]:
     if package == "bitsandbytes":
         return rows("companions", package, lambda row: not version or _between(row, version))
     section = package.replace("-", "_")
-    if section not in table("companions") or section in ("source", "checked", "support", "source_builds"):
+    if section not in table("companions") or section in ("source", "checked", "support", "source_builds", "sdists"):
         return []
     return rows("companions", section, lambda row: not version or is_of(row["version"], version))
 

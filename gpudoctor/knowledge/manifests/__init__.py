@@ -19,6 +19,7 @@ from gpudoctor.knowledge.manifests.frameworks import frameworks
 from gpudoctor.knowledge.manifests.images import Image, image_of
 from gpudoctor.knowledge.manifests.lines import applying
 from gpudoctor.knowledge.manifests.pip_takes import Place
+from gpudoctor.knowledge.manifests.silent import silent
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
 from gpudoctor.model.snapshot import Snapshot
 
@@ -108,6 +109,8 @@ def imply_manifest(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
     brings = any(line.name == "torch" or line.name in BRING for line in lines)
     for name, fact in frameworks(lines, brings or isinstance(snapshot.get("manifest.elsewhere"), Known)):
         fill(snapshot, facts, name, fact)
+    placed = {text(row, "name") for row in found.packages()} | {"torch"}
+    facts.update(silent(rows, lines, placed, unsure))
     if notes := [*unsure, *found.open]:
         facts["manifest.open"] = Known(tuple(dict.fromkeys(notes)), "the manifest")
 

@@ -115,16 +115,41 @@ class Environment:
         """torch by its own lines and by the companions that are pinned; by its own alone where the two clash."""
         specs = [line.spec for line in named]
         owners = {name: owner for name, spec in others if (owner := companions.torch_of(name, spec))}
+        spans = [span for name, spec in others if name not in owners and (span := companions.torches(name, spec))]
+        newest = self._newest_owner(specs, others) if not owners and not spans else None
+        if newest:
+            spans = [f"=={newest.torch}"]
         try:
-            found = self._taken([*specs, *(f"=={owner}" for owner in owners.values())], asks[0])
+            found = self._taken([*specs, *(f"=={owner}" for owner in owners.values()), *spans], asks[0])
         except NoWheelError:
-            if not owners or not named:
+            if not (owners or spans) or not named:
                 raise
             return self._taken(specs, asks[0])
         if owners and not any(pinned(spec) for spec in specs):
             pins = ", ".join(f"{name} {pinned(dict(others)[name])}" for name in owners)
             return found._replace(why=f"{pins} is for torch {found.version.partition('+')[0]}")
+        if newest:
+            return found._replace(why=f"vllm {newest.version}, the newest that fits, is for torch {newest.torch}")
+        if spans and not any(pinned(spec) for spec in specs):
+            return found._replace(why=f"{found.why}; {self._between(others)}")
         return found
+
+    def _newest_owner(self, specs: Sequence[str], others: Sequence[tuple[str, str]]) -> companions.Neighbour | None:
+        """The pair that pip takes where neither torch nor vllm is pinned: each vllm asks for one torch."""
+        open_vllm = [spec for name, spec in others if name == "vllm" and not pinned(spec)]
+        if not open_vllm or any(pinned(spec) for spec in specs):
+            return None
+        return companions.newest_owner(open_vllm[0], [spec for spec in specs if spec], self.place)
+
+    def _between(self, others: Sequence[tuple[str, str]]) -> str:
+        """In words why torch is bounded by a release that no table has."""
+        said = []
+        for name, spec in others:
+            near = companions.between_torches(name, pinned(spec).partition("+")[0]) if pinned(spec) else ()
+            if len(near) == 2:
+                one, other = near
+                said.append(f"{name} {one.version} is for torch {one.torch}, {other.version} for {other.torch}")
+        return "; ".join(said)
 
     def _taken(self, specs: Sequence[str], line: Line) -> Taken:
         """The version that the line's wheel or image has, else the one that pip takes from the line's indexes."""
@@ -145,6 +170,11 @@ class Environment:
                     and (version := companions.taken(line.name, line.spec, torch, self.place))
                 ) or (line.name != "torch" and (version := pinned(line.spec))):
                     self.beside[line.name] = Known(version, line.source)
+                elif line.name in companions.OWNED and (
+                    version := companions.newest_beside(line.name, line.spec, torch, self.place)
+                ):
+                    why = f"{line.source} (table companions: the newest that is for torch {torch.partition('+')[0]})"
+                    self.beside[line.name] = Known(version, why)
                 for wrong in companions.misfits(torch, [(line.name, line.spec)]):
                     self.misfits.setdefault(wrong, line.source)
             except CannotJudge as unknown:

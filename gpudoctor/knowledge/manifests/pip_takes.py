@@ -55,6 +55,14 @@ def pinned(text: str) -> str:
     return match[1] if match else ""
 
 
+def parsed(text: str) -> Version | None:
+    """The version, or none for what is no version of a Python package."""
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
 def torch_taken(specs: Sequence[str], urls: Sequence[str], place: Place, first_only: bool = False) -> Taken:
     """The torch that these specifiers give from these indexes; `first_only` is uv's way.
 

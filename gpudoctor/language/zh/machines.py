@@ -52,6 +52,34 @@ WORDS = {
         "没有读：{names}。属于同一处的文件请一起读：gpudoctor read --together。"
     ),
     "Not told: {what}.": "没有说明：{what}。",
+    "Not told: whether {name} {version} goes with that torch: the tables have no such release of it{near}."
+    " The verdict leaves it out. To find out: {command}": (
+        "没有说明：{name} {version} 是否与那个 torch 相配：数据表里没有它的这个版本{near}。"
+        "结论没有把它算进去。要弄清楚：{command}"
+    ),
+    "; {version} is for torch {torch}": "；{version} 对应 torch {torch}",
+    ", {version} for torch {torch}": "，{version} 对应 torch {torch}",
+    "Taken for granted, for --for names no other: {words}. Name what differs: --for {whole}": (
+        "--for 没有说到，因此按通常情况取：{words}。不同的请说明：--for {whole}"
+    ),
+    "Compiled on the machine, for the package index has source only: {names}. That needs nvcc of torch's CUDA, a C++"
+    " compiler, and torch installed in a command before it: {command}. Whether it succeeds was not judged.": (
+        "要在这台机器上编译，因为软件包索引里只有源码：{names}。这需要与 torch 的 CUDA 相同的 nvcc、C++ 编译器，"
+        "并且在它之前先用另一条命令装好 torch：{command}。能否成功没有判断。"
+    ),
+    "The build of {names} first looks on the project's release page for a wheel of that torch and Python.": (
+        "{names} 构建时会先到项目的发布页找适合那个 torch 和 Python 的 wheel。"
+    ),
+    "Compiled when it is first used, by nvcc: {names}. Whether that succeeds was not judged.": (
+        "第一次使用时由 nvcc 编译：{names}。能否成功没有判断。"
+    ),
+    "Not pinned, and not judged: {names}. pip takes the newest that goes with the rest.": (
+        "没有固定版本，也没有判断：{names}。pip 会选与其余各行相配的最新版本。"
+    ),
+    "Left out: {names}. Markers are not for this machine, extras are installed on request only.": (
+        "没有算进去：{names}。标记不适用于这台机器，extra 只在要求时才安装。"
+    ),
+    "Not looked at, for no rule is about them: {names}.": "没有看，因为没有规则涉及它们：{names}。",
     "To judge it for a machine: gpudoctor read {name} --for 'gpu=RTX 5090,driver=570,python=3.12', or --for here.": (
         "要针对某台机器判断：gpudoctor read {name} --for 'gpu=RTX 5090,driver=570,python=3.12'，本机则用 --for here。"
     ),

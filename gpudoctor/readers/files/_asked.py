@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gpudoctor.model.catalog import column
-from gpudoctor.model.fact import Fact, Known, Row
+from gpudoctor.model.catalog import column, fact
+from gpudoctor.model.fact import Fact, Known, Row, Rows
 from gpudoctor.readers._lists import words
 from gpudoctor.readers._paste import clean
 from gpudoctor.readers._stack import FOLLOWED
 from gpudoctor.readers.files._pip_words import Options
 
 FACTS = (
+    fact("manifest.others", "list", "packages that it asks for and that are no GPU software: none is judged"),
     column("requirement.name", "text", "a package that a manifest asks for, normalised; only packages of GPU software"),
     column("requirement.asked", "text", "the versions that it takes, as written: ==2.5.1, >=2.4,<3; empty for any"),
     column("requirement.marker", "text", "the condition behind it: platform_system == 'Linux'"),
@@ -28,10 +29,12 @@ FACTS = (
 )
 
 LONGEST = 300
+_MOST_OTHERS = 500
 _BESIDE = words(
     """
     python timm sentence-transformers torchmetrics ultralytics openai-whisper fastai pytorch-gpu pytorch-cpu
-    cuda-version libtorch pytorch-lightning
+    cuda-version libtorch pytorch-lightning flash-attn causal-conv1d mamba-ssm deepspeed natten torch-scatter
+    torch-sparse torch-cluster transformer-engine-torch llama-cpp-python
     """
 )
 _NAME = re.compile(r"([A-Za-z0-9][\w.-]{0,80})\s*(?:\[([^\]]{0,200})\])?\s*")
@@ -120,6 +123,9 @@ def under(one: Asked, options: Options) -> Asked:
     return replace(one, index=one.index or index, more=tuple(dict.fromkeys((*one.more, *options.more)))[:10])
 
 
-def rows(found: Sequence[tuple[Asked, str]]) -> tuple[Row, ...]:
-    """The rows of those that matter, each with its source."""
-    return tuple(one.row(source) for one, source in found if one.followed)
+def told(found: Sequence[tuple[Asked, str]]) -> Iterator[tuple[str, Fact | Rows]]:
+    """The rows of those that matter, each with its source, and the names of all others."""
+    yield "requirement", tuple(one.row(source) for one, source in found if one.followed)
+    others = dict.fromkeys(clean(one.name) for one, _ in found if not one.followed)
+    if others:
+        yield "manifest.others", Known(tuple(others)[:_MOST_OTHERS], "the manifest")

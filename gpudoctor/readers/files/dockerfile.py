@@ -73,7 +73,7 @@ def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
     yield "service", ({**row, "system_python": Known(not stage.pythons and not stage.other_python, source)},)
     yield "host.container", Known("docker", source)
     yield "host.platform", Known("linux", source)
-    yield "requirement", _asked.rows([(one, manifest.at(line)) for one, line in stage.asked])
+    yield from _asked.told([(one, manifest.at(line)) for one, line in stage.asked])
     variables = {
         name: Known(value, manifest.at(line)) for name, (value, line) in stage.variables.items() if wanted(name)
     }

@@ -50,7 +50,7 @@ def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
             if one.name == "python" and (version := _PYTHON.fullmatch(one.spec)):
                 yield "python.version", Known(version[1], source)
         found += _pip(node.at("pip"), manifest)
-    yield "requirement", _asked.rows(found)
+    yield from _asked.told(found)
     for name, node in tree.at("variables").items():
         if re.fullmatch(r"[A-Z][A-Z0-9_]{1,60}", name) and node.given:
             yield f"env.{name}", Known(node.text, manifest.use(node.line))

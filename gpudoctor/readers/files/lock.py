@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from gpudoctor.model.fact import Fact, Known, Rows
-from gpudoctor.readers.files._asked import Asked, normal, rows
+from gpudoctor.readers.files._asked import Asked, normal
+from gpudoctor.readers.files._asked import told as of_all
 from gpudoctor.readers.files._manifest import Manifest
 
 KIND = "lock"
@@ -44,9 +45,9 @@ def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
     found: list[tuple[Asked, str]] = []
     for start, end in pairwise([*starts, len(manifest.lines) + 1]):
         one = _asked(manifest.lines[start : end - 1][:_MOST])
-        if one and one.followed:
-            found.append((one, manifest.use(start + 1)))
-    yield "requirement", rows(found)
+        if one:
+            found.append((one, manifest.use(start + 1) if one.followed else ""))
+    yield from of_all(found)
     python = next((match for line in manifest.lines if (match := _PYTHON.fullmatch(line))), None)
     if python:
         yield "manifest.python", Known(python[1][:100], manifest.use(manifest.lines.index(python[0]) + 1))

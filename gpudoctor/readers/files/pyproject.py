@@ -43,7 +43,7 @@ def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
     tree = parsed(manifest.text)
     places = Places(manifest)
     found = [*_project(tree, places), *_poetry(tree, places), *_pixi(tree, places)]
-    yield "requirement", _asked.rows([(one, manifest.use(line)) for one, line in found])
+    yield from _asked.told([(one, manifest.use(line)) for one, line in found])
     python = at(tree, "project", "requires-python") or at(tree, "tool", "poetry", "dependencies", "python")
     if isinstance(python, str):
         line = places.of("requires-python") if at(tree, "project", "requires-python") else places.of("python", python)

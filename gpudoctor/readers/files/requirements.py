@@ -24,6 +24,19 @@ FACTS = (
         "list",
         "what it asks for and no wheel is: torch==2.4.0 has wheels for Python 3.8 to 3.12, not 3.13",
     ),
+    fact(
+        "manifest.compiled",
+        "list",
+        "what pip compiles on the machine, with its line: flash-attn (requirements.txt, line 2)",
+    ),
+    fact(
+        "manifest.loose", "list", "what no line pins and no table follows: pip takes the newest that goes with the rest"
+    ),
+    fact(
+        "manifest.left_out",
+        "list",
+        "what is not for this machine, by its marker, or on request only: dev (the extra dev)",
+    ),
     fact("manifest.image_cuda", "version", "CUDA of the torch that a base image brings"),
     *_asked.FACTS,
 )
@@ -70,7 +83,7 @@ def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
     if strange > _MOST_STRANGE * len(lines):
         manifest.used.clear()
         return
-    yield "requirement", _asked.rows([(_asked.under(one, options), source) for one, source in found])
+    yield from _asked.told([(_asked.under(one, options), source) for one, source in found])
     if options.files:
         yield "manifest.elsewhere", Known(tuple(dict.fromkeys(options.files))[:20], manifest.name)
 

@@ -39,6 +39,16 @@ SECTIONS: Mapping[tuple[str, str], Section] = {
     ("companions", "source_builds"): Section(
         "Compiled from source", "{name}", "{name}, compiled", {**_BESIDE, "name": "", "torch": "needs torch"}
     ),
+    ("companions", "sdists"): Section(
+        "Compiled on the machine",
+        "{name}",
+        "{name}, which the package index has as source only",
+        {
+            "name": "",
+            "own_wheels": "its build looks for a wheel of the project first",
+            "on_first_use": "compiled when it is first used",
+        },
+    ),
     ("companions", "support"): Section(
         "What packages ask of a machine",
         "{name}",
