@@ -151,6 +151,7 @@ def shared(work: Work) -> Work:
         diagnose=diagnose,
         open=of(work.open),
         stack=of(work.stack),
+        hide=None,
         measured=work.measured and (lambda: hidden(work.measured and work.measured())),
     )
 
@@ -220,6 +221,7 @@ def work_on(
         diagnose,
         explain,
         forms=_forms(),
+        hide=_hidden,
         save=_save,
         used_by=used_by,
         open=open_file,
@@ -272,6 +274,13 @@ def _forms() -> dict[str, Callable[[Diagnosis], str]]:
         return html.render(diagnosis, measurements(diagnosis.snapshot))
 
     return {"txt": text, "md": markdown, "html": html, "json": json}
+
+
+def _hidden(diagnosis: Diagnosis) -> tuple[Diagnosis, str]:
+    from gpudoctor.hiding import Sharing
+
+    hide = Sharing()
+    return hide(diagnosis), hide.told
 
 
 def _save(text: str, name: str) -> None:
