@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from gpudoctor import language
 from gpudoctor.commands.exits import exit_code
 from gpudoctor.model.errors import UsageError
 from gpudoctor.model.frozen import replace
@@ -73,7 +74,9 @@ def _way(options: argparse.Namespace) -> Way:
     if options.results:
         return asking.files(options.results)
     seconds = min(options.timeout, options.budget)
-    question = Question(options.level, options.program, seconds, options.budget, options.fanout)
+    question = Question(
+        options.level, options.program, seconds, options.budget, options.fanout, language=language.spoken()
+    )
     if slurm:
         return asking.slurm(options.partition, question)
     return asking.ssh(options.hosts, question, options.ssh_options)

@@ -181,9 +181,12 @@ def _value(row: Row, column: str) -> Value:
 
 def _name(snapshot: Snapshot) -> str:
     """``8x-h100-80gb-hbm3``."""
-    gpu = next((str(value) for value in _distinct(_states("gpu.name", snapshot))), "machine")
-    slug = re.sub(r"[^a-z0-9]+", "-", gpu.lower().removeprefix("nvidia ")).strip("-")[:40] or "machine"
-    return f"{len(_states('gpu.name', snapshot)) or 1}x-{slug}"
+    gpus = _states("gpu.name", snapshot)
+    if not gpus:
+        return "machine-without-gpus"
+    gpu = next((str(value) for value in _distinct(gpus)), "")
+    slug = re.sub(r"[^a-z0-9]+", "-", gpu.lower().removeprefix("nvidia ")).strip("-")[:40] or "gpu"
+    return f"{len(gpus)}x-{slug}"
 
 
 def _about(snapshot: Snapshot) -> str:

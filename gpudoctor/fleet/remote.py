@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpudoctor.fleet.reading import Reply
+from gpudoctor.language import ENGLISH
 
 Hear = Callable[[Reply], None]
 """Told of each reply as it comes; that of a host which will not answer any more is one, too."""
@@ -43,11 +44,14 @@ class Question:
     budget: float = 120.0
     fanout: int = 64
     """Hosts that are asked at the same time."""
+    language: str = ENGLISH
+    """That of the sentences in their documents."""
 
     @property
     def argv(self) -> tuple[str, ...]:
         """What runs on a host."""
-        return (*shlex.split(self.program), "check", "--json", "--level", self.level)
+        spoken = ("--lang", self.language) if self.language != ENGLISH else ()
+        return (*shlex.split(self.program), "check", "--json", "--level", self.level, *spoken)
 
     def limited(self, seconds: float) -> str:
         """The same as a line of shell that ends itself after that time, whether anybody still listens or not."""

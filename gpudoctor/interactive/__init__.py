@@ -149,6 +149,7 @@ def shared(work: Work) -> Work:
         diagnose=diagnose,
         open=of(work.open),
         stack=of(work.stack),
+        hide=None,
         measured=work.measured and (lambda: hidden(work.measured and work.measured())),
     )
 

@@ -83,6 +83,7 @@ def work_on(
         diagnose,
         explain,
         forms=_forms(),
+        hide=_hidden,
         save=_save,
         used_by=used_by,
         open=open_file,
@@ -127,6 +128,13 @@ def _forms() -> dict[str, Callable[[Diagnosis], str]]:
         return html.render(diagnosis, measurements(diagnosis.snapshot))
 
     return {"txt": text, "md": markdown, "html": html, "json": json}
+
+
+def _hidden(diagnosis: Diagnosis) -> tuple[Diagnosis, str]:
+    from gpudoctor.hiding import Sharing
+
+    hide = Sharing()
+    return hide(diagnosis), hide.told
 
 
 def _save(text: str, name: str) -> None:

@@ -125,6 +125,12 @@ def fact_name(item: Evidence) -> str:
     return item.fact if item.index is None else f"{group}[{item.index}].{column}"
 
 
+def without_gpu(diagnosis: Diagnosis) -> bool:
+    """Whether there is known to be no GPU: then all that can be wrong with one passes, and tells nothing."""
+    count = diagnosis.snapshot.get("gpu.count")
+    return isinstance(count, Known) and count.value == 0
+
+
 def counts(diagnosis: Diagnosis) -> str:
     """Found, not judged, passed; and how much of a pasted report was understood."""
     report = diagnosis.snapshot.get("report.lines")
@@ -135,6 +141,8 @@ def counts(diagnosis: Diagnosis) -> str:
         unjudged=len(diagnosis.unjudged),
         passed=len(diagnosis.passed),
     )
+    if without_gpu(diagnosis):
+        said += say(" (no GPU to check)")
     if isinstance(report, Known) and isinstance(placed, Known):
         lines = "; {placed} of {all} lines of the report were understood"
         said += say(lines, placed=placed.value, all=report.value)

@@ -234,3 +234,17 @@ async def test_a_demo_shows_its_gpus_at_work_and_what_kernels_measured(opened: O
         await pilot.press("4")
         await pilot.pause(0.3)
         assert any("bf16 matmul" in line for line in shown(pilot))
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE], ids=str)
+async def test_the_way_back_to_the_list_is_among_the_keys(size: tuple[int, int]) -> None:
+    app = RecordingsApp(EVERY)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        assert "o list" not in shown(pilot)[-1]
+        await pilot.press("enter")
+        await settled(pilot)
+        assert "o list" in shown(pilot)[-1]
+        await pilot.click("Keys", offset=(shown(pilot)[-1].index("o list"), 0))
+        await pilot.pause()
+        assert app.current_mode == LIST

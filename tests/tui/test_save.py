@@ -11,7 +11,8 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from gpudoctor.model.diagnosis import from_json
+from gpudoctor.hiding import Sharing
+from gpudoctor.model.diagnosis import Diagnosis, from_json
 from gpudoctor.views import html, markdown, text
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
@@ -65,6 +66,31 @@ async def test_each_form_is_written_whole(opened: Opened, size: tuple[int, int],
         else:
             form = {"txt": text, "md": markdown, "html": html}[ending]
             assert written == form.render(app.diagnosis)
+
+
+async def test_what_is_to_be_shared_has_nothing_personal(opened: Opened) -> None:
+    async with opened(told_of("too-old-b200"), NARROW) as pilot:
+        app = pilot.app
+        assert isinstance(app, DoctorApp)
+        await pilot.press("s", "down", "tab")
+        await pilot.pause()
+        assert app.screen.query_one(Input).value == "gpudoctor-report.md"
+        await pilot.press("tab", "tab", "enter")
+        await closed(pilot)
+        path = Path.cwd() / "gpudoctor-report.md"
+        assert app.message.startswith(f"written to {path}; hidden: ")
+        assert app.diagnosis
+        shared, told = hidden_of(app.diagnosis)
+        assert app.message.endswith(told)
+        assert path.read_text("utf-8").removesuffix("\n") == markdown.render(shared)
+        await pilot.press("s", *["down"] * 4, "tab", "enter")
+        await said(pilot, "a picture shows what the screen showed")
+
+
+def hidden_of(diagnosis: Diagnosis) -> tuple[Diagnosis, str]:
+    """What others may see of it, as ``--share`` has it."""
+    hide = Sharing()
+    return hide(diagnosis), hide.told
 
 
 async def test_a_file_that_is_there_is_replaced_only_when_asked_twice(opened: Opened) -> None:

@@ -53,19 +53,24 @@ def _is(cmdline: Path, *words: str) -> bool:
         return False
 
 
-def test_commands_are_shown_alone_on_the_plain_terminal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("leave", ["enter", "esc"])
+def test_commands_are_shown_alone_on_the_plain_terminal(tmp_path: Path, leave: str) -> None:
     report = tmp_path / "report.txt"
     report.write_text(REPORT, "utf-8")
     with Terminal(["-m", "gpudoctor", "read", "--tui", str(report)]) as terminal:
         terminal.wait_for("BROKEN")
         terminal.wait_for("quit" if "quit" in terminal.said else "^p")
         terminal.type("C")
-        terminal.wait_for("Enter goes back to gpudoctor.")
+        terminal.wait_for("Enter or Esc goes back to gpudoctor.")
         alone = terminal.said.rpartition("\x1b[?1049l")[2].replace("\r\n", "\n")
         commands = [line for line in alone.split("\n")[1:-2] if line]
         assert commands
         assert all("\x1b" not in line for line in commands)
-        terminal.type("\n")
+        headings = [line for line in commands if line.startswith("#")]
+        assert headings[0] == "# 1: Install a newer driver (Ubuntu)"
+        assert all(line.startswith("# or ") for line in headings[1:])
+        terminal.type("\x1b[A")  # an arrow is no Esc
+        terminal.type("\x1b" if leave == "esc" else "\n")
         terminal.wait_for("BROKEN")
         terminal.type("q")
         assert terminal.ended(60) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from gpudoctor import doctor, language, rulebook
 from gpudoctor.cli import run
+from gpudoctor.fleet.remote import Question
 from gpudoctor.model.diagnosis import from_json
 from tests.unit.fleet_documents import LOST, hosts
 from tests.unit.test_fleet_fold import OLD
@@ -120,3 +123,15 @@ def test_without_clustershell_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(builtins, "__import__", none)
     assert run(["fleet", "--hosts", "n1"]) == 2
     assert "pip install 'gpudoctor[fleet]'" in capsys.readouterr().err
+
+
+def test_hosts_are_asked_in_the_language_of_the_one_who_asks(tmp_path: Path) -> None:
+    ours = f"{sys.executable} -m gpudoctor"
+    assert "--lang" not in Question(program=ours).argv
+    asked = ["sh", "-c", Question(program=ours, language="zh").limited(60)]
+    document = json.loads(subprocess.run(asked, check=False, capture_output=True, timeout=90).stdout)
+    with language.speaking("zh"):
+        titles = {rule.title for rule in rulebook.load().rules if not rule.title.isascii()}
+        alone = doctor.check("quick")
+    assert titles
+    assert [finding["title"] for finding in document["findings"]] == [finding.title for finding in alone.findings]

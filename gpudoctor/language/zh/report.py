@@ -99,6 +99,7 @@ WORDS = {
     "{found} found, {unjudged} not judged, {passed} passed": (
         "发现 {found} 条，未能判断 {unjudged} 条，通过 {passed} 条"
     ),
+    " (no GPU to check)": "（没有可检查的 GPU）",
     "; {placed} of {all} lines of the report were understood": "；报告共 {all} 行，读懂 {placed} 行",
     "Explained by {id}: see to that first.": "这是 {id} 的后果：请先处理它。",
     # pictures

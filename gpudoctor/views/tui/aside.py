@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import select
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -10,14 +12,44 @@ from typing import Any
 from textual.app import App
 
 
-def show(app: App[Any], commands: Sequence[str]) -> None:
-    """Print the commands, each whole on a line of its own, and come back on Enter.
+def show(app: App[Any], lines: Sequence[str]) -> None:
+    """Print the lines, each whole, and come back on Enter or Esc.
 
     A mouse selection then takes them as they are, wherever the terminal wraps them, and after the end they are still
     in its history. Raises `SuspendNotSupported` where there is no terminal behind the interface.
     """
     with app.suspend():
-        sys.stdout.write("\n".join(["", *commands, "", "Enter goes back to gpudoctor. "]))
+        sys.stdout.write("\n".join(["", *lines, "", "Enter or Esc goes back to gpudoctor. "]))
         sys.stdout.flush()
         with contextlib.suppress(KeyboardInterrupt):
-            sys.stdin.readline()
+            _wait(sys.stdin.fileno())
+        sys.stdout.write("\n")
+
+
+_BACK = (b"\r", b"\n", b"q", b"\x1b", b"\x03", b"\x04", b"")
+_WITHIN = 0.05
+"""Seconds within which the rest of an arrow's or another key's sequence follows its Esc."""
+
+
+def _wait(terminal: int) -> None:
+    """Until a key is pressed that goes back; each is heard as it is pressed, not as a line."""
+    import termios
+    import tty
+
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setcbreak(terminal)
+        while (key := os.read(terminal, 1)) not in _BACK or _goes_on(key, terminal):
+            continue
+    finally:
+        termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
+
+
+def _goes_on(key: bytes, terminal: int) -> bool:
+    """Whether that Esc was the first byte of another key, whose rest is then taken in."""
+    if key != b"\x1b" or not select.select([terminal], [], [], _WITHIN)[0]:
+        return False
+    if os.read(terminal, 1) in (b"[", b"O"):
+        while not b"@" <= os.read(terminal, 1) <= b"~":
+            continue
+    return True

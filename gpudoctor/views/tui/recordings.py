@@ -40,6 +40,9 @@ class RecordingsApp(DoctorApp):
     DEFAULT_MODE = LIST
     BINDINGS: ClassVar[list[BindingType]] = [Binding("o", "choices", "other recorded machines", show=False)]
 
+    OWN_KEYS = (("o", "list", "app.choices"),)
+    """Hints that are shown on each of its screens."""
+
     def __init__(self, choices: Sequence[Choice]) -> None:
         super().__init__(choices[0].work())
         from gpudoctor.views.tui.screens.demos import DemosScreen

@@ -66,6 +66,8 @@ class Work:
     """The page of a rule or a fact, as text."""
     forms: Mapping[str, Callable[[Diagnosis], str]] = field(default_factory=dict)
     """What a report can be saved as, by the ending of its file: ``json``, ``txt``."""
+    hide: Callable[[Diagnosis], tuple[Diagnosis, str]] | None = None
+    """The diagnosis as others may see it, and how much was hidden, in words; none where all is hidden already."""
     save: Callable[[str, str], None] | None = None
     """Writes a text to a file of that name."""
     plan: Callable[[Diagnosis, Sequence[str]], Plan] | None = None

@@ -144,13 +144,13 @@ class DiagnosisScreen(Place):
 
     def action_alone(self) -> None:
         """The commands on the plain terminal, where its own selection takes them and they stay in its history."""
-        commands = self._commands()
-        if not commands:
+        entry = self.findings.entry
+        if not entry or not self._commands():
             self.doctor.say("no command to show here: what to do is in words")
             return
         self.findings.pin()
         try:
-            aside.show(self.app, commands)
+            aside.show(self.app, words.commands_alone(entry.findings[0]))
         except SuspendNotSupported:
             self.doctor.say("there is no plain terminal behind this one: c copies one command after the other")
 

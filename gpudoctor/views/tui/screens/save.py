@@ -55,13 +55,14 @@ class Forms(Rows):
 
 
 class SaveScreen(ModalScreen[str]):
-    """Closes with the path that was written, or with nothing."""
+    """Closes with the path that was written and what was hidden in it, or with nothing."""
 
     SCOPED_CSS = False
     CSS = """
     .over { align: center middle; background: $background 60%; }
     #save { width: 76; max-width: 100%; height: auto; max-height: 100%; overflow-y: auto; background: $background; }
     #forms { height: auto; margin: 1 0; }
+    #hide { padding: 0; margin: 0 0 1 0; }
     #save Input { padding: 0 1; background: $panel; }
     #said { margin: 1 0 0 0; padding: 0; }
     #keys { padding: 0; color: $foreground 60%; }
@@ -71,6 +72,7 @@ class SaveScreen(ModalScreen[str]):
         Binding("escape", "close", "back"),
         Binding("up", "choose(-1)", "The form above", show=False, priority=True),
         Binding("down", "choose(1)", "The form below", show=False, priority=True),
+        Binding("tab", "hide", "Hide what is personal, or not", show=False, priority=True),
     ]
 
     def __init__(self, diagnosis: Diagnosis, picture: Callable[[], str]) -> None:
@@ -79,6 +81,7 @@ class SaveScreen(ModalScreen[str]):
         self._picture = picture
         self._warned = ""
         """The path of a file that is there, of which that was said."""
+        self._hides = False
 
     @property
     def doctor(self) -> DoctorApp:
@@ -91,7 +94,9 @@ class SaveScreen(ModalScreen[str]):
         with Vertical(id="save", classes="pane") as box:
             box.border_title = Content("Save")
             yield self.forms
-            yield Input(f"gpudoctor-{_named(self._diagnosis)}.{self.forms.ending}", id="file", compact=True)
+            if self.doctor.work.hide:
+                yield Line(id="hide")
+            yield Input(f"{self._stem()}.{self.forms.ending}", id="file", compact=True)
             yield Prose(id="said")
             yield Line(id="keys")
 
@@ -99,7 +104,30 @@ class SaveScreen(ModalScreen[str]):
         """Show the forms."""
         self.forms.fill(len(self.forms.endings))
         self._say(f"in {Path.cwd()}")
-        self.query_one("#keys", Line).say("↑↓ form   enter save   esc back")
+        self._offer()
+
+    def _stem(self) -> str:
+        """The file's name as it is offered; the machine's is personal, too."""
+        return "gpudoctor-report" if self._hides else f"gpudoctor-{_named(self._diagnosis)}"
+
+    def _offer(self) -> None:
+        """Say what can be chosen, and what is."""
+        can = self.doctor.work.hide is not None
+        self.query_one("#keys", Line).say(f"↑↓ form   {'tab hide   ' if can else ''}enter save   esc back")
+        if can:
+            about = "names, addresses, serial numbers and secrets are hidden"
+            mark = (" ☑ ", "$primary") if self._hides else " ☐ "
+            self.query_one("#hide", Line).say(Content.assemble(mark, "to share  ", (about, "dim")))
+
+    def action_hide(self) -> None:
+        """What others may see alone, or all of it."""
+        if self.doctor.work.hide is None:
+            return
+        file, before = self.query_one(Input), self._stem()
+        self._hides = not self._hides
+        if file.value.startswith(f"{before}."):
+            file.value = file.value.replace(before, self._stem(), 1)
+        self._offer()
 
     def _say(self, text: str, look: str = "") -> None:
         self.query_one("#said", Prose).put([Block(plain(text, look))])
@@ -145,14 +173,19 @@ class SaveScreen(ModalScreen[str]):
             self._say(f"{path.name} is there already: enter again replaces it", "$warning")
             return
         work, form = self.doctor.work, self.doctor.work.forms.get(self.forms.ending)
-        write = work.save
+        write, hide = work.save, work.hide if self._hides else None
         if write is None:
             self._say("nothing can be written from here", "$warning")
             return
 
+        if hide and form is None:
+            self._say("a picture shows what the screen showed: another form hides what is personal", "$warning")
+            return
+
         def make() -> str:
-            write(form(self._diagnosis) if form else self._picture(), str(path))
-            return str(path)
+            diagnosis, told = hide(self._diagnosis) if hide else (self._diagnosis, "")
+            write(form(diagnosis) if form else self._picture(), str(path))
+            return f"{path}; {told}" if told else str(path)
 
         background.start(self.app, "save", make, self._saved)
 

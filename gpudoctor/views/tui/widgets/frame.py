@@ -87,6 +87,7 @@ class Keys(Widget):
         width = self.content_size.width
         short = width < NARROW
         everywhere = [(key, "" if short and key != "?" else word, action) for key, word, action in self.EVERYWHERE]
+        everywhere = [*self._own(), *everywhere]
         right = _hints(everywhere)
         room = width - right.cell_length - 2
         shown: list[tuple[str, str, str]] = []
@@ -96,6 +97,12 @@ class Keys(Widget):
             shown.append(hint)
         left = _hints(shown)
         return Content.assemble(left, " " * max(2, width - left.cell_length - right.cell_length), right)
+
+    def _own(self) -> Iterable[tuple[str, str, str]]:
+        """What the application has beyond the keys of every one, where it can be done."""
+        for hint in getattr(self.app, "OWN_KEYS", ()):
+            if self.app.check_action(hint[2].partition(".")[2], ()):
+                yield hint
 
     def _here(self) -> Iterable[tuple[str, str, str]]:
         seen = set()

@@ -67,6 +67,17 @@ def commands(finding: Finding) -> list[str]:
     return [command(step.argv) for fix in finding.fixes for step in fix.steps if step.argv]
 
 
+def commands_alone(finding: Finding) -> list[str]:
+    """The same under the headings of their cures, which a shell takes for comments."""
+    lines: list[str] = []
+    for number, fix in enumerate(finding.fixes, 1):
+        own = [command(step.argv) for step in fix.steps if step.argv]
+        words = " ".join(fix.title.split())
+        lines += [*([""] if lines else []), f"# {'or ' if number > 1 else ''}{number}: {words}"]
+        lines += own or ["# in words only: see gpudoctor"]
+    return lines
+
+
 def _guess(finding: Finding) -> str:
     return "Possibly: " if finding.confidence == "possible" else ""
 

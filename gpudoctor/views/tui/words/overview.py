@@ -147,6 +147,8 @@ def _unjudged(diagnosis: Diagnosis) -> Iterator[Block]:
 
 def _passed(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
     yield Block(plain("Looked for and not there:", "bold"))
+    if report.without_gpu(diagnosis):
+        yield Block(plain("There is no GPU: what can be wrong with one passes, and says nothing of one that comes."))
     for topic, names in entries.topics(entry.names).items():
         yield GAP
         rest = ", ".join(name.partition(".")[2] for name in names)
