@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.commands.exits import BROKEN, INTERRUPTED, SOUND, UNKNOWN
 from gpudoctor.commands.sharing import shared
-from gpudoctor.commands.stopping import stopping
 
 if TYPE_CHECKING:
     import argparse
@@ -43,6 +42,8 @@ def bench(options: argparse.Namespace) -> int:
 @contextmanager
 def _stopped_by_ctrl_c(tell: Tell) -> Iterator[tuple[Tell, threading.Event]]:
     """Once something is measured, the first Ctrl-C sets the event, so that the rest can be shown; else it ends us."""
+    from gpudoctor.commands.stopping import stopping
+
     begun, stop = threading.Event(), threading.Event()
 
     def hear(found: Measurements) -> None:

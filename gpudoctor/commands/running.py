@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.commands import asking
 from gpudoctor.commands.exits import BROKEN, INTERRUPTED, SOUND
-from gpudoctor.commands.stopping import stopping
 
 if TYPE_CHECKING:
     import argparse
@@ -133,6 +132,8 @@ def code_of(run: Run) -> int:
 @contextmanager
 def interruptible() -> Iterator[tuple[Callable[[], Stop], threading.Event]]:
     """What the user wants of a run: the first Ctrl-C ends the step that runs, and sets the event; the next one us."""
+    from gpudoctor.commands.stopping import stopping
+
     stopped = threading.Event()
 
     def wants() -> Stop:
