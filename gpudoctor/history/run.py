@@ -7,7 +7,6 @@ which interpreter was meant, as a checksum of its path.
 from __future__ import annotations
 
 import json
-import re
 import time
 import zlib
 from collections.abc import Mapping
@@ -132,7 +131,7 @@ def run_at(place: Path) -> Run | None:
 
     match = _NAME.fullmatch(place.name)
     try:
-        moment = re.sub(_PARTS, r"\1-\2-\3T\4:\5:\6+00:00", match["time"]) if match else ""
+        moment = _PARTS.sub(r"\1-\2-\3T\4:\5:\6+00:00", match["time"]) if match else ""
         stamp = datetime.fromisoformat(moment).timestamp() + int(match["ms"]) / 1000 if match else 0.0
     except ValueError:
         return None
