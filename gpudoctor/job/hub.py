@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpudoctor import rulebook
@@ -17,6 +19,8 @@ from gpudoctor.job.place import Place
 from gpudoctor.job.stages import Stages
 from gpudoctor.job.verdict import UNKNOWN, code_of
 from gpudoctor.job.wire import Said
+from gpudoctor.model.errors import DoctorError
+from gpudoctor.rulebook import Rulebook
 
 if TYPE_CHECKING:
     from gpudoctor.job.wanted import Wanted
@@ -26,11 +30,32 @@ _LAST = 4.0
 """Seconds that the meeting has to come to its end once it was told to."""
 
 
+class _Rules(threading.Thread):
+    """The pages, read beside the meeting: where nobody has read them before, that takes longer than to come."""
+
+    def __init__(self, more: Sequence[Path]) -> None:
+        super().__init__(name="rules", daemon=True)
+        self._more = more
+        self._book: Rulebook | Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._book = rulebook.load(self._more)
+        except Exception as error:  # for whoever asks
+            self._book = error
+
+    def book(self) -> Rulebook:
+        """Once they are read; raises what is wrong with them."""
+        self.join()
+        if not isinstance(self._book, Rulebook):
+            raise self._book or RuntimeError("the rules were not read")
+        return self._book
+
+
 class Hub:
     """Opens the door at once, so that whoever comes finds it."""
 
     def __init__(self, place: Place, wanted: Wanted, tell: Callable[[str], None]) -> None:
-        self._book = rulebook.load(wanted.rules)
         self._found = Found(place, checked=not wanted.network)
         """What is known so far."""
         door = Door(place.ports)
@@ -41,16 +66,21 @@ class Hub:
         self._meeting = Meeting(place, door)
         self._stages = Stages(self._meeting, self._found, wanted.limits, tell, wanted.level)
         self._diagnosis: Diagnosis | None = None
+        self._rules = _Rules(wanted.rules)
+        self._rules.start()
         self._thread = threading.Thread(target=self._hold, name="meeting", daemon=True)
         self._thread.start()
 
     def over(self, cut: str = "") -> Diagnosis:
-        """The diagnosis; with `cut` the meeting is ended first, for that reason, and it is of what is known by then."""
+        """The diagnosis; with `cut` the meeting is ended first, for that reason, and it is of what is known by then.
+
+        Raises what is wrong with the rules.
+        """
         if cut and self._thread.is_alive():
             self._found.cut = cut
             self._meeting.stop.set()
         self._thread.join(_LAST)
-        return self._diagnosis or diagnosed(self._found, self._book)
+        return self._diagnosis or diagnosed(self._found, self._rules.book())
 
     def _hold(self) -> None:
         try:
@@ -59,7 +89,8 @@ class Hub:
             self._found.cut = self._found.cut or f"{type(error).__name__}: {error}"
         self._stages.note()
         try:
-            self._diagnosis = diagnosed(self._found, self._book)
+            with contextlib.suppress(DoctorError):  # which `over` raises: that of the rules
+                self._diagnosis = diagnosed(self._found, self._rules.book())
         finally:
             self._meeting.close(self._last)
 
