@@ -100,7 +100,7 @@ _PLACES: Sequence[_Place] = (
     _place("host", "desktop- laptop- win-", r"\b((?:DESKTOP|LAPTOP|WIN)-[A-Z0-9]{6,15})\b"),
     _place("host", "ip-", r"\b(ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}(?:\.[a-z][a-z0-9-]{0,30}){0,4})\b"),
     _place("host", "\\\\", r"(?<![\w\\:])\\{2,4}([A-Za-z][\w.-]{1,62})\\{1,2}[\w$]"),
-    _place("cloud", "projects/", r"(?<![\w/.~-])projects/([a-z][a-z0-9-]{3,40})(?=/)"),
+    _place("cloud", "projects/", r"(?<![\w/~-])projects/([a-z][a-z0-9-]{3,40})(?=/)"),
     _place("cloud", "googleapis.com", r"googleapis\.com/(?:[\w.-]{1,40}/){0,4}projects/([a-z][a-z0-9-]{3,40})"),
     _place("cloud", "arn:", r"\barn:aws[\w-]{0,10}:([^\s\"',;]{3,300})"),
     _place("cloud", "i-", r"(?<![\w-])i-((?:[0-9a-f]{17}|[0-9a-f]{8})\b)"),

@@ -32,7 +32,13 @@ _HEALTHY = pattern(
 _OUTPUT = pattern(r"\s{4,}[A-Z][\w /()-]{2,40}\s+: \S")
 """A line of ``nvidia-smi -q``: what it counts is a fact, whatever faults its labels name."""
 
-
+_ROUTINE = pattern(
+    r"NCCL INFO (?:Bootstrap|NET/Socket) ?: ?Using\b|NCCL INFO NET/IB ?: ?No device found"
+    r"|NCCL INFO (?:NET/Plugin|Plugin load|TUNER/Plugin|PROFILER/Plugin)\b|NCCL INFO Using network\b"
+    r"|NCCL INFO Failed to open libibverbs|NCCL INFO (?:Channel|Connected|Trees|Setting affinity|ncclCommInitRank)\b"
+    r"|NCCL INFO .*Init (?:START|COMPLETE)\b"
+)
+"""What NCCL logs on every start, on a machine without RDMA cards and without plugins, too."""
 _OVER = pattern(
     r"\b(?:nothing|none|never|not (?:seen|once)|no more|no further|quiet|clean|fine"
     r"|stable) (?:again )?(?:ever )?since\b"
@@ -44,8 +50,9 @@ _OVER = pattern(
 
 
 def says_all_is_well(line: str) -> bool:
-    """Whether the line is a note or a tool's counter that names a fault only to say that there is none."""
-    return bool(_OUTPUT.match(line) or _HEALTHY.match(line.strip()) or _NONE_OF.match(line.strip()))
+    """Whether the line is a note, a counter or a start-up's message that names a fault only to say there is none."""
+    bare = line.strip()
+    return bool(_OUTPUT.match(line) or _HEALTHY.match(bare) or _NONE_OF.match(bare) or _ROUTINE.search(line))
 
 
 def denied(line: str, start: int, end: int) -> bool:

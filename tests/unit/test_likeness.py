@@ -51,6 +51,17 @@ def test_a_few_shared_words_are_chance(text: str) -> None:
     assert _read(text).findings == ()
 
 
+def test_what_nccl_logs_on_every_start_accuses_nothing() -> None:
+    started = """\
+node:1:1 [0] NCCL INFO Bootstrap : Using eth0:10.1.0.1<0>
+node:1:1 [0] NCCL INFO NET/Plugin: No plugin found (libnccl-net.so)
+node:1:1 [0] NCCL INFO NET/IB : No device found.
+node:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:10.1.0.1<0>
+node:1:1 [0] NCCL INFO Using network Socket
+"""
+    assert _read(started).findings == ()
+
+
 def test_where_a_cause_was_recognised_nothing_is_guessed() -> None:
     diagnosis = _read(f"{UNHEARD}\nNVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.\n")
     assert [finding.id for finding in diagnosis.findings] == ["gpu.fell-off-bus"]

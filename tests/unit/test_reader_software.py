@@ -285,8 +285,10 @@ node2:123:456 [0] NCCL INFO NCCL version 2.20.5+cuda12.4
             "nccl.devices": ("mlx5_0", "mlx5_1"),
             "nccl.world_size": 16,
             "nccl.transports": ("P2P/CUMEM/read", "NET/IB/0/GDRDMA"),
+            "nccl.nodes": 2,
         }.items()
     )
+    assert "nccl.nodes" not in values(read_text(text.replace("node2:", "node1:")))
 
 
 _COUNTED = (

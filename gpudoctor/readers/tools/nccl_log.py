@@ -41,6 +41,8 @@ _NODES = Pattern(
     r"|\b(?:each of|on|across|between|over) (two|three|four|both) (?:\w+ )?(?:nodes|machines|hosts|servers|pods|vms)\b",
     2,
 )
+_HOST = Pattern(r"(?:^|\s)([A-Za-z][\w.-]{0,62}):\d+:\d+ \[\d+\] NCCL (?:INFO|WARN)")
+"""Whose line it is: two names are two nodes, one may be all that was pasted."""
 _MANY = Pattern(r"\b(?:multi|inter|cross)[- ]?nodes?\b", 2)
 _NUMBERS = {"single": 1, "one": 1, "two": 2, "both": 2, "three": 3, "four": 4, "eight": 8}
 _RATED = (
@@ -102,6 +104,12 @@ def _job(paste: Paste) -> Iterator[tuple[str, Fact]]:
         for number in [*numbers, *(["two"] if _MANY.search(line[:400]) else ())]:
             count = int(number) if number.isdecimal() else _NUMBERS[number.lower()]
             counts.setdefault(count, f"line {paste.numbers[index]}")
+    hosts: dict[str, str] = {}
+    for index, line in paste.having("nccl info", "nccl warn"):
+        if told := _HOST.search(line[:200]):
+            hosts.setdefault(told.group(1), f"line {paste.numbers[index]}")
+    if len(hosts) > 1:
+        counts.setdefault(len(hosts), hosts[list(hosts)[-1]])
     if counts:
         yield "nccl.nodes", Known(max(counts), counts[max(counts)])
     rates: dict[float, str] = {}
