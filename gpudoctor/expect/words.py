@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gpudoctor.compare.tables import KEYS
 from gpudoctor.expect.profile import FactLine
 from gpudoctor.expression.language import show
+from gpudoctor.language import say
 from gpudoctor.model.fact import Absent, Fact, Known, Row
 
 Place = tuple[int | None, Fact]
@@ -34,20 +35,34 @@ def shown(state: Fact, unit: str = "") -> str:
 def actual_words(line: FactLine, unmet: Sequence[Place], rows: Sequence[Row], profile: str, held: int) -> str:
     """``gpu.ecc is no on GPU 3, expected yes (hgx-h100)``: every value once, with the rows that have it."""
     what = line.kernel or line.fact
-    things = _things(line.group)
     said = _by_value(line, unmet, rows)
+    where = _where(line)
     if line.at_least:
         others = f"; {'; '.join(said)}" if said else ""
-        wanted = f"expected on {line.at_least} at least ({profile})"
-        return f"{what} is {line.wanted.says} on {held} {_things(line.group, held)}{_where(line)}, {wanted}{others}"
-    expected = f"expected {line.wanted.says} ({profile})"
+        few = "{what} is {wanted} on {held} {things}{where}, expected on {least} at least ({profile}){others}"
+        things = _things(line.group, held)
+        return say(
+            few,
+            what=what,
+            wanted=line.wanted.says,
+            held=held,
+            things=things,
+            where=where,
+            least=line.at_least,
+            profile=profile,
+            others=others,
+        )
+    wanted = line.wanted.says
     if not unmet:
-        return f"{what}: there are no {things}{_where(line)} here, {expected}"
-    return f"{what} is {'; '.join(said)}{_where(line)}, {expected}"
+        none = "{what}: there are no {things}{where} here, expected {wanted} ({profile})"
+        return say(none, what=what, things=_things(line.group), where=where, wanted=wanted, profile=profile)
+    found = "; ".join(said)
+    unlike = "{what} is {found}{where}, expected {wanted} ({profile})"
+    return say(unlike, what=what, found=found, where=where, wanted=wanted, profile=profile)
 
 
 def _where(line: FactLine) -> str:
-    return f" where {line.where}" if line.where else ""
+    return say(" where {condition}", condition=line.where) if line.where else ""
 
 
 def _by_value(line: FactLine, unmet: Sequence[Place], rows: Sequence[Row]) -> list[str]:
@@ -55,16 +70,26 @@ def _by_value(line: FactLine, unmet: Sequence[Place], rows: Sequence[Row]) -> li
     for index, state in unmet:
         found.setdefault(shown(state, line.unit), []).extend([] if index is None else [index])
     said = [
-        f"{value} on {listed(line.group, [(index, rows[index]) for index in where], len(rows))}" if where else value
+        say(
+            "{value} on {rows}",
+            value=value,
+            rows=listed(line.group, [(index, rows[index]) for index in where], len(rows)),
+        )
+        if where
+        else value
         for value, where in found.items()
     ]
-    return said if len(said) <= _MOST_NAMED else [*said[:_MOST_NAMED], f"and {len(said) - _MOST_NAMED} other values"]
+    return (
+        said
+        if len(said) <= _MOST_NAMED
+        else [*said[:_MOST_NAMED], say("and {count} other values", count=len(said) - _MOST_NAMED)]
+    )
 
 
 def listed(group: str, rows: Sequence[tuple[int, Row]], of: int) -> str:
     """``GPU 3 and GPU 5``, ``mlx5_0 port 1``: rows by what they are called; ``all 8 GPUs`` where all are meant."""
     if len(rows) == of > 1:
-        return f"all {of} {_things(group)}"
+        return say("all {count} {things}", count=of, things=_things(group))
     names = list(dict.fromkeys(_called(group, index, row) for index, row in rows))
     if len(names) > _MOST_NAMED:
         names = [*names[:_MOST_NAMED], f"{len(names) - _MOST_NAMED} more"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from gpudoctor import language
 from gpudoctor.expect import load
 from gpudoctor.model.fact import Absent, Known, Unread
 from tests.expect.machines import folded, held, known, lines_passed, machine, profile, unjudged, unmet
@@ -18,6 +19,13 @@ def test_the_rows_that_deviate_are_named_each_value_once(tmp_path: Path) -> None
     assert [(item.fact, item.index) for item in finding.evidence] == [("gpu.ecc", 3), ("gpu.ecc", 5)]
     assert finding.subject is None
     assert finding.about == {"0000:03:00.0", "0000:05:00.0"}
+
+
+def test_what_is_unmet_is_said_in_the_language_that_is_spoken(tmp_path: Path) -> None:
+    rows = [{"ecc": index != 3, "index": index} for index in range(8)]
+    with language.speaking("zh"):
+        (finding,) = unmet(held(known(gpu=rows), profile(tmp_path, "[expect]\ngpu.ecc = true"))).values()
+    assert finding.title == "gpu.ecc 为 no（GPU 3），应为 yes（ours）"
 
 
 def test_one_row_is_the_subject(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.language.zh import cures, machines, pages, report, since
+from gpudoctor.language.zh import cures, expected, machines, pages, report, since
 
-WORDS: dict[str, str] = {**report.WORDS, **cures.WORDS, **pages.WORDS, **machines.WORDS, **since.WORDS}
+_PLACES = (report, cures, pages, machines, since, expected)
+WORDS: dict[str, str] = {english: chinese for place in _PLACES for english, chinese in place.WORDS.items()}

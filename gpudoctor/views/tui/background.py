@@ -12,6 +12,9 @@ from typing import Any, TypeVar
 
 from textual.app import App
 
+from gpudoctor.model.errors import DoctorError
+from gpudoctor.views._terminal import one_line
+
 T = TypeVar("T")
 
 
@@ -32,3 +35,8 @@ def tell(app: App[Any], what: Callable[[], None]) -> None:
     """Call `what` in the interface, from any thread; does not wait, and is silent where the interface has ended."""
     with contextlib.suppress(RuntimeError):
         app.call_later(what)
+
+
+def words(error: BaseException) -> str:
+    """What went wrong there, on one line."""
+    return one_line(str(error) if isinstance(error, DoctorError) else f"{type(error).__name__}: {error}")

@@ -11,20 +11,17 @@ from textual.content import Content
 from textual.widget import Widget
 
 from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.errors import DoctorError
 from gpudoctor.model.fleet import Fleet
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import background
+from gpudoctor.views.tui import background, hosts
 from gpudoctor.views.tui.screens.place import Band, Place
 from gpudoctor.views.tui.widgets.frame import NARROW
+from gpudoctor.views.tui.widgets.maps import Checks, Pairs
 from gpudoctor.views.tui.widgets.matrix import Matrix
-from gpudoctor.views.tui.widgets.prose import GAP, Block, Pane, plain
+from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.widgets.suspects import Suspects
-from gpudoctor.views.tui.words import fleets
-from gpudoctor.views.tui.words.cells import headings
-
-_FILE = "sound-hosts.txt"
+from gpudoctor.views.tui.words import fleets, pairs
 
 
 class ClusterScreen(Place):
@@ -69,9 +66,7 @@ class ClusterScreen(Place):
             Pane("Who may train", id="drain"),
             Pane("Cluster", id="host"),
         )
-        self.checks, self.pairs = Matrix(id="checks"), Matrix(id="pairs")
-        self.checks.wide = True
-        self.checks.border_title = "Hosts × checks"
+        self.checks, self.pairs = Checks(), Pairs()
         self.fleet: Fleet | None = None
         self._everyone = False
         self.maps = Horizontal(self.checks, self.pairs, id="maps")
@@ -123,27 +118,13 @@ class ClusterScreen(Place):
         elif answer is None:
             self._nothing()
         elif self.fleet is None:
-            self._nothing(f"The fleet's answer cannot be read: {_words(answer)}")
+            self._nothing(f"The fleet's answer cannot be read: {background.words(answer)}")
         else:
-            self.doctor.say(f"not checked again: {_words(answer)}")
+            self.doctor.say(f"not checked again: {background.words(answer)}")
 
     def _nothing(self, said: str = "Only this machine is known: there is nothing to compare it with.") -> None:
         """An empty screen in words."""
-        commands = (
-            "gpudoctor fleet --hosts node[01-08] --tui",
-            "gpudoctor fleet --slurm --tui",
-            "gpudoctor fleet RESULTS… --tui",
-        )
-        abouts = ("these, over ssh", "the nodes of this job", "from what each host wrote")
-        ways = [
-            Block(plain(about), Content.assemble(plain(f"{command:<43}", "$primary")), 43)
-            for command, about in zip(commands, abouts, strict=True)
-        ]
-        about = (
-            "The same checks on every host show what one alone cannot: the driver that differs, the link that is slow, "
-            "the host that all others wait for. Asked for with:"
-        )
-        self.detail.put("Cluster", [Block(plain(said, "bold")), GAP, Block(plain(about)), GAP, *ways])
+        self.detail.put("Cluster", list(fleets.nothing(said)))
         self.detail.focus()
 
     def _put(self, fleet: Fleet) -> None:
@@ -156,12 +137,7 @@ class ClusterScreen(Place):
         self.drain.put("Who may train", list(fleets.drain_blocks(fleet)), keep=True)
         self._checks()
         if pairwise := fleet.pairwise:
-            names = pairwise.names
-            cells = [[fleets.pair_mark(pairwise.pair(source, target)) for target in names] for source in names]
-            self.pairs.border_title = Content(one_line(pairwise.title))
-            unit = one_line(f"{pairwise.expected:g} {pairwise.unit}")
-            self.pairs.border_subtitle = Content(f"· from 90 %, digits tenths of {unit}, x wrong, ? not read")
-            self.pairs.put(names, headings(names), cells)
+            self.pairs.show(pairwise)
         self._room()
         if not self.focused or self.focused is self.detail:
             self.suspects.focus()
@@ -171,11 +147,7 @@ class ClusterScreen(Place):
     def _checks(self) -> None:
         fleet = self.fleet
         assert fleet
-        hosts = fleets.shown_hosts(fleet, self._everyone)
-        cells = [[fleets.mark(fleet.result(host.name, check.id)) for check in fleet.checks] for host in hosts]
-        self.checks.put([host.name for host in hosts], [check.short for check in fleet.checks], cells)
-        more = len(fleet.hosts) - len(hosts)
-        self.checks.border_subtitle = Content(f"+ {more} hosts all sound (a)" if more else "")
+        self.checks.show(fleet, self._everyone)
 
     def _room(self) -> None:
         """The maps are as high as they need to be, and at most half of the screen; the pairs alone take all."""
@@ -213,7 +185,7 @@ class ClusterScreen(Place):
         elif about is self.pairs and fleet.pairwise:
             names = fleet.pairwise.names
             source, target = (names[at] for at in self.pairs.at)
-            self.detail.put(f"{source} → {target}", list(fleets.pair_blocks(fleet.pairwise, source, target)))
+            self.detail.put(f"{source} → {target}", list(pairs.blocks(fleet.pairwise, source, target)))
 
     def _host(self, name: str, check: str = "") -> None:
         fleet = self.fleet
@@ -277,17 +249,7 @@ class ClusterScreen(Place):
         if fleet is None or save is None:
             self.doctor.say("no fleet, no list of hosts" if fleet is None else "no file can be written from here")
             return
-        hosts = fleet.sound
-        if not hosts:
-            self.doctor.say("no host is sound: nothing was written")
-            return
-        text = "".join(f"{name}\n" for name in hosts)
-
-        def written(answer: BaseException | None) -> None:
-            fine = f"{len(hosts)} sound hosts written to {_FILE}"
-            self.doctor.say(fine if answer is None else f"not written: {_words(answer)}")
-
-        background.start(self.app, "save", lambda: save(text, _FILE), written)
+        hosts.write(self.doctor, fleet.sound, save)
 
     def band(self) -> Band:
         """The fleet's verdict, where there is a fleet."""
@@ -302,7 +264,3 @@ class ClusterScreen(Place):
         if fleet is None:
             return super().status()
         return fleets.counts(fleet), f"checked {one_line(fleet.at)}" if fleet.at else ""
-
-
-def _words(error: BaseException) -> str:
-    return one_line(str(error) if isinstance(error, DoctorError) else f"{type(error).__name__}: {error}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -19,6 +18,7 @@ from gpudoctor.views.tui import background
 from gpudoctor.views.tui.comparing import Comparing
 from gpudoctor.views.tui.screens.explain import ExplainScreen
 from gpudoctor.views.tui.screens.place import Place
+from gpudoctor.views.tui.searching import Searching
 from gpudoctor.views.tui.widgets.facts_table import FactsTable
 from gpudoctor.views.tui.widgets.frame import NARROW
 from gpudoctor.views.tui.widgets.prose import Pane
@@ -30,13 +30,10 @@ from gpudoctor.views.tui.words.listing import Item, Listing
 from gpudoctor.views.tui.words.sought import Sought
 from gpudoctor.views.tui.work import Told
 
-_MANY = 20_000
-"""Facts from which a search is done beside the interface: it takes longer than a key may."""
 _MOST_COPIED = 50_000
 """Characters for the clipboard: terminals refuse much more."""
 _LETTERS = {"search", "only", "all", "compare", "copy", "moving", "fix", "explain"}
 """Actions whose keys are letters while one types."""
-_NOTHING: tuple[Listing, Sought, Sequence[int]] = (NONE, Sought(), ())
 
 
 class FactsScreen(Place):
@@ -66,14 +63,12 @@ class FactsScreen(Place):
         super().__init__()
         self._facts = NONE
         self._sought = Sought()
-        self._found = _NOTHING
-        """What was searched last, and what came of it."""
-        self._searches = 0
         self._told: Mapping[str, Told] = {}
 
     def body(self) -> Iterable[Widget]:
         """The search, the table, and of the fact under the cursor all there is."""
         self.beside = Comparing(self.doctor, self._compared)
+        self.searching = Searching(self.doctor, self._searches, self._put)
         self.search = Search("name, value or source")
         self.table, self.detail = FactsTable(), Pane("Where it came from", id="fact")
         self.table.uses = self._use
@@ -100,7 +95,7 @@ class FactsScreen(Place):
             self.doctor.say(f"which rules read a fact is not known: {one_line(str(told))}")
             return
         self._told = told
-        self._found = _NOTHING
+        self.searching.forget()
         self._show()
 
     def show(self, diagnosis: Diagnosis) -> None:
@@ -123,28 +118,12 @@ class FactsScreen(Place):
 
     def _show(self) -> None:
         """Search what is sought, and show it."""
-        listing, sought = self._listing, self._sought
-        last, before, found = self._found
-        among = found if last is listing and sought.narrows(before) else sought.among(listing, self._told)
-        self._searches += 1
-        mine = self._searches
+        self.searching.start(self._listing, self._sought, self._told)
 
-        def found_beside(found: Sequence[int] | BaseException) -> None:
-            if mine == self._searches and not isinstance(found, BaseException):
-                self._put(listing, sought, found)
-
-        if sought.text and len(among) > _MANY:
-            self.table.border_subtitle = Content(f"searching {len(among):,} facts…")
-            over = partial(self._is_over, mine)
-            background.start(self.app, "search", lambda: listing.search(sought.words, among, over), found_beside)
-        else:
-            self._put(listing, sought, listing.search(sought.words, among))
-
-    def _is_over(self, search: int) -> bool:
-        return search != self._searches
+    def _searches(self, many: int) -> None:
+        self.table.border_subtitle = Content(f"searching {many:,} facts…")
 
     def _put(self, listing: Listing, sought: Sought, found: Sequence[int]) -> None:
-        self._found = (listing, sought, found)
         beside = self.beside.listing
         conditions = sought.conditions()
         if beside and beside.difference.moving:
@@ -201,10 +180,7 @@ class FactsScreen(Place):
 
     def _use(self, item: Item) -> str:
         """The column "used by": what rests on it, or how many rules read it."""
-        names = tuple(dict.fromkeys(finding.id for finding in item.findings))
-        what = "findings" if names else "rules"
-        names = names or fact.told_of(item.fact, self._told).rules
-        return "".join(names) if len(names) < 2 else f"{len(names)} {what}"
+        return fact.used(item, self._told)
 
     async def on_rows_chosen(self, event: Rows.Chosen) -> None:
         """Enter: the finding that rests on it, the rule that waits for it, or else the page of one that passed."""
@@ -292,7 +268,7 @@ class FactsScreen(Place):
 
     def _compared(self) -> None:
         """Another machine came, or went; or something else differs now."""
-        if (self._found[0] is self._facts) == (self.beside.listing is None):
+        if (self.searching.listing is self._facts) == (self.beside.listing is None):
             self._show()
         else:
             self._set(Sought())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
@@ -13,19 +11,15 @@ from textual.content import Content
 from textual.widget import Widget
 
 from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.errors import DoctorError
 from gpudoctor.model.measurement import Kernel, Measurements, Run
-from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import background, marks
+from gpudoctor.views.tui.measuring import Measuring
 from gpudoctor.views.tui.screens.place import Band, Place
 from gpudoctor.views.tui.widgets.bars import Bars
 from gpudoctor.views.tui.widgets.kernels import Kernels, KernelTabs
-from gpudoctor.views.tui.widgets.prose import GAP, Block, Pane, plain
+from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
-from gpudoctor.views.tui.words import measured, one_run
-
-_BAR = 24
-_COMMAND = "gpudoctor bench"
+from gpudoctor.views.tui.words import measured, measuring, one_run
 
 
 class KernelsScreen(Place):
@@ -58,8 +52,7 @@ class KernelsScreen(Place):
         """The GPUs, below them the kernels and what is known of the one under the cursor."""
         self.bars, self.kernels, self.tabs, self.detail = Bars(), Kernels(), KernelTabs(), Pane("Kernels", id="run")
         self.found: Measurements | None = None
-        self._stop: threading.Event | None = None
-        self._since = 0.0
+        self.measuring = Measuring(self.doctor, self._partly, self._measured)
         self._why = False
         self._chosen = False
         with Vertical(id="measured", classes="-none"):
@@ -85,7 +78,7 @@ class KernelsScreen(Place):
 
     def _recall(self) -> None:
         recall = self.doctor.work.measured
-        if recall and self._stop is None:
+        if recall and not self.measuring.runs:
             background.start(self.app, "measured", recall, self._recalled)
 
     @property
@@ -95,7 +88,7 @@ class KernelsScreen(Place):
         return kernels[min(self.kernels.cursor, len(kernels) - 1)] if kernels else None
 
     def _recalled(self, answer: Measurements | BaseException | None) -> None:
-        if self._stop is not None:
+        if self.measuring.runs:
             return
         if isinstance(answer, Measurements):
             self._put(answer.merged(self.found) if self.found else answer)
@@ -104,20 +97,11 @@ class KernelsScreen(Place):
         elif answer is None:
             self._nothing()
         else:
-            self._nothing(f"What was measured cannot be read: {_words(answer)}")
+            self._nothing(f"What was measured cannot be read: {background.words(answer)}")
 
     def _nothing(self, said: str = "Nothing was measured here yet.") -> None:
         """An empty screen in words."""
-        run = (
-            "R measures every kernel, minutes in all; GPUs in use are left alone."
-            if self.doctor.work.kernels
-            else f"On the machine itself they are run by {_COMMAND}, and by gpudoctor check --level deep."
-        )
-        about = (
-            "Small kernels tell what no driver reports: whether a GPU computes right values, and as fast as its kind "
-            "should: matrix products, memory, the way to the host, and what launching costs."
-        )
-        self.detail.put("Kernels", [Block(plain(said, "bold")), GAP, Block(plain(about)), GAP, Block(plain(run))])
+        self.detail.put("Kernels", list(measuring.nothing(said, here=self.doctor.work.kernels is not None)))
 
     def _put(self, found: Measurements) -> None:
         """Show these; the cursors stay where they are, or go to the first trouble. No run is nothing to show."""
@@ -139,10 +123,8 @@ class KernelsScreen(Place):
     def _to_trouble(self) -> None:
         """The first run that is wrong, else failed, else slow."""
         assert self.found
-        worst = {state: at for at, state in reversed(list(enumerate(measured.BAD)))}
-        bad = [(worst[state], run) for run in self.found.runs if (state := self.found.state(run)) in worst]
-        if bad:
-            self._go(min(bad, key=lambda item: item[0])[1])
+        if run := measured.worst(self.found):
+            self._go(run)
 
     def _go(self, run: Run) -> None:
         assert self.found
@@ -189,18 +171,11 @@ class KernelsScreen(Place):
         self._chosen = True
         if not self.found or not self.kernel:
             return
-        order = [kernel.id for kernel in self.found.kernels]
-        bad = sorted(
-            ((order.index(run.kernel), run.gpu), run)
-            for run in self.found.runs
-            if run.kernel in order and self.found.state(run) in measured.BAD
-        )
-        if not bad:
+        run = measured.next_bad(self.found, self.kernels.cursor, self.bars.run.gpu if self.bars.run else -1, by)
+        if run is None:
             self.doctor.say("nothing is wrong, failed or slow")
-            return
-        here = (self.kernels.cursor, self.bars.run.gpu if self.bars.run else -1)
-        ahead = [run for at, run in bad if (at > here if by > 0 else at < here)]
-        self._go((ahead or [run for _, run in bad])[0 if by > 0 else -1])
+        else:
+            self._go(run)
 
     def action_why(self) -> None:
         """Where the expected value comes from; again, back to the run."""
@@ -232,64 +207,30 @@ class KernelsScreen(Place):
 
     def action_stop(self) -> None:
         """No further kernel is started; what was measured stays."""
-        if self._stop is None:
-            self.doctor.say("nothing is measured now")
-        else:
-            self._stop.set()
-            self.doctor.say("stopping; what was measured stays")
+        self.measuring.stop()
 
     def _measure(self, wanted: Sequence[str]) -> None:
-        measure = self.doctor.work.kernels
-        if measure is None:
-            when = f"; what is shown was measured at {one_line(self.found.at)}" if self.found and self.found.at else ""
-            self.doctor.say(f"nothing can be measured from here{when}")
-            return
-        if self._stop is not None:
-            self.doctor.say("it is being measured already; x stops it")
-            return
-        stop = self._stop = threading.Event()
-        self._since = time.monotonic()
-
-        def tell(partly: Measurements) -> None:
-            background.tell(self.app, lambda: self._partly(stop, partly))
-
-        def work() -> Measurements:
-            return measure(wanted, tell, stop)
-
-        background.start(self.app, "kernels", work, lambda answer: self._measured(stop, answer))
+        self.measuring.start(wanted, self.found.at if self.found else "")
         self.reframe()
 
-    def _partly(self, mine: threading.Event, partly: Measurements) -> None:
-        if mine is self._stop:
-            self._put(self.found.merged(partly) if self.found else partly)
+    def _partly(self, partly: Measurements) -> None:
+        self._put(self.found.merged(partly) if self.found else partly)
 
-    def _measured(self, mine: threading.Event, answer: Measurements | BaseException) -> None:
-        self._stop = None
+    def _measured(self, answer: Measurements | BaseException, stopped: bool) -> None:
         if isinstance(answer, BaseException):
             if self.found is None:
-                self._nothing(f"Nothing was measured: {_words(answer)}")
+                self._nothing(f"Nothing was measured: {background.words(answer)}")
             else:
-                self.doctor.say(f"not measured to the end: {_words(answer)}")
+                self.doctor.say(f"not measured to the end: {background.words(answer)}")
         else:
             self._put(self.found.merged(answer) if self.found else answer)
-            self.doctor.say("stopped; what was measured stays" if mine.is_set() else "measured")
-            self._judge()
+            self.doctor.say("stopped; what was measured stays" if stopped else "measured")
+            if self.found:
+                self.measuring.judge(self.found)
         self.reframe()
 
-    def _judge(self) -> None:
-        """What was measured becomes part of the diagnosis that all screens show."""
-        judged, diagnosis, found = self.doctor.work.judged, self.doctor.diagnosis, self.found
-        if judged and diagnosis and found:
-            background.start(self.app, "judged", lambda: judged(diagnosis, found), self._judged)
-
-    def _judged(self, answer: Diagnosis | BaseException) -> None:
-        if isinstance(answer, Diagnosis) and self.doctor.reading.over:
-            self.doctor.diagnosis = answer
-        elif isinstance(answer, BaseException):
-            self.doctor.say(f"what was measured cannot be judged: {_words(answer)}")
-
     def _tick(self) -> None:
-        if self._stop is not None:
+        if self.measuring.runs:
             self.reframe()
             self.bars.refresh()
 
@@ -304,36 +245,8 @@ class KernelsScreen(Place):
 
     def status(self) -> Sequence[Content | str]:
         """About measuring, while something is measured or was."""
-        if self._stop is not None:
-            return self._progress()
+        if self.measuring.runs:
+            return measuring.progress(self.found, self.measuring.seconds)
         if self.found and self.found.kernels and self.doctor.reading.over:
-            return _counts(self.found)
+            return measuring.counts(self.found)
         return super().status()
-
-    def _progress(self) -> tuple[Content, Content]:
-        runs = self.found.runs if self.found else ()
-        open_ = [run for run in runs if run.status in {"waiting", "running"}]
-        now = next((run for run in open_ if run.status == "running"), None)
-        asked = len(runs) or 1
-        full = _BAR * (asked - len(open_)) // asked if runs else 0
-        bar = Content.assemble(("█" * full, "$primary"), ("░" * (_BAR - full), "$foreground 40%"))
-        where = f" · {now.kernel} on {self.found.called(now.gpu)}" if now and self.found else ""
-        seconds = time.monotonic() - self._since
-        said = Content.assemble(bar, plain(f"  {asked - len(open_)} of {len(runs)} measured{where} · {seconds:.0f} s"))
-        return said, Content("x stop, keep what was measured")
-
-
-def _counts(found: Measurements) -> tuple[Content, Content]:
-    """``61 sound · 2 wrong · 4 slow · 8 not measured``, and who is in use."""
-    states = [found.state(run) for run in found.runs]
-    words = ("sound", "wrong", "failed", "slow")
-    said = [f"{count} {word}" for word in words if (count := states.count(word)) or word == "sound"]  # type: ignore[arg-type]
-    unjudged = f"{states.count('unjudged')} not judged"
-    held = [f"GPU {device.index} is in use by {one_line(device.held)}" for device in found.devices if device.held]
-    right = f"{held[0]}: not touched" if len(held) == 1 else f"{len(held)} GPUs are in use: not touched" if held else ""
-    when = f"measured {one_line(found.at)}" if found.at else ""
-    return Content(" · ".join([*said, unjudged])), Content(right or when)
-
-
-def _words(error: BaseException) -> str:
-    return one_line(str(error) if isinstance(error, DoctorError) else f"{type(error).__name__}: {error}")

@@ -116,7 +116,7 @@ class SaveScreen(ModalScreen[str]):
         self.query_one("#keys", Line).say(f"↑↓ form   {'tab hide   ' if can else ''}enter save   esc back")
         if can:
             about = "names, addresses, serial numbers and secrets are hidden"
-            mark = (" ☑ ", "$primary") if self._hides else " ☐ "
+            mark = (" [x] ", "$primary") if self._hides else " [ ] "
             self.query_one("#hide", Line).say(Content.assemble(mark, "to share  ", (about, "dim")))
 
     def action_hide(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -13,9 +14,8 @@ from textual.widget import Widget
 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DoctorError
-from gpudoctor.model.fact import Known
-from gpudoctor.model.stack import GPU, MACHINE, Stack, Wishes, read_from, wanted
-from gpudoctor.views.tui import background
+from gpudoctor.model.stack import Stack, Wishes, read_from
+from gpudoctor.views.tui import background, wishing
 from gpudoctor.views.tui.repair import handed_over
 from gpudoctor.views.tui.screens.confirm import Sure
 from gpudoctor.views.tui.screens.place import Place
@@ -23,16 +23,6 @@ from gpudoctor.views.tui.widgets.form import Form
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.words import stack as words
-
-_TYPED = {
-    "gpus": "A GPU by its name: RTX 5090, H100, GTX 1080 Ti.",
-    "driver": "The driver's version: 570.124.06, or its branch: 570.",
-    "python": "3.10 to 3.14.",
-    "os": "linux, windows or wsl.",
-    "arch": "x86_64 or aarch64.",
-    "torch": "A release: 2.9 or 2.8.0. Empty is the newest that fits.",
-    "wants": "Requirements with a space between: torch>=2.6 flash-attn vllm. Empty is none.",
-}
 
 
 class SetupScreen(Place):
@@ -180,20 +170,10 @@ class SetupScreen(Place):
     def action_type(self) -> None:
         """Type another value for the field under the cursor."""
         option = self.form.option
-        if not option or option.field not in _TYPED:
+        if not option or option.field not in wishing.TYPED:
             self.doctor.say("space chooses here; there is nothing to type")
-            return
-        from gpudoctor.views.tui.screens.ask import Ask
-
-        name = option.field
-        now = getattr(self.wishes, name)
-        value = "" if name == "gpus" else " ".join(now) if name == "wants" else str(now)
-
-        def typed(text: str | None) -> None:
-            if text or (name in ("torch", "wants") and text is not None):
-                self._set(name, _value(name, text))
-
-        self.app.push_screen(Ask(words.LABELS[name], value, _TYPED[name]), typed)
+        else:
+            wishing.ask(self.doctor, option.field, self.wishes, partial(self._set, option.field))
 
     def action_smallest(self) -> None:
         """Set the smallest change with which something fits; pressed again, the next one."""
@@ -265,24 +245,4 @@ class SetupScreen(Place):
         elif self.doctor.repair and self.doctor.repair.busy:
             self.doctor.say("another plan is under way: f shows it")
         else:
-            prefix = diagnosis.snapshot.get("python.prefix")
-            where = str(prefix.value) if isinstance(prefix, Known) else ""
-            plan = stack.plan(self.wishes.tool, diagnosis.snapshot.target.name, where, self._hindrance(diagnosis))
-            handed_over(self.doctor, plan)
-
-    def _hindrance(self, diagnosis: Diagnosis) -> str:
-        if self.wishes.elsewhere:
-            said = ", ".join(words.LABELS.get(name, name) for name in MACHINE if name in self.wishes.said)
-            return f"not from here: it is for another machine ({said} as you said)"
-        if diagnosis.snapshot.target.kind != "local":
-            return "not from here: what was read is another machine"
-        return ""
-
-
-def _value(field: str, text: str) -> object:
-    """What was typed, as the wishes have it."""
-    if field == "gpus":
-        return (GPU(text),)
-    if field == "wants":
-        return wanted(text)
-    return tuple(text.split()) if field == "extras" else text
+            handed_over(self.doctor, wishing.plan_of(stack, self.wishes, diagnosis))

@@ -194,3 +194,11 @@ def _uses(about: list[Use]) -> Iterator[Block]:
 
 def _labelled(label: str, text: Content) -> Block:
     return Block(text, Content.styled(label, "bold"), _HANG)
+
+
+def used(item: Item, told: Mapping[str, Told]) -> str:
+    """The findings that rest on a fact, else the rules that read it: by name where it is one, else how many."""
+    names = tuple(dict.fromkeys(finding.id for finding in item.findings))
+    what = "findings" if names else "rules"
+    names = names or told_of(item.fact, told).rules
+    return "".join(names) if len(names) < 2 else f"{len(names)} {what}"

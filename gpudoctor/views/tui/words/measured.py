@@ -113,3 +113,24 @@ def verdict_of_all(found: Measurements) -> tuple[Verdict, str] | None:
     if not said:
         return None
     return ("broken" if gpus.get("wrong") or gpus.get("failed") else "impaired"), ", ".join(said)
+
+
+def worst(found: Measurements) -> Run | None:
+    """The first run that is wrong, else failed, else slow."""
+    order = {state: at for at, state in reversed(list(enumerate(BAD)))}
+    bad = [(order[state], run) for run in found.runs if (state := found.state(run)) in order]
+    return min(bad, key=lambda item: item[0])[1] if bad else None
+
+
+def next_bad(found: Measurements, kernel: int, gpu: int, by: int) -> Run | None:
+    """The next run behind that kernel's on that GPU that is wrong, failed or slow; `by` -1 is the one before it."""
+    order = [one.id for one in found.kernels]
+    bad = sorted(
+        ((order.index(run.kernel), run.gpu), run)
+        for run in found.runs
+        if run.kernel in order and found.state(run) in BAD
+    )
+    if not bad:
+        return None
+    ahead = [run for at, run in bad if (at > (kernel, gpu) if by > 0 else at < (kernel, gpu))]
+    return (ahead or [run for _, run in bad])[0 if by > 0 else -1]
