@@ -15,8 +15,8 @@ from types import ModuleType
 
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Fact, Known, Rows
-from gpudoctor.model.snapshot import MOST_GPUS, MOST_OTHER_ROWS, MOST_ROWS, Snapshot, Target
-from gpudoctor.readers._merge import better, joined
+from gpudoctor.model.snapshot import Snapshot, Target
+from gpudoctor.readers._merge import take
 from gpudoctor.readers._paste import Paste, clean
 from gpudoctor.readers._saved import saved
 from gpudoctor.readers._stream import whole
@@ -29,7 +29,6 @@ LIMIT = 32 << 20
 """Bytes of the largest file that is read; more is a log to be cut first."""
 EXACT = 5
 """How exact a reader is that does not say: 9 prints the driver's own value, 1 is what a person wrote."""
-_MOST = {**MOST_ROWS, "gpu": MOST_GPUS, "pci": MOST_GPUS}
 
 
 def read_file(name: str) -> str:
@@ -98,11 +97,7 @@ def _pasted(paste: Paste, name: str) -> Snapshot:
     for module in every_reader():
         try:
             for key, entry in module.read(paste):
-                if "." in key:
-                    facts[key] = better(facts.get(key), entry)
-                else:
-                    rows = joined(groups.get(key), entry, key)
-                    groups[key] = rows[: _MOST.get(key, MOST_OTHER_ROWS)] if isinstance(rows, tuple) else rows
+                take(facts, groups, key, entry)
         except Exception as error:
             trouble.append(f"{module.__name__.rpartition('.')[2]}: {type(error).__name__}: {clean(str(error))}"[:200])
     if trouble:

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import cast
 
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.model.snapshot import MOST_GPUS, MOST_OTHER_ROWS, MOST_ROWS
 
 CUT = ("...", "…")
 """How nvidia-smi ends a name that it has cut."""
+_MOST = {**MOST_ROWS, "gpu": MOST_GPUS, "pci": MOST_GPUS}
+
+
+def take(facts: dict[str, Fact], groups: dict[str, Rows], key: str, entry: Fact | Rows) -> None:
+    """Put what a reader says with what is there, a fact or the rows of a group; of rows as many as are kept."""
+    if "." in key:
+        facts[key] = better(facts.get(key), cast("Fact", entry))
+    else:
+        rows = joined(groups.get(key), cast("Rows", entry), key)
+        groups[key] = rows[: _MOST.get(key, MOST_OTHER_ROWS)] if isinstance(rows, tuple) else rows
 
 
 def better(one: Fact | None, other: Fact) -> Fact:

@@ -14,8 +14,8 @@ from types import ModuleType
 
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Fact, Known, Rows
-from gpudoctor.model.snapshot import MOST_OTHER_ROWS, MOST_ROWS, Snapshot, Target
-from gpudoctor.readers._merge import better, joined
+from gpudoctor.model.snapshot import Snapshot, Target
+from gpudoctor.readers._merge import take
 from gpudoctor.readers.files._manifest import Manifest, UnreadableError
 
 LONGEST = 2 << 20
@@ -75,11 +75,7 @@ def _read(module: ModuleType, text: str, name: str) -> Snapshot | None:
     facts: dict[str, Fact] = {}
     groups: dict[str, Rows] = {"text": ()}
     for key, entry in module.read(manifest):
-        if "." in key:
-            facts[key] = better(facts.get(key), entry)
-        else:
-            rows = joined(groups.get(key), entry, key)
-            groups[key] = rows[: MOST_ROWS.get(key, MOST_OTHER_ROWS)] if isinstance(rows, tuple) else rows
+        take(facts, groups, key, entry)
     if not manifest.used:
         return None
     facts["manifest.kind"] = Known(module.KIND, name)
