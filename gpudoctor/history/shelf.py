@@ -96,8 +96,9 @@ class Shelf:
                     run.place.unlink(missing_ok=True)
                     count, room = count - 1, room - sizes[run.place]
         for place in self.folder.glob(".*"):  # of one that was ended while it wrote
-            if time.time() - place.stat().st_mtime > _STALE:
-                place.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # another program has just put it in place
+                if time.time() - place.stat().st_mtime > _STALE:
+                    place.unlink(missing_ok=True)
 
 
 def _needed(runs: Sequence[Run]) -> list[Run]:
