@@ -7,7 +7,6 @@ from collections.abc import Set as AbstractSet
 
 from gpudoctor.expression import Evaluator, Facts
 from gpudoctor.judge.judgement import Judgement, Outcome
-from gpudoctor.judge.likeness import nearest
 from gpudoctor.judge.ranking import place, ranked
 from gpudoctor.judge.signs import Text
 from gpudoctor.knowledge import LOOKUPS
@@ -57,6 +56,8 @@ def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
 
 def _guesses(rulebook: Rulebook, found: Sequence[Finding], unjudged: AbstractSet[str], text: Text) -> list[Finding]:
     """Where nothing that was found proves a cause: the pages nearest to the text, of those that could still hold."""
+    from gpudoctor.judge.likeness import nearest
+
     loud = [finding for finding in found if finding.severity != "info"]
     symptoms = {finding.id for finding in loud if finding.role == "symptom" or finding.confidence != "possible"}
     asking = {rule.id for rule in rulebook.rules if rule.open}

@@ -56,9 +56,9 @@ def set_up(name: str, snapshot: Snapshot, evaluator: Evaluator) -> list[Offer]:
 
 def _set_up(fix: Fix, snapshot: Snapshot, evaluator: Evaluator, groups: Mapping[str, str] | None) -> Iterator[Offer]:
     """The cures that stand for a fix that names what is set up, called by its title and their own."""
-    from gpudoctor.rulebook.setups import setups
+    from gpudoctor.setup import SOLVED
 
-    if fix.setup not in setups():
+    if fix.setup in SOLVED:
         from gpudoctor.setup.cure import torch_cures
 
         yield from ((0, cure) for cure in torch_cures(snapshot, fix.setup))

@@ -6,7 +6,6 @@ machine that the manifest is meant for needs them all the same.
 
 from __future__ import annotations
 
-from gpudoctor.judge.file_notes import notes
 from gpudoctor.model.diagnosis import Diagnosis, Finding
 from gpudoctor.model.fact import Known
 from gpudoctor.model.frozen import replace
@@ -22,6 +21,7 @@ def for_file(diagnosis: Diagnosis) -> Diagnosis:
     kind = snapshot.get("manifest.kind")
     if not isinstance(kind, Known):
         return diagnosis
+    from gpudoctor.judge.file_notes import notes
     from gpudoctor.setup.in_file import in_file  # the solver is imported for nothing else
 
     cure = in_file(snapshot, str(kind.value)) if any(_installs(finding) for finding in diagnosis.findings) else None

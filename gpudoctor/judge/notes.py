@@ -11,7 +11,6 @@ from gpudoctor.model.diagnosis import Diagnosis, Finding, Note
 from gpudoctor.model.fact import Known
 from gpudoctor.model.frozen import replace
 from gpudoctor.rulebook import Rulebook
-from gpudoctor.rulebook.reading import facts_weighed
 
 _NEAR = (
     "No message of a known cause was recognised in this text. What is named as possible is where its words point:"
@@ -48,6 +47,8 @@ def noted(diagnosis: Diagnosis, rulebook: Rulebook, today: str) -> Diagnosis:
 
 def _by_rule(diagnosis: Diagnosis, rulebook: Rulebook, new: set[str]) -> dict[str, frozenset[str]]:
     """The rules that were judged and weigh something newer than the tables, with what they weigh."""
+    from gpudoctor.rulebook.reading import facts_weighed
+
     judged = {finding.id for finding in diagnosis.findings} | set(diagnosis.passed)
     weighed = {
         rule.id: facts_weighed(rule, LOOKUPS) & new for rule in rulebook.of(diagnosis.snapshot) if rule.id in judged

@@ -47,6 +47,8 @@ Rows: TypeAlias = tuple[Row, ...] | Absent | Unread
 
 def value_to_json(value: Value) -> Json:
     """Tuples become arrays; everything else is JSON already."""
+    if value is None or isinstance(value, (str, int, float)):  # nearly all; what a Mapping is takes longer to say
+        return value
     if isinstance(value, tuple):
         return [value_to_json(item) for item in value]
     if isinstance(value, Mapping):

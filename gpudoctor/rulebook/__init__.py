@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,6 @@ from gpudoctor.model.rule import LAYERS, Case, Rule, Scope
 from gpudoctor.rulebook.files import origin_of, page_files
 from gpudoctor.rulebook.later import Parts, loaded, with_needles
 from gpudoctor.rulebook.page import cases_on, rule_of
-from gpudoctor.rulebook.translation import translations
 
 if TYPE_CHECKING:
     from gpudoctor.model.snapshot import Snapshot
@@ -66,7 +65,7 @@ def load(extra: Sequence[Path] = ()) -> Rulebook:
     for folder in (None, *extra):
         if folder and not folder.exists():
             raise RuleError(f"{folder}: no such rule page, or folder of rule pages")
-        translated = translations(folder, language.spoken())
+        translated = _translated(folder)
         parts = Parts(folder)
         for raw in pages.compiled(folder, "rules", checked_pages):
             rule = loaded(raw, parts, translated.get(raw["origin"]))
@@ -77,6 +76,15 @@ def load(extra: Sequence[Path] = ()) -> Rulebook:
     ordered = sorted(found.values(), key=lambda rule: (LAYERS.index(rule.layer), rule.id))
     machine = tuple(rule for rule in ordered if rule.scope == "machine")
     return Rulebook(machine, tuple(extra), tuple(rule for rule in ordered if rule.scope == "cluster"))
+
+
+def _translated(folder: Path | None) -> Mapping[str, Mapping[str, Any]]:
+    """What the pages say in the language that is spoken."""
+    if language.spoken() == language.ENGLISH:
+        return {}
+    from gpudoctor.rulebook.translation import translations
+
+    return translations(folder, language.spoken())
 
 
 def cases(folder: Path | None = None) -> tuple[Case, ...]:

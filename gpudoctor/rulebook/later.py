@@ -13,7 +13,6 @@ from gpudoctor import pages
 from gpudoctor.model.rule import Rule
 from gpudoctor.rulebook.page import fix_of, sign_of
 from gpudoctor.rulebook.spot import Spot
-from gpudoctor.rulebook.translation import reworded
 
 T = TypeVar("T")
 
@@ -66,6 +65,8 @@ def loaded(raw: Mapping[str, Any], parts: Parts, translation: Mapping[str, Any] 
     """The rule of a page that was checked, in the words of its translation."""
     origin = raw["origin"]
     if translation:
+        from gpudoctor.rulebook.translation import reworded
+
         whole = {**raw, "sign": parts.of(origin, "signs"), "fix": parts.of(origin, "fixes")}
         raw = reworded(whole, translation)
         signs: Sequence[Any] = raw["sign"]

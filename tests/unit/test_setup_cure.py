@@ -16,6 +16,7 @@ from gpudoctor.knowledge import complete
 from gpudoctor.model.fact import Absent, Fact, Known, Rows
 from gpudoctor.model.rule import Fix
 from gpudoctor.model.snapshot import Snapshot, Target
+from gpudoctor.setup import SOLVED
 from gpudoctor.setup.cure import MODES, torch_cures
 from tests.remedy.index import Index, alone
 from tests.remedy.wheels import Wheel
@@ -220,3 +221,7 @@ def test_the_nvidia_wheels_of_one_cuda_are_put_back(tmp_path: Path, python: str)
         state = now.get(name)
         assert isinstance(state, Known), name
         assert state.value == tuple(value), name  # type: ignore[arg-type]
+
+
+def test_what_the_solver_works_out_is_known_without_it() -> None:
+    assert set(SOLVED) == set(MODES)
