@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -115,6 +114,8 @@ def _size(place: Path) -> int:
 
 def _forget_machines(folder: Path) -> None:
     """Of more machines than are kept, those go whose folders have been left alone the longest."""
+    import shutil  # loads three compressors
+
     places = sorted((place for place in folder.iterdir() if place.is_dir()), key=lambda place: place.stat().st_mtime)
     for place in places[: max(0, len(places) - MOST_MACHINES)]:
         shutil.rmtree(place, ignore_errors=True)
