@@ -9,11 +9,12 @@ from textual.pilot import Pilot
 
 from gpudoctor.explaining import explained
 from gpudoctor.model.errors import DoctorError
+from gpudoctor.views._report import reasons
 from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
 from gpudoctor.views.tui.screens.explain import ExplainScreen
 from gpudoctor.views.tui.widgets.prose import Pane
 from tests.tui.conftest import NARROW, WIDE, Opened, shown
-from tests.tui.machines import told_of
+from tests.tui.machines import diagnosis_of, told_of
 
 SIZES = pytest.mark.parametrize("size", [NARROW, WIDE], ids=str)
 
@@ -57,7 +58,8 @@ async def test_a_rule_that_was_not_judged_has_its_page_and_a_reason_has_none(ope
         await pilot.pause()
         assert "put the cursor on one" in shown(pilot)[1]
         await pilot.press("j", "e")
-        assert (await page_of(pilot)).startswith("cuda.arch-dropped: ")
+        first = reasons(diagnosis_of("too-old-b200"))[0].rules[0]
+        assert (await page_of(pilot)).startswith(f"{first}: ")
 
 
 async def test_the_page_scrolls_and_says_how_much_is_left(opened: Opened) -> None:
