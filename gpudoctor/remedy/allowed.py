@@ -45,7 +45,7 @@ def _other_owner(folder: str) -> str:
     try:
         number = os.stat(folder).st_uid if folder else 0  # noqa: PTH116 - a text, as the plan has it
         return pwd.getpwuid(number).pw_name if number else ""
-    except OSError:
+    except (OSError, ValueError):  # not there, or no name that a folder can have
         return ""
     except KeyError:
         return str(number)
