@@ -158,7 +158,7 @@ def test_in_gnu_screen_without_unicode_it_is_drawn_in_ascii() -> None:
 
         do("-d", "-m", sys.executable, "-m", "gpudoctor")
         try:
-            assert "+- Causes --" in wait("[1 Diag", "passed .")
+            assert "+- Causes --" in wait("[1 Diag", " sources in ")
             do("-p", "0", "-X", "stuff", "2", until=time.monotonic() + SECONDS)
             assert wait("[2 GPU").isascii()
         finally:

@@ -66,7 +66,7 @@ def status(diagnosis: Diagnosis | None, reading: Reading) -> tuple[Content, list
     if diagnosis is None:
         return Content("nothing was read"), [Content("r reads again")]
     counts = Content.assemble(
-        f"{len(diagnosis.passed)} passed{' (no GPU to check)' if report.without_gpu(diagnosis) else ''} · ",
+        f"{len(diagnosis.passed)} passed{' (no GPU)' if report.without_gpu(diagnosis) else ''} · ",
         (f"{len(diagnosis.unjudged)} not judged", "bold" if diagnosis.unjudged else ""),
         f" (u) · {len(diagnosis.findings)} found" if diagnosis.unjudged else f" · {len(diagnosis.findings)} found",
     )
