@@ -72,7 +72,9 @@ def test_generated_facts_are_declared_and_of_their_kind() -> None:
 
 def test_every_place_tells_what_rules_ask(book: Rulebook) -> None:
     """Nothing that a rule's conditions need is left out, or the rules would pass for want of facts."""
-    measured = {rule.id for rule in book.rules if any(name.startswith((*MEASURED, *LOGGED)) for name in facts_read(rule))}
+    measured = {
+        rule.id for rule in book.rules if any(name.startswith((*MEASURED, *LOGGED)) for name in facts_read(rule))
+    }
     for place in PLACES:
         machine = next(one for one in machines(6, (place,)) if one.level == "standard")
         diagnosis = diagnose(draft_of(machine).snapshot(place, "standard"), book)
