@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpudoctor.commands.exits import SOUND
+from gpudoctor.commands.stopping import first_told
 from gpudoctor.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def preflight(options: argparse.Namespace) -> int:
     wanted = Wanted(options.level, options.python, options.rules, options.budget, options.network, options.expect)
     with saying_on(sys.stderr) as tell:
         checked = run(wanted, tell=tell)
-    _report(checked, options)
+    with first_told():
+        _report(checked, options)
     if checked.ended:
         raise checked.ended
     if checked.code != SOUND or not command:

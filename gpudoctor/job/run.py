@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -72,12 +72,33 @@ def _alone(wanted: Wanted, place: Place) -> Checked:
 
 
 def _met(wanted: Wanted, place: Place, environ: Mapping[str, str], tell: Callable[[str], None]) -> Checked:
+    opened: list[local.Own] = []
+    try:
+        checked = _meeting(wanted, place, environ, tell, opened)
+    except BaseException:
+        _close(opened)
+        raise
+    try:
+        _close(opened)
+    except (KeyboardInterrupt, SystemExit) as end:  # a launcher ends the ranks that are left when one has gone
+        checked.ended = checked.ended or end
+    return checked
+
+
+def _close(opened: Sequence[local.Own]) -> None:
+    for own in opened:
+        own.close()
+
+
+def _meeting(
+    wanted: Wanted, place: Place, environ: Mapping[str, str], tell: Callable[[str], None], opened: list[local.Own]
+) -> Checked:
+    """Meet the others, and put into `opened` what is to be closed."""
     began = time.monotonic()
     held: hub.Hub | None = None
-    own: local.Own | None = None
     try:
         held = hub.Hub(place, wanted, tell) if place.hub else None
-        own = local.Own(wanted, place, environ)
+        opened.append(own := local.Own(wanted, place, environ))
         hello = own.hello()
         rank = member.come_home(place, hello, held.port) if held else member.come(place, hello, wanted.limits.come)
         own.begin(rank)
@@ -91,9 +112,6 @@ def _met(wanted: Wanted, place: Place, environ: Mapping[str, str], tell: Callabl
         words = "interrupted" if isinstance(end, KeyboardInterrupt) else "told to end"
         diagnosis = held.over(words) if held else None
         return Checked(place, UNKNOWN, "unknown", diagnosis, ended=end)
-    finally:
-        if own:
-            own.close()
 
 
 @contextmanager
