@@ -22,7 +22,8 @@ _COUNTS = Pattern(
     r" last completed(?: NCCL)? work: (?P<done>-?\d+)",
     2,
 )
-_GLOBAL = Pattern(r"\[rank(\d+)\]", 2)
+_GLOBAL = Pattern(r".*\[rank(\d+)\]", 2)
+"""The last: a logger may have put one of its own before it."""
 
 
 @frozen

@@ -6,7 +6,7 @@ import contextlib
 import os
 import select
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from textual.app import App
@@ -18,11 +18,12 @@ def show(app: App[Any], lines: Sequence[str]) -> None:
     A mouse selection then takes them as they are, wherever the terminal wraps them, and after the end they are still
     in its history. Raises `SuspendNotSupported` where there is no terminal behind the interface.
     """
-    with app.suspend():
+    with app.suspend(), _each_key(sys.stdin.fileno()) as keys:
         sys.stdout.write("\n".join(["", *lines, "", "Enter or Esc goes back to gpudoctor. "]))
         sys.stdout.flush()
         with contextlib.suppress(KeyboardInterrupt):
-            _wait(sys.stdin.fileno())
+            while (key := os.read(keys, 1)) not in _BACK or _goes_on(key, keys):
+                continue
         sys.stdout.write("\n")
 
 
@@ -31,16 +32,16 @@ _WITHIN = 0.05
 """Seconds within which the rest of an arrow's or another key's sequence follows its Esc."""
 
 
-def _wait(terminal: int) -> None:
-    """Until a key is pressed that goes back; each is heard as it is pressed, not as a line."""
+@contextlib.contextmanager
+def _each_key(terminal: int) -> Iterator[int]:
+    """Meanwhile each key is heard as it is pressed, not as a line; from before the words that ask for one."""
     import termios
     import tty
 
     before = termios.tcgetattr(terminal)
     try:
         tty.setcbreak(terminal)
-        while (key := os.read(terminal, 1)) not in _BACK or _goes_on(key, terminal):
-            continue
+        yield terminal
     finally:
         termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
 
