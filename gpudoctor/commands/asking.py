@@ -27,10 +27,10 @@ def require_terminal() -> None:
 
 def put(question: str) -> str:
     """The answer in small letters; ``q`` where there is no more input, and for Ctrl-C."""
-    sys.stderr.write(question)
-    sys.stderr.flush()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a handler that returns has the read go on
     try:
+        sys.stderr.write(question)
+        sys.stderr.flush()
         said = sys.stdin.readline()
     except KeyboardInterrupt:
         said = ""

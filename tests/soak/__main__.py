@@ -48,12 +48,16 @@ def main() -> int:
             soak.run(options.checks * number // _PARTS - options.checks * (number - 1) // _PARTS)
             holds.append(soak.held())
             done = options.warm + options.checks * number // _PARTS
-            print(f"{done} checks, {time.monotonic() - started:.0f} s: {holds[-1].mib:.1f} MiB", file=sys.stderr)
+            print(
+                f"{done} checks, {time.monotonic() - started:.0f} s: {holds[-1].mib:.1f} MiB, {holds[-1].with_free:.1f} with what is free",
+                file=sys.stderr,
+            )
     wrong = [*soak.surprises, *leaks(holds[0], holds[-1], options.limit)]
     told = {
         "checks": options.warm + options.checks,
         "seconds": round(time.monotonic() - started),
         "mib": [round(one.mib, 1) for one in holds],
+        "mib with what is free": [round(one.with_free, 1) for one in holds],
         "kinds": dict(soak.kinds),
         "wrong": wrong,
     }

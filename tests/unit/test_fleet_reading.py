@@ -84,7 +84,9 @@ def test_the_name_by_which_a_host_was_asked_is_its_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "banner", ["Welcome to n1\n", "{not json}\n", "\ufeff", '{"level": "motd"\n\n', "x" * 100_000 + "\n"]
+    "banner",
+    ["Welcome to n1\n", "{not json}\n", "\ufeff", '{"level": "motd"\n\n', "x" * 100_000 + "\n"],
+    ids=["words", "braces", "a byte order mark", "a document cut off", "a long line"],
 )
 def test_what_stands_before_a_document_is_left_out(banner: str) -> None:
     assert [(found.host, found.answered) for found in read(banner + N1 + "\nlogout\n")] == [("n1", True)]
@@ -121,6 +123,7 @@ def test_a_document_that_is_cut_off_is_named_as_such_with_its_host(share: float)
         ('{"schema": "gpudoctor/1", "findings": [], "facts": {}, "target": 3}', "not a whole diagnosis document"),
         ('{"schema": "gpudoctor/1", "verdict": nope}', "broken JSON"),
     ],
+    ids=lambda value: value[:30],
 )
 def test_what_is_no_document_is_said(text: str, because: str) -> None:
     found = one(text, name="n7")
