@@ -48,10 +48,8 @@ def main() -> int:
             soak.run(options.checks * number // _PARTS - options.checks * (number - 1) // _PARTS)
             holds.append(soak.held())
             done = options.warm + options.checks * number // _PARTS
-            print(
-                f"{done} checks, {time.monotonic() - started:.0f} s: {holds[-1].mib:.1f} MiB, {holds[-1].with_free:.1f} with what is free",
-                file=sys.stderr,
-            )
+            seconds, mib, free = time.monotonic() - started, holds[-1].mib, holds[-1].with_free - holds[-1].mib
+            print(f"{done} checks, {seconds:.0f} s: {mib:.1f} MiB, {free:.1f} free", file=sys.stderr)
     wrong = [*soak.surprises, *leaks(holds[0], holds[-1], options.limit)]
     told = {
         "checks": options.warm + options.checks,
