@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpudoctor.model.errors import UsageError
-from gpudoctor.model.fact import Known, Row
+from gpudoctor.model.fact import Known, Row, listed
 from gpudoctor.model.measurement import Device
 from gpudoctor.model.snapshot import Snapshot
 
@@ -49,8 +49,7 @@ def _holders(snapshot: Snapshot) -> dict[str, str]:
 
 def rows(snapshot: Snapshot, group: str) -> Sequence[Row]:
     """The rows of a group; none where it could not be read."""
-    found = snapshot.rows(group)
-    return found if isinstance(found, tuple) else ()
+    return listed(snapshot.rows(group))
 
 
 def value(row: Row, column: str) -> str:

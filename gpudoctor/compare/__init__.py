@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from gpudoctor.compare.packages import GROUP, exchanged
-from gpudoctor.compare.rows import Labels, listed, matched, state_of, summary
+from gpudoctor.compare.rows import Labels, matched, state_of, summary
 from gpudoctor.compare.tables import MOVING, TEXT
 from gpudoctor.model.diagnosis import Diagnosis, Finding
 from gpudoctor.model.difference import Change, Difference, OneSided, Side
-from gpudoctor.model.fact import Fact, Known, Row, Unread
+from gpudoctor.model.fact import Fact, Known, Row, Unread, listed
 from gpudoctor.model.rule import SEVERITIES
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.model.topics import OTHER, TOPICS
@@ -45,8 +45,8 @@ def compare(a: Diagnosis, b: Diagnosis) -> Difference:
 
 def _split(changes: Iterable[Change], keep: Callable[[Change], bool]) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
     """Those for which it holds, and the others."""
-    listed = [(change, keep(change)) for change in changes]
-    return tuple(change for change, kept in listed if kept), tuple(change for change, kept in listed if not kept)
+    told = [(change, keep(change)) for change in changes]
+    return tuple(change for change, kept in told if kept), tuple(change for change, kept in told if not kept)
 
 
 def _one_sided(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.compare.rows import listed
-from gpudoctor.model.fact import Fact, Known, Row
+from gpudoctor.model.fact import Fact, Known, Row, listed
 from gpudoctor.model.since import Since
 from gpudoctor.model.snapshot import Snapshot
 

@@ -21,10 +21,6 @@ def summary(group: str, row: Row | None) -> Known | None:
     return Known(values, next((state.source for state in known.values()), ""))
 
 
-def listed(rows: Rows) -> tuple[Row, ...]:
-    return rows if isinstance(rows, tuple) else ()
-
-
 def state_of(rows: Rows) -> Fact:
     """A group as one fact: how many rows it has, or why there are none."""
     return Known(len(rows), "number of rows") if isinstance(rows, tuple) else rows

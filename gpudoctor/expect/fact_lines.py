@@ -10,7 +10,7 @@ from gpudoctor.expect.profile import FactLine
 from gpudoctor.expect.words import Place, actual_words, shown
 from gpudoctor.expression import Facts, evaluate
 from gpudoctor.model.diagnosis import Evidence, Finding
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread, listed
 from gpudoctor.model.values import CannotJudge
 
 
@@ -32,7 +32,7 @@ class FactJudgement(Judgement[FactLine]):
     def _places(self, rows: Rows) -> Iterator[Place]:
         """The fact in each row that counts."""
         column = self.line.fact.rpartition(".")[2]
-        for index, row in enumerate(rows if isinstance(rows, tuple) else ()):
+        for index, row in enumerate(listed(rows)):
             try:
                 if self._counts(index, row):
                     yield index, row.get(column) or self.snapshot.get(self.line.fact)

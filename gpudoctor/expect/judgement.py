@@ -10,7 +10,7 @@ from gpudoctor.expect.levels import beyond
 from gpudoctor.expect.profile import ConditionLine, FactLine, Profile, finding_id
 from gpudoctor.expression import Evaluator
 from gpudoctor.model.diagnosis import Evidence, Finding, Unjudged
-from gpudoctor.model.fact import Json, Known, Row
+from gpudoctor.model.fact import Json, Known, Row, listed
 from gpudoctor.model.snapshot import Snapshot
 
 L = TypeVar("L", bound="FactLine | ConditionLine")
@@ -80,5 +80,4 @@ class Judgement(Generic[L]):
 
     def rows(self, group: str) -> tuple[Row, ...]:
         """Those of a group that has any."""
-        rows = self.snapshot.rows(group)
-        return rows if isinstance(rows, tuple) else ()
+        return listed(self.snapshot.rows(group))

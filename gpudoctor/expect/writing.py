@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.catalog import catalog
-from gpudoctor.compare.rows import listed
 from gpudoctor.expect.golden import KEPT, Kept, not_there
 from gpudoctor.expect.toml import array, key, quoted
 from gpudoctor.model.errors import UsageError
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread, Value
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread, Value, listed
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.version import __version__
 

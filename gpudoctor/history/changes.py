@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.history.families import Family
-from gpudoctor.model.fact import Known
+from gpudoctor.model.fact import Known, listed
 from gpudoctor.model.frozen import frozen
 from gpudoctor.model.pattern import pattern
 from gpudoctor.model.since import Since
@@ -43,7 +43,7 @@ def logged(snapshot: Snapshot) -> list[Logged]:
     """Every row that is whole, the newest first; those dated after the snapshot are left out."""
     rows = snapshot.rows("package_change")
     found = []
-    for row in rows if isinstance(rows, tuple) else ():
+    for row in listed(rows):
         said = {column: state.value for column, state in row.items() if isinstance(state, Known)}
         name, age = row.get("name"), said.get("age_s")
         if isinstance(name, Known) and isinstance(age, int) and age >= _EARLIEST:

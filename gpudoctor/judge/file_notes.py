@@ -9,7 +9,7 @@ from gpudoctor.knowledge._tables import table
 from gpudoctor.knowledge.manifests.companions import between_torches
 from gpudoctor.language import say
 from gpudoctor.model.diagnosis import Note
-from gpudoctor.model.fact import Fact, Known, Unread
+from gpudoctor.model.fact import Fact, Known, Unread, listed
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.model.stack import GRANTED, read_from
 
@@ -72,7 +72,7 @@ def _usual(snapshot: Snapshot) -> dict[str, str]:
 def _unheard_of(snapshot: Snapshot) -> list[str]:
     """The names of GPUs from which no table tells the compute capability."""
     rows = snapshot.rows("gpu")
-    named = [row for row in rows if isinstance(row.get("name"), Known)] if isinstance(rows, tuple) else []
+    named = [row for row in listed(rows) if isinstance(row.get("name"), Known)]
     bare = [row["name"] for row in named if not isinstance(row.get("compute_capability"), Known)]
     return list(dict.fromkeys(str(name.value) for name in bare if isinstance(name, Known)))
 
@@ -121,8 +121,7 @@ def _releases(name: str) -> set[str]:
 
 
 def _packages(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    rows = snapshot.rows("package")
-    for row in rows if isinstance(rows, tuple) else ():
+    for row in listed(snapshot.rows("package")):
         name, version = row.get("name"), row.get("version")
         if isinstance(name, Known) and isinstance(version, Known):
             yield str(name.value), str(version.value)

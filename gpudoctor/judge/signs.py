@@ -16,7 +16,7 @@ from itertools import accumulate, islice
 
 from gpudoctor.model.denial import denied
 from gpudoctor.model.diagnosis import Evidence
-from gpudoctor.model.fact import Known, Unread
+from gpudoctor.model.fact import Known, Unread, listed
 from gpudoctor.model.frozen import frozen
 from gpudoctor.model.pattern import pattern
 from gpudoctor.model.rule import Part, Rule, Sign
@@ -59,7 +59,7 @@ class Text:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         rows = snapshot.rows("text")
-        self._rows = rows if isinstance(rows, tuple) else ()
+        self._rows = listed(rows)
         pieces = list(_pieces([_line(row.get("line")) for row in self._rows]))
         self._places = [index for index, _ in pieces]
         self.searched = "\n".join(piece for _, piece in pieces)

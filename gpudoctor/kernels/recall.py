@@ -12,7 +12,7 @@ from gpudoctor.kernels.facts import SEEN
 from gpudoctor.kernels.ladder import NODE
 from gpudoctor.kernels.outcome import run_of
 from gpudoctor.model.document import is_number
-from gpudoctor.model.fact import Absent, Json, Known, Row, Unread, value_to_json
+from gpudoctor.model.fact import Absent, Json, Known, Row, Unread, listed, value_to_json
 from gpudoctor.model.measurement import Device, Expected, Kernel, Meanwhile, Measurements, Rung, Step
 from gpudoctor.model.snapshot import Snapshot
 
@@ -76,7 +76,7 @@ def _ladders(snapshot: Snapshot) -> dict[int, tuple[Step, ...]]:
     """Of each device its rungs, the lowest first."""
     rows = snapshot.rows("rung")
     found: dict[int, dict[Rung, Step]] = {}
-    for row in rows if isinstance(rows, tuple) else ():
+    for row in listed(rows):
         name, held, message = (row.get(column) for column in ("name", "held", "message"))
         if isinstance(name, Known) and name.value in get_args(Rung):
             rung = cast(Rung, name.value)

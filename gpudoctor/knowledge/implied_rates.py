@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gpudoctor.knowledge._filling import Facts, Groups, given, number, text
 from gpudoctor.knowledge.rates import Device, devices, expected, side
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread, listed
 from gpudoctor.model.measurement import TIMES, Expected, Meanwhile, kind, slow_below
 from gpudoctor.model.pattern import pattern
 from gpudoctor.model.snapshot import Snapshot
@@ -83,7 +83,7 @@ def imply_rates(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
 def _as_fp32(groups: Groups) -> frozenset[object]:
     """GPUs whose products in TF32 are no faster than in fp32: they are told to, and are not slow for it."""
     gpus = groups.get("gpu")
-    rows = gpus if isinstance(gpus, tuple) else ()
+    rows = listed(gpus)
     return frozenset(
         given(gpu, "uuid") for gpu in rows if isinstance(gain := given(gpu, "tf32_gain"), float) and gain < _NO_GAIN
     )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gpudoctor.knowledge._filling import Facts, Groups, given, number, text
 from gpudoctor.knowledge.rates import Device, devices, operations
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread, listed
 from gpudoctor.model.snapshot import Snapshot
 
 _SOURCE = "gpudoctor bench"
@@ -120,10 +120,10 @@ def _odd(tried: Sequence[_Run], sms: Mapping[int, float | None]) -> dict[int, st
 
 
 def _live(
-    before: object, rows: Sequence[Row], known: Mapping[int, Device], suspect: Mapping[int, Mapping[str, str]]
+    before: Rows | None, rows: Sequence[Row], known: Mapping[int, Device], suspect: Mapping[int, Mapping[str, str]]
 ) -> Iterator[Row]:
     """A row for each GPU: what torch's own look gave, else what its kernels did; of one that is wrong by any rung."""
-    told = before if isinstance(before, tuple) else ()
+    told = listed(before)
     states: dict[int, dict[str, str]] = {}
     tried: set[int] = set()
     for row in reversed(rows):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.knowledge._filling import Facts, Groups
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread, listed
 from gpudoctor.model.pattern import pattern
 from gpudoctor.model.snapshot import Snapshot
 
@@ -72,7 +72,7 @@ def _states(row: Row, links: Rows, live: bool) -> dict[int, bool] | Absent | Unr
 
 
 def _behind_switches(links: Rows) -> bool:
-    rows = links if isinstance(links, tuple) else ()
+    rows = listed(links)
     return any(isinstance(remote := row.get("remote"), Known) and remote.value == "switch" for row in rows)
 
 

@@ -15,7 +15,7 @@ from gpudoctor import pages
 from gpudoctor.knowledge._filling import known
 from gpudoctor.knowledge.archs import capability
 from gpudoctor.model import version as versions
-from gpudoctor.model.fact import Known
+from gpudoctor.model.fact import Known, listed
 from gpudoctor.model.pattern import pattern
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.model.values import CannotJudge
@@ -64,7 +64,7 @@ def newer_driver(snapshot: Snapshot) -> bool:
 
 def _gpus(snapshot: Snapshot) -> Iterator[Newer]:
     rows = snapshot.rows("gpu")
-    for place, row in enumerate(rows if isinstance(rows, tuple) else ()):
+    for place, row in enumerate(listed(rows)):
         state, name = row.get("compute_capability"), row.get("name")
         model = str(name.value)[:_LONGEST] if isinstance(name, Known) else ""
         if isinstance(state, Known):

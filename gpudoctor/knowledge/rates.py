@@ -13,7 +13,7 @@ from functools import cache
 from gpudoctor.knowledge._filling import number, text, true
 from gpudoctor.knowledge._tables import TableRow, table
 from gpudoctor.knowledge.archs import capability
-from gpudoctor.model.fact import Known, Row
+from gpudoctor.model.fact import Known, Row, listed
 from gpudoctor.model.frozen import frozen, replace
 from gpudoctor.model.measurement import Expected, Meanwhile
 from gpudoctor.model.pattern import pattern
@@ -171,7 +171,7 @@ def devices(snapshot: Snapshot) -> Mapping[int, Device]:
     hidden = any(isinstance(snapshot.get(f"host.{what}"), Known) for what in ("virtual_machine", "wsl"))
     links = _links(snapshot)
     found: dict[int, Device] = {}
-    for at, row in enumerate(rows if isinstance(rows, tuple) else ()):
+    for at, row in enumerate(listed(rows)):
         gpu = by_uuid.get(text(row, "uuid"), {})
         slot = None if hidden else by_address.get(text(row, "address") or text(gpu, "address"), {})
         index = number(row, "index")
@@ -238,5 +238,4 @@ def _capability(*rows: Row) -> str:
 
 
 def _rows(snapshot: Snapshot, group: str) -> tuple[Row, ...]:
-    rows = snapshot.rows(group)
-    return rows if isinstance(rows, tuple) else ()
+    return listed(snapshot.rows(group))

@@ -7,7 +7,7 @@ from keyword import iskeyword
 from typing import Literal
 
 from gpudoctor.model.errors import RuleError
-from gpudoctor.model.fact import Known
+from gpudoctor.model.fact import Known, listed
 from gpudoctor.model.frozen import frozen
 from gpudoctor.model.snapshot import Snapshot
 
@@ -69,7 +69,7 @@ class Catalog:
         """What is wrong with each fact whose value is not of its declared kind, in words; names nobody knows may be."""
         facts = list(snapshot.facts.items())
         for group, rows in snapshot.groups.items():
-            for row in rows if isinstance(rows, tuple) else ():
+            for row in listed(rows):
                 facts += [(f"{group}.{column}", state) for column, state in row.items()]
         for name, state in facts:
             spec = self.find(name)

@@ -94,6 +94,11 @@ def fact_from_json(raw: object) -> Fact:
     raise DocumentError(f"not a fact: {str(raw)[:60]!r} (expected value, absent or unread)")
 
 
+def listed(rows: Rows | None) -> tuple[Row, ...]:
+    """The rows that there are: none where they are absent, were not read or are not asked for."""
+    return rows if isinstance(rows, tuple) else ()
+
+
 def rows_to_json(rows: Rows) -> Json:
     """A list of rows, or the one reason why there is none."""
     if isinstance(rows, tuple):

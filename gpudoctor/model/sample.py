@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from gpudoctor.model.errors import DocumentError
-from gpudoctor.model.fact import Fact, Json, Known, Row, Unread
+from gpudoctor.model.fact import Fact, Json, Known, Row, Unread, listed
 from gpudoctor.model.snapshot import MOST_GPUS, Snapshot
 
 NOT_REPORTED = "this GPU does not report it"
@@ -190,7 +190,7 @@ def _gpu_of(place: int, row: Row, snapshot: Snapshot) -> GPU:
 
 def _instances(snapshot: Snapshot, index: int) -> tuple[Instance, ...]:
     rows = snapshot.rows("mig")
-    mine = [row for row in rows if _value(row.get("gpu"), None) == index] if isinstance(rows, tuple) else []
+    mine = [row for row in listed(rows) if _value(row.get("gpu"), None) == index]
     return tuple(
         Instance(number, _value(row.get("profile"), ""), _value(row.get("uuid"), "")) for number, row in enumerate(mine)
     )

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from gpudoctor.model.distribution import normal
-from gpudoctor.model.fact import Json, Known
+from gpudoctor.model.fact import Json, Known, listed
 from gpudoctor.model.frozen import field, frozen, replace
 from gpudoctor.model.plan import Plan, PlanStep
 from gpudoctor.model.snapshot import Snapshot
@@ -115,8 +115,7 @@ def read_from(snapshot: Snapshot) -> Wishes:
         return str(state.value) if isinstance(state, Known) else ""
 
     counted: dict[tuple[str, str], int] = {}
-    rows = snapshot.rows("gpu")
-    for row in rows if isinstance(rows, tuple) else ():
+    for row in listed(snapshot.rows("gpu")):
         name, capability = row.get("name"), row.get("compute_capability")
         if isinstance(name, Known):
             key = (str(name.value), str(capability.value) if isinstance(capability, Known) else "")

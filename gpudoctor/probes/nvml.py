@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from gpudoctor.model.catalog import fact
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread, listed
 from gpudoctor.probes._child import printable
 from gpudoctor.probes._nvml import groups, links, smi, talk, words
 from gpudoctor.probes._nvml.columns import COLUMNS
@@ -167,7 +167,7 @@ def _merged(rows: Rows, witness: smi.Witness) -> Rows:
         return Unread(f"{rows.why}; {witness.trouble}") if witness.trouble else rows
     if isinstance(rows, Absent):
         return rows
-    own = _by_index(rows if isinstance(rows, tuple) else ())
+    own = _by_index(listed(rows))
     told = _by_index(witness.rows or ())
     untold = rows.why if isinstance(rows, Unread) else "NVML does not list this GPU"
     merged: list[Row] = []

@@ -14,7 +14,7 @@ from gpudoctor.collect import Progress
 from gpudoctor.hiding import Hider
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.document import brief
-from gpudoctor.model.fact import Known
+from gpudoctor.model.fact import Known, listed
 from gpudoctor.model.measurement import vars_of
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.probes._secrets import shown
@@ -105,8 +105,7 @@ def _kernels(sections: Sections, snapshot: Snapshot) -> dict[str, Any] | None:
 
 def _keep_stuck(target: Recording, snapshot: Snapshot) -> None:
     """Processes are looked at past the target, as there are thousands; those that hang are kept."""
-    rows = snapshot.rows("stuck")
-    for row in rows if isinstance(rows, tuple) else ():
+    for row in listed(snapshot.rows("stuck")):
         pid = row.get("pid")
         with suppress(OSError):
             target.read(f"/proc/{pid.value if isinstance(pid, Known) else ''}/stat")

@@ -13,7 +13,7 @@ from pathlib import PurePath
 
 from gpudoctor.language import say
 from gpudoctor.model.diagnosis import Diagnosis, Finding
-from gpudoctor.model.fact import Known
+from gpudoctor.model.fact import Known, listed
 from gpudoctor.model.plan import Change, Plan, PlanStep, Way
 from gpudoctor.model.rule import LAYERS, Step
 from gpudoctor.model.snapshot import Snapshot
@@ -227,8 +227,7 @@ def _versions(snapshot: Snapshot) -> dict[str, str]:
     """The packages that are installed, as far as they are known; torch first."""
     torch = snapshot.get("torch.version")
     found = {"torch": str(torch.value)} if isinstance(torch, Known) else {}
-    rows = snapshot.rows("package")
-    for row in rows if isinstance(rows, tuple) else ():
+    for row in listed(snapshot.rows("package")):
         name, version = row.get("name"), row.get("version")
         if isinstance(name, Known) and isinstance(version, Known):
             found.setdefault(str(name.value), str(version.value))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal, cast
 
 from gpudoctor.model.distribution import normal
-from gpudoctor.model.fact import Fact, Known, Row
+from gpudoctor.model.fact import Fact, Known, Row, listed
 from gpudoctor.model.frozen import field, frozen, replace
 from gpudoctor.model.pattern import pattern
 from gpudoctor.model.snapshot import Snapshot
@@ -83,7 +83,7 @@ def of(snapshot: Snapshot) -> Environment:
 def _packages(snapshot: Snapshot) -> list[tuple[str, str]]:
     """Of two of one name the first, which is the one that is imported."""
     rows = snapshot.rows("package")
-    pairs = [_package(row) for row in rows] if isinstance(rows, tuple) else []
+    pairs = [_package(row) for row in listed(rows)]
     return [pair for pair in reversed(pairs) if all(pair)]
 
 

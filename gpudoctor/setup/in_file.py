@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gpudoctor.language import say
-from gpudoctor.model.fact import Known
+from gpudoctor.model.fact import Known, listed
 from gpudoctor.model.rule import Fix, Step
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.model.stack import EXTRAS, Wishes, read_from
@@ -78,7 +78,7 @@ def _where(snapshot: Snapshot) -> str:
 
 def _named(snapshot: Snapshot) -> set[str]:
     rows = snapshot.rows("package")
-    names = [row.get("name") for row in rows] if isinstance(rows, tuple) else []
+    names = [row.get("name") for row in listed(rows)]
     return {str(name.value) for name in names if isinstance(name, Known)}
 
 
@@ -92,7 +92,7 @@ def _command(snapshot: Snapshot, kind: str) -> tuple[str, ...]:
 def _machine(snapshot: Snapshot) -> Iterator[str]:
     """The machine as ``--for`` takes it; words in capitals where nobody said, or said what is no name."""
     rows = snapshot.rows("gpu")
-    names = [row["name"] for row in rows if "name" in row] if isinstance(rows, tuple) else []
+    names = [row["name"] for row in listed(rows) if "name" in row]
     gpus = dict.fromkeys(_sane(fact) for fact in names)
     yield f"gpu={'+'.join(filter(None, gpus)) or 'NAME'}"
     yield f"driver={_sane(snapshot.get('driver.version')) or 'VERSION'}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from gpudoctor.knowledge import builds
 from gpudoctor.language import say
-from gpudoctor.model.fact import Json, Known
+from gpudoctor.model.fact import Json, Known, listed
 from gpudoctor.model.pattern import pattern
 from gpudoctor.model.rule import Fix, Step
 from gpudoctor.model.snapshot import Snapshot
@@ -93,8 +93,7 @@ def _off(snapshot: Snapshot, env: Environment, major: str, clashing: Iterable[st
 
 
 def _unmet(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    rows = snapshot.rows("pin")
-    for row in rows if isinstance(rows, tuple) else ():
+    for row in listed(snapshot.rows("pin")):
         name, wants = row.get("name"), row.get("wants")
         if isinstance(name, Known) and isinstance(wants, Known) and sane(str(name.value), str(wants.value)):
             yield str(name.value), str(wants.value)

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from gpudoctor.language import say
 from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding, Verdict
-from gpudoctor.model.fact import Known
+from gpudoctor.model.fact import Known, listed
 from gpudoctor.views._terminal import one_line
 
 _VERDICTS: dict[Verdict, str] = {
@@ -65,8 +65,7 @@ def manifest(diagnosis: Diagnosis) -> bool:
 
 def installs(diagnosis: Diagnosis) -> Iterator[tuple[str, str, str]]:
     """Package, version and where that is known from, of what a manifest would bring."""
-    rows = diagnosis.snapshot.rows("package") if manifest(diagnosis) else ()
-    for row in rows if isinstance(rows, tuple) else ():
+    for row in listed(diagnosis.snapshot.rows("package") if manifest(diagnosis) else ()):
         name, version = row.get("name"), row.get("version")
         if isinstance(name, Known) and isinstance(version, Known):
             yield one_line(str(name.value)), one_line(str(version.value)), one_line(version.source)

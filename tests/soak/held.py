@@ -17,10 +17,9 @@ MARK = "GPUDOCTOR_SOAK"
 
 
 class Held(NamedTuple):
-    """MiB in memory, without and with what the C library keeps though it is free, and the names of all else."""
+    """MiB in memory, and the names of all else."""
 
     mib: float
-    with_free: float
     threads: tuple[str, ...]
     files: tuple[str, ...]
     processes: tuple[str, ...]
@@ -35,9 +34,8 @@ def held(folder: Path, patience: float = 60.0) -> Held:
     gc.collect()
     names = (thread.name for thread in threading.enumerate() if thread is not threading.main_thread())
     left = (str(path.relative_to(folder)) for path in folder.rglob("*"))
-    with_free = _mib()
     _give_back()
-    return Held(_mib(), with_free, tuple(sorted(names)), _files(), _processes(), tuple(sorted(left)))
+    return Held(_mib(), tuple(sorted(names)), _files(), _processes(), tuple(sorted(left)))
 
 
 def leaks(before: Held, after: Held, limit: float) -> list[str]:
@@ -51,8 +49,8 @@ def leaks(before: Held, after: Held, limit: float) -> list[str]:
 
 
 def _give_back() -> None:
-    """Have the C library return what is free: how much it keeps goes up and down by more than a leak would show."""
-    with contextlib.suppress(AttributeError):  # no C library of GNU
+    """Have the C library return what is free: how much of it is kept says nothing of what we hold."""
+    with contextlib.suppress(AttributeError):  # another C library than GNU's
         ctypes.CDLL(None).malloc_trim(0)
 
 

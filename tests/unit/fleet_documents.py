@@ -10,7 +10,7 @@ from gpudoctor import doctor, rulebook
 from gpudoctor.fleet.fold import Folding, Whole
 from gpudoctor.fleet.reading import Reply
 from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.fact import Fact, Known, Row, Rows
+from gpudoctor.model.fact import Fact, Known, Row, Rows, listed
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.views import document as view
 from tests.generated.sound import sound
@@ -34,8 +34,7 @@ def driver() -> str:
 
 
 def _gpus(snapshot: Snapshot) -> tuple[Row, ...]:
-    rows = snapshot.rows("gpu")
-    return rows if isinstance(rows, tuple) else ()
+    return listed(snapshot.rows("gpu"))
 
 
 def document(

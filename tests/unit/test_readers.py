@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gpudoctor.catalog import catalog
 from gpudoctor.model.errors import DocumentError
-from gpudoctor.model.fact import Absent, Fact, Known, Unread
+from gpudoctor.model.fact import Absent, Fact, Known, Unread, listed
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.readers import LIMIT, decode, read_file, read_text
 from gpudoctor.readers._merge import better, joined
@@ -104,7 +104,7 @@ def test_every_fact_is_declared() -> None:
     for name in snapshot.facts:
         assert catalog().find(name), name
     for group, rows in snapshot.groups.items():
-        for row in rows if isinstance(rows, tuple) else ():
+        for row in listed(rows):
             for name in row:
                 assert catalog().find(f"{group}.{name}"), f"{group}.{name}"
 

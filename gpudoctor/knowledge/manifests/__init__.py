@@ -20,7 +20,7 @@ from gpudoctor.knowledge.manifests.images import Image, image_of
 from gpudoctor.knowledge.manifests.lines import applying
 from gpudoctor.knowledge.manifests.pip_takes import Place
 from gpudoctor.knowledge.manifests.silent import silent
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread, listed
 from gpudoctor.model.snapshot import Snapshot
 
 _IMAGE = "image"
@@ -58,7 +58,7 @@ def imply_images(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
             fill(snapshot, facts, name, Known(value, why))
     if image.torch and not _has_torch_of_image(groups):
         asked = groups.get("requirement")
-        groups["requirement"] = (_torch_of(image, source), *(asked if isinstance(asked, tuple) else ()))
+        groups["requirement"] = (_torch_of(image, source), *listed(asked))
         facts["manifest.image_cuda"] = Known(".".join(image.cuda.split(".")[:2]), why)
 
 

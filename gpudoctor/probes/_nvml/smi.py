@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.fact import Fact, Known, Row
+from gpudoctor.model.fact import Fact, Known, Row, listed
 from gpudoctor.model.frozen import field, mutable, replace
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.probes._child import printable, text_rows
@@ -104,7 +104,7 @@ def _read(said: str) -> Snapshot:
 def _rows(report: Snapshot) -> tuple[Row, ...] | None:
     """The GPUs of the report; a name cut by the table (``NVIDIA GeForce RTX 3050 ...``) is left out."""
     rows = report.rows("gpu")
-    counted = [row for row in rows if isinstance(row.get("index"), Known)] if isinstance(rows, tuple) else []
+    counted = [row for row in listed(rows) if isinstance(row.get("index"), Known)]
     return tuple(dict(_columns(row)) for row in counted) or None
 
 

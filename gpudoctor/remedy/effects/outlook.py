@@ -13,7 +13,7 @@ from gpudoctor.expression import NOT_KNOWN
 from gpudoctor.knowledge import complete
 from gpudoctor.model.catalog import FactSpec, fits
 from gpudoctor.model.errors import DocumentError
-from gpudoctor.model.fact import Absent, Fact, Json, Known, Row, Rows, Unread, Value, value_from_json
+from gpudoctor.model.fact import Absent, Fact, Json, Known, Row, Rows, Unread, Value, listed, value_from_json
 from gpudoctor.model.snapshot import Snapshot
 
 SOURCE = "what the plan's steps make true"
@@ -57,8 +57,7 @@ class Outlook:
 
     def rows(self, group: str) -> tuple[Row, ...]:
         """The rows of that group; none where there are none or nobody read them."""
-        rows = self.groups.get(group)
-        return rows if isinstance(rows, tuple) else ()
+        return listed(self.groups.get(group))
 
     def put(self, name: str, fact: Fact) -> None:
         """That fact, as a step makes it."""

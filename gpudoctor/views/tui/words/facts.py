@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import overload
 
 from gpudoctor.model.diagnosis import Finding
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread, listed
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.model.topics import TOPICS
 from gpudoctor.views.tui.words.listing import COUNTED, Item, Listing, Proof, named, proof_of, text_of
@@ -39,7 +39,7 @@ class _Group:
     def __init__(self, name: str, rows: Rows) -> None:
         self.name = name
         self._state: Fact = Known(len(rows), COUNTED) if isinstance(rows, tuple) else rows
-        self._rows: tuple[Row, ...] = rows if isinstance(rows, tuple) else ()
+        self._rows: tuple[Row, ...] = listed(rows)
         self._starts = list(accumulate(map(len, self._rows), initial=1))
         self.size = self._starts[-1]
 

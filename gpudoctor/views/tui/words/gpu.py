@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpudoctor.model.diagnosis import Diagnosis, Finding
-from gpudoctor.model.fact import Known, Row
+from gpudoctor.model.fact import Known, Row, listed
 from gpudoctor.model.rule import Severity
 from gpudoctor.model.sample import GPU, Process
 
@@ -115,8 +115,7 @@ def _addresses(finding: Finding) -> set[str]:
 
 
 def _rows(diagnosis: Diagnosis, group: str) -> tuple[Row, ...]:
-    rows = diagnosis.snapshot.rows(group)
-    return rows if isinstance(rows, tuple) else ()
+    return listed(diagnosis.snapshot.rows(group))
 
 
 def _known(row: Row, column: str) -> Known | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpudoctor.model.fact import Fact, Known, Row, Unread
+from gpudoctor.model.fact import Fact, Known, Row, Unread, listed
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.views.tui.words.cells import ITSELF, Mark, no_link, share, unread
 
@@ -48,7 +48,7 @@ def view(snapshot: Snapshot, way: str) -> View:
     if way == "topology":
         mark = _letter if many else _path
         legend = _LETTER_LEGEND if many else legend
-    by_index = dict(zip(indices, gpus if isinstance(gpus, tuple) else (), strict=True))
+    by_index = dict(zip(indices, listed(gpus), strict=True))
     cells = tuple(tuple(_cell(mark, pairs, by_index, one, other) for other in indices) for one in indices)
     return View(title, tuple(f"GPU {index}" for index in indices), cells, legend, wide=way == "topology" and not many)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gpudoctor.model.fact import Known
+from gpudoctor.model.fact import Known, listed
 from gpudoctor.model.snapshot import Snapshot
 
 _BRANDS = ("NVIDIA ", "GeForce ", "Tesla ", "Graphics Device ")
@@ -25,7 +25,7 @@ def gpu_names(snapshot: Snapshot) -> Counter[str]:
     """How many there are of each model, by its name without the maker's."""
     rows = snapshot.rows("gpu")
     names: Counter[str] = Counter()
-    for row in rows if isinstance(rows, tuple) else ():
+    for row in listed(rows):
         state = row.get("name")
         if isinstance(state, Known):
             names[short(str(state.value))] += 1
