@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpudoctor.model.sample import Sample
-from gpudoctor.probes._child import answers, printable
 from gpudoctor.probes._nvml import sampled
 from gpudoctor.probes._nvml.talk import child_argv
 from gpudoctor.target.local import Local
+from gpudoctor.target.protocol import answers, printable
 from gpudoctor.target.stream import Stream
 
 INTERVAL = 0.5

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpudoctor.model.fact import Json
 from gpudoctor.model.measurement import Meanwhile, Run, Status, Step
-from gpudoctor.probes._child import printable
+from gpudoctor.target.protocol import printable
 
 _TEXT = 2000
 _MOST_DETAILS = 200

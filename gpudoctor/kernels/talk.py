@@ -16,9 +16,9 @@ from typing import Any
 
 from gpudoctor.kernels.place import program as program  # by this name tests lay out another
 from gpudoctor.kernels.specs import Placed
-from gpudoctor.probes._child import answers, patience, printable
 from gpudoctor.target import Answer, Target
 from gpudoctor.target.child import MARK
+from gpudoctor.target.protocol import answers, patience, printable
 
 OPENING = patience("GPUDOCTOR_KERNEL_TIMEOUT", 45.0)
 """Seconds until a rung is open: the import of torch from cold storage, the driver's start, a context."""

@@ -1,23 +1,11 @@
-"""What the probes that ask a child process share: its command line, its protocol, its noise, our patience.
-
-A child prints each answer as one line: `MARK` and a JSON object. Whatever else lands on its standard output (a
-``.pth`` file that prints, a library that greets) is no answer and does no harm.
-"""
+"""The scripts that probes run in a child process, and what follows the interpreter to run one."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from gpudoctor import shipped
-from gpudoctor.model.fact import Known, Row
 
-MARK = "@gpudoctor "
-TEXT_LINES = 200
-_LINE = 1000
 CHILDREN = Path(__file__).with_name("children")
 
 
@@ -26,39 +14,3 @@ def script(name: str) -> list[str]:
     if shipped.ARCHIVE:
         return ["-c", shipped.text(f"probes/children/{name}")]
     return [str(CHILDREN / name)]
-
-
-def answers(out: str) -> Iterator[dict[str, Any]]:
-    """The objects that a child printed, in order; a line cut short by its death is skipped."""
-    for line in out.split("\n"):
-        if not line.startswith(MARK):
-            continue
-        try:
-            entry = json.loads(line[len(MARK) :])
-        except ValueError:
-            continue
-        if isinstance(entry, dict):
-            yield entry
-
-
-def printable(text: object, limit: int = 300) -> str:
-    """The text with control characters and lone surrogates escaped, cut to `limit` characters."""
-    cut = str(text)[:limit]
-    return cut if cut.isprintable() else "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in cut)
-
-
-def text_rows(text: str, source: str) -> tuple[Row, ...]:
-    """Machine-printed text as rows of the group ``text``: of a flood, the first and the last lines."""
-    lines = [printable(line.replace("\t", "    "), _LINE) for line in text.splitlines() if line.strip()]
-    if len(lines) > TEXT_LINES:
-        lines = lines[: TEXT_LINES // 2] + lines[-TEXT_LINES // 2 :]
-    return tuple({"line": Known(line, source)} for line in lines)
-
-
-def patience(variable: str, default: float) -> float:
-    """Seconds to wait: those of the environment variable where it holds a positive number."""
-    try:
-        seconds = float(os.environ.get(variable, ""))
-    except ValueError:
-        return default
-    return seconds if 0 < seconds < 3600 else default

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread
 from gpudoctor.model.pattern import pattern
-from gpudoctor.probes._child import printable
 from gpudoctor.target import Target
+from gpudoctor.target.protocol import printable
 
 _CCBIN = pattern(r"(?:-ccbin|--compiler-bindir)[=\s]+(\S+)")
 _LAUNCHERS = frozenset({"ccache", "sccache", "distcc", "icecc"})

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpudoctor.kernels import facts
 from gpudoctor.model.fact import Absent, Fact, Rows, Unread
-from gpudoctor.probes._child import answers, patience, printable
 from gpudoctor.target import Target
+from gpudoctor.target.protocol import answers, patience, printable
 
 if TYPE_CHECKING:
     from gpudoctor.model.measurement import Device

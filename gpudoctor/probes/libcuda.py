@@ -12,9 +12,10 @@ from collections.abc import Iterator
 
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
-from gpudoctor.probes._child import answers, patience, printable, script
+from gpudoctor.probes._child import script
 from gpudoctor.probes._libcuda.told import Told, understood
 from gpudoctor.target import Answer, Target
+from gpudoctor.target.protocol import answers, patience, printable
 
 WAITS = True
 FACTS = (

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 
 from gpudoctor.model.catalog import fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
-from gpudoctor.probes._child import answers, patience, printable, script, text_rows
+from gpudoctor.probes._child import script
 from gpudoctor.probes._libraries.copies import copies
 from gpudoctor.probes._python.site import Site, site_of
 from gpudoctor.probes._python.torch_load import loaded_torch
 from gpudoctor.target import Answer, Target
+from gpudoctor.target.protocol import answers, patience, printable, text_rows
 
 FACTS = (
     fact("libnccl.path", "text", "the libnccl.so.2 that torch in the target interpreter would load, else the first"),

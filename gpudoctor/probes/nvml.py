@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from gpudoctor.model.catalog import fact
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread, listed
-from gpudoctor.probes._child import printable
 from gpudoctor.probes._nvml import groups, links, smi, talk, words
 from gpudoctor.probes._nvml.columns import COLUMNS
 from gpudoctor.probes._nvml.told import HANDLE, Told
 from gpudoctor.target import Target
+from gpudoctor.target.protocol import printable
 
 FACTS = (
     fact(

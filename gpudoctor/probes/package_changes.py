@@ -16,10 +16,10 @@ from gpudoctor.probes._changes import debian, dists, others
 from gpudoctor.probes._changes.dnf import DATABASES, dnf
 from gpudoctor.probes._changes.entry import Entry, newest
 from gpudoctor.probes._changes.logs import Zoned, clock
-from gpudoctor.probes._child import printable
 from gpudoctor.probes._python.site import Site, site_of
 from gpudoctor.probes._reading import number, refusal, text
 from gpudoctor.target import Target
+from gpudoctor.target.protocol import printable
 
 FACTS = (
     column("package_change.name", "text", "a package that the GPUs' work may hang on: libnvidia-compute-580, torch"),

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 
 from gpudoctor.model.catalog import fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
-from gpudoctor.probes._child import patience
 from gpudoctor.probes._net import choice
 from gpudoctor.probes._net.addresses import Addresses, addresses_of, is_loopback
 from gpudoctor.probes._net.firewall import firewall
@@ -16,6 +15,7 @@ from gpudoctor.probes._net.names import resolved
 from gpudoctor.probes._net.ports import listener
 from gpudoctor.probes._reading import line, text
 from gpudoctor.target import Target
+from gpudoctor.target.protocol import patience
 
 FACTS = (
     fact("net.job_nodes", "int", "machines of the job that this session belongs to, by its launcher's variables"),

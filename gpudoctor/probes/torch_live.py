@@ -8,8 +8,9 @@ from typing import Any
 
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
-from gpudoctor.probes._child import answers, patience, printable, script, text_rows
+from gpudoctor.probes._child import script
 from gpudoctor.target import Answer, Target
+from gpudoctor.target.protocol import answers, patience, printable, text_rows
 
 WAITS = True
 LEVEL = "standard"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpudoctor.probes._child import answers
 from gpudoctor.target import Answer
 from gpudoctor.target._transcripts import question
+from gpudoctor.target.protocol import answers
 from gpudoctor.target.record import Command
 
 _MOST_OF_STDERR = 4000

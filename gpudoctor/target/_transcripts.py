@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gpudoctor.target.protocol import MARK
 from gpudoctor.target.record import Command, Record
 
-_MARK = "@gpudoctor "
 _NOT_SUPPORTED = 3
 
 
@@ -123,4 +123,4 @@ def _fault(faults: Sequence[Mapping[str, Any]], gpu: int | None, call: str) -> s
 
 
 def _line(entry: Mapping[str, Any]) -> str:
-    return f"{_MARK}{json.dumps(entry)}\n"
+    return f"{MARK}{json.dumps(entry)}\n"

@@ -7,7 +7,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, TypeVar
 
 from gpudoctor.model.fact import Json
-from gpudoctor.probes._child import printable
+from gpudoctor.target.protocol import printable
 
 _MOST = 2000
 _TEXT = 600

@@ -13,9 +13,9 @@ from gpudoctor.kernels.across.answer import Across, Ended, Found, Via, several
 from gpudoctor.kernels.child._rank import gave_up
 from gpudoctor.kernels.child.collective import _nccl, _nccl_log
 from gpudoctor.kernels.place import program as program  # by this name tests lay out another
-from gpudoctor.probes._child import answers, printable
 from gpudoctor.target import Answer, Target
 from gpudoctor.target.child import MARK
+from gpudoctor.target.protocol import answers, printable
 
 _NOISE = 8 << 20
 _SLACK = 1.0

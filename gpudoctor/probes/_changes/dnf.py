@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from gpudoctor.probes._changes.entry import RELEVANT, Entry, program
 from gpudoctor.probes._changes.logs import Zoned
-from gpudoctor.probes._child import answers, printable, script
+from gpudoctor.probes._child import script
 from gpudoctor.target import Target
+from gpudoctor.target.protocol import answers, printable
 
 DATABASES = ("/usr/lib/sysimage/libdnf5/transaction_history.sqlite", "/var/lib/dnf/history.sqlite")
 """Of dnf 5 and of dnf 4; where both are, dnf 4 was in use before."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from gpudoctor.model.frozen import frozen
 from gpudoctor.model.pattern import pattern
-from gpudoctor.probes._child import printable
 from gpudoctor.probes._secrets import shown_words
+from gpudoctor.target.protocol import printable
 
 RELEVANT = pattern(
     r"nvidia|cuda|cudnn|cublas|nccl|tensorrt|fabricmanager|fabric-manager|\bnvlsm\b|\bimex\b|nouveau"

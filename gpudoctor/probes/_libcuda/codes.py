@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpudoctor.probes._child import printable
+from gpudoctor.target.protocol import printable
 
 Entry = Mapping[str, Any]
 """One line of the child about a call: with ``is``, or with ``code``, ``name`` and ``text``."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.probes._child import printable
 from gpudoctor.probes._libcuda.codes import Entry, failure
 from gpudoctor.probes._nvml import smi
+from gpudoctor.target.protocol import printable
 
 
 def _yes(raw: int) -> bool:

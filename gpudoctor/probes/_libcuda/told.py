@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.model.frozen import field, mutable
-from gpudoctor.probes._child import answers, printable
 from gpudoctor.probes._libcuda.codes import NO_DEVICE, STUB, Entry, code_of, failure, name_of, sentence_of
 from gpudoctor.probes._libcuda.devices import rows_of
 from gpudoctor.probes._libraries.copies import kind_of
 from gpudoctor.target import Answer
+from gpudoctor.target.protocol import answers, printable
 
 
 @mutable

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread
-from gpudoctor.probes._child import answers, printable, script
+from gpudoctor.probes._child import script
 from gpudoctor.probes._reading import text
 from gpudoctor.target import Target
+from gpudoctor.target.protocol import answers, printable
 
 _HOSTS = "/etc/hosts"
 

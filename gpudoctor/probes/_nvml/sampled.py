@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpudoctor.model.sample import GPU, NUMBERS, Instance, Process
-from gpudoctor.probes._child import printable
 from gpudoctor.probes._nvml import words
 from gpudoctor.probes._nvml.columns import COLUMNS
+from gpudoctor.target.protocol import printable
 
 TRAFFIC = (("nvlink_send_mb_s", "FieldValues(138)"), ("nvlink_receive_mb_s", "FieldValues(139)"))
 """Rates, and the counters of KiB that they follow from."""

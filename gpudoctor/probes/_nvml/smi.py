@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from gpudoctor.model.fact import Fact, Known, Row, listed
 from gpudoctor.model.frozen import field, mutable, replace
 from gpudoctor.model.snapshot import Snapshot
-from gpudoctor.probes._child import printable, text_rows
 from gpudoctor.target import Answer, Target
+from gpudoctor.target.protocol import printable, text_rows
 
 SOURCE = "nvidia-smi"
 

@@ -8,9 +8,10 @@ import sys
 import time
 from importlib.util import find_spec
 
-from gpudoctor.probes._child import CHILDREN, patience, printable, script
+from gpudoctor.probes._child import CHILDREN, script
 from gpudoctor.probes._nvml.told import Fault, Told
 from gpudoctor.target import Answer, Target
+from gpudoctor.target.protocol import patience, printable
 
 TIMEOUT = patience("GPUDOCTOR_NVML_TIMEOUT", 5.0)
 """Seconds for NVML: it needs milliseconds where the driver stays loaded, seconds per GPU where it must wake them."""

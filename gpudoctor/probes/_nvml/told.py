@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 from gpudoctor.model.fact import Absent, Fact, Known, Unread, Value
 from gpudoctor.model.frozen import field, frozen, mutable
-from gpudoctor.probes._child import MARK, answers, printable
 from gpudoctor.probes._nvml.words import ODD, Reading
 from gpudoctor.target import Answer
+from gpudoctor.target.protocol import MARK, answers, printable
 
 Entry: TypeAlias = dict[str, Any]
 

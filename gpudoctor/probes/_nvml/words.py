@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from gpudoctor.model.fact import Value
-from gpudoctor.probes._child import printable
+from gpudoctor.target.protocol import printable
 
 Reading: TypeAlias = Callable[[Any], Value]
 ODD = (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError)
