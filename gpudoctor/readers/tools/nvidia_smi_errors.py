@@ -47,6 +47,20 @@ _HANDLE = Pattern(
 )
 _LIBRARY = Pattern(r"NVML library version: (\d+(?:\.\d+)+)")
 _UNKNOWN = Pattern(r"nvmlInit\w{0,30}\b[^\n]{0,40}(?<![\d.])999(?![\d.])", 2)
+_RETURNED = Pattern(
+    r"\bnvml(?:Init\w{0,10}(?:\(\))?\W{0,4}(?:err(?:or)?|fail(?:ed|ure)|returned|rc|ret|status)|"
+    r" (?:vram )?init(?:iali[sz]ation)? (?:failure|failed|error))\b[^\n\d]{0,20}(\d{1,3})(?![\d.])",
+    2,
+)
+_CODES = {
+    "4": "no permission",
+    "9": "driver not loaded",
+    "12": "library not found",
+    "15": "gpu is lost",
+    "18": "version mismatch",
+    "999": "unknown error",
+}
+"""NVML's return codes, for programs that print the number alone."""
 _MISSING = Pattern(
     r"nvidia-smi['\"]?: (?:command )?not found|nvidia-smi' is not recognized|command 'nvidia-smi' not found", 2
 )
@@ -80,6 +94,11 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     for index, line in paste.having("nvmlinit"):
         if _UNKNOWN.search(line):
             yield "nvml.state", Known("unknown error", paste.use(index))
+    for index, line in paste.having("nvmlinit", "nvml init", "nvml vram init"):
+        if (match := _RETURNED.search(line)) and (told := _CODES.get(match.group(1))) and not past(line):
+            source = paste.use(index)
+            yield "nvml.state", Known(told, source)
+            yield "nvml.message", Known(line.strip()[:300], source)
     yield from _handles(paste)
     for index, line in paste.having("no devices were found"):
         if "|" not in line:
