@@ -38,9 +38,10 @@ FURNITURE = (
     *("Clang version:", "CMake version:", "Libc version:", "Python version:", "Python platform:", "Is CUDA available:"),
     *("CUDA runtime version:", "CUDA_MODULE_LOADING", "GPU models and", "Nvidia driver version:", "cuDNN version:"),
     *("HIP runtime version:", "MIOpen runtime", "Is XNNPACK", "Versions of relevant", "Collecting environment"),
+    *("[GCC ", "[Clang ", "[MSC v", 'Type "help", "copyright"'),
 )
 """How lines begin that name things whatever is wrong: nvidia-smi's table with its headings, frames of a traceback, the
-questions of collect_env."""
+questions of collect_env, the greeting of Python's prompt."""
 _HEADING, _EXPLANATION = 3, 2
 _COMMON_TO = 0.5
 """A word that more than this share of the pages has tells nothing, however often it comes."""

@@ -15,6 +15,10 @@ _NAMED = Pattern(
 
 
 _TOOLKIT = Pattern(r"\b(?:cudatoolkit|pytorch-cuda)[ =:'\"]{1,4}(\d+\.\d+)", 2)
+_PACKAGE = Pattern(r"\W*(?:conda\W+)?(?:cudatoolkit|pytorch-cuda)(?:\s+|\s*:\s*)\d")
+"""A line of ``conda list``, or of collect_env's packages."""
+_DRIVER_NAMED = Pattern(r"\bdriver(?: version)?\W{1,4}\d{3}\b|NVIDIA-SMI \d{3}", 2)
+_NO_CUDA = Pattern(r"is_available\(?\)?[\s=:*`'\")>-]{0,12}(?:(?:returns?|is|gives|says) )?\W{0,3}False")
 _WISHED = Pattern(
     r"\b(?:want(?:s|ed)?|requires?|needs?|tried|should|would|instead|upgrade|before|previous(?:ly)?)\b", 2
 )
@@ -84,7 +88,10 @@ def _conda_toolkit(paste: Paste) -> Iterator[tuple[str, Fact]]:
     if not any(words in paste.lower for words in _TORCH_WORDS) or "[pip3] torch==" in paste.lower:
         return
     found: dict[str, int] = {}
+    asked_in_vain = _NO_CUDA.search(paste.text) and not _DRIVER_NAMED.search(paste.text)
     for index, line in paste.having("cudatoolkit", "pytorch-cuda"):
+        if asked_in_vain and "pytorch-cuda" not in line and not _PACKAGE.match(line):
+            continue  # asked for is not got: beside cudatoolkit the solver takes the CPU build where no other fits
         if not _WISHED.search(line) and (match := _TOOLKIT.search(line[:2000])):
             found.setdefault(match.group(1), index)
     if len(found) == 1:

@@ -32,6 +32,7 @@ _JETSON = Pattern(
     r"\b((?:NVIDIA )?Jetson[ -](?:AGX |TX\d|Orin|Nano|Xavier|Thor)[\w -]{0,20}?)(?=[\s,.;:)|*]*(?:$|[\n,.;:)|*(]))"
     r"|\b(L4T[: ]+(?:Release:? *)?(?:R|r)?\d[\d.]*|JetPack[: ]+\d[\d.]*|R\d\d \(release\), REVISION: [\d.]+)"
 )
+_JETSON_PROMPT = Pattern(r"\s*\w[\w.-]*@(jetson)[\w-]*:")
 _SHM = Pattern(r"(?<!\d)(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+(\d+(?:\.\d+)?[KMGT]?)\s+\d+%\s+/dev/shm")
 _SHM_MOUNT = Pattern(r"on /dev/shm type tmpfs \([^)]{0,300}\bsize=(\d+[kmg]?)")
 _SHM_SIZE = Pattern(r"--shm-size[= ](\d+(?:\.\d+)?\s?[kmgtKMGT]?)b?")
@@ -133,6 +134,11 @@ def _jetson(paste: Paste) -> Iterator[tuple[str, Fact]]:
     if named:
         match, index = named[0]
         yield "host.jetson", Known((match.group(1) or match.group(2)).strip(), f"line {paste.numbers[index]}")
+        return
+    for index, line in enumerate(paste.lines):
+        if match := _JETSON_PROMPT.match(line):
+            yield "host.jetson", Known(match.group(1), f"line {paste.numbers[index]}: the host's name")
+            return
 
 
 def _container(paste: Paste) -> Iterator[tuple[str, Fact]]:
