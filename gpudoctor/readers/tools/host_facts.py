@@ -135,9 +135,9 @@ def _jetson(paste: Paste) -> Iterator[tuple[str, Fact]]:
         match, index = named[0]
         yield "host.jetson", Known((match.group(1) or match.group(2)).strip(), f"line {paste.numbers[index]}")
         return
-    for index, line in enumerate(paste.lines):
+    for index, line in paste.having("@jetson"):
         if match := _JETSON_PROMPT.match(line):
-            yield "host.jetson", Known(match.group(1), f"line {paste.numbers[index]}: the host's name")
+            yield "host.jetson", Known(match.group(1), paste.use(index))
             return
 
 
