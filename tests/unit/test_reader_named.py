@@ -84,3 +84,24 @@ def test_named_and_not_of_this_machine(text: str, name: str) -> None:
 )
 def test_gpu_in_passing(text: str, names: list[object]) -> None:
     assert gpu_names(read_text(text)) == names
+
+
+CONDA = "conda install pytorch torchvision cudatoolkit=11.3 -c pytorch"
+
+
+@pytest.mark.parametrize(
+    ("beside", "cuda"),
+    [
+        (">>> torch.cuda.is_available()\nFalse", None),
+        ("NVIDIA-SMI 470.57\n>>> torch.cuda.is_available()\nFalse", "11.3"),
+        (">>> torch.cuda.is_available()\nTrue", "11.3"),
+    ],
+    ids=["asked in vain", "a driver is named", "it works"],
+)
+def test_what_conda_was_asked_for_is_not_what_torch_is_where_it_sees_no_gpu(beside: str, cuda: str | None) -> None:
+    assert values(read_text(f"{CONDA}\n{beside}")).get("torch.cuda") == cuda
+
+
+@pytest.mark.parametrize(("prompt", "jetson"), [("me@jetson-nano:~$ ls", "jetson"), ("mail me@jetson.example", None)])
+def test_a_jetson_is_told_by_the_name_at_its_prompt(prompt: str, jetson: str | None) -> None:
+    assert values(read_text(prompt)).get("host.jetson") == jetson
