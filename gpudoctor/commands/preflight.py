@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from gpudoctor.commands.exits import SOUND
@@ -21,6 +22,10 @@ _PYTHONS = ("SIGPIPE", "SIGXFSZ")
 """Ignored by Python; any other signal that is ignored was given to us so, by nohup for example."""
 CANNOT_RUN, NOT_FOUND = 126, 127
 """What shells say of a command."""
+_HEARD = 0.2
+"""Seconds for which the rank that tells of a no-go stays. Where a rank was killed, srun ends the step by force as soon
+as the last one is gone, and drops what it has not passed on by then: it passes on 16 KiB at a time.
+"""
 
 
 def preflight(options: argparse.Namespace) -> int:
@@ -63,6 +68,8 @@ def _report(checked: Checked, options: argparse.Namespace) -> None:
     if options.format in {None, "text"} and checked.place.alone:
         print(f"{checked.verdict.upper()}: {host}\n", file=stream)
     print(rendered(diagnosis, options.format, stream), file=stream, flush=True)
+    if not checked.place.alone and checked.code != SOUND:
+        time.sleep(_HEARD)
 
 
 def _become(command: Sequence[str]) -> int:
