@@ -22,7 +22,7 @@ _CODES = {"sound": SOUND, "impaired": SOUND, "broken": BROKEN, "unknown": UNKNOW
 
 
 def bench(options: argparse.Namespace) -> int:
-    from gpudoctor import doctor
+    from gpudoctor.doctor import benching
     from gpudoctor.views import bench
     from gpudoctor.views._terminal import style_of
     from gpudoctor.views.progress import measuring_on
@@ -33,7 +33,7 @@ def bench(options: argparse.Namespace) -> int:
         print(bench.listed([one.kernel for one in specs.chosen(options.kernel)]))
         return SOUND
     with measuring_on(sys.stderr) as tell, _stopped_by_ctrl_c(tell) as (hear, stop):
-        made = doctor.bench(options.kernel, options.device, options.python, hear, stop)
+        made = benching.bench(options.kernel, options.device, options.python, hear, stop)
     made = shared(made, options)
     print(bench.document(made) if options.json else bench.render(made, style_of(sys.stdout)))
     return INTERRUPTED if stop.is_set() else _CODES[made.verdict]

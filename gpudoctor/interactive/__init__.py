@@ -64,9 +64,9 @@ def of_this_machine(level: str, python: str | None, rules: Sequence[Path], profi
         return watch(hear)
 
     def kernels(names: Sequence[str], tell: Callable[[Measurements], None], stop: threading.Event) -> Measurements:
-        from gpudoctor import doctor
+        from gpudoctor.doctor import benching
 
-        made = doctor.bench(names, python=python, tell=tell, stop=stop)
+        made = benching.bench(names, python=python, tell=tell, stop=stop)
         if made.because:
             raise UsageError(f"{made.because}. The checks run without a GPU, too: gpudoctor bench --device cpu")
         return made.found

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpudoctor import doctor
+from gpudoctor.doctor import benching
 from gpudoctor.model.bench import Bench, verdict
 from gpudoctor.model.measurement import Device, Kernel, Measurements, Run, Step
 from gpudoctor.views import bench
@@ -124,10 +124,10 @@ def test_gpus_are_named_in_short() -> None:
 
 
 def test_findings_are_those_that_rest_on_what_was_measured() -> None:
-    made = doctor.benched(diagnosis_of("hgx-h100").snapshot, node())
+    made = benching.benched(diagnosis_of("hgx-h100").snapshot, node())
     assert made.verdict == "broken"
     assert {finding.severity for finding in made.findings} <= {"error", "warning", "info"}
     assert any("GPU 5" in finding.title or finding.subject for finding in made.findings)
     healthy = tuple(run for run in node().runs if run.gpu < 5)
-    sound = doctor.benched(diagnosis_of("hgx-h100").snapshot, replace(node(), runs=healthy))
+    sound = benching.benched(diagnosis_of("hgx-h100").snapshot, replace(node(), runs=healthy))
     assert (sound.verdict, sound.findings) == ("sound", ())

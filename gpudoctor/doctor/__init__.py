@@ -1,0 +1,148 @@
+"""The path as one short function each: `check` asks this machine, `read` a text, and both have the facts judged."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpudoctor import rulebook
+from gpudoctor.collect import Event, Progress
+from gpudoctor.doctor.asking import ask, deepened, look
+from gpudoctor.doctor.diagnosing import diagnose, judging
+from gpudoctor.doctor.reading import fleet_in, on_machine, snapshot_of
+from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.target import Target
+
+if TYPE_CHECKING:
+    from gpudoctor.expect import Profile
+    from gpudoctor.remedy.site import Site
+
+__all__ = [
+    "check",
+    "diagnose",
+    "expected",
+    "judged",
+    "judging",
+    "look",
+    "on_machine",
+    "read",
+    "site",
+    "snapshot_of",
+    "watch",
+]
+
+
+def check(
+    level: str = "standard",
+    python: str | None = None,
+    rules: Sequence[Path] = (),
+    progress: Progress = lambda _: None,
+    target: Target | None = None,
+    expect: str | Profile | None = None,
+) -> Diagnosis:
+    """Diagnose this machine. `python` is the interpreter whose torch is meant, `rules` folders of a site's own pages,
+    `expect` a profile of what the machine must be: a file, or the name of one that ships.
+
+    Raises `DoctorError` for a broken page or profile, or an interpreter that is none; a sick machine raises nothing.
+    """
+    profile = expected(expect)
+    asked = ask(target, level, python, progress)
+    book = rulebook.load(rules)
+    diagnosis = diagnose(deepened(asked, progress), book, profile=profile)
+    return diagnosis if target else _kept(diagnosis)
+
+
+def expected(expect: str | Profile | None) -> Profile | None:
+    """The profile of that file or name; raises `UsageError` for what is none."""
+    if not isinstance(expect, str):
+        return expect
+    from gpudoctor.expect import load
+
+    return load(expect)
+
+
+def _kept(diagnosis: Diagnosis) -> Diagnosis:
+    """With what changed since this machine worked, by the runs of it that are kept; and this one is kept, too."""
+    try:
+        from gpudoctor import history
+
+        if shelf := history.of_this_machine():
+            return history.kept(diagnosis, shelf)
+    except Exception:  # a full disk, a home that is not ours, files that are none: no matter of the check
+        pass
+    return diagnosis
+
+
+def site(level: str = "standard", python: str | None = None, rules: Sequence[Path] = ()) -> Site:
+    """This machine as a place where plans are run: the environment that may be changed, and who judges it again."""
+    from gpudoctor.remedy.site import Site, state_folder
+    from gpudoctor.target.local import Local
+
+    patient = Local(level, python)
+    patient.verify()
+    return Site(state_folder(), patient.python, lambda: check(level, python, rules))
+
+
+def watch(
+    level: str = "standard",
+    python: str | None = None,
+    rules: Sequence[Path] = (),
+    progress: Progress = lambda _: None,
+    target: Target | None = None,
+    expect: str | Profile | None = None,
+) -> Iterator[Diagnosis]:
+    """As `check`, but a diagnosis whenever a source of facts has answered; the last one is that of `check`."""
+    import queue
+
+    profile = expected(expect)
+    more: queue.SimpleQueue[Snapshot | None] = queue.SimpleQueue()
+
+    def hear(event: Event) -> None:
+        progress(event)
+        if event[1] != "started":
+            more.put(None)
+
+    asked = ask(target, level, python, hear)
+    book = rulebook.load(rules)
+    whole: list[Snapshot] = []
+
+    def wait() -> None:
+        whole.append(deepened(asked, progress, more.put, stop))
+        more.put(None)
+
+    stop = threading.Event()
+    threading.Thread(target=wait, name="collect", daemon=True).start()
+    try:
+        while not whole:
+            latest = more.get()
+            while not more.empty():  # several at once are judged once
+                latest = more.get() or latest
+            if not whole:
+                yield diagnose(latest or asked.so_far(), book, profile=profile)
+        last = diagnose(whole[0], book, profile=profile)
+        yield last if target else _kept(last)
+    finally:
+        stop.set()  # who hears no more wants nothing measured
+
+
+def read(text: str, name: str = "report", rules: Sequence[Path] = (), expect: str | Profile | None = None) -> Diagnosis:
+    """Diagnose a pasted report, a log, a saved snapshot or a record; raises `DoctorError` for what is none of these."""
+    return judged(text, name, rulebook.load(rules), profile=expected(expect))
+
+
+def judged(
+    text: str,
+    name: str,
+    book: rulebook.Rulebook,
+    machine: Snapshot | None = None,
+    profile: Profile | None = None,
+) -> Diagnosis:
+    """As `read`, by a rulebook that is loaded, and for the machine that a manifest is meant for.
+
+    The document of a fleet is taken as it is: its facts are not all that it rests on, for each of its hosts was judged
+    by itself.
+    """
+    return fleet_in(text, name) or diagnose(on_machine(snapshot_of(text, name), machine), book, profile=profile)
