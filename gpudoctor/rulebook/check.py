@@ -7,11 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gpudoctor import pages
 from gpudoctor.model.catalog import Catalog
 from gpudoctor.model.rule import Case, Fix, Rule
 from gpudoctor.model.setup_page import SetupCase, SetupPage
-from gpudoctor.rulebook import kinds, setups
+from gpudoctor.rulebook import kinds
 from gpudoctor.rulebook.conditions import check_expressions, no_fact, no_group
+from gpudoctor.rulebook.files import SETUP
 from gpudoctor.rulebook.reading import expressions, expressions_of
 from gpudoctor.rulebook.spot import Spot
 
@@ -60,7 +62,7 @@ def spot_of(page: Spot, number: int, name: str) -> Spot:
 
 def check_setup(page: SetupPage, cases: Sequence[SetupCase], path: Path) -> None:
     """Raise `RuleError` for the first thing wrong with the setup page at `path`."""
-    known, spot = setups.catalog(), Spot(path)
+    known, spot = _setup_catalog(), Spot(path)
     check_expressions(expressions_of(page.fixes), known, "", spot)
     _check_fixes(page.fixes, known, spot)
     for number, case in enumerate(cases):
@@ -72,12 +74,26 @@ def check_setup(page: SetupPage, cases: Sequence[SetupCase], path: Path) -> None
         raise spot.text(unproven.title).broken(f"no case offers {unproven.title!r}")
 
 
+def _setup_catalog() -> Catalog:
+    """The facts that a setup page may read: every machine's, and what is worked out from them to set something up."""
+    from gpudoctor.catalog import catalog
+    from gpudoctor.setup.fits import FACTS
+
+    return Catalog([*catalog().specs.values(), *FACTS])
+
+
+def _known_setups() -> tuple[str, ...]:
+    """What a fix may refer to: the pages, by their files' names, and the ways to set up torch."""
+    from gpudoctor.setup.cure import MODES
+
+    return (*sorted(path.stem for path in (pages.home() / SETUP).glob("*.toml")), *MODES)
+
+
 def _check_fixes(fixes: Sequence[Fix], known: Catalog, page: Spot) -> None:
     for number, fix in enumerate(fixes):
         where = page.entry("fix", number).called(f"fix {fix.title!r}")
-        if fix.setup and fix.setup not in setups.known_setups():
-            there = ", ".join(setups.known_setups())
-            raise where.key("setup").broken(f"nothing sets up {fix.setup!r}; there are {there}")
+        if fix.setup and fix.setup not in (there := _known_setups()):
+            raise where.key("setup").broken(f"nothing sets up {fix.setup!r}; there are {', '.join(there)}")
         for step in fix.steps:
             for name, value in step.makes:
                 filled = isinstance(value, str) and "{" in value and known.find(name)

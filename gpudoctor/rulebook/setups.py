@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor import language, pages
-from gpudoctor.model.catalog import Catalog
 from gpudoctor.model.errors import RuleError
 from gpudoctor.model.setup_page import SetupCase, SetupPage
 from gpudoctor.rulebook.files import SETUP as FOLDER
@@ -29,13 +28,6 @@ def _setups(spoken: str) -> Mapping[str, SetupPage]:
     return {page["id"]: _page(reworded(page, translated.get(page["origin"])), page["origin"]) for page in raw}
 
 
-def known_setups() -> tuple[str, ...]:
-    """What a fix may refer to: the pages, by their files' names, and the ways to set up torch."""
-    from gpudoctor.setup.cure import MODES
-
-    return (*sorted(path.stem for path in (pages.home() / FOLDER).glob("*.toml")), *MODES)
-
-
 def setup_cases() -> tuple[SetupCase, ...]:
     """The cases on all setup pages."""
     files = sorted((pages.home() / FOLDER).glob("*.toml"))
@@ -44,7 +36,7 @@ def setup_cases() -> tuple[SetupCase, ...]:
 
 def checked_setups(folder: Path) -> list[dict[str, Any]]:
     """Every page of the folder as TOML gave it, after all its checks and without its cases."""
-    from gpudoctor.rulebook.check import check_setup
+    from gpudoctor.rulebook.check import check_setup  # compiled pages were checked when they were compiled
 
     checked = []
     for path in sorted(folder.glob("*.toml")):
@@ -98,11 +90,3 @@ def _case(entry: Mapping[str, Any], page: str, where: Spot) -> SetupCase:
     has: Sequence[Any] = entry.get("has", ())
     commands = tuple(texts({"has": command}, "has", where) for command in has)
     return SetupCase(page, entry["name"], entry["facts"], entry["offers"], texts(entry, "argv", where), commands)
-
-
-def catalog() -> Catalog:
-    """The facts that a setup page may read: every machine's, and what is worked out from them to set something up."""
-    from gpudoctor.catalog import catalog as measured
-    from gpudoctor.setup.fits import FACTS
-
-    return Catalog([*measured().specs.values(), *FACTS])

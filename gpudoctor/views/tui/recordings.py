@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from gpudoctor.model.diagnosis import Verdict
 from gpudoctor.views.tui import places
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.reading import Reading
-from gpudoctor.views.tui.work import Work
+from gpudoctor.views.tui.screens.demos import DemosScreen
+from gpudoctor.views.tui.work import Choice
 
 LIST = "demos"
-
-
-class Choice(Protocol):
-    """A recorded machine: what is wrong with it, what one meets there before one looks, and what it is."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def verdict(self) -> Verdict: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def meets(self) -> str: ...
-    @property
-    def machine(self) -> str: ...
-
-    def work(self) -> Work:
-        """The machine as the interface gets it."""
 
 
 class RecordingsApp(DoctorApp):
@@ -45,8 +27,6 @@ class RecordingsApp(DoctorApp):
 
     def __init__(self, choices: Sequence[Choice]) -> None:
         super().__init__(choices[0].work())
-        from gpudoctor.views.tui.screens.demos import DemosScreen
-
         self._list = DemosScreen(choices)
         self.add_mode(LIST, lambda: self._list)
 

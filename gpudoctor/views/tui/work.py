@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.diagnosis import Diagnosis, Verdict
 
 if TYPE_CHECKING:
     import threading
@@ -100,3 +100,21 @@ class Work:
     """What was found on this machine's fleet."""
     first: str = ""
     """The screen that it opens with, by its name; by default the diagnosis."""
+
+
+class Choice(Protocol):
+    """A recorded machine: what is wrong with it, what one meets there before one looks, and what it is."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def verdict(self) -> Verdict: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def meets(self) -> str: ...
+    @property
+    def machine(self) -> str: ...
+
+    def work(self) -> Work:
+        """The machine as the interface gets it."""

@@ -19,7 +19,7 @@ from gpudoctor.views.tui.widgets.rows import Cell, Rows
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from gpudoctor.views.tui.recordings import Choice
+    from gpudoctor.views.tui.work import Choice
 
 
 _LOOKS: dict[Verdict, str] = {"broken": "error", "impaired": "warning", "sound": "good", "unknown": "accent"}
