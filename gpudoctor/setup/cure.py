@@ -26,6 +26,10 @@ _BOUND = ("flash-attn", "xformers", "vllm")
 """Packages that are made for one torch: they come along to another, or must be installed again."""
 _ASSUMED = "525.60.13"
 _UNKNOWN = "GPU and driver are not known here: on the machine itself gpudoctor setup torch chooses by them"
+_FORMER = (
+    "The former CUDA's packages go first: their files bear the names of the new build's, and removed later they would"
+    " take those along."
+)
 _LOCKED = (
     "A project with a uv.lock takes it back at the next uv sync: gpudoctor setup torch --emit pyproject has the lines"
     " that name this index."
@@ -153,7 +157,7 @@ def _preparing(argv: tuple[str, ...]) -> str:
         own = say("An environment of its own, in the folder that this is run in.")
         return own + (say(" On Debian and Ubuntu this wants the package python3-venv.") if "-m" in argv else "")
     if "uninstall" in argv:
-        return say("They write the same files as those of the new build: removed later they would take those along.")
+        return say(_FORMER)
     return ""
 
 

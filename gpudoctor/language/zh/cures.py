@@ -25,9 +25,8 @@ WORDS = {
     ),
     "An environment of its own, in the folder that this is run in.": "单独的环境，建在运行命令的目录里。",
     " On Debian and Ubuntu this wants the package python3-venv.": "在 Debian 和 Ubuntu 上需要 python3-venv 包。",
-    "They write the same files as those of the new build: removed later they would take those along.": (
-        "它们与新构建写的是同样的文件：以后再删会把新的一起删掉。"
-    ),
+    "The former CUDA's packages go first: their files bear the names of the new build's, and removed later they would"
+    " take those along.": ("先删除原来 CUDA 的包：它们的文件与新构建的同名，以后再删会把新的一起删掉。"),
     "Made for the former torch, to be installed again: {names}.": "为原来的 torch 编译、需要重新安装的有：{names}。",
     "A project with a uv.lock takes it back at the next uv sync: gpudoctor setup torch --emit pyproject has the lines"
     " that name this index.": (
