@@ -15,7 +15,8 @@ from gpudoctor.model.fact import Known
 from gpudoctor.model.frozen import frozen, replace
 from gpudoctor.model.rule import Rule, Sign
 from gpudoctor.model.snapshot import Snapshot
-from gpudoctor.rulebook.words import FURNITURE, Vocabulary, words
+from gpudoctor.rulebook.furniture import is_furniture
+from gpudoctor.rulebook.words import Vocabulary, words
 
 _LEAD, _CROWD = 7.0, 5
 """How far the nearest page must be ahead of the sixth: what many pages share, such as a form's own words, is chance."""
@@ -64,9 +65,7 @@ def _lines(snapshot: Snapshot) -> list[_Line]:
     return [
         _Line(at, line, frozenset(words(text)))
         for at, line in lines
-        if isinstance(line, Known)
-        and not (text := str(line.value)).startswith(FURNITURE)
-        and not says_all_is_well(text)
+        if isinstance(line, Known) and not is_furniture(text := str(line.value)) and not says_all_is_well(text)
     ]
 
 

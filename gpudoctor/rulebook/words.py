@@ -15,6 +15,7 @@ from gpudoctor import pages
 from gpudoctor.model.frozen import frozen
 from gpudoctor.model.pattern import pattern
 from gpudoctor.rulebook.files import page_files
+from gpudoctor.rulebook.furniture import is_furniture
 from gpudoctor.rulebook.page import cases_on, rule_of, texts
 from gpudoctor.rulebook.spot import Spot
 
@@ -32,16 +33,6 @@ _COMMON = frozenset(
     """,
     )
 )
-FURNITURE = (
-    *("|", "+", "  File "),
-    *("PyTorch version:", "Is debug build:", "CUDA used to build", "ROCM used to build", "OS:", "GCC version:"),
-    *("Clang version:", "CMake version:", "Libc version:", "Python version:", "Python platform:", "Is CUDA available:"),
-    *("CUDA runtime version:", "CUDA_MODULE_LOADING", "GPU models and", "Nvidia driver version:", "cuDNN version:"),
-    *("HIP runtime version:", "MIOpen runtime", "Is XNNPACK", "Versions of relevant", "Collecting environment"),
-    *("[GCC ", "[Clang ", "[MSC v", 'Type "help", "copyright"'),
-)
-"""How lines begin that name things whatever is wrong: nvidia-smi's table with its headings, frames of a traceback, the
-questions of collect_env, the greeting of Python's prompt."""
 _HEADING, _EXPLANATION = 3, 2
 _COMMON_TO = 0.5
 """A word that more than this share of the pages has tells nothing, however often it comes."""
@@ -124,7 +115,7 @@ def _passages(raw: Mapping[str, Any], path: Path) -> Iterator[tuple[str, int]]:
         yield fix["title"], 1
     for case in cases_on(raw, path):
         if case.finds:
-            told = (line for line in case.report.splitlines() if not line.startswith(FURNITURE))
+            told = (line for line in case.report.splitlines() if not is_furniture(line))
             yield " ".join([case.name, *told]), 1
 
 

@@ -20,6 +20,8 @@ _VERDICTS: dict[Verdict, str] = {
 }
 _READ_IMPAIRED = "Impaired: the environment works, with the warnings below"
 _ONE_CAUSE = "Broken: the finding below is why"
+_SEEN = "Broken: what is seen stands below, why it is so is not known yet"
+_UNPROVEN = "Broken, and no cause is proven: the first finding is where to look first"
 _MISSING = re.compile(r"([a-z_]+(?:\.\w+)?): (.+)", re.DOTALL)
 ASK_FOR = (
     "nvidia-smi",
@@ -41,8 +43,14 @@ class Reason:
 
 def verdict(diagnosis: Diagnosis) -> str:
     """The verdict as a sentence."""
-    if diagnosis.verdict == "broken" and len(diagnosis.findings) == 1:
-        return say(_ONE_CAUSE)
+    if diagnosis.verdict == "broken":
+        first = diagnosis.findings[0]
+        if first.confidence == "possible":
+            return say(_UNPROVEN)
+        if first.role == "symptom":
+            return say(_SEEN)
+        if len(diagnosis.findings) == 1:
+            return say(_ONE_CAUSE)
     if diagnosis.verdict == "impaired" and diagnosis.snapshot.pasted:  # what somebody pasted has mostly failed
         return say(_READ_IMPAIRED)
     return say(_VERDICTS[diagnosis.verdict])

@@ -12,7 +12,9 @@ from gpudoctor.doctor import diagnose
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.fact import Known
 from gpudoctor.readers import read_text
+from gpudoctor.rulebook.furniture import is_furniture
 from gpudoctor.rulebook.words import Vocabulary, words
+from gpudoctor.views._report import verdict
 from tests.conftest import Program
 
 UNHEARD = "our module signing key was never enrolled in the firmware's MOK list and enforcement is switched on"
@@ -120,3 +122,58 @@ case = [
   { name = "nobody looked", facts = { "env.BADGE" = { unread = "no" } }, unjudged = "env.BADGE" },
 ]
 """
+
+
+FORM = """\
+PyTorch version: 2.8.0+cu128
+CUDA used to build PyTorch: 12.8
+Is CUDA available: False
+GPU models and configuration:
+GPU 0: NVIDIA A100-SXM4-80GB
+GPU 1: NVIDIA A100-SXM4-80GB
+Nvidia driver version: 560.35.03
+
+CPU:
+Architecture:                       x86_64
+Model name:                         AMD EPYC 7543 32-Core Processor
+Vulnerability Spectre v2:           Mitigation; Retpolines
+
+Versions of relevant libraries:
+[pip3] numpy==1.26.4
+[pip3] nvidia-cublas-cu12==12.8.4.1
+[pip3] nvidia-cudnn-cu12==9.10.2.21
+[pip3] nvidia-nccl-cu12==2.27.3
+[pip3] torch==2.8.0
+[pip3] triton==3.4.0
+[conda] Could not collect
+"""
+
+
+def test_a_form_that_only_names_things_points_nowhere() -> None:
+    diagnosis = _read(FORM)
+    assert [finding.id for finding in diagnosis.findings] == ["torch.cuda-unavailable"]
+    assert verdict(diagnosis) == "Broken: what is seen stands below, why it is so is not known yet"
+
+
+def test_what_the_user_says_beside_a_form_still_points() -> None:
+    diagnosis = _read(FORM + "\nI exported CUDA_VISIBLE_DEVICES with the UUID of the card in my bashrc\n")
+    first = diagnosis.findings[0]
+    assert (first.id, first.confidence) == ("env.visible-devices", "possible")
+    assert verdict(diagnosis) == "Broken, and no cause is proven: the first finding is where to look first"
+
+
+@pytest.mark.parametrize(
+    ("line", "furniture"),
+    [
+        ("nvidia-cublas-cu12==12.8.4.1", True),
+        ("nvidia-cublas-cu12        12.8.4.1", True),
+        ("    Product Name                          : NVIDIA H100", True),
+        ("GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)", True),
+        ("Error message:  CUDA driver is a stub library", False),
+        ("RuntimeError: CUDA error: no kernel image is available", False),
+        ("GPU 0: fan stopped", False),
+        ("torch 2.8 does not see the card", False),
+    ],
+)
+def test_lines_of_forms_and_lists_are_told_from_sentences(line: str, furniture: bool) -> None:
+    assert is_furniture(line) is furniture

@@ -9,6 +9,8 @@ WORDS = {
     "Impaired: the environment works, with the warnings below": "受损：环境能工作，但有下面的警告",
     "Broken: the first finding is the one to act on first": "故障：请先处理第一条发现",
     "Broken: the finding below is why": "故障：原因就是下面这条发现",
+    "Broken: what is seen stands below, why it is so is not known yet": "故障：下面是看到的现象，原因还不清楚",
+    "Broken, and no cause is proven: the first finding is where to look first": "故障，但原因尚未证实：先查第一条发现",
     "No verdict: no error found, and too little could be read to call it sound": (
         "无法下结论：没有发现错误，但读到的信息太少，不能说它正常"
     ),
