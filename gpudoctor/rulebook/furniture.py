@@ -14,7 +14,7 @@ _BEGINNINGS = (
     *("HIP runtime version:", "MIOpen runtime", "Is XNNPACK", "Versions of relevant", "Collecting environment"),
     *("[pip", "[conda", "CPU:", "[GCC ", "[Clang ", "[MSC v", 'Type "help", "copyright"'),
 )
-"""nvidia-smi's table with its headings, a traceback's frames, collect_env's questions, the greeting of Python's prompt."""
+"""nvidia-smi's table with its headings, a traceback's frames, what collect_env asks, the greeting of a prompt."""
 _LISTED = pattern(
     r"""
     [\w.-]+ (== | \ {2,}) \d[\w.+!-]* (\ +\S+){0,2}           # a package of pip's or conda's lists
