@@ -12,10 +12,14 @@ def main() -> int:
         print(f"gpudoctor {__version__}")
         return 0
     from gpudoctor.cli import run
+    from gpudoctor.streams import leave
 
-    code = run(sys.argv[1:])
+    try:
+        code = run(sys.argv[1:])
+    except SystemExit as end:  # a misspelt option, or a signal
+        code = end.code if isinstance(end.code, int) else 1
     gc.freeze()  # the process gives all back at once: to look for cycles at its end took a fifth of a quick run
-    return code
+    return leave(code)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import io
 import os
 import signal
 import sys
@@ -12,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 
-from gpudoctor import language
+from gpudoctor import language, streams
 from gpudoctor.arguments import COMMANDS, no_command, parse
 from gpudoctor.commands.exits import INTERRUPTED, MISUSE, UNHEARD, UNKNOWN
 from gpudoctor.language.choice import chosen
@@ -56,13 +55,12 @@ ACTS: Mapping[str, str] = {
 def run(argv: Sequence[str]) -> int:
     """Parse, call, print, and return the exit code of the contract."""
     gc.set_threshold(_GARBAGE, 20, 20)
+    streams.ready()
     words = list(argv)
     bare = not words or (words[0] not in COMMANDS and words[0] not in {"-h", "--help", "-V", "--version"})
     if bare and words and not words[0].startswith("-"):
         no_command(words[0])
     options = parse(["check", *words] if bare else words)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot print a name still gets the report
     language.use(_language(options))
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
@@ -82,6 +80,11 @@ def run(argv: Sequence[str]) -> int:
         sys.stdout = None  # the reader has gone: nothing is left to say
         return UNHEARD
     except Exception as error:
+        if isinstance(error, OSError) and streams.full(error):
+            sys.stdout = None
+            said = f"{error.strerror}; make room, or write it elsewhere"
+            print(f"gpudoctor: the answer could not be written whole: {said}", file=sys.stderr)
+            return MISUSE
         if os.environ.get(DEBUG):
             raise
         return _fault(error)
