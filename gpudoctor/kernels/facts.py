@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # what a probe declares must be known at once, by every start
 SOURCE = "gpudoctor bench"
 
 FACTS = (
-    column("measured.kernel", "text", "what was measured: matmul.bf16, copy.device"),
+    column("measured.kernel", "text", "what was measured, such as matmul.bf16, copy.device"),
     column("measured.gpu", "int", "CUDA's number of the device; absent where all of them took part"),
     column("measured.device", "text", "its name; CPU where no GPU was measured"),
     column("measured.rung", "text", "driver, torch, triton, nccl, training, jax or tensorflow"),

@@ -41,10 +41,10 @@ _INSIDE = (
     ),
 )
 _HOST = (
-    fact("container.engines", "list", "container engines on this host: docker, containerd, podman, cri-o"),
+    fact("container.engines", "list", "container engines on this host, such as docker, containerd, podman, cri-o"),
     fact("container.toolkit", "bool", "whether the NVIDIA Container Toolkit is installed on this host"),
     fact("container.toolkit_version", "version", "its version"),
-    fact("container.toolkit_mode", "text", "mode in config.toml of the toolkit: auto, legacy, cdi, csv"),
+    fact("container.toolkit_mode", "text", "mode in config.toml of the toolkit, such as auto, legacy, cdi, csv"),
     fact("container.no_cgroups", "bool", "whether the toolkit leaves device rules alone, as rootless engines need it"),
     fact("container.runtimes", "list", "engines whose configuration names a runtime of NVIDIA's"),
     fact("container.default_runtime", "text", "Docker's default runtime, as its configuration names it"),

@@ -31,12 +31,12 @@ FACTS = (
     fact(
         "libs.missing",
         "list",
-        "CUDA libraries that torch needs and the loader finds nowhere: libcudnn.so.9, which libtorch_cuda.so needs",
+        "CUDA libraries that torch needs and the loader finds nowhere, such as libcudnn.so.9, for libtorch_cuda.so",
     ),
     fact(
         "libs.clashes",
         "list",
-        "functions that one loaded library wants and the copy loaded of another lacks: "
+        "functions that one loaded library wants and the copy loaded of another lacks, such as "
         "libcusparse.so.12 wants __nvJitLinkAddData_12_1, which /.../libnvJitLink.so.12 does not define",
     ),
     column("lib.name", "text", "library: libcudnn, libnccl, libcublas, libcudart, libnvJitLink, libcuda"),

@@ -65,7 +65,7 @@ FACTS = (
     fact("driver.nvswitch", "bool", "whether the machine has NVSwitches, which need the fabric manager"),
     fact("driver.recent_suspend", "bool", "whether the machine was suspended and resumed since boot"),
     column("node.path", "text", "device file: /dev/nvidia0"),
-    column("node.mode", "text", "its permissions, octal: 0666"),
+    column("node.mode", "text", "its permissions, octal, such as 0666"),
     column("node.usable", "bool", "whether this user may open it for reading and writing"),
 )
 

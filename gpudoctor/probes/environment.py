@@ -14,7 +14,7 @@ FACTS = (
     fact(
         "env.*",
         "text",
-        "an environment variable of the session, as set; absent where it is not: env.CUDA_VISIBLE_DEVICES",
+        "an environment variable of the session, as set; absent where it is not, such as env.CUDA_VISIBLE_DEVICES",
     ),
     fact("env.library_path", "list", "folders of LD_LIBRARY_PATH, in order"),
     fact("env.path", "list", "folders of PATH that hold nvcc, nvidia-smi, ptxas or a compiler, in order"),

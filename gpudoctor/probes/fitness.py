@@ -17,9 +17,11 @@ from gpudoctor.probes._reading import line, names, number, text, there
 from gpudoctor.target import Target
 
 FACTS = (
-    fact("fitness.clock_source", "text", "what the kernel counts time with: tsc, hpet, acpi_pm, kvm-clock, xen"),
+    fact(
+        "fitness.clock_source", "text", "what the kernel counts time with, such as tsc, hpet, acpi_pm, kvm-clock, xen"
+    ),
     fact("fitness.clock_sources", "list", "what else it could count with"),
-    fact("fitness.time_service", "text", "what keeps the clock right: chronyd, systemd-timesyncd, ntpd, ptp4l"),
+    fact("fitness.time_service", "text", "what keeps the clock right, such as chronyd, systemd-timesyncd, ntpd, ptp4l"),
     fact("fitness.time_synchronized", "bool", "whether that service says in its files that the clock is right"),
     fact("fitness.governors", "list", "frequency governors of the processors, each once; absent where none governs"),
     fact("fitness.cpu_mhz_limit", "int", "highest frequency that the processors may reach as set", "MHz"),
@@ -36,14 +38,14 @@ FACTS = (
     fact("fitness.memory_corrected", "int", "errors in the machine's memory that ECC repaired, since boot (EDAC)"),
     fact("fitness.memory_uncorrected", "int", "errors in the machine's memory that ECC could not repair, since boot"),
     column("stuck.pid", "int", "a process that the kernel cannot end and that is at the NVIDIA driver"),
-    column("stuck.name", "text", "its name: nvidia-smi"),
+    column("stuck.name", "text", "its name, such as nvidia-smi"),
     column("stuck.wchan", "text", "the kernel function that it waits in"),
     column("stuck.device", "text", "NVIDIA device file that it has open: /dev/nvidia0"),
     column("stuck.seconds", "int", "time since it started, which is the longest it can have been stuck", "s"),
     column("space.mount", "text", "mount point of a file system that caches of GPU work are on"),
-    column("space.kind", "text", "its type: ext4, overlay, nfs4, lustre"),
+    column("space.kind", "text", "its type, such as ext4, overlay, nfs4, lustre"),
     column("space.folder", "text", "the first of these folders: /home/ada/.cache/huggingface"),
-    column("space.uses", "list", "what fills it: home, Hugging Face models, Triton kernels, pip wheels, ..."),
+    column("space.uses", "list", "what fills it, such as home, Hugging Face models, Triton kernels, pip wheels, ..."),
     column("space.read_only", "bool", "whether it is mounted so that nobody may write"),
     column("space.total_mib", "int", "its size", "MiB"),
     column("space.free_mib", "int", "room left for this user", "MiB"),

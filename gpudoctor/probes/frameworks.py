@@ -29,7 +29,7 @@ FACTS = (
     fact("jax.version", "version", "jax's version"),
     fact("jax.jaxlib", "text", "jaxlib's version, local part included"),
     fact("jax.plugin", "version", "version of the CUDA plugin; absent where there is none"),
-    fact("jax.plugin_cuda", "int", "CUDA major of the plugin: 12"),
+    fact("jax.plugin_cuda", "int", "CUDA major of the plugin, such as 12"),
     fact(
         "jax.pins_unmet",
         "list",
@@ -38,7 +38,11 @@ FACTS = (
     fact("triton.version", "version", "triton's version"),
     fact("triton.wanted", "version", "the triton that the installed torch pins"),
     fact("triton.fits", "bool", "whether the installed triton meets torch's requirement"),
-    fact("bitsandbytes.cuda_builds", "list", "CUDA releases that bitsandbytes has native libraries for: 11.8, 12.4"),
+    fact(
+        "bitsandbytes.cuda_builds",
+        "list",
+        "CUDA releases that bitsandbytes has native libraries for, such as 11.8, 12.4",
+    ),
     fact(
         "bitsandbytes.has_build", "bool", "whether one of them is for the CUDA of torch's build (or BNB_CUDA_VERSION)"
     ),
@@ -57,9 +61,13 @@ FACTS = (
     column(
         "extension.missing_libraries",
         "list",
-        "CUDA libraries that it is linked to and the loader finds nowhere: libcudart.so.11.0, which _C.so needs",
+        "CUDA libraries that it is linked to and the loader finds nowhere, such as libcudart.so.11.0, for _C.so",
     ),
-    column("extension.archs", "list", "GPU architectures that any of its libraries holds code for: sm_80, compute_90"),
+    column(
+        "extension.archs",
+        "list",
+        "GPU architectures that any of its libraries holds code for, such as sm_80, compute_90",
+    ),
 )
 
 _TENSORFLOWS = (

@@ -18,13 +18,13 @@ from gpudoctor.target import Target
 
 FACTS = (
     fact("host.platform", "text", "linux, windows or macos"),
-    fact("host.os", "text", "the operating system's name as it calls itself: Ubuntu 24.04.3 LTS"),
-    fact("host.distribution", "text", "its short id: ubuntu, debian, fedora, rhel, sles, arch"),
-    fact("host.distribution_version", "version", "its release: 24.04"),
+    fact("host.os", "text", "the operating system's name as it calls itself, such as Ubuntu 24.04.3 LTS"),
+    fact("host.distribution", "text", "its short id, such as ubuntu, debian, fedora, rhel, sles, arch"),
+    fact("host.distribution_version", "version", "its release, such as 24.04"),
     fact("host.package_manager", "text", "apt, dnf, zypper, pacman, apk or emerge"),
     fact("host.kernel", "version", "release of the running kernel, as uname -r prints it"),
     fact("host.kernel_command_line", "text", "what the boot loader handed to the kernel"),
-    fact("host.arch", "text", "machine architecture: x86_64, aarch64"),
+    fact("host.arch", "text", "machine architecture, such as x86_64, aarch64"),
     fact("host.glibc", "version", "version of the C library"),
     fact(
         "host.virtual_machine",
@@ -38,7 +38,7 @@ FACTS = (
     fact("host.lockdown", "text", "kernel lockdown: none, integrity or confidentiality"),
     fact("host.module_signatures", "bool", "whether the kernel loads signed modules only"),
     fact("host.jetson", "text", "the Jetson or Tegra board, whose GPU is not on the PCI bus; absent elsewhere"),
-    fact("host.iommu", "list", "IOMMU units of the machine: dmar0, ivhd0, smmu3; empty where none is on"),
+    fact("host.iommu", "list", "IOMMU units of the machine, such as dmar0, ivhd0, smmu3; empty where none is on"),
     fact("host.cpu_vendor", "text", "GenuineIntel, AuthenticAMD; absent on ARM"),
     fact("host.memory_mib", "int", "the machine's memory", "MiB"),
     fact("host.uptime_s", "int", "time since the kernel booted", "s"),

@@ -25,7 +25,7 @@ def _times(group: str) -> tuple[FactSpec, ...]:
         column(
             f"{group}.count", "int", "how often in the last day, at least; Xids and SXids: since the driver was loaded"
         ),
-        column(f"{group}.time", "text", "when it was logged first, by the clock, in UTC: 2026-11-21T13:05:11Z"),
+        column(f"{group}.time", "text", "when it was logged first, by the clock, in UTC, such as 2026-11-21T13:05:11Z"),
         column(f"{group}.age_s", "int", "time since this machine's kernel logged it first", "s"),
         column(f"{group}.last_time", "text", "when it was logged last"),
         column(f"{group}.last_age_s", "int", "time since it was logged last", "s"),
@@ -38,7 +38,9 @@ FACTS = (
     column("xid.code", "int", "Xid number"),
     column("xid.address", "text", "PCI address of the GPU it is about; absent where the line does not say"),
     column("xid.line", "text", _LINE),
-    column("xid.unit", "text", "part of NVLink 5 that an Xid of 144 to 150 names: NETIR_LINK_EVT; absent in others"),
+    column(
+        "xid.unit", "text", "part of NVLink 5 that an Xid of 144 to 150 names, such as NETIR_LINK_EVT; absent in others"
+    ),
     column("xid.fatal", "bool", "whether an Xid of 144 to 150 calls itself fatal; absent where the line does not say"),
     column("xid.link", "int", "NVLink that an Xid of 144 to 150 names"),
     column("xid.first", "bool", "whether it is its GPU's first that NVIDIA's catalogue treats as the GPU's own fault"),
@@ -50,7 +52,7 @@ FACTS = (
     column("sxid.line", "text", _LINE),
     *_times("sxid"),
     column("aer.address", "text", "PCI address of the device that reported a PCIe error (Advanced Error Reporting)"),
-    column("aer.driver", "text", "its kernel driver: nvidia, pcieport for a bridge"),
+    column("aer.driver", "text", "its kernel driver, such as nvidia, pcieport for a bridge"),
     column("aer.severity", "text", "corrected, non-fatal or fatal"),
     column("aer.kind", "text", "layer of the error: Physical Layer, Data Link Layer, Transaction Layer"),
     column("aer.gpu", "text", "PCI address of the NVIDIA GPU whose link it is: the device, or right below the port"),

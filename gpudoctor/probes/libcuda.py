@@ -28,10 +28,14 @@ FACTS = (
     fact("cuda_driver.message", "text", "the loader's or the driver's words for it; absent where it is ok or loaded"),
     fact("cuda_driver.library", "text", "the file that a program asking for libcuda.so.1 really gets"),
     fact("cuda_driver.kind", "text", "what that file is: driver, stub, compat or wsl"),
-    fact("cuda_driver.version", "version", "newest CUDA that this library serves, by its own word: 13.0"),
+    fact("cuda_driver.version", "version", "newest CUDA that this library serves, by its own word, such as 13.0"),
     fact("cuda_driver.init_code", "int", "what cuInit answers; 0 is success"),
-    fact("cuda_driver.init_name", "text", "the name of that code: CUDA_ERROR_SYSTEM_NOT_READY; absent for success"),
-    fact("cuda_driver.init_error", "text", "the driver's sentence for it: system not yet initialized"),
+    fact(
+        "cuda_driver.init_name",
+        "text",
+        "the name of that code, such as CUDA_ERROR_SYSTEM_NOT_READY; absent for success",
+    ),
+    fact("cuda_driver.init_error", "text", "the driver's sentence for it, such as system not yet initialized"),
     fact("cuda_driver.count", "int", "devices that CUDA lists in this session, CUDA_VISIBLE_DEVICES obeyed"),
     fact(
         "cuda_driver.masked",
@@ -42,7 +46,7 @@ FACTS = (
     column("cuda_device.name", "text", "product name; of a MIG device with its profile"),
     column("cuda_device.uuid", "text", "GPU-... or MIG-..."),
     column("cuda_device.address", "text", "PCI address of its GPU, 0000:3b:00.0"),
-    column("cuda_device.compute_capability", "version", "12.0"),
+    column("cuda_device.compute_capability", "version", "compute capability, such as 12.0"),
     column("cuda_device.memory_mib", "int", "total memory", "MiB"),
     column("cuda_device.sms", "int", "streaming multiprocessors"),
     column("cuda_device.clock_mhz", "int", "highest SM clock", "MHz"),
@@ -63,7 +67,7 @@ FACTS = (
     column("cuda_device.fabric_handles", "bool", "whether memory can be shared over an NVLink fabric (IMEX)"),
     column("cuda_device.multicast", "bool", "whether NVLink SHARP multicast is supported"),
     column("cuda_device.mps", "bool", "whether contexts go through MPS"),
-    column("cuda_device.peers", "list", "numbers of the devices whose memory it can reach directly: 1, 2"),
+    column("cuda_device.peers", "list", "numbers of the devices whose memory it can reach directly, such as 1, 2"),
     column("cuda_device.error", "text", "why it does not answer; absent where it does"),
 )
 

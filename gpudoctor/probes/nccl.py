@@ -22,8 +22,8 @@ from gpudoctor.target.protocol import answers, patience, printable, text_rows
 FACTS = (
     fact("libnccl.path", "text", "the libnccl.so.2 that torch in the target interpreter would load, else the first"),
     fact("libnccl.state", "text", "ok, or how far it comes: unusable, failed, hung, crashed; absent without libnccl"),
-    fact("libnccl.version", "version", "its version, by its own word: 2.27.5"),
-    fact("libnccl.interface", "text", "network interface that it chooses for the ranks to meet: eth0"),
+    fact("libnccl.version", "version", "its version, by its own word, such as 2.27.5"),
+    fact("libnccl.interface", "text", "network interface that it chooses for the ranks to meet, such as eth0"),
     fact("libnccl.address", "text", "address on it that it announces to the other ranks"),
     fact("libnccl.error", "text", "its words, where it finds no place to meet; absent where it does"),
 )

@@ -20,7 +20,7 @@ FACTS = (
     column("setting.origin", "text", "environment, or the file that sets it: /etc/nccl.conf"),
     column("setting.missing", "text", "the file that it names, where that is not there; absent otherwise"),
     fact("net.settings_unread", "text", "why a file of settings could not be read; absent where all were"),
-    fact("net.plugins_missing", "list", "plugins named that the loader does not find: NCCL_NET_PLUGIN=ofi"),
+    fact("net.plugins_missing", "list", "plugins named that the loader does not find, such as NCCL_NET_PLUGIN=ofi"),
     fact("net.plugin", "text", "network plugin that NCCL would load; absent where it would use its own transports"),
     fact("net.efa", "list", "RDMA devices that are Amazon's EFA, which NCCL uses by a plugin alone"),
 )

@@ -17,7 +17,7 @@ from gpudoctor.target import Target
 
 FACTS = (
     fact("net.interfaces", "list", "network interfaces by name, loopback included"),
-    fact("net.unmatched", "list", "settings that name no interface there is: NCCL_SOCKET_IFNAME=eno1"),
+    fact("net.unmatched", "list", "settings that name no interface there is, such as NCCL_SOCKET_IFNAME=eno1"),
     fact("net.hca_unmatched", "text", "NCCL_IB_HCA where it selects none of the RDMA devices; absent where it does"),
     fact(
         "net.hca_inactive",
@@ -29,14 +29,18 @@ FACTS = (
     fact("net.nccl_address", "text", "that address"),
     fact("net.nccl_why", "text", "why NCCL would take this one"),
     fact("net.nccl_inner", "bool", "whether no other machine can reach it: the loopback, or a bridge to containers"),
-    column("interface.name", "text", "network interface: eth0"),
+    column("interface.name", "text", "network interface, such as eth0"),
     column("interface.index", "int", "the kernel's number for it; NCCL looks at interfaces in this order"),
     column(
         "interface.kind",
         "text",
         "loopback, physical, infiniband, wireless, bond, bridge, vlan, tunnel, or virtual (a pod's own eth0, too)",
     ),
-    column("interface.virtual", "bool", "whether it leads only to this machine's containers and guests: docker0, veth"),
+    column(
+        "interface.virtual",
+        "bool",
+        "whether it leads only to this machine's containers and guests, such as docker0, veth",
+    ),
     column("interface.up", "bool", "whether it runs: switched on, with a carrier where it can tell"),
     column("interface.mtu", "int", "largest packet it sends", "B"),
     column("interface.speed_mbps", "int", "speed of its link; absent where it has none or is down", "Mb/s"),

@@ -22,12 +22,14 @@ from gpudoctor.target import Target
 from gpudoctor.target.protocol import printable
 
 FACTS = (
-    column("package_change.name", "text", "a package that the GPUs' work may hang on: libnvidia-compute-580, torch"),
+    column(
+        "package_change.name", "text", "a package that the GPUs' work may hang on, such as libnvidia-compute-580, torch"
+    ),
     column("package_change.before", "text", "its version before, as the log has it; absent where there was none"),
     column("package_change.after", "text", "its version since; absent where it was removed"),
-    column("package_change.time", "text", "when, by the machine's clock: 2025-11-03T06:25:14+01:00"),
+    column("package_change.time", "text", "when, by the machine's clock, such as 2025-11-03T06:25:14+01:00"),
     column("package_change.age_s", "int", "time since then; below zero where the log is ahead of the clock", "s"),
-    column("package_change.by", "text", "what did it: unattended-upgrades, apt-get install nvidia-driver-580"),
+    column("package_change.by", "text", "what did it, such as unattended-upgrades, apt-get install nvidia-driver-580"),
     column("package_change.user", "text", "who asked for it, where the log says"),
 )
 

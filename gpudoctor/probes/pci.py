@@ -41,11 +41,11 @@ FACTS = (
     column("pci.uplink_speed", "float", "speed of that link", "GT/s per lane"),
     column("pci.uplink_speed_max", "float", "highest speed that both ends of that link can have", "GT/s per lane"),
     column("pci.uplink", "text", "PCI address of that link's lower end; absent where it hangs behind no switch"),
-    column("pci.bars_unassigned", "list", "numbers of its memory regions (BARs) that got no address: 1"),
+    column("pci.bars_unassigned", "list", "numbers of its memory regions (BARs) that got no address, such as 1"),
     column("pci.bar1_mib", "int", "size of memory region 1; as large as the GPU's memory with resizable BAR", "MiB"),
     column("pci.numa_node", "int", "NUMA node it is attached to; absent on machines without nodes"),
     column("pci.iommu", "text", "how the IOMMU treats it: DMA or DMA-FQ (translated), identity; absent without IOMMU"),
-    column("pci.power_state", "text", "PCI power state: D0, D3hot, D3cold"),
+    column("pci.power_state", "text", "PCI power state, such as D0, D3hot, D3cold"),
 )
 
 _BUS = "/sys/bus/pci/devices"

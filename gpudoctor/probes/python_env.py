@@ -13,7 +13,7 @@ from gpudoctor.target import Target
 
 FACTS = (
     fact("python.path", "text", "the interpreter"),
-    fact("python.version", "version", "its version: 3.12.3"),
+    fact("python.version", "version", "its version, such as 3.12.3"),
     fact("python.implementation", "text", "cpython or pypy"),
     fact("python.environment", "text", "venv, conda or system"),
     fact("python.installer", "text", "what puts packages into it: pip, uv or conda"),
@@ -26,10 +26,14 @@ FACTS = (
     fact(
         "python.duplicates",
         "list",
-        "distributions with more than one dist-info in one folder: torch 2.1.0 and 2.4.0 in /.../site-packages",
+        "distributions with more than one dist-info in one folder, such as torch 2.1.0 and 2.4.0 in /.../site-packages",
     ),
     fact("python.leftovers", "list", "folders that an interrupted pip left behind: /.../site-packages/~orch"),
-    fact("python.damaged", "list", "distributions whose files differ in size from their RECORD: nvidia-cudnn-cu12"),
+    fact(
+        "python.damaged",
+        "list",
+        "distributions whose files differ in size from their RECORD, such as nvidia-cudnn-cu12",
+    ),
     fact(
         "python.damaged_files",
         "list",
@@ -38,12 +42,12 @@ FACTS = (
     fact(
         "python.overwritten",
         "list",
-        "pairs of distributions that wrote the same file: nvidia-cudnn-cu11 and nvidia-cudnn-cu12",
+        "pairs of distributions that wrote the same file, such as nvidia-cudnn-cu11 and nvidia-cudnn-cu12",
     ),
-    column("package.name", "text", "distribution, normalised: nvidia-cudnn-cu12"),
-    column("package.version", "text", "its version, local part included: 2.5.1+cu124"),
+    column("package.name", "text", "distribution, normalised, such as nvidia-cudnn-cu12"),
+    column("package.version", "text", "its version, local part included, such as 2.5.1+cu124"),
     column("package.installer", "text", "pip, uv or conda; asked of GPU packages only"),
-    column("package.build", "text", "conda build string: py3.8_cpu_0"),
+    column("package.build", "text", "conda build string, such as py3.8_cpu_0"),
 )
 
 _GPU_PREFIXES = (

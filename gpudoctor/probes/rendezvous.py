@@ -31,7 +31,9 @@ FACTS = (
     fact("net.master_loopback", "bool", "whether MASTER_ADDR is a loopback address; absent where it is not set"),
     fact("net.master_error", "text", "why MASTER_ADDR does not resolve; absent where it does or is not set"),
     fact("net.port", "int", "MASTER_PORT; absent where it is not set"),
-    fact("net.port_taken", "text", "who listens on MASTER_PORT here: python (pid 4711); absent where nobody does"),
+    fact(
+        "net.port_taken", "text", "who listens on MASTER_PORT here, such as python (pid 4711); absent where nobody does"
+    ),
     fact("net.firewall", "text", "who turns connections to this machine away: ufw, firewalld, a chain of nftables"),
     fact("net.port_low", "int", "first of the ports that the kernel gives to outgoing connections"),
     fact("net.port_high", "int", "last of them"),

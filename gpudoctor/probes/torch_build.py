@@ -15,32 +15,42 @@ from gpudoctor.probes._python.torch_files import Torch, torch_of
 from gpudoctor.target import Target
 
 FACTS = (
-    fact("torch.version", "version", "2.5.1+cu124; absent where torch is not installed"),
+    fact("torch.version", "version", "its version, such as 2.5.1+cu124; absent where torch is not installed"),
     fact("torch.path", "text", "folder of the torch package"),
     fact("torch.flavor", "text", "cuda, rocm, cpu, xpu or mps"),
-    fact("torch.cuda", "version", "CUDA it was built with: 12.4; absent in a CPU or ROCm build"),
+    fact("torch.cuda", "version", "CUDA it was built with, such as 12.4; absent in a CPU or ROCm build"),
     fact("torch.hip", "version", "HIP it was built with; absent in other builds"),
     fact("torch.git", "text", "commit it was built from"),
-    fact("torch.archs", "list", "GPU architectures compiled in, from the fat binaries: sm_80, sm_90, compute_90 (PTX)"),
     fact(
-        "torch.few_archs", "list", "architectures of only a few specialised kernels, which is no general support: sm_89"
+        "torch.archs",
+        "list",
+        "GPU architectures compiled in, from the fat binaries, such as sm_80, sm_90, compute_90 (PTX)",
+    ),
+    fact(
+        "torch.few_archs",
+        "list",
+        "architectures of only a few specialised kernels, which is no general support, such as sm_89",
     ),
     fact(
         "torch.pins_unmet",
         "list",
-        "nvidia-* and triton requirements that the environment does not meet: "
+        "nvidia-* and triton requirements that the environment does not meet, such as "
         "nvidia-cudnn-cu12 wants 9.1.0.70, has 9.5.1.17",
     ),
     fact(
         "torch.companions_unmet",
         "list",
-        "torchvision, torchaudio, torchtext built for another torch: torchvision 0.19.0 is for torch 2.4.0",
+        "torchvision, torchaudio, torchtext built for another torch, such as torchvision 0.19.0 is for torch 2.4.0",
     ),
-    fact("torch.installs", "list", "places and installers of torch, more than one is a mix: pip 2.5.1, conda 2.4.0"),
+    fact(
+        "torch.installs",
+        "list",
+        "places and installers of torch, more than one is a mix, such as pip 2.5.1, conda 2.4.0",
+    ),
     fact(
         "torch.companions_broken",
         "list",
-        "those of them whose compiled part wants a function that this torch does not define: "
+        "those of them whose compiled part wants a function that this torch does not define, such as "
         "torchvision (_C.so) wants _ZN3c106detail14torchCheckFailEPKcS2_jRKSs",
     ),
     fact(
@@ -52,7 +62,9 @@ FACTS = (
     fact("torch.cudnn", "version", "cuDNN version of the nvidia-cudnn wheel installed beside it"),
     fact("torch.nccl", "version", "NCCL version of the nvidia-nccl wheel installed beside it"),
     column(
-        "pin.name", "text", "a wheel that torch requires and the environment has not, one row each: nvidia-nccl-cu12"
+        "pin.name",
+        "text",
+        "a wheel that torch requires and the environment has not, one row each, such as nvidia-nccl-cu12",
     ),
     column("pin.wants", "version", "the exact or lowest version that torch requires"),
     column("pin.has", "version", "the version installed; absent where it is not"),

@@ -31,7 +31,7 @@ COLUMNS = (
     _column("name", "text", "product name as the driver prints it", "Name", text),
     _column("uuid", "text", "GPU-... or MIG-...", "UUID", text),
     _column("address", "text", "PCI address, 0000:3b:00.0", "PciInfo", part("busId", address)),
-    _column("compute_capability", "version", "12.0", "CudaComputeCapability", words.dotted),
+    _column("compute_capability", "version", "compute capability, such as 12.0", "CudaComputeCapability", words.dotted),
     _column("memory_mib", "int", "total memory", "MemoryInfo", part("total", some_mib), _MIB),
     _column("memory_used_mib", "int", "memory in use", "MemoryInfo", part("used", mib), _MIB),
     _column(
@@ -222,6 +222,6 @@ COLUMNS = (
     ),
     _column("bar1_used_mib", "int", "memory mapped through BAR1", "BAR1MemoryInfo", part("bar1Used", mib), _MIB),
     _column("numa_node", "int", "NUMA node nearest to it", "MemoryAffinity(0)", words.first),
-    _column("cpu_affinity", "text", "CPUs nearest to it: 0-55,112-167", "CpuAffinity", words.ranges),
-    _column("error", "text", "why this GPU does not answer: GPU is lost; absent where it answers"),
+    _column("cpu_affinity", "text", "CPUs nearest to it, such as 0-55,112-167", "CpuAffinity", words.ranges),
+    _column("error", "text", "why this GPU does not answer, such as GPU is lost; absent where it answers"),
 )

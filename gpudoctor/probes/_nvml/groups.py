@@ -18,7 +18,7 @@ FACTS = (
     column("gpu_ecc.location", "text", "dram, sram, l1, l2, register or texture"),
     column("gpu_ecc.count", "int", "errors counted"),
     column("mig.gpu", "int", "index of the GPU that the MIG device is part of"),
-    column("mig.profile", "text", "its profile: 3g.40gb"),
+    column("mig.profile", "text", "its profile, such as 3g.40gb"),
     column("mig.uuid", "text", "its UUID, MIG-..."),
     column("gpu_process.gpu", "int", "index of the GPU that the process uses"),
     column("gpu_process.pid", "int", "its process id, as the one who asked sees it"),

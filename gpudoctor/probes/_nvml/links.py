@@ -10,11 +10,11 @@ from gpudoctor.probes._nvml import words
 from gpudoctor.probes._nvml.told import NOT_REPORTED, Told
 
 FACTS = (
-    fact("topology.pairs", "list", "how pairs of GPUs are connected: GPU0-GPU1 NV18, GPU0-GPU2 SYS"),
+    fact("topology.pairs", "list", "how pairs of GPUs are connected, such as GPU0-GPU1 NV18, GPU0-GPU2 SYS"),
     column("nvlink.gpu", "int", "index of the GPU that the link is of"),
     column("nvlink.link", "int", "number of the link on that GPU"),
     column("nvlink.active", "bool", "whether the link is up"),
-    column("nvlink.version", "version", "NVLink version of the link: 4.0"),
+    column("nvlink.version", "version", "NVLink version of the link, such as 4.0"),
     column("nvlink.remote", "text", "what is at its other end: gpu, switch, npu or unknown"),
     column("nvlink.remote_address", "text", "PCI address of what is at its other end"),
     column("nvlink.crc_errors", "int", "packets with CRC errors since the driver loaded"),

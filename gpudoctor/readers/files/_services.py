@@ -16,11 +16,13 @@ _CUDA_WORDS = ("cuda", "nvidia", "pytorch", "vllm", "tensorrt", "triton")
 FACTS = (
     fact("container.compat_cuda", "version", "CUDA of the compatibility libraries (cuda-compat) that the image brings"),
     column("service.name", "text", "a container that a compose file or a pod starts, or the image that is built"),
-    column("service.image", "text", "the image that it starts from: pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime"),
+    column(
+        "service.image", "text", "the image that it starts from, such as pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime"
+    ),
     column("service.for_gpus", "bool", "whether that image is made for GPUs"),
     column("service.system_python", "bool", "whether no command of it installs a Python beside the distribution's"),
     column("service.asks_gpus", "bool", "whether it asks for GPUs"),
-    column("service.asks", "text", "how it asks: gpus: all, nvidia.com/gpu: 2, runtime: nvidia"),
+    column("service.asks", "text", "how it asks, such as gpus: all, nvidia.com/gpu: 2, runtime: nvidia"),
     column(
         "service.by_variable", "bool", "whether it names GPUs in NVIDIA_VISIBLE_DEVICES, which NVIDIA's runtime reads"
     ),

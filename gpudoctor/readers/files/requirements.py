@@ -18,16 +18,16 @@ KIND = "requirements"
 FACTS = (
     fact("manifest.kind", "text", "requirements, pyproject, lock, environment, dockerfile, compose or pod"),
     fact("manifest.elsewhere", "list", "files that this one refers to and that were not read: -r base.txt"),
-    fact("manifest.open", "list", "what of it could not be told, and why: torch: the index ... is not known"),
+    fact("manifest.open", "list", "what of it could not be told, and why, such as torch: the index ... is not known"),
     fact(
         "manifest.no_wheel",
         "list",
-        "what it asks for and no wheel is: torch==2.4.0 has wheels for Python 3.8 to 3.12, not 3.13",
+        "what it asks for and no wheel is, such as torch==2.4.0 has wheels for Python 3.8 to 3.12, not 3.13",
     ),
     fact(
         "manifest.compiled",
         "list",
-        "what pip compiles on the machine, with its line: flash-attn (requirements.txt, line 2)",
+        "what pip compiles on the machine, with its line, such as flash-attn (requirements.txt, line 2)",
     ),
     fact(
         "manifest.loose", "list", "what no line pins and no table follows: pip takes the newest that goes with the rest"
@@ -35,7 +35,7 @@ FACTS = (
     fact(
         "manifest.left_out",
         "list",
-        "what is not for this machine, by its marker, or on request only: dev (the extra dev)",
+        "what is not for this machine, by its marker, or on request only, such as dev (the extra dev)",
     ),
     fact("manifest.image_cuda", "version", "CUDA of the torch that a base image brings"),
     *_asked.FACTS,

@@ -15,9 +15,9 @@ from gpudoctor.readers.tools._query_fields import cell, field_of
 EXACT = 9
 FACTS = (
     column("mig.gpu", "int", "index of the GPU that the MIG device is part of"),
-    column("mig.profile", "text", "its profile: 3g.40gb"),
+    column("mig.profile", "text", "its profile, such as 3g.40gb"),
     column("mig.uuid", "text", "its UUID, MIG-..."),
-    fact("topology.pairs", "list", "how pairs of GPUs are connected: GPU0-GPU1 NV18, GPU0-GPU2 SYS"),
+    fact("topology.pairs", "list", "how pairs of GPUs are connected, such as GPU0-GPU1 NV18, GPU0-GPU2 SYS"),
     column("nvlink.gpu", "int", "index of the GPU that the link is of"),
     column("nvlink.link", "int", "number of the link on that GPU"),
     column("nvlink.active", "bool", "whether the link is up"),
