@@ -98,8 +98,9 @@ gpudoctor expect --from-here -o ours.toml   of this machine, if it is sound
 gpudoctor expect --from A.json B.json       of both, loose where they differ
 """,
     "demo": """
-gpudoctor demo           choose from a list
-gpudoctor demo lost-gpu  a GPU that fell off the bus
+gpudoctor demo                  choose from a list
+gpudoctor demo lost-gpu         a GPU that fell off the bus
+gpudoctor demo lost-gpu --json  the same machine as a document
 """,
     "recipe": """
 gpudoctor recipe list                  what there is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpudoctor.arguments._options import add_expect, add_lang, add_report, add_serve, add_target, new_command
+from gpudoctor.arguments._options import add_expect, add_report, add_serve, add_target, new_command
 
 
 def add_check(commands: Any) -> None:
@@ -39,9 +39,11 @@ def add_read(commands: Any) -> None:
 
 def add_demo(commands: Any) -> None:
     """``demo``."""
-    demo = new_command(commands, "demo", "look at a recorded sick machine in the terminal interface")
+    about = "look at a recorded sick machine: in the interface, or with NAME and a report's options as a report"
+    demo = new_command(commands, "demo", about)
     demo.add_argument("name", nargs="?", default="", metavar="NAME", help="which one (default: choose from a list)")
-    add_lang(demo)
+    add_report(demo)
+    add_expect(demo)
     add_serve(demo)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor import shipped
 from gpudoctor.commands.exits import SOUND
-from gpudoctor.model.errors import UsageError
+from gpudoctor.model.errors import ExtraError
 
 if TYPE_CHECKING:
     import argparse
@@ -36,7 +36,7 @@ def mcp(options: argparse.Namespace) -> int:
     from importlib.util import find_spec
 
     if not find_spec("mcp"):
-        raise UsageError("mcp is missing: python -m pip install 'gpudoctor[mcp]'")
+        raise ExtraError("mcp is missing", "mcp")
     from gpudoctor.mcp import server
 
     server.serve(options.python, options.share)

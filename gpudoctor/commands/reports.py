@@ -60,6 +60,16 @@ def read(options: argparse.Namespace) -> int:
     return next(code for code in (BROKEN, UNKNOWN, SOUND) if code in codes)
 
 
+def recorded(options: argparse.Namespace) -> int:
+    """The report of a machine that ships."""
+    from gpudoctor import demos, output
+
+    output.check(options.out)
+    diagnosis = shared(demos.named(options.name).diagnosis(options.rules, options.expect), options)
+    output.put(rendered(diagnosis, options.format, stream_of(options.out), options.strict), options.out)
+    return exit_code(diagnosis, options.strict)
+
+
 def _read_shown(options: argparse.Namespace) -> int:
     from gpudoctor.commands.screens import demand_interface, shown
 

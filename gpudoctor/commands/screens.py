@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor import shipped
 from gpudoctor.commands.exits import SOUND, UNKNOWN, exit_code
-from gpudoctor.model.errors import UsageError
+from gpudoctor.model.errors import ExtraError, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -73,9 +73,14 @@ def demo(options: argparse.Namespace) -> int:
 
     if options.name:
         demos.named(options.name)
-    if not on_a_terminal():
-        names = ", ".join(demo.name for demo in demos.every())
-        raise UsageError(f"a demo is shown in the terminal interface, which needs a terminal; there are: {names}")
+    asks = options.format or options.out or options.expect or options.rules or options.share or options.strict
+    if asks or not on_a_terminal():
+        if not options.name:
+            names = ", ".join(demo.name for demo in demos.every())
+            raise UsageError(f"the list of demos needs a terminal; with a name the report is printed: {names}")
+        from gpudoctor.commands.reports import recorded
+
+        return recorded(options)
     demand_interface()
     demos.show(options.name)
     return SOUND
@@ -99,6 +104,6 @@ def serve(options: argparse.Namespace, words: Sequence[str]) -> int:
     try:
         from gpudoctor import serving
     except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name} is missing: python -m pip install 'gpudoctor[serve]'") from error
+        raise ExtraError(f"{error.name} is missing", "serve") from error
     serving.serve(words, options.serve)
     return SOUND

@@ -52,9 +52,15 @@ class Demo:
 
         return record_json.from_json(self._document("machine.json.gz"))
 
+    def diagnosis(self, rules: Sequence[Path] = (), expect: str | None = None) -> Diagnosis:
+        """What is found on the machine, at once; by a site's pages and a profile, too."""
+        from gpudoctor import doctor
+
+        with Recorded(self.record()) as target:
+            return _recorded(doctor.check(target.level, rules=rules, target=target, expect=expect))
+
     def work(self) -> Work:
         """The machine as the interface gets it."""
-
         from gpudoctor.interactive.work import work_on
 
         def diagnoses(progress: Callable[[Event], None]) -> Iterator[Diagnosis]:

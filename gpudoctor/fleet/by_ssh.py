@@ -11,7 +11,7 @@ from typing import Any
 from gpudoctor.fleet.names import ordered
 from gpudoctor.fleet.reading import Reply
 from gpudoctor.fleet.remote import Hear, Question, because
-from gpudoctor.model.errors import UsageError
+from gpudoctor.model.errors import ExtraError, UsageError
 
 LIMIT = 32 << 20
 """Bytes of an answer; more is not kept, and its document is cut off."""
@@ -22,7 +22,7 @@ def hosts(nodes: str) -> list[str]:
     try:
         from ClusterShell.NodeSet import NodeSet, NodeSetException
     except ModuleNotFoundError as error:
-        raise UsageError("--hosts needs ClusterShell: python -m pip install 'gpudoctor[fleet]'") from error
+        raise ExtraError("--hosts needs ClusterShell", "fleet") from error
     try:
         found = ordered(map(str, NodeSet(nodes)))
     except NodeSetException as error:

@@ -4,6 +4,7 @@ DoctorError           one line, says what to do; exit code 2
 |-- DocumentError     a file that is not what it should be
 |-- RuleError         a broken rule page or table
 `-- UsageError        an option or argument that cannot be met
+    `-- ExtraError    one that needs a package which is not there
 """
 
 
@@ -21,3 +22,13 @@ class RuleError(DoctorError):
 
 class UsageError(DoctorError):
     """An option or argument that cannot be met."""
+
+
+class ExtraError(UsageError):
+    """One that needs a package of an extra, in the environment that gpudoctor itself runs in."""
+
+    def __init__(self, said: str, extra: str) -> None:
+        import shlex
+        import sys
+
+        super().__init__(f"{said}: {shlex.quote(sys.executable)} -m pip install 'gpudoctor[{extra}]'")

@@ -42,6 +42,9 @@ def check_expression(tree: ast.AST, known: Catalog, each: str) -> None:
     Raises `RuleError`.
     """
     variables = loops(tree, each)
+    whole = getattr(tree, "body", tree)
+    if isinstance(whole, ast.Name) and whole.id in known.groups:
+        raise RuleError(_rows(whole.id, known))
     attributes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     calls = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
@@ -59,6 +62,12 @@ def check_expression(tree: ast.AST, known: Catalog, each: str) -> None:
 def no_group(name: str, known: Catalog) -> str:
     """What is said of a group that nobody has heard of."""
     return f"no group {name!r}" + (meant(name, known.groups) or f"; there are {', '.join(sorted(known.groups))}")
+
+
+def _rows(name: str, known: Catalog) -> str:
+    """What is said of a group that stands where a value belongs."""
+    first = next(spec.name for spec in known.specs.values() if spec.name.startswith(f"{name}."))
+    return f"{name} is rows, not a value: write len({name}), or [row.{first.rpartition('.')[2]} for row in {name}]"
 
 
 def no_fact(name: str, known: Catalog) -> str:

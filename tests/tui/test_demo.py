@@ -22,6 +22,7 @@ from gpudoctor.views._terminal import command
 from gpudoctor.views.tui.recordings import LIST, RecordingsApp
 from gpudoctor.views.tui.work import Work
 from tests import demos as written
+from tests.conftest import Program
 from tests.sim import scenario
 from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
 
@@ -174,7 +175,7 @@ def test_without_a_terminal_the_names_are_said() -> None:
     )
     assert done.returncode == MISUSE
     assert done.stdout == ""
-    assert "needs a terminal" in done.stderr
+    assert "the list of demos needs a terminal" in done.stderr
     assert all(name in done.stderr for name in NAMES)
 
 
@@ -248,3 +249,17 @@ async def test_the_way_back_to_the_list_is_among_the_keys(size: tuple[int, int])
         await pilot.click("Keys", offset=(shown(pilot)[-1].index("o list"), 0))
         await pilot.pause()
         assert app.current_mode == LIST
+
+
+@pytest.mark.parametrize("demo", demos.every(), ids=lambda demo: demo.name)
+def test_a_named_one_is_printed_as_a_document(demo: demos.Demo, gpudoctor: Program) -> None:
+    said = gpudoctor("demo", demo.name, "--json")
+    assert said.document["verdict"] == demo.verdict
+    assert said.document["target"]["kind"] == "snapshot"
+    assert said.code == (1 if demo.verdict == "broken" else 0)
+
+
+def test_a_named_one_is_held_to_a_profile(gpudoctor: Program) -> None:
+    said = gpudoctor("demo", "sound", "--expect", "hgx-h200")
+    assert said.code == 1
+    assert "expected" in said.out

@@ -67,6 +67,7 @@ def written(folder: Path, old: str = "", new: str = "") -> Path:
         (WHEN, "limits.shm_mib == None", 4, "write absent(limits.shm_mib) or present(limits.shm_mib)"),
         (WHEN, "driver.version < 580", 4, 'write version(driver.version) < "580"'),
         (WHEN, "driver.version < '580'", 4, "write version(driver.version)"),
+        ("{limits.shm_mib} MiB", "no cache on {space}", 5, "space is rows, not a value: write len(space), or [row."),
         (WHEN, "version() < '580'", 4, "version(text) is called with none of these"),
         (WHEN, "limits.shm_mb < 16384", 4, "did you mean limits.shm_mib, "),
         (WHEN, "limits.shm_mb < 16384", 4, "`gpudoctor explain facts limits` lists what there is"),
