@@ -58,7 +58,21 @@ def actual_words(line: FactLine, unmet: Sequence[Place], rows: Sequence[Row], pr
         return say(none, what=what, things=_things(line.group), where=where, wanted=wanted, profile=profile)
     found = "; ".join(said)
     unlike = "{what} is {found}{where}, expected {wanted} ({profile})"
-    return say(unlike, what=what, found=found, where=where, wanted=wanted, profile=profile)
+    return say(unlike, what=what, found=found, where=where, wanted=wanted, profile=profile) + _meant(wanted, unmet)
+
+
+def _meant(wanted: str, unmet: Sequence[Place]) -> str:
+    """How to write what was likely meant: the branch of a version, a part of a text."""
+    values = [state.value if isinstance(state, Known) else "" for _, state in unmet]
+    texts = [value.casefold() for value in values if isinstance(value, str)]
+    if len(texts) < len(unmet):
+        return ""
+    if wanted.replace(".", "").isdigit():
+        branch = all(text.startswith(f"{wanted}.") for text in texts)
+        return say('; its whole branch is written "{branch}.*"', branch=wanted) if branch else ""
+    if all(wanted.casefold() in text for text in texts):
+        return say("; a part of it is {form}", form=f'{{ matches = "{wanted}" }}')
+    return ""
 
 
 def _where(line: FactLine) -> str:

@@ -6,7 +6,7 @@ driver and this Python, as far as they are known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from gpudoctor.knowledge import builds
 from gpudoctor.language import say
@@ -14,11 +14,12 @@ from gpudoctor.model.fact import Known, Unread
 from gpudoctor.model.frozen import replace
 from gpudoctor.model.rule import Fix, Step
 from gpudoctor.model.snapshot import Snapshot
-from gpudoctor.model.stack import Wishes, read_from
+from gpudoctor.model.stack import GPU, Wishes, read_from
 from gpudoctor.setup import environment, makes, mending
 from gpudoctor.setup.candidate import Candidate
 from gpudoctor.setup.emit import COMMANDS, Argvs, Order, completed, conda
 from gpudoctor.setup.environment import COMPANIONS, VENV, Environment
+from gpudoctor.setup.machine import device, generation
 from gpudoctor.setup.solution import Solution
 from gpudoctor.setup.solver import solved
 
@@ -26,6 +27,10 @@ _BOUND = ("flash-attn", "xformers", "vllm")
 """Packages that are made for one torch: they come along to another, or must be installed again."""
 _ASSUMED = "525.60.13"
 _UNKNOWN = "GPU and driver are not known here: on the machine itself gpudoctor setup torch chooses by them"
+_ANY_DRIVER = (
+    "The newest release for any driver that serves the GPU, from {driver} on: which one it is was not said; gpudoctor"
+    " setup torch chooses by the machine's own"
+)
 _FORMER = (
     "The former CUDA's packages go first: their files bear the names of the new build's, and removed later they would"
     " take those along."
@@ -56,12 +61,23 @@ def _newest(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
 
 
 def _wishes(snapshot: Snapshot) -> Wishes:
-    """Those of the machine. Where nobody looked for a GPU or a driver, a report for one, the oldest driver is assumed
-    that the builds of CUDA 12 run on: what fits that fits most machines.
+    """Those of the machine. Where nobody looked for a driver, a report for one, the oldest is assumed that serves the
+    GPUs and that the builds of CUDA 12 run on: what fits that fits most machines.
     """
     wishes = read_from(snapshot)
-    silent = isinstance(snapshot.rows("gpu"), Unread) and isinstance(snapshot.get("driver.version"), Unread)
-    return replace(wishes, driver=_ASSUMED) if silent and not wishes.gpus else wishes
+    if not isinstance(snapshot.get("driver.version"), Unread):
+        return wishes
+    if wishes.gpus:
+        return replace(wishes, driver=_oldest(wishes.gpus))
+    return replace(wishes, driver=_ASSUMED) if isinstance(snapshot.rows("gpu"), Unread) else wishes
+
+
+def _oldest(found: Sequence[GPU]) -> str:
+    """The first branch that serves all of these GPUs and CUDA 12; empty where there is none, or nobody knows."""
+    bounds = [generation(one) for gpu in found for one in device(gpu).capabilities]
+    if not bounds or any(last or not first for first, last in bounds):
+        return ""
+    return max([_ASSUMED.partition(".")[0], *(first for first, _ in bounds)], key=int)
 
 
 def _same(snapshot: Snapshot, env: Environment) -> tuple[Fix, ...]:
@@ -129,6 +145,8 @@ def _fix(found: Solution, wishes: Wishes, env: Environment) -> Fix:
     because = next((reason.because for reason in found.reasons if reason.standing == "chosen"), "")
     if not wishes.gpus and wishes.driver == _ASSUMED:
         because = say(_UNKNOWN)
+    elif wishes.gpus and wishes.driver == _oldest(wishes.gpus):
+        because = say(_ANY_DRIVER, driver=wishes.driver)
     return Fix(title, _steps(commands, best, wishes, env, because), undo=mending.back(env))
 
 

@@ -110,6 +110,9 @@ def gpus_of(text: str) -> tuple[GPU, ...]:
         name, count = _counted(part.strip())
         if not name:
             raise UsageError(f"gpu={text[:60]!r} names no GPU before or after a plus")
+        if "=" in name:
+            meant = re.sub(r"[ ;]+(?=\w+=)", ",", f"gpu={text}")
+            raise UsageError(f"gpu={text[:60]!r} is no GPU; parts go between commas: --for {shlex.quote(meant)}")
         if not 0 < count <= _MOST:
             raise UsageError(f"gpu={part.strip()[:40]!r}: {count} GPUs are no machine")
         found.append(GPU(name, _capability(name), count))

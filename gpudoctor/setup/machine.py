@@ -205,11 +205,20 @@ def _near(name: str) -> str:
     return f" (near it: {', '.join(near)})" if near else ""
 
 
+def _listed(name: str) -> bool:
+    from gpudoctor.knowledge.entries import gpu_is_listed
+
+    return gpu_is_listed(name)
+
+
 def _of_device(one: Device, machine: Machine) -> Iterator[str]:
     if not one.capabilities:
         near = _near(one.name)
         yield f"The tables do not know the GPU {one.name[:60]!r}{near}; give its compute capability, as in gpu=sm_120."
         return
+    if gpu_names.candidates(one.name) and not _listed(one.name):
+        took = " or ".join(f"{major}.{minor}" for major, minor in one.capabilities)
+        yield f"No {one.name} is in the tables{_near(one.name)}; its name was taken for compute capability {took}."
     if len(one.capabilities) > 1:
         several = " or ".join(f"{major}.{minor}" for major, minor in one.capabilities)
         yield f"{one.name} may be of compute capability {several}; what is offered serves each."

@@ -89,6 +89,18 @@ _DOES_NOT: list[tuple[str, str, object, str]] = [
         Absent("not set"),
         "env.NCCL_ALGO is none (not set), expected Ring (ours)",
     ),
+    (
+        'driver.version = "525"',
+        "driver.version",
+        "525.60.13",
+        'driver.version is 525.60.13, expected 525 (ours); its whole branch is written "525.*"',
+    ),
+    (
+        'host.os = "Ubuntu 24.04"',
+        "host.os",
+        "Ubuntu 24.04.3 LTS",
+        'host.os is Ubuntu 24.04.3 LTS, expected Ubuntu 24.04 (ours); a part of it is { matches = "Ubuntu 24.04" }',
+    ),
 ]
 
 

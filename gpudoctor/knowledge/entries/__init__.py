@@ -60,6 +60,12 @@ def near_gpus(name: str) -> list[str]:
     return nearest(_spelt(name), [one for _, keys in _keys("gpus") for one in keys])
 
 
+def gpu_is_listed(name: str) -> bool:
+    """Whether the name is that of a row of the tables, or a part of one: ``H100`` of ``H100 SXM5 80GB``."""
+    spelt = _spelt(name).casefold()
+    return any(spelt in one.casefold() for _, keys in _keys("gpus") for one in keys)
+
+
 def _keys(name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     for (owner, part), section in SECTIONS.items():
         if owner == name:

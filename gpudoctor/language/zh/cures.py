@@ -23,6 +23,11 @@ WORDS = {
     "GPU and driver are not known here: on the machine itself gpudoctor setup torch chooses by them": (
         "这里不知道 GPU 和驱动：在那台机器上运行 gpudoctor setup torch，会按它们来选"
     ),
+    "The newest release for any driver that serves the GPU, from {driver} on: which one it is was not said; gpudoctor"
+    " setup torch chooses by the machine's own": (
+        "支持该 GPU 的驱动（{driver} 起）都能用的最新版本：这里不知道是哪个驱动；"
+        "在那台机器上运行 gpudoctor setup torch，会按它的驱动来选"
+    ),
     "An environment of its own, in the folder that this is run in.": "单独的环境，建在运行命令的目录里。",
     " On Debian and Ubuntu this wants the package python3-venv.": "在 Debian 和 Ubuntu 上需要 python3-venv 包。",
     "The former CUDA's packages go first: their files bear the names of the new build's, and removed later they would"

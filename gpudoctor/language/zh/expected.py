@@ -10,6 +10,8 @@ WORDS = {
         "{what}：这里没有 {things}{where}，应为 {wanted}（{profile}）"
     ),
     "{what} is {found}{where}, expected {wanted} ({profile})": "{what} 为 {found}{where}，应为 {wanted}（{profile}）",
+    '; its whole branch is written "{branch}.*"': '；整个分支写作 "{branch}.*"',
+    "; a part of it is {form}": "；只写文本的一部分时用 {form}",
     " where {condition}": "（条件 {condition}）",
     "{value} on {rows}": "{value}（{rows}）",
     "and {count} other values": "以及另外 {count} 种值",
