@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from gpudoctor.arguments._examples import add_examples
-from gpudoctor.arguments._parser import Parser
+from gpudoctor.arguments._parser import Parser, asked
 from gpudoctor.version import __version__
 
 COMMANDS = (
@@ -41,7 +41,13 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if own[:1] == ["preflight"] and "--" in own:
         at = own.index("--")
         own, command = own[:at], own[at + 1 :]
-    options = parser(own[0] if own and own[0] in COMMANDS else "").parse_args(own)
+    top = parser(own[0] if own and own[0] in COMMANDS else "")
+    options, unknown = top.parse_known_args(own)
+    if unknown:
+        after = (
+            "; what is to be run stands after --" if own[0] == "preflight" and not unknown[0].startswith("-") else ""
+        )
+        asked(top, own).error(f"unrecognized arguments: {' '.join(unknown)}{after}")
     options.command = command
     return options
 
@@ -53,6 +59,8 @@ def no_command(word: str) -> NoReturn:
     from gpudoctor.model.near import meant
 
     read = f"; to read a file: gpudoctor read {word}" if Path(word).exists() else ""
+    if word in {"help", "version"}:
+        read = f"; did you mean --{word}?"
     Parser(prog="gpudoctor", usage="gpudoctor [-h] [-V] COMMAND ...").error(
         f"no command {word!r}{read or meant(word, COMMANDS) or '; gpudoctor --help names them all'}"
     )

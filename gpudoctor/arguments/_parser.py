@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from gpudoctor.arguments._help import Help
@@ -43,6 +43,16 @@ def _words(parser: argparse.ArgumentParser) -> Iterator[str]:
             for name, command in action.choices.items():
                 yield name
                 yield from _words(command)
+
+
+def asked(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of the command that these words name, for its own usage."""
+    for word in words:
+        for action in parser._actions:  # noqa: SLF001
+            if isinstance(action, argparse._SubParsersAction) and word in action.choices:  # noqa: SLF001
+                parser = action.choices[word]
+                break
+    return parser
 
 
 class Intermixed(Parser):

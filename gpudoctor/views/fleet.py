@@ -82,7 +82,11 @@ def _without_errors(fleet: Fleet) -> list[str]:
 
 def _drains(fleet: Fleet, style: Style) -> Iterator[str]:
     """A command for each reason; without a scheduler the names."""
-    yield style.paint(say("To take them out of service:"), "bold")
+    typed = any(drain.argv for drain in fleet.drain)
+    heading = (
+        "To take them out of service:" if typed else "To take out of service, by your scheduler (none is known here):"
+    )
+    yield style.paint(say(heading), "bold")
     for drain in fleet.drain[:_MOST_DRAINS]:
         yield _drain(drain)
     if more := fleet.drain[_MOST_DRAINS:]:
