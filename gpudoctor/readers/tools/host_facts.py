@@ -55,7 +55,10 @@ apptainer: apptainer exec | singularity exec | apptainer run | singularity run |
     )
 )
 """Words (lower case) that are printed inside a container, or say that one is meant."""
-_STARTED = (("docker", ("docker run", "docker compose", "docker args:", "--shm-size")), ("podman", ("podman run",)))
+_STARTED = (
+    ("docker", ("docker run", "docker exec", "docker compose", "docker args:", "--shm-size")),
+    ("podman", ("podman run",)),
+)
 """Words that start a container: what follows is printed inside it, unless it did not start."""
 _NONE = Pattern(
     r"\b(?:no|not in an?|without(?: an?| any)?) (?:containers?|docker)(?= *(?:$|[,;.)]|: *(?:yes|true)\b))"
