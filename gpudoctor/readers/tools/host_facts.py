@@ -55,7 +55,10 @@ apptainer: apptainer exec | singularity exec | apptainer run | singularity run |
     )
 )
 """Words (lower case) that are printed inside a container, or say that one is meant."""
-_STARTED = (("docker", ("docker run", "docker compose", "docker args:", "--shm-size")), ("podman", ("podman run",)))
+_STARTED = (
+    ("docker", ("docker run", "docker exec", "docker compose", "docker args:", "--shm-size")),
+    ("podman", ("podman run",)),
+)
 """Words that start a container: what follows is printed inside it, unless it did not start."""
 _NONE = Pattern(
     r"\b(?:no|not in an?|without(?: an?| any)?) (?:containers?|docker)(?= *(?:$|[,;.)]|: *(?:yes|true)\b))"
@@ -63,6 +66,8 @@ _NONE = Pattern(
     2,
 )
 """``slurm job, no container``, ``bare metal: yes``; not ``works on bare metal, fails in docker``."""
+_HOSTNAME = Pattern(r"(?:^|\s)[a-z_][\w.-]*@(?=[a-f]*\d)[0-9a-f]{12}:|^\W*(?=[a-f]*\d)[0-9a-f]{12}:\d+:\d+ \[\d+\] ")
+"""The host name that Docker gives a container: twelve digits of its id, in a prompt or before a line of NCCL's log."""
 _NOT_STARTED = ("nvidia-container-cli", "could not select device driver", "error response from daemon")
 
 
@@ -156,6 +161,10 @@ def _container(paste: Paste) -> Iterator[tuple[str, Fact]]:
                     Known(kind, paste.use(index) if index in paste.commands else f"line {paste.numbers[index]}"),
                 )
                 return
+    for index, line in paste.having("@", " nccl "):
+        if _HOSTNAME.search(line[:400]):
+            yield "host.container", Known("docker", f"line {paste.numbers[index]}")
+            return
 
 
 def _shared_memory(paste: Paste) -> Iterator[tuple[str, Fact]]:

@@ -41,7 +41,7 @@ _XIDS = Pattern(
 _SEPARATORS = Pattern(r"\D+")
 _SXID = Pattern(r"\bSXid\s*(?:\([^)]*\)\s*)?(?::\s*)?(\d{4,5})\b")
 _SEVERITY = Pattern(r"\bXid\b[^,\n]*: 1(?:4[4-9]|50), ?\w+\s+(Non-?)?fatal\b", 2)
-_SWITCH = Pattern(r"\bSXid\b[^,\n]*: \d{4,6}, (Non-)?fatal\b", 2)
+_SWITCH = Pattern(r"\bSXid\b[^,\n]*: \d{4,6}, (?:(Non-)?fatal\b|Severity (?:(0)|1)\b)", 2)
 _CLIENT = Pattern(r"the client has (?:the )?version:?\s+v?(\d+(?:\.\d+)+)")
 _MODULE = Pattern(r"this kernel module has (?:the )?version:?\s+v?(\d+(?:\.\d+)+)")
 _LOADING = Pattern(r"NVIDIA UNIX (Open )?(?:\S+ )?Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
@@ -104,7 +104,7 @@ def _xids(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _fatal(severity: re.Match[str] | None, source: str) -> Fact:
-    return Known(not severity[1], source) if severity else Absent(f"the line does not say ({source})")
+    return Known(not any(severity.groups()), source) if severity else Absent(f"the line does not say ({source})")
 
 
 def _labelled(paste: Paste) -> Iterator[Row]:
@@ -127,10 +127,14 @@ def _labelled(paste: Paste) -> Iterator[Row]:
 def _sxids(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     codes: dict[int, str] = {}
     rows: list[Row] = []
+    seen: set[tuple[str, bool]] = set()
     for index, line in paste.having("sxid"):
         for match in _SXID.finditer(line[:600]):
             codes.setdefault(int(match.group(1)), paste.use(index))
-            if severity := _SWITCH.search(line[:600]):
+            # the switch prints its error in words, then by the number of its severity
+            severity = _SWITCH.search(line[:600])
+            if severity and (told := (match.group(1), any(severity.groups()))) not in seen:
+                seen.add(told)
                 source = paste.use(index)
                 row = {"code": Known(int(match.group(1)), source), "line": Known(line.strip()[:500], source)}
                 rows.append({**row, "fatal": _fatal(severity, source)})

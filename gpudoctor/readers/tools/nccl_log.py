@@ -45,6 +45,18 @@ _NODES = Pattern(
     r"|\b(?:each of|on|across|between|over) (two|three|four|both) (?:\w+ )?(?:nodes|machines|hosts|servers|pods|vms)\b",
     2,
 )
+_ALONE = Pattern(
+    r"(?:^|\s)(?:-H|--hosts?)[= ](?:localhost|127\.0\.0\.1)(?::\d+)?(?![\w.:,])|(?:^|\s)--standalone\b"
+    r"|(?:\b|_)(?:master_addr|rdzv_endpoint|init_method|dist[-_]init[-_]addr)[\"']?\s?[:= ]\s?[\"']?(?:tcp://)?(?:localhost|127\.0\.0\.1)\b",
+    2,
+)
+"""A job whose ranks meet on the loopback address runs on one node."""
+_MEETS = Pattern(
+    r"(?:\b|_)(?:master_addr|rdzv_endpoint|init_method|dist[-_]init[-_]addr)[\"']?\s?[:= ]\s?[\"']?(?:tcp://)?"
+    r"(?:<|(?!127\.)\d{1,3}\.\d)",
+    2,
+)
+"""An address that other nodes can be told."""
 _HOST = Pattern(r"(?:^|\s)([A-Za-z][\w.-]{0,62}):\d+:\d+ \[\d+\] NCCL (?:INFO|WARN)")
 """Whose line it is: two names are two nodes, one may be all that was pasted."""
 _MANY = Pattern(r"\b(?:multi|inter|cross)[- ]?nodes?\b", 2)
@@ -108,6 +120,11 @@ def _job(paste: Paste) -> Iterator[tuple[str, Fact]]:
         for number in [*numbers, *(["two"] if _MANY.search(line[:400]) else ())]:
             count = int(number) if number.isdecimal() else _NUMBERS[number.lower()]
             counts.setdefault(count, f"line {paste.numbers[index]}")
+    for index, line in paste.having("localhost", "127.0.0.1", "--standalone"):
+        if _ALONE.search(line[:1000]):
+            if not _MEETS.search(paste.text):
+                counts.setdefault(1, f"line {paste.numbers[index]}")
+            break
     hosts: dict[str, str] = {}
     for index, line in paste.having("nccl info", "nccl warn"):
         if told := _HOST.search(line[:200]):
