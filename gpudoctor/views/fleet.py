@@ -83,9 +83,7 @@ def _without_errors(fleet: Fleet) -> list[str]:
 def _drains(fleet: Fleet, style: Style) -> Iterator[str]:
     """A command for each reason; without a scheduler the names."""
     typed = any(drain.argv for drain in fleet.drain)
-    heading = (
-        "To take them out of service:" if typed else "To take out of service, by your scheduler (none is known here):"
-    )
+    heading = "To take them out of service:" if typed else "To take out of service, by your scheduler:"
     yield style.paint(say(heading), "bold")
     for drain in fleet.drain[:_MOST_DRAINS]:
         yield _drain(drain)

@@ -97,7 +97,7 @@ WORDS = {
     "NO-GO": "不可开始",
     "UNKNOWN": "无法判断",
     "To take them out of service:": "让它们停止服务：",
-    "To take out of service, by your scheduler (none is known here):": "请用你的调度器让它们停止服务（这里没有已知的调度器）：",
+    "To take out of service, by your scheduler:": "请用你的调度器让它们停止服务：",
     "Worth knowing": "值得了解",
     "As a whole: {counts}": "整体：{counts}",
     "{answered} of {hosts} answered; hosts by {checks} checks: {counts}.": (
