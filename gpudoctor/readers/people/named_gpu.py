@@ -12,7 +12,7 @@ from gpudoctor.readers._pattern import Pattern
 EXACT = 0
 _PARTS = Pattern(
     r"\s*[,;()|]\s*|\s+/\s+|\s+(?:and|with|on) (?:an? |my |the )?|: |\s+nodes?\b"
-    r"|(?:^|\s+)(?:uses?|using|is|have|has|own|got) (?:an? )?"
+    r"|(?:^|\s+)(?:uses?|using|is|are|have|has|own|got) (?:an? )?"
     r"(?=(?:nvidia|geforce|rtx|gtx|tesla|quadro|titan)\b|[rg]tx\d)",
     2,
 )
