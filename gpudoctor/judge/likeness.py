@@ -13,6 +13,7 @@ from gpudoctor.model.denial import says_all_is_well
 from gpudoctor.model.diagnosis import Evidence, Finding
 from gpudoctor.model.fact import Known
 from gpudoctor.model.frozen import frozen, replace
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.rule import Rule, Sign
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.rulebook.words import FURNITURE, Vocabulary, words
@@ -25,6 +26,8 @@ _BESIDE = 0.6
 """The share of the best page's nearness from which another page is named beside it."""
 _MOST = 3
 _LINES = 3
+_TO_PACKAGES = pattern(r"[^\s'\"(\[]*[\\/](?:site|dist)-packages[\\/]")
+"""The way to an installed package: who it belongs to and where Python lies says nothing of what is wrong."""
 _HEARD = Sign("", conclusive=False)
 
 
@@ -65,7 +68,7 @@ def _lines(snapshot: Snapshot) -> list[_Line]:
     rows = snapshot.rows("text")
     lines = enumerate(row.get("line") for row in rows) if isinstance(rows, tuple) else ()
     return [
-        _Line(at, line, frozenset(words(text)))
+        _Line(at, line, frozenset(words(_TO_PACKAGES.sub(" ", text))))
         for at, line in lines
         if isinstance(line, Known)
         and not (text := str(line.value)).startswith(FURNITURE)
