@@ -13,6 +13,7 @@ from gpudoctor.model.denial import says_all_is_well
 from gpudoctor.model.diagnosis import Evidence, Finding
 from gpudoctor.model.fact import Known
 from gpudoctor.model.frozen import frozen, replace
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.rule import Rule, Sign
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.rulebook.furniture import is_furniture
@@ -20,10 +21,14 @@ from gpudoctor.rulebook.words import Vocabulary, words
 
 _LEAD, _CROWD = 7.0, 5
 """How far the nearest page must be ahead of the sixth: what many pages share, such as a form's own words, is chance."""
+_LEAD_PER_WORD = 0.3
+"""What it must be ahead for each different word of the text: the more there are, the more some page holds by chance."""
 _BESIDE = 0.6
 """The share of the best page's nearness from which another page is named beside it."""
 _MOST = 3
 _LINES = 3
+_TO_PACKAGES = pattern(r"[^\s'\"(\[]*[\\/](?:site|dist)-packages[\\/]")
+"""The way to an installed package: who it belongs to and where Python lies says nothing of what is wrong."""
 _HEARD = Sign("", conclusive=False)
 
 
@@ -35,10 +40,11 @@ def nearest(
     `rules` are those that no fact excludes; the lines `known` say what is wrong, and so nothing of why.
     """
     told = [line for line in _lines(text.snapshot) if line.index not in known]
-    worth = vocabulary.shared({word for line in told for word in line.words})
+    said = {word for line in told for word in line.words}
+    worth = vocabulary.shared(said)
     near = {rule.id: sum(worth[rule.id].values()) for rule in rules if rule.id in worth}
     ranks = [*sorted(near.values(), reverse=True), *[0.0] * (_CROWD + 1)]
-    if ranks[0] - ranks[_CROWD] < _LEAD:
+    if ranks[0] - ranks[_CROWD] < max(_LEAD, _LEAD_PER_WORD * len(said)):
         return []
     named = sorted((rule for rule in rules if near.get(rule.id, 0.0) >= _BESIDE * ranks[0]), key=lambda r: -near[r.id])
     findings = []
@@ -63,7 +69,7 @@ def _lines(snapshot: Snapshot) -> list[_Line]:
     rows = snapshot.rows("text")
     lines = enumerate(row.get("line") for row in rows) if isinstance(rows, tuple) else ()
     return [
-        _Line(at, line, frozenset(words(text)))
+        _Line(at, line, frozenset(words(_TO_PACKAGES.sub(" ", text))))
         for at, line in lines
         if isinstance(line, Known) and not is_furniture(text := str(line.value)) and not says_all_is_well(text)
     ]

@@ -24,7 +24,8 @@ _SLICE = pattern(r"^(.+?)-(?:\d-)?\d{1,3}[ABCQ](?:ME)?$")
 _BRACKETED = pattern(r"\[(?![0-9a-f]{4}(?::[0-9a-f]{4})?\])([^\]]+)\]", re.IGNORECASE)
 _SERIES = pattern(r"\b(?:rtx|gtx)[-_ ]?(?=(?:20|30|40|50)[5-9]0(?!\d))", re.IGNORECASE)
 """From the 20 series on GeForce is called RTX, whatever people write."""
-_JOINED = pattern(r"\b(rtx|gtx|gt|tesla|quadro|titan)[-_](?=\w)", re.IGNORECASE)
+_JOINED = pattern(r"\b(rtx|gtx|gt|tesla|quadro|titan)(?:[-_](?=\w)|(?=\d{3})|(?<=titan)(?=(?:xp?|v)\b))", re.IGNORECASE)
+_GLUED = pattern(r"(?<=\d)(?=(?:ti|super)\b)", re.IGNORECASE)
 _SHORT = pattern(r"([AKMPT]?\d{3,4})(?: ?(ti|super|ti super))?", re.IGNORECASE)
 _CUT = pattern(r"\s?(?:\.\.\.?|…)$")
 
@@ -49,6 +50,7 @@ def plain(name: str) -> tuple[str, bool]:
     if bracketed := _BRACKETED.search(bare):
         bare = bracketed.group(1)
     bare = _SERIES.sub("RTX ", _JOINED.sub(r"\1 ", _BRAND.sub("", _TAIL.sub("", bare)).strip()))
+    bare = _GLUED.sub(" ", bare)
     if sliced := _SLICE.match(bare):
         return re.sub(r"(?<=RTX)(?=[A\d])", " ", sliced.group(1)), True
     return bare, False

@@ -8,7 +8,7 @@ from gpudoctor.model.fact import Fact, Known, Row, Rows
 from gpudoctor.readers._pattern import Pattern
 
 _TIMES_BEFORE = Pattern(r"(\d{1,3})\s*[x×*]\s+(.+)|(\d{1,3})[x×](?=[A-Z])(.+)")
-_TIMES_AFTER = Pattern(r"(.+?)[\s(]*[x×*]\s*(\d{1,3})\)?$")
+_TIMES_AFTER = Pattern(r"(?![mM]x)(.+?)[\s(]*[x×*]\s*(\d{1,3})\)?$")
 _LONGEST = 120
 _PARTS = Pattern(r"(?:(?<!\s)\s+)?(?:,|;|\+| and | & )\s*")
 _INDEX = Pattern(r"(?:GPU\s*)?\[?(\d{1,2})\]?\s*[:=]\s*(.+)")
@@ -29,8 +29,8 @@ _OTHERS = (
     ),
 )
 _NVIDIA = Pattern(
-    r"nvidia|geforce|quadro|tesla|titan|\brtx\b|\bgtx\b|\bgt \d|\b[abvhpktl]\d{1,3}[a-z]?\b"
-    r"|\b[at]\d{4}\b|\bgb?h?\d{2,3}\b|jetson|\bmx\d{3}|\bnvs\b|grid|\bdgx\b|\b(?:30|40|50|20|10)[5-9]0\b|\d{3}m\b",
+    r"nvidia|geforce|quadro|tesla|titan|\b[rg]tx(?:\b|\d)|\bgt \d|\b[abvhpktl]\d{1,3}[a-z]?\b"
+    r"|\b[at]\d{4}\b|\bgb?h?\d{2,3}\b|jetson|\bmx\d{3}|\bnvs\b|grid|\bdgx\b|\b(?:30|40|50|20|10)[5-9]0(?:ti)?\b|\d{3}m\b",
     2,
 )
 

@@ -30,6 +30,11 @@ from gpudoctor.model.values import NOTHING, CannotJudge
 @pytest.mark.parametrize(
     ("name", "capability"),
     [
+        # as people write them
+        ("GTX1060", "6.1"),
+        ("gtx1080ti", "6.1"),
+        ("RTX2060Super", "7.5"),
+        ("TitanV", "7.0"),
         # as nvidia-smi and torch print them
         ("NVIDIA GeForce RTX 4070 Laptop GPU", "8.9"),
         ("Tesla V100-SXM2-32GB", "7.0"),

@@ -53,6 +53,26 @@ def test_a_few_shared_words_are_chance(text: str) -> None:
     assert _read(text).findings == ()
 
 
+def test_in_a_long_text_a_lead_that_a_short_one_needs_is_chance() -> None:
+    log = """\
+Total VRAM 16379 MB, total RAM 32668 MB
+Set vram state to: NORMAL_VRAM
+VAE dtype: torch.bfloat16
+Using pytorch cross attention
+### Loading: a pack of nodes (V5.3)
+### Loading: another pack (Subpack: V0.5)
+wildcards loading done, models listed, server waits for clients at its usual port
+Traceback (most recent call last):
+  File "nodes.py", line 1864, in load_custom_node
+    module_spec.loader.exec_module(module)
+  File "importlib/_bootstrap_external.py", line 940, in exec_module
+  File "importlib/_bootstrap.py", line 241, in _call_with_frames_removed
+ModuleNotFoundError: No module named 'some_nodes'
+Cannot import some nodes for custom use: No module named 'some_nodes'
+"""
+    assert not any(finding.nearness for finding in _read(log).findings)
+
+
 def test_what_nccl_logs_on_every_start_accuses_nothing() -> None:
     started = """\
 node:1:1 [0] NCCL INFO Bootstrap : Using eth0:10.1.0.1<0>

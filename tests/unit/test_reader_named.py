@@ -79,6 +79,11 @@ def test_named_and_not_of_this_machine(text: str, name: str) -> None:
         ("GPU Tesla V100", ["Tesla V100"]),
         ("nvidia-smi lists GTX 1080 Ti", ["GTX 1080 Ti"]),
         ("gpu: A4000", ["A4000"]),
+        ("GPU: RTX3090", ["RTX3090"]),
+        ("gpu: mx150", ["mx150"]),
+        ("Video card: 3060ti", ["3060ti"]),
+        ("my graphics card is rtx3080.", ["rtx3080"]),
+        ("The runtime uses a Tesla K80 GPU.", ["Tesla K80 GPU"]),
         ("works on an A100", []),
     ],
 )

@@ -10,10 +10,15 @@ from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
 EXACT = 0
-_PARTS = Pattern(r"\s*[,;()|]\s*|\s+/\s+|\s+(?:and|with|on) (?:an? )?|: |\s+nodes?\b")
+_PARTS = Pattern(
+    r"\s*[,;()|]\s*|\s+/\s+|\s+(?:and|with|on) (?:an? |my |the )?|: |\s+nodes?\b"
+    r"|(?:^|\s+)(?:uses?|using|is|are|have|has|own|got) (?:an? )?"
+    r"(?=(?:nvidia|geforce|rtx|gtx|tesla|quadro|titan)\b|[rg]tx\d)",
+    2,
+)
 _GPU = Pattern(
     r"(?:\d{1,2} ?[x×] ?|an? |one |two |four |eight )?(?:nvidia )?(?:geforce )?(?:"
-    r"(?:rtx|gtx)[ -]?(?:pro )?a?\d{3,4}(?: ?(?:ti|super|laptop|mobile|max-?q|d|ada|blackwell|generation))*"
+    r"(?:rtx|gtx)[ -]?(?:pro )?a?\d{3,4}m?(?: ?(?:ti|super|laptop|mobile|max-?q|d|ada|blackwell|generation))*"
     r"|(?:gtx |rtx )?(?:titan|quadro|tesla|jetson) \w[\w ]{0,20}"
     r"|(?:a100|a800|h100|h200|h800|h20|gh200|b200|b300|gb200|gb300|gb10|l40s?|a10g?|a30|a40|v100s?|p100|k80|p40|m40|m60)"
     r"(?: ?(?:\d{2,3} ?gb|sxm\d?|pcie|nvl|hbm3e?))*"
