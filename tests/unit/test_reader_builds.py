@@ -83,3 +83,4 @@ def test_a_list_of_devices_over_several_lines() -> None:
         " PhysicalDevice(name='/physical_device:XLA_GPU:0', device_type='XLA_GPU')]"
     )
     assert read_text(text).get("tf.gpus") == Known(0, "line 1")
+    assert read_text(f"`{text}`").get("tf.gpus") == Known(0, "line 1")  # quoted, as in a report on GitHub

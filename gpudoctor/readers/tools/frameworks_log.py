@@ -36,7 +36,7 @@ _SHOWN = (
     ),
 )
 """How programs on top announce their GPU: ComfyUI, llama.cpp, Ultralytics, Ollama."""
-_WHOLE = Pattern(r"^\s*(?:\w[\w ]*[:=]\s*)?\[PhysicalDevice\(.*\)\]\s*$")
+_WHOLE = Pattern(r"^[\s`>]*(?:\w[\w ]*[:=]\s*)?\[PhysicalDevice\(.*\)\][\s`]*$")
 _MOST_ROWS = 20
 _ASKED_TF = Pattern(
     r"(?:num(?:ber of)? )?gpus? available"
