@@ -294,3 +294,12 @@ def test_versions_of_a_banner_without_its_frame() -> None:
     found = values(read_text("Driver Version: 535.54.03     CUDA Version: 12.2\n"))
     assert found.items() >= {"driver.version": "535.54.03", "driver.cuda_version": "12.2"}.items()
     assert "cuda.toolkit_version" not in found
+
+
+def test_the_banner_of_another_machine_adds_nothing_to_the_first() -> None:
+    older = "| NVIDIA-SMI 390.87                 Driver Version: 390.87                    |\n"
+    newer = "| NVIDIA-SMI 410.79       Driver Version: 410.79       CUDA Version: 10.0     |\n"
+    found = values(read_text(f"fails:\n{older}works:\n{newer}"))
+    assert found["driver.version"] == "390.87"
+    assert "driver.cuda_version" not in found
+    assert values(read_text(newer + newer))["driver.cuda_version"] == "10.0"

@@ -42,8 +42,13 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Banner and tables."""
     if "nvidia-smi" not in paste.lower and "driver version" not in paste.lower:
         return
+    shown = ""
     for index, line in paste.having("nvidia-smi"):
-        yield from _banner(paste, index, line)
+        said = list(_banner(paste, index, line))
+        names = [fact.value for name, fact in said if name == "driver.version" and isinstance(fact, Known)]
+        if not shown or names in ([], [shown]):  # another driver's banner is of another machine, or of another day
+            yield from said
+            shown = shown or "".join(map(str, names))
     for index, line in paste.having("driver version:", "kmd version:"):
         if (driver := _DRIVER.search(line)) and (cuda := _CUDA.search(line)) and index not in paste.used:
             yield "driver.version", Known(driver.group(1), paste.use(index))
