@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from gpudoctor.job.stages import Limits
@@ -29,10 +29,12 @@ class Wanted:
 
     @property
     def limits(self) -> Limits:
-        """The level's, made to fit into the budget."""
+        """The level's, made to fit into the budget; what that has to spare is for ranks that come late."""
         limits = LIMITS[self.level]
-        if self.budget is None or self.budget >= limits.whole:
+        if self.budget is None:
             return limits
+        if self.budget >= limits.whole:
+            return replace(limits, come=limits.come + self.budget - limits.whole)
         share = self.budget / limits.whole
         return Limits(*(share * seconds for seconds in astuple(limits)))
 

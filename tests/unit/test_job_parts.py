@@ -107,7 +107,9 @@ def test_room_for_connections_is_given_back() -> None:
 @pytest.mark.parametrize("level", ["quick", "standard", "deep"])
 def test_the_stages_share_the_budget(level: str) -> None:
     assert Wanted(level).limits == LIMITS[level]
-    assert Wanted(level, budget=10_000).limits == LIMITS[level]
+    long = Wanted(level, budget=900).limits
+    assert (long.whole, long.check) == (900, LIMITS[level].check)
+    assert long.come == LIMITS[level].come + 900 - LIMITS[level].whole, "who comes late is waited for"
     assert Wanted(level, budget=12).limits.whole < 12 + 10  # what talking takes is not scaled
     assert Wanted(level, budget=12).limits.come < LIMITS[level].come
 
