@@ -23,9 +23,7 @@ def ready() -> None:
             _lead_nowhere(number, name)
     out = sys.stdout
     if isinstance(out, io.TextIOWrapper) and isinstance(out.buffer, io.RawIOBase):
-        encoding = out.encoding
-        whole = io.BufferedWriter(out.detach())
-        sys.stdout = out = io.TextIOWrapper(whole, encoding, line_buffering=True)
+        sys.stdout = out = open(out.fileno(), "w", buffering=1, encoding=out.encoding, closefd=False)  # noqa: SIM115
     if isinstance(out, io.TextIOWrapper):
         out.reconfigure(errors="backslashreplace")  # a terminal that cannot print a name still gets the report
 
