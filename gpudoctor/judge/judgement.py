@@ -117,13 +117,15 @@ class Judgement:
         return fill(template, self.evaluator, groups)
 
     def _about(self) -> frozenset[str]:
-        """The devices that the page's ``about`` lists; of a row its address, or the hosts that it names."""
+        """The devices that the page's ``about`` lists; of a row itself and the GPU behind it, or the hosts it names."""
         subject = self._subject()
         if subject:
-            hosts = self._row().get("hosts")
+            row = self._row()
+            hosts = row.get("hosts")
             if self.rule.scope == "cluster" and isinstance(hosts, Known) and isinstance(hosts.value, tuple):
                 return frozenset(map(str, hosts.value))
-            return frozenset([str(subject["address"])] if "address" in subject else ())
+            places = (row.get("address"), row.get("gpu"))
+            return frozenset(str(at.value) for at in places if isinstance(at, Known) and ":" in str(at.value))
         said = fill(self.rule.about, self.evaluator)
         return frozenset(part for part in said.split(", ") if ":" in part) if NOT_KNOWN not in said else frozenset()
 
