@@ -17,7 +17,7 @@ from gpudoctor import shipped
 from gpudoctor.model.errors import RuleError
 from gpudoctor.version import __version__
 
-_FORM = 4
+_FORM = 5
 """Form of the compiled copies; one of another form is not read."""
 
 

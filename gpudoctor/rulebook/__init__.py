@@ -104,17 +104,20 @@ def cases_of(rule: Rule, extra: Sequence[Path] = ()) -> tuple[Case, ...]:
 
 def checked_pages(folder: Path) -> list[dict[str, Any]]:
     """Every page as TOML gave it, after all its checks; its cases stay on it, and `Parts` has its signs and fixes."""
+    from gpudoctor.catalog import catalog
     from gpudoctor.rulebook.check import check_page, refuse_blanks
+    from gpudoctor.rulebook.named import check_names, page_of
     from gpudoctor.rulebook.spot import Spot
 
     checked = []
     for path in page_files(folder):
-        raw = pages.toml(path)
+        raw = page_of(path)
         refuse_blanks(raw, Spot(path))
         page_cases = cases_on(raw, path)
         raw["origin"] = origin_of(path, folder)
         raw.pop("case", None)
         raw.pop("said", None)  # only `gpudoctor.rulebook.words` reads it
+        check_names(raw, catalog(), Spot(path))
         check_page(rule_of(with_needles(raw), str(path)), page_cases, path)
-        checked.append({key: value for key, value in raw.items() if key not in ("sign", "fix")})
+        checked.append({key: value for key, value in raw.items() if key not in ("let", "sign", "fix")})
     return checked

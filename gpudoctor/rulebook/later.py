@@ -98,8 +98,9 @@ def fixes_under(folder: Path) -> dict[str, Any]:
 
 def _under(folder: Path, key: str) -> dict[str, Any]:
     from gpudoctor.rulebook.files import origin_of, page_files
+    from gpudoctor.rulebook.named import page_of
 
-    found = ((origin_of(path, folder), pages.toml(path)) for path in page_files(folder))
+    found = ((origin_of(path, folder), page_of(path)) for path in page_files(folder))
     return {origin: with_needles(raw)[key] for origin, raw in found if raw.get(key)}
 
 

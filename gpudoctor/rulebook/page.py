@@ -85,7 +85,7 @@ _TEXTS = ("id", "title", "finding", "why", "misses", "layer", "each", "about", "
 _SWITCHES = ("sound", "open", "several")
 _KEYS = (
     "id layer title severity role finding why misses sources said confidence prevalence sound open several each about"
-    " explains when unless sign fix case confirm origin scope"
+    " explains let when unless sign fix case confirm origin scope"
 )
 
 

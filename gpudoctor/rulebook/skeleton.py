@@ -34,6 +34,9 @@ explains = []
 # To judge each GPU (or each row of another group) by itself:
 # each = "gpu"
 
+# A name for what the page asks or says more than once, for its conditions and its sentences:
+# let.busy = "[g.index for g in gpu if g.utilization > 90]"
+
 # All must hold; one that is false settles it. A fact that nobody could read leaves the page unjudged, never passed; one
 # that is known not to be there makes every comparison false (ask absent(x) or present(x)).
 # Versions are ordered only so: version(driver.version) < "550.54". Rows: any(g.mig for g in gpu).

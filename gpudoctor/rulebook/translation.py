@@ -19,6 +19,7 @@ from gpudoctor import pages
 from gpudoctor.language import ENGLISH, OTHERS
 from gpudoctor.model.errors import RuleError
 from gpudoctor.model.pattern import pattern
+from gpudoctor.rulebook import named
 from gpudoctor.rulebook.page import only, texts
 from gpudoctor.rulebook.reading import Names, names_in
 from gpudoctor.rulebook.spot import Spot
@@ -89,7 +90,8 @@ def _read(folder: Path, language: str) -> Iterator[tuple[str, Raw, Raw, dict[str
         original = folder / origin
         if not original.is_file():
             raise RuleError(f"{path}: there is no page {original} that it could translate")
-        page, raw = pages.toml(original), pages.toml(path)
+        page, raw = named.page_of(original), pages.toml(path)
+        raw = named.Names(page, Spot(original)).spelled_out(raw)
         if not isinstance(raw.get("of"), str):
             raise RuleError(f'{path}: of = "{digest(page)}" is missing: the digest of the words that it translates')
         yield origin, page, raw, _matched(page, raw, path) if raw["of"] == digest(page) else {}

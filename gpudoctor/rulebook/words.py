@@ -11,11 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from gpudoctor import pages
 from gpudoctor.model.frozen import frozen
 from gpudoctor.model.pattern import pattern
 from gpudoctor.rulebook.files import page_files
 from gpudoctor.rulebook.furniture import is_furniture
+from gpudoctor.rulebook.named import page_of
 from gpudoctor.rulebook.page import cases_on, rule_of, texts
 from gpudoctor.rulebook.spot import Spot
 
@@ -92,7 +92,7 @@ def words_of_pages(folder: Path) -> dict[str, dict[str, int]]:
     """For each page under `folder` that names a cause, its words with their weights."""
     found = {}
     for path in page_files(folder):
-        raw = pages.toml(path)
+        raw = page_of(path)
         rule = rule_of(raw, str(path))
         if rule.role == "cause" and not rule.sound and rule.scope == "machine":
             found[rule.id] = dict(_weighed(_passages(raw, path)))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.language import say
 from gpudoctor.model.catalog import FactSpec
+from gpudoctor.model.pattern import pattern
 from gpudoctor.model.rule import Case, Fix, Rule
 from gpudoctor.views._columns import padded
 from gpudoctor.views._terminal import command, noted, safe, wrapped
+
+_WORKED_OUT = pattern(r"(?:\{(?![\w.]+(?: ?\|[^{}]*)?\})[^{}]+\})+")
+"""What stands in a sentence and is no bare fact."""
 
 
 def rule_page(rule: Rule, cases: Sequence[Case]) -> str:
@@ -23,9 +28,9 @@ def _rule_lines(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
     said += [say("judged for each {row}", row=rule.each)] if rule.each else []
     yield say(", ").join(said)
     yield ""
-    yield from wrapped(rule.why)
-    yield from _section("Found when all of these hold", rule.when)
-    yield from _section("Never where one of these holds", rule.unless)
+    yield from wrapped(_WORKED_OUT.sub("…", rule.why))
+    yield from _conditions("Found when all of these hold", rule.when)
+    yield from _conditions("Never where one of these holds", rule.unless)
     yield from _section("Signs in machine-printed text", [_sign(sign.match, sign.conclusive) for sign in rule.signs])
     for fix in rule.fixes:
         yield ""
@@ -40,6 +45,18 @@ def _rule_lines(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
 
 def _sign(match: str, conclusive: bool) -> str:
     return f"{match}   ({say('conclusive' if conclusive else 'suggestive')})"
+
+
+def _conditions(title: str, conditions: Sequence[str]) -> Iterator[str]:
+    """One below the other; one that its page writes over several lines keeps them, with their indents."""
+    if conditions:
+        yield ""
+        yield say("{title}:", title=say(title))
+    for condition in conditions:
+        first, _, rest = condition.strip().partition("\n")
+        for line in [first, *textwrap.dedent(rest).splitlines()]:
+            indent = 2 + len(line) - len(line.lstrip())
+            yield from wrapped(line.strip(), indent, indent + 2)
 
 
 def _section(title: str, items: Sequence[str]) -> Iterator[str]:
