@@ -47,7 +47,7 @@ def pressing(keys: Sequence[str]) -> Callable[[Pilot[None]], object]:
     ("machine", "keys"),
     [
         ("too-old-b200", ()),
-        ("lost-gpu-uvm-fatal-3090", ("end", "up", "up")),
+        ("torch-arch-dropped-and-driver-too-old", ("j", "j")),
         ("too-old-b200", ("u", "j")),
         ("hgx-h100", ("j", "j", "j")),
         ("too-old-b200", ("e",)),
