@@ -108,9 +108,17 @@ def causes(diagnosis: Diagnosis) -> list[Finding]:
     return list(reversed(found.values()))
 
 
-def act(finding: Finding) -> str:
-    """What to do about it, in a line."""
-    return finding.fixes[0].title if finding.fixes else finding.title
+def acts(causes: Sequence[Finding]) -> list[tuple[Finding, str]]:
+    """Each cause and what to do about it, in a line: its first cure, or one of its cures that a cause above it has."""
+    taken: dict[str, int] = {}
+    said = []
+    for number, finding in enumerate(causes, 1):
+        titles = [fix.title for fix in finding.fixes]
+        shared = next((title for title in titles if title in taken), "")
+        act = say("{act}, as in {number}", act=shared, number=taken[shared]) if shared else [*titles, finding.title][0]
+        taken.setdefault(act, number)
+        said.append((finding, act))
+    return said
 
 
 def reasons(diagnosis: Diagnosis) -> list[Reason]:

@@ -66,7 +66,7 @@ def _body(diagnosis: Diagnosis, found: Measurements | None) -> Iterator[str]:
     if len(causes := report.causes(diagnosis)) > 1:
         yield f"<h2>{say('To act on, in this order')}</h2>"
         yield "<ol>"
-        yield from (f"<li>{_text(report.act(one))} <code>{_text(one.id)}</code></li>" for one in causes)
+        yield from (f"<li>{_text(act)} <code>{_text(one.id)}</code></li>" for one, act in report.acts(causes))
         yield "</ol>"
     for finding, others in report.together(diagnosis.findings):
         yield f'<section class="{_text(finding.severity)}">'

@@ -75,7 +75,7 @@ def _verdict(diagnosis: Diagnosis, strict: bool) -> Case:
     said = [report.verdict(diagnosis), report.about(diagnosis), report.counts(diagnosis)]
     if causes := report.causes(diagnosis):
         said += ["", say("To act on, in this order:")]
-        said += [f"{at}. {one_line(report.act(one))}  [{one.id}]" for at, one in enumerate(causes, 1)]
+        said += [f"{at}. {one_line(act)}  [{one.id}]" for at, (one, act) in enumerate(report.acts(causes), 1)]
     said += ["", *(note.text for note in diagnosis.notes)] if diagnosis.notes else []
     bad = strict and any(finding.severity == "warning" for finding in diagnosis.findings)
     standing: Standing = "failure" if diagnosis.verdict == "broken" or bad else "passed"

@@ -31,7 +31,8 @@ def render(diagnosis: Diagnosis) -> str:
         blocks.append("\n\n".join(_finding(finding, others)))
     if len(causes := report.causes(diagnosis)) > 1:
         blocks.append(f"### {say('To act on, in this order')}")
-        blocks.append("\n".join(f"{at}. {text(report.act(one))} {code(one.id)}" for at, one in enumerate(causes, 1)))
+        acts = enumerate(report.acts(causes), 1)
+        blocks.append("\n".join(f"{at}. {text(act)} {code(one.id)}" for at, (one, act) in acts))
     if diagnosis.unjudged:
         blocks.append("\n\n".join(_unjudged(diagnosis)))
     blocks += [f"> {text(note.text)}" for note in diagnosis.notes]

@@ -95,8 +95,8 @@ def _finding(finding: Finding, others: Sequence[Finding], style: Style) -> Itera
 
 def _plan(causes: Sequence[Finding]) -> Iterator[str]:
     """One point a cause: what to do about it."""
-    for number, finding in enumerate(causes, 1):
-        yield from wrapped(f"{number}. {report.act(finding)}  [{finding.id}]", 2, 5)
+    for number, (finding, act) in enumerate(report.acts(causes), 1):
+        yield from wrapped(f"{number}. {act}  [{finding.id}]", 2, 5)
 
 
 def _evidence(evidence: tuple[Evidence, ...]) -> Iterator[str]:

@@ -36,6 +36,8 @@ def test_several_causes_are_put_in_order() -> None:
     order = said.split("### To act on, in this order\n\n")[1].splitlines()[:2]
     assert [line[:3] for line in order] == ["1. ", "2. "]
     assert order[0].endswith("`torch.arch-dropped`")
+    one = order[0].removeprefix("1. ").removesuffix(" `torch.arch-dropped`")
+    assert order[1] == f"2. {one}, as in 1 `torch.driver-too-old`"  # its first cure would take the other torch away
 
 
 @pytest.mark.parametrize("text", ["a", "``", "a ``` b", "````"])

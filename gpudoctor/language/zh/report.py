@@ -78,6 +78,7 @@ WORDS = {
     "To undo: {how}": "撤销：{how}",
     "  Or, where it applies (gpudoctor explain shows how):": "  或者，在适用的情况下（做法见 gpudoctor explain）：",
     # the whole
+    "{act}, as in {number}": "{act}，同第 {number} 步",
     "To act on, in this order:": "按这个顺序处理：",
     "To act on, in this order": "按这个顺序处理",
     "Not judged ({count}), because": "未能判断（{count} 条），原因：",

@@ -121,10 +121,10 @@ def _ask_for(diagnosis: Diagnosis) -> Iterator[Block]:
 
 def _order(diagnosis: Diagnosis) -> Iterator[Block]:
     yield Block(plain("To act on, in this order:", "bold"))
-    for number, finding in enumerate(counts.to_act_on(diagnosis), 1):
+    for number, (finding, act) in enumerate(report.acts(counts.to_act_on(diagnosis)), 1):
         yield GAP
         glyph, _, colour = marks.SEVERITY[finding.severity]
-        yield Block(plain(report.act(finding), "bold"), Content.styled(f"{number:>3}.", "bold"), _HANG)
+        yield Block(plain(act, "bold"), Content.styled(f"{number:>3}.", "bold"), _HANG)
         yield Block(plain(finding.title), Content.styled(f"    {glyph}", colour), _HANG)
         yield Block(plain(finding.id, "dim"), hang=_HANG)
 
