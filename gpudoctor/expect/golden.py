@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from gpudoctor.expect.toml import array, quoted, value_text
-from gpudoctor.expression.language import show
+from gpudoctor.expression.functions import show
 from gpudoctor.model.fact import Value
 from gpudoctor.model.version import parse
 

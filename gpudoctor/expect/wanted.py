@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpudoctor.expect.bounds import tame
-from gpudoctor.expression.language import show
+from gpudoctor.expression.functions import show
 from gpudoctor.model.catalog import FactSpec
 from gpudoctor.model.errors import UsageError
 from gpudoctor.model.fact import Value

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpudoctor.compare.tables import KEYS
 from gpudoctor.expect.profile import FactLine
-from gpudoctor.expression.language import show
+from gpudoctor.expression.functions import show
 from gpudoctor.language import say
 from gpudoctor.model.fact import Absent, Fact, Known, Row
 

@@ -9,6 +9,8 @@ with it is false, ``absent(name)`` is true. Every fact touched is remembered: th
 from __future__ import annotations
 
 from gpudoctor.expression.facts import Facts, Mentioned, Touched
-from gpudoctor.expression.language import BUILTINS, NOT_KNOWN, Evaluator, evaluate, fill, parse
+from gpudoctor.expression.functions import BUILTINS
+from gpudoctor.expression.language import Evaluator, evaluate, parse
+from gpudoctor.expression.sentences import NOT_KNOWN, fill
 
 __all__ = ["BUILTINS", "NOT_KNOWN", "Evaluator", "Facts", "Mentioned", "Touched", "evaluate", "fill", "parse"]

@@ -1,4 +1,4 @@
-"""The language of conditions: simpleeval with three values, a few documented functions, and sentences to fill."""
+"""The language of conditions: simpleeval with three values."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 from simpleeval import DEFAULT_OPERATORS, EvalWithCompoundTypes, IterableTooLong
 
-from gpudoctor.expression.facts import WIDTH, Apart, Facts, Holder, Many, Touched, apart
+from gpudoctor.expression.facts import Apart, Facts, Holder, Touched, apart
+from gpudoctor.expression.functions import BUILTINS
 from gpudoctor.model.errors import RuleError
 from gpudoctor.model.frozen import replace
-from gpudoctor.model.pattern import pattern
-from gpudoctor.model.values import CannotJudge, Nothing, Version
+from gpudoctor.model.values import CannotJudge, Nothing
 
 T = TypeVar("T")
 Part = Callable[[], object]
@@ -171,56 +171,6 @@ def _not_in(item: object, holder: Any) -> bool:
     return not isinstance(item, Nothing) and not isinstance(holder, Nothing) and item not in holder
 
 
-def _version(text: object) -> object:
-    return text if isinstance(text, Nothing) else Version(str(text))
-
-
-def _matches(text: object, pattern: str) -> bool:
-    return not isinstance(text, Nothing) and _pattern(pattern).search(str(text), 0, WIDTH) is not None
-
-
-@lru_cache(maxsize=4096)
-def _pattern(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
-
-
-def _lower(text: object) -> object:
-    return text if isinstance(text, Nothing) else str(text).lower()
-
-
-def _says(lines: Iterable[object], pattern: str) -> bool:
-    """Whether some line of ``text`` holds the pattern: as ``any(matches(...))`` over the rows, and much faster."""
-    if isinstance(lines, Many):
-        return lines.says(_pattern(pattern))
-    return bool(list(lines))  # nobody read a text: that raises
-
-
-BUILTINS: Mapping[str, Callable[..., object]] = {
-    "version": _version,
-    "absent": lambda value: isinstance(value, Nothing),
-    "known": lambda value: not isinstance(value, Nothing),  # the evaluator's: an unread argument is an answer, too
-    "present": lambda value: not isinstance(value, Nothing),
-    "matches": _matches,
-    "says": _says,
-    "lower": _lower,
-    "len": len,
-    "any": any,
-    "all": all,
-    "min": min,
-    "max": max,
-    "sum": sum,
-    "sorted": sorted,
-    "set": lambda items: sorted(set(items)),
-    "int": int,
-    "str": str,
-    "words": lambda value: show(value),  # noqa: PLW0108 - show is defined below
-    "abs": abs,
-    "round": round,
-    "startswith": lambda text, head: not isinstance(text, Nothing) and str(text).startswith(head),
-}
-"""What conditions may call, beside the look-ups of `gpudoctor.knowledge`."""
-
-
 @lru_cache(maxsize=8192)
 def parse(text: str) -> ast.AST:
     """The expression's syntax tree; raises `RuleError` where it is no expression."""
@@ -259,42 +209,3 @@ def _unworkable(error: Exception) -> str:
     if isinstance(error, (TimeoutError, IterableTooLong)):
         return f"it takes too long to work out ({error})"
     return f"it cannot be worked out ({error})"
-
-
-NOT_KNOWN = "(not known)"
-_HOLE = pattern(r"\{([^{}]+)\}")
-
-
-def fill(template: str, evaluator: Evaluator, extra: Mapping[str, str] | None = None) -> str:
-    """The template with each ``{expression}`` replaced by its value; an unread one reads ``(not known)``.
-
-    ``{expression | words}`` reads those words where the value is unread or absent, ``{expression | ''}`` nothing then.
-    """
-
-    def value(match: re.Match[str]) -> str:
-        inner, mark, otherwise = (part.strip() for part in match.group(1).partition("|"))
-        otherwise = "" if otherwise == "''" else otherwise
-        if extra and inner in extra:
-            return extra[inner]
-        try:
-            found = evaluate(inner, evaluator)
-        except CannotJudge:
-            return otherwise if mark else NOT_KNOWN
-        return otherwise if mark and isinstance(found, Nothing) else show(found)
-
-    return _HOLE.sub(value, template)
-
-
-def show(value: object) -> str:
-    """A value as a person reads it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (set, frozenset)):
-        value = sorted(value)
-    if isinstance(value, (list, tuple)):
-        return ", ".join(show(item) for item in value) or "none"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {show(item)}" for key, item in value.items())
-    if isinstance(value, float):
-        return f"{value:g}"
-    return str(value)
