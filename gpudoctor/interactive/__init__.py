@@ -48,57 +48,70 @@ def run_app(app: DoctorApp) -> Diagnosis | None:
 
 def of_this_machine(level: str, python: str | None, rules: Sequence[Path], profile: Profile | None = None) -> Work:
     """This machine, read when the interface asks for it, and held to the profile where there is one."""
+    here = _Here(level, python, rules, profile)
+    return replace(
+        work_on("this machine", here.diagnoses, rules),
+        live=here.live,
+        kernels=here.kernels,
+        judged=here.judged,
+        apply=here.apply,
+        undo=here.undo,
+        unfinished=_unfinished,
+    )
 
-    session: list[Measurements] = []
-    """What kernels measured last, all of it: facts of every reading from then on."""
 
-    def diagnoses(progress: Callable[[Event], None]) -> Iterator[Diagnosis]:
+class _Here:
+    """What only the machine at which one sits can be asked, and what may be done to it."""
+
+    def __init__(self, level: str, python: str | None, rules: Sequence[Path], profile: Profile | None) -> None:
+        self._level = level
+        self._python = python
+        self._rules = rules
+        self._profile = profile
+        self._measured: Measurements | None = None
+        """What kernels measured last, all of it: facts of every reading from then on."""
+
+    def diagnoses(self, progress: Callable[[Event], None]) -> Iterator[Diagnosis]:
         from gpudoctor import doctor
 
-        for diagnosis in doctor.watch(level, python, rules, progress, expect=profile):
-            yield judged(diagnosis, session[0]) if session else diagnosis
+        for diagnosis in doctor.watch(self._level, self._python, self._rules, progress, expect=self._profile):
+            yield self.judged(diagnosis, self._measured) if self._measured else diagnosis
 
-    def live(hear: Callable[[Sample], None]) -> Callable[[], None]:
+    def live(self, hear: Callable[[Sample], None]) -> Callable[[], None]:
         from gpudoctor.live import watch
 
         return watch(hear)
 
-    def kernels(names: Sequence[str], tell: Callable[[Measurements], None], stop: threading.Event) -> Measurements:
+    def kernels(
+        self, names: Sequence[str], tell: Callable[[Measurements], None], stop: threading.Event
+    ) -> Measurements:
         from gpudoctor.doctor import benching
 
-        made = benching.bench(names, python=python, tell=tell, stop=stop)
+        made = benching.bench(names, python=self._python, tell=tell, stop=stop)
         if made.because:
             raise UsageError(f"{made.because}. The checks run without a GPU, too: gpudoctor bench --device cpu")
         return made.found
 
-    def judged(diagnosis: Diagnosis, found: Measurements) -> Diagnosis:
+    def judged(self, diagnosis: Diagnosis, found: Measurements) -> Diagnosis:
         from gpudoctor import bench, doctor, rulebook
 
-        session[:] = [found]
-        return doctor.diagnose(bench.measured(diagnosis.snapshot, found), rulebook.load(rules), profile=profile)
+        self._measured = found
+        snapshot = bench.measured(diagnosis.snapshot, found)
+        return doctor.diagnose(snapshot, rulebook.load(self._rules), profile=self._profile)
 
-    def apply(plan: Plan, tell: Callable[[Run], None], wants: Callable[[], Stop]) -> Run:
+    def apply(self, plan: Plan, tell: Callable[[Run], None], wants: Callable[[], Stop]) -> Run:
         from gpudoctor import doctor
         from gpudoctor.remedy import apply
 
-        return apply.apply(plan, doctor.site(level, python, rules), tell, wants)
+        return apply.apply(plan, doctor.site(self._level, self._python, self._rules), tell, wants)
 
-    def undo(run: Run, tell: Callable[[Run], None], wants: Callable[[], Stop]) -> Run:
+    def undo(self, run: Run, tell: Callable[[Run], None], wants: Callable[[], Stop]) -> Run:
         from gpudoctor import doctor
         from gpudoctor.remedy import undo
         from gpudoctor.remedy.records import history
 
-        return undo.undo(run, doctor.site(level, python or history.python_of(run), rules), tell, wants)
-
-    return replace(
-        work_on("this machine", diagnoses, rules),
-        live=live,
-        kernels=kernels,
-        judged=judged,
-        apply=apply,
-        undo=undo,
-        unfinished=_unfinished,
-    )
+        python = self._python or history.python_of(run)
+        return undo.undo(run, doctor.site(self._level, python, self._rules), tell, wants)
 
 
 def of_files(

@@ -18,91 +18,102 @@ if TYPE_CHECKING:
     from gpudoctor.model.stack import Stack, Wishes
 
 
-def work_on(
-    title: str, diagnoses: Callable[[Callable[[Event], None]], Iterator[Diagnosis]], rules: Sequence[Path] = ()
-) -> Work:
-    """`diagnoses` is told whom to tell of events; it gives a diagnosis whenever there is more, the last is whole."""
+Diagnoses = Callable[[Callable[[Event], None]], Iterator[Diagnosis]]
+"""Is told whom to tell of events; gives a diagnosis whenever there is more, the last is whole."""
 
-    latest: list[Diagnosis] = []
 
-    def diagnose(progress: Callable[[Event], None], partly: Callable[[Diagnosis], None]) -> Diagnosis:
-        on_the_way = diagnoses(progress)
+def work_on(title: str, diagnoses: Diagnoses, rules: Sequence[Path] = ()) -> Work:
+    """What the screens can ask of what is diagnosed so, with a site's own rules."""
+    of = _Diagnosed(diagnoses, rules)
+    return Work(
+        title,
+        of.diagnose,
+        of.explain,
+        forms=_forms(),
+        hide=_hidden,
+        save=_save,
+        used_by=of.used_by,
+        open=of.open_file,
+        compare=_compare,
+        plan=of.plan,
+        foreseen=of.foreseen,
+        measured=of.measured,
+        stack=of.stack,
+    )
+
+
+class _Diagnosed:
+    """What is diagnosed, and the latest diagnosis of it."""
+
+    def __init__(self, diagnoses: Diagnoses, rules: Sequence[Path]) -> None:
+        self._diagnoses = diagnoses
+        self._rules = rules
+        self._latest: Diagnosis | None = None
+
+    def diagnose(self, progress: Callable[[Event], None], partly: Callable[[Diagnosis], None]) -> Diagnosis:
+        on_the_way = self._diagnoses(progress)
         try:
             for found in on_the_way:
-                latest[:] = [found]
+                self._latest = found
                 partly(found)
         finally:
             if isinstance(on_the_way, Generator):
                 on_the_way.close()  # so that nothing goes on that nobody hears
-        assert latest, "there is a diagnosis of everything"
-        return latest[0]
+        assert self._latest, "there is a diagnosis of everything"
+        return self._latest
 
-    def measured() -> Measurements | None:
+    def measured(self) -> Measurements | None:
         from gpudoctor.kernels import recall
 
-        return recall.measurements(latest[0].snapshot) if latest else None
+        return recall.measurements(self._latest.snapshot) if self._latest else None
 
-    def explain(name: str) -> str:
+    def explain(self, name: str) -> str:
         from gpudoctor import explaining
 
-        return explaining.explained(name, rules)
+        return explaining.explained(name, self._rules)
 
-    def used_by() -> Mapping[str, Told]:
+    def used_by(self) -> Mapping[str, Told]:
         from gpudoctor import explaining
 
-        return explaining.facts_told(rules)
+        return explaining.facts_told(self._rules)
 
-    def open_file(name: str) -> Diagnosis:
+    def open_file(self, name: str) -> Diagnosis:
         from gpudoctor import doctor
         from gpudoctor.readers import read_file
 
         if name == "-":
             raise UsageError("standard input is this terminal; give a file's name")
         path = str(Path(name).expanduser())
-        return doctor.read(read_file(path), path, rules)
+        return doctor.read(read_file(path), path, self._rules)
 
-    def stack(wishes: Wishes) -> Stack:
+    def stack(self, wishes: Wishes) -> Stack:
         from gpudoctor.setup import environment, stacks
 
-        here = environment.of(latest[0].snapshot) if latest else environment.ELSEWHERE
+        here = environment.of(self._latest.snapshot) if self._latest else environment.ELSEWHERE
         return stacks.stack(wishes, here.elsewhere(wishes.os) if wishes.elsewhere else here)
 
-    def foreseen(diagnosis: Diagnosis, plan: Plan) -> Foreseen:
+    def plan(self, diagnosis: Diagnosis, only: Sequence[str]) -> Plan:
+        from gpudoctor import doctor
+        from gpudoctor.remedy import allowed, plan
+
+        if diagnosis.snapshot.target.kind == "fleet":
+            raise UsageError(
+                "a fleet's hosts are repaired one by one: gpudoctor on the host itself plans what to do there"
+            )
+        made = plan.of(diagnosis, only, root=allowed.is_root(), judge=doctor.judging(self._rules))
+        return allowed.hindered(made, allowed.here(made, "once"))
+
+    def foreseen(self, diagnosis: Diagnosis, plan: Plan) -> Foreseen:
         from gpudoctor import doctor
         from gpudoctor.remedy import effects
 
-        return effects.foreseen(diagnosis, plan, doctor.judging(rules))
-
-    def compare(here: Diagnosis, other: Diagnosis) -> Difference:
-        from gpudoctor import compare
-
-        return compare.compare(here, other)
-
-    return Work(
-        title,
-        diagnose,
-        explain,
-        forms=_forms(),
-        hide=_hidden,
-        save=_save,
-        used_by=used_by,
-        open=open_file,
-        compare=compare,
-        plan=lambda diagnosis, only: _plan(diagnosis, only, rules),
-        foreseen=foreseen,
-        measured=measured,
-        stack=stack,
-    )
+        return effects.foreseen(diagnosis, plan, doctor.judging(self._rules))
 
 
-def _plan(diagnosis: Diagnosis, only: Sequence[str], rules: Sequence[Path]) -> Plan:
-    from gpudoctor import doctor
-    from gpudoctor.remedy import allowed, plan
+def _compare(here: Diagnosis, other: Diagnosis) -> Difference:
+    from gpudoctor import compare
 
-    if diagnosis.snapshot.target.kind == "fleet":
-        raise UsageError("a fleet's hosts are repaired one by one: gpudoctor on the host itself plans what to do there")
-    made = plan.of(diagnosis, only, root=allowed.is_root(), judge=doctor.judging(rules))
-    return allowed.hindered(made, allowed.here(made, "once"))
+    return compare.compare(here, other)
 
 
 def _forms() -> dict[str, Callable[[Diagnosis], str]]:
