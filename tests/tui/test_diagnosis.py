@@ -15,6 +15,7 @@ from gpudoctor.interactive import of_files, of_this_machine
 from gpudoctor.interactive.work import work_on
 from gpudoctor.model.diagnosis import Diagnosis, Note
 from gpudoctor.model.fact import Known
+from gpudoctor.probes import torch_live
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
 from gpudoctor.views.tui.work import Event, Work
@@ -192,7 +193,10 @@ async def test_what_cannot_be_read_says_why_and_what_to_type(opened: Opened) -> 
         assert "? UNKNOWN" in shown(pilot)[0]
 
 
-async def test_the_first_finding_is_shown_while_the_slowest_source_is_still_asked(opened: Opened) -> None:
+async def test_the_first_finding_is_shown_while_the_slowest_source_is_still_asked(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch_live, "DEADLINE", 600.0)  # the test says when it answers, however busy the machine is
     with Held(scenario.expanded(json.loads(path_of("too-old-b200").read_text("utf-8")))) as machine:
         let = machine.hold("ask_torch")
 
@@ -204,7 +208,7 @@ async def test_the_first_finding_is_shown_while_the_slowest_source_is_still_aske
             assert isinstance(app, DoctorApp)
             for _ in range(3000):
                 await pilot.pause(0.02)
-                if "older than the B200" in "\n".join(shown(pilot)):
+                if "older than the B200" in "\n".join(shown(pilot)) and "may take the lead" in detail(app):
                     break
             lines = shown(pilot)
             assert "… READING  1 cause so far" in lines[0]
