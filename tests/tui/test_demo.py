@@ -15,9 +15,10 @@ from gpudoctor import cli, demos, doctor
 from gpudoctor.commands.exits import MISUSE
 from gpudoctor.demos import Demo, watching
 from gpudoctor.demos.watching import Watched
-from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError
+from gpudoctor.model.fact import Unread
 from gpudoctor.model.sample import Sample
+from gpudoctor.probes import torch_live
 from gpudoctor.views._terminal import command
 from gpudoctor.views.tui.recordings import LIST, RecordingsApp
 from gpudoctor.views.tui.work import Work
@@ -25,6 +26,7 @@ from tests import demos as written
 from tests.conftest import Program
 from tests.sim import scenario
 from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
+from tests.tui.streams import Held
 
 EVERY = [replace(demo, pace=0) for demo in demos.every()]
 NAMES = [demo.name for demo in EVERY]
@@ -142,14 +144,16 @@ async def test_the_band_says_that_it_is_a_recording(size: tuple[int, int], opene
         assert "recording" in shown(pilot)[0]
 
 
-def test_what_the_files_say_is_found_while_torch_is_still_asked() -> None:
-    heard: list[str] = []
-
-    def partly(diagnosis: Diagnosis) -> None:
-        heard.extend(one.id for one in diagnosis.findings)
-
-    replace(EVERY[0], pace=1.5).work().diagnose(lambda event: heard.append(" ".join(event)), partly)
-    assert heard.index("gpu.throttled") < heard.index("torch_live done")
+def test_what_the_files_say_is_found_while_torch_is_still_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_live, "DEADLINE", 120.0)
+    with Held(EVERY[0].record()) as machine:
+        let = machine.hold("ask_torch")
+        for diagnosis in doctor.watch(target=machine):
+            if "gpu.throttled" in [one.id for one in diagnosis.findings]:
+                break
+        let.set()
+    assert "gpu.throttled" in [one.id for one in diagnosis.findings]
+    assert isinstance(diagnosis.snapshot.get("live.cuda_available"), Unread)
 
 
 def test_a_demo_finds_what_the_machine_of_its_record_has() -> None:
