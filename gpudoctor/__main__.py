@@ -11,11 +11,13 @@ def main() -> int:
 
         print(f"gpudoctor {__version__}")
         return 0
-    from gpudoctor.cli import run
-    from gpudoctor.streams import leave
-
     try:
+        from gpudoctor.cli import run
+        from gpudoctor.streams import leave
+
         code = run(sys.argv[1:])
+    except KeyboardInterrupt:  # so early that nothing was begun; 128 + SIGINT
+        return 130
     except SystemExit as end:  # a misspelt option, or a signal
         code = end.code if isinstance(end.code, int) else 1
     gc.freeze()  # the process gives all back at once: to look for cycles at its end took a fifth of a quick run

@@ -192,6 +192,21 @@ def test_a_signal_ends_it_with_128_and_its_number_and_leaves_no_child(tmp_path: 
     assert until(lambda: not marked(mark)), "no child is left"
 
 
+def test_control_c_while_it_is_still_imported_shows_no_traceback() -> None:
+    typed = """
+import signal, sys
+from gpudoctor.__main__ import main
+class Typed:
+    def find_spec(self, name, *_):
+        if name == "gpudoctor.arguments":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Typed())
+sys.exit(main())
+"""
+    done = subprocess.run([sys.executable, "-c", typed], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def marked(mark: str) -> list[str]:
     """The processes that were started with that mark in their environment."""
     found = []
