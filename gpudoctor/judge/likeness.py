@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
@@ -29,6 +30,17 @@ _MOST = 3
 _LINES = 3
 _TO_PACKAGES = pattern(r"[^\s'\"(\[]*[\\/](?:site|dist)-packages[\\/]")
 """The way to an installed package: who it belongs to and where Python lies says nothing of what is wrong."""
+_ELSEWHERE = pattern(
+    r"\b(?:ROCm|rocm-?smi|rocminfo|amd-?smi|amdgpu|HIP_VISIBLE_DEVICES|gfx\d{3,4}|mlx(?:\.core|_lm)?|Vulkan backend)\b",
+    re.IGNORECASE,
+)
+_HERE = pattern(
+    r"nvidia|nvrm|nouveau|cuda|cudnn|nccl|nvlink|nvml|geforce|quadro|tesla|\b[rg]tx ?\d|\b[ABHLV]\d{2,3}\b",
+    re.IGNORECASE,
+)
+"""A text of another vendor's GPUs that names nothing of NVIDIA's: most pages here would be beside the point."""
+_OF_ANY_VENDOR = frozenset({"nccl", "cluster"})
+"""The layers whose pages hold for it as well: networks are one for all."""
 _HEARD = Sign("", conclusive=False)
 
 
@@ -47,6 +59,8 @@ def nearest(
     if ranks[0] - ranks[_CROWD] < max(_LEAD, _LEAD_PER_WORD * len(said)):
         return []
     named = sorted((rule for rule in rules if near.get(rule.id, 0.0) >= _BESIDE * ranks[0]), key=lambda r: -near[r.id])
+    if _of_another_vendor(text.snapshot):
+        named = [rule for rule in named if rule.layer in _OF_ANY_VENDOR]
     findings = []
     for rule in named[:_MOST]:
         match = Match(_HEARD, tuple(_telling(told, worth[rule.id])), {})
@@ -56,6 +70,13 @@ def nearest(
         if isinstance(outcome, Finding):
             findings.append(replace(outcome, nearness=near[rule.id]))
     return findings
+
+
+def _of_another_vendor(snapshot: Snapshot) -> bool:
+    rows = snapshot.rows("text")
+    states = [row.get("line") for row in rows] if isinstance(rows, tuple) else []
+    lines = [str(state.value) for state in states if isinstance(state, Known)]
+    return any(map(_ELSEWHERE.search, lines)) and not any(map(_HERE.search, lines))
 
 
 @frozen

@@ -26,6 +26,8 @@ _SECTION = pattern(
 _LISTED = pattern(
     r"""
     [\w.-]+ (== | \ {2,}) \d[\w.+!-]* (\ +\S+){0,2}           # a package of pip's or conda's lists
+    | (llm_load_\w+|load_tensors|print_info|llama_\w+):\     # what llama.cpp logs on every start
+      (?!(?i:.*(error|fail|unable|out\ of|cannot))).*
     | GPU\ \d+:\ (NVIDIA|Tesla|GeForce|Quadro)\b .*           # a GPU of nvidia-smi -L
     | (?!(?i:.*(error|fail|warn|messag|reason)))              # a field of lscpu or nvidia-smi -q
       [A-Z][\w\ ()/.-]{0,40}? (:\ {2,}|\ {2,}:\ ) \S .*
