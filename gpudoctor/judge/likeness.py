@@ -35,12 +35,12 @@ _ELSEWHERE = pattern(
     re.IGNORECASE,
 )
 _HERE = pattern(
-    r"nvidia|nvrm|nouveau|cuda|cudnn|nccl|nvlink|nvml|geforce|quadro|tesla|\b[rg]tx ?\d|\b[ABHLV]\d{2,3}\b",
+    r"nvidia|nvrm|nouveau|cuda|cudnn|nccl|nvlink|nvml|geforce|quadro|tesla|\b[rg]tx ?\d|\b[ABHLV]\d{2,3}\b"
+    r"|rccl|infiniband|\broce|\bibv_|\bmlx5",
     re.IGNORECASE,
 )
-"""A text of another vendor's GPUs that names nothing of NVIDIA's: most pages here would be beside the point."""
-_OF_ANY_VENDOR = frozenset({"nccl", "cluster"})
-"""The layers whose pages hold for it as well: networks are one for all."""
+"""A text of another vendor's GPUs that names nothing of NVIDIA's, nor of the networks that both use: every page here
+would be beside the point."""
 _HEARD = Sign("", conclusive=False)
 
 
@@ -51,6 +51,8 @@ def nearest(
 
     `rules` are those that no fact excludes; the lines `known` say what is wrong, and so nothing of why.
     """
+    if _of_another_vendor(text.snapshot):
+        return []
     told = [line for line in _lines(text.snapshot) if line.index not in known]
     said = {word for line in told for word in line.words}
     worth = vocabulary.shared(said)
@@ -59,8 +61,6 @@ def nearest(
     if ranks[0] - ranks[_CROWD] < max(_LEAD, _LEAD_PER_WORD * len(said)):
         return []
     named = sorted((rule for rule in rules if near.get(rule.id, 0.0) >= _BESIDE * ranks[0]), key=lambda r: -near[r.id])
-    if _of_another_vendor(text.snapshot):
-        named = [rule for rule in named if rule.layer in _OF_ANY_VENDOR]
     findings = []
     for rule in named[:_MOST]:
         match = Match(_HEARD, tuple(_telling(told, worth[rule.id])), {})
