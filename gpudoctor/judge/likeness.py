@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
@@ -29,6 +30,17 @@ _MOST = 3
 _LINES = 3
 _TO_PACKAGES = pattern(r"[^\s'\"(\[]*[\\/](?:site|dist)-packages[\\/]")
 """The way to an installed package: who it belongs to and where Python lies says nothing of what is wrong."""
+_ELSEWHERE = pattern(
+    r"\b(?:ROCm|rocm-?smi|rocminfo|amd-?smi|amdgpu|HIP_VISIBLE_DEVICES|gfx\d{3,4}|mlx(?:\.core|_lm)?|Vulkan backend)\b",
+    re.IGNORECASE,
+)
+_HERE = pattern(
+    r"nvidia|nvrm|nouveau|cuda|cudnn|nccl|nvlink|nvml|geforce|quadro|tesla|\b[rg]tx ?\d|\b[ABHLV]\d{2,3}\b"
+    r"|rccl|infiniband|\broce|\bibv_|\bmlx5",
+    re.IGNORECASE,
+)
+"""A text of another vendor's GPUs that names nothing of NVIDIA's, nor of the networks that both use: every page here
+would be beside the point."""
 _HEARD = Sign("", conclusive=False)
 
 
@@ -39,6 +51,8 @@ def nearest(
 
     `rules` are those that no fact excludes; the lines `known` say what is wrong, and so nothing of why.
     """
+    if _of_another_vendor(text.snapshot):
+        return []
     told = [line for line in _lines(text.snapshot) if line.index not in known]
     said = {word for line in told for word in line.words}
     worth = vocabulary.shared(said)
@@ -56,6 +70,13 @@ def nearest(
         if isinstance(outcome, Finding):
             findings.append(replace(outcome, nearness=near[rule.id]))
     return findings
+
+
+def _of_another_vendor(snapshot: Snapshot) -> bool:
+    rows = snapshot.rows("text")
+    states = [row.get("line") for row in rows] if isinstance(rows, tuple) else []
+    lines = [str(state.value) for state in states if isinstance(state, Known)]
+    return any(map(_ELSEWHERE.search, lines)) and not any(map(_HERE.search, lines))
 
 
 @frozen

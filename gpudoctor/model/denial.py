@@ -29,7 +29,7 @@ _HEALTHY = pattern(
     r"|not active|not asserted|disabled|false|all (?:pass|ok|fine))[ .%]*(?:$|[,;(])",
     re.IGNORECASE,
 )
-_OUTPUT = pattern(r"\s{4,}[A-Z][\w /()-]{2,40}\s+: \S")
+_OUTPUT = pattern(r"\s{4,}[A-Z][\w /().-]{2,40}\s+: \S")
 """A line of ``nvidia-smi -q``: what it counts is a fact, whatever faults its labels name."""
 
 _ROUTINE = pattern(

@@ -15,9 +15,19 @@ _BEGINNINGS = (
     *("[pip", "[conda", "CPU:", "[GCC ", "[Clang ", "[MSC v", 'Type "help", "copyright"'),
 )
 """nvidia-smi's table with its headings, a traceback's frames, what collect_env asks, the greeting of a prompt."""
+_SECTION = pattern(
+    r"(?:GPU |GPU Memory |Module )?Power (?:Readings|Samples)|(?:(?:Default )?Applications |Deferred )?Clocks"
+    r"|Max (?:Customer Boost )?Clocks|Clock Policy|Clocks (?:Throttle|Event) Reasons|ECC (?:Mode|Errors)"
+    r"|(?:FB|BAR1|Conf Compute Protected) Memory Usage|Retired Pages|Remapped Rows|MIG (?:Mode|Devices)"
+    r"|GPU (?:Operation|Virtualization) Mode|GPU Link Info|PCIe Generation|Link Width|(?:Encoder|FBC) Stats"
+    r"|Inforom Version|Driver Model|Temperature|Voltage|Fabric|Utilization|Volatile|Aggregate|Processes|PCI"
+)
+"""The headings of nvidia-smi -q: what stands below them is a fact, and they stand there on every machine."""
 _LISTED = pattern(
     r"""
     [\w.-]+ (== | \ {2,}) \d[\w.+!-]* (\ +\S+){0,2}           # a package of pip's or conda's lists
+    | (llm_load_\w+|load_tensors|print_info|llama_\w+):\     # what llama.cpp logs on every start
+      (?!(?i:.*(error|fail|unable|out\ of|cannot))).*
     | GPU\ \d+:\ (NVIDIA|Tesla|GeForce|Quadro)\b .*           # a GPU of nvidia-smi -L
     | (?!(?i:.*(error|fail|warn|messag|reason)))              # a field of lscpu or nvidia-smi -q
       [A-Z][\w\ ()/.-]{0,40}? (:\ {2,}|\ {2,}:\ ) \S .*
@@ -28,4 +38,4 @@ _LISTED = pattern(
 
 def is_furniture(line: str) -> bool:
     """Whether the line is one of a form or a list, which stands there on sound machines as well."""
-    return line.startswith(_BEGINNINGS) or _LISTED.fullmatch(line.strip()) is not None
+    return line.startswith(_BEGINNINGS) or any(form.fullmatch(line.strip()) for form in (_LISTED, _SECTION))

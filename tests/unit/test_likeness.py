@@ -182,13 +182,44 @@ def test_what_the_user_says_beside_a_form_still_points() -> None:
     assert verdict(diagnosis) == "Broken, and no cause is proven: the first finding is where to look first"
 
 
+def test_no_page_is_guessed_for_a_text_of_another_vendors_gpus_alone() -> None:
+    told = "the GPU clock stays stuck at 41 MHz in place of 2400 MHz while inference runs, power draw 50 W of 150 W"
+    assert _read(told).findings
+    assert _read(f"$ rocm-smi\n{told}\n").findings == ()
+    assert _read(f"$ rocm-smi\n{told}\non the NVIDIA card as well\n").findings
+
+
+def test_a_part_of_nvidia_smis_own_report_is_no_complaint() -> None:
+    report = """\
+when a pod starts, the device plugin starts anew
+    Retired Pages
+        Pending Page Blacklist            : N/A
+    Remapped Rows                         : N/A
+    Temperature
+        GPU Current Temp                  : 31 C
+        GPU Slowdown T.Limit Temp         : -2 C
+        GPU Max Operating T.Limit Temp    : 0 C
+        Memory Max Operating T.Limit Temp : 0 C
+    GPU Power Readings
+        Average Power Draw                : 79.80 W
+        Current Power Limit               : 500.00 W
+        Default Power Limit               : 500.00 W
+"""
+    assert _read(report).findings == ()
+
+
 @pytest.mark.parametrize(
     ("line", "furniture"),
     [
         ("nvidia-cublas-cu12==12.8.4.1", True),
         ("nvidia-cublas-cu12        12.8.4.1", True),
         ("    Product Name                          : NVIDIA H100", True),
+        ("    Retired Pages", True),
+        ("llm_load_tensors: offloaded 0/33 layers to GPU", True),
+        ("llama_new_context_with_model: failed to allocate compute buffers", False),
+        ("    GPU Power Readings", True),
         ("GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)", True),
+        ("the Temperature", False),
         ("Error message:  CUDA driver is a stub library", False),
         ("RuntimeError: CUDA error: no kernel image is available", False),
         ("GPU 0: fan stopped", False),
