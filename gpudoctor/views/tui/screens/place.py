@@ -125,7 +125,9 @@ class Place(Screen[None]):
             self.show(self.doctor.diagnosis)
 
     def reframe(self) -> None:
-        """Show the band and the second line as they are now."""
+        """Show the band and the second line as they are now; what is told while the screen goes finds neither."""
+        if not self.query("#band"):
+            return
         line, band = self.query_one("#band", Line), self.band()
         line.set_classes(band.look)
         line.say(band.left, *band.rights)
