@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
@@ -29,6 +30,14 @@ _MOST = 3
 _LINES = 3
 _TO_PACKAGES = pattern(r"[^\s'\"(\[]*[\\/](?:site|dist)-packages[\\/]")
 """The way to an installed package: who it belongs to and where Python lies says nothing of what is wrong."""
+_ABOUT = pattern(
+    r"gpu|cuda|nvidia|nv(?:ml|rm|link|cc|enc|api)|nccl|gloo|cudnn|cublas|torch|(?<!safe)tensor|\bjax|driver|v-?ram\b|rocm|\bhip"
+    r"|graphic|\b[rg]tx|geforce|tesla|quadro|\bxid|pci|infiniband|\bib\b|mlx5|rdma|\brank|distribut|dkms|modprobe"
+    r"|secure boot|\bmok\b|nouveau|\bwsl|triton|device|kernel|docker|container|\bpod\b|\.dll|\.so\b|显卡|驱动",
+    re.IGNORECASE,
+)
+"""What a text on GPU software speaks of somewhere. One that does not, such as a refused download, is near to no page
+but a site's own."""
 _HEARD = Sign("", conclusive=False)
 
 
@@ -40,6 +49,8 @@ def nearest(
     `rules` are those that no fact excludes; the lines `known` say what is wrong, and so nothing of why.
     """
     told = [line for line in _lines(text.snapshot) if line.index not in known]
+    if not any(_ABOUT.search(str(line.state.value)) for line in told):
+        rules = [rule for rule in rules if rule.pages]
     said = {word for line in told for word in line.words}
     worth = vocabulary.shared(said)
     near = {rule.id: sum(worth[rule.id].values()) for rule in rules if rule.id in worth}
