@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from gpudoctor.expression import Evaluator, Facts
 from gpudoctor.judge.judgement import Judgement
+from gpudoctor.judge.matter import is_on_our_matter
 from gpudoctor.judge.signs import Match, Text
 from gpudoctor.knowledge import LOOKUPS
 from gpudoctor.model.denial import says_all_is_well
@@ -30,17 +30,6 @@ _MOST = 3
 _LINES = 3
 _TO_PACKAGES = pattern(r"[^\s'\"(\[]*[\\/](?:site|dist)-packages[\\/]")
 """The way to an installed package: who it belongs to and where Python lies says nothing of what is wrong."""
-_ELSEWHERE = pattern(
-    r"\b(?:ROCm|rocm-?smi|rocminfo|amd-?smi|amdgpu|HIP_VISIBLE_DEVICES|gfx\d{3,4}|mlx(?:\.core|_lm)?|Vulkan backend)\b",
-    re.IGNORECASE,
-)
-_HERE = pattern(
-    r"nvidia|nvrm|nouveau|cuda|cudnn|nccl|nvlink|nvml|geforce|quadro|tesla|\b[rg]tx ?\d|\b[ABHLV]\d{2,3}\b"
-    r"|rccl|infiniband|\broce|\bibv_|\bmlx5",
-    re.IGNORECASE,
-)
-"""A text of another vendor's GPUs that names nothing of NVIDIA's, nor of the networks that both use: every page here
-would be beside the point."""
 _HEARD = Sign("", conclusive=False)
 
 
@@ -51,8 +40,8 @@ def nearest(
 
     `rules` are those that no fact excludes; the lines `known` say what is wrong, and so nothing of why.
     """
-    if _of_another_vendor(text.snapshot):
-        return []
+    if not is_on_our_matter(text.snapshot):
+        rules = [rule for rule in rules if rule.pages]
     told = [line for line in _lines(text.snapshot) if line.index not in known]
     said = {word for line in told for word in line.words}
     worth = vocabulary.shared(said)
@@ -70,13 +59,6 @@ def nearest(
         if isinstance(outcome, Finding):
             findings.append(replace(outcome, nearness=near[rule.id]))
     return findings
-
-
-def _of_another_vendor(snapshot: Snapshot) -> bool:
-    rows = snapshot.rows("text")
-    states = [row.get("line") for row in rows] if isinstance(rows, tuple) else []
-    lines = [str(state.value) for state in states if isinstance(state, Known)]
-    return any(map(_ELSEWHERE.search, lines)) and not any(map(_HERE.search, lines))
 
 
 @frozen

@@ -19,6 +19,17 @@ from tests.conftest import Program
 
 UNHEARD = "our module signing key was never enrolled in the firmware's MOK list and enforcement is switched on"
 
+REFUSED = """\
+Access to model example/medium-diffusers is restricted. You must be authenticated to access it.
+20:14:43-810193 INFO     Select: model="medium_incl_clips.safetensors"
+Browser session: user=None client=127.0.0.1
+Startup time: 503.30 ldm=497.04 extensions=0.09
+"""
+NOT_FOUND = """\
+download: error: Failed to download example/model-8B with error: 'An error happened while trying to locate the file on
+the Hub and we cannot find the requested files in the local cache. Please check your connection and try again.'
+"""
+
 
 def _read(text: str) -> Diagnosis:
     return diagnose(read_text(text), rulebook.load())
@@ -33,6 +44,11 @@ def test_the_nearest_page_is_named_as_possible_with_the_lines_that_point_to_it()
     assert diagnosis.verdict == "unknown"
     assert first.id in diagnosis.notes[-1].rules
     assert first.id not in {item.id for item in diagnosis.unjudged}
+
+
+@pytest.mark.parametrize("text", [REFUSED, NOT_FOUND])
+def test_a_text_that_speaks_of_no_gpu_software_is_near_to_no_page(text: str) -> None:
+    assert _read(text).findings == ()
 
 
 def test_a_page_that_a_fact_excludes_is_not_named() -> None:

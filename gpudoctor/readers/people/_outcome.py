@@ -19,7 +19,7 @@ _BAD = Pattern(
 _GOOD = Pattern(
     r"\b(?:works?|working|worked|fine|ok|okay|good|normal(?:ly)?|success\w*|succeeds?|lists?|listed|shows?|shown"
     r"|prints?|printed|sees?|seen|visible|detect(?:s|ed)|available|true|yes|healthy|runs?|ran|running|pass(?:es|ed)|returns?|reports?"
-    r"|back|fix(?:es|ed)|cures?|cured|helps?|helped|solves?|solved|restores?|finds?|found|recogni[sz]ed|recovers?"
+    r"|back|fix(?:es|ed)|cures?|cured|helps?|helped|solves?|solved|resolves?|resolved|restores?|finds?|found|recogni[sz]ed|recovers?"
     r"|correct(?:ly)?|RTX|GTX|Tesla|GeForce|Quadro|[AHLBVTP]\d{1,3})\b",
     2,
 )

@@ -51,6 +51,8 @@ _AGAIN = Pattern(
     2,
 )
 
+_UNLESS = Pattern(r"\b(?:unless|until) (?:(?:i|we|you) )?(?:the |a |my |it is )?$", 2)
+"""What fails ``unless I restart the container``."""
 
 _TOLD = (
     "runtimeclass",
@@ -85,6 +87,9 @@ def worked(paste: Paste) -> Iterator[tuple[str, Fact]]:
         elif (found := _OTHERS.search(line)) and outcome(line[found.end() :]) is True:
             yield "container.others_work", Known(True, source)
         elif found := _AGAIN.search(line):
+            if _UNLESS.search(line[: found.start()]):
+                yield "container.restart_cures", Known(True, source)
+                continue
             cured = outcome(line[: found.start()] + " " + line[found.end() :])
             if cured is not None:
                 yield "container.restart_cures", Known(cured, source)
