@@ -162,6 +162,9 @@ class Machine:
         self.lend(*_libraries())
         for path in (_LOADER, "/bin/sh"):
             self._link(path, path)
+        threads = self._at("/proc/thread-self")  # what they lacked of a processor is no fact of the record
+        threads.unlink(missing_ok=True)
+        threads.symlink_to(f"{HOST}/proc/thread-self")
         if self.record.python:
             place = self._at(self.record.python)
             place.unlink(missing_ok=True)
