@@ -28,6 +28,9 @@ _LISTED = pattern(
     [\w.-]+ (== | \ {2,}) \d[\w.+!-]* (\ +\S+){0,2}           # a package of pip's or conda's lists
     | (llm_load_\w+|load_tensors|print_info|llama_\w+):\     # what llama.cpp logs on every start
       (?!(?i:.*(error|fail|unable|out\ of|cannot))).*
+    | .{0,120}NCCL\ INFO\                                     # what NCCL logs on every start
+      (?!(?i:.*(error|fail|unable|could\ not|cannot|timed?\ ?out|abort|mismatch|clos|lost|refus|unreach|invalid))).*
+    | NCCL\ version\ \d[\w.+]*
     | GPU\ \d+:\ (NVIDIA|Tesla|GeForce|Quadro)\b .*           # a GPU of nvidia-smi -L
     | (?!(?i:.*(error|fail|warn|messag|reason)))              # a field of lscpu or nvidia-smi -q
       [A-Z][\w\ ()/.-]{0,40}? (:\ {2,}|\ {2,}:\ ) \S .*

@@ -96,6 +96,12 @@ node:1:1 [0] NCCL INFO NET/Plugin: No plugin found (libnccl-net.so)
 node:1:1 [0] NCCL INFO NET/IB : No device found.
 node:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:10.1.0.1<0>
 node:1:1 [0] NCCL INFO Using network Socket
+NCCL version 2.21.5+cuda12.4
+node:1:2 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth0
+node:1:2 [0] NCCL INFO comm 0x5581 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0
+node:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read
+node:1:2 [0] NCCL INFO 4 coll channels, 0 collnet channels, 0 nvls channels, 4 p2p channels, 2 p2p channels per peer
+node:1:2 [0] NCCL INFO ncclCommInitRank comm 0x5581 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b000 - Init COMPLETE
 """
     assert _read(started).findings == ()
 
@@ -235,6 +241,9 @@ when a pod starts, the device plugin starts anew
         ("llama_new_context_with_model: failed to allocate compute buffers", False),
         ("    GPU Power Readings", True),
         ("GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)", True),
+        ("node:1:2 [0] NCCL INFO P2P Chunksize set to 131072", True),
+        ("node:1:2 [0] NCCL INFO Could not find real path of /sys/class/net/eth0/device", False),
+        ("node:1:2 [0] NCCL WARN Net : Connect to 10.1.0.2<40713> failed", False),
         ("the Temperature", False),
         ("Error message:  CUDA driver is a stub library", False),
         ("RuntimeError: CUDA error: no kernel image is available", False),
