@@ -28,6 +28,11 @@ _NAMED = Pattern(
     r"|(?:Microsoft )?Windows(?: 1[01])?)\b[^,;:]{0,40}$"
 )
 """A system by its name, on a line or in a list of its own."""
+_WINDOWS = Pattern(r"\b(?:windows|win) ?(?:7|8|8\.1|1[01])\b")
+_NOT_ALONE = Pattern(
+    r"\bwsl|linux|ubuntu|debian|fedora|centos|docker|container|dual.?boot|\bvms?\b|virtual|proxmox|esxi|remote"
+)
+"""Beside one of these, Windows may be somebody else's system."""
 _WINDOWS_WORDS = ("c:\\", "d:\\", ".dll", "winerror", "win_amd64", "\\lib\\site-packages")
 
 
@@ -41,4 +46,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         if found:
             index, _ = next(paste.having(*found))
             yield "host.platform", Known(platform, f"line {paste.numbers[index]}: {found[0]}")
+            return
+    for index, line in paste.having("windows", "win"):
+        if (match := _WINDOWS.search(line.lower())) and not _NOT_ALONE.search(paste.lower):
+            yield "host.platform", Known("windows", f"line {paste.numbers[index]}: {match.group()}")
             return
