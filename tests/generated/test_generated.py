@@ -21,7 +21,7 @@ from tests.generated.sound import draft_of, sound
 
 MEASURED = ("measured.", "rung.", "rate.", "live.peers_wrong", "live.wrong_everywhere")
 """What kernels measure: these machines were not, as tests/rates.py has others that were."""
-LOGGED = ("nccl.ranks_behind",)
+LOGGED = ("nccl.ranks_behind", "nccl.differing_calls")
 """What only the log of a job tells, which no machine has by itself."""
 
 

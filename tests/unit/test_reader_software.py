@@ -368,3 +368,53 @@ def test_an_exported_conda_environment() -> None:
 
 def test_availability_within_a_sentence() -> None:
     assert values(read_text("I see that torch.cuda.is_available() returns False\n"))["live.cuda_available"] is False
+
+
+def _waits(rank: int, number: int, op: str, size: int, own: int | None = None) -> str:
+    """What the watchdog writes of a rank that waits; `own` is its number in its group, which the line does not name."""
+    return (
+        f"[rank{rank}]:[E101 10:02:11.3 ProcessGroupNCCL.cpp:607] [Rank {rank if own is None else own}] Watchdog caught"
+        f" collective operation timeout: WorkNCCL(SeqNum={number}, OpType={op}, NumelIn={size}, NumelOut={size},"
+        " Timeout(ms)=600000) ran for 600060 milliseconds before timing out.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "differing"),
+    [
+        ((_waits(0, 7, "BROADCAST", 4), _waits(1, 7, "ALLREDUCE", 4)), 2),
+        ((_waits(0, 7, "ALLREDUCE", 4), _waits(1, 7, "ALLREDUCE", 8), _waits(2, 7, "ALLREDUCE", 8)), 2),
+        ((_waits(0, 7, "ALLREDUCE", 4), _waits(1, 7, "ALLREDUCE", 4)), 0),
+        ((_waits(0, 7, "ALLTOALL_BASE", 4), _waits(1, 7, "ALLTOALL_BASE", 8)), 0),
+        ((_waits(0, 7, "COALESCED", 4), _waits(1, 7, "ALLREDUCE", 8)), 0),
+        # What a rank waits in later is for want of the first.
+        ((_waits(0, 7, "ALLREDUCE", 4), _waits(1, 7, "ALLREDUCE", 4), _waits(0, 8, "BROADCAST", 1)), 0),
+        ((_waits(0, 7, "ALLREDUCE", 4), _waits(1, 9, "BROADCAST", 4)), None),
+        ((_waits(4, 7, "ALLREDUCE", 4, own=0), _waits(0, 7, "BROADCAST", 4)), None),
+        ((_waits(0, 7, "ALLREDUCE", 4),), None),
+    ],
+)
+def test_ranks_that_wait_in_different_collectives(lines: tuple[str, ...], differing: int | None) -> None:
+    told = values(read_text("".join(lines))).get("nccl.differing_calls")
+    assert (len(told) if isinstance(told, tuple) else told) == differing
+
+
+def test_what_the_fewest_ranks_called_comes_first() -> None:
+    calls = [_waits(rank, 7, "ALLREDUCE", 4096) for rank in range(10)]
+    told = values(read_text("".join([*calls, _waits(10, 7, "BROADCAST", 1)])))
+    assert told["nccl.differing_calls"] == (
+        "BROADCAST of 1 element (rank 10)",
+        "ALLREDUCE of 4096 elements (ranks 0, 1, 2, 3, 4, 5, 6, 7 and 2 more)",
+    )
+    assert told["nccl.differing_at"] == 7
+
+
+def test_older_torch_tells_no_size_or_a_shape() -> None:
+    line = "[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE, {}) ran\n"
+    bare = "".join(line.format(rank, "Timeout(ms)=1800000") for rank in range(2))
+    assert values(read_text(bare))["nccl.differing_calls"] == ()
+    shapes = "".join(line.format(rank, f"TensorShape=[{rank + 1}, 4], Timeout(ms)=1800000") for rank in range(2))
+    assert values(read_text(shapes))["nccl.differing_calls"] == (
+        "ALLREDUCE of shape [1, 4] (rank 0)",
+        "ALLREDUCE of shape [2, 4] (rank 1)",
+    )
