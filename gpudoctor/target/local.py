@@ -28,9 +28,12 @@ class Local:
         python: str | None = None,
         root: str = "/",
         environ: Mapping[str, str] | None = None,
+        wait: float | None = None,
     ) -> None:
         self.name = os.uname().nodename
         self.level = level
+        self.wait = wait
+        self.listener: Callable[[str, str], None] = lambda _source, _detail: None
         self._root = Path(root)
         self._whole = str(self._root) == "/"
         self._as_is = self._whole and type(self).path is Local.path
