@@ -189,6 +189,7 @@ def _row(told: Told, gpu: int) -> Row:
     if isinstance(virtual := row["virtual"], Known) and not virtual.value:
         row["license"] = Absent("only a vGPU needs a licence")
     row["error"] = _error(told, gpu)
+    row["error_code"] = _error_code(told, gpu, row["error"])
     return row
 
 
@@ -201,6 +202,13 @@ def _error(told: Told, gpu: int) -> Fact:
     if late := told.silent(gpu):
         return Unread(late)
     return Absent("it answers") if told.done or told.answers.get(gpu) else Unread(told.ending)
+
+
+def _error_code(told: Told, gpu: int, error: Fact) -> Fact:
+    failure = told.failure(gpu)
+    if failure and failure.code is not None:
+        return Known(failure.code, told.source)
+    return Absent("NVML returned no code") if isinstance(error, Known) else error
 
 
 def _healthy(rows: Rows) -> bool:

@@ -86,7 +86,7 @@ def test_one_finding_about_several_gpus_is_told_once() -> None:
 
 
 def test_what_is_the_same_of_several_gpus_is_one_line() -> None:
-    same = [replace(FINDING, subject={"gpu": gpu, "name": "B200"}) for gpu in range(4)]
+    same = [replace(FINDING, subjects=({"gpu": gpu, "name": "B200"},)) for gpu in range(4)]
     said = text.render(diagnosis(*same))
     assert "the same of gpu 1, gpu 2, gpu 3" in said
     assert "also:" not in said

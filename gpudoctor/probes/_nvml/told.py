@@ -136,12 +136,16 @@ class Told:
             return Unread(same.why) if same and (gpu, asked) not in self.asked else NOT_REPORTED
         return Unread(self.ending)
 
-    def error(self, gpu: int | None) -> str:
-        """What keeps this GPU from answering, in NVML's words; empty where nothing does."""
+    def failure(self, gpu: int | None) -> Failure | None:
+        """What keeps this GPU from answering: no handle, or an answer that it is lost or has to be reset."""
         known = self.failures.get(gpu, {}) if gpu is not None else {}
         opened = known.get(HANDLE)
         own = (failure for call, failure in known.items() if not call.startswith(_OF_TWO))
-        failure = opened or next((one for one in own if one.code in (LOST, RESET_REQUIRED)), None)
+        return opened or next((one for one in own if one.code in (LOST, RESET_REQUIRED)), None)
+
+    def error(self, gpu: int | None) -> str:
+        """`failure` in NVML's words; empty where there is none."""
+        failure = self.failure(gpu)
         return failure.text if failure else ""
 
     def silent(self, gpu: int | None) -> str:
