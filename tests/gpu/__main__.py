@@ -145,7 +145,7 @@ def _environment(options: argparse.Namespace) -> steps.Take:
             site = Path(session.python).parent.parent / f"lib/python{version}/site-packages"
             (site / "carried.pth").write_text("\n".join(paths))
         notes.append(f"gpudoctor runs in {session.python}")
-        if missing := session.lacks("gpudoctor.cli", "packaging", "simpleeval", "pynvml"):
+        if missing := session.lacks(*steps.PROGRAM):
             notes.append(f"lacks {', '.join(missing)}: no step of gpudoctor can run; try --install")
         return notes
 

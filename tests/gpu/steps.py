@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import statistics
 import subprocess
@@ -23,6 +22,19 @@ DEVICES = Path("/sys/bus/pci/devices")
 LEVELS = ("quick", "standard", "deep")
 _MOST_OUTPUT = 64 << 20
 """Bytes that a program may print until it is stopped."""
+
+
+PROGRAM = ("gpudoctor.cli", "packaging", "platformdirs", "pynvml", "simpleeval")
+"""Modules without which gpudoctor does not diagnose a machine."""
+_MODULES = """
+import sys, importlib.util as u
+for name in sys.argv[1:]:
+    try:
+        found = u.find_spec(name)
+    except ImportError:
+        found = None
+    if not found: print(name)
+"""
 
 
 class Missing(Exception):  # noqa: N818 - no error: the step is left out
@@ -86,6 +98,8 @@ class Session:
     torch: str = ""
     until: float = 0.0
     commands: list[str] = field(default_factory=list)
+    there: set[tuple[str, str]] = field(default_factory=set)
+    """Interpreters and modules that they have."""
 
     def begin(self, until: float) -> None:
         """Start a step that has to end at this moment of the monotonic clock."""
@@ -97,12 +111,10 @@ class Session:
 
     def run(self, name: str, argv: Sequence[str], limit: float = 3600, suffix: str = "txt") -> Done:
         """Run a program with its output in NAME.SUFFIX and NAME.err; raises `Missing` and `TimeUp`."""
-        if not shutil.which(argv[0]):
-            raise Missing(f"there is no program {argv[0]}")
         seconds = min(limit, self.left)
         if seconds <= 0:
-            raise TimeUp(f"no time was left for {shlex.join(argv)[:200]}")
-        self.commands.append(shlex.join(argv)[:400])
+            raise TimeUp(f"no time was left for {_shown(argv)}")
+        self.commands.append(_shown(argv))
         out, err = self.folder / f"{name}.{suffix}", self.folder / f"{name}.err"
         # The user's history and cache stay as they are, and no variable of CI turns a skipped test into a failure.
         environ = {**self.environ, "GPUDOCTOR_HISTORY": "off", "GPUDOCTOR_LANG": "en", "NO_COLOR": "1"}
@@ -112,27 +124,30 @@ class Session:
             environ["GPUDOCTOR_TORCH_PYTHON"] = self.torch
         started = time.monotonic()
         with out.open("wb") as stdout, err.open("wb") as stderr:
-            process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                cwd=REPOSITORY,
-                env=environ,
-                start_new_session=True,
-            )
+            try:
+                process = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=stderr,
+                    cwd=REPOSITORY,
+                    env=environ,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise Missing(f"{argv[0]} cannot be started: {error.strerror}") from None
             try:
                 stopped = _wait(process, started + seconds, (out, err))
             except BaseException:
                 _stop(process)
                 raise
         if stopped:
-            raise TimeUp(f"{shlex.join(argv)[:200]}: {stopped} after {time.monotonic() - started:.0f} s")
+            raise TimeUp(f"{_shown(argv)}: {stopped} after {time.monotonic() - started:.0f} s")
         return Done(process.returncode, out, err, time.monotonic() - started)
 
     def gpudoctor(self, name: str, *words: str, suffix: str = "txt", limit: float = 3600) -> Done:
         """Run the program; raises `Failed` where it ends with a traceback or by a signal."""
-        self.needs("gpudoctor.cli", "packaging", "simpleeval", "pynvml")
+        self.needs(*PROGRAM)
         done = self.run(name, [self.python, "-m", "gpudoctor", *words], limit, suffix)
         if done.status not in (0, 1, 3) or "Traceback (most recent call last)" in done.err.read_text(
             "utf-8", "replace"
@@ -142,9 +157,13 @@ class Session:
 
     def lacks(self, *modules: str) -> list[str]:
         """Those that the interpreter of gpudoctor cannot find."""
-        code = "import sys, importlib.util as u\nfor name in sys.argv[1:]:\n    if not u.find_spec(name): print(name)"
-        done = self.run("modules", [self.python, "-c", code, *modules], 60)
-        return done.text.split() if not done.status else [done.last_line]
+        asked = [name for name in modules if (self.python, name) not in self.there]
+        if asked:
+            done = self.run("modules", [self.python, "-c", _MODULES, *asked], 60)
+            if done.status:
+                return [done.last_line]
+            self.there |= {(self.python, name) for name in set(asked) - set(done.text.split())}
+        return [name for name in asked if (self.python, name) not in self.there]
 
     def needs(self, *modules: str) -> None:
         """Raise `Missing` where one of them is not there."""
@@ -157,6 +176,11 @@ class Session:
             return json.loads((self.folder / name).read_text("utf-8"))
         except (OSError, ValueError):
             raise Missing(f"{name} was not written by an earlier step") from None
+
+
+def _shown(argv: Sequence[str]) -> str:
+    """The command on one line; of a script only that it is one."""
+    return shlex.join(["..." if "\n" in word else word for word in argv])[:400]
 
 
 Take = Callable[[Session], list[str]]
@@ -380,10 +404,10 @@ _XML: Mapping[str, str] = {
     "link_width_max": "pci/pci_gpu_link_info/link_widths/max_link_width",
     "clock_max_mhz": "max_clocks/sm_clock",
     "memory_clock_max_mhz": "max_clocks/mem_clock",
-    "power_limit_w": "gpu_power_readings/current_power_limit",
-    "power_limit_default_w": "gpu_power_readings/default_power_limit",
-    "power_limit_min_w": "gpu_power_readings/min_power_limit",
-    "power_limit_max_w": "gpu_power_readings/max_power_limit",
+    "power_limit_w": "gpu_power_readings/current_power_limit power_readings/enforced_power_limit",
+    "power_limit_default_w": "gpu_power_readings/default_power_limit power_readings/default_power_limit",
+    "power_limit_min_w": "gpu_power_readings/min_power_limit power_readings/min_power_limit",
+    "power_limit_max_w": "gpu_power_readings/max_power_limit power_readings/max_power_limit",
     "temperature_shutdown_c": "temperature/gpu_temp_max_threshold",
     "temperature_slowdown_c": "temperature/gpu_temp_slow_threshold",
     "temperature_max_c": "temperature/gpu_temp_max_gpu_threshold",
@@ -393,7 +417,7 @@ _XML: Mapping[str, str] = {
     "remap_failed": "remapped_rows/remapped_row_failure",
     "fabric_state": "fabric/state",
 }
-"""Columns of a GPU that stand still, and where nvidia-smi's XML has them."""
+"""Columns of a GPU that stand still, and where nvidia-smi's XML has them; a second path is that of older drivers."""
 
 _YES_NO = {"yes": True, "enabled": True, "no": False, "disabled": False}
 
@@ -451,7 +475,7 @@ def differences(facts: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[int
         compared += 1
         ours = state.get("value") if isinstance(state, dict) else None
         if not _same(ours, value):
-            wrong.append(f"{name}: ours is {ours if ours is not None else state!r}, theirs {value!r}")
+            wrong.append(f"{name}: ours is {state if ours is None else ours!r}, theirs {value!r}")
     return compared, wrong
 
 
@@ -461,23 +485,24 @@ def _same(ours: Any, theirs: Any) -> bool:
     if isinstance(ours, (int, float)):
         number = re.match(r"-?\d+(\.\d+)?", str(theirs))
         return number is not None and abs(float(number[0]) - ours) <= 1
-    return str(ours).lower() == str(theirs).lower()
+    short, long = sorted((str(ours).lower(), str(theirs).lower()), key=len)
+    return long.startswith(short)  # Ada and Ada Lovelace
 
 
 def of_xml(text: str) -> dict[str, Any]:
     """What ``nvidia-smi -q -x`` prints, under the names of our facts; None where it has no value."""
     tree = ElementTree.fromstring(text)
 
-    def said(node: ElementTree.Element, path: str) -> str | None:
-        found = (node.findtext(path) or "").strip()
-        return found if found not in ("", "N/A", "[N/A]", "Unknown Error") else None
+    def value(node: ElementTree.Element, paths: str) -> str | None:
+        texts = [(node.findtext(path) or "").strip() for path in paths.split()]
+        return next((text for text in texts if text not in ("", "N/A", "[N/A]", "Unknown Error")), None)
 
     gpus = tree.findall("gpu")
     return {
-        "driver.version": said(tree, "driver_version"),
-        "driver.cuda_version": said(tree, "cuda_version"),
-        "gpu.count": said(tree, "attached_gpus"),
-        "gpu": [{name: said(gpu, path) for name, path in _XML.items()} for gpu in gpus],
+        "driver.version": value(tree, "driver_version"),
+        "driver.cuda_version": value(tree, "cuda_version"),
+        "gpu.count": value(tree, "attached_gpus"),
+        "gpu": [{name: value(gpu, paths) for name, paths in _XML.items()} for gpu in gpus],
     }
 
 
@@ -540,16 +565,21 @@ print(json.dumps(2 * side**3 / seconds / 1e12))
 
 def _rates(session: Session) -> list[str]:
     """Each rate beside what rules/tables/rates.toml expects of a sound GPU, and bf16 beside Triton's benchmark."""
-    runs = session.document("bench.json")["runs"]
-    notes, wrong = [], []
+    document = session.document("bench.json")
+    runs = document["runs"]
+    units = {kernel["id"]: kernel.get("unit", "") for kernel in document["kernels"]}
+    notes: list[str] = []
+    wrong: list[str] = []
     for run in runs:
         if run["status"] != "ran" or run.get("value") is None:
             continue
-        expected = (run.get("expected") or {}).get("value")
-        known = f"{run['value'] / expected:.2f} of the {expected:g} expected" if expected else "nothing is expected"
-        notes.append(f"GPU {run['gpu']} {run['kernel']}: {run['value']:g} {run.get('unit', '')}, {known}")
-        if expected and run.get("better", "more") == "more" and run["value"] < expected:
-            wrong.append(notes.pop())
+        unit = units[run["kernel"]]
+        line = f"GPU {run['gpu']} {run['kernel']}: {run['value']:.5g} {unit}"
+        if not (expected := (run.get("expected") or {}).get("value")):
+            notes.append(f"{line}, nothing is expected")
+            continue
+        share = run["value"] / expected if unit.endswith("/s") else expected / run["value"]
+        (notes if share >= 1 else wrong).append(f"{line}, {share:.2f} of the {expected:.5g} expected at least")
     first = next((run for run in runs if run["kernel"] == "matmul.bf16" and run["status"] == "ran"), None)
     if not first:
         notes.append("no bf16 rate to hold against Triton's do_bench")
@@ -581,7 +611,7 @@ def _marked() -> list[Path]:
 
 def _tests(path: Path) -> Take:
     def take(session: Session) -> list[str]:
-        session.needs("pytest", "jsonschema_rs", "packaging", "simpleeval", "pynvml")
+        session.needs(*PROGRAM, "pytest", "jsonschema_rs")
         report = session.folder / f"{path.stem}.junit.xml"
         argv = [session.python, "-m", "pytest", str(path), "-m", "gpu", "-v", "-rs", "--import-mode=importlib"]
         # None of the project's own options: they need plugins that a bare machine may lack.
@@ -622,7 +652,7 @@ print("trained", losses[0], losses[-1])
 
 
 def _training(session: Session) -> list[str]:
-    session.needs("gpudoctor.cli", "packaging", "simpleeval")
+    session.needs(*PROGRAM)
     if session.run("run-help", [session.python, "-m", "gpudoctor", "run", "--help"], 60).status:
         raise Missing("this gpudoctor has no command run")
     if not session.torch:
@@ -656,6 +686,7 @@ def _silence(session: Session) -> list[str]:
     """A sound machine draws no error and no warning at any level; each that is drawn is for a person to judge."""
     drawn: list[str] = []
     notes: list[str] = []
+    unjudged: list[str] = []
     levels = 0
     for level in LEVELS:
         try:
@@ -667,9 +698,11 @@ def _silence(session: Session) -> list[str]:
         for one in document["findings"]:
             line = f"{level}: {one['severity']}: {one['id']}: {one['title']}"
             (notes if one["severity"] == "info" else drawn).append(line)
-        notes += [f"{level}: not judged: {one['id']}: {one['because']}" for one in document["unjudged"]]
+        unjudged += [f"{level}: {one['id']}: {one['because']}" for one in document["unjudged"]]
     if not levels:
         raise Missing("a diagnosis: no level gave one")
+    (session.folder / "unjudged.txt").write_text("\n".join(unjudged), encoding="utf-8")
+    notes.append(f"{len(unjudged)} not judged, with the reasons in unjudged.txt")
     if drawn:
         raise Failed([*drawn, *notes])
     return [f"no error and no warning at {levels} levels", *notes]
