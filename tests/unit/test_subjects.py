@@ -20,8 +20,36 @@ from gpudoctor.views import prometheus, schema
 from tests.expect.machines import BOOK, known
 
 DEVICES = frozenset(
-    "aer barrier collective cuda_device gpu gpu_pair gpu_path gpu_process interface link live_gpu machine measured mig"
-    " nvlink outlier p2p pci rank rate rdma rung silence split stuck suspect sxid xid".split()
+    [
+        "aer",
+        "barrier",
+        "collective",
+        "cuda_device",
+        "gpu",
+        "gpu_pair",
+        "gpu_path",
+        "gpu_process",
+        "interface",
+        "link",
+        "live_gpu",
+        "machine",
+        "measured",
+        "mig",
+        "nvlink",
+        "outlier",
+        "p2p",
+        "pci",
+        "rank",
+        "rate",
+        "rdma",
+        "rung",
+        "silence",
+        "split",
+        "stuck",
+        "suspect",
+        "sxid",
+        "xid",
+    ]
 )
 """Groups whose rows are GPUs, links, ports, processes, ranks or hosts, or belong to one."""
 WHOLE = {
