@@ -12,7 +12,7 @@ from gpudoctor.judge.signs import Match, Text
 from gpudoctor.knowledge import LOOKUPS
 from gpudoctor.model.denial import says_all_is_well
 from gpudoctor.model.diagnosis import Evidence, Finding
-from gpudoctor.model.fact import Known
+from gpudoctor.model.fact import Known, listed
 from gpudoctor.model.frozen import frozen, replace
 from gpudoctor.model.pattern import pattern
 from gpudoctor.model.rule import Rule, Sign
@@ -69,8 +69,9 @@ class _Line:
 
 
 def _lines(snapshot: Snapshot) -> list[_Line]:
+    """The lines that may say what is wrong. A listing that a reader understood does not: facts hold what it shows."""
     rows = snapshot.rows("text")
-    lines = enumerate(row.get("line") for row in rows) if isinstance(rows, tuple) else ()
+    lines = ((at, row.get("line")) for at, row in enumerate(listed(rows)) if not isinstance(row.get("listed"), Known))
     return [
         _Line(at, line, frozenset(words(_TO_PACKAGES.sub(" ", text))))
         for at, line in lines
