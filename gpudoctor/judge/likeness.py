@@ -30,6 +30,8 @@ _MOST = 3
 _LINES = 3
 _TO_PACKAGES = pattern(r"[^\s'\"(\[]*[\\/](?:site|dist)-packages[\\/]")
 """The way to an installed package: who it belongs to and where Python lies says nothing of what is wrong."""
+_HEADING = pattern(r"\s*#")
+"""A heading, or a shell's comment: it names what comes, and is no message."""
 _HEARD = Sign("", conclusive=False)
 
 
@@ -75,7 +77,8 @@ def _lines(snapshot: Snapshot) -> list[_Line]:
     return [
         _Line(at, line, frozenset(words(_TO_PACKAGES.sub(" ", text))))
         for at, line in lines
-        if isinstance(line, Known) and not is_furniture(text := str(line.value)) and not says_all_is_well(text)
+        if isinstance(line, Known) and not _HEADING.match(text := str(line.value))
+        if not is_furniture(text) and not says_all_is_well(text)
     ]
 
 

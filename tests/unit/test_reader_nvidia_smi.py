@@ -186,6 +186,8 @@ def test_query() -> None:
         "name": "NVIDIA A100-SXM4-80GB",
         "uuid": "GPU-5428af19-1e82-a38c-ee42-cdd3ad745b7e",
         "mig": False,
+        "mig_pending": True,
+        "remapped_uncorrected": 2,
         "virtual": True,
         "link_generation": 3,
         "link_generation_max": 4,
