@@ -189,6 +189,7 @@ def test_query() -> None:
         "mig_pending": True,
         "remapped_uncorrected": 2,
         "virtual": True,
+        "virtualization": "vgpu",
         "link_generation": 3,
         "link_generation_max": 4,
         "link_width": 8,

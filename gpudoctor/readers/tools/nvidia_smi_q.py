@@ -106,12 +106,12 @@ _NUMBERS = {
 _SWITCHES: dict[str, tuple[str, Callable[[str], Value]]] = {
     "mig mode/current": ("mig", lambda value: value == "Enabled"),
     "mig mode/pending": ("mig_pending", lambda value: value == "Enabled"),
-    "gpu virtualization mode/virtualization mode": ("virtual", lambda value: value.upper() == "VGPU"),
     "remapped rows/pending": ("remap_pending", truth),
     "remapped rows/remapping failure occurred": ("remap_failed", truth),
     "retired pages/pending page blacklist": ("retired_pending", truth),
     "retired pages/pending": ("retired_pending", truth),
     "aggregate/sram threshold exceeded": ("sram_threshold_exceeded", truth),
+    "virtualization mode": ("virtualization", lambda value: value.lower().replace("-", "")),
     "gpu recovery action": ("recovery_action", str.lower),
 }
 _UNCORRECTED = (
@@ -124,6 +124,7 @@ _UNCORRECTED = (
 _NOT_THE_GPU = ("mig device", "mig devices", "gpu memory power readings", "module power readings")
 """Sections inside a GPU's that are about a part of it, or about more: their values are not the GPU's."""
 _NO_VALUE = ("N/A", "[N/A]", "None", "Requested functionality has been deprecated", "")
+_MAY_BE_NONE = ("gpu recovery action", "virtualization mode")
 
 
 class _Entry(NamedTuple):
@@ -284,7 +285,7 @@ def _gpu(entries: Sequence[_Entry], paste: Paste) -> dict[str, Fact]:
             instances += path[-1] == "mig device"
             if _uncorrected(path) and value.isdecimal() and int(value):
                 row["ecc_uncorrected"] = Known(_sum(row.get("ecc_uncorrected"), int(value)), paste.use(index))
-        elif value not in _NO_VALUE or path[-1] == "gpu recovery action":
+        elif value not in _NO_VALUE or (value == "None" and path[-1] in _MAY_BE_NONE):
             for name, fact in _columns(path, value, row, lambda at=index: paste.use(at)):  # type: ignore[misc]
                 row[name] = fact
     if instances:
@@ -310,6 +311,8 @@ def _columns(
         name, read_as = switch
         if name not in row and (state := read_as(value)) is not None:
             yield name, Known(state, source())
+            if name == "virtualization":
+                yield "virtual", Known(state == "vgpu", source())
     elif _uncorrected(path) and value.isdecimal():
         yield "ecc_uncorrected", Known(_sum(row.get("ecc_uncorrected"), int(value)), source())
     elif ("throttle reasons" in whole_path or "event reasons" in whole_path) and value in ("Active", "Not Active"):
