@@ -67,7 +67,7 @@ FACTS = (
     column("live_gpu.wrong", "list", "kernels of the driver and of torch that were wrong on it and not on every GPU"),
     column("live_gpu.wrong_words", "text", "what is known of the wrong values of the first of them"),
     fact("live.peers_wrong", "text", "what is known of words that arrive changed when one GPU copies them to another"),
-    fact("live.wrong_everywhere", "list", "kernels that were wrong on every GPU, of two or more"),
+    fact("live.wrong_everywhere", "list", "kernels that were wrong on every GPU, and are no fault of a GPU"),
     column("gpu.at_work", "text", "the kernel that it worked on when NVML read its clock, power and load"),
     column("gpu.ecc_uncorrected_at_work", "int", "memory errors that ECC could not repair while kernels ran"),
     column("gpu.ecc_corrected_at_work", "int", "memory errors that ECC repaired while kernels ran"),
