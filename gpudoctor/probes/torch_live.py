@@ -8,11 +8,10 @@ from typing import Any
 
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
-from gpudoctor.probes._bus import gpus as bus
 from gpudoctor.probes._child import script
 from gpudoctor.target import Answer, Target
 from gpudoctor.target.protocol import answers, patience, printable, text_rows
-from gpudoctor.target.waiting import STILL, Waiting
+from gpudoctor.target.waiting import STILL, WAKING, Waiting, gpus_on_bus
 
 WAITS = True
 LEVEL = "standard"
@@ -27,7 +26,7 @@ CUDA_SECONDS_EACH = 10.0
 """And for each GPU on the bus: a GPU that nothing keeps awake takes 1-3 s to wake, then its first kernels are loaded."""
 
 STILL_SECONDS = STILL
-"""Most seconds without a sign of work, in each step; where GPUs wake `bus.WAKING` more for each."""
+"""Most seconds without a sign of work, in each step; where GPUs wake `WAKING` more for each."""
 
 MOOT = {"cuda_driver.state": "hung"}
 """Where even SIGKILL does not end a process that starts CUDA, torch hangs as well: nobody waits for it to say so."""
@@ -35,7 +34,7 @@ MOOT = {"cuda_driver.state": "hung"}
 
 def deadline(target: Target) -> float:
     """Seconds for all of it on this machine."""
-    return _most(bus.gpus(target)) + 5.0
+    return _most(gpus_on_bus(target)) + 5.0
 
 
 def _most(gpus: int) -> float:
@@ -92,7 +91,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     if target.python is None:
         yield from _all(Absent("there is no Python to import torch with"))
         return
-    gpus = bus.gpus(target)
+    gpus = gpus_on_bus(target)
     waiting = _Waiting(target, gpus)
     argv = [target.python, *script("ask_torch.py"), f"{_most(gpus) + 60:g}"]
     try:
@@ -140,10 +139,11 @@ class _Waiting:
     def watch(self, line: str | None) -> bool:
         for entry in answers(line) if line and not self.why else ():
             self.entries += 1
-            self._rule.pid = int(entry.get("pid", self._rule.pid))
+            if type(pid := entry.get("pid")) is int:
+                self._rule.pid = pid
             if self._step in _IMPORT and "step" in entry and entry["step"] not in _IMPORT:
                 most = CUDA_SECONDS + CUDA_SECONDS_EACH * self._gpus
-                self._rule.begin(most, min(STILL_SECONDS, most) + bus.WAKING * self._gpus)
+                self._rule.begin(most, min(STILL_SECONDS, most) + WAKING * self._gpus)
             self._step = str(entry.get("step", self._step))
         return self._rule(line)
 

@@ -13,6 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gpudoctor.model.frozen import frozen
+from gpudoctor.target import Target
+
+WAKING = 5.0
+"""Seconds to give each GPU that may have to wake: mostly it takes 1-3 s, one after the other; 6.6 s were seen."""
 
 STILL = 30.0
 """Seconds without a sign of work after which a child is given up: a wait for network storage, or for a GPU, has none."""
@@ -104,6 +108,27 @@ class Waiting:
                 os.kill(self.pid, signal.SIGUSR1)
             except OSError:
                 self._end = 0.0
+
+
+def gpus_on_bus(target: Target) -> int:
+    """NVIDIA's display and 3D controllers; 0 where the bus is not to be seen. To ask the kernel for these wakes none."""
+    folder = "/sys/bus/pci/devices"
+    try:
+        return sum(_is_gpu(target, f"{folder}/{name}") for name in target.listing(folder))
+    except OSError:
+        return 0
+
+
+def seconds_to_wake(target: Target, each: float = WAKING) -> float:
+    """For the driver to start, all GPUs on the bus with it; few are given as much as five, WSL shows none."""
+    return each * (1 + max(5, gpus_on_bus(target)))
+
+
+def _is_gpu(target: Target, folder: str) -> bool:
+    try:
+        return target.read(f"{folder}/vendor").startswith("0x10de") and target.read(f"{folder}/class").startswith("0x03")
+    except OSError:
+        return False
 
 
 def work_of(pid: int) -> Work | None:
