@@ -22,12 +22,14 @@ _MOST_CAPABILITIES = 64
 
 
 def asleep(target: Target, folder: str) -> Unread | None:
-    """Why a suspended device is left alone; None for one that is awake.
+    """Why level quick leaves a suspended device alone; None for one that is awake, and at other levels.
 
     The kernel resumes a device, or the bridge above it, to read its ``config``, ``max_link_width``,
     ``current_link_speed`` and ``current_link_width`` (drivers/pci/pci-sysfs.c, the link files since 6.18), and NVIDIA's
     module does for ``/proc/driver/nvidia/gpus/*/information`` (nv-procfs.c). Neither does for ``power_state`` and ids.
     """
+    if target.level != "quick":
+        return None
     status, state = (_word(target, f"{folder}/{name}") for name in ("power/runtime_status", "power_state"))
     if status in ("suspended", "suspending") or (status != "active" and state.startswith("D3")):
         words = ", ".join(filter(None, (status, state)))
