@@ -10,22 +10,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import Literal, cast, get_args
+from typing import cast, get_args
 
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.model.frozen import field, mutable
-from gpudoctor.model.snapshot import Level, Snapshot
+from gpudoctor.model.snapshot import Event, Level, Progress, Snapshot
 from gpudoctor.model.snapshot import Target as Subject
 from gpudoctor.target import Target
 
-Event = tuple[str, Literal["started", "done", "died", "stopped"]]
-Progress = Callable[[Event], None]
-
 DEADLINE = 8.0
-"""Seconds a probe may take where it names no `DEADLINE` of its own."""
-
+"""Seconds a probe may take where it names none: by ``DEADLINE``, or by a function ``deadline(target)``."""
 
 _HEAD_START = 0.02
 """Seconds that a probe has the interpreter for itself: most are through by then, and side by side they only take turns
@@ -70,6 +66,7 @@ class Collection:
         self.target = target
         self._progress = progress
         self._runs: list[_Run] = []
+        target.listener = lambda source, detail: progress(Event(source, "working", detail))
         levels = get_args(Level)
         for module in probes:
             run = _Run(module)
@@ -86,7 +83,7 @@ class Collection:
         asked = [run for run in self._runs if run.thread]
         for run in sorted(asked, key=lambda run: bool(_moot_where(run))):
             moot = self._moot(run)
-            _await(run, self._progress, moot)
+            _await(run, self.target, self._progress, moot)
         return self.so_far()
 
     def so_far(self) -> Snapshot:
@@ -122,10 +119,10 @@ def _start(run: _Run, target: Target, progress: Progress) -> None:
             run.ended = True
             run.trouble = trouble or run.trouble
             run.seconds = time.monotonic() - run.started
-        progress((run.name, "died" if trouble else "done"))
+        progress(Event(run.name, "died" if trouble else "done"))
 
     run.started = time.monotonic()
-    progress((run.name, "started"))
+    progress(Event(run.name, "started"))
     run.thread = threading.Thread(target=fence, name=f"probe {run.name}", daemon=True)
     run.thread.start()
 
@@ -135,8 +132,8 @@ def _moot_where(run: _Run) -> Mapping[str, str]:
     return signs
 
 
-def _await(run: _Run, progress: Progress, moot: str) -> None:
-    deadline = 0.0 if moot else getattr(run.module, "DEADLINE", DEADLINE)
+def _await(run: _Run, target: Target, progress: Progress, moot: str) -> None:
+    deadline = 0.0 if moot else _deadline(run.module, target)
     assert run.thread
     run.thread.join(max(0.0, run.started + deadline - time.monotonic()))
     with run.ending:
@@ -145,7 +142,13 @@ def _await(run: _Run, progress: Progress, moot: str) -> None:
         run.given_up = True
         run.seconds = time.monotonic() - run.started
         run.trouble = f"the probe {run.name} was stopped " + (f"because {moot}" if moot else f"after {deadline:g} s")
-    progress((run.name, "stopped"))
+    progress(Event(run.name, "stopped"))
+
+
+def _deadline(module: ModuleType, target: Target) -> float:
+    """Seconds for this probe on this machine, from its start."""
+    own = getattr(module, "deadline", None)
+    return float(own(target) if own else getattr(module, "DEADLINE", DEADLINE))
 
 
 def _merge(runs: Sequence[_Run]) -> tuple[dict[str, Fact], dict[str, Rows]]:

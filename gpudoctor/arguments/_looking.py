@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpudoctor.arguments._options import add_expect, add_report, add_serve, add_target, new_command
+from gpudoctor.arguments._options import add_expect, add_report, add_serve, add_target, add_wait, new_command
 
 
 def add_check(commands: Any) -> None:
     """``check``."""
     check = new_command(commands, "check", "diagnose this machine")
     add_target(check)
+    add_wait(check)
     add_report(check)
     add_expect(check)
     add_serve(check)

@@ -31,6 +31,12 @@ def add_target(command: argparse.ArgumentParser, level: str = "standard") -> Non
     command.add_argument("--python", metavar="PATH", help="the interpreter whose torch is meant")
 
 
+def add_wait(command: argparse.ArgumentParser) -> None:
+    """How long GPUs may take to wake."""
+    about = "how long sleeping GPUs may take to wake (default: 30; above level quick 5 for each GPU if that is more)"
+    command.add_argument("--wait", metavar="SECONDS", type=seconds, help=about)
+
+
 def add_rules(command: argparse.ArgumentParser) -> None:
     """A site's own pages."""
     command.add_argument("--rules", metavar="DIR", type=Path, action="append", default=[], help="a site's own pages")

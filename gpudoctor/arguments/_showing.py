@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.arguments._options import add_lang, add_out, add_rules, add_share, add_target, new_command
+from gpudoctor.arguments._options import add_lang, add_out, add_rules, add_share, add_target, add_wait, new_command
 from gpudoctor.arguments._parser import Intermixed
 from gpudoctor.model.rule import LAYERS
 
@@ -30,6 +30,7 @@ def add_saving(commands: Any) -> None:
     add_out(snapshot)
     add_share(snapshot)
     add_target(snapshot)
+    add_wait(snapshot)
     add_diff(commands)
     add_history(commands)
     record = new_command(

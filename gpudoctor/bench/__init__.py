@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 
 from gpudoctor.bench import devices
 from gpudoctor.bench.meters import meters
-from gpudoctor.collect import Progress
 from gpudoctor.kernels import facts, specs
 from gpudoctor.kernels.ladder import Ladder, Tell
 from gpudoctor.knowledge import rates
 from gpudoctor.model.fact import Absent
 from gpudoctor.model.measurement import Measurements, Run
-from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.model.snapshot import Event, Progress, Snapshot
 from gpudoctor.target import Target
 
 
@@ -103,7 +102,7 @@ def deepened(
             if before.get((run.kernel, run.gpu), "waiting") != run.status:
                 before[run.kernel, run.gpu] = run.status
                 over = over or run.status != "running"
-                progress((_named(found, run), "started" if run.status == "running" else "done"))
+                progress(Event(_named(found, run), "started" if run.status == "running" else "done"))
         if over:
             tell(measured(snapshot, found))
 

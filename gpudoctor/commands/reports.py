@@ -31,7 +31,9 @@ def check(options: argparse.Namespace) -> int:
     output.check(options.out)
     began = time.monotonic()
     with progress_on(sys.stderr) as progress:
-        diagnosis = doctor.check(options.level, options.python, options.rules, progress, expect=options.expect)
+        diagnosis = doctor.check(
+            options.level, options.python, options.rules, progress, expect=options.expect, wait=options.wait
+        )
     seconds, diagnosis = time.monotonic() - began, shared(diagnosis, options)
     output.put(rendered(diagnosis, options.format, stream_of(options.out), options.strict, seconds), options.out)
     return exit_code(diagnosis, options.strict)
@@ -109,7 +111,7 @@ def snapshot(options: argparse.Namespace) -> int:
 
     output.check(options.out)  # before minutes are spent on what cannot be kept
     with progress_on(sys.stderr) as progress:
-        snapshot = doctor.look(options.level, options.python, progress)
+        snapshot = doctor.look(options.level, options.python, progress, wait=options.wait)
     output.put(document.facts(shared(snapshot, options), __version__), options.out)
     return SOUND
 

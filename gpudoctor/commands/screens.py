@@ -55,7 +55,8 @@ def open_(options: argparse.Namespace) -> int:
     from gpudoctor import doctor, interactive
 
     profile = doctor.expected(options.expect)  # what is wrong with it is said before a screen is drawn
-    return shown(interactive.of_this_machine(options.level, options.python, options.rules, profile), options)
+    work = interactive.of_this_machine(options.level, options.python, options.rules, profile, options.wait)
+    return shown(work, options)
 
 
 def shown(work: Work, options: argparse.Namespace) -> int:

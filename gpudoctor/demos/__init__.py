@@ -10,7 +10,7 @@ import difflib
 import gzip
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from gpudoctor.demos import playing, watching
 from gpudoctor.model import fleet, measurement_json
 from gpudoctor.model.diagnosis import Diagnosis, Verdict
 from gpudoctor.model.errors import UsageError
+from gpudoctor.model.snapshot import Progress
 from gpudoctor.target import Answer, Watch
 from gpudoctor.target.record import Record
 from gpudoctor.target.recorded import Recorded
@@ -26,7 +27,7 @@ from gpudoctor.target.recorded import Recorded
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpudoctor.views.tui.work import Event, Work
+    from gpudoctor.views.tui.work import Work
 
 LONGEST = 1.5
 """Seconds that the answers of a recorded machine take in all: enough to be seen arriving."""
@@ -63,7 +64,7 @@ class Demo:
         """The machine as the interface gets it."""
         from gpudoctor.interactive.work import work_on
 
-        def diagnoses(progress: Callable[[Event], None]) -> Iterator[Diagnosis]:
+        def diagnoses(progress: Progress) -> Iterator[Diagnosis]:
             from gpudoctor import doctor
 
             with _Paced(self.record(), self.pace) as target:

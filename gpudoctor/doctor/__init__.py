@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpudoctor import rulebook
-from gpudoctor.collect import Event, Progress
 from gpudoctor.doctor.asking import ask, deepened, look
 from gpudoctor.doctor.diagnosing import diagnose, judging
 from gpudoctor.doctor.reading import fleet_in, on_machine, snapshot_of
 from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.model.snapshot import Event, Progress, Snapshot
 from gpudoctor.target import Target
 
 if TYPE_CHECKING:
@@ -42,14 +41,16 @@ def check(
     progress: Progress = lambda _: None,
     target: Target | None = None,
     expect: str | Profile | None = None,
+    wait: float | None = None,
 ) -> Diagnosis:
     """Diagnose this machine. `python` is the interpreter whose torch is meant, `rules` folders of a site's own pages,
-    `expect` a profile of what the machine must be: a file, or the name of one that ships.
+    `expect` a profile of what the machine must be: a file, or the name of one that ships; `wait` the most seconds that
+    GPUs may take to wake.
 
     Raises `DoctorError` for a broken page or profile, or an interpreter that is none; a sick machine raises nothing.
     """
     profile = expected(expect)
-    asked = ask(target, level, python, progress)
+    asked = ask(target, level, python, progress, wait)
     book = rulebook.load(rules)
     diagnosis = diagnose(deepened(asked, progress), book, profile=profile)
     return diagnosis if target else _kept(diagnosis)
@@ -93,6 +94,7 @@ def watch(
     progress: Progress = lambda _: None,
     target: Target | None = None,
     expect: str | Profile | None = None,
+    wait: float | None = None,
 ) -> Iterator[Diagnosis]:
     """As `check`, but a diagnosis whenever a source of facts has answered; the last one is that of `check`."""
     import queue
@@ -102,19 +104,19 @@ def watch(
 
     def hear(event: Event) -> None:
         progress(event)
-        if event[1] != "started":
+        if event.state not in {"started", "working"}:
             more.put(None)
 
-    asked = ask(target, level, python, hear)
+    asked = ask(target, level, python, hear, wait)
     book = rulebook.load(rules)
     whole: list[Snapshot] = []
 
-    def wait() -> None:
+    def collecting() -> None:
         whole.append(deepened(asked, progress, more.put, stop))
         more.put(None)
 
     stop = threading.Event()
-    threading.Thread(target=wait, name="collect", daemon=True).start()
+    threading.Thread(target=collecting, name="collect", daemon=True).start()
     try:
         while not whole:
             latest = more.get()

@@ -5,21 +5,26 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from gpudoctor.collect import Collection, Progress, collect
-from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.collect import Collection, collect
+from gpudoctor.model.snapshot import Progress, Snapshot
 from gpudoctor.target import Target
 
 _SLOWEST = ("nvml", "libcuda", "torch_live", "driver_kernels")
 """Probes that wait for a child: started first, their children work while the rest is imported and asked."""
 
 
-def ask(target: Target | None, level: str, python: str | None, progress: Progress) -> Collection:
-    """The probes of that level on their way; raises `DoctorError` for an interpreter that is none."""
+def ask(
+    target: Target | None, level: str, python: str | None, progress: Progress, wait: float | None = None
+) -> Collection:
+    """The probes of that level on their way; raises `DoctorError` for an interpreter that is none.
+
+    `wait` is the most seconds that GPUs may take to wake.
+    """
     from gpudoctor import probes
     from gpudoctor.discovery import modules_of
     from gpudoctor.target.local import Local
 
-    patient = target or Local(level, python)
+    patient = target or Local(level, python, wait=wait)
     asked = Collection(patient, modules_of(probes, first=_SLOWEST), progress)
     if isinstance(patient, Local):
         patient.verify()
@@ -46,9 +51,10 @@ def look(
     python: str | None = None,
     progress: Progress = lambda _: None,
     target: Target | None = None,
+    wait: float | None = None,
 ) -> Snapshot:
     """The facts of this machine, not judged yet; raises `DoctorError` for an interpreter that is none."""
-    return deepened(ask(target, level, python, progress), progress)
+    return deepened(ask(target, level, python, progress, wait), progress)
 
 
 def looked_at(patient: Target) -> Snapshot:

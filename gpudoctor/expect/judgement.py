@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from gpudoctor.expect.levels import beyond
 from gpudoctor.expect.profile import ConditionLine, FactLine, Profile, finding_id
 from gpudoctor.expression import Evaluator
+from gpudoctor.judge.subjects import of_row
 from gpudoctor.model.diagnosis import Evidence, Finding, Unjudged
-from gpudoctor.model.fact import Json, Known, Row, listed
+from gpudoctor.model.fact import Row, listed
 from gpudoctor.model.snapshot import Snapshot
 
 L = TypeVar("L", bound="FactLine | ConditionLine")
@@ -57,26 +58,10 @@ class Judgement(Generic[L]):
             title=title,
             why=why,
             evidence=tuple(evidence[:_MOST_EVIDENCE]),
-            subject=self._subject(group, rows),
+            subjects=tuple(of_row(self.snapshot, group, row) for row in rows),
             fixes=told.fixes,
             references=(f"profile {self.profile.name}: {told.origin}", *self.profile.sources),
-            about=self._about(group, rows),
         )
-
-    def _subject(self, group: str, rows: Sequence[int]) -> Mapping[str, Json] | None:
-        """The one row that it is about; of several, or of the machine, there is none."""
-        if len(rows) != 1:
-            return None
-        row = self.rows(group)[rows[0]]
-        named = {column: row.get(column) for column in ("uuid", "name", "address")}
-        return {
-            group: rows[0],
-            **{column: str(state.value) for column, state in named.items() if isinstance(state, Known)},
-        }
-
-    def _about(self, group: str, rows: Sequence[int]) -> frozenset[str]:
-        states = [self.rows(group)[row].get("address") for row in rows]
-        return frozenset(str(state.value) for state in states if isinstance(state, Known))
 
     def rows(self, group: str) -> tuple[Row, ...]:
         """Those of a group that has any."""

@@ -8,9 +8,21 @@ with it is false, ``absent(name)`` is true. Every fact touched is remembered: th
 
 from __future__ import annotations
 
-from gpudoctor.expression.facts import Facts, Mentioned, Touched
+from gpudoctor.expression.facts import Facts, GroupRow, Mentioned, Touched
 from gpudoctor.expression.functions import BUILTINS
-from gpudoctor.expression.language import Evaluator, evaluate, parse
+from gpudoctor.expression.language import Evaluator, evaluate, parse, selected
 from gpudoctor.expression.sentences import NOT_KNOWN, fill
 
-__all__ = ["BUILTINS", "NOT_KNOWN", "Evaluator", "Facts", "Mentioned", "Touched", "evaluate", "fill", "parse"]
+__all__ = [
+    "BUILTINS",
+    "NOT_KNOWN",
+    "Evaluator",
+    "Facts",
+    "GroupRow",
+    "Mentioned",
+    "Touched",
+    "evaluate",
+    "fill",
+    "parse",
+    "selected",
+]

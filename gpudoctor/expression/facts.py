@@ -89,7 +89,7 @@ class _Topic(Holder):
         raise CannotJudge(self._topic, getattr(self._facts.snapshot.rows(self._topic), "why", ""))
 
 
-class _One(Holder):
+class GroupRow(Holder):
     """One row of a group."""
 
     def __init__(self, facts: Facts, group: str, index: int, row: Row) -> None:
@@ -97,6 +97,11 @@ class _One(Holder):
         self._group = group
         self._index = index
         self._row = row
+
+    @property
+    def place(self) -> tuple[str, Row]:
+        """The group's name, and the row."""
+        return self._group, self._row
 
     def __call__(self, column: str) -> tuple[tuple[str, int], Fact | None]:
         """The column's name, and its fact in this row as it is; none where it is no column of rows."""
@@ -116,7 +121,7 @@ class _One(Holder):
         raise CannotJudge(fact, self._facts.snapshot.nobody)
 
 
-class _Judged(_One):
+class _Judged(GroupRow):
     """The row that a rule is judged for."""
 
     def __call__(self, column: str) -> tuple[tuple[str, int], Fact | None]:
@@ -143,7 +148,7 @@ def apart(rows: Sequence[object], column: str, value: object) -> Apart:
     unread: list[object] = []
     unlike: Touched = {}
     for row in rows:
-        name, fact = row(column) if isinstance(row, _One) else (("", None), None)
+        name, fact = row(column) if isinstance(row, GroupRow) else (("", None), None)
         if isinstance(fact, Known) and fact.value != value:
             unlike[name] = fact
         else:
@@ -182,8 +187,8 @@ class Many(Holder):
         self._facts.touched.update({(name, index): row["line"] for index, row in enumerate(rows)})
         return False
 
-    def __iter__(self) -> Iterator[_One]:
-        return iter([_One(self._facts, self._group, index, row) for index, row in enumerate(self._rows())])
+    def __iter__(self) -> Iterator[GroupRow]:
+        return iter([GroupRow(self._facts, self._group, index, row) for index, row in enumerate(self._rows())])
 
     def __len__(self) -> int:
         return len(self._rows())

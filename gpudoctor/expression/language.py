@@ -107,6 +107,24 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         hopeless = (partial(self._naming, scope, round_) for scope in self._rounds(loop.generators, rows.unread))
         return self._settled(rounds, wanted) or any(self._settled([one], wanted) for one in hopeless)
 
+    def selected(self, loop: ast.ListComp) -> Iterator[object]:
+        """The items of ``[x for x in rows if condition]``, without the rows of which that cannot be judged."""
+        filters = [condition for one in loop.generators for condition in one.ifs]
+
+        def item() -> list[object]:
+            passes = self._settled([partial(self._eval, one) for one in filters], False)
+            return [self._eval(loop.elt)] if passes else []
+
+        for scope in self._rounds(loop.generators, list(self._eval(loop.generators[0].iter))):
+            outer: Touched = dict(self.names.touched)
+            try:
+                items = self._naming(scope, item)
+            except CannotJudge:
+                items = []
+            if not items:
+                self.names.touched = outer
+            yield from items
+
     def _told_apart(self, loop: ast.GeneratorExp, items: list[object]) -> Apart:
         """The rows of an ``any`` by one of its conditions, ``row.column == value``, without which no round is true.
 
@@ -188,6 +206,16 @@ def evaluate(text: str, evaluator: Evaluator) -> object:
         raise
     except Exception as error:  # a page's mistake, or a fact of a shape it did not expect, must not end a check
         raise CannotJudge(text, _unworkable(error)) from error
+
+
+def selected(text: str, evaluator: Evaluator) -> list[object]:
+    """The items of a list as far as they can be worked out: rows that cannot be judged are left out."""
+    tree = parse(text)
+    try:
+        items = evaluator.selected(tree) if isinstance(tree, ast.ListComp) else evaluate(text, evaluator)
+        return list(items)  # type: ignore[call-overload, no-any-return]
+    except Exception:  # as in `evaluate`: the page's mistake costs the subjects, not the finding
+        return []
 
 
 _PYTHON_NAMES = {

@@ -60,7 +60,7 @@ def _finding(example: Example, same: _Same, answered: int, places: Places) -> Fi
         confidence=min((told.confidence for told in same.told), key=CONFIDENCES.index),
         title=title,
         evidence=(*(_evidence(shared)), *(_at(example.host, item) for item in example.finding.evidence)),
-        subject=subject,
+        subjects=(subject,),
     )
 
 
@@ -87,7 +87,8 @@ def placed(finding: Finding, snapshot: Snapshot) -> Finding:
         rows = snapshot.rows(group)
         if isinstance(rows, tuple) and isinstance(index, int) and isinstance(hosts := rows[index].get("hosts"), Known):
             names = value_to_json(hosts.value)
-            return replace(finding, subject={"hosts": names, "count": len(names) if isinstance(names, list) else 0})
+            count = len(names) if isinstance(names, list) else 0
+            return replace(finding, subjects=({"hosts": names, "count": count},))
     return finding
 
 

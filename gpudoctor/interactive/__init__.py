@@ -13,9 +13,10 @@ from gpudoctor.interactive.work import work_on
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import UsageError
 from gpudoctor.model.sample import Sample
+from gpudoctor.model.snapshot import Progress
 from gpudoctor.views.tui import terminal
 from gpudoctor.views.tui.app import DoctorApp
-from gpudoctor.views.tui.work import Event, Work
+from gpudoctor.views.tui.work import Work
 
 if TYPE_CHECKING:
     from gpudoctor.expect import Profile
@@ -46,9 +47,15 @@ def run_app(app: DoctorApp) -> Diagnosis | None:
     return None if code else app.diagnosis
 
 
-def of_this_machine(level: str, python: str | None, rules: Sequence[Path], profile: Profile | None = None) -> Work:
+def of_this_machine(
+    level: str,
+    python: str | None,
+    rules: Sequence[Path],
+    profile: Profile | None = None,
+    wait: float | None = None,
+) -> Work:
     """This machine, read when the interface asks for it, and held to the profile where there is one."""
-    here = _Here(level, python, rules, profile)
+    here = _Here(level, python, rules, profile, wait)
     return replace(
         work_on("this machine", here.diagnoses, rules),
         live=here.live,
@@ -63,18 +70,22 @@ def of_this_machine(level: str, python: str | None, rules: Sequence[Path], profi
 class _Here:
     """What only the machine at which one sits can be asked, and what may be done to it."""
 
-    def __init__(self, level: str, python: str | None, rules: Sequence[Path], profile: Profile | None) -> None:
+    def __init__(
+        self, level: str, python: str | None, rules: Sequence[Path], profile: Profile | None, wait: float | None
+    ) -> None:
         self._level = level
         self._python = python
         self._rules = rules
         self._profile = profile
+        self._wait = wait
         self._measured: Measurements | None = None
         """What kernels measured last, all of it: facts of every reading from then on."""
 
-    def diagnoses(self, progress: Callable[[Event], None]) -> Iterator[Diagnosis]:
+    def diagnoses(self, progress: Progress) -> Iterator[Diagnosis]:
         from gpudoctor import doctor
 
-        for diagnosis in doctor.watch(self._level, self._python, self._rules, progress, expect=self._profile):
+        watched = doctor.watch(self._level, self._python, self._rules, progress, expect=self._profile, wait=self._wait)
+        for diagnosis in watched:
             yield self.judged(diagnosis, self._measured) if self._measured else diagnosis
 
     def live(self, hear: Callable[[Sample], None]) -> Callable[[], None]:
@@ -119,7 +130,7 @@ def of_files(
 ) -> Work:
     """Pasted reports, snapshots or records of one machine; manifests, for the `machine` that they are meant for."""
 
-    def diagnoses(_: Callable[[Event], None]) -> Iterator[Diagnosis]:
+    def diagnoses(_: Progress) -> Iterator[Diagnosis]:
         from gpudoctor import doctor, rulebook
         from gpudoctor.readers import read_file, together
 
@@ -137,7 +148,7 @@ def of_files(
 def of_fleet(watch: Callable[[], Iterator[Diagnosis]], rules: Sequence[Path]) -> Work:
     """A fleet, asked anew for each reading; a diagnosis of those heard so far now and then, the last is of all."""
 
-    def diagnoses(_: Callable[[Event], None]) -> Iterator[Diagnosis]:
+    def diagnoses(_: Progress) -> Iterator[Diagnosis]:
         yield from watch()
 
     return replace(work_on("the fleet", diagnoses, rules), stack=None, first="cluster")
@@ -149,7 +160,7 @@ def shared(work: Work) -> Work:
 
     hidden = Sharing()
 
-    def diagnose(progress: Callable[[Event], None], partly: Callable[[Diagnosis], None]) -> Diagnosis:
+    def diagnose(progress: Progress, partly: Callable[[Diagnosis], None]) -> Diagnosis:
         return hidden(work.diagnose(progress, lambda found: partly(hidden(found))))
 
     def of(ask: Callable[[_Asked], _Told] | None) -> Callable[[_Asked], _Told] | None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.difference import Difference
 from gpudoctor.model.errors import UsageError
-from gpudoctor.views.tui.work import Event, Told, Work
+from gpudoctor.model.snapshot import Progress
+from gpudoctor.views.tui.work import Told, Work
 
 if TYPE_CHECKING:
     from gpudoctor.model.foreseen import Foreseen
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from gpudoctor.model.stack import Stack, Wishes
 
 
-Diagnoses = Callable[[Callable[[Event], None]], Iterator[Diagnosis]]
+Diagnoses = Callable[[Progress], Iterator[Diagnosis]]
 """Is told whom to tell of events; gives a diagnosis whenever there is more, the last is whole."""
 
 
@@ -50,7 +51,7 @@ class _Diagnosed:
         self._rules = rules
         self._latest: Diagnosis | None = None
 
-    def diagnose(self, progress: Callable[[Event], None], partly: Callable[[Diagnosis], None]) -> Diagnosis:
+    def diagnose(self, progress: Progress, partly: Callable[[Diagnosis], None]) -> Diagnosis:
         on_the_way = self._diagnoses(progress)
         try:
             for found in on_the_way:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gpudoctor.expression import NOT_KNOWN, Evaluator, Facts, Touched, fill
+from gpudoctor.expression import NOT_KNOWN, Evaluator, Facts, Touched, fill, selected
+from gpudoctor.judge import subjects
 from gpudoctor.judge.cures import all_hold, offered
 from gpudoctor.judge.signs import Match, Text
-from gpudoctor.model.diagnosis import Evidence, Finding, Unjudged
-from gpudoctor.model.fact import Fact, Json, Known
+from gpudoctor.model.diagnosis import Evidence, Finding, Subject, Unjudged
 from gpudoctor.model.rule import Confidence, Rule
 from gpudoctor.model.values import CannotJudge
 
@@ -35,16 +35,14 @@ class Judgement:
             return None
         self.facts.touched = weighed
         if proof is True:
-            return self._finding(self.rule.confidence, self.rule.finding, self._lines(self.matches))
+            return self._finding(self.rule.confidence, self.rule.finding, self.matches)
         contradicted = proof is False and not self.rule.several
         proven: Touched = dict(self.facts.touched) if contradicted else {}  # what contradicts a sign is shown too
         confidence, heard = self._hear(contradicted, touched=proven)
         if confidence:
             self.facts.touched = proven
             speaker = next((match for match in heard if match.sign.finding), heard[0])
-            return self._finding(
-                confidence, speaker.sign.finding or self.rule.title, self._lines(heard), speaker.groups
-            )
+            return self._finding(confidence, speaker.sign.finding or self.rule.title, heard, speaker.groups)
         if proof is False:
             return None
         return Unjudged(self.rule.id, str(proof) if isinstance(proof, CannotJudge) else self.text.silence)
@@ -78,13 +76,18 @@ class Judgement:
         return [lines[index] for index in sorted(lines, key=lambda index: -1 if index is None else index)]
 
     def _finding(
-        self, confidence: Confidence, template: str, lines: list[Evidence], groups: Mapping[str, str] | None = None
+        self,
+        confidence: Confidence,
+        template: str,
+        matches: Sequence[Match],
+        groups: Mapping[str, str] | None = None,
     ) -> Finding:
         rule = self.rule
         title = fill(template, self.evaluator, groups)
         if NOT_KNOWN in title:  # a sign was heard, and what its sentence would name is not there to be named
             title = rule.title
         why = fill(rule.why, self.evaluator, groups)
+        about = self._subjects([match.groups for match in matches])
         facts = [Evidence(name, state, index) for (name, index), state in self.facts.touched.items()]
         severity = "warning" if rule.severity == "error" and confidence == "possible" else rule.severity
         return Finding(
@@ -95,13 +98,12 @@ class Judgement:
             confidence=confidence,
             title=title,
             why=why,
-            evidence=(*lines, *facts),
-            subject=self._subject(),
+            evidence=(*self._lines(matches), *facts),
+            subjects=about,
             explains=rule.explains,
             fixes=tuple(fix for _, fix in offered(rule.fixes, self.facts, self.evaluator, groups)),
             references=rule.sources,
             confirm=self._confirm(),
-            about=self._about(),
             prevalence=rule.prevalence,
             pages=rule.pages,
         )
@@ -116,31 +118,10 @@ class Judgement:
     def _full(self, template: str, groups: Mapping[str, str] | None) -> str:
         return fill(template, self.evaluator, groups)
 
-    def _about(self) -> frozenset[str]:
-        """The devices that the page's ``about`` lists; of a row itself and the GPU behind it, or the hosts it names."""
-        subject = self._subject()
-        if subject:
-            row = self._row()
-            hosts = row.get("hosts")
-            if self.rule.scope == "cluster" and isinstance(hosts, Known) and isinstance(hosts.value, tuple):
-                return frozenset(map(str, hosts.value))
-            places = (row.get("address"), row.get("gpu"))
-            return frozenset(str(at.value) for at in places if isinstance(at, Known) and ":" in str(at.value))
-        said = fill(self.rule.about, self.evaluator)
-        return frozenset(part for part in said.split(", ") if ":" in part) if NOT_KNOWN not in said else frozenset()
-
-    def _subject(self) -> Mapping[str, Json] | None:
-        if not self.facts.each:
-            return None
-        row = self._row()
-        subject: dict[str, Json] = {self.facts.each: self.facts.index}
-        for column in ("uuid", "name", "address"):
-            state = row.get(column)
-            if isinstance(state, Known):
-                subject[column] = str(state.value)
-        return subject
-
-    def _row(self) -> Mapping[str, Fact]:
-        rows = self.facts.snapshot.rows(self.facts.each)
-        assert isinstance(rows, tuple)
-        return rows[self.facts.index]
+    def _subjects(self, captures: Sequence[Mapping[str, str]]) -> tuple[Subject, ...]:
+        """The row that is judged; else what the page lists as far as it is known, and what its signs name."""
+        snapshot = self.facts.snapshot
+        if self.facts.each:
+            return (subjects.of_row(snapshot, self.facts.each, self.facts.index),)
+        listed = [value for text in self.rule.subjects for value in selected(text, self.evaluator)]
+        return subjects.of_values(snapshot, listed) or subjects.of_captures(snapshot, captures)

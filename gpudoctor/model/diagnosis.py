@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from gpudoctor.model.errors import DocumentError
-from gpudoctor.model.fact import Absent, Fact, Json, Known, fact_from_json, fact_to_json
+from gpudoctor.model.fact import Absent, Fact, Json, Known, fact_from_json, fact_to_json, listed
 from gpudoctor.model.frozen import frozen
 from gpudoctor.model.rule import Confidence, Fix, Prevalence, Role, Severity, Step
 from gpudoctor.model.since import Since
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gpudoctor.model.fleet import Fleet
 
 Verdict = Literal["sound", "impaired", "broken", "unknown"]
+Subject = Mapping[str, Json]
+"""What a finding is about: ``{"gpu": 0, "uuid": "GPU-..."}``; also rank, host, port, nic, interface, process."""
 
 
 @frozen
@@ -52,15 +54,14 @@ class Finding:
     title: str
     why: str
     evidence: tuple[Evidence, ...]
-    subject: Mapping[str, Json] | None = None
+    subjects: tuple[Subject, ...] = ()
+    """The GPUs, ports, ranks, hosts and so on that it is about; none where that is the machine as a whole."""
     explains: tuple[str, ...] = ()
     fixes: tuple[Fix, ...] = ()
     references: tuple[str, ...] = ()
     confirm: str = ""
     by_rule: tuple[str, ...] = ()
     """Facts it rests on that are newer than any row of the tables: judged by rule, not by record."""
-    about: frozenset[str] = frozenset()
-    """PCI addresses of the devices, or names of the hosts, that it is about; for ranking, not written out."""
     prevalence: Prevalence = "usual"
     """How common the cause is; for ranking, not written out."""
     nearness: float = 0.0
@@ -71,12 +72,45 @@ class Finding:
     """A site's own pages that its rule is among, as they were given: not written out."""
 
     @property
+    def subject(self) -> Subject | None:
+        """The first of its subjects."""
+        return self.subjects[0] if self.subjects else None
+
+    @property
+    def about(self) -> frozenset[str]:
+        """PCI addresses or hosts of its subjects; empty where one of them has none, for then it may concern any."""
+        places: set[str] = set()
+        for subject in self.subjects:
+            hosts, address = subject.get("hosts"), subject.get("address")
+            if not isinstance(hosts, list) and not isinstance(address, str):
+                return frozenset()
+            places.update(map(str, hosts) if isinstance(hosts, list) else [str(address)])
+        return frozenset(places)
+
+    def rows_of(self, group: str, snapshot: Snapshot) -> list[int]:
+        """Places of the rows of that group that its subjects name: a GPU by its number, else by the place itself."""
+        named = [place for subject in self.subjects if isinstance(place := subject.get(group), int)]
+        if group != "gpu":
+            return named
+        numbers = {
+            state.value: place
+            for place, row in enumerate(listed(snapshot.rows("gpu")))
+            if isinstance(state := row.get("index"), Known)
+        }
+        return [numbers.get(number, number) for number in named]
+
+    @property
     def more(self) -> tuple[str, ...]:
         """The command that shows the page of its rule."""
         return ("gpudoctor", "explain", self.id, *(("--rules", self.pages) if self.pages else ()))
 
     def to_json(self) -> dict[str, Json]:
-        """As the contract has it; ``layer``, ``confirm``, ``by_rule`` and, where any is known, ``since`` are added."""
+        """As the contract has it; ``layer``, ``confirm``, ``by_rule`` and, where any is known, ``since`` are added.
+
+        ``subjects`` is there where there are several.
+        """
+        subjects = [dict(subject) for subject in self.subjects]
+        several = {"subjects": cast(Json, subjects)} if len(subjects) > 1 else {}
         since = {"since": cast(Json, [change.to_json() for change in self.since])} if self.since else {}
         return {
             "id": self.id,
@@ -86,7 +120,8 @@ class Finding:
             "confidence": self.confidence,
             "title": self.title,
             "why": self.why,
-            "subject": None if self.subject is None else dict(self.subject),
+            "subject": cast(Json, subjects[0]) if subjects else None,
+            **several,
             "evidence": cast(Json, [item.to_json() for item in self.evidence]),
             "explains": list(self.explains),
             "fixes": [_fix_to_json(fix, self.id) for fix in self.fixes],
@@ -193,7 +228,7 @@ def finding_from_json(raw: Mapping[str, Any]) -> Finding:
         title=raw["title"],
         why=raw["why"],
         evidence=tuple(Evidence(item["fact"], fact_from_json(item), item.get("index")) for item in raw["evidence"]),
-        subject=raw["subject"],
+        subjects=tuple(raw.get("subjects") or ([raw["subject"]] if raw["subject"] else ())),
         explains=tuple(raw["explains"]),
         fixes=tuple(_fix(item) for item in raw["fixes"]),
         references=tuple(raw["references"]),

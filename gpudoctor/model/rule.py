@@ -122,7 +122,8 @@ class Rule:
     """Whether it is a symptom that asks for its cause: where nothing explains it, the nearest pages are named."""
     several: bool = False
     each: str = ""
-    about: str = ""
+    subjects: tuple[str, ...] = ()
+    """Lists of rows, or of mappings, that a finding is about; with `each` it is about the row."""
     explains: tuple[str, ...] = ()
     when: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()

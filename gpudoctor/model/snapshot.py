@@ -21,6 +21,18 @@ T = TypeVar("T")
 
 
 @frozen
+class Event:
+    """What a source of facts (a probe, a kernel) does while a snapshot is made; `detail` is what it waits for."""
+
+    source: str
+    state: Literal["started", "working", "done", "died", "stopped"]
+    detail: str = ""
+
+
+Progress = Callable[[Event], None]
+
+
+@frozen
 class Target:
     """Whom the facts are about: ``local``, ``report``, ``snapshot``, ``node`` or ``fleet``."""
 

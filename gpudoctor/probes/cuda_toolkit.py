@@ -92,7 +92,7 @@ def _names(target: Target, folder: str) -> list[str]:
 
 def _wheels(target: Target) -> Iterator[str]:
     """Where the nvidia-cuda-nvcc wheels of the target's environment put the compiler."""
-    if not target.python or not target.python.startswith("/"):
+    if not target.python:
         return
     library = os.path.dirname(os.path.dirname(target.python)) + "/lib"  # noqa: PTH120 - the patient's path, not ours
     for name in _names(target, library):

@@ -37,6 +37,11 @@ _LINE = "the line as the kernel printed it"
 FACTS = (
     column("xid.code", "int", "Xid number"),
     column("xid.address", "text", "PCI address of the GPU it is about; absent where the line does not say"),
+    column(
+        "xid.instance",
+        "text",
+        "MIG instance it is about: the GPU instance, 5, or that and its compute instance, 1/0; absent in others",
+    ),
     column("xid.line", "text", _LINE),
     column(
         "xid.unit", "text", "part of NVLink 5 that an Xid of 144 to 150 names, such as NETIR_LINK_EVT; absent in others"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 from gpudoctor.model.catalog import fact
@@ -10,6 +9,7 @@ from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread, listed
 from gpudoctor.probes._nvml import groups, links, smi, talk, words
 from gpudoctor.probes._nvml.columns import COLUMNS
 from gpudoctor.probes._nvml.told import HANDLE, Told
+from gpudoctor.probes._reading import line, names, there
 from gpudoctor.target import Target
 from gpudoctor.target.protocol import printable
 
@@ -18,10 +18,11 @@ FACTS = (
         "nvml.state",
         "text",
         "ok, or how NVML failed: library not found, driver not loaded, version mismatch, no permission, gpu is lost,"
-        " unknown error, hung, crashed, slow, library unusable; for other codes NVML's own words in small letters",
+        " unknown error, crashed, library unusable; for other codes NVML's own words in small letters",
     ),
+    fact("nvml.unanswered", "text", "the calls that did not return, and the time each was given; absent where all did"),
     fact("nvml.code", "int", "NVML's return code from initialisation; 0 is success"),
-    fact("nvml.message", "text", "NVML's own words for it, the call that hung or crashed, or what nvidia-smi printed"),
+    fact("nvml.message", "text", "NVML's own words for it, the call that crashed, or what nvidia-smi printed"),
     fact("nvml.library_version", "version", "version of the NVML library"),
     fact("gpu.count", "int", "GPUs that the driver lists"),
     *(column.spec for column in COLUMNS),
@@ -30,10 +31,11 @@ FACTS = (
 )
 
 WAITS = True
-TIMEOUT = talk.TIMEOUT
-DEADLINE = talk.total(TIMEOUT) + 1.0
 _SMI_SECONDS = 4.0
+_KILL_SECONDS = 6.0
+"""Seconds for a child that was killed to disappear, on a busy machine."""
 _MOST_GPUS = 64
+ASLEEP = "the kernel has suspended the GPU; level quick does not wake it, --level standard does"
 
 _MACHINE = (
     ("driver.version", "nvmlSystemGetDriverVersion", words.version),
@@ -53,13 +55,28 @@ _WORDLESS = frozenset({"", "library not found", "crashed"})
 """States in which NVML had no words of its own."""
 
 
+def deadline(target: Target) -> float:
+    """Seconds for all that the probe does on this machine."""
+    return talk.limits(target, len(_listed(target))).whole + _SMI_SECONDS + _KILL_SECONDS
+
+
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     """NVML's answers; where it fails, crashes or is not found, also what nvidia-smi says.
 
-    Not where it hangs: nvidia-smi asks the same library, and would leave one more process in the driver.
+    Not where it hangs: nvidia-smi asks the same library, and would leave one more process in the driver. Level quick
+    asks neither where they would load a kernel module, make a device file or wake a GPU that the kernel has suspended.
     """
-    started = time.monotonic()
-    told = talk.ask(target, TIMEOUT)
+    quick = target.level == "quick"
+    if quick and (why := _untouched(target)):
+        yield from _nobody(Unread(why))
+        return
+    places = _listed(target)
+    asleep = {index: ASLEEP for index, place in enumerate(places) if quick and _suspended(target, place)}
+    if asleep and len(asleep) == len(places):
+        yield from _nobody(Unread(ASLEEP))
+        return
+    awake = [(index, place) for index, place in enumerate(places) if index not in asleep] if asleep else None
+    told = talk.ask(target, talk.Order(talk.limits(target, len(places)), awake, asleep, unprivileged=quick))
     if path := told.answered(None, "library"):
         told.source = f"NVML ({printable(path)})" if "/" in str(path) else "NVML"
     own = _facts(told)
@@ -67,18 +84,45 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     rows = _rows(told, own["gpu.count"])
     state = _state(told)
     witness = smi.Witness()
-    if state not in ("hung", "slow") and not (told.done and not told.faults and _healthy(rows)):
+    if not quick and not told.late and not (told.done and _healthy(rows)):
         program = target.which("nvidia-smi")
-        witness = smi.Witness(trouble="nvidia-smi is not on PATH")
-        if program:
-            left = DEADLINE - 1.0 - (time.monotonic() - started)
-            witness = smi.ask(target, program, max(0.5, min(_SMI_SECONDS, left)))
+        witness = smi.ask(target, program, _SMI_SECONDS) if program else smi.Witness("nvidia-smi is not on PATH")
     yield from _outcome(told, state, witness).items()
     yield from ((name, state) for name, state in witness.facts.items() if not isinstance(own.get(name), Known))
     yield "gpu", _merged(rows, witness)
     yield from _groups(told, own["gpu.count"])
     if witness.text:
         yield "text", witness.text
+
+
+def _nobody(why: Unread) -> Iterator[tuple[str, Fact | Rows]]:
+    """Every fact, where NVML is not asked at all."""
+    yield from ((spec.name, why) for spec in FACTS if not spec.group)
+    yield from ((group, why) for group in sorted({spec.name.rpartition(".")[0] for spec in FACTS if spec.group}))
+
+
+def _listed(target: Target) -> list[str]:
+    """PCI addresses of the GPUs that the kernel's driver has, in the order in which NVML counts them."""
+    found = names(target, "/proc/driver/nvidia/gpus")
+    return found if isinstance(found, list) else []
+
+
+def _suspended(target: Target, place: str) -> bool:
+    """Whether the kernel has put that GPU to sleep: laptops do, and opening it would wake it."""
+    return line(target, f"/sys/bus/pci/devices/{place}/power/runtime_status") == Known(
+        "suspended", f"/sys/bus/pci/devices/{place}/power/runtime_status"
+    )
+
+
+def _untouched(target: Target) -> str:
+    """Why level quick leaves NVML alone; empty where asking changes nothing on the machine."""
+    if there(target, "/dev/dxg") is True:
+        return ""  # WSL: the driver is Windows' own
+    if there(target, "/sys/module/nvidia") is not True and there(target, "/proc/driver/nvidia/version") is not True:
+        return "no NVIDIA kernel module is loaded; asking NVML would load it, and level quick changes nothing"
+    if there(target, "/dev/nvidiactl") is not True:
+        return "/dev/nvidiactl is not there; asking NVML would make it, and level quick changes nothing"
+    return ""
 
 
 def _facts(told: Told) -> dict[str, Fact]:
@@ -88,15 +132,15 @@ def _facts(told: Told) -> dict[str, Fact]:
 
 
 def _state(told: Told) -> str:
-    """NVML's state in a word; empty where our own child broke."""
+    """NVML's state in a word; empty where it did not start in time, or our own child broke."""
     failed = {} if told.started else told.failures.get(None, {})
     if library := failed.get("library"):
         return "library not found" if "No such file" in library.text else "library unusable"
     if init := failed.get("nvmlInit"):
         return _STATES.get(init.code or 0, smi.state_of(init.text))
-    if told.faults:
-        return told.faults[0].state
-    return "ok" if told.done else ""
+    if any(fault.state == "crashed" for fault in told.faults):
+        return "crashed"
+    return "ok" if told.done or (told.late and told.started) else ""
 
 
 def _outcome(told: Told, state: str, witness: smi.Witness) -> dict[str, Fact]:
@@ -119,7 +163,10 @@ def _outcome(told: Told, state: str, witness: smi.Witness) -> dict[str, Fact]:
             known = Known(witness.state, smi.SOURCE)
     elif not state and witness.trouble:
         known = Unread(f"{told.ending}; {witness.trouble}")
-    return {"nvml.state": known, "nvml.message": message, "nvml.code": code}
+    unanswered: Fact = Absent("every call returned") if told.done or told.started else Unread(told.ending)
+    if told.unanswered:
+        unanswered = Known(told.unanswered, told.source)
+    return {"nvml.state": known, "nvml.message": message, "nvml.code": code, "nvml.unanswered": unanswered}
 
 
 def _rows(told: Told, count: Fact) -> Rows:
@@ -142,16 +189,26 @@ def _row(told: Told, gpu: int) -> Row:
     if isinstance(virtual := row["virtual"], Known) and not virtual.value:
         row["license"] = Absent("only a vGPU needs a licence")
     row["error"] = _error(told, gpu)
+    row["error_code"] = _error_code(told, gpu, row["error"])
     return row
 
 
 def _error(told: Told, gpu: int) -> Fact:
-    fault = next((fault.why for fault in told.faults if fault.gpu == gpu and fault.state != "slow"), "")
+    crash = next((fault.why for fault in told.faults if fault.gpu == gpu and fault.state == "crashed"), "")
     opened = told.failures.get(gpu, {}).get(HANDLE)
     shut = f"{HANDLE}: {opened.text} (code {opened.code})" if opened and opened.code is not None else told.error(gpu)
-    if why := fault or shut:
+    if why := crash or shut:
         return Known(why, told.source)
+    if late := told.silent(gpu):
+        return Unread(late)
     return Absent("it answers") if told.done or told.answers.get(gpu) else Unread(told.ending)
+
+
+def _error_code(told: Told, gpu: int, error: Fact) -> Fact:
+    failure = told.failure(gpu)
+    if failure and failure.code is not None:
+        return Known(failure.code, told.source)
+    return Absent("NVML returned no code") if isinstance(error, Known) else error
 
 
 def _healthy(rows: Rows) -> bool:

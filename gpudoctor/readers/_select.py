@@ -53,7 +53,7 @@ _HITS = 3000
 _EDGE = 150
 """Lines kept from the beginning and from the end, whatever they say."""
 _VARIES = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+:\d+[.:\d]*|\d+\.\d{3,}|\b\d{4,}\b|\[\s*[\d.]+\]")
-_XID = re.compile(r"xid[^,\n]{0,40}", re.IGNORECASE)
+_XID = re.compile(r"xid[^,\n]{0,60}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

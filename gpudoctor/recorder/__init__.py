@@ -10,13 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 from gpudoctor import doctor
-from gpudoctor.collect import Progress
 from gpudoctor.hiding import Hider
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.document import brief
 from gpudoctor.model.fact import Known, listed
 from gpudoctor.model.measurement import vars_of
-from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.model.snapshot import Progress, Snapshot
 from gpudoctor.probes._secrets import shown
 from gpudoctor.recorder._children import Sections
 from gpudoctor.recorder._files import files_of

@@ -77,7 +77,7 @@ class _Builder:
     def cure(self, name: str, findings: Sequence[Finding]) -> None:
         """The steps of every cure of that cause, one of them chosen, then the look whether it is gone."""
         then = self.prospect.findings(name, findings)
-        cures, best = self._offered(name, cures_of(then or findings))
+        cures, best = self._offered(name, cures_of(then or findings, self.diagnosis.snapshot))
         if not then:
             best = 0
             self.remarks.append(f"{name} is cured by the steps before it")

@@ -18,8 +18,8 @@ from gpudoctor.model.errors import RuleError
 from gpudoctor.model.pattern import pattern
 from gpudoctor.rulebook.spot import Spot
 
-_CONDITIONS = frozenset(("when", "unless"))
-_SENTENCES = frozenset(["title", "finding", "why", "about", "text", "argv", "makes", "undo", "signs", "steps"])
+_CONDITIONS = frozenset(("when", "unless", "subjects"))
+_SENTENCES = frozenset(["title", "finding", "why", "text", "argv", "makes", "undo", "signs", "steps"])
 """Keys of a page, or of its translation, under which expressions stand between braces."""
 _HOLE = pattern(r"\{([^{}]+)\}")
 _CAPTURED = pattern(r"\(\?P<(\w+)>")

@@ -60,7 +60,7 @@ def rule_of(raw: Mapping[str, Any], origin: str) -> Rule:
         open=raw.get("open", False),
         several=raw.get("several", False),
         each=raw.get("each", ""),
-        about=raw.get("about", ""),
+        subjects=texts(raw, "subjects", page),
         explains=texts(raw, "explains", page),
         when=texts(raw, "when", page),
         unless=texts(raw, "unless", page),
@@ -81,11 +81,11 @@ _REQUIRED = {
     "misses": "what the page will not catch",
     "sources": "a list of texts: where this is documented",
 }
-_TEXTS = ("id", "title", "finding", "why", "misses", "layer", "each", "about", "confirm")
+_TEXTS = ("id", "title", "finding", "why", "misses", "layer", "each", "confirm")
 _SWITCHES = ("sound", "open", "several")
 _KEYS = (
-    "id layer title severity role finding why misses sources said confidence prevalence sound open several each about"
-    " explains let when unless sign fix case confirm origin scope"
+    "id layer title severity role finding why misses sources said confidence prevalence sound open several each"
+    " subjects explains let when unless sign fix case confirm origin scope"
 )
 
 

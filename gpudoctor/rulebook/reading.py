@@ -25,7 +25,8 @@ def conditions(rule: Rule) -> Iterator[str]:
 def expressions(rule: Rule) -> Iterator[str]:
     """Every expression on the page, in conditions and in sentences."""
     yield from conditions(rule)
-    templates = [rule.finding, rule.why, rule.about, *(sign.finding for sign in rule.signs)]
+    yield from rule.subjects
+    templates = [rule.finding, rule.why, *(sign.finding for sign in rule.signs)]
     templates += [rule.confirm] if rule.scope == "cluster" else []
     groups = {name for sign in rule.signs for name in re.compile(sign.match).groupindex}
     yield from (hole for hole in _holes(templates) if hole not in groups)

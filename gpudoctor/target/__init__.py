@@ -56,6 +56,10 @@ class Target(Protocol):
 
     name: str
     level: str
+    wait: float | None
+    """Seconds that GPUs may take to wake; None for what the level gives them."""
+    listener: Callable[[str, str], None]
+    """Hears which probe waits for what, in words for people: ``nvml``, ``GPU 3 of 8 is waking, 7 s``."""
 
     @property
     def environ(self) -> Mapping[str, str]:

@@ -117,10 +117,10 @@ def _answers(section: Mapping[str, Any], init: str) -> Iterator[tuple[int | None
 def _left_out(word: str) -> set[tuple[int | None, str]]:
     """Calls that the child is told not to make, for an earlier one did not survive them."""
     try:
-        listed = json.loads(word)
+        options = json.loads(word)
     except ValueError:
         return set()
-    return {(gpu, call) for gpu, call in listed} if isinstance(listed, list) else set()
+    return {(gpu, call) for gpu, call in options.get("left_out", ())} if isinstance(options, dict) else set()
 
 
 def _fault(faults: Sequence[Mapping[str, Any]], gpu: int | None, call: str) -> str | int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,6 +16,8 @@ from gpudoctor.target.stream import Stream
 
 _CHUNK = 1 << 16
 """Bytes read at a time: to ask for as many as a file may have has the C library make room for them all."""
+START = 30.0
+"""Seconds for an interpreter to start: from cold network storage it may take that long."""
 _MOST_LINKS = 40
 """Links followed in one path before it is called a loop; Linux follows as many."""
 
@@ -28,18 +31,17 @@ class Local:
         python: str | None = None,
         root: str = "/",
         environ: Mapping[str, str] | None = None,
+        wait: float | None = None,
     ) -> None:
         self.name = os.uname().nodename
         self.level = level
+        self.wait = wait
+        self.listener: Callable[[str, str], None] = lambda _source, _detail: None
         self._root = Path(root)
         self._whole = str(self._root) == "/"
         self._as_is = self._whole and type(self).path is Local.path
         self._environ = dict(os.environ if environ is None else environ)
-        self._asked = python
-        if python is not None and (not os.access(python, os.X_OK) or Path(python).is_dir()):
-            raise UsageError(
-                f"--python {python}: no such program; give the path of an interpreter, such as .venv/bin/python"
-            )
+        self._asked = None if python is None else self._interpreter(python)
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -47,16 +49,31 @@ class Local:
 
     @cached_property
     def python(self) -> str | None:
-        """The one asked for, else of an active environment, else first on PATH, else our own."""
+        """The one asked for, else of an active environment, else first on PATH, else our own; an absolute path."""
         if self._asked:
             return self._asked
         import sys
 
         for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
             prefix = self._environ.get(variable)
-            if prefix and os.access(f"{prefix}/bin/python", os.X_OK):
-                return f"{prefix}/bin/python"
-        return self.which("python3") or sys.executable
+            if prefix and _is_program(f"{prefix}/bin/python"):
+                return _absolute(f"{prefix}/bin/python")
+        found = self.which("python3")
+        return _absolute(found) if found else sys.executable
+
+    def _interpreter(self, asked: str) -> str:
+        """Absolute path of the program that ``--python`` names: a path, a name on PATH, or an environment's folder.
+
+        Links stay as they are: through its link in ``bin`` an interpreter knows its environment.
+        """
+        place = os.path.expanduser(asked)  # noqa: PTH111 - the shell leaves ~ in --python=~/x
+        if "/" not in place:
+            place = self.which(place) or place
+        for path in (place, f"{place}/bin/python", f"{place}/python"):
+            if _is_program(path):
+                return _absolute(path)
+        what = "a folder without bin/python" if os.path.isdir(place) else "no such program"  # noqa: PTH112
+        raise UsageError(f"--python {asked}: {what}; give the path of an interpreter, such as .venv/bin/python")
 
     def path(self, path: str) -> Path:
         """Under a root of its own a link to ``/usr/src/x`` means ``root/usr/src/x``, as it does for the patient."""
@@ -160,10 +177,18 @@ class Local:
         """Refuse a `python` that was asked for and is no Python; its answer is waited for while the probes work."""
         if self._asked is None or _of_an_environment(self._asked):
             return
-        argv = [self._asked, "-I", "-S", "-c", "import sys; print(sys.version_info[:2] >= (3, 6))"]
-        answer = run_child(argv, 5.0, self._environ)
-        if not answer.out.rstrip().endswith("True"):  # a wrapper may print a greeting first
-            raise UsageError(f"--python {self._asked}: not a Python interpreter 3.6 or newer ({answer.how})")
+        argv = [self._asked, "-E", "-S", "-c", "import sys; print('Python %d.%d' % sys.version_info[:2])"]
+        try:
+            answer = run_child(argv, START, self._environ)
+        except OSError as error:
+            raise UsageError(f"--python {self._asked}: it cannot be started: {error.strerror or error}") from None
+        version = re.search(r"Python (\d+)\.(\d+)\s*$", answer.out)  # a wrapper may print a greeting first
+        if version and (int(version[1]), int(version[2])) >= (3, 6):
+            return
+        if answer.status is None:
+            raise UsageError(f"--python {self._asked}: it does not start ({answer.how})")
+        what = version[0].strip() if version else answer.how
+        raise UsageError(f"--python {self._asked}: not a Python interpreter 3.6 or newer ({what})")
 
 
 def _pieces(read: Callable[[int], bytes], limit: int) -> bytes:
@@ -173,6 +198,21 @@ def _pieces(read: Callable[[int], bytes], limit: int) -> bytes:
         parts.append(part)
         limit -= len(part)
     return b"".join(parts)
+
+
+def _is_program(path: str) -> bool:
+    return os.access(path, os.X_OK) and not os.path.isdir(path)  # noqa: PTH112
+
+
+def _absolute(path: str) -> str:
+    """The path from the root, links kept; raises `UsageError` where the working folder is gone."""
+    try:
+        whole = os.path.join(os.getcwd(), path)  # noqa: PTH109, PTH118
+    except FileNotFoundError:
+        if not path.startswith("/"):
+            raise UsageError(f"{path}: the working folder is gone; give a path that begins with /") from None
+        return path
+    return whole if ".." in whole.split("/") else os.path.normpath(whole)  # behind a link .. leads elsewhere
 
 
 def _of_an_environment(python: str) -> bool:

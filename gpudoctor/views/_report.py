@@ -91,8 +91,8 @@ def elsewhere(finding: Finding, others: Sequence[Finding]) -> tuple[list[str], l
     named, unlike = [], []
     for other in others:
         if other.title == finding.title and other.subject:
-            group, row = next(iter(other.subject.items()))
-            named.append(f"{group} {row}")
+            kind = "gpu" if "gpu" in other.subject else next(iter(other.subject))
+            named.append(f"{kind} {other.subject[kind]}")
         else:
             unlike.append(other)
     return named, unlike

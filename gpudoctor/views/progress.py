@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
+from gpudoctor.model.snapshot import Event, Progress
+
 if TYPE_CHECKING:
     from gpudoctor.model.measurement import Measurements
 
@@ -17,18 +19,23 @@ _WIDEST = 100
 
 
 @contextmanager
-def progress_on(stream: TextIO) -> Iterator[Callable[[tuple[str, str]], None]]:
+def progress_on(stream: TextIO) -> Iterator[Progress]:
     """A callable for `gpudoctor.collect`; silent where the stream is no terminal that can rewrite a line."""
     running: dict[str, float] = {}
+    details: dict[str, str] = {}
 
-    def note(event: tuple[str, str]) -> None:
-        probe, state = event
-        if state == "started":
-            running[probe] = time.monotonic()
+    def note(event: Event) -> None:
+        if event.state == "started":
+            running[event.source] = time.monotonic()
+        elif event.state == "working":
+            details[event.source] = event.detail
         else:
-            running.pop(probe, None)
+            running.pop(event.source, None)
+            details.pop(event.source, None)
 
     def line() -> str:
+        if waiting := "; ".join(filter(None, tuple(details.values()))):
+            return waiting
         now = time.monotonic()
         names = sorted(dict(running).items(), key=lambda item: item[1])
         text = ", ".join(f"{name} {now - since:.1f} s" for name, since in names)

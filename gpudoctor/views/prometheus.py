@@ -77,23 +77,18 @@ def _findings(diagnosis: Diagnosis) -> Series:
     """Findings that have the same labels are one series, whose value is how many they are."""
     counts: dict[tuple[str, str, str, str], int] = {}
     for finding in diagnosis.findings:
-        key = (finding.id, finding.severity, *_gpu(diagnosis, finding))
-        if key in counts or len(counts) < MOST_FINDINGS:
-            counts[key] = counts.get(key, 0) + 1
+        for gpu, uuid in _gpus(finding):
+            key = (finding.id, finding.severity, gpu, uuid)
+            if key in counts or len(counts) < MOST_FINDINGS:
+                counts[key] = counts.get(key, 0) + 1
     names = ("id", "severity", "gpu", "uuid")
     return [(dict(zip(names, key, strict=True)), count) for key, count in counts.items()]
 
 
-def _gpu(diagnosis: Diagnosis, finding: Finding) -> tuple[str, str]:
-    """The number and the UUID of the GPU that it is about; empty where it is about none, or where it has none."""
-    subject, rows = finding.subject or {}, diagnosis.snapshot.rows("gpu")
-    place = subject.get("gpu")
-    if not isinstance(place, int) or isinstance(place, bool):
-        return "", ""
-    row = rows[place] if isinstance(rows, tuple) and 0 <= place < len(rows) else {}
-    index, uuid = row.get("index"), row.get("uuid")
-    number = index.value if isinstance(index, Known) else place
-    return str(number), str(uuid.value if isinstance(uuid, Known) else subject.get("uuid") or "")
+def _gpus(finding: Finding) -> list[tuple[str, str]]:
+    """The number and the UUID of each GPU that it is about; empty where it is about none, or where it has none."""
+    gpus = [subject for subject in finding.subjects if isinstance(subject.get("gpu"), int)]
+    return [(str(gpu["gpu"]), str(gpu.get("uuid") or "")) for gpu in gpus] or [("", "")]
 
 
 def _hosts(fleet: Fleet) -> Series:

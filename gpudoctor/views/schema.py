@@ -63,6 +63,7 @@ _FINDING = _object(
         "title": _TEXT,
         "why": _TEXT,
         "subject": {"type": ["object", "null"]},
+        "subjects": {"type": "array", "items": {"type": "object"}, "minItems": 2},
         "evidence": {"type": "array", "items": _EVIDENCE, "minItems": 1},
         "explains": _TEXTS,
         "fixes": {"type": "array", "items": _FIX},
@@ -71,7 +72,7 @@ _FINDING = _object(
         "by_rule": _TEXTS,
         "since": {"type": "array", "items": _SINCE},
     },
-    optional=("since",),
+    optional=("since", "subjects"),
 )
 _COUNT = {"type": "integer", "minimum": 0}
 _DOCUMENT = _object(

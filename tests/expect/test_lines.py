@@ -17,7 +17,7 @@ def test_the_rows_that_deviate_are_named_each_value_once(tmp_path: Path) -> None
     (finding,) = unmet(diagnosis).values()
     assert finding.title == "gpu.ecc is no on GPU 3 and GPU 5, expected yes (ours)"
     assert [(item.fact, item.index) for item in finding.evidence] == [("gpu.ecc", 3), ("gpu.ecc", 5)]
-    assert finding.subject is None
+    assert finding.subjects == ({"gpu": 3, "address": "0000:03:00.0"}, {"gpu": 5, "address": "0000:05:00.0"})
     assert finding.about == {"0000:03:00.0", "0000:05:00.0"}
 
 

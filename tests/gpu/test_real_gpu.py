@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests import needs
 from tests.conftest import Program
 from tests.sim import scenario
 from tests.sim.root import Machine
@@ -72,8 +72,9 @@ def test_a_record_of_it_makes_the_simulated_driver_answer_the_same(
 
 
 def test_cuda_runs_a_checked_kernel_on_every_gpu(document: Any, gpudoctor: Program) -> None:
-    whole = gpudoctor("--json", timeout=120).document
+    python = needs.torch_python()
+    whole = gpudoctor("--json", "--python", python, timeout=120).document
     if "value" not in whole["facts"]["torch.cuda"]:
-        pytest.skip(f"needs torch with CUDA in {json.dumps(whole['target']['python'])}")
+        pytest.skip(f"needs torch with CUDA in {python}")
     kernels = [gpu["kernel"]["value"] for gpu in whole["facts"]["live_gpu"]]
     assert kernels == ["ok"] * len(document["facts"]["gpu"])

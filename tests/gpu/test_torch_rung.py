@@ -11,20 +11,11 @@ from gpudoctor.kernels import specs
 from tests import needs
 from tests.conftest import Program
 from tests.gpu.measured import Runs, measured
+from tests.gpu.steps import DO_BENCH
 
 pytestmark = pytest.mark.gpu
 
 IDS = [one.spec.id for one in specs.every() if one.family == "eager" and one.spec.scope == "gpu"]
-DO_BENCH = """
-import json, sys, torch
-from triton.testing import do_bench
-
-side = int(sys.argv[1])
-left, right = (torch.randn(side, side, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-seconds = min(do_bench(lambda: torch.matmul(left, right)) for _ in range(5)) / 1e3
-print(json.dumps(2 * side**3 / seconds / 1e12))
-"""
-"""The best of five rates in TFLOP/s, as Triton measures them: with a cold L2 cache."""
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,8 @@ MOST_DEPTH = 8
 LONGEST_KEY = 160
 _KEY = re.compile(r"[A-Za-z_]\w*(\((\*|-?\d+)(,(\*|-?\d+)){0,2}\))?", re.ASCII)
 _DEED = re.compile(r"hang|crash|dstate|sleep:\d{1,9}")
-_SECTIONS = frozenset({"library", "init", "init_text", "system", "every", "gpus", "faults", "busy"})
+_TIMES = ("wake_ms", "call_ms")
+_SECTIONS = frozenset({"library", "init", "init_text", "system", "every", "gpus", "faults", "busy", *_TIMES})
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"})
 
 
@@ -126,6 +127,11 @@ def _check(name: str, section: Any) -> None:
     for index, gpu in enumerate(section.get("gpus", ())):
         if not isinstance(gpu, Mapping):
             raise ValueError(f"{name}.gpus[{index}]: an object is wanted, not {_kind(gpu)}")
+    own = {f"{name}.gpus[{index}]": gpu for index, gpu in enumerate(section.get("gpus", ()))}
+    for place, owner in {name: section, **own}.items():
+        for word in _TIMES:
+            if not isinstance(owner.get(word, 0), (int, float)) or owner.get(word, 0) < 0:
+                raise ValueError(f"{place}.{word}: milliseconds are wanted, not {_kind(owner[word])}")
     for index, fault in enumerate(section.get("faults", ())):
         _check_fault(f"{name}.faults[{index}]", fault)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from gpudoctor import doctor
 from gpudoctor.interactive.work import work_on
 from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.snapshot import Progress
 from gpudoctor.target.recorded import Recorded
-from gpudoctor.views.tui.work import Event, Work
+from gpudoctor.views.tui.work import Work
 from tests.sim import scenario
 
 
@@ -24,7 +25,7 @@ def path_of(name: str) -> Path:
 def work_of(name: str) -> Work:
     """That machine as the interface gets it: its probes run on the recorded answers."""
 
-    def diagnoses(progress: Callable[[Event], None]) -> Iterator[Diagnosis]:
+    def diagnoses(progress: Progress) -> Iterator[Diagnosis]:
         with Recorded(scenario.expanded(json.loads(path_of(name).read_text("utf-8")))) as target:
             yield from doctor.watch(progress=progress, target=target)
 

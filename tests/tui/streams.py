@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from textual.pilot import Pilot
 
 from gpudoctor.interactive.work import work_on
 from gpudoctor.model.diagnosis import Diagnosis, Finding
+from gpudoctor.model.snapshot import Event, Progress
 from gpudoctor.target import Answer, Watch
 from gpudoctor.target.recorded import Recorded
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
-from gpudoctor.views.tui.work import Event, Work
+from gpudoctor.views.tui.work import Work
 from tests.tui.machines import diagnosis_of
 
 
@@ -26,11 +27,11 @@ class Stream:
         self._more = threading.Semaphore(0)
         self.work: Work = work_on("a machine", self._read)
 
-    def _read(self, progress: Callable[[Event], None]) -> Iterator[Diagnosis]:
+    def _read(self, progress: Progress) -> Iterator[Diagnosis]:
         for number, diagnosis in enumerate(self._diagnoses):
-            progress((f"source{number}", "started"))
+            progress(Event(f"source{number}", "started"))
             self._more.acquire(timeout=120)
-            progress((f"source{number}", "done"))
+            progress(Event(f"source{number}", "done"))
             yield diagnosis
 
     async def next(self, pilot: Pilot[None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +15,11 @@ from gpudoctor.interactive import of_files, of_this_machine
 from gpudoctor.interactive.work import work_on
 from gpudoctor.model.diagnosis import Diagnosis, Note
 from gpudoctor.model.fact import Known
+from gpudoctor.model.snapshot import Progress
 from gpudoctor.probes import torch_live
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
-from gpudoctor.views.tui.work import Event, Work
+from gpudoctor.views.tui.work import Work
 from tests.readme import REPORT
 from tests.sim import scenario
 from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
@@ -200,7 +201,7 @@ async def test_the_first_finding_is_shown_while_the_slowest_source_is_still_aske
     with Held(scenario.expanded(json.loads(path_of("too-old-b200").read_text("utf-8")))) as machine:
         let = machine.hold("ask_torch")
 
-        def diagnoses(progress: Callable[[Event], None]) -> Iterator[Diagnosis]:
+        def diagnoses(progress: Progress) -> Iterator[Diagnosis]:
             return doctor.watch(progress=progress, target=machine)
 
         async with opened(work_on("a machine", diagnoses), settle=False) as pilot:

@@ -17,6 +17,7 @@ from gpudoctor import demos
 from gpudoctor.model import fleet, measurement_json
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.fact import Known
+from gpudoctor.model.snapshot import Event
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.places import DOORS, FIX, Door
 from gpudoctor.views.tui.screens.place import Place
@@ -158,7 +159,7 @@ async def test_a_probe_that_never_answers_is_stopped_by_esc(opened: Opened) -> N
     def diagnose(progress: object, partly: object) -> Diagnosis:
         assert callable(progress)
         assert callable(partly)
-        progress(("torch_live", "started"))
+        progress(Event("torch_live", "started"))
         partly(whole)
         for_ever.wait(120)
         return whole

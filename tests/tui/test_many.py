@@ -26,7 +26,7 @@ def many(ids: int) -> Diagnosis:
     return with_findings(
         diagnosis_of("too-old-b200"),
         *(
-            replace(one, id=name, title=f"{one.title} {n}", subject={"gpu": n}, explains=explains[n])
+            replace(one, id=name, title=f"{one.title} {n}", subjects=({"gpu": n},), explains=explains[n])
             for n, name in enumerate(names)
         ),
     )

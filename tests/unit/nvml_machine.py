@@ -13,6 +13,7 @@ import pytest
 
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
 from gpudoctor.probes import nvml
+from gpudoctor.probes._nvml import talk
 from gpudoctor.target.local import Local
 from tests.sim import build, scenario
 
@@ -37,13 +38,19 @@ def faulty(call: str, do: str | int, gpu: int | None = None, gpus: int = 2, star
     return {**h100(gpus), "faults": [fault if gpu is None else {**fault, "gpu": gpu}]}
 
 
-def asker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timeout: float = 30.0) -> Ask:
+def asker(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    opening: float = 300.0,
+    asking: float = 300.0,
+    call: float = 60.0,
+    listener: Callable[[str, str], None] = lambda _source, _detail: None,
+) -> Ask:
     """Runs the probe over a section (None: there is no library), `smi` being the script that is nvidia-smi.
 
-    `timeout` is for NVML; only a test of something that hangs needs less than a busy machine may take.
+    The seconds are NVML's; only a test of something that hangs needs less than a busy machine may take.
     """
-    monkeypatch.setattr(nvml, "TIMEOUT", timeout)
-    monkeypatch.setattr(nvml, "DEADLINE", 60.0)
+    monkeypatch.setattr(talk, "limits", lambda *_: talk.Limits(opening, asking, call))
     monkeypatch.setattr(nvml, "_SMI_SECONDS", 30.0)
     for name in ("cat", "head", "sleep"):
         (tmp_path / name).symlink_to(shutil.which(name) or f"/bin/{name}")
@@ -56,7 +63,9 @@ def asker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timeout: float = 30.0
             program = tmp_path / "nvidia-smi"
             program.write_text("#!/bin/sh\n" + smi)
             program.chmod(0o755)
-        return dict(nvml.probe(Local(environ=environ)))
+        target = Local(environ=environ)
+        target.listener = listener
+        return dict(nvml.probe(target))
 
     return run
 

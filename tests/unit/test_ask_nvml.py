@@ -27,7 +27,9 @@ def asked(section: Section, tmp_path: Path, binding: Path, *left_out: tuple[int 
     """What the child says, line by line."""
     argv = [sys.executable, "-I", "-S", str(CHILDREN / "ask_nvml.py"), str(CHILDREN), str(binding)]
     environ = simulated(section, tmp_path / "answers")
-    done = subprocess.run([*argv, json.dumps(left_out)], env=environ, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [*argv, json.dumps({"left_out": left_out})], env=environ, capture_output=True, text=True, check=True
+    )
     return [json.loads(line.partition(" ")[2]) for line in done.stdout.splitlines()]
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from gpudoctor import probes
-from gpudoctor.collect import Event, collect
+from gpudoctor.collect import collect
 from gpudoctor.discovery import modules_of
 from gpudoctor.model.catalog import FactSpec, column, fact
 from gpudoctor.model.fact import Absent, Known, Unread
-from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.model.snapshot import Event, Snapshot
 from gpudoctor.target import Target
 from gpudoctor.target.local import Local
 from tests.unit.trees import Tree
@@ -121,8 +121,8 @@ def test_a_probe_that_hangs_is_given_up_and_heard_no_more() -> None:
     assert snapshot.get("driver.version") == Known("570.86", "proc")
     assert snapshot.get("driver.kind") == Unread("the probe slow was stopped after 0.3 s")
     assert snapshot.rows("gpu") == ()
-    assert [event for event in events if event[0] == "slow"] == [("slow", "started"), ("slow", "stopped")]
-    assert ("quick", "done") in events
+    assert [event.state for event in events if event.source == "slow"] == ["started", "stopped"]
+    assert Event("quick", "done") in events
 
 
 @pytest.mark.parametrize(("said", "waits"), [("hung", False), ("ok", True)])

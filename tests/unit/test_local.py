@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from gpudoctor.model.errors import UsageError
+from gpudoctor.probes._python.site import Site, site_of
+from gpudoctor.target import local
 from gpudoctor.target.local import Local
 from tests.unit.trees import Tree, refused
 
@@ -92,3 +96,124 @@ def test_what_is_no_python_is_refused(tmp_path: Path, content: str, mode: int) -
 def test_the_active_environment_is_meant(tmp_path: Path) -> None:
     Tree(tmp_path).file("/venv/bin/python", "#!/bin/sh\n", mode=0o755)
     assert Local("quick", environ={"VIRTUAL_ENV": str(tmp_path / "venv")}).python == str(tmp_path / "venv/bin/python")
+
+
+def interpreter(folder: Path, name: str = "python") -> Path:
+    """A real virtual environment's interpreter, which is a link."""
+    if not folder.exists():
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    return folder / "bin" / name
+
+
+def prefix_of(python: str | None) -> str:
+    assert python
+    assert python.startswith("/")
+    code = "import sys; print(sys.prefix)"
+    return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True, cwd="/").stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "asked", ["my venv/bin/python", "./my venv/bin/python", "my venv", "my venv/", "my venv/bin", "linked/bin/python"]
+)
+def test_a_relative_interpreter_stays_that_of_its_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    interpreter(tmp_path / "my venv")
+    (tmp_path / "linked").symlink_to("my venv")
+    monkeypatch.chdir(tmp_path)
+    target = Local("quick", asked)
+    target.verify()
+    assert Path(prefix_of(target.python)).resolve() == (tmp_path / "my venv").resolve()
+    assert target.python == os.path.abspath(target.python or "")
+
+
+def test_a_link_to_an_environments_interpreter_means_what_python_makes_of_it(tmp_path: Path) -> None:
+    real = interpreter(tmp_path / "venv")
+    (tmp_path / "python").symlink_to(real)
+    target = Local("quick", str(tmp_path / "python"))
+    target.verify()
+    site = site_of(target)
+    assert isinstance(site, Site)
+    assert site.prefix == prefix_of(str(tmp_path / "python"))
+
+
+def test_home_and_path_are_looked_through_as_by_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = interpreter(tmp_path / "venv")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Local("quick", "~/venv/bin/python").python == str(python)
+    assert Local("quick", "python", environ={"PATH": str(python.parent)}).python == str(python)
+
+
+@pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+def test_a_relative_or_stale_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    python = interpreter(tmp_path / "venv")
+    monkeypatch.chdir(tmp_path)
+    assert Local("quick", environ={variable: "venv"}).python == str(python)
+    moved = Local("quick", environ={variable: f"{tmp_path}/moved", "PATH": "venv/bin"})
+    assert moved.python == str(tmp_path / "venv/bin/python3")
+    (tmp_path / "odd/bin/python").mkdir(parents=True)
+    assert Local("quick", environ={variable: "odd", "PATH": "/nowhere"}).python == sys.executable
+
+
+def test_a_script_that_starts_another_python_is_not_the_interpreter(tmp_path: Path) -> None:
+    real = interpreter(tmp_path / "venv")
+    shim = tmp_path / "shims/python"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\necho welcome\nexec "{real}" "$@"\n')
+    shim.chmod(0o755)
+    target = Local("quick", str(shim))
+    target.verify()
+    site = site_of(target)
+    assert isinstance(site, Site)
+    assert (site.python, site.prefix, site.environment) == (str(real), str(tmp_path / "venv"), "venv")
+
+
+def test_the_shims_of_pyenv_mean_the_chosen_version(tmp_path: Path) -> None:
+    shims = Path.home() / ".pyenv/shims/python3"
+    versions = sorted((Path.home() / ".pyenv/versions").glob("3.1*"))
+    if not shims.exists() or not versions:
+        pytest.skip("pyenv is not here")
+    environ = {**os.environ, "PYENV_VERSION": versions[-1].name}
+    environ.pop("VIRTUAL_ENV", None)
+    target = Local("quick", str(shims), environ=environ)
+    target.verify()
+    site = site_of(target)
+    assert isinstance(site, Site)
+    assert Path(site.python).parent == versions[-1] / "bin"
+    assert site.prefix == str(versions[-1])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("#!/bin/sh\necho Python 2.7\n", "Python 2.7"),
+        ("no program\n", "cannot be started: Exec format error"),
+        ("#!/no/such/interpreter\n", "cannot be started: No such file"),
+        ("#!/bin/sh\nexit 7\n", "exit 7"),
+        ("#!/bin/sh\nexec sleep 600\n", "it does not start"),
+    ],
+    ids=["Python 2", "text", "no interpreter", "fails", "hangs"],
+)
+def test_what_is_refused_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, words: str) -> None:
+    monkeypatch.setattr(local, "START", 1.0 if "sleep" in content else 60.0)
+    Tree(tmp_path).file("/python", content, 0o755)
+    with pytest.raises(UsageError, match=words):
+        Local("quick", python=str(tmp_path / "python")).verify()
+
+
+@pytest.mark.parametrize("asked", ["empty", "nothing", "", "gone/python"])
+def test_what_is_not_there_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="without bin/python" if asked == "empty" else "no such program"):
+        Local("quick", asked)
+
+
+def test_a_working_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert Local("quick", sys.executable).python == sys.executable
+    with pytest.raises(UsageError, match="no such program"):
+        Local("quick", "bin/python")

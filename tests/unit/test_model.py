@@ -52,7 +52,7 @@ def test_a_diagnosis_survives_json() -> None:
         "title",
         "why",
         (Evidence("gpu.ecc_uncorrected", Known(3, "nvml"), 1), Evidence("torch.hip", Absent("a CUDA build"))),
-        {"gpu": 1, "uuid": "GPU-1"},
+        ({"gpu": 1, "uuid": "GPU-1"}, {"gpu": 3}),
         ("gpu.xid",),
         (Fix("reset", (Step(("nvidia-smi", "-r"), "now", ("root",), "hardware"),)),),
         ("source",),

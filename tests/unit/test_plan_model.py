@@ -166,7 +166,7 @@ def test_wherever_the_output_is_cut_it_reads_the_same(text: str, cuts: list[int]
 
 
 def finding(name: str, *fixes: Fix, explains: tuple[str, ...] = (), severity: Severity = "error") -> Finding:
-    return Finding(name, "torch", severity, "cause", "certain", name, "", (), None, explains, fixes)
+    return Finding(name, "torch", severity, "cause", "certain", name, "", (), (), explains, fixes)
 
 
 def diagnosis(*findings: Finding, kind: str = "local", **facts: str) -> Diagnosis:

@@ -13,6 +13,7 @@ import pytest
 from gpudoctor.model.fact import Absent, Known, Unread
 from gpudoctor.probes import cuda_libs
 from gpudoctor.probes._libraries.ldcache import parse_cache
+from gpudoctor.target.local import Local
 from tests import needs
 from tests.environments import Machine, Venv, column, compiled, ld_cache, rows, value
 
@@ -85,6 +86,13 @@ def test_the_copy_chosen_is_the_one_the_loader_takes(
     assert set(really) >= {"libcudart.so.12", "libcublas.so.12", "libcudnn.so.9"}
     shadowed = sorted(path for path in really.values() if str(stack.other) in path)
     assert sorted(line.partition(" instead of ")[0] for line in value(facts, "libs.shadowing")) == shadowed  # type: ignore[attr-defined]
+
+
+def test_an_interpreter_named_relatively_lacks_no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Stack(tmp_path.resolve(), "runpath", "runpath")
+    monkeypatch.chdir(tmp_path)
+    facts = dict(cuda_libs.probe(Local("quick", "venv/bin/python")))
+    assert value(facts, "libs.missing") == ()
 
 
 def test_a_part_of_cudnn_from_another_folder_is_shadowing(tmp_path: Path) -> None:

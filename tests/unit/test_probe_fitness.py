@@ -14,6 +14,7 @@ import pytest
 from gpudoctor.model.fact import Absent, Unread
 from gpudoctor.probes import fitness
 from gpudoctor.probes._host import stuck as scan
+from gpudoctor.target.child import kill_group, start_child
 from gpudoctor.target.local import Local
 from tests.needs import program
 from tests.unit.buses import process, shown
@@ -119,21 +120,76 @@ def test_a_process_that_hangs_in_the_driver_is_named(tmp_path: Path) -> None:
     ]
 
 
-def test_a_real_process_in_uninterruptible_sleep(tmp_path: Path) -> None:
-    """A parent waits in state D for the child of its vfork."""
-    source = tmp_path / "wait.c"
+def waiter(folder: Path) -> Path:
+    """A program in state D: a parent waits for the child of its vfork."""
+    source = folder / "wait.c"
     source.write_text("#include <unistd.h>\nint main(void) { if (vfork() == 0) { sleep(300); _exit(0); } return 0; }\n")
-    subprocess.run([program("cc"), "-o", tmp_path / "nvidia-wait", source], check=True)
-    with subprocess.Popen([tmp_path / "nvidia-wait"], start_new_session=True) as child:
+    subprocess.run([program("cc"), "-o", folder / "nvidia-wait", source], check=True)
+    return folder / "nvidia-wait"
+
+
+def in_state_d(pid: int) -> None:
+    deadline = time.monotonic() + 60
+    while " D " not in Path(f"/proc/{pid}/stat").read_text() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def test_a_real_process_in_uninterruptible_sleep(tmp_path: Path) -> None:
+    with subprocess.Popen([waiter(tmp_path)], start_new_session=True) as process:
         try:
-            deadline = time.monotonic() + 60
-            while " D " not in Path(f"/proc/{child.pid}/stat").read_text() and time.monotonic() < deadline:
-                time.sleep(0.01)
+            in_state_d(process.pid)
             rows = scan.stuck(Local("quick"))
         finally:
-            os.killpg(child.pid, signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGKILL)
     assert isinstance(rows, tuple)
-    assert ("nvidia-wait", child.pid) in [(row["name"], row["pid"]) for row in shown(rows)]
+    assert ("nvidia-wait", process.pid) in [(row["name"], row["pid"]) for row in shown(rows)]
+
+
+@pytest.mark.parametrize("by_a_shell", [False, True])
+def test_our_own_child_in_the_driver_is_not_stuck(tmp_path: Path, by_a_shell: bool) -> None:
+    place = waiter(tmp_path)
+    argv = ["sh", "-c", f"{place}; true"] if by_a_shell else [str(place)]
+    started = start_child(argv, os.environ, talks=False)
+    try:
+        (pid,) = waited(place)
+        rows = scan.stuck(Local("quick"))
+    finally:
+        kill_group(started)
+        started.communicate(timeout=60)
+    assert not isinstance(rows, tuple) or pid not in [row["pid"] for row in shown(rows)]
+
+
+def waited(place: Path) -> list[int]:
+    """Process ids of the parents that run that program."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = [
+            int(folder.name)
+            for folder in Path("/proc").glob("[0-9]*")
+            if suppressed(folder / "cmdline").startswith(str(place)) and " D " in suppressed(folder / "stat")
+        ]
+        if found:
+            return found
+        time.sleep(0.02)
+    pytest.fail("the program did not start")
+
+
+def suppressed(place: Path) -> str:
+    try:
+        return place.read_text()
+    except OSError:
+        return ""
+
+
+def test_the_child_of_another_gpudoctor_is_not_stuck_and_one_left_behind_is(tmp_path: Path) -> None:
+    tree = process(Tree(tmp_path).linux(), 4242, "python3", "D", "rm_gpu_ops", "/dev/nvidia3")
+    tree.file("/proc/4242/cmdline", "python3\0/opt/gpudoctor/probes/children/ask_nvml.py\0")
+    stat = (tmp_path / "proc/4242/stat").read_text()
+    process(tree, 77, "gpudoctor").file("/proc/77/cmdline", "python3\0/usr/bin/gpudoctor\0check\0")
+    tree.file("/proc/4242/stat", stat.replace("D 1 ", "D 77 ", 1))
+    assert stuck(tree) == []
+    tree.file("/proc/4242/stat", stat)
+    assert [row["pid"] for row in stuck(tree)] == [4242]
 
 
 def test_a_name_with_brackets_and_blanks_is_read_to_its_end(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def test_xids_have_a_code_an_address_and_an_age(tmp_path: Path) -> None:
         "age_s": 3600,
         "last_time": "2026-11-21T11:30:00Z",
         "last_age_s": 3600,
+        "instance": Absent,
         "unit": Absent,
         "fatal": Absent,
         "link": Absent,

@@ -154,6 +154,8 @@ def test_one_lost_gpu_of_eight_leaves_seven(ask: Ask) -> None:
     assert [row["index"] for row in group if isinstance(row["name"], Unread)] == [Known(5, "NVML")]
     assert len([row for row in group if isinstance(row["error"], Absent)]) == 7
     assert known(group[5]["error"]) == "nvmlDeviceGetHandleByIndex: GPU is lost (code 15)"
+    assert known(group[5]["error_code"]) == 15
+    assert isinstance(group[4]["error_code"], Absent)
     assert why(group[5]["name"]) == "NVML: GPU is lost"
     assert isinstance(group[5]["mps"], Unread)
 

@@ -14,7 +14,7 @@ from tests.unit.nvml_machine import Ask, asker, h100, known, rows, values, why
 
 @pytest.fixture
 def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
-    return asker(tmp_path, monkeypatch, 5.0)
+    return asker(tmp_path, monkeypatch)
 
 
 def without(section: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def test_the_same_diagnosis_gives_the_same_text() -> None:
 def test_findings_are_bounded_and_equal_ones_are_counted() -> None:
     whole = diagnosis_of("too-old-b200")
     rows = tuple(whole.findings[0] for _ in range(5))
-    many = tuple(replace(whole.findings[0], id=f"site.page-{n}", subject=None) for n in range(3000))
+    many = tuple(replace(whole.findings[0], id=f"site.page-{n}", subjects=()) for n in range(3000))
     text = prometheus.render(replace(whole, findings=(*rows, *many)))
     samples = metrics(text)["gpudoctor_finding"].samples
     assert len(samples) == prometheus.MOST_FINDINGS
@@ -126,7 +126,7 @@ def _stays_within(evil: str) -> None:
     odd = replace(
         whole,
         tool_version=evil,
-        findings=(replace(whole.findings[0], id=evil, subject={"gpu": 0}),),
+        findings=(replace(whole.findings[0], id=evil, subjects=({"gpu": 0},)),),
         snapshot=replace(whole.snapshot, facts=facts, groups={"gpu": (row,)}),
     )
     said, plain = prometheus.render(odd), _plain(whole)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding, Unjudged
 from gpudoctor.model.fact import Absent, Fact, Known
 from gpudoctor.model.rule import Fix, Step
-from gpudoctor.model.snapshot import Snapshot, Target
+from gpudoctor.model.snapshot import Event, Snapshot, Target
 from gpudoctor.views import document, text
 from gpudoctor.views._terminal import Style, command, safe, style_of, wrapped
 from gpudoctor.views.progress import progress_on
@@ -86,7 +86,7 @@ def test_one_finding_about_several_gpus_is_told_once() -> None:
 
 
 def test_what_is_the_same_of_several_gpus_is_one_line() -> None:
-    same = [replace(FINDING, subject={"gpu": gpu, "name": "B200"}) for gpu in range(4)]
+    same = [replace(FINDING, subjects=({"gpu": gpu, "name": "B200"},)) for gpu in range(4)]
     said = text.render(diagnosis(*same))
     assert "the same of gpu 1, gpu 2, gpu 3" in said
     assert "also:" not in said
@@ -129,9 +129,9 @@ class Terminal(io.StringIO):
 def test_progress_names_what_still_runs_and_leaves_a_clean_line() -> None:
     terminal = Terminal()
     with progress_on(terminal) as note:
-        note(("nvml", "started"))
-        note(("host", "started"))
-        note(("host", "done"))
+        note(Event("nvml", "started"))
+        note(Event("host", "started"))
+        note(Event("host", "done"))
         deadline = time.monotonic() + 60
         while not re.search(r"asking nvml \d+\.\d", terminal.getvalue()):
             assert time.monotonic() < deadline, terminal.getvalue()
@@ -142,6 +142,6 @@ def test_progress_names_what_still_runs_and_leaves_a_clean_line() -> None:
 def test_progress_is_silent_where_nobody_watches() -> None:
     pipe = io.StringIO()
     with progress_on(pipe) as note:
-        note(("nvml", "started"))
+        note(Event("nvml", "started"))
         time.sleep(0.3)
     assert pipe.getvalue() == ""

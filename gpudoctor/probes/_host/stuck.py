@@ -1,7 +1,8 @@
 """Processes that the kernel holds in an uninterruptible wait (state D) while they are at the NVIDIA driver.
 
 Such a process cannot be killed, and what holds it mostly holds the next one too. Waiting for a disk is the same state
-for a moment: only a process that did not move between two looks counts.
+for a moment: only a process that did not move between two looks counts. What a running gpudoctor has started does not
+count: a child that wakes GPUs waits in the driver for seconds, and who started it says so where it does not come back.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from gpudoctor.model.fact import Fact, Known, Row, Rows, Unread
 from gpudoctor.model.frozen import frozen
 from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._reading import line, names, text
-from gpudoctor.target import Target
+from gpudoctor.target import Target, child
 
 MOST = 4000
 BUDGET = 0.02
@@ -23,8 +24,12 @@ _BETWEEN = 0.25
 """Seconds between the two looks at a process in state D."""
 _MOST_FILES = 256
 
+_MOST_PARENTS = 16
+
 _STAT = pattern(r"(\d+) \((.*)\) (\S) (.*)", re.S)
-_OURS = pattern(r"nvidia|nvml|dcgm|\bnv-|uvm|cuda", re.I)
+_NVIDIA = pattern(r"nvidia|nvml|dcgm|\bnv-|uvm|cuda", re.I)
+_CHILD = pattern(r"gpudoctor/(probes/children|kernels/child)/|@gpudoctor ")
+"""In the command line of a child of ours: its file, or its own text where we run from a zip file."""
 _CHANNEL = pattern(r"^_*(?:nv|rm_|uvm|os_acquire|osAcquire|RmInit)", re.I)
 
 
@@ -45,7 +50,8 @@ def stuck(target: Target) -> Rows:
     if not pids:
         return Unread("/proc shows no process")
     waiting, seen = _waiting(target, pids[:MOST])
-    suspects = [(process, device) for process in waiting if (device := _at_the_driver(target, process)) is not None]
+    others = [process for process in waiting if not _is_ours(target, process.pid)]
+    suspects = [(process, device) for process in others if (device := _at_the_driver(target, process)) is not None]
     if suspects:
         time.sleep(_BETWEEN)
     rows = tuple(_row(target, process, device) for process, device in suspects if _still(target, process))
@@ -66,6 +72,27 @@ def _waiting(target: Target, pids: list[str]) -> tuple[list[_Process], int]:
         if process:
             found.append(process)
     return found, len(pids)
+
+
+def _is_ours(target: Target, pid: str) -> bool:
+    """Whether it, or what it descends from, was started by us or by another gpudoctor that still runs."""
+    folder = str(target.path("/proc"))
+    for _ in range(_MOST_PARENTS):
+        match = _STAT.match(_stat(f"{folder}/{pid}/stat"))
+        if not match:
+            return False
+        parent = match[4].split()[0]
+        if int(pid) in child.begun and parent == str(os.getpid()):
+            return True
+        if _CHILD.search(_command(target, pid)) and "gpudoctor" in _command(target, parent):
+            return True
+        pid = parent
+    return False
+
+
+def _command(target: Target, pid: str) -> str:
+    words = text(target, f"/proc/{pid}/cmdline", 4096)
+    return words.replace("\0", " ") if isinstance(words, str) else ""
 
 
 def _stat(path: str) -> str:
@@ -112,7 +139,7 @@ def _at_the_driver(target: Target, process: _Process) -> str | None:
             return goal
     words = text(target, f"{folder}/cmdline", 4096)
     channel = line(target, f"{folder}/wchan")
-    named = _OURS.search(process.name) or (isinstance(words, str) and _OURS.search(words.partition("\0")[0]))
+    named = _NVIDIA.search(process.name) or (isinstance(words, str) and _NVIDIA.search(words.partition("\0")[0]))
     return "" if named or (isinstance(channel, Known) and _CHANNEL.match(str(channel.value))) else None
 
 

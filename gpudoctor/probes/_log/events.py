@@ -8,16 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 from gpudoctor.model.fact import Absent, Fact, Known, Row
 from gpudoctor.model.pattern import pattern
+from gpudoctor.model.xids import LINE, pci_address, xid
 from gpudoctor.probes._log.lines import Log
 
 RECOVERY = 154
 """The Xid that says what a GPU needs before it is used again. The last such line holds, not the first."""
 
-_XID = pattern(
-    r" Xid \((?:PCI:)?[0-9a-fA-F:.]{5,20}\): \d{1,4}(?!\d)(?:, ?[A-Z][A-Z0-9_/]+ {1,4}(?:Non-?)?[Ff]atal\b)?"
-)
-_XID_PARTS = pattern(r"\((?:PCI:)?([^)]+)\): (\d+)(?:, ?(\S+) +(\w\S*))?")
-_LINK = pattern(r"\bLink (\d{1,3})\b")
 _SXID = pattern(r": SXid \((?:PCI:)?[0-9a-fA-F:.]{5,20}\): \d{4,6}, (?:Non-)?[Ff]atal, (?:Link \d{1,3})?")
 _SXID_PARTS = pattern(r"\((?:PCI:)?([^)]+)\): (\d+), ([\w-]+), (?:Link (\d+))?")
 _AER = pattern(
@@ -89,34 +85,17 @@ def _last(text: str, raw: str) -> int:
 
 
 def xids(log: Log, own: set[str] | None) -> tuple[Row, ...]:
-    """By GPU and number, the events of NVLink 5 also by what they say of themselves; `own` GPUs only, None is all."""
+    """By GPU, MIG instance and number, NVLink 5's events also by unit and severity; `own` GPUs only, None is all."""
     rows: list[Row] = []
-    for one in seen(log, _XID, log.text, lambda raw: _XID_PARTS.search(raw.replace("  ", " "))[0]):  # type: ignore[index]
-        match = _XID_PARTS.search(one.raw)
-        if match is None or (own is not None and pci_address(match[1]) not in own):
+    for one in seen(log, LINE, log.text, xid):
+        event = xid(one.raw)
+        if event is None or (own is not None and event.address not in own):
             continue
-        row: Row = {
-            "code": Known(int(match[2]), log.source),
-            "address": Known(pci_address(match[1]), log.source),
-            **one.times(log),
-            **_of_nvlink(log, one, match[3], match[4]),
-        }
-        if int(match[2]) == RECOVERY:
+        row: Row = {**event.row(log.words(one.first), log.source), **one.times(log)}
+        if event.code == RECOVERY:
             row = {**row, "line": Known(log.words(one.last), log.source)}
         rows.append(row)
     return tuple(rows)
-
-
-def _of_nvlink(log: Log, one: Seen, unit: str | None, severity: str | None) -> Row:
-    """``149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x004505c6 0x00000000 ...)``, from NVLink 5 on."""
-    if not unit or not severity:
-        return dict.fromkeys(("unit", "fatal", "link"), Absent(f"the line does not say ({log.source})"))
-    link = _LINK.search(log.words(one.first))
-    return {
-        "unit": Known(unit, log.source),
-        "fatal": Known(severity.lower() == "fatal", log.source),
-        "link": Known(int(link[1]), log.source) if link else Absent(f"the line names no link ({log.source})"),
-    }
 
 
 def sxids(log: Log) -> tuple[Row, ...]:
@@ -225,9 +204,3 @@ def fallen_off(log: Log) -> Iterator[str]:
         named = pci_address(match[1]) if match else named
         if "fallen off the bus" in line and named:
             yield named
-
-
-def pci_address(said: str) -> str:
-    """``0000:2a:00`` and ``2a:00.0`` as ``0000:2a:00.0``, as sysfs has it."""
-    whole = said.lower() if said.count(":") == 2 else f"0000:{said.lower()}"
-    return whole if "." in whole else f"{whole}.0"

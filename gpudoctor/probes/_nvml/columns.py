@@ -224,4 +224,5 @@ COLUMNS = (
     _column("numa_node", "int", "NUMA node nearest to it", "MemoryAffinity(0)", words.first),
     _column("cpu_affinity", "text", "CPUs nearest to it, such as 0-55,112-167", "CpuAffinity", words.ranges),
     _column("error", "text", "why this GPU does not answer, such as GPU is lost; absent where it answers"),
+    _column("error_code", "int", "NVML's return code for this GPU, such as 15; absent where it answers or broke"),
 )

@@ -19,6 +19,8 @@ HANDLE = "nvmlDeviceGetHandleByIndex"
 _FIELDS = "nvmlDeviceGetFieldValues"
 _INVALID, _NOT_SUPPORTED, _FUNCTION_NOT_FOUND, LOST, RESET_REQUIRED = 2, 3, 13, 15, 16
 _OF_TWO = ("nvmlDeviceGetP2PStatus", "nvmlDeviceGetTopologyCommonAncestor")
+_SILENT = ("hung", "asleep")
+"""States of a fault that leave a GPU without further answers."""
 NOT_REPORTED = Absent("this GPU does not report it")
 TOO_OLD = "the driver's NVML is too old to tell"
 
@@ -39,7 +41,9 @@ class Failure:
 
 @frozen
 class Fault:
-    """The call in which a child hung, crashed, or ran out of time for slowness: `state` says which, `why` in full."""
+    """The call in which a child hung, crashed, or ran out of time for slowness, or that was not made because the GPU is
+    asleep: `state` says which, `why` in full.
+    """
 
     gpu: int | None
     call: str
@@ -80,6 +84,9 @@ class Told:
                 current = gpu, str(entry["ask"])
             elif "slow" in entry:
                 self.slowest = max(self.slowest, (float(entry["seconds"]), str(entry["slow"])))
+            elif "unopened" in entry and not self.silent(gpu):
+                why = f"GPU {gpu} did not wake within {float(entry['unopened']):.0f} s"
+                self.faults.append(Fault(gpu, HANDLE, "hung", why))
             elif "done" in entry:
                 self.done, current = True, None
             elif "is" in entry:
@@ -119,8 +126,8 @@ class Told:
         if batch := known.get(_FIELDS) if call.startswith(_FIELDS) else None:
             return Unread(batch.why)
         asked = _FIELDS if call.startswith(_FIELDS) else call
-        for fault in self.faults:
-            if fault.gpu == gpu and (fault.call == asked or (fault.state == "hung" and (gpu, asked) not in self.asked)):
+        for fault in (fault for fault in self.faults if fault.gpu == gpu):
+            if fault.call == asked or (fault.state in _SILENT and (gpu, asked) not in self.asked):
                 return Unread(fault.why)
         if error := self.error(gpu):
             return Unread(f"NVML: {error}")
@@ -129,19 +136,33 @@ class Told:
             return Unread(same.why) if same and (gpu, asked) not in self.asked else NOT_REPORTED
         return Unread(self.ending)
 
-    def error(self, gpu: int | None) -> str:
-        """What keeps this GPU from answering, in NVML's words; empty where nothing does."""
+    def failure(self, gpu: int | None) -> Failure | None:
+        """What keeps this GPU from answering: no handle, or an answer that it is lost or has to be reset."""
         known = self.failures.get(gpu, {}) if gpu is not None else {}
         opened = known.get(HANDLE)
         own = (failure for call, failure in known.items() if not call.startswith(_OF_TWO))
-        failure = opened or next((one for one in own if one.code in (LOST, RESET_REQUIRED)), None)
+        return opened or next((one for one in own if one.code in (LOST, RESET_REQUIRED)), None)
+
+    def error(self, gpu: int | None) -> str:
+        """`failure` in NVML's words; empty where there is none."""
+        failure = self.failure(gpu)
         return failure.text if failure else ""
 
     def silent(self, gpu: int | None) -> str:
         """Why this GPU is not asked any more, by us or by NVML; empty where it is."""
-        hung = next((fault.why for fault in self.faults if fault.gpu == gpu and fault.state == "hung"), "")
+        hung = next((fault.why for fault in self.faults if fault.gpu == gpu and fault.state in _SILENT), "")
         error = self.error(gpu)
         return hung or (f"NVML: {error}" if error else "")
+
+    @property
+    def late(self) -> bool:
+        """Whether NVML, or a GPU, did not answer in time."""
+        return any(fault.state in {"hung", "slow"} for fault in self.faults)
+
+    @property
+    def unanswered(self) -> str:
+        """The calls that did not return, each with the time it was given; empty where all did."""
+        return "; ".join(dict.fromkeys(fault.why for fault in self.faults if fault.state == "hung"))
 
     @property
     def started(self) -> bool:

@@ -34,7 +34,10 @@ print(json.dumps({
 
 @frozen
 class Site:
-    """An interpreter and its package folders, in the order of its ``sys.path``; `user` is one of them, or empty."""
+    """An interpreter and its package folders, in the order of its ``sys.path``; `user` is one of them, or empty.
+
+    `python` is the interpreter itself where the target's is a script that starts it, such as pyenv's.
+    """
 
     python: str
     version: str
@@ -191,6 +194,18 @@ def _pth(target: Target, folder: str) -> list[str]:
     return paths
 
 
+def _behind(target: Target, python: str) -> str:
+    """The interpreter that a script such as pyenv's starts; `python` itself where it is no script."""
+    try:
+        if target.read_bytes(python, 2) != b"#!":
+            return python
+        answer = target.run([python, "-c", "import sys; print(sys.executable)"], 6.0)
+    except OSError:
+        return python
+    path = answer.out.strip().rpartition("\n")[2]
+    return path if path.startswith("/") else python
+
+
 def _asked(target: Target, python: str) -> Site | Unread:
     try:
         answer = target.run([python, "-c", _CHILD], 6.0)
@@ -209,7 +224,7 @@ def _asked(target: Target, python: str) -> Site | Unread:
     folders += [path for path in own if path and path not in folders and path != user and target.exists(path)]
     source = f"{python} -c 'import sys, site'"
     return Site(
-        python,
+        _behind(target, python),
         version,
         str(told["implementation"]),
         kind,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from gpudoctor.model.pattern import pattern
 from gpudoctor.probes._libraries.loader import Loader
-from gpudoctor.probes._python.site import once
+from gpudoctor.probes._python.site import Site, once, site_of
 from gpudoctor.probes._python.torch_files import Torch, torch_of
 from gpudoctor.target import Target
 
@@ -25,7 +25,9 @@ def loaded_torch(target: Target) -> Loader:
 
 
 def _start(target: Target) -> Loader:
-    loader = Loader(weakref.proxy(target), target.python)  # kept for as long as the target is, which it must not keep
+    site = site_of(target)
+    program = site.python if isinstance(site, Site) else target.python
+    loader = Loader(weakref.proxy(target), program)  # kept for as long as the target is, which it must not keep
     torch = torch_of(target)
     if isinstance(torch, Torch) and torch.path:
         _load(target, torch, loader)

@@ -1,12 +1,15 @@
 """Ask NVML everything, one call at a time, saying each call before it is made.
 
-Run as ``python -I -S ask_nvml.py OURS FOLDER [LEFT_OUT]``. OURS is the folder of this file, which it cannot tell inside
-a zip file; FOLDER holds pynvml; LEFT_OUT is a JSON list of ``[gpu, call]`` that an earlier child did not survive: the
-call ``*`` stands for all of that GPU, the GPU null for any. Each line is ``@gpudoctor`` and a JSON object: ``{"ask":
-call, "gpu": index or null}`` before each call, then ``{"gpu": ..., "call": ..., "is": answer}``, or NVML's ``"code"``
-and ``"text"``; NOT_SUPPORTED is not told. ``{"done": true}`` is the last. Calls and answers are those of a record's
-section ``nvml``: the name of pynvml's function with its arguments behind the handle in parentheses. Empty lines say
-that the wait is meant: NVML is starting. Standard library and pynvml only; Python 3.8.
+Run as ``python -I -S ask_nvml.py OURS FOLDER [OPTIONS]``. OURS is the folder of this file, which it cannot tell inside
+a zip file; FOLDER holds pynvml; OPTIONS is a JSON object (see `OPTIONS`). Each line is ``@gpudoctor`` and a JSON
+object: ``{"ask": call, "gpu": index or null}`` before each call, then ``{"gpu": ..., "call": ..., "is": answer}``, or
+NVML's ``"code"`` and ``"text"``; NOT_SUPPORTED is not told. Calls and answers are those of a record's section ``nvml``:
+the name of pynvml's function with its arguments behind the handle in parentheses.
+
+Nothing but a GPU's first handle starts that GPU, which takes seconds where no daemon keeps it awake. Until all handles
+are open, ``{"starting": call, "seconds": ...}`` and ``{"waking": gpu, "of": how many, "seconds": ...}`` twice a second
+say that the wait is meant; then ``{"opened": how many}``, and ``{"gpu": ..., "unopened": seconds}`` of each GPU that
+was not open in time. ``{"done": true}`` is the last line. Standard library and pynvml only; Python 3.8.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import sys
 import time
 import types
 from functools import partial
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence, Tuple
 
 if TYPE_CHECKING:
     from gpudoctor.probes.children.nvml_calls import Asker, Field, called, protocol
@@ -27,6 +30,12 @@ else:
     sys.path.insert(0, sys.argv[1])
     from nvml_calls import Asker, Field, called, protocol
 
+OPTIONS: Dict[str, Any] = {
+    "left_out": [],  # [gpu, call] that an earlier child did not survive: call * is all of that GPU, gpu null is any
+    "seconds": 3600.0,  # for all GPUs to open
+    "awake": None,  # PCI addresses of the GPUs to open, where others must be left asleep; null: all
+    "unprivileged": False,  # give up the right to load kernel modules and to make device files
+}
 LIBRARIES = (
     "libnvidia-ml.so.1",
     "/usr/lib/wsl/lib/libnvidia-ml.so.1",  # WSL, where the loader's configuration was lost
@@ -59,14 +68,19 @@ RETIRED_PAGES = ("RetiredPages(0)", "RetiredPages(1)", "RetiredPagesPendingStatu
 LINK_COUNT, RETIRED, DRAM, SRAM = (91,), (29,), 2, 7
 OLD_LOCATIONS = (0, 1, 3, 4)  # L1, L2, registers, texture: told apart before Ampere
 VGPU = 2
+OPEN = "nvmlDeviceGetHandleByIndex"
+TICK = 0.5
+"""Seconds between two lines that say what is waited for."""
+NEXT = 10.0
+"""Seconds after which a GPU that has not opened does not keep the next one waiting."""
+CAP_SYS_MODULE, CAP_MKNOD = 16, 27
+PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
+CAPABILITY_VERSION_3 = 0x20080522
 MOST_GPUS = MOST_LINKS = MOST_NAMES = 64
 
 
 def ask_everything(ask: Asker) -> None:
     """What matters most for all GPUs first, so that a call that does not return costs little."""
-    count = ask.machine("nvmlDeviceGetCount") or 0
-    for gpu in range(min(count, MOST_GPUS)):
-        open_gpu(ask, gpu)
     for call in SYSTEM:
         ask.machine(call)
     gpus = list(ask.handles)
@@ -94,12 +108,94 @@ def ask_everything(ask: Asker) -> None:
     ask_processes(ask, gpus)
 
 
-def open_gpu(ask: Asker, gpu: int) -> None:
-    """Keep the handle, which is no JSON."""
-    call = "nvmlDeviceGetHandleByIndex"
-    handle = ask.tell(gpu, call, lambda: ask.nvml.nvmlDeviceGetHandleByIndex(gpu), whole=False)
-    if handle is not None:
-        ask.handles[gpu] = handle
+class Task:
+    """A call made in a thread of its own, so that its time can be told, and its end need not be waited for."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.result: Any = None
+        self.error: Any = None
+        self.began = time.monotonic()
+        self._running = _thread.allocate_lock()
+        self._running.acquire()
+        _thread.start_new_thread(self._run, (call,))
+
+    def _run(self, call: Callable[[], Any]) -> None:
+        try:
+            self.result = call()
+        except Exception as error:
+            self.error = error
+        self._running.release()
+
+    @property
+    def seconds(self) -> float:
+        return round(time.monotonic() - self.began, 1)
+
+    def ends(self, until: float, tell: Callable[[float], None]) -> bool:
+        """Whether it has returned by then; `tell` hears the seconds now and then."""
+        while not self._running.acquire(timeout=max(0.0, min(TICK, until - time.monotonic()))):
+            if time.monotonic() >= until:
+                return False
+            tell(self.seconds)
+        self._running.release()
+        return True
+
+
+def open_gpus(ask: Asker, gpus: Sequence[Tuple[int, Callable[[], Any]]], seconds: float) -> None:
+    """Open the GPUs one after the other; those that are not open after so many seconds in all are left out."""
+    until = time.monotonic() + seconds
+    late = []
+    for gpu, call in gpus:
+        if not ask.avoids(gpu, OPEN):
+            ask.say(ask=OPEN, gpu=gpu)
+            ask.flush()
+            task = Task(call)
+            patience = max(TICK, min(NEXT, seconds / 4, until - task.began))
+            if not opened(ask, gpu, task, len(gpus), task.began + patience):
+                late.append((gpu, task))
+    for gpu, task in late:
+        if not opened(ask, gpu, task, len(gpus), until):
+            ask.left_out.add((gpu, "*"))
+            ask.say(gpu=gpu, unopened=task.seconds)
+    ask.say(opened=len(ask.handles))
+
+
+def opened(ask: Asker, gpu: int, task: Task, count: int, until: float) -> bool:
+    """Wait for that GPU; whether NVML has given its handle, which is kept, or said why there is none."""
+
+    def tell(seconds: float) -> None:
+        ask.say(waking=gpu, of=count, seconds=seconds)
+        ask.flush()
+
+    if not task.ends(until, tell):
+        return False
+    if task.error is None:
+        ask.handles[gpu] = task.result
+    else:
+        ask.failed(gpu, OPEN, task.error)
+    return True
+
+
+def gpus_to_open(ask: Asker, awake: Any) -> List[Tuple[int, Callable[[], Any]]]:
+    """Each GPU's index and the call that opens it; where some must be left asleep, the others by their PCI address."""
+    nvml = ask.nvml
+    count = min(ask.machine("nvmlDeviceGetCount") or 0, MOST_GPUS)
+    if awake is None:
+        return [(gpu, partial(nvml.nvmlDeviceGetHandleByIndex, gpu)) for gpu in range(count)]
+    return [(int(gpu), partial(nvml.nvmlDeviceGetHandleByPciBusId, address.encode())) for gpu, address in awake]
+
+
+def give_up_privileges() -> None:
+    """From now on neither this process nor what it starts can load a kernel module or make a device file."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)  # nvidia-modprobe is setuid root
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; then the same of the capabilities from 32 on
+    if libc.capget(header, sets) == 0:
+        for capability in (CAP_SYS_MODULE, CAP_MKNOD):
+            libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+            for place in range(3):
+                sets[place] &= ~(1 << capability)
+        libc.capset(header, sets)
 
 
 def ask_depth(ask: Asker, gpu: int, fields: Dict[Field, Any]) -> None:
@@ -189,23 +285,29 @@ def binding(folder: str) -> Any:
     return pynvml
 
 
-def main(folder: str, left_out: str = "[]") -> None:
-    """Load, initialise, ask; until NVML has started, an empty line now and then says that the wait is meant."""
+def main(folder: str, given: str = "{}") -> None:
+    """Load, initialise, open the GPUs, ask."""
+    options = dict(OPTIONS, **json.loads(given))
+    if options["unprivileged"]:
+        give_up_privileges()
+    ask = Asker(None, options["left_out"])
     started: List[bool] = []
+    began = time.monotonic()
 
-    def wait() -> None:
-        time.sleep(0.5)
+    def say_that_it_starts() -> None:
+        time.sleep(TICK)
         while not started:
-            os.write(protocol, b"\n")
-            time.sleep(0.5)
+            entry = {"starting": "nvmlInit" if ask.nvml else "library", "seconds": round(time.monotonic() - began, 1)}
+            os.write(protocol, ("@gpudoctor %s\n" % json.dumps(entry)).encode())
+            time.sleep(TICK)
 
-    _thread.start_new_thread(wait, ())
-    ask = Asker(None, json.loads(left_out))
+    _thread.start_new_thread(say_that_it_starts, ())
     if load(ask):
         ask.nvml = binding(folder)
         ready = ask.tell(None, "nvmlInit", lambda: ask.nvml.nvmlInit() or 0)
         started.append(True)
         if ready is not None:
+            open_gpus(ask, gpus_to_open(ask, options["awake"]), float(options["seconds"]))
             ask_everything(ask)
             ask.say(done=True)
     ask.flush()

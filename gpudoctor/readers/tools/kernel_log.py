@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.denial import denied
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows
+from gpudoctor.model.xids import LINE, xid
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._values import address
@@ -16,6 +17,11 @@ EXACT = 6
 FACTS = (
     column("xid.code", "int", "Xid number"),
     column("xid.address", "text", "PCI address of the GPU it is about; absent where the line does not say"),
+    column(
+        "xid.instance",
+        "text",
+        "MIG instance it is about: the GPU instance, 5, or that and its compute instance, 1/0; absent in others",
+    ),
     column("xid.line", "text", "the line as the kernel printed it"),
     column("xid.fatal", "bool", "whether an Xid of 144 to 150 calls itself fatal; absent where the line does not say"),
     column("sxid.code", "int", "SXid number: an error of an NVSwitch"),
@@ -25,10 +31,12 @@ FACTS = (
     fact("kernel_log.sxid", "list", "SXid numbers, each once"),
 )
 
+NVLINK_5 = range(144, 151)
+"""Xids of NVLink 5, which say of themselves whether they are fatal."""
 CONSEQUENCES = (45, 154)
 """Xids that follow another one: a channel torn down, a recovery action announced."""
 
-_XID = Pattern(
+_MENTION = Pattern(
     r"(?<![a-z])xid\b\s*(?:(?:\((?:PCI:)?([0-9a-f:.]+)\)|error|event|code)\s*)?(?:[:=#]\s*)?"
     r"(\d{1,3})\b(?![.:]\d|[%/])",
     2,
@@ -40,7 +48,7 @@ _XIDS = Pattern(
 )
 _SEPARATORS = Pattern(r"\D+")
 _SXID = Pattern(r"\bSXid\s*(?:\([^)]*\)\s*)?(?::\s*)?(\d{4,5})\b")
-_SEVERITY = Pattern(r"\bXid\b[^,\n]*: 1(?:4[4-9]|50), ?\w+\s+(Non-?)?fatal\b", 2)
+_SEVERITY = Pattern(r"\b(Non-?)?fatal\b", 2)
 _SWITCH = Pattern(r"\bSXid\b[^,\n]*: \d{4,6}, (?:(Non-)?fatal\b|Severity (?:(0)|1)\b)", 2)
 _CLIENT = Pattern(r"the client has (?:the )?version:?\s+v?(\d+(?:\.\d+)+)")
 _MODULE = Pattern(r"this kernel module has (?:the )?version:?\s+v?(\d+(?:\.\d+)+)")
@@ -76,19 +84,12 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 def _xids(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     rows: list[Row] = []
     for index, line in paste.having("xid"):
-        for match in _XID.finditer(line[:600]):
-            if not int(match.group(2)) or denied(line[:600], *match.span()):
-                continue
+        printed = [(match.start(), event) for match in LINE.finditer(line[:600]) if (event := xid(match.group()))]
+        for start, event in printed:
             source = paste.use(index)
-            where = address(match.group(1) or "")
-            rows.append(
-                {
-                    "code": Known(int(match.group(2)), source),
-                    "address": Known(where, source) if where else Absent(f"the line does not say ({source})"),
-                    "line": Known(line.strip()[:500], source),
-                    "fatal": _fatal(_SEVERITY.search(line[:600]), source),
-                }
-            )
+            rows.append({**event.row(line[start:], source), "line": Known(line.strip()[:500], source)})
+        if not printed:
+            rows.extend(_mentioned(paste, index, line[:600]))
     rows.extend(_labelled(paste))
     if not rows:
         return
@@ -103,6 +104,22 @@ def _xids(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         )
 
 
+def _mentioned(paste: Paste, index: int, line: str) -> Iterator[Row]:
+    """Xids that the line names in other words than the kernel's: ``Xid 79``, ``XID error: 31``."""
+    for match in _MENTION.finditer(line):
+        if not int(match.group(2)) or denied(line, *match.span()):
+            continue
+        source = paste.use(index)
+        where = address(match.group(1) or "")
+        code = int(match.group(2))
+        yield {
+            "code": Known(code, source),
+            "address": Known(where, source) if where else Absent(f"the line does not say ({source})"),
+            "line": Known(line.strip()[:500], source),
+            "fatal": _fatal(_SEVERITY.search(line) if code in NVLINK_5 else None, source),
+        }
+
+
 def _fatal(severity: re.Match[str] | None, source: str) -> Fact:
     return Known(not any(severity.groups()), source) if severity else Absent(f"the line does not say ({source})")
 
@@ -113,7 +130,7 @@ def _labelled(paste: Paste) -> Iterator[Row]:
         if _XIDS.fullmatch(label.name) and (listed := _CODES.match(label.value)):
             source = paste.use(label.index)
             codes = [int(code) for code in _SEPARATORS.compiled.split(listed.group())]
-            seen = _XID.search(paste.bare[label.index])
+            seen = _MENTION.search(paste.bare[label.index])
             for code in codes[1:] if seen else codes:
                 where = Absent(f"the line does not say ({source})")
                 yield {

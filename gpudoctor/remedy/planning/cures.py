@@ -9,6 +9,7 @@ from gpudoctor.catalog import catalog
 from gpudoctor.model.diagnosis import Finding
 from gpudoctor.model.fact import Json
 from gpudoctor.model.rule import Step
+from gpudoctor.model.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +21,13 @@ class Cure:
     undo: str = ""
 
 
-def cures_of(findings: Iterable[Finding]) -> list[Cure]:
+def cures_of(findings: Iterable[Finding], snapshot: Snapshot) -> list[Cure]:
     """One finding a GPU: the same cures, each with its own commands; what a command makes, it makes of each."""
     found: dict[str, Cure] = {}
     for finding in findings:
         for fix in finding.fixes:
             cure = found.setdefault(fix.title, Cure(fix.title, (), fix.undo))
-            steps = tuple(replace(step, makes=tuple(_of_row(step.makes, finding))) for step in fix.steps)
+            steps = tuple(replace(step, makes=tuple(_of_row(step.makes, finding, snapshot))) for step in fix.steps)
             found[fix.title] = replace(cure, steps=merged(cure.steps, steps))
     return list(found.values())
 
@@ -48,13 +49,13 @@ def same(one: Step, other: Step) -> bool:
     return one.argv == other.argv and (bool(one.argv) or one.text == other.text)
 
 
-def _of_row(makes: Iterable[tuple[str, Json]], finding: Finding) -> Iterator[tuple[str, Json]]:
-    """What is said of a column is said of the row that was found: ``gpu[2].mig_pending``."""
+def _of_row(makes: Iterable[tuple[str, Json]], finding: Finding, snapshot: Snapshot) -> Iterator[tuple[str, Json]]:
+    """What is said of a column is said of the rows that were found: ``gpu[2].mig_pending``."""
     for name, value in makes:
         group, _, column = name.rpartition(".")
         spec = catalog().find(name)
-        row = (finding.subject or {}).get(group)
-        if spec and spec.group and isinstance(row, int):
-            yield f"{group}[{row}].{column}", value
+        rows = finding.rows_of(group, snapshot) if spec and spec.group else []
+        if rows:
+            yield from ((f"{group}[{row}].{column}", value) for row in rows)
         else:
             yield name, value

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from textual.command import Provider
     from textual.filter import LineFilter
 
+    from gpudoctor.model.snapshot import Event
     from gpudoctor.views.tui.repair import Repair
     from gpudoctor.views.tui.screens.place import Place
-    from gpudoctor.views.tui.work import Event, Work
+    from gpudoctor.views.tui.work import Work
 
 
 def _commands() -> type[Provider]:

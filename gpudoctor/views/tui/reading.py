@@ -6,19 +6,22 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from gpudoctor.model.snapshot import Event
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One source of facts: ``started``, ``done``, ``died`` or ``stopped``; `seconds` once it is no longer asked."""
+    """One source of facts, its state as in `Event`: `seconds` once it is no longer asked, `detail` while it is."""
 
     state: str
     since: float
     seconds: float = 0.0
+    detail: str = ""
 
     @property
     def asked(self) -> bool:
         """Whether it is still being asked."""
-        return self.state == "started"
+        return self.state in {"started", "working"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +35,14 @@ class Reading:
     trouble: str = ""
     """Why there is no diagnosis: what a person reads."""
 
-    def after(self, event: tuple[str, str]) -> Reading:
+    def after(self, event: Event) -> Reading:
         """The reading as it is after this event."""
-        name, state = event
         now = time.monotonic()
-        before = self.sources.get(name)
-        since = before.since if before and state != "started" else now
-        source = Source(state, since, 0.0 if state == "started" else now - since)
-        return replace(self, sources={**self.sources, name: source})
+        before = self.sources.get(event.source)
+        since = before.since if before and event.state != "started" else now
+        asked = event.state in {"started", "working"}
+        source = Source(event.state, since, 0.0 if asked else now - since, event.detail)
+        return replace(self, sources={**self.sources, event.source: source})
 
     def ended(self, trouble: str = "") -> Reading:
         """The reading at its end."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from gpudoctor.model.diagnosis import Diagnosis, Verdict
+from gpudoctor.model.snapshot import Progress
 
 if TYPE_CHECKING:
     import threading
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
     from gpudoctor.model.sample import Sample
     from gpudoctor.model.stack import Stack, Wishes
 
-Event = tuple[str, str]
-"""A source of facts, and what became of it: ``started``, ``done``, ``died`` or ``stopped``."""
-Diagnose = Callable[[Callable[[Event], None], Callable[[Diagnosis], None]], Diagnosis]
+Diagnose = Callable[[Progress, Callable[[Diagnosis], None]], Diagnosis]
 """Told of each event and of each diagnosis on the way; gives the last one. Called in a thread, again for each `r`."""
 Apply = Callable[["Plan", Callable[["Run"], None], Callable[[], "Stop"]], "Run"]
 """Runs the chosen steps of a plan, in order, in this thread; gives the run at its end, whatever that is.

@@ -150,6 +150,27 @@ Answer told(const char *name, Device device) { return store_find(&QUESTION(name,
 
 /* ---- start ---- */
 
+/* Open every visible device: the GPU of NVML's section at the same address wakes. */
+static void wake(void) {
+    for (Device device = 0; device < visible_count; device++) {
+        unsigned at[3], domain, bus, number;
+        const char *address = store_text(store_find(&QUESTION("cuDeviceGetPCIBusId", place(device))));
+        if (!address || sscanf(address, "%x:%x:%x", &domain, &bus, &number) != 3)
+            continue;
+        size_t count = store_length(store_at("nvml.gpus"));
+        for (size_t gpu = 0; gpu < count; gpu++) {
+            static const char *const parts[] = {"domain", "bus", "device"};
+            for (int part = 0; part < 3; part++) {
+                char path[LONGEST_PATH];
+                snprintf(path, sizeof path, "nvml.gpus[%zu].nvmlDeviceGetPciInfo.%s", gpu, parts[part]);
+                at[part] = (unsigned)store_integer(store_at(path), -1);
+            }
+            if (at[0] == domain && at[1] == bus && at[2] == number)
+                store_wake((int)gpu);
+        }
+    }
+}
+
 API Result cuInit(unsigned flags) {
     Answer answer;
     if (is_stub())
@@ -163,7 +184,7 @@ API Result cuInit(unsigned flags) {
         return INVALID_VALUE;
     pthread_mutex_lock(&starting);
     if (!initialised)
-        apply_mask();
+        apply_mask(), wake();
     initialised = visible_count > 0;
     pthread_mutex_unlock(&starting);
     return initialised ? SUCCESS : NO_DEVICE;

@@ -55,8 +55,8 @@ nvmlReturn_t nvmlShutdown(void) {
     if (users <= 0)
         return NVML_ERROR_UNINITIALIZED;
     nvmlReturn_t code = store_obey(&ABOUT_MACHINE("nvmlShutdown"));
-    if (code == NVML_SUCCESS)
-        users--;
+    if (code == NVML_SUCCESS && --users == 0)
+        store_close(-1);
     return code;
 }
 
@@ -145,12 +145,24 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count) {
 
 nvmlReturn_t nvmlDeviceGetCount(unsigned *count) { return nvmlDeviceGetCount_v2(count); }
 
-/* The handle of a place that exists, unless a fault or the scenario refuses it. */
+/* The handle of a place that exists, unless a fault or the scenario refuses it. Where it opens the GPU it wakes it,
+ * also where that fails in the end. */
 static nvmlReturn_t give_handle(const char *function, Place place, nvmlDevice_t *device) {
     Answer answer;
-    nvmlReturn_t code = device ? ask(QUESTION(function, place), &answer) : NVML_ERROR_INVALID_ARGUMENT;
-    if (code != NVML_SUCCESS && code != NVML_ERROR_NOT_SUPPORTED) /* a handle needs no answer of its own */
+    Question question = QUESTION(function, place);
+    bool opens = device && users > 0 && !strncmp(function, "nvmlDeviceGetHandleBy", 21);
+    if (opens)
+        store_wake(place.gpu);
+    nvmlReturn_t code = device ? check(question) : NVML_ERROR_INVALID_ARGUMENT;
+    if (code == NVML_SUCCESS) {
+        int held = store_look_up(&question, &answer);
+        code = held == STORE_NO_ANSWER ? NVML_SUCCESS : (nvmlReturn_t)held; /* a handle needs no answer of its own */
+    }
+    if (code != NVML_SUCCESS) {
+        if (opens)
+            store_close(place.gpu);
         return code;
+    }
     *device = handle_of(place);
     return NVML_SUCCESS;
 }
@@ -236,12 +248,15 @@ static nvmlReturn_t find_handle(const char *function, const char *getter, Same *
         return NVML_ERROR_UNINITIALIZED;
     if (!wanted || !to)
         return NVML_ERROR_INVALID_ARGUMENT;
-    for (int gpu = 0; gpu < MOST_GPUS && gpu < gpu_count(); gpu++)
+    for (int gpu = 0; gpu < MOST_GPUS && gpu < gpu_count(); gpu++) {
+        if (same != same_address) /* what else a GPU is called by is read from the open GPU */
+            store_wake(gpu);
         for (int mig = -1; mig < MOST_MIG; mig++) {
             Place place = {gpu, mig};
             if (same(store_find(&QUESTION(getter, place)), wanted))
                 return give_handle(function, place, to);
         }
+    }
     return NVML_ERROR_NOT_FOUND;
 }
 

@@ -21,6 +21,7 @@ struct entry {
 
 static struct entry *entries;
 static size_t entry_count;
+static char file[PATH_MAX];
 static pthread_once_t loaded = PTHREAD_ONCE_INIT;
 
 /* ---- reading the file ---- */
@@ -90,19 +91,19 @@ static void split(char *text) {
 
 static void load(void) {
     Dl_info here;
-    char beside[PATH_MAX] = "";
     const char *path = getenv("GPUDOCTOR_SIM_ANSWERS");
-    if (!path && dladdr(&entries, &here) && here.dli_fname) {
+    if (path)
+        snprintf(file, sizeof file, "%s", path);
+    else if (dladdr(&entries, &here) && here.dli_fname) {
         const char *slash = strrchr(here.dli_fname, '/');
         int folder = slash ? (int)(slash - here.dli_fname + 1) : 0;
-        snprintf(beside, sizeof beside, "%.*sanswers", folder, here.dli_fname);
-        path = beside;
+        snprintf(file, sizeof file, "%.*sanswers", folder, here.dli_fname);
     }
-    char *text = path ? file_text(path) : NULL; /* kept: the entries point into it */
+    char *text = *file ? file_text(file) : NULL; /* kept: the entries point into it */
     if (text)
         split(text);
     else
-        fprintf(stderr, "simulated %s: cannot read answers from %s\n", STORE_SECTION, path ? path : "nowhere");
+        fprintf(stderr, "simulated %s: cannot read answers from %s\n", STORE_SECTION, *file ? file : "nowhere");
 }
 
 /* ---- finding ---- */
@@ -199,6 +200,13 @@ Answer store_find(const Question *question) {
 }
 
 Answer store_member(const char *name) { return entry_of("%s.%s", STORE_SECTION, name); }
+
+Answer store_at(const char *path) { return store_ready() ? entry_at(path) : NULL; }
+
+const char *store_path(void) {
+    store_ready();
+    return file;
+}
 
 Answer store_field(Answer object, const char *name) {
     return is(object, OBJECT) ? entry_of("%s.%s", object->path, name) : NULL;

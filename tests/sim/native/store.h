@@ -59,6 +59,18 @@ int store_obey(const Question *question);
 #define STORE_NO_ANSWER (-1)
 int store_look_up(const Question *question, Answer *answer);
 
+/* One line in the trace, where there is one. */
+void store_trace(const Question *question);
+
+/* What the driver does below a call (store_driver.c). A GPU whose persistence mode is off sleeps until a process opens
+ * it: that takes its "wake_ms", of the GPU or of the section "nvml", one GPU at a time on the whole machine, and it stays
+ * awake while a process has it open. gpu < 0: every GPU that this process has opened. */
+void store_wake(int gpu);
+void store_close(int gpu);
+/* The section's "call_ms", in which no other call about the same GPU goes on; no call goes on while a GPU wakes. */
+void store_take_time(Place where);
+void store_nap(double milliseconds);
+
 /* store_obey, then store_look_up: what most calls are. */
 int store_ask(const Question *question, Answer *answer);
 
@@ -71,6 +83,10 @@ void store_key(char *to, size_t size, const Question *question, int shown, unsig
 
 /* A member of the section that is no call: "init", "gpus". */
 Answer store_member(const char *name);
+/* A whole path of the file, of any section: "nvml.gpus[3].wake_ms". */
+Answer store_at(const char *path);
+/* The file's own path; "" where there is none. */
+const char *store_path(void);
 
 /* Parts of an answer; NULL where it has no such part or is of another kind. */
 Answer store_field(Answer object, const char *name);

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 typedef struct {
@@ -79,17 +78,13 @@ static void dstate(void) {
     hang();
 }
 
-static void nap(const char *milliseconds) {
-    long wait = strtol(milliseconds, NULL, 10);
-    struct timespec left = {wait / 1000, wait % 1000 * 1000000};
-    while (wait > 0 && nanosleep(&left, &left))
-        ;
-}
-
 /* ---- each call ---- */
 
 /* One line a call: "nvmlDeviceGetTemperature(0)\t3"; "\t3.1" for a MIG device, "\t-" for the machine. */
-static void write_trace(const Question *question) {
+void store_trace(const Question *question) {
+    pthread_once(&loaded, load);
+    if (trace < 0)
+        return;
     char key[LONGEST_PATH], line[LONGEST_PATH + 64];
     Place where = question->where;
     store_key(key, sizeof key, question, question->count, 0);
@@ -104,9 +99,8 @@ static void write_trace(const Question *question) {
 }
 
 int store_obey(const Question *question) {
-    pthread_once(&loaded, load);
-    if (trace >= 0)
-        write_trace(question);
+    store_trace(question);
+    store_take_time(question->where);
     for (size_t i = 0; i < fault_count; i++) {
         Fault *fault = &faults[i];
         bool named = !strcmp(fault->function, "*") || !strcmp(fault->function, question->function);
@@ -122,7 +116,7 @@ int store_obey(const Question *question) {
         if (!strcmp(fault->deed, "dstate"))
             dstate();
         if (!strncmp(fault->deed, "sleep:", 6))
-            nap(fault->deed + 6);
+            store_nap(strtod(fault->deed + 6, NULL));
     }
     return 0;
 }

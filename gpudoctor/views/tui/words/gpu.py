@@ -94,24 +94,14 @@ def health(diagnosis: Diagnosis) -> Health:
     found: dict[int, list[Finding]] = {}
     nameless = [index for row, index in zip(gpus, indices, strict=True) if not _known(row, "address")]
     for finding in diagnosis.findings:
-        named = _addresses(finding)
+        named = {str(subject["address"]) for subject in finding.subjects if "address" in subject}
         about = {addresses[address] for address in named if address in addresses}
+        about |= {number for subject in finding.subjects if isinstance(number := subject.get("gpu"), int)}
         if not about and named and finding.layer == "gpu" and len(nameless) == 1:
             about.update(nameless)  # a GPU that is lost no longer tells its address
-        for group, place in (finding.subject or {}).items():
-            if group == "gpu" and isinstance(place, int) and place < len(indices):
-                about.add(indices[place])
-            elif isinstance(place, int) and place < len(rows := _rows(diagnosis, group)) and "gpu" in rows[place]:
-                about.add(_number(rows[place], "gpu", -1))
         for index in about:
             found.setdefault(index, []).append(finding)
     return Health({index: sorted(of, key=lambda one: _ORDER.index(one.severity)) for index, of in found.items()})
-
-
-def _addresses(finding: Finding) -> set[str]:
-    """PCI addresses that the finding is about; a saved document keeps only the subject's."""
-    own = (finding.subject or {}).get("address")
-    return {*finding.about, *([str(own)] if own else [])}
 
 
 def _rows(diagnosis: Diagnosis, group: str) -> tuple[Row, ...]:

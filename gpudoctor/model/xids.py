@@ -1,0 +1,79 @@
+"""Xid lines as NVIDIA's kernel driver prints them: one parser for the live log and for pasted text.
+
+krcReportXid in kernel_rc.c of the open kernel modules (595.45) prints ``Xid (WHERE): CODE, MESSAGE``, the message after
+``pid=P, name=N,`` where a process is known. WHERE is ``PCI:0000:01:00``, followed by `` GPU-I:05`` for an error of a MIG
+GPU instance and then by `` GPU-CI:00`` for one of its compute instances. Older drivers leave out ``PCI:`` or the
+domain. Xid 45 may end in ``caused by previous Xid 31``. From NVLink 5 on, the message of Xid 144 to 150 begins with
+the unit and the severity: ``NETIR_LINK_EVT  Fatal   XC0 i0 Link 09``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.model.fact import Absent, Fact, Known, Row
+from gpudoctor.model.frozen import frozen
+from gpudoctor.model.pattern import pattern
+
+_PLACE = r"\((?:PCI:)?[0-9a-fA-F:.]{5,20}(?: GPU-I:\d{1,5})?(?: GPU-CI:\d{1,5})?\)"
+_SEVERE = r"[A-Z][A-Z0-9_/]+ {1,4}(?:Non-?)?[Ff]atal\b"
+LINE = pattern(rf"Xid {_PLACE}: \d{{1,4}}(?!\d)(?:, ?(?:pid=[^,\n]{{0,40}}, ?name=[^,\n]{{0,80}}, ?)?{_SEVERE})?")
+"""What tells one Xid from another: all of its line up to the severity, without it up to the code."""
+
+_PARTS = pattern(
+    r"\((?:PCI:)?(?P<where>[^ )]+)(?: GPU-I:(?P<gpu>\d+))?(?: GPU-CI:(?P<compute>\d+))?\): (?P<code>\d+)"
+    r"(?:,.*?(?P<unit>[A-Z][A-Z0-9_/]+) +(?P<severity>\S+))?$"
+)
+_LINK = pattern(r"\bLink (\d{1,3})\b")
+
+
+@frozen
+class Xid:
+    """One Xid: `instance` is MIG's GPU instance, ``5``, or that and its compute instance, ``1/0``; empty without MIG."""
+
+    code: int
+    address: str
+    instance: str = ""
+    unit: str = ""
+    fatal: bool | None = None
+
+    def row(self, line: str, source: str) -> Row:
+        """The columns of ``xid`` that the line itself tells."""
+        silent = Absent(f"the line does not say ({source})")
+        link = _LINK.search(line) if self.unit else None
+        return {
+            "code": Known(self.code, source),
+            "address": Known(self.address, source),
+            "instance": _known(self.instance, source),
+            "unit": _known(self.unit, source),
+            "fatal": silent if self.fatal is None else Known(self.fatal, source),
+            "link": Known(int(link[1]), source) if link else silent,
+        }
+
+
+def xid(matched: str) -> Xid | None:
+    """The Xid that `LINE` has matched."""
+    match = _PARTS.search(matched)
+    if match is None:
+        return None
+    severity = match["severity"]
+    return Xid(
+        code=int(match["code"]),
+        address=pci_address(match["where"]),
+        instance="/".join(str(int(part)) for part in (match["gpu"], match["compute"]) if part),
+        unit=match["unit"] or "",
+        fatal=severity.lower() == "fatal" if severity else None,
+    )
+
+
+def pci_address(printed: str) -> str:
+    """As sysfs has it: ``0000:2a:00``, ``2a:00.0``, ``002a:00`` and ``00000000:2A:00.0`` are ``0000:2a:00.0``."""
+    *domain, bus, device = printed.lower().split(":")
+    if not re.fullmatch(r"(?:[0-9a-f]+:)?[0-9a-f]+:[0-9a-f]+(?:\.[0-7])?", printed.lower()):
+        return printed.lower()
+    device = device if "." in device else f"{device}.0"
+    return f"{int(domain[0], 16) if domain else 0:04x}:{bus[-2:]}:{device}"
+
+
+def _known(value: str, source: str) -> Fact:
+    return Known(value, source) if value else Absent(f"the line does not say ({source})")

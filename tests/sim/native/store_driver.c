@@ -1,0 +1,123 @@
+/* The kernel driver below both libraries: GPUs that wake when they are opened, calls that take time, and its locks.
+ *
+ * Locks are byte ranges of the file `answers.lock`, held by an open file description, so that threads and processes
+ * exclude each other alike and the kernel releases what a dead process held. See store.h. */
+#define _GNU_SOURCE
+#include "store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    API = 0,     /* the driver's API lock: exclusive while a GPU wakes, shared by ordinary calls */
+    CALLS = 1,   /* + GPU: one call at a time about each GPU */
+    OPENED = 512 /* + GPU: shared by every process that opened it, which keeps it awake */
+};
+
+static int opened = -1;           /* the description that holds what this process opened */
+static _Thread_local int own = -1; /* the one by which this thread waits */
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+
+static int lock_file(void) {
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s.lock", store_path());
+    return length > 0 && (size_t)length < sizeof path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
+}
+
+/* Whether the lock was had; only F_OFD_SETLK may fail. Without a file there is nothing to wait for. */
+static bool lock(int file, int command, short type, int place) {
+    struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = place, .l_len = 1};
+    int done;
+    do
+        done = fcntl(file, command, &range);
+    while (done && errno == EINTR);
+    return !done || (errno != EAGAIN && errno != EACCES);
+}
+
+static void acquire(short type, int place) {
+    if (own < 0)
+        own = lock_file();
+    lock(own, F_OFD_SETLKW, type, place);
+}
+
+static void release(int place) { lock(own, F_OFD_SETLK, F_UNLCK, place); }
+
+void store_nap(double milliseconds) {
+    struct timespec left = {(time_t)(milliseconds / 1000), 0};
+    left.tv_nsec = (long)((milliseconds - (double)left.tv_sec * 1000) * 1e6);
+    while (milliseconds > 0 && nanosleep(&left, &left))
+        ;
+}
+
+/* A number of NVML's section, whichever library asks: the GPU's own, then that of every GPU. */
+static double told(int gpu, const char *name, const char *for_all) {
+    char path[LONGEST_PATH];
+    snprintf(path, sizeof path, "nvml.gpus[%d].%s", gpu, name);
+    Answer its = store_at(path);
+    snprintf(path, sizeof path, "nvml.%s%s", for_all, name);
+    return store_real(its ? its : store_at(path), 0);
+}
+
+static double wake_ms(int gpu) {
+    return told(gpu, "nvmlDeviceGetPersistenceMode", "every.") == 1 ? 0 : told(gpu, "wake_ms", "");
+}
+
+void store_wake(int gpu) {
+    double wait = wake_ms(gpu);
+    if (wait <= 0)
+        return;
+    acquire(F_WRLCK, API);
+    if (lock(own, F_OFD_SETLK, F_WRLCK, OPENED + gpu)) { /* nobody has it open */
+        store_trace(&QUESTION("wake", ((Place){gpu, -1})));
+        store_nap(wait);
+    }
+    release(OPENED + gpu);
+    pthread_mutex_lock(&opening);
+    if (opened < 0)
+        opened = lock_file();
+    lock(opened, F_OFD_SETLK, F_RDLCK, OPENED + gpu);
+    pthread_mutex_unlock(&opening);
+    release(API);
+}
+
+void store_close(int gpu) {
+    pthread_mutex_lock(&opening);
+    if (gpu >= 0)
+        lock(opened, F_OFD_SETLK, F_UNLCK, OPENED + gpu);
+    else if (opened >= 0) {
+        close(opened);
+        opened = -1;
+    }
+    pthread_mutex_unlock(&opening);
+}
+
+static double call_ms;
+static bool contended; /* whether any call can wait: a scenario without times needs no locks */
+static pthread_once_t loaded = PTHREAD_ONCE_INIT;
+
+static void load(void) {
+    call_ms = store_real(store_member("call_ms"), 0);
+    contended = call_ms > 0;
+    for (size_t gpu = 0; gpu < store_length(store_at("nvml.gpus")); gpu++)
+        contended = contended || wake_ms((int)gpu) > 0;
+}
+
+void store_take_time(Place where) {
+    pthread_once(&loaded, load);
+    if (!contended)
+        return;
+    acquire(F_RDLCK, API);
+    if (call_ms > 0) {
+        if (where.gpu >= 0)
+            acquire(F_WRLCK, CALLS + where.gpu);
+        store_nap(call_ms);
+        if (where.gpu >= 0)
+            release(CALLS + where.gpu);
+    }
+    release(API);
+}
