@@ -18,7 +18,9 @@ _SORRY = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA 
 
 
 def torch_python() -> str:
-    return str(_TORCH) if os.access(_TORCH, os.X_OK) else needs.missing(f"an interpreter with torch for CUDA ({_TORCH})")
+    return (
+        str(_TORCH) if os.access(_TORCH, os.X_OK) else needs.missing(f"an interpreter with torch for CUDA ({_TORCH})")
+    )
 
 
 def check(world: World, *words: str, user: bool) -> Any:

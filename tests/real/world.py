@@ -187,6 +187,7 @@ class World:
         for name in ("modprobe", "blacklists-nouveau"):
             to = f"/etc/nvidia/current/nvidia-{name}.conf"
             self._link(f"etc/modprobe.d/nvidia{'' if name == 'modprobe' else '-' + name}.conf", to)
+        (self.root / "usr/bin/nvidia-modprobe").chmod(0o4755)  # a cached folder may have lost that
         self.write("usr/sbin/modprobe", _MODPROBE, 0o755)
         self.write(_CALLS, mode=0o666)
         (self.root / "run/systemd/system").mkdir(parents=True)
@@ -215,7 +216,9 @@ class World:
     def _device(self, folder: str, files: dict[str, str]) -> None:
         for name, content in files.items():
             self.write(f"{folder}/{name}", f"{content}\n")
-        ids = struct.pack("<HH4xI", *(int(files[name], 16) for name in ("vendor", "device")), int(files["class"], 16) << 8)
+        ids = struct.pack(
+            "<HH4xI", *(int(files[name], 16) for name in ("vendor", "device")), int(files["class"], 16) << 8
+        )
         self.write(f"{folder}/config", ids.ljust(256, b"\0"))
         self._link(f"sys/bus/pci/devices/{folder.rpartition('/')[2]}", f"../{folder.partition('/pci/')[2]}")
 
