@@ -85,11 +85,13 @@ def start_cuda(torch: Any) -> None:
         except Exception as error:
             traceback.print_exc()
             say(name="cuda_error", error=last_line(error))
-    for warning in caught:
-        words = "%s: %s" % (warning.category.__name__, warning.message)
+    spoken = ["%s: %s" % (warning.category.__name__, warning.message) for warning in caught]
+    for words in spoken:
         sys.stderr.write(words + "\n")
-        if "CUDA" in words or "NVML" in words:
-            say(name="cuda_warning", value=words)
+    # Where CUDA fails, NVML's count of the GPUs fails after it.
+    about = [words for words in spoken if "CUDA" in words] or [words for words in spoken if "NVML" in words]
+    if about:
+        say(name="cuda_warning", value=about[-1])
 
 
 def check_kernel(torch: Any, place: Any) -> str:
