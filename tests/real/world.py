@@ -103,6 +103,7 @@ class World:
         assert self._keeper.stdout
         if self._keeper.stdout.readline() != "ready\n":
             self._keeper.wait(timeout=60)
+            self._base.rmdir()
             needs.missing("an overlay of this system in a mount namespace (why not is on standard error)")
         self.root = Path(f"/proc/{self._keeper.pid}/cwd/root")
         """Where the world's files are seen from outside."""
