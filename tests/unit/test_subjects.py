@@ -21,10 +21,11 @@ from gpudoctor.ruletest import snapshot_of
 from gpudoctor.views import prometheus, schema
 from tests.expect.machines import BOOK, known
 
-DEVICES = frozenset(
-    "aer barrier collective cuda_device gpu gpu_pair gpu_path gpu_process interface link live_gpu machine measured mig"
-    " nvlink outlier p2p pci rank rate rdma rung silence split stuck suspect sxid xid".split()
-)
+_DEVICES = """
+    aer barrier collective cuda_device gpu gpu_pair gpu_path gpu_process interface link live_gpu machine measured mig
+    nvlink outlier p2p pci rank rate rdma rung silence split stuck suspect sxid xid
+"""
+DEVICES = frozenset(_DEVICES.split())
 """Groups whose rows are GPUs, links, ports, processes, ranks or hosts, or belong to one."""
 WHOLE = {
     "driver.cuda-failed": "cuInit fails for the process, whatever GPU it is meant for",
@@ -79,8 +80,8 @@ def test_a_case_that_fires_on_one_of_several_names_it(case: Case) -> None:
 
 
 def diagnosed(**rows: list[dict[str, object]]) -> Diagnosis:
-    facts = {"nvml.state": "ok", "gpu.count": len(rows.get("gpu", ()))}
-    return doctor.diagnose(known(facts, **rows), BOOK)
+    facts: dict[str, object] = {"nvml.state": "ok", "gpu.count": len(rows.get("gpu", ()))}
+    return doctor.diagnose(known(facts, "standard", **rows), BOOK)
 
 
 def subjects(diagnosis: Diagnosis, rule: str) -> list[dict[str, object]]:
