@@ -12,7 +12,7 @@ from gpudoctor.judge.signs import Match, Text
 from gpudoctor.knowledge import LOOKUPS
 from gpudoctor.model.denial import says_all_is_well
 from gpudoctor.model.diagnosis import Evidence, Finding
-from gpudoctor.model.fact import Known
+from gpudoctor.model.fact import Known, listed
 from gpudoctor.model.frozen import frozen, replace
 from gpudoctor.model.pattern import pattern
 from gpudoctor.model.rule import Rule, Sign
@@ -30,6 +30,8 @@ _MOST = 3
 _LINES = 3
 _TO_PACKAGES = pattern(r"[^\s'\"(\[]*[\\/](?:site|dist)-packages[\\/]")
 """The way to an installed package: who it belongs to and where Python lies says nothing of what is wrong."""
+_HEADING = pattern(r"\s*#")
+"""A heading, or a shell's comment: it names what comes, and is no message."""
 _HEARD = Sign("", conclusive=False)
 
 
@@ -69,12 +71,14 @@ class _Line:
 
 
 def _lines(snapshot: Snapshot) -> list[_Line]:
+    """The lines that may say what is wrong. A listing that a reader understood does not: facts hold what it shows."""
     rows = snapshot.rows("text")
-    lines = enumerate(row.get("line") for row in rows) if isinstance(rows, tuple) else ()
+    lines = ((at, row.get("line")) for at, row in enumerate(listed(rows)) if not isinstance(row.get("listed"), Known))
     return [
         _Line(at, line, frozenset(words(_TO_PACKAGES.sub(" ", text))))
         for at, line in lines
-        if isinstance(line, Known) and not is_furniture(text := str(line.value)) and not says_all_is_well(text)
+        if isinstance(line, Known) and not _HEADING.match(text := str(line.value))
+        if not is_furniture(text) and not says_all_is_well(text)
     ]
 
 

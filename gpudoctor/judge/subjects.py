@@ -14,6 +14,7 @@ from gpudoctor.model.diagnosis import Subject
 from gpudoctor.model.fact import Json, Known, Row, listed, value_to_json
 from gpudoctor.model.pattern import pattern
 from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.model.values import Nothing
 
 _COLUMNS: Mapping[str, Mapping[str, str]] = {
     "gpu": {"index": "gpu", "uuid": "uuid", "name": "name", "address": "address"},
@@ -49,7 +50,8 @@ def of_values(snapshot: Snapshot, values: Iterable[object]) -> tuple[Subject, ..
         if isinstance(value, GroupRow):
             subject = _row_subject(snapshot, *value.place)
         else:
-            subject = _completed(snapshot, dict(value)) if isinstance(value, Mapping) else {}
+            present = {key: part for key, part in value.items() if not isinstance(part, Nothing)} if isinstance(value, Mapping) else {}
+            subject = _completed(snapshot, present)
         if subject and not any(_same(subject, other) for other in found):
             found.append(subject)
     return tuple(found)

@@ -80,7 +80,7 @@ class Expected:
 
 @frozen
 class Step:
-    """A rung of the ladder: whether it holds; None where it was not tried."""
+    """A rung of the ladder: whether it holds; None where it was not tried, or given up."""
 
     rung: Rung
     held: bool | None

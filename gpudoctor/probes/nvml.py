@@ -20,7 +20,7 @@ FACTS = (
         "ok, or how NVML failed: library not found, driver not loaded, version mismatch, no permission, gpu is lost,"
         " unknown error, crashed, library unusable; for other codes NVML's own words in small letters",
     ),
-    fact("nvml.unanswered", "text", "the calls that did not return, and the time each was given; absent where all did"),
+    fact("nvml.unanswered", "text", "what did not answer in time, with the time it was given; absent where all did"),
     fact("nvml.code", "int", "NVML's return code from initialisation; 0 is success"),
     fact("nvml.message", "text", "NVML's own words for it, the call that crashed, or what nvidia-smi printed"),
     fact("nvml.library_version", "version", "version of the NVML library"),

@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 
 from gpudoctor.readers._labels import Label, label_of
+from gpudoctor.readers._manuals import documentation
 from gpudoctor.readers._select import select
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -45,7 +46,7 @@ _PROMPT = re.compile(
     r"|(?:~(?:/[^\s$#%>]{0,120})?|/[\w.\-/]{0,120}) ?(?:\$\s+(?=\S)"
     r"|#\s+(?=[A-Z][A-Z_]{2,40}=\S|(?:nvidia-smi|nvcc|python3?|pip3?|ls|env|echo|cat|export|ldconfig|ldd|df)\b))"
     r"|(?:ba|k|z)?sh-\d\.\d{1,2}[$#]\s"
-    r"|[$%❯➜]\s+"
+    r"|(?:#\s+)?[$%❯➜]\s+"
     r"|#\s+(?=(?:sudo|nvidia-smi|nvcc|python3?|pip3?|conda|cat|export|env|printenv|echo|dmesg|journalctl|lsmod"
     r"|lspci|uname|ulimit|df|docker|dkms|mokutil|modinfo|modprobe|ls|ldd|gcc|systemctl)\b)"
     r"|PS [A-Za-z]:[^>\n]{0,120}>\s?"
@@ -56,12 +57,17 @@ _PROMPT = re.compile(
     r")"
 )
 
+_FAILED = re.compile(
+    r"\bERR!|Unknown Error|GPU is lost|requires reset|Insufficient Permissions|Driver Not Loaded|Not Found\b"
+)
+"""What NVIDIA's tools print in place of a value when the driver gave an error: NVML's words for its return codes."""
+
 
 class Paste:
     """The lines, and which of them a reader could place.
 
-    `lines` are cleaned: no control characters, fences emptied, quote marks taken off. Of a large log only the lines
-    worth reading are kept (see `_select`); `use` still names the line as the paste counts it.
+    `lines` are cleaned: no control characters, fences and documentation emptied, quote marks taken off. Of a large log
+    only the lines worth reading are kept (see `_select`); `use` still names the line as the paste counts it.
     """
 
     def __init__(self, text: str) -> None:
@@ -71,6 +77,12 @@ class Paste:
         self.whole = kept.whole
         self.lines = [_clean(line) for line in kept.lines]
         self.used: set[int] = set()
+        self.listed: set[int] = set()
+        self.data: set[int] = set()
+        if self.whole:
+            for index in documentation(self.lines, [at for at, line in enumerate(self.lines) if _PROMPT.match(line)]):
+                self.used.add(index)
+                self.lines[index] = ""
 
     @cached_property
     def text(self) -> str:
@@ -140,6 +152,19 @@ class Paste:
         if first == last:
             return f"line {self.numbers[first]}"
         return f"lines {self.numbers[first]}-{self.numbers[last]}"
+
+
+    def understand(self, *indexes: int, data: bool = False) -> None:
+        """Mark lines of a listing of state that a reader understood: no page is near to what they say.
+
+        `data`: they hold values only (CSV, XML), in which no rule looks for messages either. A line that shows a value
+        which the tool could not get stays what it was.
+        """
+        told = {index for index in indexes if not _FAILED.search(self.lines[index])}
+        self.used |= told
+        self.listed |= told
+        if data:
+            self.data |= told
 
 
 def clean(text: str) -> str:

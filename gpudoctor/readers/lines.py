@@ -15,8 +15,15 @@ _FURNITURE = Pattern(
 )
 """Lines that carry nothing: frames, headings."""
 
+EXACT = 0
+"""Read last: by then the other readers have said which lines they understood."""
 FACTS = (
     column("text.line", "text", "one line of machine-printed text"),
+    column(
+        "text.listed",
+        "bool",
+        "whether it is of a listing of state, such as nvidia-smi -q, that was understood: no page is near to it",
+    ),
     fact("report.lines", "int", "lines in the pasted report that are not blank"),
     fact("report.placed", "int", "lines that a reader could place"),
     fact("report.trouble", "list", "readers that failed on this text, and how: a fault of gpudoctor, not of the text"),
@@ -32,7 +39,12 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     for index in paste.commands:
         paste.use(index)
     numbered = list(zip(paste.numbers, paste.lines, strict=True))
-    rows = [{"line": Known(line, f"line {number}")} for number, line in numbered if line.strip()]
+    rows: list[dict[str, Fact]] = []
+    for index, line in enumerate(paste.lines):
+        if line.strip() and index not in paste.data:
+            source = f"line {paste.numbers[index]}"
+            row: dict[str, Fact] = {"line": Known(line, source)}
+            rows.append({**row, "listed": Known(True, source)} if index in paste.listed else row)
     rows += [{"line": Known(text, source)} for text, source in (*_unwrapped(numbered), *_unstamped(paste))]
     yield "text", tuple(rows)
 
@@ -62,7 +74,8 @@ def _unstamped(paste: Paste) -> Iterator[tuple[str, str]]:
     """
     run: list[tuple[str, str]] = []
     for index, (line, bare) in enumerate(zip(paste.lines, paste.bare, strict=True)) if paste.whole else ():
-        if bare != line and index not in paste.commands and "kernel:" not in line and not _KERNEL.match(line):
+        listed = index in paste.listed or index in paste.commands
+        if bare != line and not listed and "kernel:" not in line and not _KERNEL.match(line):
             if bare.strip():
                 run.append((bare, f"line {paste.numbers[index]}"))
             continue

@@ -172,7 +172,7 @@ def test_a_slow_nvml_leaves_the_rest_unread_and_is_no_failure(tmp_path: Path, mo
     facts = asker(tmp_path, monkeypatch, opening=1.0, asking=2.0)(faulty("*", "sleep:100"))
     first, second = rows(facts)
     assert known(facts["nvml.state"]) == "ok"
-    assert isinstance(facts["nvml.unanswered"], Absent)
+    assert str(known(facts["nvml.unanswered"])).startswith("NVML is slow: ")
     assert known(first["name"]) == known(second["name"]) == "NVIDIA H100 80GB HBM3", "what matters most comes first"
     assert why(rows(facts, "p2p")[0]["read"]).startswith("NVML is slow: ")
 

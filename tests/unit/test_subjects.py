@@ -21,11 +21,38 @@ from gpudoctor.ruletest import snapshot_of
 from gpudoctor.views import prometheus, schema
 from tests.expect.machines import BOOK, known
 
-_DEVICES = """
-    aer barrier collective cuda_device gpu gpu_pair gpu_path gpu_process interface link live_gpu machine measured mig
-    nvlink outlier p2p pci rank rate rdma rung silence split stuck suspect sxid xid
-"""
-DEVICES = frozenset(_DEVICES.split())
+DEVICES = frozenset(
+    [
+        "aer",
+        "barrier",
+        "collective",
+        "cuda_device",
+        "gpu",
+        "gpu_pair",
+        "gpu_path",
+        "gpu_process",
+        "interface",
+        "link",
+        "live_gpu",
+        "machine",
+        "measured",
+        "mig",
+        "nvlink",
+        "outlier",
+        "p2p",
+        "pci",
+        "rank",
+        "rate",
+        "rdma",
+        "rung",
+        "silence",
+        "split",
+        "stuck",
+        "suspect",
+        "sxid",
+        "xid",
+    ]
+)
 """Groups whose rows are GPUs, links, ports, processes, ranks or hosts, or belong to one."""
 WHOLE = {
     "driver.cuda-failed": "cuInit fails for the process, whatever GPU it is meant for",

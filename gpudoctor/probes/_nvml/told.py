@@ -161,8 +161,8 @@ class Told:
 
     @property
     def unanswered(self) -> str:
-        """The calls that did not return, each with the time it was given; empty where all did."""
-        return "; ".join(dict.fromkeys(fault.why for fault in self.faults if fault.state == "hung"))
+        """What did not answer in time, each with the time it was given; empty where all did."""
+        return "; ".join(dict.fromkeys(fault.why for fault in self.faults if fault.state in {"hung", "slow"}))
 
     @property
     def started(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpudoctor.model.fact import Value
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._values import address, mib, release, whole
@@ -13,6 +15,7 @@ _FIELDS = {
     "uuid": "uuid",
     "gpu_uuid": "uuid",
     "driver_version": "driver",
+    "kmd_version": "driver",
     "pci.bus_id": "address",
     "gpu_bus_id": "address",
     "compute_cap": "compute_capability",
@@ -46,8 +49,11 @@ _FIELDS = {
 }
 _REASON = Pattern(r"clocks_(?:throttle|event)_reasons\.(\w+)")
 _OTHER = Pattern(
-    r"[a-z_]+(?:\.[a-z_]+)+|timestamp|count|pstate|serial|power_\w+|vbios_version|display_\w+|persistence_mode"
+    r"[a-z_]+(?:\.\w+)+|timestamp|count|pstate|serial|power_\w+|vbios_version|display_\w+|persistence_mode|hostname"
+    r"|addressing_mode|kmd_version|edpp_multiplier|gpu_(?:serial|util\w*)|mem_util\w*|max_memory_usage|time|pid"
+    r"|process_name|used_(?:gpu_)?memory|vgpu_\w+|accounting_\w+|gpu_operation_mode\w*|inforom_\w+|numa_\w+"
 )
+_OF_PROCESSES_OR_PAGES = ("pid", "process_name", "retired_pages.address", "retired_pages.cause", "max_memory_usage")
 _REASONS = {
     0x1: "gpu_idle",
     0x2: "applications_clocks_setting",
@@ -72,6 +78,11 @@ def field_of(name: str) -> str | None:
     if (reason := _REASON.fullmatch(plain)) and reason.group(1) in _REASONS.values():
         return f"reason:{reason.group(1)}"
     return "?" if _OTHER.fullmatch(plain) else None
+
+
+def not_of_gpus(names: Sequence[str]) -> bool:
+    """Whether a table with these fields has a row for each process or retired page, and so counts no GPUs."""
+    return any(name.partition("[")[0].strip().lower() in _OF_PROCESSES_OR_PAGES for name in names)
 
 
 def cell(column: str, text: str) -> Value:

@@ -45,6 +45,8 @@ _STATES = (
 _HANDLE = Pattern(
     r"unable to determine the device handle for gpu\s?(\d{0,16}):?\s?([0-9a-f:.]{0,40}[0-9a-f])\s*:\s*(.+)", 2
 )
+_OF_A_GPU = ("gpu is lost", "requires reset", "not found", "no permission", "insufficient permissions")
+"""What NVML says of one GPU whose handle it does not give."""
 _LIBRARY = Pattern(r"NVML library version: (\d+(?:\.\d+)+)")
 _UNKNOWN = Pattern(r"nvmlInit\w{0,30}\b[^\n]{0,40}(?<![\d.])999(?![\d.])", 2)
 _RETURNED = Pattern(
@@ -116,16 +118,14 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _handles(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """The GPU, and NVML's words for its return code: only ``GPU is lost`` says that the GPU is gone."""
     for index, line in paste.having("unable to determine the device handle"):
         source = paste.use(index)
         match = _HANDLE.search(line)
-        words = (match.group(3) if match else line).lower()
+        words = match.group(3).strip() if match else line.strip()
         if match and (where := address(match.group(2))):
-            gpu: dict[str, Fact] = {
-                "address": Known(where, source),
-                "error": Known(match.group(3).strip()[:100], source),
-            }
+            gpu: dict[str, Fact] = {"address": Known(where, source), "error": Known(words[:100], source)}
             yield "gpu", (gpu,)
-        state = "gpu is lost" if "lost" in words else "unknown error"
-        yield "nvml.state", Known(state, source)
+        said = words.lower()
+        yield "nvml.state", Known(next((state for state in _OF_A_GPU if state in said), "unknown error"), source)
         yield "nvml.message", Known(line.strip()[:300], source)

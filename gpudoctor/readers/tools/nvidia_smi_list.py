@@ -10,7 +10,7 @@ from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
 from gpudoctor.readers._gpus import vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers.tools._query_fields import cell, field_of
+from gpudoctor.readers.tools._query_fields import cell, field_of, not_of_gpus
 
 EXACT = 9
 FACTS = (
@@ -26,6 +26,7 @@ FACTS = (
 _GPU = Pattern(r"\s*GPU (\d+): (\S.*?)(?: \(UUID: (GPU-[0-9a-fA-F-]+)\))?\s*$")
 _MIG = Pattern(r"\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[\w/-]+)\)")
 _ROW = Pattern(r"\s*(GPU\d+)((?:\s+(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|C2C))+)(?=\s|$)")
+_HEADING = Pattern(r"\s*GPU0(?:\s+GPU\d+)*\s+(?:NIC\d|mlx|CPU|NUMA|GPU NUMA)|\s*GPU0\s+GPU1(?:\s|$)")
 _PAIR = Pattern(
     r"\b(GPU ?\d+)\s*(?:<->|-|–|to|and)\s*(GPU ?\d+)(?:\s*:)?\s+(NV\d+|NVLink|PIX|PXB|PHB|NODE|SYS|SOC|C2C)\b", 2
 )
@@ -43,7 +44,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield from _listing(paste)
     if "," in paste.text and any(
         word in paste.lower
-        for word in ("index,", "name,", "driver_version", "query-gpu", "gpu_uuid,", "bus_id,", "remapped_rows.")
+        for word in ("index,", "name,", "driver_version", "query-gpu", "uuid,", "bus_id,", "remapped_rows.", "pid,")
     ):
         yield from _table(paste)
     if "GPU" in paste.text and any(word in paste.text for word in ("topo", "SYS", "PIX", "PHB", "PXB", "NODE", "NV")):
@@ -75,6 +76,7 @@ def _listing(paste: Paste) -> Iterator[tuple[str, Rows]]:
 def _table(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     fields: list[str | None] = []
     tables: list[list[Row]] = [[]]
+    others = 0
     for index, line in enumerate(paste.bare):
         command = paste.commands.get(index, line if "--query-gpu=" in line else "")
         if "--query-gpu=" in command:
@@ -86,12 +88,16 @@ def _table(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         cells = next(csv.reader([line[:2000]], skipinitialspace=True), []) if "," in line or fields else []
         named = [field_of(name) for name in cells]
         if len(cells) > 1 and all(named):
-            fields = named
+            fields = [] if not_of_gpus(cells) else named
+            others = 0 if fields else len(cells)
             if tables[-1]:
                 tables.append([])
-            paste.use(index)
+            paste.understand(index, data=True)
         elif fields and len(cells) == len(fields) and any(vendor(name) == "nvidia" or len(name) < 40 for name in cells):
             tables[-1].append(_cells(fields, cells, paste, index))
+            paste.understand(index, data=True)
+        elif others and len(cells) >= others:
+            paste.understand(index, data=True)
         elif cells and tables[-1]:
             fields = []
     for rows in tables:
@@ -141,7 +147,7 @@ def _topology(paste: Paste) -> Iterator[tuple[str, Fact]]:
             if "X" in cells:
                 pairs.extend(f"GPU{first}-GPU{n} {how}" for n, how in enumerate(cells) if n > first)
                 sources.append(paste.use(index))
-        elif line.split()[:2] == ["GPU0", "GPU1"] or line.split()[:2] == ["GPU0", "CPU"]:
+        elif _HEADING.match(line):
             columns = sum(word[:3] == "GPU" and word[3:].isdecimal() for word in line.split())
             paste.use(index)
         else:
@@ -149,7 +155,7 @@ def _topology(paste: Paste) -> Iterator[tuple[str, Fact]]:
                 one, other, how = (part.replace(" ", "") for part in pair.groups())
                 pairs.append(f"{one}-{other} {how}")
                 sources.append(paste.use(index))
-    if pairs:
+    if sources:
         yield "topology.pairs", Known(tuple(dict.fromkeys(pairs)), sources[0])
 
 

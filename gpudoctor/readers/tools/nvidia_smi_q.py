@@ -1,10 +1,17 @@
-"""``nvidia-smi -q``: labels nested by indentation, one section per GPU."""
+"""``nvidia-smi -q`` and ``nvidia-smi -q -x``: one tree of labels and values in two notations.
+
+-q indents, -x has an element for each label. Both are turned into the same entries (path of labels, value), from which
+one author makes the facts. The elements are read line by line as nvidia-smi writes them, so that a log that is cut,
+quoted or stands among other text gives what is there; no XML parser runs, and a DTD or an entity means nothing here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from html import unescape
+from typing import NamedTuple
 
-from gpudoctor.model.fact import Fact, Known, Rows
+from gpudoctor.model.fact import Fact, Known, Rows, Value
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._values import address, dotted, mib, truth, whole
@@ -24,9 +31,48 @@ _PARTS = (
 )
 """Headings of its sections (lower case): a part of the output is read as well, as of one GPU."""
 
+_LOG = Pattern(r"\s*=+NVSMI LOG=+\s*$")
 _SECTION = Pattern(r"\s{0,4}GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*\\?$")
 _SECTION_LINE = Pattern(r"(?m)^\s{0,4}GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d[ \t]*$")
 _LABEL = Pattern(r"(\s*)(\S[^:]*?)\s*(?::\s?(.*))?$")
+_ELEMENT = Pattern(r"<(/?)([A-Za-z_][\w.-]{0,80})((?:\s[^<>]{0,200})?)(/?)>([^<]*)")
+_ID = Pattern(r"\bid=[\"']([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)[\"']")
+_XML = ("<nvidia_smi_log", "</nvidia_smi_log", "<gpu id=", *(f"<{part.replace(' ', '_')}>" for part in _PARTS))
+_DEEPEST = 32
+_MOST_SECTIONS = 1024
+
+_ALIASES = {
+    "uuid": "gpu uuid",
+    "gpu util": "gpu",
+    "gpu temp": "gpu current temp",
+    "pci gpu link info": "gpu link info",
+    "pcie gen": "pcie generation",
+    "link widths": "link width",
+    "current link gen": "current",
+    "max link gen": "max",
+    "current link width": "current",
+    "max link width": "max",
+    "sm clock": "sm",
+    "current mig": "current",
+    "pending mig": "pending",
+    "current ecc": "current",
+    "pending ecc": "pending",
+    "gpu idle": "idle",
+    "display clocks setting": "display clock setting",
+    "sram uncorrectable secded": "sram uncorrectable sec-ded",
+    "sram threshold exceeded": "sram threshold exceeded",
+    "remapped row unc": "uncorrectable error",
+    "remapped row corr": "correctable error",
+    "remapped row pending": "pending",
+    "remapped row failure": "remapping failure occurred",
+    "pending retirement": "pending page blacklist",
+    "pending blacklist": "pending page blacklist",
+    "multiple single bit retirement/retired count": "single bit ecc",
+    "double bit retirement/retired count": "double bit ecc",
+}
+"""Elements of -x, ``_`` as a space, whose label in -q is another."""
+_REASON = Pattern(r"clocks (?:throttle|event) reason ")
+
 _HEAD = {
     "driver version": "driver.version",
     "kmd version": "driver.version",
@@ -46,10 +92,27 @@ _NUMBERS = {
     "power draw": "power_w",
     "average power draw": "power_w",
     "instantaneous power draw": "power_w",
+    "instant power draw": "power_w",
     "enforced power limit": "power_limit_w",
     "current power limit": "power_limit_w",
     "power limit": "power_limit_w",
     "default power limit": "power_limit_default_w",
+    "remapped rows/uncorrectable error": "remapped_uncorrected",
+    "retired pages/single bit ecc": "retired_single_bit",
+    "retired pages/double bit ecc": "retired_double_bit",
+    "fb memory usage/total": "memory_mib",
+    "fb memory usage/used": "memory_used_mib",
+}
+_SWITCHES: dict[str, tuple[str, Callable[[str], Value]]] = {
+    "mig mode/current": ("mig", lambda value: value == "Enabled"),
+    "mig mode/pending": ("mig_pending", lambda value: value == "Enabled"),
+    "remapped rows/pending": ("remap_pending", truth),
+    "remapped rows/remapping failure occurred": ("remap_failed", truth),
+    "retired pages/pending page blacklist": ("retired_pending", truth),
+    "retired pages/pending": ("retired_pending", truth),
+    "aggregate/sram threshold exceeded": ("sram_threshold_exceeded", truth),
+    "virtualization mode": ("virtualization", lambda value: value.lower().replace("-", "")),
+    "gpu recovery action": ("recovery_action", str.lower),
 }
 _UNCORRECTED = (
     "dram uncorrectable",
@@ -58,78 +121,216 @@ _UNCORRECTED = (
     "sram uncorrectable sec-ded",
     "double bit/total",
 )
+_NOT_THE_GPU = ("mig device", "mig devices", "gpu memory power readings", "module power readings")
+"""Sections inside a GPU's that are about a part of it, or about more: their values are not the GPU's."""
+_NO_VALUE = ("N/A", "[N/A]", "None", "Requested functionality has been deprecated", "")
+_MAY_BE_NONE = ("gpu recovery action", "virtualization mode")
+
+
+class _Entry(NamedTuple):
+    """One label: its path from the GPU's section down, what stands there, and its line."""
+
+    path: tuple[str, ...]
+    value: str
+    index: int
+
+
+class _Log:
+    """One run of nvidia-smi: what it says of the machine, and of each GPU."""
+
+    def __init__(self) -> None:
+        self.head: list[_Entry] = []
+        self.gpus: list[tuple[str, int, list[_Entry]]] = []
+        self.closed = False
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Every label that a fact is for, by the path of labels above it."""
-    gpus: list[dict[str, Fact]] = []
-    if "NVSMI LOG" not in paste.text and "Attached GPUs" not in paste.text and not _SECTION_LINE.search(paste.text):
+    logs = [log for log in (*_indented(paste), *_elements(paste)) if log.head or log.gpus]
+    gpus: dict[object, dict[str, Fact]] = {}
+    for number, log in enumerate(logs):
+        if not number or not _is_another(log, logs[0]):
+            yield from _machine(log, paste)
+            for place, (where, index, entries) in enumerate(log.gpus[:_MOST_SECTIONS]):
+                row = _gpu(entries, paste)
+                if where:
+                    source = paste.use(index)
+                    row = {"index": Known(len(gpus), source), "address": Known(where, source), **row}
+                known = gpus.setdefault(where or place, row)
+                known.update({name: fact for name, fact in row.items() if name not in known})
+    if any(gpus.values()):
+        yield "gpu", tuple(gpus.values())
+
+
+def _is_another(log: _Log, first: _Log) -> bool:
+    """Whether the log is of another machine, or of a time with another driver: its facts do not mix with the first's."""
+    versions = [{dotted(e.value) for e in one.head if _HEAD.get(e.path[-1]) == "driver.version"} for one in (log, first)]
+    places = [{where for where, _, _ in one.gpus} for one in (log, first)]
+    return versions[0] != versions[1] or not places[0] & places[1]
+
+
+def _indented(paste: Paste) -> list[_Log]:
+    """The logs of -q, and one of parts that stand alone."""
+    low = paste.text
+    if "NVSMI LOG" not in low and "Attached GPUs" not in low and not _SECTION_LINE.search(low):
         if not any(heading.strip().lower() in _PARTS for heading in paste.bare):
-            return
-        gpus.append({})
+            return []
+        log = _Log()
+        log.gpus.append(("", -1, []))
+        logs = [log]
+    else:
+        logs = [_Log()]
     path: list[tuple[int, str]] = []
+    inside = False
     for index, line in enumerate(paste.bare):
+        if _LOG.match(line):
+            logs.append(_Log())
+            inside = True
+            paste.understand(index)
+            continue
         if section := _SECTION.match(line):
-            source = paste.use(index)
-            gpus.append({"index": Known(len(gpus), source), "address": Known(address(section.group(1)), source)})
+            logs[-1].gpus.append((address(section.group(1)) or "", index, []))
             path = []
+            inside = True
+            paste.understand(index)
             continue
         match = _LABEL.match(line[:300])
         if not match or not line.strip():
             continue
         indent, label, value = len(match.group(1)), match.group(2).strip().lower(), (match.group(3) or "").rstrip(" \\")
+        if inside and (indent >= 4 or label in _MACHINE):
+            paste.understand(index)
+        elif inside and logs[-1].gpus:
+            inside = False
         path = [(depth, name) for depth, name in path if depth < indent]
-        names = [name for _, name in path] + [label]
         path.append((indent, label))
-        if not value:
+        if value or label == "mig device":
+            entry = _Entry(tuple(name for _, name in path), value.strip(), index)
+            (logs[-1].gpus[-1][2] if logs[-1].gpus else logs[-1].head).append(entry)
+    return logs
+
+
+def _elements(paste: Paste) -> list[_Log]:
+    """The logs of -q -x."""
+    if not any(mark in paste.text for mark in _XML):
+        return []
+    logs = [_Log()]
+    path: list[str] = []
+    for index, line in enumerate(paste.bare):
+        if "<" not in line:
             continue
-        if not gpus and label in _HEAD and (version := dotted(value)):
-            yield _HEAD[label], Known(version, paste.use(index))
+        for close, tag, attributes, alone, text in _found(line):
+            if tag == "nvidia_smi_log":
+                logs[-1].closed = bool(close)
+                logs += [] if close else [_Log()]
+                path = []
+            elif tag == "gpu" and not close and (where := _ID.search(attributes)):
+                logs[-1].gpus.append((address(where.group(1)) or "", index, []))
+                path = []
+            elif close:
+                path = path[: _last(path, _label(tag))]
+            elif len(path) < _DEEPEST:
+                label = _label(tag)
+                value = unescape(text).strip()
+                if value or label == "mig device":
+                    here = (*path, label)
+                    named = _ALIASES.get("/".join(here[-2:]))
+                    entry = _Entry((*path[:-1], named) if named else here, value, index)
+                    if not logs[-1].gpus and label not in _MACHINE:
+                        logs[-1].gpus.append(("", -1, []))
+                    (logs[-1].gpus[-1][2] if logs[-1].gpus else logs[-1].head).append(entry)
+                if not alone:
+                    path.append(label)
+        paste.understand(index, data=True)
+    return logs
+
+
+def _found(line: str) -> Iterable[Sequence[str]]:
+    return (match.groups() for match in _ELEMENT.finditer(line[:2000]))
+
+
+def _label(tag: str) -> str:
+    label = _REASON.compiled.sub("", tag.lower().replace("_", " "))
+    return _ALIASES.get(label, label)
+
+
+def _last(path: Sequence[str], label: str) -> int:
+    """Where the innermost open element of that name is; the end where none is, as after a cut."""
+    return next((place for place in range(len(path) - 1, -1, -1) if path[place] == label), len(path))
+
+
+_MACHINE = frozenset((*_HEAD, "timestamp", "attached gpus", "display driver version", "driver branch"))
+
+
+def _machine(log: _Log, paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    count = None
+    for path, value, index in log.head:
+        if path[-1] in _HEAD and (version := dotted(value)):
+            yield _HEAD[path[-1]], Known(version, paste.use(index))
             yield "nvml.state", Known("ok", paste.use(index))
-        elif not gpus and label == "attached gpus" and value.strip().isdecimal():
-            yield "gpu.count", Known(int(value), paste.use(index))
-        elif gpus:
-            _add(gpus[-1], names, value.strip(), index, paste)
-    if any(gpus):
-        yield "gpu", tuple(gpus)
+        elif path[-1] == "attached gpus" and value.isdecimal():
+            count = Known(int(value), paste.use(index))
+    if count is None and log.closed and log.gpus:
+        count = Known(len(log.gpus), paste.use(log.gpus[0][1]) if log.gpus[0][0] else "the log")
+    if count:
+        yield "gpu.count", count
 
 
-def _add(row: dict[str, Fact], names: list[str], value: str, index: int, paste: Paste) -> None:
-    """One labelled value into the GPU's row. Sections that repeat (average, host) keep their first value."""
-    label, path = names[-1], "/".join(names)
-    if not row and label not in _TEXT and not any(part in path for part in _PARTS):
-        return  # a part of the output begins with a heading of its own
-    pair = "/".join(names[-2:])
-    if value in ("N/A", "Requested functionality has been deprecated"):
+def _gpu(entries: Sequence[_Entry], paste: Paste) -> dict[str, Fact]:
+    """The GPU's row. Of labels that repeat the first value holds; a part of the output begins with its heading."""
+    row: dict[str, Fact] = {}
+    instances = 0
+    for path, value, index in entries:
+        if path[0] in _NOT_THE_GPU:
+            instances += path[-1] == "mig device"
+            if _uncorrected(path) and value.isdecimal() and int(value):
+                row["ecc_uncorrected"] = Known(_sum(row.get("ecc_uncorrected"), int(value)), paste.use(index))
+        elif value not in _NO_VALUE or (value == "None" and path[-1] in _MAY_BE_NONE):
+            for name, fact in _columns(path, value, row, lambda at=index: paste.use(at)):  # type: ignore[misc]
+                row[name] = fact
+    if instances:
+        row["mig_instances"] = Known(instances, "the MIG devices of the log")
+    return row
+
+
+def _columns(
+    path: tuple[str, ...], value: str, row: dict[str, Fact], source: Callable[[], str]
+) -> Iterator[tuple[str, Fact]]:
+    """The columns that one label fills."""
+    label, pair, whole_path = path[-1], "/".join(path[-2:]), "/".join(path)
+    if not row and label not in _TEXT and not any(part in whole_path for part in _PARTS):
         return
-    if label in _TEXT and len(names) < 3:
-        row.setdefault(_TEXT[label], Known(value, paste.use(index)))
+    if label in _TEXT and len(path) < 3:
+        if _TEXT[label] not in row:
+            yield _TEXT[label], Known(value, source())
     elif column := _NUMBERS.get(pair) or _NUMBERS.get(label):
-        number = whole(value)
-        if number is not None:
-            row.setdefault(column, Known(number, paste.use(index)))
-    elif "fb memory usage" in path and label in ("total", "used"):
-        row.setdefault("memory_mib" if label == "total" else "memory_used_mib", Known(mib(value), paste.use(index)))
-    elif pair == "mig mode/current":
-        row["mig"] = Known(value == "Enabled", paste.use(index))
-    elif label == "virtualization mode":
-        row["virtual"] = Known(value.upper() == "VGPU", paste.use(index))
-    elif label == "pending" and "remapped rows" in path:
-        row["remap_pending"] = Known(truth(value), paste.use(index))
-    elif label == "remapping failure occurred":
-        row["remap_failed"] = Known(truth(value), paste.use(index))
-    elif "volatile" in path and (label in _UNCORRECTED or pair in _UNCORRECTED) and value.isdecimal():
-        row["ecc_uncorrected"] = Known(_sum(row.get("ecc_uncorrected"), int(value)), paste.use(index))
-    elif ("throttle reasons" in path or "event reasons" in path) and value in ("Active", "Not Active"):
-        _reason(row, label, value == "Active", paste.use(index))
+        number = mib(value) if column.endswith("_mib") else whole(value)
+        if number is not None and column not in row:
+            yield column, Known(number, source())
+    elif switch := _SWITCHES.get(pair) or _SWITCHES.get(label):
+        name, read_as = switch
+        if name not in row and (state := read_as(value)) is not None:
+            yield name, Known(state, source())
+            if name == "virtualization":
+                yield "virtual", Known(state == "vgpu", source())
+    elif _uncorrected(path) and value.isdecimal():
+        yield "ecc_uncorrected", Known(_sum(row.get("ecc_uncorrected"), int(value)), source())
+    elif ("throttle reasons" in whole_path or "event reasons" in whole_path) and value in ("Active", "Not Active"):
+        yield "throttle_reasons", _reasons(row, label, value == "Active", source())
+
+
+def _uncorrected(path: tuple[str, ...]) -> bool:
+    """Whether it counts errors that ECC could not repair, since the driver was loaded."""
+    volatile = any(name.startswith("volatile") for name in path)
+    return volatile and (path[-1] in _UNCORRECTED or "/".join(path[-2:]) in _UNCORRECTED)
 
 
 def _sum(so_far: Fact | None, more: int) -> int:
     return more + (so_far.value if isinstance(so_far, Known) and isinstance(so_far.value, int) else 0)
 
 
-def _reason(row: dict[str, Fact], label: str, active: bool, source: str) -> None:
+def _reasons(row: dict[str, Fact], label: str, active: bool, source: str) -> Fact:
     so_far = row.get("throttle_reasons")
     names = so_far.value if isinstance(so_far, Known) and isinstance(so_far.value, tuple) else ()
     name = "gpu_idle" if label == "idle" else label.replace(" ", "_")
-    row["throttle_reasons"] = Known((*names, name) if active else names, source)
+    return Known((*names, name) if active and name not in names else names, source)

@@ -1,0 +1,64 @@
+"""Listings of state that carry no fact of ours: understood all the same, so that no page is near to their words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.model.fact import Fact, Rows
+from gpudoctor.readers._paste import Paste
+from gpudoctor.readers._pattern import Pattern
+
+EXACT = 1
+
+_LISTINGS = (
+    Pattern(r"\s*(?:NVIDIA-SMI|NVML|DRIVER|CUDA|KMD|CUDA UMD) [Vv]ersion\s*:\s", 0),  # nvidia-smi --version
+    Pattern(r"\s*GPU \d+: \S.*\(UUID: GPU-|\s+MIG \S+\s+Device\s+\d+: \(UUID: MIG-"),  # nvidia-smi -L
+    Pattern(r"\s*(?:GPU|NIC|mlx5_)\d+(?:\s+(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|C2C)(?=\s|$))+"),  # nvidia-smi topo -m
+    Pattern(r"\s*GPU\d+(?:\s+(?:GPU\d+|NIC\d+|mlx5_\w+))*\s+CPU Affinity\s"),
+    Pattern(r"\s*Link \d+(?::|,)\s*(?:<inactive>|[\d.]+ [GM]B/s|[A-Z][\w ]+: (?:\d+|true|false|N/A)\s*$)"),  # nvlink
+    Pattern(r"\s*NVML: Unable to retrieve Nvlink information as all links are inActive\s*$", 2),
+    Pattern(r"\s*Nvlink (?:queries are|is) not supported\b", 2),
+    Pattern(r"\s*(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\s+[A-Z\d][^:\[]{2,50}(?: \[\w+\])?: \S"),  # lspci
+    Pattern(r"\t(?:Subsystem|DeviceName|Flags|Kernel driver in use|Kernel modules|Physical Slot|NUMA node): \S"),
+    Pattern(r"\[[^\]]{10,40}\] \[INFO\] \[tid \d+\] "),  # fabricmanager.log
+)
+_COMMANDS = Pattern(r"(?:sudo )?(?:nvidia-smi|lspci|dcgmi|nvcc|dmesg|journalctl|cat|ls|lsmod|uname)\b")
+_MONITOR = Pattern(r"\s*#\s?(?:Date\s+Time\s+)?gpu\s+\w+")
+_UNITS = Pattern(r"\s*#\s?(?:YYYYMMDD\s+HH:MM:SS\s+)?Idx\s")
+
+
+def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """No fact: it marks lines."""
+    for index, line in enumerate(paste.bare):
+        if any(listing.match(line) for listing in _LISTINGS):
+            paste.understand(index)
+    for index, command in paste.commands.items():  # what was asked is not what is
+        if _COMMANDS.match(command):
+            paste.understand(index)
+    _monitors(paste)
+    if "nvidia-smi" in paste.lower:
+        _frames(paste)
+    yield from ()
+
+
+def _monitors(paste: Paste) -> None:
+    """``nvidia-smi dmon`` and ``pmon``: a heading of names, one of units, and a line for each sample."""
+    columns = 0
+    for index, line in enumerate(paste.lines):
+        if _MONITOR.match(line):
+            columns = len(line.replace("#", " ").split())
+            paste.understand(index, data=True)
+        elif columns and _UNITS.match(line):
+            paste.understand(index, data=True)
+        elif columns and (cells := line.split()):
+            if len(cells) >= columns and any(cell.isdecimal() for cell in cells[:3]):
+                paste.understand(index, data=True)
+            else:
+                columns = 0
+
+
+def _frames(paste: Paste) -> None:
+    """nvidia-smi's table: its rows and frames, wherever one of its banners or headings shows that there is one."""
+    framed = [index for index, line in enumerate(paste.bare) if line.lstrip()[:1] in ("|", "+")]
+    if any("NVIDIA-SMI" in paste.bare[index] or "Persistence-M" in paste.bare[index] for index in framed):
+        paste.understand(*framed)
