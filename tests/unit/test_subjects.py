@@ -107,8 +107,8 @@ def test_a_case_that_fires_on_one_of_several_names_it(case: Case) -> None:
 
 
 def diagnosed(**rows: list[dict[str, object]]) -> Diagnosis:
-    facts = {"nvml.state": "ok", "gpu.count": len(rows.get("gpu", ()))}
-    return doctor.diagnose(known(facts, **rows), BOOK)
+    facts: dict[str, object] = {"nvml.state": "ok", "gpu.count": len(rows.get("gpu", ()))}
+    return doctor.diagnose(known(facts, "standard", **rows), BOOK)
 
 
 def subjects(diagnosis: Diagnosis, rule: str) -> list[dict[str, object]]:
