@@ -85,7 +85,7 @@ class Told:
             elif "slow" in entry:
                 self.slowest = max(self.slowest, (float(entry["seconds"]), str(entry["slow"])))
             elif "unopened" in entry and not self.silent(gpu):
-                why = f"GPU {gpu} did not wake within {float(entry['unopened']):.0f} s"
+                why = f"GPU {gpu} had not woken after {float(entry['unopened']):g} s (--wait waits longer)"
                 self.faults.append(Fault(gpu, HANDLE, "hung", why))
             elif "done" in entry:
                 self.done, current = True, None
