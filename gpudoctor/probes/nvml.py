@@ -118,7 +118,9 @@ def _untouched(target: Target) -> str:
     """Why level quick leaves NVML alone; empty where asking changes nothing on the machine."""
     if there(target, "/dev/dxg") is True:
         return ""  # WSL: the driver is Windows' own
-    if there(target, "/sys/module/nvidia") is not True and there(target, "/proc/driver/nvidia/version") is not True:
+    loaded = any(there(target, path) is True for path in ("/sys/module/nvidia", "/proc/driver/nvidia/version"))
+    shown = any(there(target, path) is True for path in ("/sys/module", "/proc/modules"))  # a sandbox may show neither
+    if not loaded and shown:
         return "no NVIDIA kernel module is loaded; asking NVML would load it, and level quick changes nothing"
     if there(target, "/dev/nvidiactl") is not True:
         return "/dev/nvidiactl is not there; asking NVML would make it, and level quick changes nothing"
