@@ -118,7 +118,9 @@ def _untouched(target: Target) -> str:
     """Why level quick leaves NVML alone; empty where asking changes nothing on the machine."""
     if there(target, "/dev/dxg") is True:
         return ""  # WSL: the driver is Windows' own
-    if there(target, "/sys/module/nvidia") is not True and there(target, "/proc/driver/nvidia/version") is not True:
+    loaded = any(there(target, path) is True for path in ("/sys/module/nvidia", "/proc/driver/nvidia/version"))
+    shown = any(there(target, path) is True for path in ("/sys/module", "/proc/modules"))  # a sandbox may show neither
+    if not loaded and shown:
         return "no NVIDIA kernel module is loaded; asking NVML would load it, and level quick changes nothing"
     if there(target, "/dev/nvidiactl") is not True:
         return "/dev/nvidiactl is not there; asking NVML would make it, and level quick changes nothing"
@@ -136,7 +138,7 @@ def _state(told: Told) -> str:
     failed = {} if told.started else told.failures.get(None, {})
     if library := failed.get("library"):
         return "library not found" if "No such file" in library.text else "library unusable"
-    if init := failed.get("nvmlInit"):
+    if init := failed.get("nvmlInit") or told.lost:
         return _STATES.get(init.code or 0, smi.state_of(init.text))
     if any(fault.state == "crashed" for fault in told.faults):
         return "crashed"
@@ -152,7 +154,7 @@ def _outcome(told: Told, state: str, witness: smi.Witness) -> dict[str, Fact]:
     if library := failed.get("library"):
         code = Absent("there is no library to initialise")
         message = Known(library.text, "the loader")
-    elif init := failed.get("nvmlInit"):
+    elif init := failed.get("nvmlInit") or told.lost:
         code = Unread(init.text) if init.code is None else Known(init.code, told.source)
         message = Known(init.text, told.source)
     elif not state:

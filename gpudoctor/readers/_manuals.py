@@ -9,6 +9,8 @@ from gpudoctor.readers._pattern import Pattern
 _TOOLS = r"(?:nvidia-smi|dcgmi|nv-hostengine|nv-fabricmanager|nvidia-bug-report\.sh|nvidia-ctk)"
 _ASKED = Pattern(rf"[^\n|]*\b{_TOOLS}(?: [\w.-]+)* (?:-h|--help[\w-]*)\s*$|(?:sudo )?man {_TOOLS}\s*$")
 _FIELDS = Pattern(r"\s*List of valid properties to query for the switch \"--query-")
+_NAMED = Pattern(r"\"[a-z][\w.]*\"(?: or \"[\w.]+\")*$")
+_OPTION = Pattern(r"\s{2,}-\w{1,5},?\s+--[a-z][\w-]+(?:=|\s|$)")
 _FIELD = Pattern(r"\s*(?:\"|Section about )")
 _HELP = Pattern(r"NVIDIA System Management Interface -- v\d")
 _OPTIONS = Pattern(r"nvidia-smi \[OPTION1 ")
@@ -35,11 +37,11 @@ def _end(lines: Sequence[str], start: int, typed: set[int]) -> int:
     line = lines[start]
     if start in typed:
         return _through(lines, start + 1, typed) if _ASKED.match(line.rstrip()) else start
-    if _FIELDS.match(line):
+    if _FIELDS.match(line) or _NAMED.match(line.rstrip()):
         return _paragraphs(lines, start + 1, typed)
     if _HELP.match(line):
         return _help(lines, start + 1, typed)
-    if _USAGE.match(line):
+    if _USAGE.match(line) or _OPTION.match(line):
         return next((at for at in range(start + 1, len(lines)) if at in typed or lines[at][:1].strip()), len(lines))
     if _LEGEND.match(line):
         after = start + 1

@@ -1,7 +1,7 @@
-"""This system with NVIDIA's driver packages installed, as a machine without a loaded module sees them.
+"""This system with NVIDIA's driver packages installed, on a kernel that has not loaded the module.
 
-An overlay of this system and of ``.nvidia-driver`` (which ``.ci/run`` brings), with a /dev, /run, /tmp and PCI bus of its
-own, in a mount namespace: as root the real libraries run modprobe and make device files, and here they may. Needs root.
+An overlay of this system with what ``.ci/run`` unpacked in ``.nvidia-driver``, in a mount namespace, with its own /dev,
+/root, /run, /tmp and PCI bus: the real libraries run modprobe and make device files, and here they may. Needs root.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import stat
 import struct
 import subprocess
-import struct
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -103,6 +103,7 @@ class World:
         assert self._keeper.stdout
         if self._keeper.stdout.readline() != "ready\n":
             self._keeper.wait(timeout=60)
+            self._base.rmdir()
             needs.missing("an overlay of this system in a mount namespace (why not is on standard error)")
         self.root = Path(f"/proc/{self._keeper.pid}/cwd/root")
         """Where the world's files are seen from outside."""
@@ -144,12 +145,14 @@ class World:
         """What the world has of its own, by path: mode, size and time of change."""
         found = {}
         for top, here in (("", "../upper"), *((f"/{name}", name) for name in ("dev", "root", "run", "tmp"))):
-            place = str(self.root / here)
-            for folder, folders, names in os.walk(place):
-                for name in (*folders, *names):
-                    path = os.path.join(folder, name)
-                    of = os.lstat(path)
-                    found[top + path[len(place) :]] = (of.st_mode, of.st_size, of.st_mtime_ns)
+            place = self.root / here
+            own, folders = place.stat().st_dev, [place]
+            while folders:
+                for path in folders.pop().iterdir():
+                    of = path.lstat()
+                    found[f"{top}/{path.relative_to(place)}"] = (of.st_mode, of.st_size, of.st_mtime_ns)
+                    if stat.S_ISDIR(of.st_mode) and of.st_dev == own:
+                        folders.append(path)
         return found
 
     def modprobe_calls(self) -> list[str]:
@@ -158,15 +161,15 @@ class World:
 
     def processes(self) -> list[str]:
         """What runs in it."""
-        own = os.readlink(f"/proc/{self._keeper.pid}/ns/mnt")
+        keeper = Path(f"/proc/{self._keeper.pid}")
         found = []
-        for entry in os.listdir("/proc"):
+        for process in Path("/proc").glob("[0-9]*"):
             try:
-                if entry.isdecimal() and os.readlink(f"/proc/{entry}/ns/mnt") == own:
-                    found.append(f"{entry} {Path(f'/proc/{entry}/comm').read_text().strip()}")
+                if process != keeper and (process / "ns/mnt").readlink() == (keeper / "ns/mnt").readlink():
+                    found.append(f"{process.name} {(process / 'comm').read_text().strip()}")
             except OSError:
                 continue
-        return [one for one in found if not one.startswith(f"{self._keeper.pid} ")]
+        return found
 
     def write(self, path: str, content: str | bytes = "", mode: int = 0o644) -> None:
         place = self.root / path
@@ -246,6 +249,7 @@ def _mounts(base: Path) -> str:
     source = sources()
     own = {f"/{path}": DRIVER / path for path in (*_SHOWN, f"usr/src/{source.name}")}
     shown = {str(place): place for place in (needs.REPOSITORY, Path(sys.prefix), Path(sys.base_prefix))}
+    shown.pop("/usr", None)  # the distribution's own Python
     shown = {at: place for at, place in shown.items() if not any(at.startswith(f"{other}/") for other in shown)}
     lines = [
         f"mount -t tmpfs -o mode=755 tmpfs {base}",

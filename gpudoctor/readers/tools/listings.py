@@ -21,6 +21,7 @@ _LISTINGS = (
     Pattern(r"\s*(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\s+[A-Z\d][^:\[]{2,50}(?: \[\w+\])?: \S"),  # lspci
     Pattern(r"\t(?:Subsystem|DeviceName|Flags|Kernel driver in use|Kernel modules|Physical Slot|NUMA node): \S"),
     Pattern(r"\[[^\]]{10,40}\] \[INFO\] \[tid \d+\] "),  # fabricmanager.log
+    Pattern(r"(?:[5-7],\d+,\d+,[^;]{0,80};|<[5-7]>|kern\s*:(?:notice|info|debug)\s*: )"),  # the kernel: no worse than notice
 )
 _COMMANDS = Pattern(r"(?:sudo )?(?:nvidia-smi|lspci|dcgmi|nvcc|dmesg|journalctl|cat|ls|lsmod|uname)\b")
 _MONITOR = Pattern(r"\s*#\s?(?:Date\s+Time\s+)?gpu\s+\w+")
@@ -29,8 +30,8 @@ _UNITS = Pattern(r"\s*#\s?(?:YYYYMMDD\s+HH:MM:SS\s+)?Idx\s")
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """No fact: it marks lines."""
-    for index, line in enumerate(paste.bare):
-        if any(listing.match(line) for listing in _LISTINGS):
+    for index, line in enumerate(paste.lines):
+        if any(listing.match(line) or listing.match(paste.bare[index]) for listing in _LISTINGS):
             paste.understand(index)
     for index, command in paste.commands.items():  # what was asked is not what is
         if _COMMANDS.match(command):

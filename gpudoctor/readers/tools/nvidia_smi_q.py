@@ -37,7 +37,12 @@ _SECTION_LINE = Pattern(r"(?m)^\s{0,4}GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-
 _LABEL = Pattern(r"(\s*)(\S[^:]*?)\s*(?::\s?(.*))?$")
 _ELEMENT = Pattern(r"<(/?)([A-Za-z_][\w.-]{0,80})((?:\s[^<>]{0,200})?)(/?)>([^<]*)")
 _ID = Pattern(r"\bid=[\"']([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)[\"']")
-_XML = ("<nvidia_smi_log", "</nvidia_smi_log", "<gpu id=", *(f"<{part.replace(' ', '_')}>" for part in _PARTS))
+_XML = Pattern(
+    r"<(?:/?nvidia_smi_log>|gpu id=|/gpu>|/?(?:fb_memory|clocks|gpu|sram|dram|ecc|retired|remapped|power|pcie?|mig)_\w+>"
+    r"|\w+_(?:clock|util)>)"
+)
+"""Elements that only nvidia-smi writes."""
+_VALUE = Pattern(r"\s{4,}[A-Z][\w /().-]{1,60}?\s+:\s\S")
 _DEEPEST = 32
 _MOST_SECTIONS = 1024
 
@@ -143,6 +148,13 @@ class _Log:
         self.gpus: list[tuple[str, int, list[_Entry]]] = []
         self.closed = False
 
+    def add(self, entry: _Entry) -> None:
+        """The entry to the GPU that is listed last, before the first GPU to the machine."""
+        if self.gpus:
+            self.gpus[-1][2].append(entry)
+        elif entry.path[-1] in _MACHINE:
+            self.head.append(entry)
+
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Every label that a fact is for, by the path of labels above it."""
@@ -180,7 +192,7 @@ def _indented(paste: Paste) -> list[_Log]:
         logs = [log]
     else:
         logs = [_Log()]
-    path: list[tuple[int, str]] = []
+    path: list[tuple[int, str, int]] = []
     inside = False
     for index, line in enumerate(paste.bare):
         if _LOG.match(line):
@@ -198,21 +210,22 @@ def _indented(paste: Paste) -> list[_Log]:
         if not match or not line.strip():
             continue
         indent, label, value = len(match.group(1)), match.group(2).strip().lower(), (match.group(3) or "").rstrip(" \\")
+        path = [above for above in path if above[0] < indent]
         if inside and (indent >= 4 or label in _MACHINE):
             paste.understand(index)
-        elif inside and logs[-1].gpus:
-            inside = False
-        path = [(depth, name) for depth, name in path if depth < indent]
-        path.append((indent, label))
+        elif _VALUE.match(line):
+            paste.understand(index, *(heading for depth, _, heading in path if depth))
+        else:
+            inside = inside and not logs[-1].gpus
+        path.append((indent, label, index))
         if value or label == "mig device":
-            entry = _Entry(tuple(name for _, name in path), value.strip(), index)
-            (logs[-1].gpus[-1][2] if logs[-1].gpus else logs[-1].head).append(entry)
+            logs[-1].add(_Entry(tuple(name for _, name, _ in path), value.strip(), index))
     return logs
 
 
 def _elements(paste: Paste) -> list[_Log]:
     """The logs of -q -x."""
-    if not any(mark in paste.text for mark in _XML):
+    if "<" not in paste.text or not _XML.search(paste.text):
         return []
     logs = [_Log()]
     path: list[str] = []
@@ -238,7 +251,7 @@ def _elements(paste: Paste) -> list[_Log]:
                     entry = _Entry((*path[:-1], named) if named else here, value, index)
                     if not logs[-1].gpus and label not in _MACHINE:
                         logs[-1].gpus.append(("", -1, []))
-                    (logs[-1].gpus[-1][2] if logs[-1].gpus else logs[-1].head).append(entry)
+                    logs[-1].add(entry)
                 if not alone:
                     path.append(label)
         paste.understand(index, data=True)
