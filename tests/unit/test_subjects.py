@@ -55,7 +55,6 @@ DEVICES = frozenset(
 )
 """Groups whose rows are GPUs, links, ports, processes, ranks or hosts, or belong to one."""
 WHOLE = {
-    "driver.cuda-failed": "cuInit fails for the process, whatever GPU it is meant for",
     "env.forward-compat": "the package cannot be used on this machine's kind of GPU",
     "env.tf32-off": "a setting of the environment",
     "env.visible-devices": "a setting of the environment, which leaves no GPU",
