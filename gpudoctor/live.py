@@ -20,11 +20,11 @@ from gpudoctor.target.protocol import answers, printable
 from gpudoctor.target.stream import Stream
 
 INTERVAL = 0.5
-HANGS = 5.0
-"""Seconds after which a call that has not returned is given up."""
+HANGS = 15.0
+"""Seconds after which a call that has not returned is given up: it may wait while a job opens a GPU."""
 
 STARTS = 30.0
-"""Seconds that NVML may take to start: it wakes each GPU where no daemon keeps the driver loaded."""
+"""Seconds that NVML may take to start, and each GPU to open: it wakes where no daemon keeps the driver loaded."""
 
 PAUSES = (0.0, 2.0, 10.0, 30.0)
 """Seconds before another child is started, from the first failure on; the last one again and again."""
@@ -120,9 +120,11 @@ class Watcher:
                 return None
             now = time.monotonic()
             for entry in answers(line) if line else ():
+                before = ears.step
                 if ears.hear(entry):
-                    heard = now
                     self._hear(ears.sample(self._left_out))
+                if ears.step != before or "gpus" in entry:
+                    heard = now
             if fault := ears.patience(now - heard):
                 return fault
             if now - heard > _QUIET and ears.waits:
@@ -139,23 +141,25 @@ class _Ears:
     samples: int = 0
     seconds: float = 0.0
     waits: str = ""
-    _step: tuple[str, int | None] = ("", None)
+    step: tuple[str, int | None] = ("", None)
+    """The call that has been announced and has not returned, and its GPU."""
     _failed: str = ""
     _carried: dict[tuple[int, str], tuple[float, int, float | None]] = field(default_factory=dict)
 
     def hear(self, entry: Mapping[str, Any]) -> bool:
         """Take in a line; whether it ends a round."""
         if "waits" in entry:
-            self._step = (str(entry["waits"]), entry["gpu"])
-            self.waits = f"{_named(*self._step)} has not returned"
+            self.step = (str(entry["waits"]), entry["gpu"])
+            waking = self.step[0] == "HandleByIndex"
+            self.waits = f"GPU {self.step[1]} is waking" if waking else f"{_named(*self.step)} has not returned"
         elif "opened" in entry:
-            self._step = ("", None)
+            self.step = ("", None)
         elif "ask" in entry:
-            self._step = (str(entry["ask"]), entry.get("gpu"))
+            self.step = (str(entry["ask"]), entry.get("gpu"))
         elif "code" in entry:
             self._failed = printable(entry.get("text", ""))
         elif "gpus" in entry:
-            self.waits, self._step = "", ("", None)
+            self.waits, self.step = "", ("", None)
             self.samples += 1
             self.seconds = float(entry["seconds"])
             self.errors = {int(gpu): printable(why) for gpu, why in entry["errors"].items()}
@@ -166,8 +170,9 @@ class _Ears:
 
     def patience(self, silent: float) -> _Fault | None:
         """Whether it has been silent for too long."""
-        call, gpu = self._step
-        if (self.samples and silent < HANGS) or silent < (HANGS if gpu is not None and gpu >= 0 else STARTS):
+        call, gpu = self.step
+        starting = not self.samples and (gpu is None or gpu < 0 or call == "HandleByIndex")
+        if silent < (STARTS if starting else HANGS):
             return None
         if not call:
             return _Fault(f"the child that asks NVML has said nothing for {silent:.0f} s")
@@ -177,7 +182,7 @@ class _Ears:
         """Why a child that ended by itself did."""
         if self._failed:
             return _Fault(self._failed)
-        call, gpu = self._step
+        call, gpu = self.step
         if status < 0:
             where = _named(call, gpu) if call else "NVML"
             return _Fault(f"{where} crashed (signal {-status})", gpu if call else None, call, crashed=True)

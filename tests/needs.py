@@ -55,6 +55,12 @@ def cloud_init() -> Path:
     return folder if (folder / "cloudinit").is_dir() else missing(f"Debian's package cloud-init, unpacked ({folder})")
 
 
+def nvidia_driver() -> Path:
+    """The folder of NVIDIA's own driver libraries: Debian's packages unpacked, never installed."""
+    found = sorted((REPOSITORY / ".nvidia-driver").rglob("libcuda.so.1"))
+    return found[0].parent if found else missing("NVIDIA's driver libraries, unpacked (.nvidia-driver)")
+
+
 def labelled_reports() -> Path:
     """The folder with score.py and cases/: GPUDOCTOR_CASES, or ``shared`` beside this repository."""
     folder = Path(os.environ.get("GPUDOCTOR_CASES") or REPOSITORY.parent / "shared")

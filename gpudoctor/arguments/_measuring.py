@@ -96,7 +96,7 @@ def add_fleet(commands: Any) -> None:
     fleet.add_argument(
         "--level", choices=("quick", "standard", "deep"), default="standard", help="how much to ask (default: standard)"
     )
-    fleet.add_argument("--timeout", type=seconds, default=60.0, metavar="SECONDS", help="for one host (default: 60)")
+    fleet.add_argument("--timeout", type=seconds, default=180.0, metavar="SECONDS", help="for one host (default: 180)")
     fleet.add_argument("--budget", type=seconds, default=120.0, metavar="SECONDS", help="for all (default: 120)")
     fleet.add_argument(
         "--fanout", type=count, default=64, metavar="N", help="hosts asked at the same time (default: 64)"

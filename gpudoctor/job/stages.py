@@ -26,7 +26,8 @@ class Limits:
     come: float = 12.0
     connect: float = 6.0
     flow: float = 5.0
-    check: float = 10.0
+    check: float = 45.0
+    """Sleeping GPUs may take 30 s of it to wake."""
     collective: float = 0.0
     """0: nobody imports torch."""
 

@@ -10,8 +10,8 @@ from gpudoctor.job.stages import Limits
 
 LIMITS: Mapping[str, Limits] = {
     "quick": Limits(),
-    "standard": Limits(come=20, check=40, collective=30),
-    "deep": Limits(come=30, check=180, collective=150),
+    "standard": Limits(come=20, check=150, collective=30),
+    "deep": Limits(come=30, check=300, collective=150),
 }
 
 

@@ -67,7 +67,7 @@ FACTS = (
     column("live_gpu.wrong", "list", "kernels of the driver and of torch that were wrong on it and not on every GPU"),
     column("live_gpu.wrong_words", "text", "what is known of the wrong values of the first of them"),
     fact("live.peers_wrong", "text", "what is known of words that arrive changed when one GPU copies them to another"),
-    fact("live.wrong_everywhere", "list", "kernels that were wrong on every GPU, of two or more"),
+    fact("live.wrong_everywhere", "list", "kernels that were wrong on every GPU, and are no fault of a GPU"),
     column("gpu.at_work", "text", "the kernel that it worked on when NVML read its clock, power and load"),
     column("gpu.ecc_uncorrected_at_work", "int", "memory errors that ECC could not repair while kernels ran"),
     column("gpu.ecc_corrected_at_work", "int", "memory errors that ECC repaired while kernels ran"),
@@ -186,15 +186,20 @@ def _meanwhile(seen: Meanwhile | None) -> Iterator[tuple[str, Fact]]:
         yield name, Known(value, "NVML") if value is not None else Unread("NVML was not read while it ran")
 
 
+def _weight(held: bool | None, message: str) -> int:
+    if held is None:
+        return 2 if message else 0
+    return 1 if held else 3
+
+
 def _rungs(runs: Sequence[Run]) -> Iterator[Row]:
-    """Each rung of each device once: what is known of it from the first run that failed on it, else from any."""
+    """Each rung of each device once: by the first run that failed on it, else that was given up, else by any."""
     seen: dict[tuple[int, str], tuple[bool | None, str]] = {}
     for run in runs:
         for step in run.ladder:
-            key = run.gpu, step.rung
-            held, _ = seen.get(key, (None, ""))
-            if key not in seen or (held is not False and step.held is not None and held != step.held):
-                seen[key] = step.held, step.message
+            key, known = (run.gpu, step.rung), (step.held, step.message)
+            if key not in seen or _weight(*known) > _weight(*seen[key]):
+                seen[key] = known
     for (gpu, rung), (held, message) in seen.items():
         yield {
             "gpu": Known(gpu, SOURCE) if gpu >= 0 else Absent("all of them"),

@@ -158,9 +158,11 @@ class Ladder:
             return
         bad = [said for name, outcome in heard.outcomes.items() if (said := trouble(name, outcome))]
         right = [name for name, said in heard.outcomes.items() if status_of(said) == "ran" and not trouble(name, said)]
-        self._steps[index][family] = Step(rung, not bad, bad[0] if bad else "")
-        if bad and not right and index != NODE and _is_below_others(family):
-            self._ends[index] = f"on the rung below it, {rung}, nothing is right: {bad[0]}"
+        held = False if bad else None if heard.unfinished else True
+        why = bad[0] if bad else heard.unfinished
+        self._steps[index][family] = Step(rung, held, why)
+        if why and not right and index != NODE and _is_below_others(family):
+            self._ends[index] = f"on the rung below it, {rung}, nothing is right: {why}"
 
     def _name(self, index: int) -> str:
         if self._cpu:
@@ -186,7 +188,8 @@ class Ladder:
             return
         bad = trouble(name, outcome)
         held = None if status_of(outcome) == "not-run" else not bad
-        ladder = (*self._below(index, family), Step(FAMILIES[family], held, bad))
+        why = f"{name}: {outcome['because']}" if outcome.get("unfinished") else bad
+        ladder = (*self._below(index, family), Step(FAMILIES[family], held, why))
         seen = self._watched.pop(index, lambda: None)()
         self._put(run_of(name, index, outcome, ladder, seen))
 

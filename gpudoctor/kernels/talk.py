@@ -1,7 +1,8 @@
 """One rung on one device: children that run its kernels, what they said, and what became of those that ended early.
 
 A kernel that does not return within its seconds, or that takes its process along, costs itself; the next child goes on
-with those after it. Whatever a child prints is taken for what it is, or left out.
+with those after it. What is given up is not run: it fails only where even SIGKILL does not end its process. Whatever a
+child prints is taken for what it is, or left out.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from gpudoctor.kernels.specs import Placed
 from gpudoctor.target import Answer, Target
 from gpudoctor.target.child import MARK
 from gpudoctor.target.protocol import answers, patience, printable
+from gpudoctor.target.waiting import STILL, WAKING, Waiting, gpus_on_bus
 
-OPENING = patience("GPUDOCTOR_KERNEL_TIMEOUT", 45.0)
-"""Seconds until a rung is open: the import of torch from cold storage, the driver's start, a context."""
+OPENING = patience("GPUDOCTOR_KERNEL_TIMEOUT", 120.0)
+"""Most seconds until a rung is open, as long as its child reads or computes: the import of torch from cold storage, the
+driver's start, a context. For each GPU that may have to wake there are `WAKING` more.
+"""
 
 _NOISE = 8 << 20
 _MOST_CHILDREN = 4
@@ -58,6 +62,8 @@ class Heard:
     failed: bool = False
     """Whether that is a failure, not merely something that is not there."""
     outcomes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    unfinished: str = ""
+    """The first kernel that was given up, and why."""
 
 
 def ask(target: Target, question: Question, hear: Hear, halt: Halt) -> Heard:
@@ -75,6 +81,7 @@ def ask(target: Target, question: Question, hear: Hear, halt: Halt) -> Heard:
         child = _Child(left, over, hear, halt)
         child.run(target, question)
         heard.opened = heard.opened or child.opened
+        heard.unfinished = heard.unfinished or child.unfinished
         if not left or halt():
             return heard
         if not child.opened:
@@ -98,10 +105,11 @@ class _Child:
     def __init__(self, left: Mapping[str, Placed], over: Hear, hear: Hear, halt: Halt) -> None:
         self._left, self._over, self._hear, self._halt = left, over, hear, halt
         self.opened = self.failed = False
-        self.closed = self.last = ""
-        """Why the rung did not open; the kernel that began last."""
+        self.closed = self.last = self.unfinished = ""
+        """Why the rung did not open; the kernel that began last; the one that was given up, and why."""
         self._step = ""
         self._until = 0.0
+        self._opening = Waiting(OPENING)
 
     def run(self, target: Target, question: Question) -> None:
         """Ask, and take in what comes until it ends."""
@@ -117,9 +125,10 @@ class _Child:
             "seed": 1,
         }
         env = {**question.env, MARK: secrets.token_hex(8)}
-        whole = OPENING + sum(one.spec.seconds + _SLACK for one in self._left.values())
+        waking = WAKING * gpus_on_bus(target)
+        whole = OPENING + waking + _SLACK + sum(one.spec.seconds + _SLACK for one in self._left.values())
         kills = _oom_kills(target)
-        self._until = time.monotonic() + OPENING
+        self._opening.begin(OPENING + waking, min(STILL, OPENING) + waking)
         try:
             argv = [python, program(), json.dumps(wanted)]
             answer = target.run(argv, timeout=whole, env=env, limit=_NOISE, watch=self._listen)
@@ -133,14 +142,20 @@ class _Child:
         """Take in a line; whether the child may go on."""
         for entry in answers(line) if line else ():
             self._take(entry)
-        return time.monotonic() <= self._until and not self._halt() and not self.closed
+        goes_on = time.monotonic() <= self._until if self.opened else self._opening(line)
+        return goes_on and not self._halt() and not self.closed
 
     def _take(self, entry: Mapping[str, Any]) -> None:
-        if "closed" in entry and not self.opened:
+        if type(pid := entry.get("pid")) is int and not self.opened:
+            self._opening.pid = pid
+        elif self._opening.why:
+            return  # it has been given up, and what it waited in was broken off for it to say where it is
+        elif "closed" in entry and not self.opened:
             self.closed = printable(" ".join(str(entry["closed"]).split()), 600) or "it does not say why"
             self.failed = entry.get("failed") is not False
         elif "opened" in entry:
             self.opened = True
+            self._until = time.monotonic() + _SLACK
         elif self.opened and (name := self._meant(entry, "step")):
             self._step = self.last = name
             self._until = time.monotonic() + self._left[name].spec.seconds
@@ -158,16 +173,21 @@ class _Child:
     def _ended(self, answer: Answer, out_of_memory: bool) -> None:
         """It ended early: in a kernel, or before the rung was open."""
         memory = out_of_memory and answer.status == -9
-        how = "Linux's OOM killer ended it: no host memory is free for it" if memory else self._how(answer)
+        late = bool(self._opening.why) or (answer.status is None and not answer.cut)
+        how = "Linux's OOM killer ended it: no host memory is free for it" if memory else self._how(answer, late)
+        failed = not memory and (not late or answer.stuck is not None)
         if not self.opened:
-            self.closed, self.failed = how, not memory
+            self.closed, self.failed = how, failed
         elif self._step:
-            self._over(self._step, {"status": "not-run" if memory else "failed", "because": how})
+            self.unfinished = f"{self._step}: {how}" if late and not failed else ""
+            outcome = {"status": "failed" if failed else "not-run", "because": how, "unfinished": bool(self.unfinished)}
+            self._over(self._step, outcome)
 
-    def _how(self, answer: Answer) -> str:
-        if answer.status is None and not answer.cut:
-            limit = self._left[self._step].spec.seconds if self._step else _SLACK if self.opened else OPENING
-            return f"it did not come to an end within {limit:g} s" + (f"; {answer.how}" if answer.stuck else "")
+    def _how(self, answer: Answer, late: bool) -> str:
+        if late:
+            limit = self._left[self._step].spec.seconds if self._step else _SLACK
+            how = f"it did not come to an end within {limit:g} s" if self.opened else self._opening.why
+            return (how or answer.how) + (f"; {answer.how}" if answer.stuck else "")
         if answer.cut:
             return f"its process was {answer.how}"
         last = (answer.err.strip().splitlines() or [""])[-1] if answer.status else ""

@@ -2,6 +2,7 @@
 
 A kernel that is wrong on every GPU of the machine is the software's fault or the kernel's own; one that is wrong on
 some and right on others accuses those. What is compiled on the machine (the rung ``triton``) accuses its compiler.
+On one GPU, attention and convolution accuse the library that chooses their algorithm, where plain kernels are right.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ _SOURCE = "gpudoctor bench"
 _RUNGS: tuple[str, ...] = ("driver", "torch", "triton", "nccl", "training")
 _FEWEST_ALIKE = 3
 """GPUs of one name that give the same bits, beside which one that gives others is wrong."""
+_CHOSEN_BY_LIBRARY = frozenset({"attention", "convolution"})
+"""Kernels for which cuDNN and torch choose among algorithms, some of which were wrong on sound GPUs: see the page
+torch.wrong-results."""
 _FASTER_BY_DESIGN = 2
 """How many times faster than fp32 the tensor cores must be for their absence to show in a measurement."""
 
@@ -78,7 +82,9 @@ def _said(row: Row) -> str:
 
 
 def _wrong(runs: Sequence[_Run], sms: Mapping[int, float | None]) -> tuple[dict[int, dict[str, str]], list[str]]:
-    """By GPU what is wrong on it and not on all; and what is wrong wherever it was tried, on two GPUs or more."""
+    """By GPU what is wrong on it and not on all; and what is wrong wherever it was tried and is the software's fault:
+    any kernel on two GPUs or more, one that a library chooses on a single GPU whose plain kernels are right.
+    """
     by_kernel: dict[str, list[_Run]] = {}
     for run in runs:
         if run.rung in ("driver", "torch"):
@@ -87,12 +93,18 @@ def _wrong(runs: Sequence[_Run], sms: Mapping[int, float | None]) -> tuple[dict[
     everywhere = []
     for kernel, tried in by_kernel.items():
         wrong = {run.gpu: run.words for run in tried if run.right is False} or _odd(tried, sms)
-        if len(wrong) == len(tried) > 1:
+        if len(wrong) == len(tried) and (len(tried) > 1 or _by_library(tried[0], runs)):
             everywhere.append(kernel)
             continue
         for gpu, words in wrong.items():
             suspect.setdefault(gpu, {})[kernel] = words
     return suspect, everywhere
+
+
+def _by_library(wrong: _Run, runs: Sequence[_Run]) -> bool:
+    """Whether a library chose that run's algorithm, and every kernel without such a choice is right on its GPU."""
+    plain = [run.right for run in runs if run.gpu == wrong.gpu and run.kernel not in _CHOSEN_BY_LIBRARY]
+    return wrong.kernel in _CHOSEN_BY_LIBRARY and True in plain and False not in plain
 
 
 def _peers(rows: Sequence[Row]) -> Fact:

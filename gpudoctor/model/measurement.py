@@ -13,7 +13,7 @@ from gpudoctor.model.frozen import field, frozen, replace
 SCHEMA = "gpudoctor-kernels/1"
 SLOW = 0.9
 """Share of what the tables expect below which a run counts as slow, its fastest repetition included."""
-_BESIDE = {"compute": 0.85, "memory": 0.9, "latency": 0.5}
+_BESIDE = {"compute": 0.75, "memory": 0.9, "latency": 0.5}
 """The same of the median of its siblings, by `kind`; of others 0.7. The pages gpu.slow and gpu.copies-slow say why."""
 TIMES = frozenset({"ns", "µs", "ms", "s"})
 """Units of which less is better."""
@@ -80,7 +80,7 @@ class Expected:
 
 @frozen
 class Step:
-    """A rung of the ladder: whether it holds; None where it was not tried."""
+    """A rung of the ladder: whether it holds; None where it was not tried, or given up."""
 
     rung: Rung
     held: bool | None

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from gpudoctor.model.distribution import normal
-from gpudoctor.model.fact import Json, Known, listed
+from gpudoctor.model.fact import Absent, Json, Known, listed
 from gpudoctor.model.frozen import field, frozen, replace
 from gpudoctor.model.plan import Plan, PlanStep
 from gpudoctor.model.snapshot import Snapshot
@@ -108,12 +108,16 @@ GRANTED = "taken for granted, for --for names no other"
 
 
 def read_from(snapshot: Snapshot) -> Wishes:
-    """The machine of a snapshot, as far as its facts tell; the tool is the one that its environment is kept with."""
+    """The machine of a snapshot, as far as its facts tell; the tool is the one that its environment is kept with.
+
+    Where no module is loaded for the GPUs on the bus, the driver is that of the libraries on the disk.
+    """
 
     def known(name: str) -> str:
         state = snapshot.get(name)
         return str(state.value) if isinstance(state, Known) else ""
 
+    unloaded = isinstance(snapshot.get("driver.version"), Absent) and known("pci.nvidia_count") not in ("", "0")
     counted: dict[tuple[str, str], int] = {}
     for row in listed(snapshot.rows("gpu")):
         name, capability = row.get("name"), row.get("compute_capability")
@@ -123,7 +127,7 @@ def read_from(snapshot: Snapshot) -> Wishes:
     installer, glibc = known("python.installer"), known("host.glibc")
     return Wishes(
         gpus=tuple(GPU(name, capability, count) for (name, capability), count in counted.items()),
-        driver=known("driver.version"),
+        driver=known("driver.library_version" if unloaded else "driver.version"),
         python=known("python.version"),
         os="wsl" if known("host.wsl") else known("host.platform"),
         arch=known("host.arch"),

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.probes import _marks
+from gpudoctor.probes._bus.config import BUS, asleep
 from gpudoctor.probes._driver import daemons, disk, dkms
 from gpudoctor.probes._driver.modprobe import blacklisted
 from gpudoctor.probes._driver.nodes import PROC, device_files, params
@@ -148,10 +149,11 @@ def _gpus(target: Target, loaded: Fact) -> Iterator[tuple[str, Fact]]:
         for name in ("bound_count", "excluded", "gsp_firmware"):
             yield f"driver.{name}", none
         return
-    notes = {address: text(target, f"{folder}/{address}/information", 4096) for address in found}
+    notes = {address: _note(target, address) for address in found}
     yield "driver.bound_count", Known(len(found), folder)
     left = tuple(a for a, note in notes.items() if isinstance(note, str) and re.search(r"GPU Excluded:\s*Yes", note))
-    yield "driver.excluded", Known(left, folder)
+    unread = next((note for note in notes.values() if isinstance(note, Unread)), None)
+    yield "driver.excluded", Known(left, folder) if left or not unread else unread
     firmware: Fact = Absent(f"{folder}: no GPU uses GSP firmware")
     for address, note in notes.items():
         match = re.search(r"^GPU Firmware:\s*(\d\S*)", note, re.M) if isinstance(note, str) else None
@@ -161,6 +163,11 @@ def _gpus(target: Target, loaded: Fact) -> Iterator[tuple[str, Fact]]:
         if isinstance(note, Unread):
             firmware = note
     yield "driver.gsp_firmware", firmware
+
+
+def _note(target: Target, address: str) -> str | Absent | Unread:
+    """What the module says of a GPU; it would wake one that sleeps to say it."""
+    return asleep(target, f"{BUS}/{address}") or text(target, f"{PROC}/gpus/{address}/information", 4096)
 
 
 def _gsp_files(target: Target, version: Fact) -> Fact:

@@ -15,6 +15,7 @@ from gpudoctor.kernels import facts
 from gpudoctor.model.fact import Absent, Fact, Rows, Unread
 from gpudoctor.target import Target
 from gpudoctor.target.protocol import answers, patience, printable
+from gpudoctor.target.waiting import WAKING, gpus_on_bus, seconds_to_wake
 
 if TYPE_CHECKING:
     from gpudoctor.model.measurement import Device
@@ -24,16 +25,24 @@ LEVEL = "standard"
 MOOT = {"cuda_driver.state": "hung"}
 """Where it is so, nothing that loads libcuda comes to an end."""
 
-LISTING = patience("GPUDOCTOR_CUDA_TIMEOUT", 4.0)
-"""Seconds until the GPUs are known: the driver's start."""
+LISTING = patience("GPUDOCTOR_CUDA_TIMEOUT", WAKING)
+"""Seconds for each GPU on the bus until all are known: the driver's start."""
 SECONDS = patience("GPUDOCTOR_KERNEL_TIMEOUT", 14.0)
-"""Seconds for all kernels; sound GPUs need one."""
-DEADLINE = LISTING + SECONDS + 2.0
+"""Seconds for all kernels, and `WAKING` for each GPU on the bus; sound ones that are awake need one."""
 
 FACTS = tuple(spec for spec in facts.FACTS if spec.name.startswith(("measured.", "rung.")))
 """What kernels say themselves; what follows from it is reckoned with the tables."""
 
 _FAMILY = "driver"
+
+
+def deadline(target: Target) -> float:
+    """Seconds for all of it on this machine."""
+    return seconds_to_wake(target, LISTING) + _running(target) + 8.0
+
+
+def _running(target: Target) -> float:
+    return SECONDS + WAKING * gpus_on_bus(target)
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
@@ -46,7 +55,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     from gpudoctor.kernels.ladder import Ladder
 
     kernels = [one for one in specs.chosen([_FAMILY]) if one.spec.level == LEVEL]
-    runs, rungs = facts.rows(Ladder(target, devices, kernels, budget=SECONDS).climb())
+    runs, rungs = facts.rows(Ladder(target, devices, kernels, budget=_running(target)).climb())
     yield from (("measured", runs), ("rung", rungs))
 
 
@@ -56,7 +65,7 @@ def _devices(target: Target) -> tuple[Device, ...] | Absent | Unread:
 
     wanted = {"family": _FAMILY, "device": "node", "kernels": []}
     try:
-        answer = target.run([sys.executable, program(), json.dumps(wanted)], timeout=LISTING)
+        answer = target.run([sys.executable, program(), json.dumps(wanted)], timeout=seconds_to_wake(target, LISTING))
     except OSError as error:
         return Unread(error.strerror or str(error))
     said: dict[str, Any] = {}

@@ -16,6 +16,7 @@ from gpudoctor.probes._child import script
 from gpudoctor.probes._libcuda.told import Told, understood
 from gpudoctor.target import Answer, Target
 from gpudoctor.target.protocol import answers, patience, printable
+from gpudoctor.target.waiting import WAKING, seconds_to_wake
 
 WAITS = True
 FACTS = (
@@ -23,7 +24,7 @@ FACTS = (
         "cuda_driver.state",
         "text",
         "ok, or how far CUDA's driver library comes: library not found, library unusable, loaded (not yet initialised),"
-        " failed, hung, crashed",
+        " failed, crashed, not finished (given up), hung (its process cannot be ended)",
     ),
     fact("cuda_driver.message", "text", "the loader's or the driver's words for it; absent where it is ok or loaded"),
     fact("cuda_driver.library", "text", "the file that a program asking for libcuda.so.1 really gets"),
@@ -71,18 +72,24 @@ FACTS = (
     column("cuda_device.error", "text", "why it does not answer; absent where it does"),
 )
 
-TIMEOUT = patience("GPUDOCTOR_CUDA_TIMEOUT", 4.0)
-"""Seconds for the library: it needs milliseconds where the driver stays loaded, seconds where it must wake GPUs."""
-
-DEADLINE = TIMEOUT + 1.5
+SECONDS = patience("GPUDOCTOR_CUDA_TIMEOUT", WAKING)
+"""Seconds for each GPU on the bus: the library needs milliseconds where the driver stays loaded, seconds for each GPU
+that it must wake.
+"""
 
 _MASK = "CUDA_VISIBLE_DEVICES"
+
+
+def deadline(target: Target) -> float:
+    """Seconds for all of it on this machine, with a child that takes its time to go."""
+    return seconds_to_wake(target, SECONDS) + 8.0
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     """What the child told; where CUDA lists nothing under a mask, also what it lists without."""
     started = time.monotonic()
-    told = _ask(target, "version" if target.level == "quick" else "devices", TIMEOUT)
+    seconds = seconds_to_wake(target, SECONDS)
+    told = _ask(target, "version" if target.level == "quick" else "devices", seconds)
     if isinstance(told, Unread):
         yield from ((spec.name, told) for spec in FACTS if not spec.group)
         yield "cuda_device", told
@@ -91,7 +98,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     yield "cuda_device", told.rows
     if told.words:
         yield "text", ({"line": Known(told.words, told.source)},)
-    yield "cuda_driver.masked", _masked(target, told, TIMEOUT - (time.monotonic() - started))
+    yield "cuda_driver.masked", _masked(target, told, seconds - (time.monotonic() - started))
 
 
 def _masked(target: Target, told: Told, seconds: float) -> Fact:

@@ -20,7 +20,7 @@ FACTS = (
         "ok, or how NVML failed: library not found, driver not loaded, version mismatch, no permission, gpu is lost,"
         " unknown error, crashed, library unusable; for other codes NVML's own words in small letters",
     ),
-    fact("nvml.unanswered", "text", "the calls that did not return, and the time each was given; absent where all did"),
+    fact("nvml.unanswered", "text", "what did not answer in time, with the time it was given; absent where all did"),
     fact("nvml.code", "int", "NVML's return code from initialisation; 0 is success"),
     fact("nvml.message", "text", "NVML's own words for it, the call that crashed, or what nvidia-smi printed"),
     fact("nvml.library_version", "version", "version of the NVML library"),
@@ -118,7 +118,9 @@ def _untouched(target: Target) -> str:
     """Why level quick leaves NVML alone; empty where asking changes nothing on the machine."""
     if there(target, "/dev/dxg") is True:
         return ""  # WSL: the driver is Windows' own
-    if there(target, "/sys/module/nvidia") is not True and there(target, "/proc/driver/nvidia/version") is not True:
+    loaded = any(there(target, path) is True for path in ("/sys/module/nvidia", "/proc/driver/nvidia/version"))
+    shown = any(there(target, path) is True for path in ("/sys/module", "/proc/modules"))  # a sandbox may show neither
+    if not loaded and shown:
         return "no NVIDIA kernel module is loaded; asking NVML would load it, and level quick changes nothing"
     if there(target, "/dev/nvidiactl") is not True:
         return "/dev/nvidiactl is not there; asking NVML would make it, and level quick changes nothing"

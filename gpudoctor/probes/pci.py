@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
 from gpudoctor.probes._bus import link
+from gpudoctor.probes._bus.config import asleep
 from gpudoctor.probes._marks import bus_reason, pci_hidden
 from gpudoctor.probes._reading import line, names, number, refusal, text
 from gpudoctor.target import Target
@@ -118,25 +119,34 @@ def _summary(
 
 def _row(target: Target, address: str, vendor: str, device: str, known: dict[tuple[str, str], Fact]) -> Row:
     folder = f"{_BUS}/{address}"
-    port = link.port(target, folder)
+    sleeping = asleep(target, folder)
     return {
         "address": Known(address, _BUS),
         "vendor": Known(_VENDORS.get(vendor, "other"), f"{folder}/vendor"),
         "device_id": Known(f"{vendor}:{device}", f"{folder}/device"),
-        "name": _name(target, address, known.get((vendor, device))),
+        "name": _name(target, address, known.get((vendor, device)), sleeping),
         "driver": _driver(target, folder),
-        "alive": _alive(target, folder),
-        "link_speed": link.speed(target, f"{folder}/current_link_speed"),
-        "link_speed_max": link.speed(target, f"{folder}/max_link_speed"),
-        "link_width": link.width(target, f"{folder}/current_link_width"),
-        "link_width_max": link.width(target, f"{folder}/max_link_width"),
-        "slot_speed_max": link.speed(target, f"{port}/max_link_speed") if port else Unread(f"no port above {folder}"),
-        "slot_width_max": link.width(target, f"{port}/max_link_width") if port else Unread(f"no port above {folder}"),
+        "alive": sleeping or _alive(target, folder),
+        "link_speed": sleeping or link.speed(target, f"{folder}/current_link_speed"),
+        "link_speed_max": sleeping or link.speed(target, f"{folder}/max_link_speed"),
+        "link_width": sleeping or link.width(target, f"{folder}/current_link_width"),
+        "link_width_max": sleeping or link.width(target, f"{folder}/max_link_width"),
+        **_slot(target, folder),
         **link.uplink(target, folder),
         **_regions(target, f"{folder}/resource"),
         "numa_node": _numa(target, folder),
         "iommu": line(target, f"{folder}/iommu_group/type"),
         "power_state": line(target, f"{folder}/power_state"),
+    }
+
+
+def _slot(target: Target, folder: str) -> Row:
+    """What the port above can at most."""
+    port = link.port(target, folder)
+    unread = asleep(target, port) if port else Unread(f"no port above {folder}")
+    return {
+        "slot_speed_max": unread or link.speed(target, f"{port}/max_link_speed"),
+        "slot_width_max": unread or link.width(target, f"{port}/max_link_width"),
     }
 
 
@@ -182,7 +192,9 @@ def _numa(target: Target, folder: str) -> Fact:
     return node
 
 
-def _name(target: Target, address: str, by_id: Fact | None) -> Fact:
+def _name(target: Target, address: str, by_id: Fact | None, sleeping: Unread | None) -> Fact:
+    if sleeping:
+        return by_id or sleeping
     path = f"/proc/driver/nvidia/gpus/{address}/information"
     found = text(target, path, 4096)
     match = re.search(r"^Model:\s*(\S.*)$", found, re.M) if isinstance(found, str) else None

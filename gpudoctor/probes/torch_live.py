@@ -11,30 +11,53 @@ from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.probes._child import script
 from gpudoctor.target import Answer, Target
 from gpudoctor.target.protocol import answers, patience, printable, text_rows
+from gpudoctor.target.waiting import STILL, WAKING, Waiting, gpus_on_bus
 
 WAITS = True
 LEVEL = "standard"
 
-IMPORT_SECONDS = patience("GPUDOCTOR_TORCH_TIMEOUT", 8.0)
-"""Seconds for ``import torch``; the first one from cold network storage may honestly need more."""
+IMPORT_SECONDS = patience("GPUDOCTOR_TORCH_TIMEOUT", 120.0)
+"""Most seconds for ``import torch``, as long as it reads or computes: from cold network storage it takes minutes."""
 
-CUDA_SECONDS = IMPORT_SECONDS * 2.5
-"""Seconds for all that follows the import: the driver's start, one context and one kernel per GPU."""
+CUDA_SECONDS = IMPORT_SECONDS / 2
+"""Most seconds for all that follows the import: the driver's start, one context and one kernel per GPU."""
 
-DEADLINE = IMPORT_SECONDS + CUDA_SECONDS + 2.0
-MOOT = {"nvml.state": "hung", "cuda_driver.state": "hung"}
-"""Where all of it is so, torch hangs as well: nobody waits for it to say so."""
+CUDA_SECONDS_EACH = 10.0
+"""And for each GPU on the bus: a GPU that nothing keeps awake takes 1-3 s to wake, then its first kernels are loaded."""
+
+STILL_SECONDS = STILL
+"""Most seconds without a sign of work, in each step; where GPUs wake `WAKING` more for each."""
+
+MOOT = {"cuda_driver.state": "hung"}
+"""Where even SIGKILL does not end a process that starts CUDA, torch hangs as well: nobody waits for it to say so."""
+
+
+def deadline(target: Target) -> float:
+    """Seconds for all of it on this machine."""
+    return _most(gpus_on_bus(target)) + 5.0
+
+
+def _most(gpus: int) -> float:
+    return IMPORT_SECONDS + CUDA_SECONDS + CUDA_SECONDS_EACH * gpus
 
 
 FACTS = (
-    fact("live.import_outcome", "text", "ok, error, crashed, hung"),
+    fact(
+        "live.import_outcome",
+        "text",
+        "ok, error, crashed, hung (its process cannot be ended) or not finished (given up)",
+    ),
     fact("live.import_error", "text", "the line that ends the import's traceback, or the signal that ended it"),
     fact(
         "live.last_step",
         "text",
         "the last step the child reached: start, import torch, cuda init, cudnn, nccl, kernel on GPU 0, done",
     ),
-    fact("live.outcome", "text", "how the child ended at its last step: done, crashed, hung or stopped"),
+    fact(
+        "live.outcome",
+        "text",
+        "how the child ended at its last step: done, crashed, hung, not finished or stopped (for what it printed)",
+    ),
     fact("live.cuda_available", "bool", "what torch.cuda.is_available() answers"),
     fact("live.cuda_error", "text", "the error or warning that CUDA's initialisation gave"),
     fact("live.device_count", "int", "what torch.cuda.device_count() answers"),
@@ -44,7 +67,7 @@ FACTS = (
     column("live_gpu.name", "text", "the device's name by torch"),
     column("live_gpu.compute_capability", "version", "its compute capability by torch"),
     column("live_gpu.kernel", "text", "ok, wrong, error or not run: one small checked kernel"),
-    column("live_gpu.error", "text", "the kernel's error; absent where it ran"),
+    column("live_gpu.error", "text", "the kernel's error; absent where it ran, unread where the GPU is left alone"),
 )
 
 
@@ -57,12 +80,10 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "nccl": (int, list),
 }
 """What torch's answers are made of; a torch that says anything else is not to be taken at its word."""
+_IMPORT = ("start", "import torch")
 _MOST_GPUS = 1024
 _NOISE = 4 << 20
 """Bytes that an import may print before it is stopped."""
-
-_GAVE_UP = re.compile(r"^Timeout \(\d+:\d\d:\d\d", re.MULTILINE)
-"""What faulthandler prints when the child's own watchdog ends it."""
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
@@ -70,17 +91,19 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     if target.python is None:
         yield from _all(Absent("there is no Python to import torch with"))
         return
-    argv = [target.python, *script("ask_torch.py"), f"{IMPORT_SECONDS:g}", f"{CUDA_SECONDS:g}"]
+    gpus = gpus_on_bus(target)
+    waiting = _Waiting(target, gpus)
+    argv = [target.python, *script("ask_torch.py"), f"{_most(gpus) + 60:g}"]
     try:
-        answer = target.run(argv, timeout=IMPORT_SECONDS + CUDA_SECONDS + 0.5, limit=_NOISE)
+        answer = target.run(argv, timeout=_most(gpus) + 3.0, limit=_NOISE, watch=waiting.watch)
     except OSError as error:
         yield from _all(Unread(f"{target.python} could not be started: {error.strerror or error}"))
         return
-    entries = list(answers(answer.out))
+    entries = list(answers(answer.out))[: waiting.entries if waiting.why else None]
     if any("missing" in entry for entry in entries):
         yield from _all(Absent(f"torch is not installed in {target.python}"))
         return
-    live = _Live(target.python, answer, entries)
+    live = _Live(target.python, answer, entries, waiting.why)
     yield from live.facts()
     if not live.steps:
         return  # what it printed is about our child, not about torch
@@ -99,11 +122,38 @@ def _without_frames_of_ours(err: str) -> str:
     return re.sub(r'^  File "[^"]*ask_torch\.py", line .*\n(?:    .*\n)?', "", err, flags=re.MULTILINE)
 
 
-class _Live:
-    """The child's lines and its end, as facts."""
+class _Waiting:
+    """How long the child is waited for, step by step, and telling people what it is waited for."""
 
-    def __init__(self, python: str, answer: Answer, entries: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, target: Target, gpus: int) -> None:
+        self._target, self._gpus = target, gpus
+        self._rule = Waiting(IMPORT_SECONDS, min(STILL_SECONDS, IMPORT_SECONDS))
+        self._step = "start"
+        self.entries = 0
+        """Answers until it was given up; the signal that it then gets may well end what it waits in."""
+
+    @property
+    def why(self) -> str:
+        return self._rule.why
+
+    def watch(self, line: str | None) -> bool:
+        for entry in answers(line) if line and not self.why else ():
+            self.entries += 1
+            if type(pid := entry.get("pid")) is int:
+                self._rule.pid = pid
+            if self._step in _IMPORT and "step" in entry and entry["step"] not in _IMPORT:
+                most = CUDA_SECONDS + CUDA_SECONDS_EACH * self._gpus
+                self._rule.begin(most, min(STILL_SECONDS, most) + WAKING * self._gpus)
+            self._step = str(entry.get("step", self._step))
+        return self._rule(line)
+
+
+class _Live:
+    """The child's lines and its end, as facts; `why` it was given up, if it was."""
+
+    def __init__(self, python: str, answer: Answer, entries: Sequence[Mapping[str, Any]], why: str = "") -> None:
         self.answer = answer
+        self.why = why
         self.source = f"torch in {python}"
         self.entries = entries
         self.said = {entry["name"]: entry for entry in entries if isinstance(entry.get("name"), str)}
@@ -130,10 +180,10 @@ class _Live:
             return "done"
         if not self.steps:
             return ""
-        if _GAVE_UP.search(self.answer.err) or (
-            self.answer.status is None and self.answer.seconds >= IMPORT_SECONDS + CUDA_SECONDS
-        ):
+        if self.answer.stuck is not None:
             return "hung"
+        if self.why or (self.answer.status is None and not self.answer.cut):
+            return "not finished"
         return "stopped" if self.answer.status is None else "crashed"
 
     def _end(self) -> str:
@@ -144,9 +194,9 @@ class _Live:
             last = (self.answer.err.strip().splitlines() or [""])[-1]
             return printable(f"the child that imports torch did not start: {self.answer.how} {last}".strip())
         step = self.steps[-1]
-        if self.outcome == "hung":
-            seconds = IMPORT_SECONDS if step in {"start", "import torch"} else CUDA_SECONDS
-            return f"`{step}` did not finish within {seconds:g} s"
+        if self.outcome in {"hung", "not finished"}:
+            left = f"; {self.answer.how}" if self.answer.stuck else ""
+            return f"`{step}` was {self.why or f'given up after {self.answer.seconds:.0f} s'}{left}"
         if self.outcome == "stopped":
             return f"`{step}` was stopped: it printed more than {_NOISE >> 20} MB"
         how = "ended the process" if self.answer.status is not None and self.answer.status >= 0 else "crashed"
@@ -159,8 +209,10 @@ class _Live:
             state, error = "ok", Absent("the import succeeded")
         elif "error" in entry:
             state, error = "error", Known(printable(entry["error"], 600), self.source)
-        elif self.outcome in {"hung", "crashed"}:
+        elif self.outcome == "crashed":
             state, error = self.outcome, Known(self.end, self.source)
+        elif self.outcome in {"hung", "not finished"}:  # by storage, for all we know
+            state, error = self.outcome, Unread(self.end)
         else:
             yield from (("live.import_outcome", Unread(self.end)), ("live.import_error", Unread(self.end)))
             return
@@ -195,7 +247,7 @@ class _Live:
         if error:
             return Known(printable(error["error"], 600), self.source)
         if self.steps[-1:] == ["cuda init"] and self.outcome in {"hung", "crashed"}:
-            return Known(self.end, self.source)
+            return Known(self.end, self.source)  # to be hung takes a process that even SIGKILL does not end
         if "cudnn" in self.steps and isinstance(self._told("arch_list"), Known):
             return Absent("CUDA was initialised without a word")
         return self._told("cuda_error")
@@ -214,6 +266,8 @@ class _Live:
             if type(number := entry.get("gpu")) is int and 0 <= number < len(rows):
                 row = rows[number]
                 row.update({key: Known(_text(entry[key]), self.source) for key in _COLUMNS if key in entry})
+                if "left_alone" in entry:
+                    row["error"] = Unread(_text(entry["left_alone"]))
                 if entry.get("kernel") in {"ok", "wrong"}:
                     row["error"] = Absent("the kernel ran")
         return tuple(rows)
@@ -222,8 +276,11 @@ class _Live:
         """A GPU before its answers: not run, or the one at which the child ended."""
         row: dict[str, Fact] = dict.fromkeys(_COLUMNS, Unread(self.end))
         row["kernel"] = Known("not run", self.source)
-        if self.steps[-1:] == [f"kernel on GPU {index}"] and self.outcome in {"hung", "crashed"}:
-            row.update(kernel=Known("error", self.source), error=Known(self.end, self.source))
+        if self.steps[-1:] == [f"kernel on GPU {index}"]:
+            if self.outcome in {"hung", "crashed"}:
+                row.update(kernel=Known("error", self.source), error=Known(self.end, self.source))
+            elif self.outcome == "not finished":
+                row["kernel"] = Unread(self.end)
         return row
 
 

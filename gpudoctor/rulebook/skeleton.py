@@ -34,6 +34,9 @@ explains = []
 # To judge each GPU (or each row of another group) by itself:
 # each = "gpu"
 
+# Otherwise, where it is about some GPUs, ports, ranks or hosts and not the whole machine: which.
+# subjects = ["[g for g in gpu if g.utilization > 90]"]
+
 # A name for what the page asks or says more than once, for its conditions and its sentences:
 # let.busy = "[g.index for g in gpu if g.utilization > 90]"
 

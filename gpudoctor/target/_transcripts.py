@@ -6,19 +6,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gpudoctor.target import error_words
 from gpudoctor.target.protocol import MARK
 from gpudoctor.target.record import Command, Record
 
 _NOT_SUPPORTED = 3
-_NVML_WORDS = {
-    4: "Insufficient Permissions",
-    9: "Driver Not Loaded",
-    15: "GPU is lost",
-    16: "GPU requires restart",
-    18: "Driver/library version mismatch",
-    999: "Unknown Error",
-}
-"""nvmlErrorString of the codes that faults are mostly made of (nvml.h): a fault is written as its code alone."""
 
 
 def transcript(record: Record, argv: Sequence[str]) -> Command | None:
@@ -88,7 +80,7 @@ def _library(section: Mapping[str, Any] | None, argv: Sequence[str], init: str, 
         answer = told if fault is None else {"code": fault}
         if isinstance(answer, Mapping) and "code" in answer and answer.keys() <= {"code", "text"}:
             if answer["code"] != _NOT_SUPPORTED:
-                named = _NVML_WORDS.get(answer["code"]) if init == "nvmlInit" else None
+                named = error_words.NVML.get(answer["code"]) if init == "nvmlInit" else None
                 words = answer.get("text", named or f"code {answer['code']}")
                 lines.append(_line({"gpu": gpu, "call": call, "code": answer["code"], "text": words}))
             if call == init and answer["code"]:

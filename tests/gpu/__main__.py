@@ -146,7 +146,7 @@ def _environment(options: argparse.Namespace) -> steps.Take:
             (site / "carried.pth").write_text("\n".join(paths))
         notes.append(f"gpudoctor runs in {session.python}")
         if missing := session.lacks(*steps.PROGRAM):
-            notes.append(f"lacks {', '.join(missing)}: no step of gpudoctor can run; try --install")
+            raise Failed([f"it lacks {', '.join(missing)}: no step of gpudoctor can run; try --install", *notes])
         return notes
 
     return take

@@ -583,8 +583,8 @@ def _rates(session: Session) -> list[str]:
     first = next((run for run in runs if run["kernel"] == "matmul.bf16" and run["status"] == "ran"), None)
     if not first:
         notes.append("no bf16 rate to hold against Triton's do_bench")
-    elif session.run("triton-there", [session.torch, "-c", "import triton.testing"], 60).status:
-        notes.append(f"no Triton in {session.torch}: no do_bench")
+    elif not session.torch or session.run("triton-there", [session.torch, "-c", "import triton.testing"], 60).status:
+        notes.append(f"no Triton in {session.torch or 'any interpreter'}: no do_bench")
     else:
         done = session.run("do-bench", [session.torch, "-c", DO_BENCH, str(first["details"]["side"])], 90)
         if done.status:

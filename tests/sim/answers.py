@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpudoctor.target import error_words
 from tests.sim import software
 
 
@@ -25,20 +26,11 @@ def cuda_of(nvml: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_SMI = {
-    4: (4, "Failed to initialize NVML: Insufficient Permissions"),
-    9: (
-        9,
-        (
-            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest"
-            " NVIDIA driver is installed and running."
-        ),
-    ),
-    17: (17, "Failed to initialize NVML: GPU access blocked by the operating system"),
-    18: (18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: {library}"),
-    999: (255, "Failed to initialize NVML: Unknown Error"),
-}
-"""Exit code and words of nvidia-smi by the code of nvmlInit."""
+_NOT_LOADED = (
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest"
+    " NVIDIA driver is installed and running."
+)
+_MISMATCH, _DRIVER_NOT_LOADED = 18, 9
 
 
 def smi_of(nvml: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -47,12 +39,15 @@ def smi_of(nvml: Mapping[str, Any]) -> list[dict[str, Any]]:
     code = faults.get("nvmlInit", nvml.get("init", 0))
     if code == "hang":
         return [{"argv": ["/usr/bin/nvidia-smi"], "do": "hang"}]
-    if code not in _SMI:
+    if code not in error_words.NVML or not code:
         return []
-    status, words = _SMI[code]
-    library = nvml.get("system", {}).get("nvmlSystemGetNVMLVersion", "12.580.95").partition(".")[2]
-    out = words.format(library=".".join(library.split(".")[:2])) + "\n"
-    return [{"argv": ["/usr/bin/nvidia-smi"], "status": status, "out": out}]
+    words = f"Failed to initialize NVML: {error_words.NVML[code]}"
+    if code == _DRIVER_NOT_LOADED:
+        words = _NOT_LOADED
+    elif code == _MISMATCH:
+        library = nvml.get("system", {}).get("nvmlSystemGetNVMLVersion", "12.580.95").partition(".")[2]
+        words += "\nNVML library version: " + ".".join(library.split(".")[:2])
+    return [{"argv": ["/usr/bin/nvidia-smi"], "status": min(code, 255), "out": f"{words}\n"}]
 
 
 def _cuda_device(said: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,11 +127,6 @@ _UNKNOWN = (
     "UserWarning: CUDA initialization: CUDA unknown error - this may be due to an incorrectly set up environment, e.g."
     " changing env variable CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero."
 )
-_TEXTS = {
-    802: "802: system not yet initialized",
-    803: "803: system has unsupported display driver / cuda driver combination",
-    804: "804: forward compatibility was attempted on non supported HW",
-}
 
 
 def _words_of(cuda: Mapping[str, Any] | None) -> Iterator[dict[str, Any]]:
@@ -148,6 +138,6 @@ def _words_of(cuda: Mapping[str, Any] | None) -> Iterator[dict[str, Any]]:
         return
     if code == 999:
         yield {"name": "cuda_warning", "value": _UNKNOWN}
-    elif code in _TEXTS:
-        yield {"name": "cuda_warning", "value": _UNEXPECTED.format(_TEXTS[code])}
+    elif code in (802, 803, 804):
+        yield {"name": "cuda_warning", "value": _UNEXPECTED.format(f"{code}: {error_words.CUDA[code][1]}")}
     yield {"name": "cuda_error", "error": "RuntimeError: No CUDA GPUs are available"}

@@ -10,6 +10,7 @@ import fcntl
 import functools
 import hashlib
 import importlib.metadata
+import json
 import math
 import os
 import re
@@ -19,11 +20,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpudoctor.target import error_words
 from tests import needs
 from tests.sim import waves
 
 NATIVE = Path(__file__).parent / "native"
 LIBRARIES = {"libnvidia-ml.so.1": "nvml*.c", "libcuda.so.1": "cuda*.c"}
+WORDS = {
+    "nvml_words.inc": "".join(f"NVML_WORDS({code}, {json.dumps(text)})\n" for code, text in error_words.NVML.items()),
+    "cuda_words.inc": "".join(
+        f"CUDA_WORDS({code}, {json.dumps(name)}, {json.dumps(text)})\n"
+        for code, (name, text) in error_words.CUDA.items()
+    ),
+}
+"""What the libraries call their errors: NVIDIA's own words."""
 FLAGS = (
     "-std=gnu17",
     "-O1",
@@ -52,7 +62,7 @@ def libraries() -> Path:
     compiler = needs.program("cc")
     header = _nvml_header()
     sources = sorted(NATIVE.iterdir())
-    content = hashlib.sha256(repr((FLAGS, LIBRARIES, compiler)).encode())
+    content = hashlib.sha256(repr((FLAGS, LIBRARIES, WORDS, compiler)).encode())
     for path in (header, Path(__file__), *sources):
         content.update(path.read_bytes())
     cache = Path(tempfile.gettempdir()) / f"gpudoctor-sim-{os.getuid()}"
@@ -72,6 +82,8 @@ def libraries() -> Path:
 def _compile(compiler: str, header: Path, folder: Path) -> None:
     names = sorted(set(re.findall(r"DECLDIR[\s\w*]*?\s(nvml\w+)\s*\(", header.read_text("utf-8"))))
     (folder / "nvml_names.inc").write_text("".join(f"STUB({name})\n" for name in names))
+    for name, lines in WORDS.items():
+        (folder / name).write_text(lines)
     for library, pattern in LIBRARIES.items():
         sources = [*sorted(NATIVE.glob("store*.c")), *sorted(NATIVE.glob(pattern))]
         argv = [compiler, *FLAGS, f"-Wl,-soname,{library}", f"-I{folder}", f"-I{header.parent}"]

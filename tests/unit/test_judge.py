@@ -135,7 +135,12 @@ def test_consequences_fold_under_their_cause() -> None:
 
 
 def test_what_is_wrong_with_one_gpu_does_not_fold_under_what_is_wrong_with_another() -> None:
-    lost = rule("gpu.a", when=("driver.installed",), explains=("gpu.b",), subjects=("[{'address': a} for a in driver.nodes_denied]",))
+    lost = rule(
+        "gpu.a",
+        when=("driver.installed",),
+        explains=("gpu.b",),
+        subjects=("[{'address': a} for a in driver.nodes_denied]",),
+    )
     bad = rule("gpu.b", each="gpu", when=("gpu.temperature_c > 90",))
     gpus: Rows = ({"address": Known("0000:2a:00.0", "nvml"), "temperature_c": Known(95, "nvml")},)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import time
@@ -67,8 +68,6 @@ def test_each_kernel_is_told_when_it_begins_and_when_it_is_over(sick: Sick) -> N
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("hangs", "it did not come to an end within 1 s"),
-        ("hangs_deaf", "it did not come to an end within 1 s"),
         ("crashes", "its process ended before it: killed by SIGSEGV"),
         ("killed", "its process ended before it: killed by SIGKILL"),
         ("leaves", "its process ended before it: exit 0"),
@@ -81,6 +80,14 @@ def test_what_ends_its_process_costs_itself_alone(sick: Sick, name: str, words: 
     assert statuses(heard) == {"right": "ran", name: "failed", "right_too": "ran"}
     assert because(heard, name) == words
     assert ears.told.count(("right", "ran")) == 1
+
+
+@pytest.mark.parametrize("name", ["hangs", "hangs_deaf"])
+def test_a_kernel_that_is_given_up_is_not_run(sick: Sick, name: str) -> None:
+    heard, _ = asked(sick, sick.family("eager", "right", name, "right_too", seconds=1))
+    assert statuses(heard) == {"right": "ran", name: "not-run", "right_too": "ran"}
+    assert because(heard, name) == "it did not come to an end within 1 s"
+    assert heard.unfinished == f"eager.{name}: it did not come to an end within 1 s"
 
 
 def test_a_child_that_the_oom_killer_ended_says_nothing_against_the_gpu(sick: Sick, tmp_path: Path) -> None:
@@ -119,16 +126,14 @@ def test_a_rung_that_does_not_open_fails_and_one_that_is_not_there_does_not(sick
 @pytest.mark.parametrize(
     ("opened", "words"),
     [
-        ("time.sleep(600)", "it did not come to an end within 2 s"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", "its process ended before it: killed by SIGSEGV"),
         ("sys.stderr.write('no such file\\n'); sys.stderr.flush(); os._exit(127)",
          "its process ended before it: exit 127; no such file"),
     ],
 )  # fmt: skip
 def test_a_rung_that_does_not_say_whether_it_opens_fails(
-    sick: Sick, opened: str, words: str, monkeypatch: pytest.MonkeyPatch
+    sick: Sick, opened: str, words: str
 ) -> None:
-    monkeypatch.setattr(talk, "OPENING", 2.0)
     heard, _ = asked(sick, sick.family("eager", "right", opened=opened))
     assert (heard.opened, heard.failed, heard.closed) == (False, True, words)
 
@@ -175,7 +180,7 @@ def test_a_python_that_does_not_start_is_named(sick: Sick, tmp_path: Path) -> No
 
 def test_nothing_is_left_running(sick: Sick) -> None:
     heard, _ = asked(sick, sick.family("eager", "leaves_one", "forks", seconds=1))
-    assert statuses(heard) == {"leaves_one": "ran", "forks": "failed"}
+    assert statuses(heard) == {"leaves_one": "ran", "forks": "not-run"}
     assert len(sick.pids()) == 2
     assert [pid for pid in sick.pids() if not gone(pid)] == []
 
@@ -196,3 +201,18 @@ def test_who_stops_it_keeps_what_was_measured(sick: Sick) -> None:
     assert time.monotonic() - began < 30  # not the kernel's minute
     assert statuses(heard) == {"right": "ran"}
     assert [pid for pid in sick.pids() if not gone(pid)] == []
+
+
+def test_a_rung_that_does_not_open_in_time_is_not_judged(sick: Sick, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(talk, "STILL", 2.0)
+    heard, _ = asked(sick, sick.family("eager", "right", opened="time.sleep(600)"))
+    assert (heard.opened, heard.failed) == (False, False)
+    assert re.fullmatch(r"given up after \d+ s, the last 2 s without a sign of work", heard.closed)
+
+
+def test_a_rung_that_works_on_its_opening_is_waited_for(sick: Sick, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its processor time is a sign of work."""
+    monkeypatch.setattr(talk, "STILL", 4.0)
+    busy = "end = time.process_time() + 8\n    while time.process_time() < end: pass"
+    heard, _ = asked(sick, sick.family("eager", "right", opened=busy))
+    assert statuses(heard) == {"right": "ran"}

@@ -115,6 +115,14 @@ def test_a_call_that_hangs_is_named_and_its_gpu_left_out(tmp_path: Path, monkeyp
     assert after.gpus[2].error == "nvmlDeviceGetTemperature of GPU 2 did not return within 2 s"
 
 
+def test_gpus_that_wake_slowly_are_waited_for_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "HANGS", 1.0)
+    with watching(tmp_path, {"call": "nvmlDeviceGetHandleByIndex", "do": "sleep:2500"}) as heard:
+        heard.until(lambda one: one.trouble == "GPU 0 is waking")
+        heard.until(lambda one: one.trouble == f"GPU {GPUS - 1} is waking")
+        heard.until(lambda one: len(answering(one)) == GPUS)
+
+
 def test_a_call_that_crashes_is_found_by_asking_aloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "PAUSES", (0.0,))
     with watching(tmp_path, {"call": "nvmlDeviceGetTemperature", "gpu": 2, "do": "crash"}) as heard:

@@ -62,8 +62,8 @@ def test_a_time_is_better_when_it_is_less() -> None:
 
 def test_siblings_may_differ_as_much_as_the_pages_allow() -> None:
     assert states(of_values(LAUNCH, 4.0, 4.0, 6.0)) == ["sound"] * 3  # on the processors of the other socket
-    assert states(of_values(MATMUL, 700, 700, 610)) == ["sound"] * 3  # as far as sound GPUs of one name are apart
-    assert states(of_values(MATMUL, 700, 700, 580)) == ["sound", "sound", "slow"]
+    assert states(of_values(MATMUL, 700, 700, 546)) == ["sound"] * 3  # as far as sound GPUs of one name are apart
+    assert states(of_values(MATMUL, 700, 700, 490)) == ["sound", "sound", "slow"]
 
 
 def test_the_tables_win_over_the_siblings() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,10 +15,12 @@ import pytest
 
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
 from gpudoctor.probes import libcuda
+from gpudoctor.target import Answer
 from gpudoctor.target.local import Local
+from gpudoctor.target.waiting import seconds_to_wake
 from tests import needs
-from tests.processes import unhindered
 from tests.sim import build
+from tests.unit.trees import Tree
 
 Facts = dict[str, "Fact | Rows"]
 Ask = Callable[..., Facts]
@@ -68,7 +72,7 @@ def section(gpus: int = 2, faults: list[dict[str, Any]] | None = None, **system:
 @pytest.fixture
 def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
     """Run the probe over the library with these answers; `folder` is where the loader looks instead."""
-    monkeypatch.setattr(libcuda, "TIMEOUT", 30.0)
+    monkeypatch.setattr(libcuda, "SECONDS", 20.0)
 
     def run(
         answers: dict[str, Any] | None = None, level: str = "standard", folder: Path | None = None, **variables: str
@@ -253,31 +257,55 @@ def test_a_stub_is_known_by_its_answer_wherever_it_was_copied(ask: Ask) -> None:
     assert isinstance(facts["cuda_driver.version"], Unread)
 
 
-@pytest.mark.parametrize(
-    ("deed", "state", "words"),
-    [
-        ("hang", "hung", "cuInit did not return within 4 s"),
-        ("crash", "crashed", "cuInit crashed: killed by SIGSEGV"),
-    ],
-)
-def test_an_init_that_never_returns_keeps_what_came_before(
-    ask: Ask, monkeypatch: pytest.MonkeyPatch, deed: str, state: str, words: str
-) -> None:
-    monkeypatch.setattr(libcuda, "TIMEOUT", 4.0)
-    started = unhindered()
-    facts = ask(section(faults=[{"call": "cuInit", "do": deed}]))
-    assert unhindered() - started < 6
-    assert known(facts["cuda_driver.state"]) == state
-    assert known(facts["cuda_driver.message"]) == words
+def test_an_init_that_crashes_keeps_what_came_before(ask: Ask) -> None:
+    facts = ask(section(faults=[{"call": "cuInit", "do": "crash"}]))
+    assert known(facts["cuda_driver.state"]) == "crashed"
+    assert known(facts["cuda_driver.message"]) == "cuInit crashed: killed by SIGSEGV"
     assert known(facts["cuda_driver.version"]) == "13.0"
-    assert why(facts["cuda_driver.init_code"]) == words
+    assert why(facts["cuda_driver.init_code"]) == "cuInit crashed: killed by SIGSEGV"
     assert isinstance(facts["cuda_device"], Unread)
 
 
+def test_an_init_that_never_returns_is_given_up_and_not_judged(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libcuda, "SECONDS", 0.7)
+    facts = ask(section(faults=[{"call": "cuInit", "do": "hang"}]))
+    assert known(facts["cuda_driver.state"]) == "not finished"
+    words = known(facts["cuda_driver.message"])
+    assert re.fullmatch(r"cuInit did not return within \d+ s", words)
+    assert known(facts["cuda_driver.version"]) == "13.0"
+    for name in ("init_code", "count"):
+        assert facts[f"cuda_driver.{name}"] == Unread(words)
+    assert facts["cuda_device"] == Unread(words)
+
+
+def test_an_init_that_cannot_even_be_killed_is_hung(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = "".join(f"@gpudoctor {json.dumps(line)}\n" for line in (
+        {"ask": "library", "gpu": None}, {"gpu": None, "call": "library", "is": "/lib/libcuda.so.1"},
+        {"ask": "cuInit", "gpu": None},
+    ))  # fmt: skip
+    answer = Answer(("python",), None, out, "", 30.4, stuck=4242)
+    monkeypatch.setattr(Local, "run", lambda *_, **__: answer)
+    facts = dict(libcuda.probe(Local("standard", sys.executable)))
+    assert known(facts["cuda_driver.state"]) == "hung"
+    assert known(facts["cuda_driver.message"]) == (
+        "cuInit did not return within 30 s (pid 4242 cannot be stopped and is left behind)"
+    )
+
+
+@pytest.mark.parametrize(("gpus", "seconds"), [(0, 30), (1, 30), (8, 45)])
+def test_the_time_given_grows_with_the_gpus_on_the_bus(tmp_path: Path, gpus: int, seconds: int) -> None:
+    tree = Tree(tmp_path).file("/sys/bus/pci/devices/0000:00:02.0/vendor", "0x8086\n")
+    for slot in range(gpus):
+        for function, kind in (("0", "0x030200"), ("1", "0x040300")):
+            folder = f"/sys/bus/pci/devices/0000:{slot + 1:02x}:00.{function}"
+            tree.file(f"{folder}/vendor", "0x10de\n").file(f"{folder}/class", f"{kind}\n")
+    assert seconds_to_wake(tree.target()) == seconds
+
+
 def test_a_hang_in_the_second_device_keeps_the_first(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libcuda, "TIMEOUT", 4.0)
+    monkeypatch.setattr(libcuda, "SECONDS", 0.7)
     facts = ask(section(3, faults=[{"call": "cuDeviceGetUuid", "gpu": 1, "do": "hang"}]))
-    assert known(facts["cuda_driver.message"]) == "cuDeviceGetUuid of device 1 did not return within 4 s"
+    assert known(facts["cuda_driver.message"]).startswith("cuDeviceGetUuid of device 1 did not return within ")
     first, second, third = rows(facts)
     assert known(first["sms"]) == 132
     assert known(second["name"]) == "NVIDIA H100 80GB HBM3"

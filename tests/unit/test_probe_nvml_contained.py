@@ -85,7 +85,7 @@ def test_a_gpu_that_never_wakes_is_named_and_the_others_are_read(tmp_path: Path,
     ask = asker(tmp_path, monkeypatch, opening=3.0)
     facts = ask(faulty("nvmlDeviceGetHandleByIndex", "hang", gpu=1, gpus=3), smi=f": > {tmp_path}/asked")
     first, second, third = rows(facts)
-    assert re.fullmatch(r"GPU 1 did not wake within \d s", why(second["error"]))
+    assert why(second["error"]) == "GPU 1 had not woken after 3 s (--wait waits longer)"
     assert why(second["temperature_c"]) == why(second["error"]) == known(facts["nvml.unanswered"])
     assert known(facts["nvml.state"]) == "ok"
     assert known(facts["gpu.count"]) == 3
@@ -172,7 +172,7 @@ def test_a_slow_nvml_leaves_the_rest_unread_and_is_no_failure(tmp_path: Path, mo
     facts = asker(tmp_path, monkeypatch, opening=1.0, asking=2.0)(faulty("*", "sleep:100"))
     first, second = rows(facts)
     assert known(facts["nvml.state"]) == "ok"
-    assert isinstance(facts["nvml.unanswered"], Absent)
+    assert str(known(facts["nvml.unanswered"])).startswith("NVML is slow: ")
     assert known(first["name"]) == known(second["name"]) == "NVIDIA H100 80GB HBM3", "what matters most comes first"
     assert why(rows(facts, "p2p")[0]["read"]).startswith("NVML is slow: ")
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpudoctor import probes
+from gpudoctor.collect import collect
+from gpudoctor.discovery import modules_of
 from gpudoctor.model.fact import Absent, Known, Unread
 from gpudoctor.probes import pci
 from gpudoctor.target.local import Local
@@ -78,6 +83,89 @@ def test_what_a_dead_or_passed_link_says_is_no_number(tmp_path: Path) -> None:
 
 def test_a_cut_configuration_space_is_neither_dead_nor_alive(tmp_path: Path) -> None:
     assert row(Tree(tmp_path).linux().gpu(config=b"\xff\xff"))["alive"] is Unread
+
+
+_GPU = "/sys/devices/pci0000:00/0000:00:01.0/0000:1a:00.0"
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "asleep"),
+    [
+        ("suspended", "D3cold", True),
+        ("suspended", "D0", True),
+        ("suspending", "D0", True),
+        ("unsupported", "D3hot", True),
+        (None, "D3cold", True),
+        ("active", "D0", False),
+        ("active", "D3cold", False),
+        ("resuming", "D0", False),
+        ("error", "D0", False),
+        (None, "D0", False),
+    ],
+)
+def test_a_sleeping_gpu_is_named_and_not_read(tmp_path: Path, status: str | None, state: str, asleep: bool) -> None:
+    """Its port sleeps with it, or not; a status of active means that reading resumes nothing."""
+    tree = Tree(tmp_path).linux().gpu("nvidia").file(f"{_GPU}/power_state", f"{state}\n")
+    if status:
+        tree.file(f"{_GPU}/power/runtime_status", f"{status}\n")
+    seen = said(pci, tree.target())["pci"][0]
+    for name in ("alive", "link_speed", "link_speed_max", "link_width", "link_width_max"):
+        if asleep:
+            assert isinstance(seen[name], Unread)
+            assert "0000:1a:00.0 is asleep" in seen[name].why
+        else:
+            assert isinstance(seen[name], Known)
+    assert (seen["device_id"].value, seen["driver"].value) == ("10de:2330", "nvidia")
+    assert (seen["power_state"].value, seen["slot_width_max"].value) == (state, 16)
+
+
+def test_level_standard_reads_what_sleeps(tmp_path: Path) -> None:
+    """It uses the GPUs anyway."""
+    tree = Tree(tmp_path).linux().gpu("nvidia").file(f"{_GPU}/power/runtime_status", "suspended\n")
+    assert said(pci, tree.target("standard"))["pci"][0]["alive"].value is True
+
+
+def test_a_sleeping_port_is_not_read(tmp_path: Path) -> None:
+    tree = Tree(tmp_path).linux().gpu("nvidia")
+    tree.file(f"{_GPU.rpartition('/')[0]}/power/runtime_status", "suspended\n")
+    assert (row(tree)["slot_width_max"], row(tree)["slot_speed_max"], row(tree)["link_width"]) == (Unread, Unread, 16)
+
+
+opened: list[str] = []
+"""Paths that this process has opened, while `watched` says so."""
+watched: list[bool] = []
+
+
+def _heed(event: str, arguments: tuple[Any, ...]) -> None:
+    if watched and event == "open" and isinstance(arguments[0], (str, Path)):
+        opened.append(str(arguments[0]))
+
+
+@pytest.mark.parametrize("asleep", [True, False])
+def test_level_quick_opens_nothing_that_wakes_a_gpu(
+    tmp_path: Path, asleep: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every probe of the level, over a laptop whose GPU the kernel has suspended; and one whose GPU is awake."""
+    tree = Tree(tmp_path).linux().gpu("nvidia").driver("580.95.05")
+    tree.file("/proc/driver/nvidia/gpus/0000:1a:00.0/information", "Model: \t\t NVIDIA H100\nDevice Minor: \t 0\n")
+    for folder in (_GPU, _GPU.rpartition("/")[0]):
+        tree.file(f"{folder}/power/runtime_status", "suspended\n" if asleep else "active\n")
+    tree.link("/sys/bus/pci/devices/0000:00:01.0", "../../../devices/pci0000:00/0000:00:01.0")
+    sys.addaudithook(_heed)
+    monkeypatch.setattr(sys.modules[__name__], "watched", [True])
+    opened.clear()
+    modules = [module for module in modules_of(probes) if getattr(module, "LEVEL", "quick") == "quick"]
+    collect(tree.target(PATH=str(tmp_path / "bin")), modules)
+    waking = re.compile(r"(0000:1a:00\.0|0000:00:01\.0)/(config|information|(current|max)_link_\w+)$")
+    found = {match[2] for path in opened if (match := waking.search(path))}
+    assert found == (set() if asleep else set(_WAKING))
+
+
+_WAKING = (
+    "config",
+    "information",
+    *(f"{which}_link_{what}" for which in ("current", "max") for what in ("speed", "width")),
+)
 
 
 def test_regions_without_an_address(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,9 +13,9 @@ import pytest
 
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
 from gpudoctor.probes import torch_live
+from gpudoctor.target import Answer
 from gpudoctor.target.local import Local
 from tests import needs
-from tests.processes import unhindered
 
 Facts = dict[str, "Fact | Rows"]
 Import = Callable[..., Facts]
@@ -70,18 +71,23 @@ def _blind():
     warnings.warn("CUDA initialization: The NVIDIA driver on your system is too old (found version 11040).")
     return False
 def _refuse(): raise RuntimeError("The NVIDIA driver on your system is too old (found version 11040).")
+def _none():
+    warnings.warn("Can't initialize NVML")
+    return 0
 cuda.is_available = _blind
 cuda.init = _refuse
-cuda.device_count = lambda: 0
+cuda.device_count = _none
 cuda.get_arch_list = lambda: []
 """
+
+PATIENCE = {name: getattr(torch_live, name) for name in ("IMPORT_SECONDS", "CUDA_SECONDS", "STILL_SECONDS")}
 
 
 @pytest.fixture
 def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Import:
     """Run the probe with an interpreter that finds this source as its torch."""
-    monkeypatch.setattr(torch_live, "IMPORT_SECONDS", 60.0)
-    monkeypatch.setattr(torch_live, "CUDA_SECONDS", 60.0)
+    for name in PATIENCE:
+        monkeypatch.setattr(torch_live, name, 120.0)
 
     def run(source: str | None, greeting: str = "", **variables: str) -> Facts:
         site = tmp_path / "site"
@@ -215,36 +221,94 @@ def test_an_import_that_ends_the_process_is_a_crash(live: Import, source: str, e
     assert facts["live.cuda_available"] == Unread(f"`import torch` {end}")
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import time; time.sleep(600)",
-        "while True: pass",
-        "import ctypes; ctypes.PyDLL(None).pause()",
-        "import signal, time; [signal.signal(s, signal.SIG_IGN) for s in (1, 2, 14, 15)]; time.sleep(600)",
-    ],
-    ids=["sleeps", "spins", "holds the GIL", "ignores signals"],
-)
-def test_an_import_that_hangs_is_ended_and_says_where(
+HANGS = {
+    "sleeps": "import time; time.sleep(600)",
+    "holds the GIL": "import ctypes; ctypes.PyDLL(None).pause()",
+    "ignores signals": "import signal, time; [signal.signal(s, signal.SIG_IGN) for s in (1, 2, 14, 15)]; time.sleep(600)",
+}
+
+
+@pytest.mark.parametrize("source", HANGS.values(), ids=HANGS)
+def test_an_import_without_a_sign_of_work_is_given_up_and_not_judged(
     live: Import, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
-    monkeypatch.setattr(torch_live, "IMPORT_SECONDS", 3.0)
-    monkeypatch.setattr(torch_live, "CUDA_SECONDS", 3.0)
-    started = unhindered()
+    monkeypatch.setattr(torch_live, "STILL_SECONDS", 3.0)
     facts = live(source)
-    assert unhindered() - started < 5
-    assert known(facts["live.import_outcome"]) == "hung"
-    assert known(facts["live.import_error"]) == "`import torch` did not finish within 3 s"
-    assert "torch/__init__.py" in text(facts), "the watchdog prints the stack"
+    assert known(facts["live.import_outcome"]) == known(facts["live.outcome"]) == "not finished"
+    why = facts["live.import_error"]
+    assert isinstance(why, Unread)
+    assert why.why.startswith("`import torch` was given up after ")
+    assert why.why.endswith("the last 3 s without a sign of work")
+    assert facts["live.cuda_available"] == facts["live_gpu"] == why
+    assert known(facts["live.last_step"]) == "import torch"
+    assert "torch/__init__.py" in text(facts), "it prints where it is"
 
 
-def test_a_hanging_driver_is_no_failed_import(live: Import, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_live, "CUDA_SECONDS", 2.0)
+def test_an_import_that_computes_for_ever_is_given_up_in_the_end(live: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_live, "IMPORT_SECONDS", 4.0)
+    facts = live("while True: pass")
+    assert known(facts["live.import_outcome"]) == "not finished"
+    assert isinstance(facts["live.import_error"], Unread)
+    assert facts["live.import_error"].why.endswith("still at work")
+    assert "torch/__init__.py" in text(facts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "slow",
+    ["time.sleep(15)", "end = time.process_time() + 15\nwhile time.process_time() < end: pass"],
+    ids=["sleeps", "computes"],
+)
+def test_an_import_of_15_seconds_is_waited_for(live: Import, monkeypatch: pytest.MonkeyPatch, slow: str) -> None:
+    for name, seconds in PATIENCE.items():
+        monkeypatch.setattr(torch_live, name, seconds)
+    facts = live(f"import time\n{slow}\n{HEALTHY}")
+    assert known(facts["live.import_outcome"]) == "ok"
+    assert known(facts["live.outcome"]) == "done"
+
+
+def test_work_is_waited_for_beyond_the_time_without_a_sign_of_it(
+    live: Import, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A descendant works; the import itself only waits for it."""
+    monkeypatch.setattr(torch_live, "STILL_SECONDS", 4.0)
+    code = "import time; end = time.process_time() + 8\nwhile time.process_time() < end: pass"
+    facts = live(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {code!r}])\n{HEALTHY}")
+    assert known(facts["live.import_outcome"]) == "ok"
+
+
+def test_a_driver_that_does_not_start_is_no_failed_import(live: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_live, "STILL_SECONDS", 3.0)
     facts = live(HEALTHY + "\nimport time\ncuda.is_available = lambda: time.sleep(600)\n")
     assert known(facts["live.import_outcome"]) == "ok"
     assert known(facts["live.last_step"]) == "cuda init"
-    assert known(facts["live.cuda_error"]) == "`cuda init` did not finish within 2 s"
-    assert facts["live.cuda_available"] == Unread("`cuda init` did not finish within 2 s")
+    assert known(facts["live.outcome"]) == "not finished"
+    assert isinstance(facts["live.cuda_error"], Unread)
+    assert facts["live.cuda_available"] == facts["live.cuda_error"]
+    assert facts["live.cuda_error"].why.startswith("`cuda init` was given up after ")
+
+
+def test_a_kernel_that_does_not_return_is_not_judged(live: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_live, "STILL_SECONDS", 3.0)
+    waits = "\nimport time\ndef _take(self, tensor): time.sleep(600 * self.index); return tensor\ndevice.take = _take\n"
+    facts = live(HEALTHY + waits + "cuda.GPUS = 3\n")
+    first, second, third = gpus(facts)
+    assert known(first["kernel"]) == "ok"
+    assert isinstance(second["kernel"], Unread)
+    assert second["kernel"].why.startswith("`kernel on GPU 1` was given up after ")
+    assert known(third["kernel"]) == "not run"
+
+
+def test_a_process_that_cannot_be_ended_is_hung(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [{"step": "start"}, {"step": "import torch"}, {"name": "import", "value": "x"}, {"step": "cuda init"}]
+    out = "".join(f"@gpudoctor {json.dumps(line)}\n" for line in lines)
+    answer = Answer(("python",), None, out, "", 90.0, stuck=4242)
+    monkeypatch.setattr(Local, "run", lambda *_, **__: answer)
+    facts = dict(torch_live.probe(Local(python=sys.executable)))
+    assert known(facts["live.outcome"]) == "hung"
+    assert known(facts["live.cuda_error"]) == (
+        "`cuda init` was given up after 90 s; could not be stopped (pid 4242 is left behind)"
+    )
 
 
 def test_noise_on_standard_output_changes_nothing(live: Import) -> None:

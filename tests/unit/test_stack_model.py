@@ -10,7 +10,7 @@ import pytest
 from gpudoctor.model import stack as models
 from gpudoctor.model import stack_json as documents
 from gpudoctor.model.errors import DocumentError
-from gpudoctor.model.fact import Fact, Known, Unread
+from gpudoctor.model.fact import Absent, Fact, Known, Unread
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.model.stack import GPU, Remedy, Stack, Wishes, read_from
 from gpudoctor.setup.environment import Environment
@@ -41,6 +41,16 @@ def test_wishes_are_read_from_the_facts_that_there_are() -> None:
     assert (wishes.driver, wishes.python, wishes.tool) == ("535.1", "", "uv")
     assert not wishes.elsewhere
     assert read_from(Snapshot(Target("local", "n"), {})) == Wishes()
+
+
+@pytest.mark.parametrize(("count", "driver"), [(1, "535.309.01"), (0, "")])
+def test_a_driver_that_is_not_loaded_counts_where_there_is_a_gpu_for_it(count: int, driver: str) -> None:
+    facts: dict[str, Fact] = {
+        "driver.version": Absent("the nvidia module is not loaded"),
+        "driver.library_version": Known("535.309.01", "x"),
+        "pci.nvidia_count": Known(count, "x"),
+    }
+    assert read_from(Snapshot(Target("local", "n"), facts)).driver == driver
 
 
 def test_what_the_user_says_is_kept_apart_from_what_was_read() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import jsonschema
 import pytest
 
@@ -20,8 +22,36 @@ from gpudoctor.views import prometheus, schema
 from tests.expect.machines import BOOK, known
 
 DEVICES = frozenset(
-    "aer barrier collective cuda_device gpu gpu_pair gpu_path gpu_process interface link live_gpu machine measured mig"
-    " nvlink outlier p2p pci rank rate rdma rung silence split stuck suspect sxid xid".split()
+    [
+        "aer",
+        "barrier",
+        "collective",
+        "cuda_device",
+        "gpu",
+        "gpu_pair",
+        "gpu_path",
+        "gpu_process",
+        "interface",
+        "link",
+        "live_gpu",
+        "machine",
+        "measured",
+        "mig",
+        "nvlink",
+        "outlier",
+        "p2p",
+        "pci",
+        "rank",
+        "rate",
+        "rdma",
+        "rung",
+        "silence",
+        "split",
+        "stuck",
+        "suspect",
+        "sxid",
+        "xid",
+    ]
 )
 """Groups whose rows are GPUs, links, ports, processes, ranks or hosts, or belong to one."""
 WHOLE = {
@@ -77,8 +107,8 @@ def test_a_case_that_fires_on_one_of_several_names_it(case: Case) -> None:
 
 
 def diagnosed(**rows: list[dict[str, object]]) -> Diagnosis:
-    facts = {"nvml.state": "ok", "gpu.count": len(rows.get("gpu", ()))}
-    return doctor.diagnose(known(facts, **rows), BOOK)
+    facts: dict[str, object] = {"nvml.state": "ok", "gpu.count": len(rows.get("gpu", ()))}
+    return doctor.diagnose(known(facts, "standard", **rows), BOOK)
 
 
 def subjects(diagnosis: Diagnosis, rule: str) -> list[dict[str, object]]:
@@ -102,7 +132,7 @@ def test_a_gpu_that_the_log_names_by_address_is_the_gpu_of_that_address() -> Non
     down = diagnosed(gpu=gpus, xid=[{"code": 74, "address": "0000:1f:00.0"}], sxid=[])
     assert subjects(down, "gpu.nvlink-down") == [named]
     assert next(one for one in down.findings if one.id == "gpu.nvlink-down").about == {"0000:1f:00.0"}
-    memory = diagnosed(gpu=gpus, xid=[{"code": 31, "address": "0000:1f:00.0"}], sxid=[])
+    memory = diagnosed(gpu=gpus, xid=[{"code": 62, "address": "0000:1f:00.0"}], sxid=[])
     assert subjects(memory, "gpu.xid") == [{"xid": 0, **named}]
 
 
@@ -126,7 +156,7 @@ def test_subjects_survive_the_document_and_the_schema_knows_them() -> None:
     rows: list[dict[str, object]] = [{"index": n, "error": "GPU is lost", "uuid": f"GPU-{n}"} for n in range(3)]
     lost = diagnosed(gpu=rows)
     document = lost.to_json()
-    jsonschema.validate(document, schema.of("diagnosis"))
+    jsonschema.validate(document, json.loads(schema.text()))
     assert from_json(document).findings[0].subjects == lost.findings[0].subjects
     (series,) = [line for line in prometheus.render(lost).splitlines() if 'gpu="2"' in line and "fell-off" in line]
     assert 'uuid="GPU-2"' in series

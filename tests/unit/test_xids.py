@@ -77,9 +77,7 @@ def test_each_form_is_attributed_in_a_paste(form: str, stamp: str) -> None:
 
 
 @pytest.mark.parametrize(("printed", "unit", "fatal", "link"), NVLINK)
-def test_nvlink_5_says_unit_severity_and_link(
-    tmp_path: Path, printed: str, unit: str, fatal: bool, link: int
-) -> None:
+def test_nvlink_5_says_unit_severity_and_link(tmp_path: Path, printed: str, unit: str, fatal: bool, link: int) -> None:
     line = f"NVRM: Xid {printed}"
     assert _pasted(line, "unit", "fatal", "link") == [(unit, fatal, link)]
     assert rows(tree_of(tmp_path, record(line)), "xid", "unit", "fatal", "link") == [(unit, fatal, link)]

@@ -1,8 +1,9 @@
 """Open a rung on a device and run its kernels, saying each before it begins and what it gave once it is over.
 
 Asked with ``{"family": folder, "device": "cuda:0" | "cpu" | "node", "kernels": [ids], "seed": n}``. Lines:
-``{"opening": family}``, ``{"opened": {...}}`` or ``{"closed": why, "failed": bool}``; for each kernel ``{"step": id,
-"seconds": n}`` and ``{"kernel": id, "status": "ran" | "failed" | "not-run", ...}``; at the end ``{"done": true}``.
+``{"opening": family, "pid": n}``, ``{"opened": {...}}`` or ``{"closed": why, "failed": bool}``; for each kernel
+``{"step": id, "seconds": n}`` and ``{"kernel": id, "status": "ran" | "failed" | "not-run", ...}``; at the end
+``{"done": true}``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import faulthandler
 import importlib
 import os
 import pkgutil
+import signal
 import sys
 import traceback
 from types import ModuleType
@@ -35,7 +37,9 @@ def main(ask: Mapping[str, Any]) -> None:
     _ranks.end_with(os.getppid())
     _protocol.begin()
     faulthandler.enable()
-    _protocol.say(opening=ask["family"])
+    if hasattr(signal, "SIGUSR1"):
+        faulthandler.register(signal.SIGUSR1)  # who gives it up before the rung is open wants to know where it is
+    _protocol.say(opening=ask["family"], pid=os.getpid())
     context = _opened(ask)
     if context is not None:
         _run_all(ask, context)

@@ -1,4 +1,4 @@
-"""PCI configuration space beyond its header: ACS and ATS, which the kernel shows to root only.
+"""PCI configuration space: whether it may be read, and ACS and ATS beyond its header, which only root sees.
 
 Reading all 4096 bytes costs a millisecond for each device, so only the words on the way are read.
 """
@@ -21,6 +21,27 @@ _REDIRECT = 0b1100
 _MOST_CAPABILITIES = 64
 
 
+def asleep(target: Target, folder: str) -> Unread | None:
+    """Why level quick leaves a suspended device alone; None for one that is awake, and at other levels.
+
+    The kernel resumes a device, or the bridge above it, to read its ``config``, ``max_link_width``,
+    ``current_link_speed`` and ``current_link_width`` (drivers/pci/pci-sysfs.c, the link files since 6.18), and NVIDIA's
+    module does for ``/proc/driver/nvidia/gpus/*/information`` (nv-procfs.c). Neither does for ``power_state`` and ids.
+    """
+    if target.level != "quick":
+        return None
+    status, state = (_word(target, f"{folder}/{name}") for name in ("power/runtime_status", "power_state"))
+    if status in ("suspended", "suspending") or (status != "active" and state.startswith("D3")):
+        words = ", ".join(filter(None, (status, state)))
+        return Unread(f"{folder.rpartition('/')[2]} is asleep ({words}), and reading it would wake it")
+    return None
+
+
+def _word(target: Target, path: str) -> str:
+    found = line(target, path)
+    return str(found.value) if isinstance(found, Known) else ""
+
+
 def acs_redirects(target: Target, address: str) -> Fact:
     """Whether ACS sends what this bridge gets from one device for another up to the root first."""
     found = _extended(target, address, _ACS)
@@ -40,9 +61,8 @@ def _source(address: str, name: str) -> str:
 def _extended(target: Target, address: str, wanted: int) -> int | Absent | Unread:
     """The control register, two bytes at offset 6, of an extended capability."""
     folder = f"{BUS}/{address}"
-    asleep = line(target, f"{folder}/power_state")
-    if isinstance(asleep, Known) and str(asleep.value).startswith("D3"):
-        return Unread(f"{address} is asleep ({asleep.value}), and to read its configuration would wake it")
+    if sleeping := asleep(target, folder):
+        return sleeping
     try:
         handle = os.open(target.path(f"{folder}/config"), os.O_RDONLY)
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
+from gpudoctor.probes._bus.config import asleep
 from gpudoctor.probes._bus.tree import place
 from gpudoctor.probes._reading import number, real, text
 from gpudoctor.target import Target
@@ -54,6 +55,8 @@ def uplink(target: Target, folder: str) -> Row:
 
 def _link(target: Target, upper: str, lower: str) -> Row | Unread:
     """The columns of one link; its most is what both ends can."""
+    if sleeping := asleep(target, f"{_BUS}/{lower}") or asleep(target, f"{_BUS}/{upper}"):
+        return sleeping
     widths = [width(target, f"{_BUS}/{end}/max_link_width") for end in (upper, lower)]
     speeds = [speed(target, f"{_BUS}/{end}/max_link_speed") for end in (upper, lower)]
     now = width(target, f"{_BUS}/{lower}/current_link_width"), speed(target, f"{_BUS}/{lower}/current_link_speed")

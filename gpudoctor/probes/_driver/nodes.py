@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.probes._bus.config import BUS, asleep
 from gpudoctor.probes._reading import names, text, usable
 from gpudoctor.target import Target
 
@@ -68,8 +69,10 @@ def _missing(target: Target, present: list[str], inside: Fact) -> Fact:
 
 
 def _minors(target: Target) -> list[str]:
+    """Numbers of the GPUs that the module has taken, but for those that are asleep."""
     found = names(target, f"{PROC}/gpus")
-    taken = found if isinstance(found, list) else []
+    listed = found if isinstance(found, list) else []
+    taken = [address for address in listed if not asleep(target, f"{BUS}/{address}")]
     notes = [text(target, f"{PROC}/gpus/{address}/information", 4096) for address in taken]
     minors = [re.search(r"^Device Minor:\s*(\d+)", note, re.M) for note in notes if isinstance(note, str)]
     return sorted(minor[1] for minor in minors if minor)

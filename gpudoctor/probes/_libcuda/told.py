@@ -57,9 +57,12 @@ def _not_loaded(told: Told, library: Entry, answer: Answer, words: str) -> None:
 
 
 def _broken(answer: Answer) -> str:
-    """hung or crashed, for a child that did not come to its end; empty where it broke by itself."""
+    """How far a child came that did not come to its end; empty where it broke by itself.
+
+    That it took long says nothing of the driver: only a process that even SIGKILL does not end is called hung.
+    """
     if answer.status is None:
-        return "" if answer.cut else "hung"
+        return "" if answer.cut else "hung" if answer.stuck is not None else "not finished"
     return "crashed" if answer.status < 0 else ""
 
 

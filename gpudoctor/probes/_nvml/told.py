@@ -85,7 +85,7 @@ class Told:
             elif "slow" in entry:
                 self.slowest = max(self.slowest, (float(entry["seconds"]), str(entry["slow"])))
             elif "unopened" in entry and not self.silent(gpu):
-                why = f"GPU {gpu} did not wake within {float(entry['unopened']):.0f} s"
+                why = f"GPU {gpu} had not woken after {float(entry['unopened']):g} s (--wait waits longer)"
                 self.faults.append(Fault(gpu, HANDLE, "hung", why))
             elif "done" in entry:
                 self.done, current = True, None
@@ -161,8 +161,8 @@ class Told:
 
     @property
     def unanswered(self) -> str:
-        """The calls that did not return, each with the time it was given; empty where all did."""
-        return "; ".join(dict.fromkeys(fault.why for fault in self.faults if fault.state == "hung"))
+        """What did not answer in time, each with the time it was given; empty where all did."""
+        return "; ".join(dict.fromkeys(fault.why for fault in self.faults if fault.state in {"hung", "slow"}))
 
     @property
     def started(self) -> bool:

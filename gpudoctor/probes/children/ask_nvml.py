@@ -25,10 +25,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence, Tuple
 
 if TYPE_CHECKING:
-    from gpudoctor.probes.children.nvml_calls import Asker, Field, called, protocol
+    from gpudoctor.probes.children.nvml_calls import OPEN, Asker, Field, called, protocol
 else:
     sys.path.insert(0, sys.argv[1])
-    from nvml_calls import Asker, Field, called, protocol
+    from nvml_calls import OPEN, Asker, Field, called, protocol
 
 OPTIONS: Dict[str, Any] = {
     "left_out": [],  # [gpu, call] that an earlier child did not survive: call * is all of that GPU, gpu null is any
@@ -68,7 +68,6 @@ RETIRED_PAGES = ("RetiredPages(0)", "RetiredPages(1)", "RetiredPagesPendingStatu
 LINK_COUNT, RETIRED, DRAM, SRAM = (91,), (29,), 2, 7
 OLD_LOCATIONS = (0, 1, 3, 4)  # L1, L2, registers, texture: told apart before Ampere
 VGPU = 2
-OPEN = "nvmlDeviceGetHandleByIndex"
 TICK = 0.5
 """Seconds between two lines that say what is waited for."""
 NEXT = 10.0
@@ -143,9 +142,13 @@ class Task:
 def open_gpus(ask: Asker, gpus: Sequence[Tuple[int, Callable[[], Any]]], seconds: float) -> None:
     """Open the GPUs one after the other; those that are not open after so many seconds in all are left out."""
     until = time.monotonic() + seconds
-    late = []
+    late: List[Tuple[int, Any]] = []
     for gpu, call in gpus:
-        if not ask.avoids(gpu, OPEN):
+        if ask.avoids(gpu, OPEN):
+            continue
+        if late and time.monotonic() >= until:
+            late.append((gpu, None))
+        else:
             ask.say(ask=OPEN, gpu=gpu)
             ask.flush()
             task = Task(call)
@@ -153,9 +156,9 @@ def open_gpus(ask: Asker, gpus: Sequence[Tuple[int, Callable[[], Any]]], seconds
             if not opened(ask, gpu, task, len(gpus), task.began + patience):
                 late.append((gpu, task))
     for gpu, task in late:
-        if not opened(ask, gpu, task, len(gpus), until):
+        if task is None or not opened(ask, gpu, task, len(gpus), until):
             ask.left_out.add((gpu, "*"))
-            ask.say(gpu=gpu, unopened=task.seconds)
+            ask.say(gpu=gpu, unopened=seconds)
     ask.say(opened=len(ask.handles))
 
 

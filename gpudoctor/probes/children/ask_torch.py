@@ -1,10 +1,11 @@
 """Import torch as the user would, start CUDA, and run one checked kernel on each GPU, saying each step before it.
 
-Run as ``python ask_torch.py IMPORT_SECONDS CUDA_SECONDS`` by the interpreter being diagnosed, with its own
-site-packages and variables. Each line is ``@gpudoctor`` and a JSON object: ``{"step": name}`` before each step, then
-``{"name": fact, "value": ...}``, ``{"name": fact, "error": text}``, or a GPU's ``{"gpu": index, ...}``; ``{"step":
-"done"}`` is the last. Tracebacks and warnings go to stderr. A step that outlasts its seconds ends the process from a
-thread that needs no GIL, printing where it hung. Standard library and torch only; Python 3.8.
+Run as ``python ask_torch.py SECONDS`` by the interpreter being diagnosed, with its own site-packages and variables.
+Each line is ``@gpudoctor`` and a JSON object: ``{"step": "start", "pid": its process id}``, ``{"step": name}`` before
+each step, then ``{"name": fact, "value": ...}``, ``{"name": fact, "error": text}``, or a GPU's ``{"gpu": index, ...}``;
+``{"step": "done"}`` is the last. Tracebacks and warnings go to stderr. Whoever waits for it decides how long; SIGUSR1
+makes it print where it is, from a handler that needs no GIL, and SECONDS end it where nobody waits any more. Standard
+library and torch only; Python 3.8.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ os.dup2(2, 1)  # whatever torch or its plug-ins print is no answer
 
 import faulthandler  # noqa: E402 - nothing may print before the protocol has its own descriptor
 import importlib.util  # noqa: E402
+import signal  # noqa: E402
 import traceback  # noqa: E402
 import warnings  # noqa: E402
 from typing import Any, Callable  # noqa: E402
@@ -83,11 +85,13 @@ def start_cuda(torch: Any) -> None:
         except Exception as error:
             traceback.print_exc()
             say(name="cuda_error", error=last_line(error))
-    for warning in caught:
-        words = "%s: %s" % (warning.category.__name__, warning.message)
+    spoken = ["%s: %s" % (warning.category.__name__, warning.message) for warning in caught]
+    for words in spoken:
         sys.stderr.write(words + "\n")
-        if "CUDA" in words or "NVML" in words:
-            say(name="cuda_warning", value=words)
+    # Where CUDA fails, NVML's count of the GPUs fails after it.
+    about = [words for words in spoken if "CUDA" in words] or [words for words in spoken if "NVML" in words]
+    if about:
+        say(name="cuda_warning", value=about[-1])
 
 
 def check_kernel(torch: Any, place: Any) -> str:
@@ -112,18 +116,15 @@ def try_gpu(torch: Any, index: int) -> None:
         say(gpu=index, kernel="error", error=last_line(error))
 
 
-def main(import_seconds: float, cuda_seconds: float) -> None:
+def main() -> None:
     """Every step in order."""
     sys.dont_write_bytecode = True  # the patient's folders stay as they are
     here = os.path.dirname(os.path.abspath(sys.argv[0]))
     if sys.path and sys.path[0] in {"", here}:
         del sys.path[0]
-    faulthandler.enable()
-    faulthandler.dump_traceback_later(import_seconds, exit=True)
     torch = import_torch()
     if torch is None:
         return
-    faulthandler.dump_traceback_later(cuda_seconds, exit=True)
     tell("version", lambda: str(torch.__version__))
     built = tell("built_for", lambda: torch.version.cuda or getattr(torch.version, "hip", None))
     if built:
@@ -141,7 +142,11 @@ def main(import_seconds: float, cuda_seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    say(step="start")
-    main(float(sys.argv[1]), float(sys.argv[2]))
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(float(sys.argv[1]), exit=True)
+    if hasattr(signal, "SIGUSR1"):
+        faulthandler.register(signal.SIGUSR1)
+    say(step="start", pid=os.getpid())
+    main()
     sys.stderr.flush()
     os._exit(0)  # a crash while torch is torn down is no symptom of the patient

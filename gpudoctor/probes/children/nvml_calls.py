@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 Field = Tuple[int, ...]
 """A number of NVML's, or number and scope."""
 
+OPEN = "nvmlDeviceGetHandleByIndex"
 NOT_SUPPORTED, INSUFFICIENT_SIZE, FUNCTION_NOT_FOUND, LOST, OTHER_VERSION = 3, 7, 13, 15, 25
 OF_TWO = ("nvmlDeviceGetP2PStatus", "nvmlDeviceGetTopologyCommonAncestor")
 """Calls about two GPUs, either of which may be the one that is lost."""
@@ -157,7 +158,7 @@ class Asker:
         code = getattr(error, "value", None) if isinstance(error, self.nvml.NVMLError) else None
         if code == LOST and gpu is not None and not call.startswith(OF_TWO):
             self.left_out.add((gpu, "*"))
-        if code != NOT_SUPPORTED:
+        if code != NOT_SUPPORTED or call == OPEN:
             text = "%s: %s" % (type(error).__name__, error) if code is None else self.words(code)
             self.say(gpu=gpu, call=call, code=code, text=text)
 

@@ -80,36 +80,11 @@ nvmlReturn_t ask(Question question, Answer *answer) {
 
 const char *nvmlErrorString(nvmlReturn_t code) {
     static const char *const texts[] = {
-        [NVML_SUCCESS] = "Success",
-        [NVML_ERROR_UNINITIALIZED] = "Uninitialized",
-        [NVML_ERROR_INVALID_ARGUMENT] = "Invalid Argument",
-        [NVML_ERROR_NOT_SUPPORTED] = "Not Supported",
-        [NVML_ERROR_NO_PERMISSION] = "Insufficient Permissions",
-        [NVML_ERROR_ALREADY_INITIALIZED] = "Already Initialized",
-        [NVML_ERROR_NOT_FOUND] = "Not Found",
-        [NVML_ERROR_INSUFFICIENT_SIZE] = "Insufficient Size",
-        [NVML_ERROR_INSUFFICIENT_POWER] = "Insufficient External Power",
-        [NVML_ERROR_DRIVER_NOT_LOADED] = "Driver Not Loaded",
-        [NVML_ERROR_TIMEOUT] = "Timeout",
-        [NVML_ERROR_IRQ_ISSUE] = "Interrupt Request Issue",
-        [NVML_ERROR_LIBRARY_NOT_FOUND] = "NVML Shared Library Not Found",
-        [NVML_ERROR_FUNCTION_NOT_FOUND] = "Function Not Found",
-        [NVML_ERROR_CORRUPTED_INFOROM] = "Corrupted infoROM",
-        [NVML_ERROR_GPU_IS_LOST] = "GPU is lost",
-        [NVML_ERROR_RESET_REQUIRED] = "GPU requires restart",
-        [NVML_ERROR_OPERATING_SYSTEM] = "The operating system has blocked the request.",
-        [NVML_ERROR_LIB_RM_VERSION_MISMATCH] = "Driver/library version mismatch",
-        [NVML_ERROR_IN_USE] = "In use by another client",
-        [NVML_ERROR_MEMORY] = "Insufficient Memory",
-        [NVML_ERROR_NO_DATA] = "No data",
-        [NVML_ERROR_INSUFFICIENT_RESOURCES] = "Insufficient Resources",
-        [NVML_ERROR_ARGUMENT_VERSION_MISMATCH] = "Argument version mismatch",
-        [NVML_ERROR_NOT_READY] = "Not Ready",
-        [NVML_ERROR_GPU_NOT_FOUND] = "GPU not found",
-        [NVML_ERROR_INVALID_STATE] = "Invalid State",
+#define NVML_WORDS(code, words) [code] = words,
+#include "nvml_words.inc"
     };
     const char *text = (unsigned)code < sizeof texts / sizeof *texts ? texts[code] : NULL;
-    return text ? text : "Unknown Error";
+    return text ? text : texts[NVML_ERROR_UNKNOWN];
 }
 
 /* What no code here answers: NOT_SUPPORTED, unless a fault or the scenario has a return code for it. */

@@ -43,5 +43,5 @@ class Sources(Rows):
             (f"{mark} ", look),
             (f"{name:<14}", ""),
             (f"{seconds:5.2f} s  ", "dim"),
-            (_WORDS.get(source.state, ""), ""),
+            (source.detail if source.asked else _WORDS.get(source.state, ""), ""),
         ]

@@ -85,6 +85,8 @@ def _progress(reading: Reading) -> tuple[Content, list[Content]]:
     full = _BAR * reading.done // total
     slow = min(((source.since, name) for name, source in reading.sources.items() if source.asked), default=None)
     waits = f" · {slow[1]}, {max(0.0, time.monotonic() - slow[0]):.1f} s" if slow else ""
+    if detail := next((source.detail for source in reading.sources.values() if source.asked and source.detail), ""):
+        waits = f" · {detail}"
     bar = Content.assemble(("█" * full, "$primary"), ("░" * (_BAR - full), "$foreground 40%"))
     return (
         Content.assemble(bar, f"  {reading.done} of {len(reading.sources)} sources{waits}"),

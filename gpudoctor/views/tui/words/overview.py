@@ -53,6 +53,9 @@ def waiting(reading: Reading) -> Iterator[Block]:
     yield GAP
     yield Block(plain("What is found is shown at once, and may be re-ranked by what comes later;"))
     yield Block(plain("the cursor stays where you put it."))
+    for detail in filter(None, (source.detail for source in reading.sources.values() if source.asked)):
+        yield GAP
+        yield Block(plain(detail, "bold"))
     if left := len(reading.sources) - reading.done:
         yield GAP
         yield Block(plain(f"{left} sources are still being read." if left > 1 else "One source is still being read."))
