@@ -19,7 +19,9 @@ _LISTINGS = (
     Pattern(r"\s*NVML: Unable to retrieve Nvlink information as all links are inActive\s*$", 2),
     Pattern(r"\s*Nvlink (?:queries are|is) not supported\b", 2),
     Pattern(r"\[[^\]]{10,40}\] \[INFO\] \[tid \d+\] "),  # fabricmanager.log
-    Pattern(r"(?:[5-7],\d+,\d+,[^;]{0,80};|<[5-7]>|kern\s*:(?:notice|info|debug)\s*: )"),  # the kernel: no worse than notice
+    Pattern(
+        r"(?:[5-7],\d+,\d+,[^;]{0,80};|<[5-7]>|kern\s*:(?:notice|info|debug)\s*: )"
+    ),  # the kernel: no worse than notice
 )
 _DEVICE = Pattern(r"\s*(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\s+[A-Z\d][^:\[]{2,50}(?: \[\w+\])?: \S")
 _OF_DEVICE = Pattern(r"\s+[A-Z][\w/ .-]*(?::| at )")
