@@ -138,7 +138,7 @@ def _state(told: Told) -> str:
     failed = {} if told.started else told.failures.get(None, {})
     if library := failed.get("library"):
         return "library not found" if "No such file" in library.text else "library unusable"
-    if init := failed.get("nvmlInit"):
+    if init := failed.get("nvmlInit") or told.lost:
         return _STATES.get(init.code or 0, smi.state_of(init.text))
     if any(fault.state == "crashed" for fault in told.faults):
         return "crashed"
@@ -154,7 +154,7 @@ def _outcome(told: Told, state: str, witness: smi.Witness) -> dict[str, Fact]:
     if library := failed.get("library"):
         code = Absent("there is no library to initialise")
         message = Known(library.text, "the loader")
-    elif init := failed.get("nvmlInit"):
+    elif init := failed.get("nvmlInit") or told.lost:
         code = Unread(init.text) if init.code is None else Known(init.code, told.source)
         message = Known(init.text, told.source)
     elif not state:

@@ -177,6 +177,16 @@ def test_a_slow_nvml_leaves_the_rest_unread_and_is_no_failure(tmp_path: Path, mo
     assert why(rows(facts, "p2p")[0]["read"]).startswith("NVML is slow: ")
 
 
+@pytest.mark.parametrize(("code", "state"), [(9, "driver not loaded"), (18, "version mismatch")])
+def test_a_driver_that_goes_between_two_calls_is_no_driver(ask: Ask, code: int, state: str) -> None:
+    """Unloaded by an administrator, or its library replaced by an upgrade: what was read by then stays."""
+    facts = ask(faulty("*", code, start=60))
+    assert known(facts["nvml.state"]) == state
+    assert known(facts["nvml.code"]) == code
+    assert known(rows(facts)[0]["name"]) == "NVIDIA H100 80GB HBM3"
+    assert f"(code {code})" in why(rows(facts)[1]["serial"])
+
+
 def test_an_init_that_fails_the_second_time_takes_nothing_back(ask: Ask) -> None:
     section = faulty("nvmlDeviceGetSerial", "hang", gpu=0)
     facts = ask(section)

@@ -19,6 +19,8 @@ HANDLE = "nvmlDeviceGetHandleByIndex"
 _FIELDS = "nvmlDeviceGetFieldValues"
 _INVALID, _NOT_SUPPORTED, _FUNCTION_NOT_FOUND, LOST, RESET_REQUIRED = 2, 3, 13, 15, 16
 _OF_TWO = ("nvmlDeviceGetP2PStatus", "nvmlDeviceGetTopologyCommonAncestor")
+_GONE = (9, 18)
+"""Driver not loaded, driver and library of different versions: about NVML as a whole, whichever call is answered so."""
 _SILENT = ("hung", "asleep")
 """States of a fault that leave a GPU without further answers."""
 NOT_REPORTED = Absent("this GPU does not report it")
@@ -153,6 +155,11 @@ class Told:
         hung = next((fault.why for fault in self.faults if fault.gpu == gpu and fault.state in _SILENT), "")
         error = self.error(gpu)
         return hung or (f"NVML: {error}" if error else "")
+
+    @property
+    def lost(self) -> Failure | None:
+        """The answer by which the driver was gone, or another one, after NVML had started; None where it stayed."""
+        return next((one for known in self.failures.values() for one in known.values() if one.code in _GONE), None)
 
     @property
     def late(self) -> bool:
