@@ -98,7 +98,9 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 def _nobody(why: Unread) -> Iterator[tuple[str, Fact | Rows]]:
     """Every fact, where NVML is not asked at all."""
-    yield from ((spec.name, why) for spec in FACTS if not spec.group)
+    yield from (
+        (name, why) for name in {*(spec.name for spec in FACTS if not spec.group), *(row[0] for row in _MACHINE)}
+    )
     yield from ((group, why) for group in sorted({spec.name.rpartition(".")[0] for spec in FACTS if spec.group}))
 
 
