@@ -36,6 +36,7 @@ _SMI_SECONDS = 4.0
 _KILL_SECONDS = 6.0
 """Seconds for a child that was killed to disappear, on a busy machine."""
 _MOST_GPUS = 64
+_LISTED = "/proc/driver/nvidia/gpus"
 ASLEEP = "the kernel has suspended the GPU; level quick does not wake it, --level standard does"
 
 _MACHINE = (
@@ -70,11 +71,16 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     quick = target.level == "quick"
     if quick and (why := _untouched(target)):
         yield from _nobody(Unread(why))
+        yield "gpu", Unread(why)
         return
     places = _listed(target)
     asleep = {index: ASLEEP for index, place in enumerate(places) if quick and _suspended(target, place)}
     if asleep and len(asleep) == len(places):
-        yield from _nobody(Unread(ASLEEP))
+        unread = Unread(ASLEEP)
+        yield from _nobody(unread)
+        yield "gpu.count", Known(len(places), _LISTED)
+        every = {column.name: unread for column in COLUMNS}
+        yield "gpu", tuple({**every, "address": Known(place, _LISTED)} for place in places)
         return
     awake = [(index, place) for index, place in enumerate(places) if index not in asleep] if asleep else None
     told = talk.ask(target, talk.Order(talk.limits(target, len(places)), awake, asleep, unprivileged=quick))
@@ -97,16 +103,17 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _nobody(why: Unread) -> Iterator[tuple[str, Fact | Rows]]:
-    """Every fact, where NVML is not asked at all."""
+    """Every fact but those of the GPUs, where NVML is not asked at all."""
     yield from (
         (name, why) for name in {*(spec.name for spec in FACTS if not spec.group), *(row[0] for row in _MACHINE)}
     )
-    yield from ((group, why) for group in sorted({spec.name.rpartition(".")[0] for spec in FACTS if spec.group}))
+    lists = {spec.name.rpartition(".")[0] for spec in FACTS if spec.group}
+    yield from ((group, why) for group in sorted(lists - {"gpu"}))
 
 
 def _listed(target: Target) -> list[str]:
     """PCI addresses of the GPUs that the kernel's driver has, in the order in which NVML counts them."""
-    found = names(target, "/proc/driver/nvidia/gpus")
+    found = names(target, _LISTED)
     return found if isinstance(found, list) else []
 
 
