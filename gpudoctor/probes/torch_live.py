@@ -22,11 +22,14 @@ IMPORT_SECONDS = patience("GPUDOCTOR_TORCH_TIMEOUT", 120.0)
 CUDA_SECONDS = IMPORT_SECONDS / 2
 """Most seconds for all that follows the import: the driver's start, one context and one kernel per GPU."""
 
-CUDA_SECONDS_EACH = 10.0
+CUDA_SECONDS_EACH = min(10.0, IMPORT_SECONDS / 3)
 """And for each GPU on the bus: one that nothing keeps awake takes 1-3 s to wake, then its first kernels are loaded."""
 
 STILL_SECONDS = STILL
-"""Most seconds without a sign of work, in each step; where GPUs wake `WAKING` more for each."""
+"""Most seconds without a sign of work, in each step."""
+
+STILL_SECONDS_EACH = min(WAKING, IMPORT_SECONDS / 6)
+"""And for each GPU on the bus once CUDA starts: while GPUs wake, there is no sign of work."""
 
 MOOT = {"cuda_driver.state": "hung"}
 """Where even SIGKILL does not end a process that starts CUDA, torch hangs as well: nobody waits for it to say so."""
@@ -34,7 +37,7 @@ MOOT = {"cuda_driver.state": "hung"}
 
 def deadline(target: Target) -> float:
     """Seconds for all of it on this machine."""
-    return _most(gpus_on_bus(target)) + 5.0
+    return _most(gpus_on_bus(target)) + 10.0
 
 
 def _most(gpus: int) -> float:
@@ -145,7 +148,7 @@ class _Waiting:
                 self._rule.pid = pid
             if self._step in _IMPORT and "step" in entry and entry["step"] not in _IMPORT:
                 most = CUDA_SECONDS + CUDA_SECONDS_EACH * self._gpus
-                self._rule.begin(most, min(STILL_SECONDS, most) + WAKING * self._gpus)
+                self._rule.begin(most, min(STILL_SECONDS, most) + STILL_SECONDS_EACH * self._gpus)
             self._step = str(entry.get("step", self._step))
         if self._step == "done":
             self._target.listener("torch_live", "")

@@ -175,8 +175,13 @@ def test_what_says_nothing_against_a_gpu_is_not_run_and_says_why(bench: Bench) -
     assert others == {"not-run"}
     assert "0 MiB of its memory are free: too little to test" in found["driver.memory", 0]["because"]
     assert "compute mode Exclusive_Process" in found["driver.memory", 1]["because"]
-    _, named = bench("--device", "cuda:1", gpus=(full, taken), faults=({"call": "cuDevicePrimaryCtxRetain", "do": 46},))
-    assert "another process has it" in named["driver.memory", 1]["because"]
+
+
+def test_a_gpu_that_another_process_has_alone_is_not_run(bench: Bench) -> None:
+    taken = {"cuDeviceGetAttribute(20)": 3}
+    refused = {"call": "cuDevicePrimaryCtxRetain", "gpu": 1, "do": 46}
+    _, found = bench("--device", "cuda:1", gpus=({}, taken), faults=(refused,))
+    assert "another process has it" in found["driver.memory", 1]["because"]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-PATIENCE = {"GPUDOCTOR_NVML_TIMEOUT": "1.5", "GPUDOCTOR_CUDA_TIMEOUT": "1.5"}
+PATIENCE = {"GPUDOCTOR_NVML_TIMEOUT": "1.5", "GPUDOCTOR_CUDA_TIMEOUT": "0.3"}
 """Seconds for what hangs: read when the probes are imported."""
 ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
 """The GNU C library gives threads up to eight arenas for each processor and returns none of them. Which thread fills
