@@ -22,7 +22,9 @@ def of(snapshot: Snapshot, wanted: str = "") -> tuple[Device, ...]:
         index = int(value(row, "index") or at)
         uuid = value(row, "uuid")
         name = value(row, "name").removeprefix("NVIDIA ")
-        found.append(Device(index, name, "" if wanted else holders.get(uuid, ""), uuid))
+        mode = value(row, "compute_mode")
+        alone = f"jobs that must be alone on it (compute mode {mode})" if mode.startswith("Exclusive") else ""
+        found.append(Device(index, name, "" if wanted else holders.get(uuid, alone), uuid))
     if not wanted:
         return tuple(found)
     chosen = tuple(one for one in found if wanted in (f"cuda:{one.index}", str(one.index)))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpudoctor.kernels.outcome import run_of, status_of, trouble
+from gpudoctor.kernels.outcome import is_unfinished, run_of, status_of, trouble
 from gpudoctor.kernels.specs import BELOW, FAMILIES, Placed
 from gpudoctor.kernels.talk import Question, ask
 from gpudoctor.model.measurement import Device, Meanwhile, Measurements, Run, Step
@@ -188,7 +188,7 @@ class Ladder:
             return
         bad = trouble(name, outcome)
         held = None if status_of(outcome) == "not-run" else not bad
-        why = f"{name}: {outcome['because']}" if outcome.get("unfinished") else bad
+        why = f"{name}: {outcome['because']}" if is_unfinished(outcome) else bad
         ladder = (*self._below(index, family), Step(FAMILIES[family], held, why))
         seen = self._watched.pop(index, lambda: None)()
         self._put(run_of(name, index, outcome, ladder, seen))

@@ -180,8 +180,8 @@ class _Child:
             self.closed, self.failed = how, failed
         elif self._step:
             self.unfinished = f"{self._step}: {how}" if late and not failed else ""
-            outcome = {"status": "failed" if failed else "not-run", "because": how, "unfinished": bool(self.unfinished)}
-            self._over(self._step, outcome)
+            details = {"details": {"unfinished": True}} if self.unfinished else {}
+            self._over(self._step, {"status": "failed" if failed else "not-run", "because": how, **details})
 
     def _how(self, answer: Answer, late: bool) -> str:
         if late:

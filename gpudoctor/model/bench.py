@@ -31,10 +31,13 @@ class Bench:
 
 
 def verdict(found: Measurements, findings: Sequence[Finding]) -> Verdict:
-    """Broken where a value is wrong, a kernel failed or an error was found; unknown where nothing ran."""
+    """Broken where a value is wrong, a kernel failed or an error was found; unknown where nothing ran, or one of them
+    was given up.
+    """
     states = {found.state(run) for run in found.runs}
     if states & {"wrong", "failed"} or any(finding.severity == "error" for finding in findings):
         return "broken"
-    if not any(run.status == "ran" for run in found.runs):
+    given_up = any(run.status == "not-run" and run.details.get("unfinished") for run in found.runs)
+    if given_up or not any(run.status == "ran" for run in found.runs):
         return "unknown"
     return "impaired" if any(finding.severity == "warning" for finding in findings) else "sound"

@@ -1,7 +1,7 @@
 """Small programs run on every GPU by the driver alone, their results checked: level standard.
 
 As a training job does, each takes its turn beside whoever else is on the GPU: 64 MiB of memory that is free and some
-milliseconds. A GPU that takes one process only is left to torch, which is asked at the same time.
+milliseconds. A GPU that takes one process only is left to the jobs that must be alone on it.
 """
 
 from __future__ import annotations
@@ -84,5 +84,5 @@ def _device(item: Mapping[str, Any]) -> Device:
     from gpudoctor.model.measurement import Device
 
     name = printable(item.get("name", "")).removeprefix("NVIDIA ")
-    held = "one process at a time (compute mode Exclusive_Process), and torch is being asked there"
+    held = "jobs that must be alone on it (compute mode Exclusive_Process)"
     return Device(int(item.get("index", 0)), name, held if item.get("exclusive") else "")

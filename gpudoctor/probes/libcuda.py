@@ -14,7 +14,7 @@ from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.probes._child import script
 from gpudoctor.probes._libcuda.told import Told, understood
-from gpudoctor.target import Answer, Target
+from gpudoctor.target import Answer, Target, Watch
 from gpudoctor.target.protocol import answers, patience, printable
 from gpudoctor.target.waiting import WAKING, seconds_to_wake
 
@@ -77,6 +77,8 @@ SECONDS = patience("GPUDOCTOR_CUDA_TIMEOUT", WAKING)
 that it must wake.
 """
 
+_TELL = 4.0
+"""Seconds after which people are told what it is that takes so long."""
 _MASK = "CUDA_VISIBLE_DEVICES"
 
 
@@ -126,7 +128,8 @@ def _ask(target: Target, depth: str, seconds: float) -> Told | Unread:
     for python in dict.fromkeys(name for name in (target.python, sys.executable) if name):
         argv = [python, "-I", "-S", *script("ask_cuda.py"), depth]
         try:
-            answer = target.run(argv, timeout=max(0.1, seconds - (time.monotonic() - started)))
+            left = max(0.1, seconds - (time.monotonic() - started))
+            answer = target.run(argv, timeout=left, watch=_telling(target))
         except OSError as error:
             why = why or f"the child that asks libcuda could not be started: {error.strerror or error}"
             continue
@@ -136,6 +139,21 @@ def _ask(target: Target, depth: str, seconds: float) -> Told | Unread:
         if answer.status is None:
             break
     return Unread(why)
+
+
+def _telling(target: Target) -> Watch:
+    """Tells people which call it is that takes so long."""
+    call, began = "the start of CUDA's driver library", time.monotonic()
+
+    def watch(line: str | None) -> bool:
+        nonlocal call
+        for entry in answers(line) if line else ():
+            call = str(entry.get("ask", call))
+        if line is None and time.monotonic() - began > _TELL:
+            target.listener("libcuda", f"{call} has not returned yet, {time.monotonic() - began:.0f} s")
+        return True
+
+    return watch
 
 
 def _last(answer: Answer) -> str:

@@ -18,7 +18,8 @@ FACTS = (
         "nvml.state",
         "text",
         "ok, or how NVML failed: library not found, driver not loaded, version mismatch, no permission, gpu is lost,"
-        " unknown error, crashed, library unusable; for other codes NVML's own words in small letters",
+        " unknown error, crashed, hung (and the kernel does not end the process that asks), library unusable; for other"
+        " codes NVML's own words in small letters",
     ),
     fact("nvml.unanswered", "text", "what did not answer in time, with the time it was given; absent where all did"),
     fact("nvml.code", "int", "NVML's return code from initialisation; 0 is success"),
@@ -142,6 +143,8 @@ def _state(told: Told) -> str:
         return _STATES.get(init.code or 0, smi.state_of(init.text))
     if any(fault.state == "crashed" for fault in told.faults):
         return "crashed"
+    if told.stuck is not None:
+        return "hung"
     return "ok" if told.done or (told.late and told.started) else ""
 
 

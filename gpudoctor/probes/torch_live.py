@@ -23,7 +23,7 @@ CUDA_SECONDS = IMPORT_SECONDS / 2
 """Most seconds for all that follows the import: the driver's start, one context and one kernel per GPU."""
 
 CUDA_SECONDS_EACH = 10.0
-"""And for each GPU on the bus: a GPU that nothing keeps awake takes 1-3 s to wake, then its first kernels are loaded."""
+"""And for each GPU on the bus: one that nothing keeps awake takes 1-3 s to wake, then its first kernels are loaded."""
 
 STILL_SECONDS = STILL
 """Most seconds without a sign of work, in each step; where GPUs wake `WAKING` more for each."""
@@ -81,6 +81,8 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 }
 """What torch's answers are made of; a torch that says anything else is not to be taken at its word."""
 _IMPORT = ("start", "import torch")
+_TELL = 4.0
+"""Seconds after which people are told what it is that takes so long."""
 _MOST_GPUS = 1024
 _NOISE = 4 << 20
 """Bytes that an import may print before it is stopped."""
@@ -145,6 +147,10 @@ class _Waiting:
                 most = CUDA_SECONDS + CUDA_SECONDS_EACH * self._gpus
                 self._rule.begin(most, min(STILL_SECONDS, most) + WAKING * self._gpus)
             self._step = str(entry.get("step", self._step))
+        if self._step == "done":
+            self._target.listener("torch_live", "")
+        elif line is None and self._rule.seconds > _TELL:
+            self._target.listener("torch_live", f"torch: {self._step}, {self._rule.seconds:.0f} s")
         return self._rule(line)
 
 

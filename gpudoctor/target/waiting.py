@@ -19,7 +19,7 @@ WAKING = 5.0
 """Seconds to give each GPU that may have to wake: mostly it takes 1-3 s, one after the other; 6.6 s were seen."""
 
 STILL = 30.0
-"""Seconds without a sign of work after which a child is given up: a wait for network storage, or for a GPU, has none."""
+"""Seconds without a sign of work after which a child is given up: a wait for storage or for a GPU shows none."""
 
 _LEAST_SECONDS, _LEAST_BYTES = 0.1, 4096
 """Processor time and bytes read that are a sign of work; a process that only polls in its sleep stays below."""
@@ -56,12 +56,12 @@ class Waiting:
         self,
         most: float,
         still: float = STILL,
-        measure: Callable[[int], Work | None] = lambda pid: work_of(pid),
+        measure: Callable[[int], Work | None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.pid = 0
         self.why = ""
-        self._measure, self._clock = measure, clock
+        self._measure, self._clock = measure or work_of, clock
         self._most, self._still = most, still
         self._began = self._last = self._looked = clock()
         self._before: Work | None = Work()
@@ -88,7 +88,9 @@ class Waiting:
         if now - self._began > self._most:
             self._give_up(f"given up after {now - self._began:.0f} s, still at work")
         elif self._before and now - self._last > self._still:
-            self._give_up(f"given up after {now - self._began:.0f} s, the last {self._still:g} s without a sign of work")
+            self._give_up(
+                f"given up after {now - self._began:.0f} s, the last {self._still:g} s without a sign of work"
+            )
         return True
 
     def _look(self, now: float) -> None:
@@ -111,7 +113,7 @@ class Waiting:
 
 
 def gpus_on_bus(target: Target) -> int:
-    """NVIDIA's display and 3D controllers; 0 where the bus is not to be seen. To ask the kernel for these wakes none."""
+    """NVIDIA's display and 3D controllers; 0 where the bus is not to be seen. Reading these files wakes no GPU."""
     folder = "/sys/bus/pci/devices"
     try:
         return sum(_is_gpu(target, f"{folder}/{name}") for name in target.listing(folder))
@@ -126,7 +128,9 @@ def seconds_to_wake(target: Target, each: float = WAKING) -> float:
 
 def _is_gpu(target: Target, folder: str) -> bool:
     try:
-        return target.read(f"{folder}/vendor").startswith("0x10de") and target.read(f"{folder}/class").startswith("0x03")
+        return target.read(f"{folder}/vendor").startswith("0x10de") and target.read(f"{folder}/class").startswith(
+            "0x03"
+        )
     except OSError:
         return False
 

@@ -103,6 +103,16 @@ def test_a_gpu_in_use_is_measured_by_whoever_names_it(tmp_path: Path) -> None:
     assert [(run["gpu"], run["status"]) for run in ran.document["runs"]] == [(1, "ran")]
 
 
+def test_a_gpu_for_one_process_is_measured_by_whoever_names_it(tmp_path: Path) -> None:
+    record = profile("rtx3090-bridge")
+    record.cuda["gpus"][1]["cuDeviceGetAttribute(20)"] = 3  # type: ignore[index]
+    alone = bench(record, tmp_path / "all", "--kernel", "driver.add")
+    assert [(run["gpu"], run["status"]) for run in alone.document["runs"]] == [(0, "ran"), (1, "not-run")]
+    assert "compute mode Exclusive_Process" in alone.document["runs"][1]["because"]
+    named = bench(record, tmp_path / "one", "--kernel", "driver.add", "--device", "cuda:1")
+    assert [(run["gpu"], run["status"]) for run in named.document["runs"]] == [(1, "ran")]
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.kernels import talk
+from gpudoctor.kernels import facts, talk
 from gpudoctor.kernels.ladder import NODE, Ladder
 from gpudoctor.kernels.specs import Placed
+from gpudoctor.model.fact import Unread
 from gpudoctor.model.measurement import Device, Measurements, Run, Step
 from gpudoctor.target.local import Local
 from tests.sick_kernels import Sick
@@ -176,6 +177,14 @@ def test_it_takes_no_longer_than_it_may(sick: Sick) -> None:
         ("not-run", "the 3 s for kernels were over while it ran"),
         ("not-run", "the 3 s for kernels were over before its turn came"),
     ]
+
+
+def test_a_rung_on_which_a_kernel_was_given_up_is_not_judged(sick: Sick) -> None:
+    found = Ladder(target(sick), ONE, sick.family("eager", "right", "hangs", "right_too", seconds=1)).climb()
+    assert [run.status for run in found.runs] == ["ran", "not-run", "ran"]
+    _, rungs = facts.rows(found)
+    assert isinstance(rungs, tuple)
+    assert [row["held"] for row in rungs] == [Unread("eager.hangs: it did not come to an end within 1 s")]
 
 
 def test_what_is_told_last_is_all_there_is(sick: Sick) -> None:

@@ -131,9 +131,7 @@ def test_a_rung_that_does_not_open_fails_and_one_that_is_not_there_does_not(sick
          "its process ended before it: exit 127; no such file"),
     ],
 )  # fmt: skip
-def test_a_rung_that_does_not_say_whether_it_opens_fails(
-    sick: Sick, opened: str, words: str
-) -> None:
+def test_a_rung_that_does_not_say_whether_it_opens_fails(sick: Sick, opened: str, words: str) -> None:
     heard, _ = asked(sick, sick.family("eager", "right", opened=opened))
     assert (heard.opened, heard.failed, heard.closed) == (False, True, words)
 

@@ -16,6 +16,7 @@ from gpudoctor.probes import torch_live
 from gpudoctor.target import Answer
 from gpudoctor.target.local import Local
 from tests import needs
+from tests.sim import build, scenario
 
 Facts = dict[str, "Fact | Rows"]
 Import = Callable[..., Facts]
@@ -224,7 +225,7 @@ def test_an_import_that_ends_the_process_is_a_crash(live: Import, source: str, e
 HANGS = {
     "sleeps": "import time; time.sleep(600)",
     "holds the GIL": "import ctypes; ctypes.PyDLL(None).pause()",
-    "ignores signals": "import signal, time; [signal.signal(s, signal.SIG_IGN) for s in (1, 2, 14, 15)]; time.sleep(600)",
+    "ignores signals": "import signal, time\nfor number in 1, 2, 14, 15: signal.signal(number, 1)\ntime.sleep(600)",
 }
 
 
@@ -267,9 +268,7 @@ def test_an_import_of_15_seconds_is_waited_for(live: Import, monkeypatch: pytest
     assert known(facts["live.outcome"]) == "done"
 
 
-def test_work_is_waited_for_beyond_the_time_without_a_sign_of_it(
-    live: Import, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_is_waited_for_beyond_the_time_without_a_sign_of_it(live: Import, monkeypatch: pytest.MonkeyPatch) -> None:
     """A descendant works; the import itself only waits for it."""
     monkeypatch.setattr(torch_live, "STILL_SECONDS", 4.0)
     code = "import time; end = time.process_time() + 8\nwhile time.process_time() < end: pass"
@@ -297,6 +296,58 @@ def test_a_kernel_that_does_not_return_is_not_judged(live: Import, monkeypatch: 
     assert isinstance(second["kernel"], Unread)
     assert second["kernel"].why.startswith("`kernel on GPU 1` was given up after ")
     assert known(third["kernel"]) == "not run"
+
+
+def driver(folder: Path, mode: int = 0, free_mib: int = 20_000) -> dict[str, str]:
+    """Variables that make a simulated driver of one A10 the system's."""
+    record = scenario.expanded({"profile": "a10"})
+    cuda, nvml = json.loads(json.dumps([record.cuda, record.nvml]))
+    cuda["every"] = {**cuda.get("every", {}), "cuDeviceGetAttribute(20)": mode}
+    memory = {"total": 24 << 30, "free": free_mib << 20, "used": (24 << 30) - (free_mib << 20)}
+    nvml["every"] = {**nvml.get("every", {}), "nvmlDeviceGetMemoryInfo": memory}
+    for section in (cuda, nvml):
+        for own in section["gpus"]:
+            own.pop("cuDeviceGetAttribute(20)", None)
+            own.pop("nvmlDeviceGetMemoryInfo", None)
+    build.write_answers(nvml, cuda, folder / "answers")
+    return {
+        "LD_LIBRARY_PATH": str(build.libraries()),
+        "GPUDOCTOR_SIM_ANSWERS": str(folder / "answers"),
+        "GPUDOCTOR_SIM_TRACE": str(folder / "trace"),
+    }
+
+
+TOUCHED = "\nimport os\ndef _take(self, tensor): open(os.environ['TOUCHED'], 'w'); return tensor\ndevice.take = _take\n"
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"), [(1, "Exclusive_Thread"), (2, "Prohibited"), (3, "Exclusive_Process")], ids=str
+)
+def test_a_gpu_for_one_process_is_left_alone(live: Import, tmp_path: Path, mode: int, name: str) -> None:
+    facts = live(HEALTHY + TOUCHED, TOUCHED=str(tmp_path / "touched"), **driver(tmp_path, mode))
+    (row,) = gpus(facts)
+    assert known(row["kernel"]) == "not run"
+    assert isinstance(row["error"], Unread)
+    assert name in row["error"].why
+    assert known(row["compute_capability"]) == "9.0"
+    assert known(facts["live.outcome"]) == "done"
+    assert not (tmp_path / "touched").exists()
+    assert "Ctx" not in (tmp_path / "trace").read_text()
+
+
+def test_a_shared_gpu_with_room_is_tried(live: Import, tmp_path: Path) -> None:
+    facts = live(HEALTHY + TOUCHED, TOUCHED=str(tmp_path / "touched"), **driver(tmp_path))
+    (row,) = gpus(facts)
+    assert known(row["kernel"]) == "ok"
+    assert (tmp_path / "touched").exists()
+
+
+def test_a_gpu_whose_memory_is_full_is_left_alone(live: Import, tmp_path: Path) -> None:
+    facts = live(HEALTHY + TOUCHED, TOUCHED=str(tmp_path / "touched"), **driver(tmp_path, free_mib=100))
+    (row,) = gpus(facts)
+    assert known(row["kernel"]) == "not run"
+    assert known(row["error"]) == "out of memory before it began: 100 MiB are free, too few for a context"
+    assert not (tmp_path / "touched").exists()
 
 
 def test_a_process_that_cannot_be_ended_is_hung(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,12 +17,22 @@ import sys
 _protocol = os.dup(1)
 os.dup2(2, 1)  # whatever torch or its plug-ins print is no answer
 
-import faulthandler  # noqa: E402 - nothing may print before the protocol has its own descriptor
+import ctypes  # noqa: E402 - nothing may print before the protocol has its own descriptor
+import faulthandler  # noqa: E402
 import importlib.util  # noqa: E402
 import signal  # noqa: E402
 import traceback  # noqa: E402
 import warnings  # noqa: E402
-from typing import Any, Callable  # noqa: E402
+from typing import Any, Callable, Dict  # noqa: E402
+
+COMPUTE_MODE = 20  # of CUdevice_attribute
+MODES = {
+    1: "left alone: compute mode Exclusive_Thread lets one process at a time in, and a job may be about to start",
+    2: "left alone: compute mode Prohibited lets no process compute",
+    3: "left alone: compute mode Exclusive_Process lets one process at a time in, and a job may be about to start",
+}
+LEAST_FREE = 256 << 20
+"""Bytes of a GPU's memory below which it is left alone: a context would fail, or take what its job needs next."""
 
 SIDE = 256
 """Side of the matrices: their products stay below 2**24, exact in float32 and in TF32 alike."""
@@ -104,12 +114,61 @@ def check_kernel(torch: Any, place: Any) -> str:
     return "ok" if torch.equal(total, left + right) and torch.equal(product, left @ right) else "wrong"
 
 
-def try_gpu(torch: Any, index: int) -> None:
+def left_alone(index: int) -> Dict[str, str]:
+    """Why no context is made on that GPU, which could fail a job that starts there now; empty where one may be.
+
+    The driver is asked, which makes no context for it, and what it does not answer forbids nothing.
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return {}
+    device, mode, place = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(32)
+    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), index):
+        return {}
+    if driver.cuDeviceGetAttribute(ctypes.byref(mode), COMPUTE_MODE, device) == 0 and mode.value in MODES:
+        return {"left_alone": MODES[mode.value]}
+    if driver.cuDeviceGetPCIBusId(place, len(place), device):
+        return {}
+    free = free_memory(place.value)
+    if free is None or free >= LEAST_FREE:
+        return {}
+    return {"error": "out of memory before it began: %d MiB are free, too few for a context" % (free >> 20)}
+
+
+class Memory(ctypes.Structure):
+    """nvmlMemory_t: bytes."""
+
+    _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
+
+
+def free_memory(place: bytes) -> Any:
+    """Bytes that are free on the GPU at that PCI address, by NVML; None where it does not say."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        handle, memory = ctypes.c_void_p(), Memory()
+        if nvml.nvmlInit_v2():
+            return None
+        try:
+            if nvml.nvmlDeviceGetHandleByPciBusId_v2(place, ctypes.byref(handle)):
+                return None
+            return None if nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)) else memory.free
+        finally:
+            nvml.nvmlShutdown()
+    except (AttributeError, OSError):
+        return None
+
+
+def try_gpu(torch: Any, index: int, nvidia: bool) -> None:
     """One GPU's name, capability and kernel."""
     say(step="kernel on GPU %d" % index)
     try:
         say(gpu=index, name=str(torch.cuda.get_device_name(index)))
         say(gpu=index, compute_capability="%d.%d" % tuple(torch.cuda.get_device_capability(index)))
+        why = left_alone(index) if nvidia else {}
+        if why:
+            say(gpu=index, kernel="not run", **why)
+            return
         say(gpu=index, kernel=check_kernel(torch, torch.device("cuda", index)))
     except Exception as error:
         traceback.print_exc()
@@ -137,7 +196,7 @@ def main() -> None:
     tell("nccl", lambda: torch.cuda.nccl.version() if built else None)
     if built and torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
-            try_gpu(torch, index)
+            try_gpu(torch, index, bool(torch.version.cuda))
     say(step="done")
 
 
