@@ -25,7 +25,7 @@ CUDA_SECONDS = IMPORT_SECONDS / 2
 CUDA_SECONDS_EACH = min(10.0, IMPORT_SECONDS / 3)
 """And for each GPU on the bus: one that nothing keeps awake takes 1-3 s to wake, then its first kernels are loaded."""
 
-STILL_SECONDS = STILL
+STILL_SECONDS = min(STILL, IMPORT_SECONDS)
 """Most seconds without a sign of work, in each step."""
 
 STILL_SECONDS_EACH = min(WAKING, IMPORT_SECONDS / 6)

@@ -30,6 +30,11 @@ from tests.sim.software import SIMULATED
 HOST = "/.host"
 """Where the real machine's root is bound inside the simulated one."""
 
+WAKE_MS, CALL_MS = map(float, os.environ.get("GPUDOCTOR_SIM_TIMES", "500 0.3").split())
+"""What a GPU without persistence mode takes to wake and what an NVML call takes, where the record says nothing else: a
+GPU as fast as they come. ``GPUDOCTOR_SIM_TIMES="2600 3"`` is an HGX H100 under load.
+"""
+
 _DRIVER_LIBRARY = re.compile(r"^(?!.*/stubs/).*/(libcuda|libnvidia-ml)\.so(?:\.[\d.]+)?$")
 _LOADER = "/lib64/ld-linux-x86-64.so.2"
 _CHILD_OF_TORCH = "ask_torch.py"
@@ -111,7 +116,8 @@ class Machine:
         for path, name in self._stands_for():
             (self.root / path[1:]).write_bytes((made / f"{name}.so.1").read_bytes())
         (self.root / ".sim").mkdir()
-        build.write_answers(self.record.nvml, self.record.cuda, self.root / ".sim/answers")
+        nvml = self.record.nvml and {"wake_ms": WAKE_MS, "call_ms": CALL_MS, **self.record.nvml}
+        build.write_answers(nvml, self.record.cuda, self.root / ".sim/answers")
 
     def _stands_for(self) -> Iterator[tuple[str, str]]:
         """Where a library of ours stands: at a scenario's marks, or where a real machine had the driver's own."""
