@@ -18,6 +18,8 @@ from gpudoctor.model.snapshot import Snapshot
 
 FOLDED = ("fleet.", "node.", "silence.", "outlier.", "split.")
 """Beginnings of the facts that the fold itself makes."""
+_MOST_SUBJECTS = 256
+"""Parts of hosts that a folded finding names."""
 _MOST_EVIDENCE = 4
 """Pieces of evidence that the cluster screen shows of a suspect."""
 
@@ -60,8 +62,14 @@ def _finding(example: Example, same: _Same, answered: int, places: Places) -> Fi
         confidence=min((told.confidence for told in same.told), key=CONFIDENCES.index),
         title=title,
         evidence=(*(_evidence(shared)), *(_at(example.host, item) for item in example.finding.evidence)),
-        subjects=(subject,),
+        subjects=(subject, *islice(_parts(same), _MOST_SUBJECTS)),
     )
+
+
+def _parts(same: _Same) -> Iterator[Mapping[str, Json]]:
+    """The GPUs, ports and so on of each host."""
+    for told, host in zip(same.told, same.hosts, strict=True):
+        yield from ({"host": host, **part} for part in told.subjects)
 
 
 def _of(hosts: Sequence[str], answered: int) -> str:

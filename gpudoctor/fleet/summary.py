@@ -12,6 +12,10 @@ from gpudoctor.model.diagnosis import Verdict
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.rule import CONFIDENCES, LAYERS, SEVERITIES, Confidence, Role, Severity
 
+_NAMES = ("gpu", "uuid", "address", "rank", "nic", "port", "interface", "process")
+"""Keys of a subject that tell which part of the host it is."""
+_MOST_SUBJECTS = 16
+"""Subjects of one finding that are kept."""
 MOST_WORDS = 300
 """Characters of a title that are kept."""
 Level = Literal["quick", "standard", "deep"]
@@ -27,6 +31,8 @@ class Told:
     role: Role
     confidence: Confidence
     title: str
+    subjects: tuple[Mapping[str, str | int], ...] = field(default=(), compare=False)
+    """The GPUs, ports and so on of that host that it is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +118,13 @@ def _told(raw: Mapping[str, Any]) -> Told:
         _one_of(raw["role"], get_args(Role)),
         _one_of(raw["confidence"], CONFIDENCES),
         _interned(str(raw["title"])[:MOST_WORDS]),
+        tuple(filter(None, map(_named, (raw.get("subjects") or [raw.get("subject")])[:_MOST_SUBJECTS]))),
     )
+
+
+def _named(subject: Mapping[str, Any] | None) -> dict[str, str | int]:
+    known = {name: (subject or {}).get(name) for name in _NAMES}
+    return {name: value for name, value in known.items() if isinstance(value, (str, int))}
 
 
 def _one_of(value: Any, allowed: Iterable[Any]) -> Any:

@@ -50,8 +50,8 @@ def of_values(snapshot: Snapshot, values: Iterable[object]) -> tuple[Subject, ..
         if isinstance(value, GroupRow):
             subject = _row_subject(snapshot, *value.place)
         else:
-            present = {key: part for key, part in value.items() if not isinstance(part, Nothing)} if isinstance(value, Mapping) else {}
-            subject = _completed(snapshot, present)
+            parts = value.items() if isinstance(value, Mapping) else ()
+            subject = _completed(snapshot, {key: part for key, part in parts if not isinstance(part, Nothing)})
         if subject and not any(_same(subject, other) for other in found):
             found.append(subject)
     return tuple(found)

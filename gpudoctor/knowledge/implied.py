@@ -72,13 +72,22 @@ def _device_name(device_id: str) -> Known:
 
 
 def _gpus_on_the_bus(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
-    """The GPUs by name where the driver lists none: what a machine needs can be told before its driver works.
+    """The GPUs by name where the driver lists none, or none by name: what a machine needs can be told before that.
 
     Not in containers and WSL, where the bus is another machine's. `gpu.count` stays what the driver says.
     """
-    rows = groups.get("pci")
+    rows, given = groups.get("pci"), groups.get("gpu")
     inside = any(isinstance(snapshot.get(name), Known) for name in ("host.container", "host.wsl"))
-    if inside or not isinstance(rows, tuple) or (groups.get("gpu") and isinstance(groups["gpu"], tuple)):
+    if inside or not isinstance(rows, tuple):
+        return
+    if given and isinstance(given, tuple):
+        names = {_value(row, "address"): row["name"] for row in rows if isinstance(row.get("name"), Known)}
+        unnamed = [isinstance(row.get("name"), Unread) and _value(row, "address") in names for row in given]
+        named = tuple(
+            {**row, "name": names[_value(row, "address")]} if bare else row
+            for row, bare in zip(given, unnamed, strict=True)
+        )
+        groups["gpu"] = _with(named, "name", "compute_capability", _capability)
         return
     found = tuple(
         {column: row[column] for column in ("name", "address") if column in row}
@@ -87,6 +96,11 @@ def _gpus_on_the_bus(snapshot: Snapshot, _: Facts, groups: Groups) -> None:
     )
     if any(isinstance(row.get("name"), Known) for row in found):
         groups["gpu"] = _with(found, "name", "compute_capability", _capability)
+
+
+def _value(row: Row, column: str) -> object:
+    state = row.get(column)
+    return state.value if isinstance(state, Known) else None
 
 
 def _with(rows: tuple[Row, ...], column: str, implied: str, derive: Callable[[str], Known]) -> tuple[Row, ...]:

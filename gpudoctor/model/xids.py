@@ -1,10 +1,10 @@
 """Xid lines as NVIDIA's kernel driver prints them: one parser for the live log and for pasted text.
 
-krcReportXid in kernel_rc.c of the open kernel modules (595.45) prints ``Xid (WHERE): CODE, MESSAGE``, the message after
-``pid=P, name=N,`` where a process is known. WHERE is ``PCI:0000:01:00``, followed by `` GPU-I:05`` for an error of a MIG
-GPU instance and then by `` GPU-CI:00`` for one of its compute instances. Older drivers leave out ``PCI:`` or the
-domain. Xid 45 may end in ``caused by previous Xid 31``. From NVLink 5 on, the message of Xid 144 to 150 begins with
-the unit and the severity: ``NETIR_LINK_EVT  Fatal   XC0 i0 Link 09``.
+krcReportXid in kernel_rc.c of the open kernel modules (595.45) prints ``Xid (WHERE): CODE, MESSAGE``; where a process
+is known, ``pid=P, name=N,`` comes before the message. WHERE is ``PCI:0000:01:00``, followed by `` GPU-I:05`` for an
+error of a MIG GPU instance and then by `` GPU-CI:00`` for one of its compute instances. Older drivers leave out
+``PCI:`` or the domain. Xid 45 may end in ``caused by previous Xid 31``. From NVLink 5 on, the message of Xid 144 to 150
+begins with the unit and the severity: ``NETIR_LINK_EVT  Fatal   XC0 i0 Link 09``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LINK = pattern(r"\bLink (\d{1,3})\b")
 
 @frozen
 class Xid:
-    """One Xid: `instance` is MIG's GPU instance, ``5``, or that and its compute instance, ``1/0``; empty without MIG."""
+    """One Xid; `instance` is MIG's GPU instance, ``5``, or that and its compute instance, ``1/0``, else empty."""
 
     code: int
     address: str

@@ -18,7 +18,8 @@ FACTS = (
         "nvml.state",
         "text",
         "ok, or how NVML failed: library not found, driver not loaded, version mismatch, no permission, gpu is lost,"
-        " unknown error, crashed, library unusable; for other codes NVML's own words in small letters",
+        " unknown error, crashed, hung (and the kernel does not end the process that asks), library unusable; for other"
+        " codes NVML's own words in small letters",
     ),
     fact("nvml.unanswered", "text", "what did not answer in time, with the time it was given; absent where all did"),
     fact("nvml.code", "int", "NVML's return code from initialisation; 0 is success"),
@@ -35,6 +36,7 @@ _SMI_SECONDS = 4.0
 _KILL_SECONDS = 6.0
 """Seconds for a child that was killed to disappear, on a busy machine."""
 _MOST_GPUS = 64
+_LISTED = "/proc/driver/nvidia/gpus"
 ASLEEP = "the kernel has suspended the GPU; level quick does not wake it, --level standard does"
 
 _MACHINE = (
@@ -69,11 +71,16 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     quick = target.level == "quick"
     if quick and (why := _untouched(target)):
         yield from _nobody(Unread(why))
+        yield "gpu", Unread(why)
         return
     places = _listed(target)
     asleep = {index: ASLEEP for index, place in enumerate(places) if quick and _suspended(target, place)}
     if asleep and len(asleep) == len(places):
-        yield from _nobody(Unread(ASLEEP))
+        unread = Unread(ASLEEP)
+        yield from _nobody(unread)
+        yield "gpu.count", Known(len(places), _LISTED)
+        every = {column.name: unread for column in COLUMNS}
+        yield "gpu", tuple({**every, "address": Known(place, _LISTED)} for place in places)
         return
     awake = [(index, place) for index, place in enumerate(places) if index not in asleep] if asleep else None
     told = talk.ask(target, talk.Order(talk.limits(target, len(places)), awake, asleep, unprivileged=quick))
@@ -96,14 +103,17 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _nobody(why: Unread) -> Iterator[tuple[str, Fact | Rows]]:
-    """Every fact, where NVML is not asked at all."""
-    yield from ((spec.name, why) for spec in FACTS if not spec.group)
-    yield from ((group, why) for group in sorted({spec.name.rpartition(".")[0] for spec in FACTS if spec.group}))
+    """Every fact but those of the GPUs, where NVML is not asked at all."""
+    yield from (
+        (name, why) for name in {*(spec.name for spec in FACTS if not spec.group), *(row[0] for row in _MACHINE)}
+    )
+    lists = {spec.name.rpartition(".")[0] for spec in FACTS if spec.group}
+    yield from ((group, why) for group in sorted(lists - {"gpu"}))
 
 
 def _listed(target: Target) -> list[str]:
     """PCI addresses of the GPUs that the kernel's driver has, in the order in which NVML counts them."""
-    found = names(target, "/proc/driver/nvidia/gpus")
+    found = names(target, _LISTED)
     return found if isinstance(found, list) else []
 
 
@@ -142,6 +152,8 @@ def _state(told: Told) -> str:
         return _STATES.get(init.code or 0, smi.state_of(init.text))
     if any(fault.state == "crashed" for fault in told.faults):
         return "crashed"
+    if told.stuck is not None:
+        return "hung"
     return "ok" if told.done or (told.late and told.started) else ""
 
 

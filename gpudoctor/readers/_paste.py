@@ -153,7 +153,6 @@ class Paste:
             return f"line {self.numbers[first]}"
         return f"lines {self.numbers[first]}-{self.numbers[last]}"
 
-
     def understand(self, *indexes: int, data: bool = False) -> None:
         """Mark lines of a listing of state that a reader understood: no page is near to what they say.
 

@@ -192,5 +192,10 @@ def test_two_processes_that_compile_at_once_get_the_same_whole_libraries(tmp_pat
     assert len(told) == 1
     made = Path(told.pop())
     assert made.parent.parent == tmp_path
-    assert {path.name for path in made.iterdir()} == {"libcuda.so.1", "libnvidia-ml.so.1", "nvml_names.inc", *build.WORDS}
+    assert {path.name for path in made.iterdir()} == {
+        "libcuda.so.1",
+        "libnvidia-ml.so.1",
+        "nvml_names.inc",
+        *build.WORDS,
+    }
     assert {path.name for path in made.parent.iterdir()} == {made.name, "lock"}

@@ -10,7 +10,7 @@ from gpudoctor.collect import collect
 from gpudoctor.judge import judge_rule
 from gpudoctor.judge.signs import Text
 from gpudoctor.model.diagnosis import Finding
-from gpudoctor.model.fact import Known
+from gpudoctor.model.fact import Fact, Known, Unread
 from gpudoctor.probes import environment, fitness, limits, network, rdma
 from gpudoctor.target import Target
 from tests.unit.buses import card, process, rdma_port
@@ -79,7 +79,9 @@ def test_a_machine_without_rdma_is_left_alone(tmp_path: Path) -> None:
 def test_a_driver_that_hangs_is_told_with_the_process_that_hangs_in_it(tmp_path: Path) -> None:
     tree = process(Tree(tmp_path).linux(), 4242, "nvidia-smi", "D", "rm_acquire_api_lock", "/dev/nvidiactl")
     seen = collect(tree.target(), (fitness,))
-    snapshot = replace(seen, facts={**seen.facts, "nvml.state": Known("hung", "the child that asks NVML")})
+    why = "nvmlInit did not return within 30 s"
+    asked: dict[str, Fact] = {"nvml.state": Unread(why), "nvml.unanswered": Known(why, "NVML")}
+    snapshot = replace(seen, facts={**seen.facts, **asked})
     page = BOOK.find("nvml.failed")
     assert page
     (finding,) = judge_rule(page, snapshot, Text(snapshot))

@@ -50,6 +50,8 @@ def test_a_finding_is_told_once_with_whom_it_concerns() -> None:
     assert (lost.id, lost.severity, lost.layer) == ("gpu.fell-off-bus", "error", "gpu")
     assert lost.title.endswith(" on 3 of 9 hosts: n1, n7 and n9")
     assert lost.subject == {"hosts": ["n1", "n7", "n9"], "count": 3}
+    assert [one["host"] for one in lost.subjects[1:]] == ["n1", "n7", "n9"]
+    assert {one["address"] for one in lost.subjects[1:]} == {"0000:3a:00.0"}
     assert any(item.fact == "kernel_log.fallen_off" and item.state.source == "n1: /dev/kmsg"
                for item in lost.evidence if isinstance(item.state, Known))  # fmt: skip
     assert lost.fixes
@@ -78,6 +80,7 @@ def test_what_is_broken_on_one_host_explains_nothing_on_another() -> None:
 def test_a_finding_of_each_gpu_counts_its_host_once() -> None:
     diagnosis = folded([document("n1", gpu={"remap_failed": Known(True, "nvml")}), document("n2")])
     assert diagnosis.findings[0].subject == {"hosts": ["n1"], "count": 1}
+    assert [(one["host"], one["gpu"]) for one in diagnosis.findings[0].subjects[1:]] == [("n1", n) for n in range(8)]
 
 
 def test_a_switch_that_all_of_them_share_is_named() -> None:

@@ -12,6 +12,7 @@ import pytest
 from gpudoctor.model.fact import Absent, Known, Unread
 from gpudoctor.probes import nvml
 from gpudoctor.probes._nvml import talk
+from gpudoctor.target import Answer
 from gpudoctor.target.local import Local
 from tests.processes import left
 from tests.unit.nvml_machine import Ask, asker, faulty, h100, known, rows, why
@@ -175,6 +176,16 @@ def test_a_slow_nvml_leaves_the_rest_unread_and_is_no_failure(tmp_path: Path, mo
     assert str(known(facts["nvml.unanswered"])).startswith("NVML is slow: ")
     assert known(first["name"]) == known(second["name"]) == "NVIDIA H100 80GB HBM3", "what matters most comes first"
     assert why(rows(facts, "p2p")[0]["read"]).startswith("NVML is slow: ")
+
+
+def test_a_child_that_the_kernel_does_not_end_is_a_sign_of_its_own(monkeypatch: Patch) -> None:
+    out = '@gpudoctor {"gpu": null, "call": "library", "is": "l"}\n@gpudoctor {"ask": "nvmlInit", "gpu": null}\n'
+    answer = Answer(("python",), None, out, "", 45.2, stuck=4242)
+    monkeypatch.setattr(Local, "run", lambda *_, **__: answer)
+    facts = dict(nvml.probe(Local(environ={})))
+    assert known(facts["nvml.state"]) == "hung"
+    why = "nvmlInit did not return within 45 s (pid 4242 cannot be stopped and is left behind)"
+    assert known(facts["nvml.unanswered"]) == why
 
 
 @pytest.mark.parametrize(("code", "state"), [(9, "driver not loaded"), (18, "version mismatch")])

@@ -40,7 +40,9 @@ def _found(text: str) -> set[str]:
 
 
 def _values(snapshot: Snapshot, column: str) -> list[object]:
-    return [state.value if isinstance(state := row.get(column), Known) else None for row in listed(snapshot.rows("gpu"))]
+    return [
+        state.value if isinstance(state := row.get(column), Known) else None for row in listed(snapshot.rows("gpu"))
+    ]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -70,7 +72,9 @@ def test_each_gpu_of_an_xml_log_is_read(path: Path) -> None:
     assert _values(snapshot, "uuid") == re.findall(r"<uuid>(GPU-.*?)</uuid>", text)
     totals = re.findall(r"(?s)^\s{2,16}<fb_memory_usage>\s*<total>(\d+) MiB", text, re.MULTILINE)
     assert str(_values(snapshot, "memory_mib")[0]) in totals
-    assert snapshot.get("gpu.count") == Known(len(re.findall("<gpu id=", text)), getattr(snapshot.get("gpu.count"), "source", ""))
+    assert snapshot.get("gpu.count") == Known(
+        len(re.findall("<gpu id=", text)), getattr(snapshot.get("gpu.count"), "source", "")
+    )
     if version := re.search(r"<driver_version>(.*?)<", text):
         assert getattr(snapshot.get("driver.version"), "value", None) == version[1]
 
@@ -86,7 +90,8 @@ def test_each_gpu_of_a_query_and_of_a_table_is_read(path: Path) -> None:
             totals = re.findall(r"^ {4}FB Memory Usage\n +Total +: (\d+) MiB", log, re.MULTILINE)
             assert [str(size) for size in _values(snapshot, "memory_mib")] == totals
             version = re.search(r"^(?:Driver|KMD) Version +: ([\d.]+)", log, re.MULTILINE)
-            assert version and getattr(snapshot.get("driver.version"), "value", None) == version[1]
+            assert version
+            assert getattr(snapshot.get("driver.version"), "value", None) == version[1]
         elif "| NVIDIA-SMI" in part and "NVSMI LOG" not in part:
             snapshot = read_text(part)
             first = re.split(r"MIG devices:|Processes:", part)[0]

@@ -194,7 +194,7 @@ def test_what_a_child_did_not_survive_is_a_fault_of_the_record(status: int | Non
         first = replay.run(("python", "/y/ask_nvml.py", "/z"), timeout=5)
         assert first.status == status
         assert first.out.splitlines()[-1].endswith('{"ask": "nvmlDeviceGetTemperature(0)", "gpu": 1}')
-        left_out = json.dumps([[1, "nvmlDeviceGetTemperature(0)"]])
+        left_out = json.dumps({"left_out": [[1, "nvmlDeviceGetTemperature(0)"]]})
         second = replay.run(("python", "/y/ask_nvml.py", "/z", left_out), timeout=5)
         assert second.ok
         assert second.out.splitlines()[-1] == '@gpudoctor {"done": true}'

@@ -9,7 +9,6 @@ import pytest
 
 from gpudoctor import doctor, rulebook
 from gpudoctor.expression import parse
-from gpudoctor.fleet.findings import placed
 from gpudoctor.judge import judge_rule
 from gpudoctor.judge.signs import Text
 from gpudoctor.model.diagnosis import Diagnosis, Finding, from_json
@@ -55,7 +54,6 @@ DEVICES = frozenset(
 )
 """Groups whose rows are GPUs, links, ports, processes, ranks or hosts, or belong to one."""
 WHOLE = {
-    "driver.cuda-failed": "cuInit fails for the process, whatever GPU it is meant for",
     "env.forward-compat": "the package cannot be used on this machine's kind of GPU",
     "env.tf32-off": "a setting of the environment",
     "env.visible-devices": "a setting of the environment, which leaves no GPU",
@@ -160,8 +158,3 @@ def test_subjects_survive_the_document_and_the_schema_knows_them() -> None:
     assert from_json(document).findings[0].subjects == lost.findings[0].subjects
     (series,) = [line for line in prometheus.render(lost).splitlines() if 'gpu="2"' in line and "fell-off" in line]
     assert 'uuid="GPU-2"' in series
-
-
-def test_a_folded_finding_names_its_hosts() -> None:
-    (first, *_) = diagnosed(gpu=[{"index": 0, "error": "GPU is lost"}]).findings
-    assert placed(first, known()).subjects == first.subjects

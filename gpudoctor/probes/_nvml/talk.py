@@ -137,6 +137,8 @@ def _watching(target: Target, opening: float) -> Watch:
 def _understood(told: Told, answer: Answer, seconds: float, quiet: float) -> Fault | None:
     """Take in what the child said; the fault in which it ended, None where it came to its end or broke by itself."""
     current = told.hear(answer)
+    if answer.stuck is not None:
+        told.stuck = answer.stuck
     if "nvmlInit" in told.failures.get(None, {}) or "library" in told.failures.get(None, {}) or told.done:
         return None
     gpu, call = current or (None, "")

@@ -72,6 +72,8 @@ class Told:
     faults: list[Fault] = field(default_factory=list)
     broken: str = ""
     """How the child ended, where it did so by itself before its time."""
+    stuck: int | None = None
+    """Process id of a child that waits in the kernel and did not end when it was killed."""
     done: bool = False
     source: str = "NVML"
 

@@ -88,6 +88,8 @@ def _xids(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         for start, event in printed:
             source = paste.use(index)
             rows.append({**event.row(line[start:], source), "line": Known(line.strip()[:500], source)})
+        if printed and all(event.fatal is False for _, event in printed):
+            paste.understand(index)
         if not printed:
             rows.extend(_mentioned(paste, index, line[:600]))
     rows.extend(_labelled(paste))

@@ -14,15 +14,17 @@ _LISTINGS = (
     Pattern(r"\s*(?:NVIDIA-SMI|NVML|DRIVER|CUDA|KMD|CUDA UMD) [Vv]ersion\s*:\s", 0),  # nvidia-smi --version
     Pattern(r"\s*GPU \d+: \S.*\(UUID: GPU-|\s+MIG \S+\s+Device\s+\d+: \(UUID: MIG-"),  # nvidia-smi -L
     Pattern(r"\s*(?:GPU|NIC|mlx5_)\d+(?:\s+(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|C2C)(?=\s|$))+"),  # nvidia-smi topo -m
-    Pattern(r"\s*GPU\d+(?:\s+(?:GPU\d+|NIC\d+|mlx5_\w+))*\s+CPU Affinity\s"),
+    Pattern(r"\s*GPU\d+(?:\s+(?:GPU\d+|NIC\d+|mlx5_\w+))*\s+CPU Affinity\b"),
     Pattern(r"\s*Link \d+(?::|,)\s*(?:<inactive>|[\d.]+ [GM]B/s|[A-Z][\w ]+: (?:\d+|true|false|N/A)\s*$)"),  # nvlink
     Pattern(r"\s*NVML: Unable to retrieve Nvlink information as all links are inActive\s*$", 2),
     Pattern(r"\s*Nvlink (?:queries are|is) not supported\b", 2),
-    Pattern(r"\s*(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\s+[A-Z\d][^:\[]{2,50}(?: \[\w+\])?: \S"),  # lspci
-    Pattern(r"\t(?:Subsystem|DeviceName|Flags|Kernel driver in use|Kernel modules|Physical Slot|NUMA node): \S"),
     Pattern(r"\[[^\]]{10,40}\] \[INFO\] \[tid \d+\] "),  # fabricmanager.log
-    Pattern(r"(?:[5-7],\d+,\d+,[^;]{0,80};|<[5-7]>|kern\s*:(?:notice|info|debug)\s*: )"),  # the kernel: no worse than notice
+    Pattern(
+        r"(?:[5-7],\d+,\d+,[^;]{0,80};|<[5-7]>|kern\s*:(?:notice|info|debug)\s*: )"
+    ),  # the kernel: no worse than notice
 )
+_DEVICE = Pattern(r"\s*(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\s+[A-Z\d][^:\[]{2,50}(?: \[\w+\])?: \S")
+_OF_DEVICE = Pattern(r"\s+[A-Z][\w/ .-]*(?::| at )")
 _COMMANDS = Pattern(r"(?:sudo )?(?:nvidia-smi|lspci|dcgmi|nvcc|dmesg|journalctl|cat|ls|lsmod|uname)\b")
 _MONITOR = Pattern(r"\s*#\s?(?:Date\s+Time\s+)?gpu\s+\w+")
 _UNITS = Pattern(r"\s*#\s?(?:YYYYMMDD\s+HH:MM:SS\s+)?Idx\s")
@@ -36,10 +38,21 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     for index, command in paste.commands.items():  # what was asked is not what is
         if _COMMANDS.match(command):
             paste.understand(index)
+    _devices(paste)
     _monitors(paste)
     if "nvidia-smi" in paste.lower:
         _frames(paste)
     yield from ()
+
+
+def _devices(paste: Paste) -> None:
+    """lspci: a line for each device, with -v the device's attributes below it."""
+    below = False
+    for index, line in enumerate(paste.bare):
+        device = bool(_DEVICE.match(line))
+        if device or (below and _OF_DEVICE.match(line)):
+            paste.understand(index)
+        below = device or (below and line[:1].isspace())
 
 
 def _monitors(paste: Paste) -> None:

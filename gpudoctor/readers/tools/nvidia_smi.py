@@ -24,7 +24,7 @@ _SMI = Pattern(r"NVIDIA-SMI(?: version\s*:)?\s+" + _VERSION)
 _DRIVER = Pattern(r"(?:Driver|KMD|DRIVER) [Vv]ersion\s*:\s*" + _VERSION)
 _CUDA = Pattern(r"CUDA (?:UMD )?[Vv]ersion\s*:\s*" + _VERSION)
 _GPU = Pattern(
-    r"\s*\|\s*(\d+)\s+(\S.*?)\s+(On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*\|\s*([0-9A-Fa-f:.]{7,16})\s+(?:On|Off"
+    r"\s*\|\s*(\d+)\s+(\S.*?)\s+(On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*\|\s*([0-9A-Fa-f:.]{7,16}|N/A)\s+(?:On|Off"
     r"|N/A)\s*\|\s*(\S+)"
 )
 _USAGE = Pattern(

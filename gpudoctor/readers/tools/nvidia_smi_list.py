@@ -77,6 +77,7 @@ def _table(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     fields: list[str | None] = []
     tables: list[list[Row]] = [[]]
     others = 0
+    last = max((index for index, line in enumerate(paste.bare) if line.strip()), default=-1)
     for index, line in enumerate(paste.bare):
         command = paste.commands.get(index, line if "--query-gpu=" in line else "")
         if "--query-gpu=" in command:
@@ -98,6 +99,8 @@ def _table(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             paste.understand(index, data=True)
         elif others and len(cells) >= others:
             paste.understand(index, data=True)
+        elif index == last and (all(named[:-1]) if len(cells) > 1 and not fields else fields or others):
+            paste.understand(index, data=True)  # the paste ends within a line
         elif cells and tables[-1]:
             fields = []
     for rows in tables:

@@ -38,8 +38,8 @@ _LABEL = Pattern(r"(\s*)(\S[^:]*?)\s*(?::\s?(.*))?$")
 _ELEMENT = Pattern(r"<(/?)([A-Za-z_][\w.-]{0,80})((?:\s[^<>]{0,200})?)(/?)>([^<]*)")
 _ID = Pattern(r"\bid=[\"']([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)[\"']")
 _XML = Pattern(
-    r"<(?:/?nvidia_smi_log>|gpu id=|/gpu>|/?(?:fb_memory|clocks|gpu|sram|dram|ecc|retired|remapped|power|pcie?|mig)_\w+>"
-    r"|\w+_(?:clock|util)>)"
+    r"<(?:/?nvidia_smi_log>|gpu id=|/gpu>"
+    r"|/?(?:fb_memory|clocks|gpu|sram|dram|ecc|retired|remapped|power|pcie?|mig)_\w+>|\w+_(?:clock|util)>)"
 )
 """Elements that only nvidia-smi writes."""
 _VALUE = Pattern(r"\s{4,}[A-Z][\w /().-]{1,60}?\s+:\s\S")
@@ -137,7 +137,7 @@ class _Entry(NamedTuple):
 
     path: tuple[str, ...]
     value: str
-    index: int
+    line: int
 
 
 class _Log:
@@ -175,8 +175,10 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _is_another(log: _Log, first: _Log) -> bool:
-    """Whether the log is of another machine, or of a time with another driver: its facts do not mix with the first's."""
-    versions = [{dotted(e.value) for e in one.head if _HEAD.get(e.path[-1]) == "driver.version"} for one in (log, first)]
+    """Whether the log is of another machine, or of a time with another driver: its facts are not mixed in."""
+    versions = [
+        {dotted(e.value) for e in one.head if _HEAD.get(e.path[-1]) == "driver.version"} for one in (log, first)
+    ]
     places = [{where for where, _, _ in one.gpus} for one in (log, first)]
     return versions[0] != versions[1] or not places[0] & places[1]
 
@@ -299,8 +301,7 @@ def _gpu(entries: Sequence[_Entry], paste: Paste) -> dict[str, Fact]:
             if _uncorrected(path) and value.isdecimal() and int(value):
                 row["ecc_uncorrected"] = Known(_sum(row.get("ecc_uncorrected"), int(value)), paste.use(index))
         elif value not in _NO_VALUE or (value == "None" and path[-1] in _MAY_BE_NONE):
-            for name, fact in _columns(path, value, row, lambda at=index: paste.use(at)):  # type: ignore[misc]
-                row[name] = fact
+            row.update(dict(_columns(path, value, row, lambda at=index: paste.use(at))))  # type: ignore[misc]
     if instances:
         row["mig_instances"] = Known(instances, "the MIG devices of the log")
     return row

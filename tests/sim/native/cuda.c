@@ -105,6 +105,8 @@ static void apply_mask(void) {
 
 /* ---- asking ---- */
 
+#define DRIVER_NOT_LOADED 9 /* in NVML's section */
+
 static int promised(void) { /* the code that cuInit has in the scenario */
     Answer shorthand = store_member("init"), full = store_member("system.cuInit");
     Answer said = shorthand ? shorthand : full;
@@ -178,6 +180,8 @@ API Result cuInit(unsigned flags) {
     Result code = store_ask(&QUESTION("cuInit", THE_MACHINE), &answer);
     if (code > 0)
         return code;
+    if (store_integer(store_at("nvml.init"), SUCCESS) == DRIVER_NOT_LOADED)
+        store_load_module();
     if (promised())
         return promised();
     if (flags)

@@ -45,6 +45,8 @@ nvmlReturn_t nvmlInitWithFlags(unsigned flags) {
         code = store_code(answer) ? (nvmlReturn_t)store_code(answer) : (nvmlReturn_t)store_integer(answer, 0);
     if (code == NVML_SUCCESS)
         users++;
+    if (code == NVML_ERROR_DRIVER_NOT_LOADED)
+        store_load_module();
     return code;
 }
 

@@ -62,7 +62,11 @@ int store_look_up(const Question *question, Answer *answer);
 /* One line in the trace, where there is one. */
 void store_trace(const Question *question);
 
-/* What the driver does below a call (store_driver.c). A GPU whose persistence mode is off sleeps until a process opens
+/* What a library does first where the kernel module is not loaded, as far as the process may: modprobe, mknod. Traced,
+ * not done. */
+void store_load_module(void);
+
+/* What the driver does below a call (store_driver.c). A GPU that the kernel has suspended resumes. A GPU whose persistence mode is off sleeps until a process opens
  * it: that takes its "wake_ms", of the GPU or of the section "nvml", one GPU at a time on the whole machine, and it stays
  * awake while a process has it open. gpu < 0: every GPU that this process has opened. */
 void store_wake(int gpu);

@@ -1,4 +1,5 @@
-/* The kernel driver below both libraries: GPUs that wake when they are opened, calls that take time, and its locks.
+/* The kernel driver below both libraries: what it does to the machine, GPUs that wake when they are opened, calls that
+ * take time, and its locks. What is done to the machine is in the trace; of files only those of a laid-out root change.
  *
  * Locks are byte ranges of the file `answers.lock`, held by an open file description, so that threads and processes
  * exclude each other alike and the kernel releases what a dead process held. See store.h. */
@@ -8,8 +9,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -67,7 +72,52 @@ static double wake_ms(int gpu) {
     return told(gpu, "nvmlDeviceGetPersistenceMode", "every.") == 1 ? 0 : told(gpu, "wake_ms", "");
 }
 
+/* ---- what it does to the machine ---- */
+
+static bool may(int capability) {
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct sets[2] = {0};
+    return !syscall(SYS_capget, &header, sets) && sets[capability / 32].effective >> capability % 32 & 1;
+}
+
+void store_load_module(void) {
+    bool helper = !prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) && !access("/usr/bin/nvidia-modprobe", F_OK);
+    if (may(CAP_SYS_MODULE))
+        store_trace(&QUESTION("modprobe nvidia", THE_MACHINE));
+    else if (helper) /* setuid root */
+        store_trace(&QUESTION("nvidia-modprobe", THE_MACHINE));
+    if (may(CAP_MKNOD))
+        store_trace(&QUESTION("mknod /dev/nvidiactl", THE_MACHINE));
+}
+
+/* A GPU that the kernel has suspended resumes when it is opened. */
+static void resume(int gpu) {
+    char path[LONGEST_PATH], state[16] = "";
+    long long address[3];
+    static const char *const parts[] = {"domain", "bus", "device"};
+    if (strcmp(store_path(), "/.sim/answers")) /* in no laid-out root: the files are those of the real machine */
+        return;
+    for (int part = 0; part < 3; part++) {
+        snprintf(path, sizeof path, "nvml.gpus[%d].nvmlDeviceGetPciInfo.%s", gpu, parts[part]);
+        address[part] = store_integer(store_at(path), 0);
+    }
+    snprintf(path, sizeof path, "/sys/bus/pci/devices/%04llx:%02llx:%02llx.0/power/runtime_status", address[0],
+             address[1], address[2]);
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    if (file < 0)
+        return;
+    if (read(file, state, sizeof state - 1) > 0 && !strncmp(state, "suspended", 9)) {
+        store_trace(&QUESTION("resume", ((Place){gpu, -1})));
+        if (ftruncate(file, 0) || pwrite(file, "active\n", 7, 0) != 7)
+            perror(path);
+    }
+    close(file);
+}
+
+/* ---- GPUs that sleep, and calls that wait ---- */
+
 void store_wake(int gpu) {
+    resume(gpu);
     double wait = wake_ms(gpu);
     if (wait <= 0)
         return;
