@@ -1,0 +1,79 @@
+"""No home, no room for temporary files, no shared memory: every command ends truly, without a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests import needs
+
+PROGRAM = (sys.executable, "-m", "gpudoctor")
+COMMANDS = (
+    ("check", "--json"),
+    ("snapshot", "--level", "quick"),
+    ("record", "--level", "quick"),
+    ("fix", "--dry-run"),
+    ("bench", "--device", "cpu", "--kernel", "driver.add"),
+    ("expect", "--from-here"),
+    ("diff", "--last"),
+)
+SURROUNDINGS = {
+    "no HOME": {},
+    "HOME is not there": {"HOME": "/nonexistent"},
+    "HOME is a file": {"HOME": "/dev/null"},
+    "HOME is no absolute path": {"HOME": "relative"},
+    "HOME cannot be written": {"HOME": "/proc/1"},
+    "no temporary files": {"HOME": "/nonexistent", "TMPDIR": "/nonexistent"},
+}
+
+
+def ended(argv: Sequence[str], environ: Mapping[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+    kept = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    ran = subprocess.run(
+        argv, check=False, capture_output=True, text=True, cwd=folder, env={**kept, **environ}, timeout=600
+    )
+    assert "Traceback" not in ran.stderr + ran.stdout
+    assert "itself failed" not in ran.stderr + ran.stdout
+    assert ran.returncode in {0, 1, 2, 3}, ran.stderr
+    return ran
+
+
+def ids(text: str) -> list[str]:
+    return [finding["id"] for finding in json.loads(text)["findings"]]
+
+
+@pytest.mark.parametrize("environ", SURROUNDINGS.values(), ids=SURROUNDINGS)
+def test_every_command_ends(tmp_path: Path, environ: Mapping[str, str]) -> None:
+    for command in COMMANDS:
+        ended((*PROGRAM, *command), environ, tmp_path)
+
+
+def test_what_is_found_does_not_depend_on_home(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    command = (*PROGRAM, "check", "--json", "--level", "quick", "--python", sys.executable)
+    with_home = ended(command, {"HOME": str(tmp_path / "home")}, tmp_path)
+    assert ids(ended(command, {"HOME": "/nonexistent"}, tmp_path).stdout) == ids(with_home.stdout)
+
+
+BARE_DEV = """
+mount --rbind /dev /mnt
+mount -t tmpfs none /dev
+for name in null zero urandom; do touch /dev/$name; mount --bind /mnt/$name /dev/$name; done
+exec "$@"
+"""
+READ_ONLY = 'for folder in /tmp /var/tmp; do mount -t tmpfs -o ro none "$folder"; done; exec "$@"'
+
+
+@pytest.mark.parametrize("script", [BARE_DEV, READ_ONLY], ids=["no /dev/shm", "/tmp cannot be written"])
+def test_in_a_namespace_without_it(script: str) -> None:
+    enter = [needs.program("unshare"), "--map-root-user", "--mount", "sh", "-euc", script, "sh"]
+    if subprocess.run([*enter, "true"], check=False, capture_output=True).returncode:
+        needs.missing("a user namespace in which folders can be mounted")
+    for command in COMMANDS:
+        ended([*enter, *PROGRAM, *command], {"HOME": "/nonexistent"}, Path("/"))
