@@ -139,6 +139,31 @@ def test_progress_names_what_still_runs_and_leaves_a_clean_line() -> None:
     assert terminal.getvalue().endswith("\r\x1b[2K")
 
 
+def test_progress_says_which_gpu_is_waking() -> None:
+    terminal = Terminal()
+    with progress_on(terminal) as note:
+        note(Event("nvml", "started"))
+        note(Event("nvml", "working", "GPU 3 of 8 is waking, 7 s"))
+        deadline = time.monotonic() + 60
+        while "GPU 3 of 8 is waking, 7 s" not in terminal.getvalue():
+            assert time.monotonic() < deadline, terminal.getvalue()
+            time.sleep(0.02)
+        note(Event("nvml", "working", ""))
+        while not terminal.getvalue().rstrip().endswith(" s") or "asking nvml" not in terminal.getvalue():
+            assert time.monotonic() < deadline, terminal.getvalue()
+            time.sleep(0.02)
+
+
+def test_the_interface_says_which_gpu_is_waking() -> None:
+    from gpudoctor.views.tui.reading import Reading
+    from gpudoctor.views.tui.words import counts, overview
+
+    reading = Reading().after(Event("nvml", "started")).after(Event("nvml", "working", "GPU 3 of 8 is waking, 7 s"))
+    assert counts.status(None, reading)[0].plain.endswith("0 of 1 sources · GPU 3 of 8 is waking, 7 s")
+    assert any("GPU 3 of 8 is waking, 7 s" in str(block.text) for block in overview.waiting(reading))
+    assert "waking" not in counts.status(None, reading.after(Event("nvml", "done")))[0].plain
+
+
 def test_progress_is_silent_where_nobody_watches() -> None:
     pipe = io.StringIO()
     with progress_on(pipe) as note:
