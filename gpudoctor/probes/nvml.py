@@ -69,9 +69,10 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     asks neither where they would load a kernel module, make a device file or wake a GPU that the kernel has suspended.
     """
     quick = target.level == "quick"
-    if quick and (why := _untouched(target)):
-        yield from _nobody(Unread(why))
-        yield "gpu", Unread(why)
+    if quick and (unasked := _unasked(target)):
+        yield from _nobody(Unread(unasked.why))
+        yield "gpu", Unread(unasked.why)
+        yield from ((spec.name, unasked) for spec in FACTS if spec.name.startswith("nvml."))
         return
     places = _listed(target)
     asleep = {index: ASLEEP for index, place in enumerate(places) if quick and _suspended(target, place)}
@@ -124,17 +125,17 @@ def _suspended(target: Target, place: str) -> bool:
     )
 
 
-def _untouched(target: Target) -> str:
-    """Why level quick leaves NVML alone; empty where asking changes nothing on the machine."""
+def _unasked(target: Target) -> Absent | Unread | None:
+    """Why level quick leaves NVML alone; None where asking changes nothing on the machine."""
     if there(target, "/dev/dxg") is True:
-        return ""  # WSL: the driver is Windows' own
+        return None  # WSL: the driver is Windows' own
     loaded = any(there(target, path) is True for path in ("/sys/module/nvidia", "/proc/driver/nvidia/version"))
     shown = any(there(target, path) is True for path in ("/sys/module", "/proc/modules"))  # a sandbox may show neither
     if not loaded and shown:
-        return "no NVIDIA kernel module is loaded; asking NVML would load it, and level quick changes nothing"
+        return Absent("no NVIDIA kernel module is loaded; asking NVML would load it, and level quick changes nothing")
     if there(target, "/dev/nvidiactl") is not True:
-        return "/dev/nvidiactl is not there; asking NVML would make it, and level quick changes nothing"
-    return ""
+        return Unread("/dev/nvidiactl is not there; asking NVML would make it, and level quick changes nothing")
+    return None
 
 
 def _facts(told: Told) -> dict[str, Fact]:

@@ -68,11 +68,11 @@ class Machine:
         self._put_programs()
         self._put_interpreter()
 
-    def gpudoctor(self, *words: str, timeout: float = 60) -> Ran:
+    def gpudoctor(self, *words: str, timeout: float = 600) -> Ran:
         """The program as this repository has it, run by the interpreter of the tests."""
         return self.run([sys.executable, "-m", "gpudoctor", *words], timeout)
 
-    def run(self, argv: Sequence[str], timeout: float = 60) -> Ran:
+    def run(self, argv: Sequence[str], timeout: float = 600) -> Ran:
         """A program in the machine."""
         started = unhindered()
         done = subprocess.run(self.command(argv), check=False, capture_output=True, text=True, timeout=timeout)

@@ -52,6 +52,7 @@ SLICE = {
     "nvmlDeviceGetGpuInstanceId": 1,
     "nvmlDeviceGetComputeInstanceId": 0,
 }
+MIG_ON = {"nvmlDeviceGetMigMode": [1, 1], "nvmlDeviceGetMaxMigDeviceCount": 7}
 SPARE_ROWS = {"max": 638, "high": 2, "partial": 0, "low": 0, "none": 0}
 
 LOST_BEFORE_THE_RELOAD = (
@@ -147,7 +148,7 @@ QUIET: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         "hgx-a100",
         {
             "nvml": {
-                "gpus": {"0": {"nvmlDeviceGetMigMode": [1, 1], "nvmlDeviceGetNvLinkState": 0, "mig": [SLICE]}},
+                "gpus": {"0": {**MIG_ON, "nvmlDeviceGetNvLinkState": 0, "mig": [SLICE]}},
             }
         },
     ),

@@ -1,4 +1,4 @@
-"""Every simulated machine under the unmodified program: what it finds, how it ends, how long it takes."""
+"""Every simulated machine under the unmodified program: what it finds, and how it ends."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from tests.sim.documents import Documents
 
 HEALTHY = [scenario.PROFILES / f"{name}.json" for name in scenario.names(scenario.PROFILES)]
 SICK = [scenario.SICK / f"{name}.json" for name in scenario.names(scenario.SICK)]
-_ENDS = 8.0
-"""Seconds that no diagnosis of a simulated machine may take, whatever its driver does."""
 
 
 def test_there_are_enough_of_them() -> None:
@@ -32,7 +30,6 @@ def test_scenario(path: Path, documents: Documents) -> None:
     loud = [one["id"] for one in ran.document["findings"] if one["severity"] != "info"]
     assert loud == record.expect["ids"], ran.out
     assert ran.code == record.expect["exit"]
-    assert ran.seconds < record.expect.get("seconds", _ENDS)
     for text in record.expect.get("says", ()):
         assert text in ran.out
 

@@ -81,7 +81,10 @@ def _mig(told: Told, gpu: int) -> list[Row] | Unread:
     if not isinstance(devices, list):
         mode = told.fact(gpu, "nvmlDeviceGetMigMode", words.part(0, words.yes))
         off = isinstance(mode, Absent) or (isinstance(mode, Known) and not mode.value)
-        return [] if off else Unread(mode.why if isinstance(mode, Unread) else told.ending)
+        if off:
+            return []
+        why = "NVML does not say how many MIG devices the GPU may have" if told.done else told.ending
+        return Unread(mode.why if isinstance(mode, Unread) else why)
     return [_device(told, gpu, mapping(device)) for device in devices]
 
 

@@ -219,9 +219,12 @@ def ask_depth(ask: Asker, gpu: int, fields: Dict[Field, Any]) -> None:
 
 def ask_mig(ask: Asker, gpu: int) -> None:
     """The MIG devices, told together as a record has them."""
+    most = ask.gpu(gpu, "MaxMigDeviceCount")
+    if not most:
+        return  # with MIG on there can be some: none were listed because NVML does not say how many to ask for
     devices = []
     open_mig = partial(ask.nvml.nvmlDeviceGetMigDeviceHandleByIndex, ask.handles[gpu])
-    for place in range(min(ask.gpu(gpu, "MaxMigDeviceCount") or 0, MOST_GPUS)):
+    for place in range(min(most, MOST_GPUS)):
         call = called("nvmlDeviceGetMigDeviceHandleByIndex", (place,))
         handle = ask.tell(gpu, call, partial(open_mig, place), whole=False)
         if handle is None:
