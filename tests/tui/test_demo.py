@@ -145,7 +145,7 @@ async def test_the_band_says_that_it_is_a_recording(size: tuple[int, int], opene
 
 
 def test_what_the_files_say_is_found_while_torch_is_still_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_live, "DEADLINE", 120.0)
+    monkeypatch.setattr(torch_live, "deadline", lambda _: 600.0)
     with Held(EVERY[0].record()) as machine:
         let = machine.hold("ask_torch")
         for diagnosis in doctor.watch(target=machine):

@@ -197,7 +197,7 @@ async def test_what_cannot_be_read_says_why_and_what_to_type(opened: Opened) -> 
 async def test_the_first_finding_is_shown_while_the_slowest_source_is_still_asked(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch_live, "DEADLINE", 600.0)  # the test says when it answers, however busy the machine is
+    monkeypatch.setattr(torch_live, "deadline", lambda _: 600.0)
     with Held(scenario.expanded(json.loads(path_of("too-old-b200").read_text("utf-8")))) as machine:
         let = machine.hold("ask_torch")
 
