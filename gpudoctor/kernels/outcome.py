@@ -51,10 +51,10 @@ def trouble(kernel: str, said: Mapping[str, Any]) -> str:
     return f"{kernel}: {_text(said.get('words')) or 'wrong values'}" if wrong else ""
 
 
-def is_unfinished(said: Mapping[str, Any]) -> bool:
+def is_unfinished(answer: Mapping[str, Any]) -> bool:
     """Whether the kernel was given up: it may be slow, or hang."""
-    details = said.get("details")
-    return status_of(said) == "not-run" and isinstance(details, Mapping) and details.get("unfinished") is True
+    details = answer.get("details")
+    return status_of(answer) == "not-run" and isinstance(details, Mapping) and details.get("unfinished") is True
 
 
 def _number(value: object) -> float | None:

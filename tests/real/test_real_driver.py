@@ -13,7 +13,8 @@ from tests.real.world import World
 _CAUSE = {False: "host.no-gpu", True: "driver.module-not-loaded"}
 _TORCH = needs.REPOSITORY / ".venv-torch-cuda/bin/python"
 _LEVELS = ("quick", "standard")
-_OWN = ("/root/.cache", "/root/.local", "/home/user/.cache", "/home/user/.local")
+_HOMES = ("/root", "/home/user")
+_OWN = tuple(f"{home}/{folder}" for home in _HOMES for folder in (".cache", ".local"))
 _SORRY = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
 
 
@@ -41,7 +42,7 @@ def touched(world: World, *words: str, user: bool) -> tuple[list[str], list[str]
     check(world, *words, user=user)
     after = world.files()
     changed = [path for path in before.keys() | after if before.get(path) != after.get(path)]
-    homes = {path for path in changed if path.startswith(_OWN) or path in ("/root", "/home/user", World.CALLS)}
+    homes = {path for path in changed if path.startswith(_OWN) or path in (*_HOMES, World.CALLS)}
     return sorted(set(changed) - homes), world.modprobe_calls()[calls:]
 
 
