@@ -26,15 +26,17 @@ class Limits:
     come: float = 12.0
     connect: float = 6.0
     flow: float = 5.0
-    check: float = 45.0
-    """Sleeping GPUs may take 30 s of it to wake."""
+    check: float = 10.0
+    waking: float = 35.0
+    """What sleeping GPUs may need beyond `check`; a short budget gives this up first."""
     collective: float = 0.0
     """0: nobody imports torch."""
 
     @property
     def whole(self) -> float:
         """All of it, and what talking takes."""
-        return self.come + self.connect + rounds.ROUNDS * (self.flow + 1) + self.check + self.collective + 5
+        measuring = rounds.ROUNDS * (self.flow + 1)
+        return self.come + self.connect + measuring + self.check + self.waking + self.collective + 5
 
 
 class Stages:
@@ -98,7 +100,7 @@ class Stages:
         self._tell("waiting for the machines' own checks")
         self.meeting.until(
             lambda: all({"document", "failed"} & set(one.told) or one.ended or one.silent > SILENT for one in leaders),
-            self._limits.check,
+            self._limits.check + self._limits.waking,
         )
         for guest in leaders:
             document = guest.told.get("document")

@@ -10,8 +10,8 @@ from gpudoctor.job.stages import Limits
 
 LIMITS: Mapping[str, Limits] = {
     "quick": Limits(),
-    "standard": Limits(come=20, check=150, collective=30),
-    "deep": Limits(come=30, check=300, collective=150),
+    "standard": Limits(come=20, check=40, waking=110, collective=30),
+    "deep": Limits(come=30, check=180, waking=120, collective=150),
 }
 
 
@@ -29,14 +29,19 @@ class Wanted:
 
     @property
     def limits(self) -> Limits:
-        """The level's, made to fit into the budget; what that has to spare is for ranks that come late."""
+        """The level's, made to fit into the budget: what is to spare is for ranks that come late, and what is missing
+        is taken from GPUs that sleep, then from every stage alike.
+        """
         limits = LIMITS[self.level]
         if self.budget is None:
             return limits
         if self.budget >= limits.whole:
             return replace(limits, come=limits.come + self.budget - limits.whole)
-        share = self.budget / limits.whole
-        return Limits(*(share * seconds for seconds in astuple(limits)))
+        awake = replace(limits, waking=0.0)
+        if self.budget >= awake.whole:
+            return replace(limits, waking=self.budget - awake.whole)
+        share = self.budget / awake.whole
+        return Limits(*(share * seconds for seconds in astuple(awake)))
 
     @property
     def seconds(self) -> float:

@@ -161,11 +161,16 @@ def _made(session: Session, words: Sequence[str]) -> str:
 
 
 def _torch_python(session: Session, notes: list[str]) -> str:
-    """An interpreter with a CUDA build of torch, else one with any torch; empty where none has it."""
-    named = [os.environ.get("GPUDOCTOR_TORCH_PYTHON"), str(REPOSITORY / ".venv-torch/bin/python"), sys.executable]
+    """An interpreter with a CUDA build of torch, else one with any torch; empty where none has it.
+
+    GPUDOCTOR_TORCH_PYTHON is the only one that is looked at where it is set.
+    """
+    named: list[str | None] = [str(REPOSITORY / ".venv-torch/bin/python"), sys.executable]
     named += [f"{os.environ[name]}/bin/python" for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name)]
     named += [shutil.which("python3"), shutil.which("python"), "/opt/conda/bin/python", "/usr/bin/python3"]
     named += ["/opt/venv/bin/python", "/usr/local/bin/python3"]
+    if chosen := os.environ.get("GPUDOCTOR_TORCH_PYTHON"):
+        named = [chosen]
     having: list[str] = []
     for python in dict.fromkeys(path for path in named if path and os.access(path, os.X_OK)):
         if session.run("torch-there", [python, "-c", _TORCH], 20).status == 0:

@@ -61,7 +61,8 @@ def run(root: Path, profile: str, words: str, commands: list[dict[str, Any]], ti
     """The command in a simulated machine, its results in /results."""
     machine = Machine(scenario.expanded({"profile": profile, "host": {"commands": commands}}), root)
     machine.lend(*libraries_of(str(Path(jsonschema_rs.__file__).parent / "jsonschema_rs.abi3.so")))
-    line = f"cd {needs.REPOSITORY} && exec {sys.executable} -m tests.gpu --out /results {words}"
+    line = f"cd {needs.REPOSITORY} && export GPUDOCTOR_TORCH_PYTHON=/none"
+    line += f" && exec {sys.executable} -m tests.gpu --out /results {words}"
     return machine.run(["/bin/sh", "-c", line], timeout=timeout)
 
 
@@ -70,7 +71,7 @@ def printed(*words: str, out: str) -> dict[str, Any]:
 
 
 def test_one_gpu_gives_one_folder_of_results(tmp_path: Path) -> None:
-    """All steps but the tests of kernels, which the simulated GPU does not compute."""
+    """All steps but the tests of kernels, which the simulated GPU does not compute; no torch is there."""
     smi = [
         printed(out="NVIDIA-SMI 570.195.03\n"),
         printed("-L", out="GPU 0: NVIDIA A10 (UUID: GPU-72f7d108-ffd3-52a1-a91f-ebb07ace9680)\n"),

@@ -67,7 +67,7 @@ def test_another_python_runs_the_sources(version: str, whole: Path, tmp_path: Pa
 
 def test_the_child_that_asks_nvml_has_its_binding_from_the_file(lean: Path, tmp_path: Path) -> None:
     env = bare(tmp_path, **simulated(h100(2), tmp_path / "answers"))
-    facts = run(lean, "check", "--level", "quick", "--json", env=env).document["facts"]
+    facts = run(lean, "check", "--level", "standard", "--json", env=env).document["facts"]
     assert facts["nvml.state"]["value"] == "ok"
     assert len(facts["gpu"]) == 2
 
