@@ -28,7 +28,7 @@ _BESIDE = 0.6
 """The share of the best page's nearness from which another page is named beside it."""
 _MOST = 3
 _LINES = 3
-_TO_PACKAGES = pattern(r"[^\s'\"(\[]*[\\/](?:site|dist)-packages[\\/]")
+_TO_PACKAGES = pattern(r"(?<![^\s'\"(\[])[^\s'\"(\[]*[\\/](?:site|dist)-packages[\\/]")
 """The way to an installed package: who it belongs to and where Python lies says nothing of what is wrong."""
 _HEADING = pattern(r"\s*#")
 """A heading, or a shell's comment: it names what comes, and is no message."""

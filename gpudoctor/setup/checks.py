@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Literal
 
+from gpudoctor.knowledge.archs import Capability
 from gpudoctor.setup.builds import Build, Runs, builds, cpu_builds
 from gpudoctor.setup.driver import Driver
 from gpudoctor.setup.machine import Device, Glibc, Machine, Wheels, module
@@ -56,16 +57,29 @@ def with_code(machine: Machine) -> Passing:
     return by_code | {build for build in by_ptx if _compiles(build, machine)} if by_ptx else by_code
 
 
-@lru_cache(maxsize=512)
 def _served(wheels: Wheels | None, devices: tuple[Device, ...]) -> tuple[Passing, Passing]:
     """The builds that serve all these GPUs by machine code, and those that serve some through PTX alone."""
-    ways = {build: _ways(build, wheels, devices) for build in every()}
-    by_code = frozenset(build for build, found in ways.items() if found <= {"code"})
-    return by_code, frozenset(build for build, found in ways.items() if found <= {"code", "ptx"}) - by_code
+    by_code = by_either = every()
+    for one in {each for device in devices for each in device.capabilities}:
+        code, either = _serving(wheels, one)
+        by_code, by_either = by_code & code, by_either & either
+    return by_code, by_either - by_code
+
+
+@lru_cache(maxsize=256)
+def _serving(wheels: Wheels | None, one: Capability) -> tuple[Passing, Passing]:
+    """The builds that serve this GPU by machine code, and by machine code or PTX; those without CUDA pass."""
+    ways = {build: build.runs(wheels, one) if _has_code(build, wheels) and wheels else "code" for build in every()}
+    by_code = frozenset(build for build, way in ways.items() if way == "code")
+    return by_code, by_code | {build for build, way in ways.items() if way == "ptx"}
+
+
+def _has_code(build: Build, wheels: Wheels | None) -> bool:
+    return wheels is not None and wheels in build.listings and bool(build.cuda[0])
 
 
 def _ways(build: Build, wheels: Wheels | None, devices: tuple[Device, ...]) -> set[Runs]:
-    if wheels is None or wheels not in build.listings or not build.cuda[0]:
+    if wheels is None or not _has_code(build, wheels):
         return set()
     return {build.runs(wheels, each) for one in devices for each in one.capabilities}
 
