@@ -177,9 +177,13 @@ class Many(Holder):
         """Whether the ``line`` of some row holds the pattern: the first that does is the proof, or all that do not."""
         name = f"{self._group}.line"
         rows = self._rows()
+        searched: set[str] = set()
         for index, row in enumerate(rows):
             line = row.get("line")
-            if isinstance(line, Known) and pattern.search(str(line.value), 0, WIDTH):
+            if not isinstance(line, Known) or (text := str(line.value)) in searched:
+                continue
+            searched.add(text)
+            if pattern.search(text, 0, WIDTH):
                 self._facts.touched[name, index] = line
                 return True
         if not all("line" in row for row in rows):

@@ -18,6 +18,9 @@ from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.rulebook import Rulebook
 from gpudoctor.version import __version__
 
+_LONGEST_FOR_GUESSES = 128 << 10
+"""Characters of text above which no page is near: a log that long holds the words of every page."""
+
 
 def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
     """Every rule's answer, the findings folded under their causes and ordered."""
@@ -58,6 +61,8 @@ def _guesses(rulebook: Rulebook, found: Sequence[Finding], unjudged: AbstractSet
     """Where nothing that was found proves a cause: the pages nearest to the text, of those that could still hold."""
     from gpudoctor.judge.likeness import nearest
 
+    if text.size > _LONGEST_FOR_GUESSES:
+        return []
     loud = [finding for finding in found if finding.severity != "info"]
     symptoms = {finding.id for finding in loud if finding.role == "symptom" or finding.confidence != "possible"}
     asking = {rule.id for rule in rulebook.rules if rule.open}

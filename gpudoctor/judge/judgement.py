@@ -28,7 +28,7 @@ class Judgement:
 
     def outcome(self) -> Outcome:
         proof = self._holds(self.rule.when) if self.rule.when else None
-        if proof is False and not self.matches:
+        if proof is False and not self.matches and self.rule.id not in self.text.given_up:
             return None
         weighed, self.facts.touched = self.facts.touched, {}
         if any(self._holds((condition,)) is True for condition in self.rule.unless):
@@ -43,9 +43,9 @@ class Judgement:
             self.facts.touched = proven
             speaker = next((match for match in heard if match.sign.finding), heard[0])
             return self._finding(confidence, speaker.sign.finding or self.rule.title, heard, speaker.groups)
-        if proof is False:
+        if proof is False and self.rule.id not in self.text.given_up:
             return None
-        return Unjudged(self.rule.id, str(proof) if isinstance(proof, CannotJudge) else self.text.silence)
+        return Unjudged(self.rule.id, str(proof) if isinstance(proof, CannotJudge) else self.text.why_silent(self.rule))
 
     def _holds(self, conditions: Sequence[str]) -> bool | CannotJudge:
         return all_hold(conditions, self.evaluator)

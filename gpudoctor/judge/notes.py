@@ -19,6 +19,7 @@ _NEAR = (
 
 _ARE_NEWER = "Tables of {months}; your {facts} are newer: judged by rule, not by record."
 _IS_NEWER = "Tables of {months}; your {facts} is newer: judged by rule, not by record."
+_NOT_READ = "Not all of this text was read, and what is missing is not judged: {which}."
 _OLD = "The table {names} is of {month}, and good for {time}: what came out since then is judged by rule."
 _OLD_TABLES = "The tables {names} are of {month}, and good for {time}: what came out since then is judged by rule."
 
@@ -42,6 +43,8 @@ def noted(diagnosis: Diagnosis, rulebook: Rulebook, today: str) -> Diagnosis:
         notes.append(Note((), say(_NEAR), near))
     if isinstance(clashes := diagnosis.snapshot.get("report.clashes"), Known):
         notes.append(Note(("report.clashes",), _clashes_say(clashes)))
+    if isinstance(trouble := diagnosis.snapshot.get("report.trouble"), Known):
+        notes.append(Note(("report.trouble",), say(_NOT_READ, which="; ".join(_values(trouble)))))
     return replace(diagnosis, notes=(*diagnosis.notes, *notes)) if notes else diagnosis
 
 
@@ -80,9 +83,12 @@ def _old_says(names: Sequence[str]) -> str:
 
 def _clashes_say(clashes: Known) -> str:
     """What files that were read together tell differently."""
-    told = clashes.value if isinstance(clashes.value, tuple) else (clashes.value,)
-    which = ". ".join(str(item) for item in told)
+    which = ". ".join(_values(clashes))
     return say("The files do not agree, and the later one was believed. {which}.", which=which)
+
+
+def _values(fact: Known) -> list[str]:
+    return [str(item) for item in (fact.value if isinstance(fact.value, tuple) else (fact.value,))]
 
 
 def _listed(items: Iterable[str]) -> str:

@@ -11,9 +11,10 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate, islice
 
+from gpudoctor.model.budget import TOO_COSTLY, Budget, TooCostlyError
 from gpudoctor.model.denial import denied
 from gpudoctor.model.diagnosis import Evidence
 from gpudoctor.model.fact import Known, Unread, listed
@@ -37,6 +38,12 @@ _AROUND = 6
 """Lines before and after one with the pattern's words that a match may reach into."""
 _HELD = 128 << 10
 """Characters around its words on which one pattern is tried: where there are more, half of them from each end."""
+_AT_ONCE = 2 << 10
+"""Characters that are searched before the budget is looked at."""
+_SECONDS, _SECONDS_EACH = 0.5, 0.05
+"""Processor time that all signs, and each of them, may take on one text. Of a log of half a MB they take 0.1 s."""
+_GRAM = 3
+"""Letters of the groups by which a word is found missing at once; no needle is shorter."""
 _TRIED = 2_000_000
 """Characters that one pattern with parts pages apart may read where its first part is there again and again."""
 
@@ -60,7 +67,10 @@ class Text:
         self.snapshot = snapshot
         rows = snapshot.rows("text")
         self._rows = listed(rows)
-        pieces = list(_pieces([_line(row.get("line")) for row in self._rows]))
+        lines = [_line(row.get("line")) for row in self._rows]
+        self.size = sum(map(len, lines))
+        """Characters of all lines, however often one is repeated."""
+        pieces = list(_pieces(lines))
         self._places = [index for index, _ in pieces]
         self.searched = "\n".join(piece for _, piece in pieces)
         self._starts = _starts([piece for _, piece in pieces])
@@ -69,20 +79,42 @@ class Text:
         self._lower_starts = _starts(lower)
         self._holders: dict[str, frozenset[int]] = {}
         self._found: dict[str, list[int]] = {}
+        self._words: dict[str, bool] = {}
+        self._left = _SECONDS
+        self.given_up: set[str] = set()
+        """Rules whose signs were not searched for to the end, because the text made that too costly."""
         self.silence = SILENCE
         if isinstance(rows, Unread) and not snapshot.pasted:
             self.silence = f"text: {rows.why}" if "text" in snapshot.groups else "no log was read"
 
     def heard(self, rule: Rule) -> list[Match]:
         """Where each of the rule's signs is heard; where there is no text, nobody looks at them."""
-        return [match for sign in rule.signs if (match := self.find(sign))] if self.searched else []
+        found = []
+        for sign in rule.signs if self.searched else ():
+            try:
+                match = self.find(sign)
+            except TooCostlyError:
+                self.given_up.add(rule.id)
+                continue
+            if match:
+                found.append(match)
+        return found
+
+    def why_silent(self, rule: Rule) -> str:
+        """Why it proves nothing that none of the rule's signs was heard."""
+        return TOO_COSTLY if rule.id in self.given_up else self.silence
 
     def find(self, sign: Sign) -> Match | None:
-        """The first place where the sign is heard, and not denied."""
+        """The first place where the sign is heard, and not denied; raises `TooCostlyError`."""
         if not self.searched or self._lacks(sign.needles):
             return None
         ways = sign.ways or ((Part(sign.match, sign.needles, sign.goes_on),),)
-        found = [match for way in ways if (match := self._tried(sign.match, way))]
+        seconds = min(_SECONDS_EACH, self._left)
+        self._budget = Budget(seconds)
+        try:
+            found = [match for way in ways if (match := self._tried(sign.match, way))]
+        finally:
+            self._left -= seconds - self._budget.left
         if not found:
             return None
         match = min(found, key=lambda one: one.start())
@@ -100,9 +132,12 @@ class Text:
         """The first match of the whole pattern that begins where the way's first part does."""
         reach = sum(min(part.reach, len(self.searched)) for part in way[:-1])
         starts = (start for start in self._matches(way[0]) if self._followed(start, way[1:], reach))
-        tries = (_compiled(pattern).match(self.searched, start) for start in starts)
-        some = islice(tries, 1 + _TRIED // (1 + reach))
-        return next((match for match in some if match and not self.denies(match)), None)
+        for start in islice(starts, 1 + _TRIED // (1 + reach)):
+            self._budget.check()
+            match = _compiled(pattern).match(self.searched, start)
+            if match and not self.denies(match):
+                return match
+        return None
 
     def _followed(self, start: int, parts: Sequence[Part], reach: int) -> bool:
         """Whether each of these parts begins somewhere after `start`, near enough."""
@@ -122,11 +157,23 @@ class Text:
     def _matches(self, part: Part) -> Iterator[int]:
         """Where the part matches, in order."""
         pattern = _compiled(part.match)
-        for start, end in self._regions(part):
+        regions = self._regions(part)
+        for start, end in regions if part.goes_on else self._cut(regions):
+            self._budget.check()
             match = pattern.search(self.searched, start, end)
             while match:
                 yield match.start()
+                self._budget.check()
                 match = pattern.search(self.searched, max(match.end(), match.start() + 1), end)
+
+    def _cut(self, regions: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """The same regions in pieces of whole lines, none much longer than `_AT_ONCE`."""
+        for start, end in regions:
+            at = start
+            while end - at > _AT_ONCE and (cut := self.searched.find("\n", at + _AT_ONCE, end)) >= 0:
+                yield at, cut
+                at = cut + 1
+            yield at, end
 
     def _regions(self, part: Part) -> list[tuple[int, int]]:
         """Where in the text the part can match: the lines that hold its words, with those around if it goes on."""
@@ -164,11 +211,23 @@ class Text:
         """Whether no line holds any word of one of these sets. Asked of every sign: loops, for they cost half."""
         for words in needles:
             for word in words:
-                if word in self._lower:
+                if self._there(word):
                     break
             else:
                 return True
         return False
+
+    def _there(self, word: str) -> bool:
+        """Whether the text holds the word. That most are not there shows in the groups of letters that are."""
+        if word not in self._words:
+            groups = {word[at : at + _GRAM] for at in range(len(word) - _GRAM + 1)}
+            self._words[word] = groups <= self._grams and word in self._lower
+        return self._words[word]
+
+    @cached_property
+    def _grams(self) -> frozenset[str]:
+        text = self._lower
+        return frozenset(map("".join, zip(text, text[1:], text[2:], strict=False)))
 
     def denies(self, match: re.Match[str]) -> bool:
         """Whether the line of the match says that it is not so."""

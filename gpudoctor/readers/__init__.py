@@ -13,6 +13,7 @@ import zlib
 from functools import lru_cache
 from types import ModuleType
 
+from gpudoctor.model.budget import Budget, TooCostlyError, within
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Fact, Known, Rows
 from gpudoctor.model.snapshot import Snapshot, Target
@@ -27,6 +28,10 @@ __all__ = ["EXACT", "LIMIT", "decode", "read_file", "read_text", "together"]
 
 LIMIT = 32 << 20
 """Bytes of the largest file that is read; more is a log to be cut first."""
+_SECONDS, _SECONDS_EACH = 0.5, 0.15
+"""Processor time that all readers together, and each of them, may take for one text; half a MB of a log takes 0.2 s."""
+_PROSE = 128 << 10
+"""Characters of the longest text that is searched for what people write: what is longer was written by programs."""
 EXACT = 5
 """How exact a reader is that does not say: 9 prints the driver's own value, 1 is what a person wrote."""
 
@@ -94,12 +99,21 @@ def _pasted(paste: Paste, name: str) -> Snapshot:
     facts: dict[str, Fact] = {}
     groups: dict[str, Rows] = {}
     trouble: list[str] = []
+    all_readers = Budget(_SECONDS)
     for module in every_reader():
+        name = module.__name__.removeprefix("gpudoctor.readers.")
+        if name.startswith("people.") and len(paste.text) > _PROSE:
+            continue
+        budgets = () if name == "lines" else (all_readers, Budget(_SECONDS_EACH))
         try:
-            for key, entry in module.read(paste):
+            with within(*budgets):
+                entries = list(module.read(paste))  # all or nothing: half a list of GPUs would be a wrong one
+            for key, entry in entries:
                 take(facts, groups, key, entry)
+        except TooCostlyError as error:
+            trouble.append(f"{name.rpartition('.')[2]}: {error}")
         except Exception as error:
-            trouble.append(f"{module.__name__.rpartition('.')[2]}: {type(error).__name__}: {clean(str(error))}"[:200])
+            trouble.append(f"{name.rpartition('.')[2]}: {type(error).__name__}: {clean(str(error))}"[:200])
     if trouble:
         facts["report.trouble"] = Known(tuple(trouble), "the readers")
     facts["report.lines"] = Known(paste.total, "the paste")

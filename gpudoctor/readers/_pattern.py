@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gpudoctor.model.budget import check_current
+
 
 class Pattern:
-    """A regular expression, compiled when it is first tried."""
+    """A regular expression, compiled when it is first tried; a search ends where the text's budget is used up."""
 
     __slots__ = ("_compiled", "flags", "source")
 
@@ -25,16 +27,20 @@ class Pattern:
 
     def search(self, text: str) -> re.Match[str] | None:
         """As `re.search`."""
+        check_current()
         return self.compiled.search(text)
 
     def match(self, text: str) -> re.Match[str] | None:
         """As `re.match`."""
+        check_current()
         return self.compiled.match(text)
 
     def fullmatch(self, text: str) -> re.Match[str] | None:
         """As `re.fullmatch`."""
+        check_current()
         return self.compiled.fullmatch(text)
 
     def finditer(self, text: str) -> Iterator[re.Match[str]]:
         """As `re.finditer`."""
+        check_current()
         return self.compiled.finditer(text)

@@ -26,7 +26,7 @@ FACTS = (
     ),
     fact("report.lines", "int", "lines in the pasted report that are not blank"),
     fact("report.placed", "int", "lines that a reader could place"),
-    fact("report.trouble", "list", "readers that failed on this text, and how: a fault of gpudoctor, not of the text"),
+    fact("report.trouble", "list", "readers that failed on this text, or found it too costly to read, and how"),
     fact("report.clashes", "list", "facts to which files that were read together give different answers"),
 )
 
