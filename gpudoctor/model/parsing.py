@@ -12,9 +12,14 @@ from gpudoctor.model.errors import DocumentError
 _MOST_DIGITS = 30
 """Digits of the longest whole number: a 64-bit counter has 20."""
 
+_MOST_VALUES = 1_000_000
+"""Values of the largest document, which then takes some 250 MB of memory; that of 500 machines has 800,000."""
+
 
 def parsed(text: str) -> object:
     """What the JSON in `text` holds; raises `DocumentError` for what is no JSON, or only nearly."""
+    if len(text) > _MOST_VALUES and sum(map(text.count, ",[{")) > _MOST_VALUES:
+        raise DocumentError(f"more than {_MOST_VALUES:,} values, which no document of gpudoctor has")
     try:
         return json.loads(
             text.lstrip("\ufeff"),

@@ -8,9 +8,11 @@ its format is more or less exact than most, ``EXACT``: of two answers the one fr
 
 from __future__ import annotations
 
-import sys
+import codecs
 import zlib
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
 from types import ModuleType
 
 from gpudoctor.model.budget import Budget, TooCostlyError, within
@@ -18,16 +20,19 @@ from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Fact, Known, Rows
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.readers._merge import take
-from gpudoctor.readers._paste import Paste, clean
+from gpudoctor.readers._paste import Paste, clean, worth_reading
 from gpudoctor.readers._saved import saved
-from gpudoctor.readers._stream import whole
+from gpudoctor.readers._select import MOST_OF_A_LINE
+from gpudoctor.readers._stream import pieces
 from gpudoctor.readers._together import together
 from gpudoctor.readers.files import manifest
 
 __all__ = ["EXACT", "LIMIT", "decode", "read_file", "read_text", "together"]
 
 LIMIT = 32 << 20
-"""Bytes of the largest file that is read; more is a log to be cut first."""
+"""Bytes of the largest file that is read whole; of a larger one only the lines worth reading are kept."""
+LARGEST = 256 << 20
+"""Bytes of the largest log, unpacked; more is to be cut first."""
 _SECONDS, _SECONDS_EACH = 0.5, 0.15
 """Processor time that all readers together, and each of them, may take for one text; half a MB of a log takes 0.2 s."""
 _PROSE = 128 << 10
@@ -37,38 +42,75 @@ EXACT = 5
 
 
 def read_file(name: str) -> str:
-    """The text of a file, or of standard input for ``-``; raises `DocumentError` saying what to do."""
+    """The text of a file, or of standard input for ``-``; raises `DocumentError` saying what to do.
+
+    Of a log longer than `LIMIT` it is the lines worth reading, each where it stood: the others are empty.
+    """
     try:
-        raw = sys.stdin.buffer.read(LIMIT + 1) if name == "-" else whole(name, LIMIT + 1)
+        found = pieces(name)
+        head = b""
+        for piece in found:
+            head = head + piece if head else piece
+            if len(head) > LIMIT:
+                return _long_log(chain((head,), found), name)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise DocumentError(
             f"{clean(name)}: {why}; give a text file that you can read, or - for standard input"
         ) from error
-    return decode(raw, name)
+    except zlib.error as error:
+        raise _broken_gzip(clean(name), error) from error
+    return decode(head, name)
 
 
 def decode(raw: bytes, name: str) -> str:
     """The text in `raw`: UTF-8, UTF-16 or Windows-1252, unzipped; raises `DocumentError` for what is no text."""
     name = clean(name)
     if raw.startswith(b"\x1f\x8b") and len(raw) <= LIMIT:
-        raw = _unzipped(raw, name)
+        try:
+            raw = zlib.decompressobj(wbits=31).decompress(raw, LIMIT + 1)
+        except zlib.error as error:
+            raise _broken_gzip(name, error) from error
     if len(raw) > LIMIT:
-        raise DocumentError(
-            f"{name}: larger than {LIMIT >> 20} MB; cut it first:"
-            f" grep -E 'NVRM|Xid|NCCL|CUDA|Error' {name} | tail -n 5000"
-        )
+        raise _too_large(name, LIMIT)
     text = _text(raw, name)
     if not text.strip("\0 \t\r\n\v\f\ufeff"):
         raise DocumentError(f"{name}: empty; paste the report into it first")
     return text
 
 
-def _unzipped(raw: bytes, name: str) -> bytes:
-    try:
-        return zlib.decompressobj(wbits=31).decompress(raw, LIMIT + 1)
-    except zlib.error as error:
-        raise DocumentError(f"{name}: broken gzip file ({error}); copy it again, or unpack it with gzip -d") from error
+def _broken_gzip(name: str, error: zlib.error) -> DocumentError:
+    return DocumentError(f"{name}: broken gzip file ({error}); copy it again, or unpack it with gzip -d")
+
+
+def _too_large(name: str, limit: int) -> DocumentError:
+    return DocumentError(
+        f"{name}: larger than {limit >> 20} MB; cut it first: grep -E 'NVRM|Xid|NCCL|CUDA|Error' {name} | tail -n 5000"
+    )
+
+
+def _long_log(found: Iterator[bytes], name: str) -> str:
+    """The lines worth reading of a log, which is read a piece at a time; no document of ours is as large."""
+    name = clean(name)
+    kept: list[str] = []
+    open_line = ""
+    size = room = 0
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for piece in found:
+        if not size and '"schema"' in _text(piece[:65536], name):
+            raise _too_large(name, LIMIT)
+        size += len(piece)
+        if size > LARGEST:
+            raise _too_large(name, LARGEST)
+        text = open_line + decoder.decode(piece)
+        end = text.rfind("\n") + 1
+        if end:
+            kept.append(worth_reading(text[:end]))
+            room += len(kept[-1])
+        open_line = text[end : end + MOST_OF_A_LINE]
+        if room > LIMIT:
+            raise _too_large(name, LIMIT)
+    return "".join(kept) + open_line
 
 
 def _text(raw: bytes, name: str) -> str:
@@ -101,19 +143,19 @@ def _pasted(paste: Paste, name: str) -> Snapshot:
     trouble: list[str] = []
     all_readers = Budget(_SECONDS)
     for module in every_reader():
-        name = module.__name__.removeprefix("gpudoctor.readers.")
-        if name.startswith("people.") and len(paste.text) > _PROSE:
+        reader = module.__name__.removeprefix("gpudoctor.readers.")
+        if reader.startswith("people.") and len(paste.text) > _PROSE:
             continue
-        budgets = () if name == "lines" else (all_readers, Budget(_SECONDS_EACH))
+        budgets = () if reader == "lines" else (all_readers, Budget(_SECONDS_EACH))
         try:
             with within(*budgets):
                 entries = list(module.read(paste))  # all or nothing: half a list of GPUs would be a wrong one
             for key, entry in entries:
                 take(facts, groups, key, entry)
         except TooCostlyError as error:
-            trouble.append(f"{name.rpartition('.')[2]}: {error}")
+            trouble.append(f"{reader.rpartition('.')[2]}: {error}")
         except Exception as error:
-            trouble.append(f"{name.rpartition('.')[2]}: {type(error).__name__}: {clean(str(error))}"[:200])
+            trouble.append(f"{reader.rpartition('.')[2]}: {type(error).__name__}: {clean(str(error))}"[:200])
     if trouble:
         facts["report.trouble"] = Known(tuple(trouble), "the readers")
     facts["report.lines"] = Known(paste.total, "the paste")

@@ -16,7 +16,9 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@
 _CONTROL = re.compile(
     r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
-_SPACES = {ord(mark): " " for mark in "\xa0\u2007\u202f\u3000"} | {ord(mark): "\n" for mark in "\r\v\f\x85\u2028\u2029"}
+_SPACES = dict.fromkeys("\xa0\u2007\u202f\u3000", " ") | dict.fromkeys("\r\v\f\x85\u2028\u2029", "\n")
+_SHARE = 4
+"""How little is kept of each piece of a log, for all of them are selected from once more."""
 _FENCE = re.compile(r"\s*(?:```|~~~)[\w+-]*\s*$")
 _NARROW = 200
 """Characters of a line that is not worth a look for gaps."""
@@ -168,15 +170,28 @@ class Paste:
 
 def clean(text: str) -> str:
     """One line of text without control characters, for anything that is shown."""
-    return _CONTROL.sub("", _ANSI.sub("", text).translate(_SPACES)).replace("\n", " ")
+    return _plain(_ANSI.sub("", text)).replace("\n", " ")
+
+
+def worth_reading(piece: str) -> str:
+    """The lines of a piece of a log worth reading, each where it stood: the others are empty."""
+    plain = _plain(piece)
+    kept = select(plain, _SHARE)
+    lines: list[str] = []
+    last = 1
+    for number, line in zip(kept.numbers, kept.lines, strict=True):
+        lines.append("\n" * (number - last) + line)
+        last = number
+    return "".join(lines) + "\n" * (plain.count("\n") + 1 - last)
 
 
 def _plain(text: str) -> str:
     if "\x1b" in text or "\x9b" in text:
         text = _ANSI.sub("", text)
     text = text.replace("\r\n", "\n")
-    if not text.isascii() or "\r" in text or "\v" in text or "\f" in text:
-        text = text.translate(_SPACES)
+    for mark, plain in _SPACES.items():
+        if mark in text:
+            text = text.replace(mark, plain)
     return _CONTROL.sub("", text)
 
 

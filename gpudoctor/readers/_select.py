@@ -15,7 +15,7 @@ LINES = 4000
 """Most lines that are kept."""
 SIZE = 512 << 10
 """Most characters that are kept."""
-WIDTH = 4000
+MOST_OF_A_LINE = 4000
 """Most characters of one line."""
 
 _ANCHORS = {
@@ -66,31 +66,34 @@ class Kept:
     whole: bool
 
 
-def select(text: str) -> Kept:
-    """All lines of a report; of a larger text the ones that look machine-printed and erroneous."""
-    if len(text) <= SIZE and (count := text.count("\n")) < LINES:
-        lines = [line[:WIDTH] for line in text.split("\n")]
+def select(text: str, share: int = 1) -> Kept:
+    """All lines of a report; of a larger text the ones that look machine-printed and erroneous.
+
+    Of one of many pieces a `share` of what would be kept of a whole text: a fourth for 4.
+    """
+    if len(text) <= SIZE // share and (count := text.count("\n")) < LINES // share:
+        lines = [line[:MOST_OF_A_LINE] for line in text.split("\n")]
         return Kept(lines, list(range(1, count + 2)), sum(1 for line in lines if line.strip()), whole=True)
-    starts = _starts(text)
+    starts = _starts(text, _HITS // share)
     kept: list[tuple[int, str]] = []
     shapes: set[str] = set()
-    room = SIZE
+    room = SIZE // share
     for start, wanted in starts.items():
         end = text.find("\n", start)
-        line = text[start : min(end if end >= 0 else len(text), start + WIDTH)]
+        line = text[start : min(end if end >= 0 else len(text), start + MOST_OF_A_LINE)]
         shape = _shape(line)
         if not line.strip() or (shape in shapes and not wanted):
             continue
         shapes.add(shape)
         room -= len(line)
-        if room < 0 or len(kept) >= LINES:
+        if room < 0 or len(kept) >= LINES // share:
             break
         kept.append((start, line))
     kept.sort()
     return Kept([line for _, line in kept], _numbers(text, [start for start, _ in kept]), _filled(text), whole=False)
 
 
-def _starts(text: str) -> dict[int, bool]:
+def _starts(text: str, hits: int) -> dict[int, bool]:
     """Where kept lines start, the most telling first; true for those that belong together as a block."""
     lower = text.lower()
     if len(lower) != len(text):
@@ -106,7 +109,7 @@ def _starts(text: str) -> dict[int, bool]:
                     break
     _edges(lower, found)
     for word in _FIRST + _THEN:
-        for start in _lines_with(lower, word, _HITS):
+        for start in _lines_with(lower, word, hits):
             found.setdefault(start, False)
     return found
 

@@ -75,7 +75,7 @@ def test_several_files_give_one_document_a_line_in_the_order_given(gpudoctor: Pr
         (b" \n\t\n", "empty"),
         (b"\x7fELF\x02\x01\x01\0\0\0\0", "binary"),
         (bytes(range(256)) * 40, "binary"),
-        (b"x" * (LIMIT + 1), "cut it first"),
+        (b'{"schema": "' + b"x" * LIMIT, "cut it first"),
         (b'{"schema": "gpudoctor/9", "target": {}, "facts": {}}', "gpudoctor/9"),
         (b'{"schema": "gpudoctor/1", "target": ', "broken JSON"),
         (b'{"schema": "gpudoctor/1", "target": {}, "facts": []}', "no facts"),
