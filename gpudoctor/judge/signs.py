@@ -38,7 +38,7 @@ _AROUND = 6
 """Lines before and after one with the pattern's words that a match may reach into."""
 _HELD = 128 << 10
 """Characters around its words on which one pattern is tried: where there are more, half of them from each end."""
-_AT_ONCE = 2 << 10
+_AT_ONCE = 600
 """Characters that are searched before the budget is looked at."""
 _SECONDS, _SECONDS_EACH = 0.5, 0.05
 """Processor time that all signs, and each of them, may take on one text. Of a log of half a MB they take 0.1 s."""

@@ -6,10 +6,10 @@ of that; then what the budget does not reach is not judged, and named.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 TOO_COSTLY = "too costly: searching this text takes too long, which no log that a program wrote does"
 
@@ -41,24 +41,20 @@ class Budget:
             raise TooCostlyError(TOO_COSTLY)
 
 
-class _Current(threading.local):
-    budgets: tuple[Budget, ...] = ()
-
-
-_CURRENT = _Current()
+_CURRENT: ContextVar[tuple[Budget, ...]] = ContextVar("budgets", default=())
 
 
 @contextmanager
 def within(*budgets: Budget) -> Iterator[None]:
     """Everything that this thread calls `check_current` in may cost these budgets."""
-    before, _CURRENT.budgets = _CURRENT.budgets, budgets
+    before = _CURRENT.set(budgets)
     try:
         yield
     finally:
-        _CURRENT.budgets = before
+        _CURRENT.reset(before)
 
 
 def check_current() -> None:
     """Raise `TooCostlyError` where a budget that this thread works within is used up."""
-    for budget in _CURRENT.budgets:
+    for budget in _CURRENT.get():
         budget.check()

@@ -15,6 +15,7 @@ from gpudoctor.rulebook import kinds
 from gpudoctor.rulebook.conditions import check_expressions, no_fact, no_group
 from gpudoctor.rulebook.files import SETUP
 from gpudoctor.rulebook.reading import expressions, expressions_of
+from gpudoctor.rulebook.repetition import nested
 from gpudoctor.rulebook.spot import Spot
 
 _ID = re.compile(r"[a-z]+\.[a-z0-9]+(-[a-z0-9]+)*\Z")
@@ -115,6 +116,11 @@ def _check_shape(rule: Rule, cases: Sequence[Case], path: Path) -> None:
             re.compile(sign.match, re.IGNORECASE | re.MULTILINE)
         except re.error as error:
             raise page.text(sign.match).broken(f"sign {sign.match!r}: {error}") from error
+        if nested(sign.match):
+            raise page.text(sign.match).broken(
+                f"sign {sign.match!r}: a repetition within a repetition, such as (a+b?)+, can search one line for"
+                " years: bound the inner one to fewer than 30, or end each turn with what it does not repeat"
+            )
     proofs = (
         ("one that fires, with finds = its sentence, word for word", any(case.finds is not None for case in cases)),
         ("one that passes, a near miss, with passes = true", any(case.passes for case in cases)),

@@ -1,0 +1,169 @@
+"""No text holds up whoever reads it: what costs too much is not judged, and named."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import resource
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from gpudoctor import readers
+from gpudoctor.doctor import diagnose
+from gpudoctor.judge import signs
+from gpudoctor.model.budget import TOO_COSTLY, Budget, TooCostlyError, check_current, within
+from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.model.errors import DocumentError
+from gpudoctor.readers import LARGEST, LIMIT, read_file, read_text
+from gpudoctor.rulebook.repetition import nested
+from tests.conftest import Program
+from tests.corpus import BOOK
+from tests.fuzz.examine import examine
+from tests.fuzz.texts import all_shapes, texts
+
+MADE_UP = (("event_reason.active 0x", "0"), ("", "."), ("", "network:aRoCEUsin"))
+"""What held 1.0.0 for 18 s: 100 lines of 4,000 characters."""
+XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus."
+SOUND = "".join(f"epoch 1 step {number} loss 2.{number} lr 0.001 of the model\n" for number in range(2000))
+
+
+def judged(text: str) -> Diagnosis:
+    return diagnose(read_text(text), BOOK)
+
+
+@pytest.mark.parametrize(("lead", "unit"), MADE_UP)
+def test_made_up_lines_cost_no_more_than_others(lead: str, unit: str) -> None:
+    text = "\n".join([(lead + unit * 4000)[:4000]] * 100)
+    assert examine(text.encode(), "report").problems == ()
+
+
+def test_generated_texts_end_in_time() -> None:
+    """The first of those that `python -m tests.fuzz.texts` makes by the thousand."""
+    for text in islice(texts(all_shapes(BOOK), seed=7), 12):
+        assert examine(text.encode(), "report").problems == ()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "refused"),
+    [
+        (r"(a+)*b", True),
+        (r"(?:\w+\s*)+:", True),
+        (r"(\w+a)*b", True),
+        (r"(?:.*x)*y", True),
+        (r"(?:[ab]+c?)*d", True),
+        (r"(?:\w+,)*b", False),
+        (r"(?:[-\w]+\s+)+:", False),
+        (r"(?:[ \t]+(?:SYS|PHB))*X", False),
+        (r"(?:a+){0,4}b", False),
+        (r"NCCL [^\n]*error", False),
+    ],
+)
+def test_repetitions_within_repetitions_are_refused_on_a_page(pattern: str, refused: bool) -> None:
+    assert nested(pattern) is refused
+
+
+def test_a_page_with_one_is_refused_with_its_line(gpudoctor: Program, tmp_path: Path) -> None:
+    source = Path(__file__).parents[2] / "gpudoctor/docs/site-rules/driver"
+    page = next(source.glob("*.toml")) if source.is_dir() else None
+    page = page or next((source.parent).rglob("*.toml"))
+    text = page.read_text()
+    sign = "[[sign]]\nmatch = '(\\w+a)*b is broken'\nweight = \"conclusive\"\n\n[[case]]"
+    folder = tmp_path / page.parent.name
+    folder.mkdir()
+    (folder / page.name).write_text(text)
+    assert gpudoctor("rules", "test", str(tmp_path)).code == 0, "the page as it is"
+    (folder / page.name).write_text(text.replace("[[case]]", sign, 1))
+    ran = gpudoctor("rules", "test", str(tmp_path))
+    assert ran.code != 0
+    assert "a repetition within a repetition" in ran.out + ran.err
+    line = (folder / page.name).read_text().split("(\\w+a)*b")[0].count("\n") + 1
+    assert f"{page.name}:{line}" in ran.out + ran.err
+
+
+def test_a_budget_is_this_threads_processor_time() -> None:
+    now = 0.0
+    budget = Budget(1, lambda: now)
+    with within(budget):
+        check_current()
+        now = 1.5
+        with pytest.raises(TooCostlyError):
+            check_current()
+    check_current()
+
+
+def test_a_reader_out_of_time_gives_nothing_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    smi = "GPU 0: NVIDIA A10 (UUID: GPU-72f7d108-ffd3-52a1-a91f-ebb07ace9680)\n"
+    whole = judged(smi + XID)
+    assert whole.snapshot.get("report.trouble") == read_text("x").get("report.trouble"), "nothing to tell"
+    assert "gpu" in whole.snapshot.groups
+    monkeypatch.setattr(readers, "_SECONDS", -1.0)
+    cut = judged(smi + XID)
+    assert "gpu" not in cut.snapshot.groups
+    assert any(TOO_COSTLY in note.text and "nvidia_smi_list" in note.text for note in cut.notes)
+    assert [finding.id for finding in cut.findings][:1] == ["gpu.fell-off-bus"], "messages are looked for all the same"
+
+
+def test_signs_out_of_time_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signs, "_SECONDS_EACH", -1.0)
+    cut = judged(f"{XID}\n" + "RuntimeError: CUDA error: no kernel image is available for execution on the device\n")
+    because = {item.id: item.because for item in cut.unjudged}
+    assert because["ext.arch"] == TOO_COSTLY
+    assert "ext.arch" not in cut.passed
+
+
+def test_a_long_log_is_read_piece_by_piece(tmp_path: Path) -> None:
+    """Twice as long as what is read whole, with one line that matters near its end."""
+    log = tmp_path / "train.log"
+    turns = 2 * LIMIT // len(SOUND)
+    with log.open("w") as file:
+        for turn in range(turns):
+            file.write(SOUND if turn != turns - 2 else SOUND + XID + "\n")
+    line = (turns - 1) * 2000 + 1
+    with gzip.open(tmp_path / "train.log.gz", "wt", compresslevel=1) as file:
+        file.write(log.read_text())
+    for name in ("train.log", "train.log.gz"):
+        ran = subprocess.run(
+            [sys.executable, "-m", "gpudoctor", "read", "--json", str(tmp_path / name)],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        (finding,) = (one for one in json.loads(ran.stdout)["findings"] if one["id"] == "gpu.fell-off-bus")
+        assert finding["evidence"][0]["source"] == f"line {line}"
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 300 << 10
+
+
+def test_a_sound_long_log_draws_no_finding(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    with log.open("w") as file:
+        for _ in range(1 + LIMIT // len(SOUND)):
+            file.write(SOUND)
+    assert judged(read_file(str(log))).findings == ()
+
+
+def test_what_unpacks_without_end_ends_in_a_sentence(tmp_path: Path) -> None:
+    bomb = tmp_path / "bomb.gz"
+    with gzip.open(bomb, "wb", compresslevel=9) as file:
+        for _ in range(1 + (LARGEST >> 20)):
+            file.write(b"x" * (1 << 20))
+    with pytest.raises(DocumentError, match=f"larger than {LARGEST >> 20} MB; cut it first"):
+        read_file(str(bomb))
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("[" * 400_000 + "]" * 400_000, "nested without end"),
+        (",".join(["[]"] * 2_000_000), "values, which no document of gpudoctor has"),
+        ("9" * 2_000_000, "a number of 2000000 digits"),
+    ],
+    ids=["deep", "wide", "long"],
+)
+def test_bombs_of_json_end_in_a_sentence(body: str, says: str) -> None:
+    with pytest.raises(DocumentError, match=says):
+        read_text('{"schema": "gpudoctor/1", "facts": [' + body + "]}")
