@@ -80,7 +80,7 @@ _PUBLIC = pattern(
 """Names that only sound so: ``sig_key`` of modinfo, InfiniBand's partition keys, tokens of a tokenizer."""
 _OPEN = pattern(
     r"(?:none|null|true|false|yes|no|on|off|nan|required|missing|invalid|expired|authentication|failed|error|denied"
-    r"|files|nis|\(hidden\)?@?|\*+|x+|\.+|<.*|\$.*|\d{1,6}|[/~].*|[a-z]:\\.*|.{1,2})\Z",
+    r"|files|nis|str|int|bool|float|bytes|optional|\(hidden\)?@?|\*+|x+|\.+|<.*|\$.*|\d{1,6}|[/~].*|[a-z]:\\.*|.{1,2})\Z",
     re.IGNORECASE,
 )
 """Values that are no secret, whatever they are given to."""

@@ -35,7 +35,7 @@ def render(diagnosis: Diagnosis, fleet: Fleet, style: Style | None = None) -> st
         blocks.append("\n".join(_quiet(quiet, style)))
     if diagnosis.unjudged:
         blocks.append("\n".join(_unjudged(diagnosis, style)))
-    blocks += ["\n".join(wrapped(note.text)) for note in diagnosis.notes]
+    blocks += ["\n".join(wrapped(note.text, hang=2)) for note in diagnosis.notes]
     blocks.append(_counts(diagnosis, fleet))
     return "\n\n".join(blocks)
 
