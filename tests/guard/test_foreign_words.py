@@ -21,7 +21,7 @@ from gpudoctor.commands.reports import rendered
 from gpudoctor.compare import compare
 from gpudoctor.expect import writing
 from gpudoctor.model.diagnosis import Diagnosis, from_json
-from gpudoctor.model.fact import Known
+from gpudoctor.model.fact import Known, listed
 from gpudoctor.model.fleet import Fleet
 from gpudoctor.model.kept import Kept
 from gpudoctor.remedy import plan
@@ -93,12 +93,12 @@ def poisoned(raw: Any, words: Iterator[str], key: str = "") -> Any:
 def diagnosis(start: int = 0) -> Diagnosis:
     """A sick machine of which every word is foreign."""
     raw = to_json(scenario.load(scenario.SICK / "driver-missing-hgx.json"))
-    whole = doctor.judged(json.dumps(raw), "x", BOOK, None, None).to_json()
+    whole: Any = doctor.judged(json.dumps(raw), "x", BOOK, None, None).to_json()
     words = itertools.cycle(WORDS[start:] + WORDS[:start])
     for part in ("findings", "unjudged", "notes", "facts", "target"):
         whole[part] = poisoned(whole[part], words)
-    for one in whole["findings"]:  # type: ignore[union-attr]
-        for fix in one["fixes"]:  # type: ignore[index,call-overload]
+    for one in whole["findings"]:
+        for fix in one["fixes"]:
             for step in fix["steps"]:
                 step["argv"] = ["echo", next(words)]
     return from_json(whole)
@@ -118,7 +118,7 @@ def views() -> Iterator[tuple[str, str]]:
         yield "plan", plan_view.render(made)
         yield "script", script.render(made)
         yield "profile", writing.written([one.snapshot], "2026-11-24")
-        told = folded([host_document(f"n{number}") for number in (1, 2)]).to_json()
+        told: Any = folded([host_document(f"n{number}") for number in (1, 2)]).to_json()
         words = itertools.cycle(WORDS[start:] + WORDS[:start])
         told["notes"] = [{"facts": [], "text": next(words), "rules": []} for _ in WORDS]
         for part in ("findings", "unjudged"):
@@ -190,7 +190,9 @@ def test_json_is_plain_ascii_on_few_lines() -> None:
 @pytest.mark.parametrize("word", WORDS[:17])
 def test_a_fact_in_a_sentence_of_ours_is_one_short_line(word: str) -> None:
     snapshot = doctor.snapshot_of("GPU 0: NVIDIA GeForce RTX 5090\nNvidia driver version: 470.57.02\n")
-    rows = tuple({**row, "name": Known(f"NVIDIA GeForce RTX 5090 {word}", "line 1")} for row in snapshot.groups["gpu"])  # type: ignore[union-attr]
+    rows = tuple(
+        {**row, "name": Known(f"NVIDIA GeForce RTX 5090 {word}", "line 1")} for row in listed(snapshot.rows("gpu"))
+    )
     snapshot = type(snapshot)(snapshot.target, snapshot.facts, {**snapshot.groups, "gpu": rows})
     told = doctor.diagnose(snapshot, BOOK)
     for finding in told.findings:
@@ -225,8 +227,8 @@ def test_a_pasted_report_cannot_print_a_finding() -> None:
 
 def test_what_is_not_hostile_reads_as_it_is() -> None:
     word = "NVIDIA H100 80GB HBM3 (rev a1), 数据中心, ½ é, C:\\x, path/to/a_b, 12 % *"
-    raw = diagnosis().to_json()
-    raw["findings"][0]["title"] = word  # type: ignore[index,call-overload]
+    raw: Any = diagnosis().to_json()
+    raw["findings"][0]["title"] = word
     one = from_json(raw)
     assert word[:20] in rendered(one, "text", sys.stdout)
     assert word in json.loads(rendered(one, "json", sys.stdout))["findings"][0]["title"]

@@ -9,6 +9,7 @@ import sys
 import zlib
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -151,9 +152,9 @@ def diagnoses() -> dict[str, Diagnosis]:
         "homes": "\n".join(f"$ cat ~/{name}\n{text}" for name, text in NEVER_READ.items()),
     }
     found = {name: doctor.judged(text, name, BOOK, None, None) for name, text in texts.items()}
-    strange = found["log"].to_json()
-    strange["facts"]["text"] = [{"line": {"value": line, "source": "the log"}} for line in LINES]  # type: ignore[index]
-    strange["facts"]["env.NOTE"] = {"value": LINES[0], "source": "environment"}  # type: ignore[index]
+    strange: Any = found["log"].to_json()
+    strange["facts"]["text"] = [{"line": {"value": line, "source": "the log"}} for line in LINES]
+    strange["facts"]["env.NOTE"] = {"value": LINES[0], "source": "environment"}
     found["saved"] = doctor.judged(json.dumps(strange), "saved", BOOK, None, None)
     return found
 
@@ -201,8 +202,8 @@ def test_no_record_holds_a_secret_and_home_files_of_credentials_are_not_read(tmp
 
 
 def test_no_reply_of_a_host_brings_a_secret() -> None:
-    raw = next(one for one in diagnoses().values() if one.findings).to_json()
-    raw["findings"][0]["why"] = LINES[0]  # type: ignore[index,call-overload]
+    raw: Any = next(one for one in diagnoses().values() if one.findings).to_json()
+    raw["findings"][0]["why"] = LINES[0]
     reader = Reader(BOOK)
     for reply in (Reply(json.dumps(raw), "node1"), Reply("", "node2", because=LINES[3]), Reply(LINES[3], "node3")):
         for summary in reader.summaries(reply):
@@ -218,7 +219,7 @@ def test_what_a_command_of_a_fix_prints_is_kept_without_secrets() -> None:
         output = output.add(text)
 
     script = f"import sys\nfor sign in {chr(10).join(LINES[:15])!r}: sys.stdout.write(sign); sys.stdout.flush()"
-    outcome = running.run([sys.executable, "-c", script], {"PATH": "/usr/bin"}, heard, lambda: "no")
+    outcome = running.run([sys.executable, "-c", script], {"PATH": "/usr/bin"}, heard, lambda: "go on")
     assert outcome.status == 0
     assert len(output.lines) == 15
     assert seen("\n".join(output.lines)) == []
