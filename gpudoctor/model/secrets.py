@@ -26,8 +26,8 @@ _PREFIXES = (
     *("ABSK", "tskey-"),
 )
 _SHAPES = pattern(
-    rf"(?<![A-Za-z0-9])(?:(?:{'|'.join(map(re.escape, _PREFIXES))})(?=[\w.-]{{0,80}}\d)[A-Za-z0-9_-][\w.-]{{14,400}}"
-    r"|(?:hf_|gh[pousr]_|glpat-|sk-)[A-Za-z0-9]{20,400}|AIza[\w-]{30,60}|(?:AKIA|ASIA|ABIA)[0-9A-Z]{16}|AGE-SECRET-KEY-1[0-9A-Z]{40,80}"
+    rf"(?<![A-Za-z0-9])(?:((?:{'|'.join(map(re.escape, _PREFIXES))})[A-Za-z0-9_-][\w.-]{{14,400}})"
+    r"|AIza[\w-]{30,60}|(?:AKIA|ASIA|ABIA)[0-9A-Z]{16}|AGE-SECRET-KEY-1[0-9A-Z]{40,80}"
     r"|eyJ[\w-]{10,4000}(?:\.[\w-]{1,4000}){0,4}"
     r"|(?<=hooks\.slack\.com/services/)[\w/]{20,100}|(?<=/api/webhooks/)\d{10,24}/[\w-]{40,100})"
     r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?:[^-]|-(?!----END)){0,20000}(?:-----END [A-Z ]{0,30}-----)?"
@@ -41,6 +41,8 @@ _LOGIN = pattern(r"(?<=//)(?!git@)(?:[^\s/@\"'<>]{1,512}@){1,4}")
 _CHANNEL = pattern(r"(?<=/t/)(?:[a-z]{2}-[0-9a-f-]{30,40}|(?=[\w-]{0,40}\d)[\w-]{20,80})(?=[/\s'\"]|\Z)")
 """The token in the address of a conda channel: ``conda.anaconda.org/t/TOKEN/name``."""
 _SCHEME = pattern(r"\b((Bearer|Basic|Digest|Token|ApiKey)\s{1,4})([A-Za-z0-9._~+/=-]{8,4000})", re.IGNORECASE)
+_SCHEMES = ("bearer", "basic", "digest", "token", "apikey")
+_LETTERS = pattern(r"(?:hf_|gh[pousr]_|glpat-|sk-)[A-Za-z]{20,400}")
 _COOKIE = pattern(r"\b((?:Set-)?Cookie\s{0,4}:\s{0,4})([^\r\n=]{1,200}=[^\r\n]{0,4000})", re.IGNORECASE)
 _WHAT = (
     r"(?:token|secret|passw(?:or)?d|passphrase|pass|pwd|credentials?|api[_-]?key|access[_-]?key(?:[_-]?id)?|auth"
@@ -135,7 +137,7 @@ def without_secrets(text: str, hide: Hide = lambda _: HIDDEN) -> str:
         return text if found == bare else found
     lower = text.lower()
     if any(mark in lower for mark in _SHAPE_MARKS):
-        text = _SHAPES.sub(lambda match: hide(match[0]), text)
+        text = _SHAPES.sub(lambda match: hide(match[0]) if not match[1] or _is_token(match[1]) else match[0], text)
     if "//" in text:
         if "@" in text:
             text = _LOGIN.sub(lambda match: f"{hide(match[0])}@", text)
@@ -145,11 +147,16 @@ def without_secrets(text: str, hide: Hide = lambda _: HIDDEN) -> str:
         if any(program in lower for program in programs):
             text = option.sub(lambda match: match[0] if _OPEN.match(match[3]) else match[1] + hide(match[3]), text)
     if any(mark in lower for mark in _NAMED_MARKS):
-        text = _SCHEME.sub(lambda match: match[1] + (hide(match[3]) if _is_credential(match) else match[3]), text)
-        text = _COOKIE.sub(lambda match: match[1] + hide(match[2]), text)
-        text = _ASSIGNED.sub(lambda match: _assigned(match, hide), text)
-        text = _OPTION.sub(lambda match: _assigned(match, hide), text)
-        text = _NETRC.sub(lambda match: match[1] + hide(match[2]), text)
+        if any(scheme in lower for scheme in _SCHEMES):
+            text = _SCHEME.sub(lambda match: match[1] + (hide(match[3]) if _is_credential(match) else match[3]), text)
+        if "cookie" in lower:
+            text = _COOKIE.sub(lambda match: match[1] + hide(match[2]), text)
+        if "=" in text or ":" in text:
+            text = _ASSIGNED.sub(lambda match: _assigned(match, hide), text)
+        if "-" in text:
+            text = _OPTION.sub(lambda match: _assigned(match, hide), text)
+        if "login" in lower and "password" in lower:
+            text = _NETRC.sub(lambda match: match[1] + hide(match[2]), text)
     return text
 
 
@@ -292,6 +299,11 @@ def _tells(name: str) -> bool:
     return len(name) <= _LONGEST_NAME and bool(_STRONG.search(name)) and not _PUBLIC.search(name)
 
 
+def _is_token(run: str) -> bool:
+    """Whether what begins as a service's tokens do is one: it has digits, or nothing but letters behind the prefix."""
+    return any(map(str.isdigit, run)) or bool(_LETTERS.fullmatch(run))
+
+
 def _is_credential(match: re.Match[str]) -> bool:
     value = match[3]
     if match[2].lower() == "bearer" or "uthorization" in match.string[max(0, match.start() - 20) : match.start()]:
@@ -307,6 +319,8 @@ def _assigned(match: re.Match[str], hide: Hide) -> str:
     if lead[-1:].isalpha() and not (_ANYWHERE.match(word) or (lead[-1:].islower() and word[:1].isupper())):
         return match[0]  # a part of another word
     value = match[3] or match[4] or match[5]
+    if _OPEN.match(value):
+        return match[0]
     behind = match.string[match.end() : match.end() + 1]
     if match[5] and ("(" in value or "[" in value or behind in ("(", "[") or _CODE.match(value)):
         return match[0]
