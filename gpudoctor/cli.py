@@ -92,10 +92,11 @@ def run(argv: Sequence[str]) -> int:
 
 def _fault(error: Exception) -> int:
     """What is said of an error that nobody foresaw: a machine was not judged, and that is no fault of the machine."""
+    from gpudoctor.model.secrets import without_secrets
     from gpudoctor.views._terminal import one_line
 
     print(
-        f"gpudoctor: {type(error).__name__}: {one_line(str(error))[:300] or 'no more is known'}\n"
+        f"gpudoctor: {type(error).__name__}: {one_line(without_secrets(str(error)))[:300] or 'no more is known'}\n"
         "  This is a fault of gpudoctor, or of where it writes to; it says nothing of the machine.\n"
         f"  {DEBUG}=1 shows where it was; gpudoctor record -o machine.json lets others see it, too.",
         file=sys.stderr,

@@ -16,6 +16,7 @@ from typing import cast, get_args
 
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.model.frozen import field, mutable
+from gpudoctor.model.secrets import screened, secret_values
 from gpudoctor.model.snapshot import Event, Level, Progress, Snapshot
 from gpudoctor.model.snapshot import Target as Subject
 from gpudoctor.target import Target
@@ -105,14 +106,15 @@ class Collection:
 
 def _start(run: _Run, target: Target, progress: Progress) -> None:
     def fence() -> None:
+        secrets = secret_values(dict(target.environ.items()))
         try:
             for name, entry in cast("Iterator[tuple[str, Fact | Rows]]", run.module.probe(target)):
                 if not isinstance(entry, (Known, Absent, Unread) if "." in name else (tuple, Absent, Unread)):
                     raise TypeError(f"{name} is a {type(entry).__name__}, not a fact")
-                run.said.append((name, entry))
+                run.said.append((name, screened(entry, secrets)))
             trouble = ""
         except BaseException as error:  # also SystemExit: nothing that a probe does may end more than itself
-            trouble = f"the probe {run.name} died: {type(error).__name__}: {error}"[:300]
+            trouble = screened(f"the probe {run.name} died: {type(error).__name__}: {error}"[:300], secrets)
         with run.ending:
             if run.given_up:
                 return

@@ -7,14 +7,18 @@ from collections.abc import Sequence
 
 from gpudoctor.model.fact import Value
 
-_UNSAFE = re.compile(r'[\x00-\x1f\x7f"\\]')
+_MARKS = '"\\'
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
 def quoted(text: str) -> str:
     """A text as a TOML string, whatever is in it."""
     whole = text.encode("utf-8", "replace").decode("utf-8")
-    return '"' + _UNSAFE.sub(lambda found: f"\\u{ord(found.group()):04x}", whole) + '"'
+    return '"' + "".join(sign if sign.isprintable() and sign not in _MARKS else _escaped(sign) for sign in whole) + '"'
+
+
+def _escaped(sign: str) -> str:
+    return f"\\u{ord(sign):04x}" if ord(sign) < 1 << 16 else f"\\U{ord(sign):08x}"
 
 
 def array(texts: Sequence[str]) -> str:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from gpudoctor.fleet.names import order
 from gpudoctor.fleet.summary import Summary, silent, summarized
+from gpudoctor.hiding.walk import mapped
 from gpudoctor.model.diagnosis import Finding, finding_from_json, from_json
 from gpudoctor.model.errors import DoctorError, DocumentError
 from gpudoctor.model.rule import CONFIDENCES, SEVERITIES
+from gpudoctor.model.secrets import without_secrets
 from gpudoctor.model.snapshot import SCHEMA
 
 if TYPE_CHECKING:
@@ -75,7 +77,11 @@ class Reader:
         return {rule.id: rule.layer for rule in self._book.rules}
 
     def summaries(self, reply: Reply) -> Iterator[Summary]:
-        """One for each document in it; where there is none, one that says why."""
+        """One for each document in it; where there is none, one that says why. No text of another host has a secret."""
+        for summary in self._summaries(reply):
+            yield mapped(summary, _screened)
+
+    def _summaries(self, reply: Reply) -> Iterator[Summary]:
         found = False
         for raw in documents(reply.text):
             found = True
@@ -97,7 +103,7 @@ class Reader:
             best = self.examples.get(told.id)
             if best is None or place < best.place:
                 try:
-                    self.examples[told.id] = Example(place, summary.host, finding_from_json(raw))
+                    self.examples[told.id] = Example(place, summary.host, mapped(finding_from_json(raw), _screened))
                 except (KeyError, TypeError, AttributeError) as error:
                     words = f"not a whole diagnosis document: {type(error).__name__} {error}"
                     raise DocumentError(words) from error
@@ -144,6 +150,10 @@ def documents(text: str) -> Iterator[Mapping[str, Any] | Broken]:
                 yield Broken(_trouble(error, text), _told_name(head))
             at += 1
         begin = _OBJECT.search(text, at)
+
+
+def _screened(text: str, _: str) -> str:
+    return without_secrets(text)
 
 
 def _trouble(error: Exception, text: str) -> str:

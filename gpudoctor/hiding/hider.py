@@ -15,7 +15,7 @@ from gpudoctor.hiding.addresses import Addresses
 from gpudoctor.hiding.ledger import Ledger
 from gpudoctor.hiding.numbers import Numbers
 from gpudoctor.hiding.public import ACCOUNTS
-from gpudoctor.probes._secrets import without_tokens
+from gpudoctor.model.secrets import without_secrets
 
 _HOME = re.compile(r"(?<![\w.-])(/(?:[\w.-]+/)*?(?:home|homes|Users|people))/([A-Za-z_][\w.-]*)")
 _SERIAL_KEYS = ("nvmlDeviceGetSerial", "nvmlDeviceGetBoardSerial")
@@ -51,7 +51,7 @@ class Hider:
 
     def text(self, text: str) -> str:
         """The text with everything replaced."""
-        text = self._numbers.hide(without_tokens(text))
+        text = self._numbers.hide(without_secrets(text))
         if self._users or self._hosts or self._addresses.known:
             text = self._names().sub(self._named, text)
         return text

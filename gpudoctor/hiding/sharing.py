@@ -16,10 +16,9 @@ from gpudoctor.hiding.files import Files
 from gpudoctor.hiding.ledger import Ledger
 from gpudoctor.hiding.names import Names, is_word, learnable
 from gpudoctor.hiding.numbers import Numbers
-from gpudoctor.hiding.secrets import without_long, without_secrets
-from gpudoctor.hiding.spelling import decoded, plain
+from gpudoctor.hiding.spelling import decoded
 from gpudoctor.hiding.walk import mapped, texts
-from gpudoctor.probes._secrets import HIDDEN
+from gpudoctor.model.secrets import HIDDEN, plain, without_long, without_secrets
 
 T = TypeVar("T")
 

@@ -9,6 +9,7 @@ from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Absent, Fact, Json, Known, fact_from_json, fact_to_json, listed
 from gpudoctor.model.frozen import frozen
 from gpudoctor.model.rule import Confidence, Fix, Prevalence, Role, Severity, Step
+from gpudoctor.model.secrets import screened
 from gpudoctor.model.since import Since
 from gpudoctor.model.since import from_json as since_from_json
 from gpudoctor.model.snapshot import SCHEMA, Snapshot
@@ -192,6 +193,7 @@ class Diagnosis:
 
 def from_json(raw: object) -> Diagnosis:
     """The inverse of `Diagnosis.to_json`; raises `DocumentError`."""
+    raw = screened(raw)
     snapshot = snapshot_from_json(raw)
     document = cast("Mapping[str, Any]", raw)
     try:

@@ -9,7 +9,12 @@ DoctorError           one line, says what to do; exit code 2
 
 
 class DoctorError(Exception):
-    """A problem with what we were given; its text is one line that says what to do."""
+    """A problem with what we were given; its text is one line that says what to do, and holds no secret."""
+
+    def __str__(self) -> str:
+        from gpudoctor.model.secrets import without_secrets
+
+        return without_secrets(super().__str__())
 
 
 class DocumentError(DoctorError):

@@ -8,6 +8,7 @@ from typing import Literal, TypeVar, cast, get_args
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Fact, Json, Known, Row, Rows, Unread, fact_from_json, fact_to_json, rows_to_json
 from gpudoctor.model.frozen import field, frozen
+from gpudoctor.model.secrets import screened
 
 SCHEMA = "gpudoctor/1"
 MOST_GPUS = 128
@@ -100,6 +101,7 @@ def from_json(raw: object) -> Snapshot:
         raise DocumentError(
             f"schema {schema[:40]!r} is not {SCHEMA}; read it with the gpudoctor that wrote it or a newer one"
         )
+    raw = screened(raw)
     target = raw.get("target")
     if not isinstance(target, Mapping):
         raise DocumentError("not a gpudoctor snapshot: no target in it")

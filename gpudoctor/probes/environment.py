@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from gpudoctor.model.catalog import fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows
-from gpudoctor.probes._secrets import shown
+from gpudoctor.model.secrets import variable_shown, without_secrets
 from gpudoctor.target import Target
 
 FACTS = (
@@ -22,15 +22,20 @@ FACTS = (
 )
 
 _FAMILIES = re.compile(
-    r"""(?:CUDA|CUDNN|CUBLAS|NVIDIA|NVCC|NCCL|GLOO|UCX|TORCH|PYTORCH|TORCHINDUCTOR|TRITON|XLA|TF|JAX|HSA|HIP|ROCR|ROCM
-        |OMP|MKL|KMP|OMPI|SINGULARITY|APPTAINER|CONDA|VLLM|FLASH_ATTENTION|DS|NVSHMEM|FI)_\w+
+    r"""(?:CUDA|CUDNN|CUBLAS|NVIDIA|NVCC|NCCL|GLOO|UCX|TORCH|PYTORCH|TORCHINDUCTOR|TRITON|XLA|JAX|HSA|HIP|ROCR|ROCM
+        |OMP|MKL|KMP|OMPI|VLLM|FLASH_ATTENTION|NVSHMEM|FI)_\w+
+      |TF_(?:CPP|CUDA|CUDNN|DETERMINISTIC|DISABLE|ENABLE|FORCE|GPU|NEED|NUM|USE|XLA)_\w+|TF_TYPE
+      |DS_(?:ACCELERATOR|BUILD_\w+|SKIP_CUDA_CHECK)
+      |(?:SINGULARITY|APPTAINER)_(?:BIND\w*|CACHEDIR|COMMAND|CONTAINER|ENVIRONMENT|NAME|NV\w*|TMPDIR|VERSION)
+      |CONDA_(?:DEFAULT_ENV|ENVS_PATH|EXE|OVERRIDE_\w+|PKGS_DIRS|PREFIX\w*|PYTHON_EXE|SHLVL|SUBDIR|SOLVER)
       |LD_LIBRARY_PATH|LD_PRELOAD|LIBRARY_PATH|CPATH|CUDAHOSTCXX|CUDACXX|CC|CXX|MAX_JOBS|GPU_DEVICE_ORDINAL
       |PYTHONPATH|PYTHONHOME|PYTHONNOUSERSITE|VIRTUAL_ENV|BNB_CUDA_VERSION|LIBCUDA\w*|NVPROXY\w*
       |SLURM_(?:JOB_ID|JOB_GPUS|STEP_GPUS|GPUS\w*|NNODES|NTASKS\w*|PROCID|LOCALID|NODEID|JOB_NODELIST|CPUS_PER_TASK)
       |MASTER_ADDR|MASTER_PORT|RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|NODE_RANK""",
     re.X,
 )
-"""Variables that GPU software reads. Nothing else of the environment becomes a fact."""
+"""Variables that GPU software reads; none of a family that also carries what users put in (``TF_VAR_*``, conda's
+channels). Nothing else of the environment becomes a fact."""
 
 ASKED = (
     "CUDA_VISIBLE_DEVICES",
@@ -133,7 +138,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _shown(name: str, value: str) -> str:
-    value = shown(name, value)
+    value = variable_shown(name, value)
     return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}… ({len(value)} characters)"
 
 
@@ -142,7 +147,7 @@ def _folders(environ: Mapping[str, str], name: str) -> Fact:
     value = environ.get(name)
     if value is None:
         return Absent(f"{name} is not set")
-    return Known(tuple(part or "." for part in value.split(":")) if value else (), name)
+    return Known(tuple(part or "." for part in without_secrets(value).split(":")) if value else (), name)
 
 
 def _tool_folders(target: Target) -> Fact:

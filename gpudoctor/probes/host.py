@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from gpudoctor.model.catalog import fact
 from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.model.secrets import without_secrets
 from gpudoctor.probes import _marks
 from gpudoctor.probes._host import firmware
 from gpudoctor.probes._reading import line, names, refusal, text, there
-from gpudoctor.probes._secrets import shown_words
 from gpudoctor.target import Target
 
 FACTS = (
@@ -131,7 +131,7 @@ def _platform(target: Target) -> Fact:
 def _command_line(target: Target) -> Fact:
     state = line(target, "/proc/cmdline")
     if isinstance(state, Known):
-        return Known(shown_words(str(state.value)), state.source)
+        return Known(without_secrets(str(state.value)), state.source)
     return Unread(state.why)
 
 

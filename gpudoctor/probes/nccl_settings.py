@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from gpudoctor.model.catalog import column, fact
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.model.secrets import variable_shown
 from gpudoctor.probes._libraries.loader import Loader
 from gpudoctor.probes._net.settings import Settings, settings_of
 from gpudoctor.probes._python.torch_load import loaded_torch
 from gpudoctor.probes._reading import line, names, there
-from gpudoctor.probes._secrets import shown
 from gpudoctor.target import Target
 
 FACTS = (
@@ -56,7 +56,7 @@ def _rows(target: Target, settings: Settings) -> Iterator[Row]:
     for setting in sorted(settings.by_name.values(), key=lambda one: one.name):
         yield {
             "name": Known(setting.name, setting.origin),
-            "value": Known(shown(setting.name, setting.value)[:_LONGEST], setting.origin),
+            "value": Known(variable_shown(setting.name, setting.value)[:_LONGEST], setting.origin),
             "origin": Known(setting.origin, setting.origin),
             "missing": _missing(target, setting.name, setting.value),
         }

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import accumulate, pairwise
 
+from gpudoctor.model.secrets import without_secret_lines
 from gpudoctor.readers._labels import Label, label_of
 from gpudoctor.readers._manuals import documentation
 from gpudoctor.readers._select import select
@@ -77,7 +78,7 @@ class Paste:
         self.numbers = kept.numbers
         self.total = kept.total
         self.whole = kept.whole
-        self.lines = [_clean(line) for line in kept.lines]
+        self.lines = without_secret_lines([_clean(line) for line in kept.lines])
         self.used: set[int] = set()
         self.listed: set[int] = set()
         self.data: set[int] = set()

@@ -31,7 +31,7 @@ def wanted(name: str) -> bool:
     """Whether the variable is one that steers GPU software, and no secret."""
     if any(word in name for word in _SECRETS):
         return False
-    return name in _NAMES or name.startswith(_PREFIXES)
+    return name in _NAMES or (name.startswith(_PREFIXES) and not name.startswith("TF_VAR_"))
 
 
 def derived(values: Mapping[str, Fact]) -> Iterator[tuple[str, Fact]]:

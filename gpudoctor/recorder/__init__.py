@@ -15,8 +15,8 @@ from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.document import brief
 from gpudoctor.model.fact import Known, listed
 from gpudoctor.model.measurement import vars_of
+from gpudoctor.model.secrets import variable_shown
 from gpudoctor.model.snapshot import Progress, Snapshot
-from gpudoctor.probes._secrets import shown
 from gpudoctor.recorder._children import Sections
 from gpudoctor.recorder._files import files_of
 from gpudoctor.target.record import Record
@@ -137,7 +137,7 @@ def _variables(target: Recording, snapshot: Snapshot) -> dict[str, str]:
     """The variables that were asked for, secrets hidden. PWD is the working folder, whatever its name smells of."""
     wanted = {name.removeprefix("env.") for name in snapshot.facts if name.startswith("env.")} | target.seen.variables
     given = {name: value for name, value in target.environ.items() if name in wanted}
-    return {name: value if name == "PWD" else shown(name, value) for name, value in given.items()}
+    return {name: value if name == "PWD" else variable_shown(name, value) for name, value in given.items()}
 
 
 def _named(variables: Mapping[str, str]) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from gpudoctor.model.secrets import without_secrets
 from gpudoctor.probes._changes import logs
-from gpudoctor.probes._secrets import shown_words
 from gpudoctor.target._watched import Parts
 from gpudoctor.target.record import Sparse
 from gpudoctor.target.recording import Seen
@@ -53,9 +53,8 @@ def files_of(seen: Seen) -> tuple[dict[str, bytes], dict[str, Sparse], list[str]
         elif _is_whole(parts, joined) and (size <= _WHOLE or _is_text(joined[0][1])):
             files[path] = _screened(path, joined[0][1] if joined else b"")
         else:
-            sparse[path] = Sparse(
-                max(parts.size, *(at + len(data) for at, data in joined or [(0, b"")])), tuple(joined)
-            )
+            size = max(parts.size, *(at + len(data) for at, data in joined or [(0, b"")]))
+            sparse[path] = Sparse(size, tuple((at, _masked(data)) for at, data in joined))
     return files, sparse, left_out
 
 
@@ -73,14 +72,25 @@ def _is_text(data: bytes) -> bool:
     return b"\0" not in data
 
 
+def _masked(data: bytes) -> bytes:
+    """A part of a text without secrets and as long as it was, so that the next part stays in its place."""
+    if not _is_text(data):
+        return data
+    text = data.decode()
+    masked = without_secrets(text, lambda value: "*" * len(value.encode()))
+    return (
+        masked.encode()
+        if len(masked.encode()) == len(data)
+        else without_secrets(text).encode().ljust(len(data))[: len(data)]
+    )
+
+
 def _screened(path: str, data: bytes) -> bytes:
     """The file without what no diagnosis needs: other programs' variables and arguments, the log's other lines."""
     if path.startswith("/proc/") and path.endswith("/environ"):
         return b"\0".join(entry for entry in data.split(b"\0") if entry.startswith(b"container="))
     if path.startswith("/proc/") and path.count("/") > 2 and path.endswith("/cmdline"):
         return data.partition(b"\0")[0]
-    if path == "/proc/cmdline":
-        return shown_words(data.decode("utf-8", "replace")).encode()
     if path == _LOG or (path.startswith("/var/log/") and not _DRIVERS_OWN.search(path)):
         lines = data.decode("utf-8", "replace").splitlines(keepends=True)
         return "".join(line for line in lines if _LOG_LINES.search(line)).encode()

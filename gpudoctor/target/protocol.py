@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpudoctor.model.fact import Known, Row
+from gpudoctor.model.secrets import without_secrets
 
 MARK = "@gpudoctor "
 TEXT_LINES = 200
@@ -32,8 +33,8 @@ def answers(out: str) -> Iterator[dict[str, Any]]:
 
 
 def printable(text: object, limit: int = 300) -> str:
-    """The text with control characters and lone surrogates escaped, cut to `limit` characters."""
-    cut = str(text)[:limit]
+    """The text without secrets, control characters and lone surrogates escaped, cut to `limit` characters."""
+    cut = without_secrets(str(text)[: limit + 4096])[:limit]
     return cut if cut.isprintable() else "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in cut)
 
 

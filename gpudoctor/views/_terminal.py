@@ -15,9 +15,14 @@ from gpudoctor.views._columns import folded, has_wide
 
 WIDTH = 80
 _CODES = {"bold": "1", "red": "31", "yellow": "33", "green": "32", "dim": "2"}
-_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_UNSAFE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    r"\ud800-\udfff\U000e0000-\U000e007f]"
+)
+"""What a terminal obeys, what turns the direction of a line, and what nobody sees."""
 _UNTYPED = re.compile(rf"{_UNSAFE.pattern}|[\t\n]")
 """What belongs in no command line."""
+_BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 _MARKS = {
     "by hand": "by hand",
     "root": "needs root",
@@ -75,15 +80,18 @@ def few(said: str, most: int = 3) -> str:
 def value(known: Known) -> str:
     """A fact's value as a person reads it, cut where it is long."""
     raw = value_to_json(known.value)
-    text = ", ".join(map(str, raw)) if isinstance(raw, list) else str(raw)
+    text = _BREAKS.sub(" ", ", ".join(map(str, raw)) if isinstance(raw, list) else str(raw))
     return text if len(text) <= 300 else text[:297] + "..."
 
 
-def wrapped(text: str, indent: int = 0, hang: int | None = None) -> list[str]:
-    """The text in lines of at most `WIDTH` columns, paragraphs kept; a longer word (a command, a path) stays whole."""
+def wrapped(text: str, indent: int = 0, hang: int | None = None, paragraphs: bool = False) -> list[str]:
+    """The text in lines of at most `WIDTH` columns; a longer word (a command, a path) stays whole.
+
+    It is one paragraph, so that foreign words in it cannot begin a line of their own; a page's text has `paragraphs`.
+    """
     first, rest = " " * indent, " " * (indent if hang is None else hang)
     lines = []
-    for paragraph in re.split(r"\n\s*\n", safe(text)):
+    for paragraph in re.split(r"\n\s*\n", safe(text)) if paragraphs else [safe(_BREAKS.sub(" ", text))]:
         if has_wide(paragraph):
             lines += folded(paragraph, WIDTH, first, rest)
             continue

@@ -27,7 +27,7 @@ def render(bench: Bench, style: Style) -> str:
     """All of it as text."""
     found = bench.found
     if bench.because:
-        return "\n".join([*wrapped(f"Nothing was measured: {bench.because}"), "", *wrapped(_CPU)])
+        return "\n".join([*wrapped(f"Nothing was measured: {bench.because}", hang=2), "", *wrapped(_CPU)])
     blocks = [
         "\n".join(block)
         for block in (

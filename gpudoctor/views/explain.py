@@ -28,7 +28,7 @@ def _rule_lines(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
     said += [say("judged for each {row}", row=rule.each)] if rule.each else []
     yield say(", ").join(said)
     yield ""
-    yield from wrapped(_WORKED_OUT.sub("…", rule.why))
+    yield from wrapped(_WORKED_OUT.sub("…", rule.why), paragraphs=True)
     yield from _conditions("Found when all of these hold", rule.when)
     yield from _conditions("Never where one of these holds", rule.unless)
     yield from _section("Signs in machine-printed text", [_sign(sign.match, sign.conclusive) for sign in rule.signs])

@@ -35,7 +35,7 @@ def render(diagnosis: Diagnosis, fleet: Fleet, style: Style | None = None) -> st
         blocks.append("\n".join(_quiet(quiet, style)))
     if diagnosis.unjudged:
         blocks.append("\n".join(_unjudged(diagnosis, style)))
-    blocks += ["\n".join(wrapped(note.text)) for note in diagnosis.notes]
+    blocks += ["\n".join(wrapped(note.text, hang=2)) for note in diagnosis.notes]
     blocks.append(_counts(diagnosis, fleet))
     return "\n\n".join(blocks)
 
@@ -43,7 +43,7 @@ def render(diagnosis: Diagnosis, fleet: Fleet, style: Style | None = None) -> st
 def _head(diagnosis: Diagnosis, fleet: Fleet, style: Style) -> Iterator[str]:
     said = [say("fleet"), one_line(fleet.name), say("level {level}", level=diagnosis.snapshot.target.level)]
     said += [say("in {seconds} s", seconds=f"{fleet.seconds:.0f}")] if fleet.seconds >= 1 else []
-    yield from wrapped(f"gpudoctor {diagnosis.tool_version}: {', '.join(said)}")
+    yield from wrapped(f"gpudoctor {diagnosis.tool_version}: {', '.join(said)}", hang=2)
     english, colour = _LOOKS[fleet.verdict]
     word = say(english)
     lines = wrapped(say("{title}: {text}", title=word, text=_conclusion(diagnosis, fleet)), hang=width(word) + 2)

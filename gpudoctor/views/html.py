@@ -15,7 +15,7 @@ from gpudoctor.views import _html_style as style
 from gpudoctor.views import _report as report
 from gpudoctor.views import plots
 from gpudoctor.views._since import since
-from gpudoctor.views._terminal import command, noted, safe, value
+from gpudoctor.views._terminal import command, drawable, noted, value
 
 _LANGUAGES = {"en": "en", "zh": "zh-Hans"}
 _MARKS = {"error": "✗ Error", "warning": "! Warning", "info": "i Info"}
@@ -148,4 +148,4 @@ def _rest(diagnosis: Diagnosis) -> Iterator[str]:
 
 def _text(text: str) -> str:
     """Foreign text, in an element or an attribute: never a tag, never a control character."""
-    return escape(safe(text), quote=True)
+    return escape(drawable(text), quote=True)

@@ -76,12 +76,12 @@ def _verdict(diagnosis: Diagnosis, strict: bool) -> Case:
     if causes := report.causes(diagnosis):
         said += ["", say("To act on, in this order:")]
         said += [f"{at}. {one_line(act)}  [{one.id}]" for at, (one, act) in enumerate(report.acts(causes), 1)]
-    said += ["", *(note.text for note in diagnosis.notes)] if diagnosis.notes else []
+    said += ["", *(one_line(note.text) for note in diagnosis.notes)] if diagnosis.notes else []
     bad = strict and any(finding.severity == "warning" for finding in diagnosis.findings)
     standing: Standing = "failure" if diagnosis.verdict == "broken" or bad else "passed"
     if diagnosis.verdict == "unknown" and not bad:
         standing = "error"
-        said += ["", *(f"{reason.why}: {', '.join(reason.rules)}" for reason in report.reasons(diagnosis))]
+        said += ["", *(f"{one_line(reason.why)}: {', '.join(reason.rules)}" for reason in report.reasons(diagnosis))]
     return Case("verdict", standing, said[0], "\n".join(said), diagnosis.verdict)
 
 
@@ -94,7 +94,7 @@ def _rules(diagnosis: Diagnosis, strict: bool) -> Iterator[Case]:
     for name, findings in found.items():
         yield _found(name, findings, under.get(name, ""), strict)
     for item in diagnosis.unjudged:
-        yield Case(item.id, "skipped", item.because, item.because)
+        yield Case(item.id, "skipped", item.because, one_line(item.because))
     yield from map(Case, diagnosis.passed)
 
 
@@ -111,7 +111,7 @@ def _found(name: str, findings: list[Finding], under: str, strict: bool) -> Case
 
 def _of_host(fleet: Fleet, host: Host, strict: bool) -> Iterator[Case]:
     if not host.answered:
-        yield Case("answer", "error", host.because, host.because, "silence")
+        yield Case("answer", "error", host.because, one_line(host.because), "silence")
         return
     yield Case("answer")
     for check in fleet.checks:
@@ -119,11 +119,11 @@ def _of_host(fleet: Fleet, host: Host, strict: bool) -> Iterator[Case]:
 
 
 def _checked(name: str, result: Result, strict: bool) -> Case:
-    words = result.words or result.outcome
+    words = one_line(result.words) or result.outcome
     if result.finding:
         words = f"{words}\n\n[{result.finding}]  more: gpudoctor explain {result.finding}"
     if result.outcome == "unjudged":
-        return Case(name, "skipped", result.words or "not judged", result.words or "not judged")
+        return Case(name, "skipped", result.words or "not judged", one_line(result.words) or "not judged")
     if result.outcome == "error" or (strict and result.outcome == "warning"):
         return Case(name, "failure", result.words or result.outcome, words, result.outcome)
     return Case(name, words="" if result.outcome == "ok" else words, kind=result.outcome)

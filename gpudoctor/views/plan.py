@@ -28,7 +28,7 @@ def render(
     blocks += _steps(plan, style)
     blocks += [_foreseen(foreseen, style)] if foreseen else []
     blocks += (
-        ["\n".join(row for remark in plan.remarks for row in wrapped(say("{sentence}.", sentence=remark)))]
+        ["\n".join(row for remark in plan.remarks for row in wrapped(say("{sentence}.", sentence=remark), hang=2))]
         if plan.remarks
         else []
     )
@@ -50,7 +50,7 @@ def _steps(plan: Plan, style: Style) -> Iterator[str]:
     before = ""
     for step in plan.chosen:
         cure = titles.get(_of(step), "")
-        said = wrapped(f"{cure}  [{step.cause}]") if cure and cure != before else []
+        said = wrapped(f"{cure}  [{step.cause}]", hang=2) if cure and cure != before else []
         before = cure or before
         yield "\n".join([*(style.paint(row, "bold") for row in said), *step_lines(plan, step)])
 
@@ -171,7 +171,7 @@ def _by_a_person(plan: Plan) -> str:
     """What is not run by us, in a line; the steps say why."""
     steps = [step for step in plan.chosen if step.hindrance and not step.verify]
     if steps and _elsewhere(plan):
-        return "\n".join(wrapped(say("Nothing of this is run: {why}.", why=say(steps[0].hindrance))))
+        return "\n".join(wrapped(say("Nothing of this is run: {why}.", why=say(steps[0].hindrance)), hang=2))
     numbers = ", ".join(str(plan.number(step.id)) for step in steps)
     left = "Left to a person: steps {numbers}." if len(steps) > 1 else "Left to a person: step {numbers}."
     return say(left, numbers=numbers) if steps else ""

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.model.snapshot import Event, Progress
+from gpudoctor.views._terminal import drawable
 
 if TYPE_CHECKING:
     from gpudoctor.model.measurement import Measurements
@@ -112,7 +113,7 @@ def _paint(stream: TextIO, line: Callable[[], str], over: threading.Event) -> No
     shown = False
     with suppress(OSError, ValueError):  # a terminal that has gone needs no line
         while not over.wait(_PERIOD):
-            stream.write(f"\r\x1b[2K{line()[:_WIDEST]}")
+            stream.write(f"\r\x1b[2K{drawable(line())[:_WIDEST]}")
             stream.flush()
             shown = True
         if shown:

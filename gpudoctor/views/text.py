@@ -33,7 +33,7 @@ def render(diagnosis: Diagnosis, style: Style | None = None) -> str:
         blocks.append("\n".join([say("To act on, in this order:"), *_plan(causes)]))
     if diagnosis.unjudged:
         blocks.append("\n".join(_unjudged(diagnosis, style)))
-    blocks += ["\n".join(wrapped(note.text)) for note in diagnosis.notes]
+    blocks += ["\n".join(wrapped(note.text, hang=2)) for note in diagnosis.notes]
     blocks.append(report.counts(diagnosis))
     return "\n\n".join(blocks)
 
@@ -70,7 +70,7 @@ def _finding(finding: Finding, others: Sequence[Finding], style: Style) -> Itera
     if alike:
         yield from wrapped(say("the same of {names}", names=", ".join(alike)), indent=hang)
     if finding.why:
-        yield from wrapped(finding.why, 2)
+        yield from wrapped(finding.why, 2, paragraphs=True)
     if finding.evidence:
         yield ""
         yield say("  How it is known ({confidence}):", confidence=say(finding.confidence))

@@ -8,7 +8,9 @@ from types import ModuleType
 
 import pytest
 
-from gpudoctor.hiding import Sharing, addresses, nodesets, numbers, places, secrets, spelling
+from gpudoctor.hiding import Sharing, addresses, nodesets, numbers, places, spelling
+from gpudoctor.model import secrets
+from gpudoctor.model.pattern import Later
 from tests.fuzz.pump import runs, units
 
 _SIZE = 4000
@@ -19,7 +21,7 @@ _MOST = 40
 
 
 def _patterns(module: ModuleType) -> list[str]:
-    return [value.pattern for value in vars(module).values() if isinstance(value, re.Pattern)]
+    return [value.pattern for value in vars(module).values() if isinstance(value, (re.Pattern, Later))]
 
 
 _ALL = [

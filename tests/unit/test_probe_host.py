@@ -231,7 +231,9 @@ def test_musl_is_no_glibc(tmp_path: Path) -> None:
 def test_secrets_on_the_kernel_command_line_are_hidden(tmp_path: Path) -> None:
     tree = Tree(tmp_path).linux(command_line="iommu=pt ds=nocloud;s=http://me:pw@h/ rd.token=abc")
     line = said(host, tree.target())["host.kernel_command_line"]
-    assert line == Known("BOOT_IMAGE=/vmlinuz iommu=pt ds=(hidden) rd.token=(hidden)", "/proc/cmdline")
+    assert line == Known(
+        "BOOT_IMAGE=/vmlinuz iommu=pt ds=nocloud;s=http://(hidden)@h/ rd.token=(hidden)", "/proc/cmdline"
+    )
 
 
 def test_a_link_loop_is_a_refusal(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gpudoctor.model.frozen import frozen
 from gpudoctor.model.pattern import pattern
-from gpudoctor.probes._secrets import shown_words
+from gpudoctor.model.secrets import without_secrets
 from gpudoctor.target.protocol import printable
 
 RELEVANT = pattern(
@@ -49,7 +49,7 @@ def told(name: str) -> bool:
 
 def program(line: str) -> str:
     """A command line as one recognises it: without folders, secrets and control characters, cut where it is long."""
-    words = shown_words(printable(line, 4 * _LONGEST)).replace("'", "").split()
+    words = without_secrets(printable(line, 4 * _LONGEST)).replace("'", "").split()
     while words and words[0].rpartition("/")[2].startswith("python"):
         words = words[1:]
     if not words:

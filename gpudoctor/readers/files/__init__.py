@@ -14,6 +14,7 @@ from types import ModuleType
 
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Fact, Known, Rows
+from gpudoctor.model.secrets import screened
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.readers._merge import take
 from gpudoctor.readers.files._manifest import Manifest, UnreadableError
@@ -75,7 +76,7 @@ def _read(module: ModuleType, text: str, name: str) -> Snapshot | None:
     facts: dict[str, Fact] = {}
     groups: dict[str, Rows] = {"text": ()}
     for key, entry in module.read(manifest):
-        take(facts, groups, key, entry)
+        take(facts, groups, key, screened(entry))
     if not manifest.used:
         return None
     facts["manifest.kind"] = Known(module.KIND, name)

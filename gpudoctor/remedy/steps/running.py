@@ -14,12 +14,15 @@ from dataclasses import dataclass
 
 from gpudoctor import shipped
 from gpudoctor.model.run import Stop
+from gpudoctor.model.secrets import without_secrets
 from gpudoctor.target import child as children
 
 LIMIT = 4 * 3600.0
 """Seconds that a command may take: a download of gigabytes over a slow line, or a build from source."""
 PATIENCE = 8.0
 """Seconds that a command has to end in after each signal; pip puts back what it was replacing when interrupted."""
+_LONGEST = 1 << 16
+"""Characters of a line without an end that are held back."""
 _TICK = 0.1
 _LINGER = 0.5
 """Seconds that are waited for more output of a command that has ended, where something it started holds its streams."""
@@ -98,6 +101,7 @@ class _Listening:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._signals = iter(_ENDING)
         self._next = 0.0
+        self._begun = ""
         self._stopped = ""
 
     def until_it_ends(self) -> str:
@@ -117,7 +121,7 @@ class _Listening:
                     if not selector.get_map():
                         break
                 self._end_if_wanted()
-        self._tell(self._decoder.decode(b"", final=True))
+        self._tell(self._decoder.decode(b"", final=True), final=True)
         return self._stopped
 
     def _read(self) -> bool:
@@ -125,9 +129,13 @@ class _Listening:
         self._tell(self._decoder.decode(data))
         return bool(data)
 
-    def _tell(self, text: str) -> None:
-        if text:
-            self._heard(text)
+    def _tell(self, text: str, final: bool = False) -> None:
+        """Hand on whole lines, without secrets: of a part of one nobody can say whether it is a secret's."""
+        text = self._begun + text
+        whole = len(text) if final or len(text) > _LONGEST else max(text.rfind("\n"), text.rfind("\r")) + 1
+        self._begun = text[whole:]
+        if whole:
+            self._heard("".join(map(without_secrets, text[:whole].splitlines(keepends=True))))
 
     def _end_if_wanted(self) -> None:
         now = time.monotonic()
