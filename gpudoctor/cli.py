@@ -16,6 +16,7 @@ from gpudoctor.arguments import COMMANDS, no_command, parse
 from gpudoctor.commands.exits import INTERRUPTED, MISUSE, UNHEARD, UNKNOWN
 from gpudoctor.language.choice import chosen
 from gpudoctor.model.errors import DoctorError
+from gpudoctor.target import rights
 
 DEBUG = "GPUDOCTOR_DEBUG"
 """The variable that has a fault of ours end in its traceback."""
@@ -56,14 +57,14 @@ def run(argv: Sequence[str]) -> int:
     """Parse, call, print, and return the exit code of the contract."""
     gc.set_threshold(_GARBAGE, 20, 20)
     streams.ready()
-    if "TMPDIR" in os.environ:
-        trusted.scratch()
+    _nothing_of_strangers()
     words = list(argv)
     bare = not words or (words[0] not in COMMANDS and words[0] not in {"-h", "--help", "-V", "--version"})
     if bare and words and not words[0].startswith("-"):
         no_command(words[0])
     options = parse(["check", *words] if bare else words)
     language.use(_language(options))
+    rights.consent = _consent(options)
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
             signal.signal(number, _end)
@@ -90,6 +91,21 @@ def run(argv: Sequence[str]) -> int:
         if os.environ.get(DEBUG):
             raise
         return _fault(error)
+
+
+def _nothing_of_strangers() -> None:
+    """Programs are looked for, and temporary files made, where nobody else can exchange them."""
+    if "PATH" in os.environ:
+        os.environ["PATH"] = rights.search(os.environ["PATH"])
+    if "TMPDIR" in os.environ:
+        trusted.scratch()
+
+
+def _consent(options: argparse.Namespace) -> rights.Consent:
+    """What is said of another user's Python; many commands have no such options."""
+    if getattr(options, "trust_python", False):
+        return "trust"
+    return "as owner" if getattr(options, "as_owner", False) else ""
 
 
 def _fault(error: Exception) -> int:

@@ -32,8 +32,13 @@ class Doubt(NamedTuple):
     place: str
     whose: str
     """``user alice``, ``group lab``, ``every user``."""
-    owned: bool
-    """Whether `place` belongs to them; else it is its mode that lets them write."""
+    uid: int = -1
+    """The user to whom `place` belongs; -1 where it is its mode that lets them write."""
+
+    @property
+    def owned(self) -> bool:
+        """Whether `place` belongs to them."""
+        return self.uid >= 0
 
     def __str__(self) -> str:
         return f"{self.place} {'belongs to' if self.owned else 'can be written to by'} {self.whose}"
@@ -85,13 +90,13 @@ def doubt(path: str | Path, uid: int | None = None) -> Doubt | None:
     return found
 
 
-def foreign(place: str | Path) -> Doubt | None:
+def foreign(place: str | Path, uid: int | None = None) -> Doubt | None:
     """As `doubt`, of a file in a folder that was found sound."""
     try:
         state = os.lstat(place)
     except OSError:
         return None
-    return _about(str(place), state, os.geteuid(), last=True)
+    return _about(str(place), state, os.geteuid() if uid is None else uid, last=True)
 
 
 def scratch() -> None:
@@ -106,7 +111,7 @@ def _owned(place: str, state: os.stat_result, uid: int) -> Doubt | None:
     """Whether it belongs to somebody else."""
     if state.st_uid in (0, uid) or (state.st_uid == _OVERFLOW and _unmapped()):
         return None
-    return Doubt(place, f"user {name_of(state.st_uid)}", owned=True)
+    return Doubt(place, f"user {name_of(state.st_uid)}", state.st_uid)
 
 
 def _about(place: str, state: os.stat_result, uid: int, *, last: bool) -> Doubt | None:
@@ -116,12 +121,15 @@ def _about(place: str, state: os.stat_result, uid: int, *, last: bool) -> Doubt 
     if not mode & 0o022 or stat.S_ISCHR(mode) or (mode & stat.S_ISVTX and stat.S_ISDIR(mode) and not last):
         return None
     if mode & 0o002:
-        return Doubt(place, "every user", owned=False)
-    return None if _alone(state.st_gid, uid, place) else Doubt(place, f"group {_group(state.st_gid)}", owned=False)
+        return Doubt(place, "every user")
+    return None if _alone(state.st_gid, uid, place) else Doubt(place, f"group {_group(state.st_gid)}")
 
 
 def _alone(gid: int, uid: int, place: str) -> bool:
-    """Whether that group is root's, or has this user alone, as many systems give each user, with umask 002."""
+    """Whether that group is root's, or has this user alone, as many systems give each user, with umask 002.
+
+    Debian's ``staff``, to which /usr/local belongs, is root's as long as it has no members.
+    """
     import grp
     import pwd
 
@@ -130,7 +138,10 @@ def _alone(gid: int, uid: int, place: str) -> bool:
     if gid == 0:
         return True
     try:
-        user, group = pwd.getpwuid(uid), grp.getgrgid(gid)
+        group = grp.getgrgid(gid)
+        if group.gr_name in ("staff", "wheel") and not group.gr_mem:
+            return True
+        user = pwd.getpwuid(uid)
     except KeyError:
         return False
     return user.pw_gid == gid and group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
