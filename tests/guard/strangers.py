@@ -39,7 +39,7 @@ def program(
 ) -> subprocess.CompletedProcess[str]:
     """The program of this repository in a process of its own, as it is installed: nothing of the working directory."""
     as_user = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
-    return subprocess.run(
+    done: subprocess.CompletedProcess[str] = subprocess.run(
         [sys.executable, "-I", "-c", RUN, str(needs.REPOSITORY), *words],
         check=False,
         capture_output=True,
@@ -49,6 +49,7 @@ def program(
         cwd=cwd,
         **as_user,  # type: ignore[call-overload]
     )
+    return done
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor import expect, pages, rulebook, state, trusted
+from gpudoctor import expect, pages, rulebook, shipped, state, trusted
 from gpudoctor.history.shelf import Shelf, of_this_machine
 from gpudoctor.model.errors import UsageError
 from gpudoctor.remedy.site import state_folder
@@ -144,7 +144,7 @@ def test_no_compiled_copy_of_a_site_s_page_is_used_or_made(site: Path, tmp_path:
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: Path) -> Iterator[Path]:
     """Pages of a checkout, and an empty cache for their compiled copies."""
     monkeypatch.setattr(pages, "home", lambda: site)
-    monkeypatch.setattr(pages.shipped, "data", lambda _: None)
+    monkeypatch.setattr(shipped, "data", lambda _: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     pages._digest.cache_clear()
     yield tmp_path / "cache/gpudoctor/pages"
