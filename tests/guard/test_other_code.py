@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from gpudoctor.model.errors import UsageError
 from gpudoctor.model.fact import Unread
 from gpudoctor.probes import python_env, torch_live
 from gpudoctor.probes._nvml import talk
-from gpudoctor.target import rights
+from gpudoctor.target import Answer, rights
 from gpudoctor.target.local import Local
 from tests import needs
 from tests.guard.strangers import NAME, STRANGER, give, open_folder, program, stranger
@@ -343,6 +344,22 @@ def test_the_child_that_asks_nvml_takes_nothing_of_the_caller_s_environment(tmp_
     told = talk.ask(target, talk.Order(talk.limits(target, 1)))
     assert "could not be started" not in told.broken
     assert not mark.exists()
+
+
+def test_the_child_that_asks_nvml_takes_no_library_that_the_session_preloads(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    class Heard(Local):
+        def run(self, *how: Any, **more: Any) -> Answer:
+            answer = super().run(*how, **more)
+            heard.append(answer.err)
+            return answer
+
+    target = Heard("quick", environ={"PATH": os.environ["PATH"], "LD_PRELOAD": str(tmp_path / "odd.so")})
+    talk.ask(target, talk.Order(talk.limits(target, 1)))
+    assert heard
+    assert "odd.so" not in "".join(heard)
+    assert "odd.so" in target.run(["/bin/sh", "-c", "true"]).err, "what is asked of the session's own programs"
 
 
 def test_the_working_directory_of_a_child_is_nobody_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
