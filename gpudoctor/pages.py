@@ -95,7 +95,7 @@ def _kept(cache: Path) -> Any:
 def _store(cache: Path, kind: str, built: object) -> None:
     """Put the copy there in one step, for this user alone; drop this kind's older ones. In vain where it cannot be."""
     try:
-        cache.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        trusted.make(cache.parent)
         if trusted.doubt(cache.parent):
             return
         scratch = cache.with_suffix(f".{os.getpid()}")

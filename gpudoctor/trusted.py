@@ -99,6 +99,13 @@ def foreign(place: str | Path, uid: int | None = None) -> Doubt | None:
     return _about(str(place), state, os.geteuid() if uid is None else uid, last=True)
 
 
+def make(folder: Path) -> None:
+    """Make it, and what is missing above it, for this user alone whatever the umask; raises `OSError`."""
+    for place in (*reversed(folder.parents), folder):
+        if not place.exists():
+            place.mkdir(mode=0o700, exist_ok=True)
+
+
 def scratch() -> None:
     """Have temporary files made where nobody else can exchange them: forget a TMPDIR that is open to others."""
     named = os.environ.get("TMPDIR")
@@ -139,6 +146,9 @@ def _alone(gid: int, uid: int, place: str) -> bool:
         return True
     try:
         group = grp.getgrgid(gid)
+    except KeyError:
+        return gid == uid  # a container that is run as a user of no name
+    try:
         if group.gr_name in ("staff", "wheel") and not group.gr_mem:
             return True
         user = pwd.getpwuid(uid)

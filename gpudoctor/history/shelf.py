@@ -55,7 +55,7 @@ class Shelf:
         if len(data) > _LARGEST:
             return
         if not self.folder.is_dir():
-            self.folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+            trusted.make(self.folder)
             _forget_machines(self.folder.parent)
         fresh = self.folder / f".{os.urandom(6).hex()}"
         try:

@@ -120,6 +120,16 @@ def test_the_group_that_a_user_has_alone_may_write_and_others_may_not(tmp_path: 
     assert trusted.foreign(file) is None
 
 
+def test_folders_that_we_make_are_for_us_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        trusted.make(tmp_path / "a/b/c")
+        trusted.make(tmp_path / "a/b/c")
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b", "a/b/c")] == [0o700] * 3
+
+
 # ------------------------------------------------------------------------------------------- compiled copies, caches
 
 
