@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 
-from gpudoctor import language, streams, trusted
+from gpudoctor import language, streams
 from gpudoctor.arguments import COMMANDS, no_command, parse
 from gpudoctor.commands.exits import INTERRUPTED, MISUSE, UNHEARD, UNKNOWN
 from gpudoctor.language.choice import chosen
 from gpudoctor.model.errors import DoctorError
-from gpudoctor.target import rights
 
 DEBUG = "GPUDOCTOR_DEBUG"
 """The variable that has a fault of ours end in its traceback."""
@@ -64,7 +63,7 @@ def run(argv: Sequence[str]) -> int:
         no_command(words[0])
     options = parse(["check", *words] if bare else words)
     language.use(_language(options))
-    rights.consent = _consent(options)
+    _agree(options)
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
             signal.signal(number, _end)
@@ -95,17 +94,21 @@ def run(argv: Sequence[str]) -> int:
 
 def _nothing_of_strangers() -> None:
     """Programs are looked for, and temporary files made, where nobody else can exchange them."""
+    from gpudoctor import trusted
+    from gpudoctor.target import rights
+
     if "PATH" in os.environ:
         os.environ["PATH"] = rights.search(os.environ["PATH"])
     if "TMPDIR" in os.environ:
         trusted.scratch()
 
 
-def _consent(options: argparse.Namespace) -> rights.Consent:
-    """What is said of another user's Python; many commands have no such options."""
-    if getattr(options, "trust_python", False):
-        return "trust"
-    return "as owner" if getattr(options, "as_owner", False) else ""
+def _agree(options: argparse.Namespace) -> None:
+    """Take note of what is said of another user's Python; many commands have no such options."""
+    from gpudoctor.target import rights
+
+    trust, as_owner = (getattr(options, name, False) for name in ("trust_python", "as_owner"))
+    rights.consent = "trust" if trust else "as owner" if as_owner else ""
 
 
 def _fault(error: Exception) -> int:
