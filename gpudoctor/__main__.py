@@ -25,4 +25,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    safe = sys.flags.isolated or getattr(sys.flags, "safe_path", False)
+    if __spec__ and __spec__.name == "gpudoctor.__main__" and not safe:
+        del sys.path[0]  # the working directory, with -m: nothing is imported from there
     sys.exit(main())

@@ -56,12 +56,14 @@ def run(argv: Sequence[str]) -> int:
     """Parse, call, print, and return the exit code of the contract."""
     gc.set_threshold(_GARBAGE, 20, 20)
     streams.ready()
+    _nothing_of_strangers()
     words = list(argv)
     bare = not words or (words[0] not in COMMANDS and words[0] not in {"-h", "--help", "-V", "--version"})
     if bare and words and not words[0].startswith("-"):
         no_command(words[0])
     options = parse(["check", *words] if bare else words)
     language.use(_language(options))
+    _agree(options)
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
             signal.signal(number, _end)
@@ -88,6 +90,25 @@ def run(argv: Sequence[str]) -> int:
         if os.environ.get(DEBUG):
             raise
         return _fault(error)
+
+
+def _nothing_of_strangers() -> None:
+    """Programs are looked for, and temporary files made, where nobody else can exchange them."""
+    from gpudoctor import trusted
+    from gpudoctor.target import rights
+
+    if "PATH" in os.environ:
+        os.environ["PATH"] = rights.search(os.environ["PATH"])
+    if "TMPDIR" in os.environ:
+        trusted.scratch()
+
+
+def _agree(options: argparse.Namespace) -> None:
+    """Take note of what is said of another user's Python; many commands have no such options."""
+    from gpudoctor.target import rights
+
+    trust, as_owner = (getattr(options, name, False) for name in ("trust_python", "as_owner"))
+    rights.consent = "trust" if trust else "as owner" if as_owner else ""
 
 
 def _fault(error: Exception) -> int:

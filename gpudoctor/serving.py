@@ -19,6 +19,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from textual_serve.server import Server
 
+from gpudoctor import shipped
 from gpudoctor.model.errors import UsageError
 
 _PATIENCE = 2.0
@@ -38,7 +39,7 @@ def serve(words: Sequence[str], at: str) -> None:
             f"cannot listen at {at}: {error.strerror or error}; --serve HOST:PORT names another"
         ) from error
     with listening:
-        server = TokenServer(shlex.join([sys.executable, "-m", "gpudoctor", *words]), host, listening.getsockname()[1])
+        server = TokenServer(shlex.join([*shipped.program(), *words]), host, listening.getsockname()[1])
         sys.stderr.write(f"gpudoctor: the interface is at {server.url}\n")
         if not _is_loopback(host):
             sys.stderr.write("gpudoctor: what is shown crosses the network unencrypted; an ssh tunnel would not\n")

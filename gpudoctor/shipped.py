@@ -17,6 +17,20 @@ ARCHIVE: str = getattr(_LOADER, "archive", "")
 _PACKAGE = f"{ARCHIVE}/gpudoctor" if ARCHIVE else os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
 
 
+_BEGIN = """import sys
+sys.path[:] = [sys.argv.pop(1), *filter(None, sys.path)]
+from gpudoctor.__main__ import main
+sys.exit(main())"""
+
+
+def program() -> list[str]:
+    """What starts this gpudoctor once more, its own words behind it; whatever lies in the working directory."""
+    import sys
+
+    home = ARCHIVE or os.path.dirname(_PACKAGE)  # noqa: PTH120
+    return [sys.executable, ARCHIVE] if ARCHIVE else [sys.executable, "-c", _BEGIN, home]
+
+
 def data(name: str) -> bytes | None:
     """What the file of that name holds; None where there is no such file."""
     try:

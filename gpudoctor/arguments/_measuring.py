@@ -9,6 +9,7 @@ from gpudoctor.arguments._options import (
     add_expect,
     add_lang,
     add_out,
+    add_python,
     add_report,
     add_rules,
     add_share,
@@ -39,7 +40,7 @@ def add_bench(commands: Any) -> None:
         help="only this one, those that begin so (matmul), or a rung: driver, torch, triton, nccl, readiness",
     )
     bench.add_argument("--device", metavar="NAME", default="", help="cuda:0, or cpu to run the checks without a GPU")
-    bench.add_argument("--python", metavar="PATH", help="the interpreter whose torch is meant")
+    add_python(bench)
     bench.add_argument("--json", action="store_true", help="the measurements as one JSON document")
     add_lang(bench)
     add_share(bench)

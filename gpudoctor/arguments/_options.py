@@ -28,7 +28,15 @@ def add_target(command: argparse.ArgumentParser, level: str = "standard") -> Non
     command.add_argument(
         "--level", choices=("quick", "standard", "deep"), default=level, help=f"how much to ask (default: {level})"
     )
-    command.add_argument("--python", metavar="PATH", help="the interpreter whose torch is meant")
+    add_python(command)
+
+
+def add_python(command: argparse.ArgumentParser, about: str = "the interpreter whose torch is meant") -> None:
+    """Which Python, and as whom root runs it where it is another user's."""
+    command.add_argument("--python", metavar="PATH", help=about)
+    trust = command.add_mutually_exclusive_group()
+    trust.add_argument("--as-owner", action="store_true", help="as root: ask another user's Python as that user")
+    trust.add_argument("--trust-python", action="store_true", help="as root: run another user's Python as root")
 
 
 def add_wait(command: argparse.ArgumentParser) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpudoctor.arguments._options import add_lang, add_share, new_command
+from gpudoctor.arguments._options import add_lang, add_python, add_share, new_command
 from gpudoctor.arguments._setup_system import add_setup_system
 
 EMITTED = ("pip", "uv", "conda", "requirements", "pyproject", "dockerfile", "environment", "pixi")
@@ -45,6 +45,6 @@ def add_setup(commands: Any) -> None:
     torch.add_argument("--yes", action="store_true", help="with --apply: without asking")
     torch.add_argument("--json", action="store_true", help="the stack as one JSON document")
     add_share(torch)
-    torch.add_argument("--python", metavar="PATH", help="the interpreter whose environment is meant")
+    add_python(torch, "the interpreter whose environment is meant")
     add_lang(torch)
     add_setup_system(whats)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpudoctor.arguments._fix import add_running
-from gpudoctor.arguments._options import add_lang, add_share, new_command
+from gpudoctor.arguments._options import add_lang, add_python, add_share, new_command
 
 _WHATS = {
     "driver": "the NVIDIA driver, from the packages of this system",
@@ -38,6 +38,6 @@ def add_setup_system(whats: Any) -> None:
             command.add_argument("--cuda", metavar="X.Y", default="", help="that release (default: torch's own)")
         command.add_argument("--apply", action="store_true", help="run the plan, asking before each step")
         command.add_argument("--dry-run", action="store_true", help="print the plan (the default)")
-        command.add_argument("--python", metavar="PATH", help="the interpreter whose torch is meant")
+        add_python(command)
         add_running(command)
         add_lang(command)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.arguments._options import add_lang, add_out, add_rules, add_share, add_target, add_wait, new_command
+from gpudoctor.arguments._options import (
+    add_lang,
+    add_out,
+    add_python,
+    add_rules,
+    add_share,
+    add_target,
+    add_wait,
+    new_command,
+)
 from gpudoctor.arguments._parser import Intermixed
 from gpudoctor.model.rule import LAYERS
 
@@ -78,7 +87,7 @@ def add_diff(commands: Any) -> None:
     kept.add_argument("--last-good", action="store_true", help="against the last kept run that was sound or impaired")
     kept.add_argument("--last", action="store_true", help="against the last kept run, whatever it found")
     diff.add_argument("--level", choices=("quick", "standard", "deep"), help="of this machine now (default: as A was)")
-    diff.add_argument("--python", metavar="PATH", help="the interpreter whose torch is meant, of this machine now")
+    add_python(diff, "the interpreter whose torch is meant, of this machine now")
     diff.add_argument("--json", action="store_true", help="the comparison as one JSON document")
     add_share(diff)
     add_rules(diff)

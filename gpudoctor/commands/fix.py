@@ -49,6 +49,8 @@ def _refuse_nonsense(options: argparse.Namespace) -> None:
         raise UsageError("--read plans for another machine, on which nothing can be run from here: add --dry-run")
     if options.share and not options.dry_run:
         raise UsageError("--share is for what is shown to others: add --dry-run, which shows the plan")
+    if options.as_owner and not options.dry_run:
+        raise UsageError("--as-owner only asks: to change that user's environment, run gpudoctor fix as that user")
     if options.out and options.only != "user":
         raise UsageError("-o names the administrator's script, which --only user writes")
     if options.json and not (options.dry_run or options.yes):

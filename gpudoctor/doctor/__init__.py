@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -80,11 +81,13 @@ def _kept(diagnosis: Diagnosis) -> Diagnosis:
 def site(level: str = "standard", python: str | None = None, rules: Sequence[Path] = ()) -> Site:
     """This machine as a place where plans are run: the environment that may be changed, and who judges it again."""
     from gpudoctor.remedy.site import Site, state_folder
+    from gpudoctor.target import rights
     from gpudoctor.target.local import Local
 
     patient = Local(level, python)
     patient.verify()
-    return Site(state_folder(), patient.python, lambda: check(level, python, rules))
+    own = patient.python if patient.python and not rights.foreign(patient.python) else None
+    return Site(state_folder(), own, lambda: check(level, python, rules), rights.closed(os.environ))
 
 
 def watch(

@@ -183,4 +183,7 @@ def _unfinished() -> Run | None:
     from gpudoctor.remedy.records.journal import Journals
     from gpudoctor.remedy.site import state_folder
 
-    return history.unfinished(Journals(state_folder()))
+    try:
+        return history.unfinished(Journals(state_folder()))
+    except UsageError:  # journals of others are none; to run a plan says so
+        return None

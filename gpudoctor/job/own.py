@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpudoctor import shipped
 from gpudoctor.job.wire import Said
+from gpudoctor.target import rights
 from gpudoctor.target.child import MARK, run_child
 
-_BEGIN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gpudoctor.__main__ import main; sys.exit(main())"
-_HOME = str(Path(__file__).parents[2])
-"""Where this gpudoctor is imported from: a folder, or the file that holds all of it."""
 _MOST = 64 << 20
 """Bytes of a document."""
 
@@ -29,7 +27,7 @@ def document(level: str, python: str | None, rules: Sequence[Path], seconds: flo
     words += ["--python", python] if python else []
     words += [word for folder in rules for word in ("--rules", str(folder))]
     words += ["--expect", expect] if expect else []
-    argv = [sys.executable, "-c", _BEGIN, _HOME, *words]
+    argv = [*shipped.program(), *words, *rights.words()]
     try:
         answer = run_child(argv, seconds, {**os.environ, MARK: secrets.token_hex(8)}, limit=_MOST)
     except OSError as error:

@@ -113,7 +113,8 @@ class _Child:
 
     def run(self, target: Target, question: Question) -> None:
         """Ask, and take in what comes until it ends."""
-        python = sys.executable if question.family == "driver" else target.python
+        own = question.family == "driver"
+        python = sys.executable if own else target.python
         if python is None:
             self.closed = "there is no Python to run it with"
             return
@@ -130,7 +131,7 @@ class _Child:
         kills = _oom_kills(target)
         self._opening.begin(OPENING + waking, min(STILL, OPENING) + waking)
         try:
-            argv = [python, program(), json.dumps(wanted)]
+            argv = [python, *(("-E", "-s") if own else ()), program(), json.dumps(wanted)]
             answer = target.run(argv, timeout=whole, env=env, limit=_NOISE, watch=self._listen)
         except OSError as error:
             self.closed = f"{python} could not be started: {error.strerror or error}"

@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from gpudoctor import shipped
 from gpudoctor.model.errors import DoctorError
 from gpudoctor.target.child import MARK, run_child
 
-_HOME = shipped.ARCHIVE or str(Path(__file__).parents[2])
-_BEGIN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gpudoctor.__main__ import main; sys.exit(main())"
 _MOST = 64 << 20
 """Bytes that a command may print."""
 
@@ -24,10 +20,9 @@ MISUSE = 2
 
 def said(words: Sequence[str], seconds: float, stdin: str = "") -> str:
     """What the command prints. Raises `DoctorError` with its own sentence where it refuses, or does not end in time."""
-    start = [sys.executable, _HOME] if shipped.ARCHIVE else [sys.executable, "-c", _BEGIN, _HOME]
     quiet = {"GPUDOCTOR_HISTORY": "off", "GPUDOCTOR_LANG": "en", "NO_COLOR": "1", "COLUMNS": "100"}
     env = {**os.environ, **quiet, MARK: secrets.token_hex(8)}
-    answer = run_child([*start, *words], seconds, env, stdin, _MOST)
+    answer = run_child([*shipped.program(), *words], seconds, env, stdin, _MOST)
     if answer.status is None or answer.status < 0 or answer.status == MISUSE or not answer.out.strip():
         last = (answer.err.strip().splitlines() or [answer.how])[-1]
         raise DoctorError(last.removeprefix("gpudoctor: ") if answer.status == MISUSE else f"{answer.how}: {last}")

@@ -65,7 +65,9 @@ def _devices(target: Target) -> tuple[Device, ...] | Absent | Unread:
 
     wanted = {"family": _FAMILY, "device": "node", "kernels": []}
     try:
-        answer = target.run([sys.executable, program(), json.dumps(wanted)], timeout=seconds_to_wake(target, LISTING))
+        answer = target.run(
+            [sys.executable, "-E", "-s", program(), json.dumps(wanted)], timeout=seconds_to_wake(target, LISTING)
+        )
     except OSError as error:
         return Unread(error.strerror or str(error))
     said: dict[str, Any] = {}

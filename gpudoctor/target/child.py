@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from gpudoctor.target import Answer, Watch
 
@@ -52,17 +53,18 @@ def run_child(
     limit: int = 1 << 20,
     silence: float | None = None,
     watch: Watch | None = None,
+    **begins: Any,
 ) -> Answer:
     """Run `argv` in its own session; end the whole group after `timeout` seconds or `limit` bytes of a stream.
 
     With `silence` it is ended that long after its last output, once it has begun to print. `watch` is told each line
     of its standard output as it comes, and None a few times a second while there is none; False ends the child.
     Where `env` gives it a `MARK`, whatever inherited that is ended with it: also what left the group for a session of
-    its own. Raises `OSError` where the program cannot be started at all.
+    its own. `begins` goes to `subprocess.Popen`. Raises `OSError` where the program cannot be started at all.
     """
     started = time.monotonic()
     marks = {env.get(MARK, "")} - {"", os.environ.get(MARK)}  # our own is not its own
-    child = start_child(argv, env, bool(stdin))
+    child = start_child(argv, env, bool(stdin), **begins)
     _marks.update(marks)
     talk = _Talk(child, stdin.encode(), limit, silence, watch)
     try:
@@ -87,7 +89,7 @@ def run_child(
     )
 
 
-def start_child(argv: Sequence[str], env: Mapping[str, str], talks: bool) -> subprocess.Popen[bytes]:
+def start_child(argv: Sequence[str], env: Mapping[str, str], talks: bool, **begins: Any) -> subprocess.Popen[bytes]:
     """The child in a session of its own, known to `_kill_all` from its first moment on."""
     birth = object()
     _births.add(birth)
@@ -102,6 +104,7 @@ def start_child(argv: Sequence[str], env: Mapping[str, str], talks: bool) -> sub
             env=dict(env),
             start_new_session=True,
             bufsize=0,
+            **begins,
         )
         living.add(child)
         begun.add(child.pid)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 from gpudoctor.model.errors import UsageError
-from gpudoctor.target import Answer, Watch
+from gpudoctor.target import Answer, Watch, rights
 from gpudoctor.target.child import run_child
 from gpudoctor.target.stream import Stream
 
@@ -52,11 +54,9 @@ class Local:
         """The one asked for, else of an active environment, else first on PATH, else our own; an absolute path."""
         if self._asked:
             return self._asked
-        import sys
-
         for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
             prefix = self._environ.get(variable)
-            if prefix and _is_program(f"{prefix}/bin/python"):
+            if prefix and prefix.startswith("/") and _is_program(f"{prefix}/bin/python"):
                 return _absolute(f"{prefix}/bin/python")
         found = self.which("python3")
         return _absolute(found) if found else sys.executable
@@ -71,7 +71,10 @@ class Local:
             place = self.which(place) or place
         for path in (place, f"{place}/bin/python", f"{place}/python"):
             if _is_program(path):
-                return _absolute(path)
+                python = _absolute(path)
+                if self._whole and (why := rights.refusal(python)):
+                    raise UsageError(f"--python {asked}: {why}")
+                return python
         what = "a folder without bin/python" if os.path.isdir(place) else "no such program"  # noqa: PTH112
         raise UsageError(f"--python {asked}: {what}; give the path of an interpreter, such as .venv/bin/python")
 
@@ -130,8 +133,8 @@ class Local:
         return os.stat(self.path(path)).st_mtime  # noqa: PTH116 - also where a probe is watched
 
     def which(self, program: str) -> str | None:
-        """As `shutil.which`, whose import alone costs as much as all our reading of /proc."""
-        places = (f"{folder or '.'}/{program}" for folder in self._environ.get("PATH", os.defpath).split(":"))
+        """As `shutil.which`, whose import costs as much as all our reading of /proc; only in folders to be trusted."""
+        places = (f"{folder}/{program}" for folder in self._search)
         found = (place for place in places if os.access(place, os.X_OK) and not os.path.isdir(place))  # noqa: PTH112
         return next(found, None)
 
@@ -145,11 +148,34 @@ class Local:
         silence: float | None = None,
         watch: Watch | None = None,
     ) -> Answer:
-        return run_child(argv, timeout, {**self._environ, **(env or {})}, stdin, limit, silence, watch)
+        whole, begins = self._begins(argv, env or {})
+        return run_child(argv, timeout, whole, stdin, limit, silence, watch, **begins)
 
     def stream(self, argv: Sequence[str]) -> Stream:
         """Run a program that talks on and on; raises `OSError` where it cannot be started."""
-        return Stream(argv, self._environ)
+        whole, begins = self._begins(argv, {})
+        return Stream(argv, whole, **begins)
+
+    def _begins(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
+        """The environment of a child and how it begins: the program by its full path, in no folder that it could load
+        from, and as whom it may run. Raises `OSError` for what is not there or is not run.
+        """
+        program = argv[0] if "/" in argv[0] else Local.which(self, argv[0])
+        if program is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+        owner = rights.owner(program)
+        whole = owner.environ({**self._environ, **env}) if owner else {**self._closed, **env}
+        if here := _working_folder():
+            whole.setdefault("PYENV_DIR", here)  # which of its own Pythons pyenv's script starts may depend on it
+        return whole, {"executable": program, "cwd": "/", **(owner.begins() if owner else {})}
+
+    @cached_property
+    def _search(self) -> list[str]:
+        return [folder for folder in rights.search(self._environ.get("PATH", os.defpath)).split(":") if folder]
+
+    @cached_property
+    def _closed(self) -> dict[str, str]:
+        return rights.closed(self._environ)
 
     def _inside(self, path: str) -> Path:
         """Where `path` really is under the root, links followed as in a chroot."""
@@ -179,7 +205,7 @@ class Local:
             return
         argv = [self._asked, "-E", "-S", "-c", "import sys; print('Python %d.%d' % sys.version_info[:2])"]
         try:
-            answer = run_child(argv, START, self._environ)
+            answer = Local.run(self, argv, START)
         except OSError as error:
             raise UsageError(f"--python {self._asked}: it cannot be started: {error.strerror or error}") from None
         version = re.search(r"Python (\d+)\.(\d+)\s*$", answer.out)  # a wrapper may print a greeting first
@@ -213,6 +239,13 @@ def _absolute(path: str) -> str:
             raise UsageError(f"{path}: the working folder is gone; give a path that begins with /") from None
         return path
     return whole if ".." in whole.split("/") else os.path.normpath(whole)  # behind a link .. leads elsewhere
+
+
+def _working_folder() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:
+        return ""
 
 
 def _of_an_environment(python: str) -> bool:

@@ -6,6 +6,7 @@ import os
 import selectors
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gpudoctor.target.child import GRACE, disappears, kill_group, living, start_child, wait_for
 
@@ -19,8 +20,8 @@ class Stream:
     Raises `OSError` where the program cannot be started.
     """
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
-        self._child = start_child(argv, env, talks=True)
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], **begins: Any) -> None:
+        self._child = start_child(argv, env, talks=True, **begins)
         assert self._child.stdout
         assert self._child.stderr
         self._heard = {"out": bytearray(), "err": bytearray()}

@@ -15,6 +15,8 @@ from gpudoctor.probes._nvml.told import HANDLE, Fault, Told
 from gpudoctor.target import Answer, Target, Watch
 from gpudoctor.target.protocol import answers, patience, printable
 
+_ALONE = {"LD_PRELOAD": ""}
+"""NVML is asked without what the session preloads: that is about its own programs."""
 SECONDS = patience("GPUDOCTOR_NVML_TIMEOUT", 5.0)
 """Seconds for each GPU to open, or to answer. NVML needs milliseconds where the driver stays loaded; without
 persistence mode each GPU takes 1 to 3 s to open, one after the other; 6.6 s were seen with confidential computing.
@@ -85,7 +87,7 @@ def ask(target: Target, order: Order) -> Told:
         }
         argv_now, watch = [*argv, json.dumps(options)], _watching(target, order.limits.opening)
         try:
-            answer = target.run(argv_now, left, limit=_MOST, silence=order.limits.call, watch=watch)
+            answer = target.run(argv_now, left, _ALONE, limit=_MOST, silence=order.limits.call, watch=watch)
         except OSError as error:
             told.broken = f"the child that asks NVML could not be started: {error.strerror or error}"
             break

@@ -216,7 +216,7 @@ def _asked(target: Target, python: str) -> Site | Unread:
         library = f"/python{version.rpartition('.')[0]}"
         folders = [str(path) for path in told["path"] if not str(path).endswith((".zip", library, "/lib-dynload"))]
     except OSError as error:
-        return Unread(f"{python} could not be started: {error}")
+        return Unread(f"{python} could not be started: {error.strerror or error}")
     except (ValueError, KeyError, TypeError):
         said = (answer.err.strip().splitlines() or ["it said nothing"])[-1]
         return Unread(f"{python} did not say where its packages are ({answer.how}): {said[:120]}")
