@@ -1,37 +1,82 @@
 """The interface in a browser, by textual-serve; whoever has not the token of the printed URL is turned away.
 
+The token is good for one exchange: for a cookie, which is another secret. Each request's Host must be an address, or a
+name of this machine (a page whose own name was made to lead here, by DNS rebinding, has another), and its Origin ours.
+What changes the machine is off (`interactive.work.demand_changes`) unless it was asked for.
+
 Importing this needs textual-serve, which comes with ``gpudoctor[serve]``.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ipaddress
+import os
+import re
 import secrets
 import shlex
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp_jinja2
-from aiohttp import web
+from aiohttp import WSMessage, WSMsgType, web
 from aiohttp.typedefs import Handler
+from textual_serve.app_service import AppService
 from textual_serve.server import Server
 
 from gpudoctor import shipped
+from gpudoctor.interactive.work import CHANGES
 from gpudoctor.model.errors import UsageError
 
 _PATIENCE = 2.0
 """Seconds that pages still open may take to end when the server does."""
+MOST_PAGES = 8
+"""Pages that are open at a time: each is a process."""
+_MOST_REQUESTS = 64
+"""Requests that are answered at a time."""
+IDLE = 1800.0
+"""Seconds without a key, a click or a change of size after which a page is ended."""
+_KEPT_ALIVE = 15.0
+"""Seconds that a connection without a request is kept."""
+
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'; base-uri 'none'; object-src 'none'; form-action 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_FOREIGN = re.compile(r"<link\b[^>]*?https?://fonts\.googleapis\.com[^>]*>")
+"""The one thing that textual-serve's page takes from elsewhere: a font."""
+_KEYS_AT_ONCE = """\
+<script>
+  (() => {
+    const focus = () => {
+      const body = document.body.classList;
+      if (body.contains("-loaded") && !body.contains("-closed"))
+        document.querySelector(".xterm-helper-textarea")?.focus();
+    };
+    new MutationObserver(focus).observe(document.body, {attributes: true, attributeFilter: ["class"]});
+    window.addEventListener("focus", focus);
+  })();
+</script>
+"""
+"""Keys go to the terminal as soon as it is connected (``-loaded``), and whenever the window comes back."""
 
 
-def serve(words: Sequence[str], at: str) -> None:
+def serve(words: Sequence[str], at: str, changes: bool = False) -> None:
     """Serve what ``gpudoctor WORDS`` shows at ``HOST:PORT`` until interrupted; prints the URL on stderr.
 
-    Each page that is opened starts the command anew. Raises `UsageError` where it cannot listen there.
+    Each page that is opened starts the command anew; `changes` lets it change this machine. Raises `UsageError` where
+    it cannot listen there.
     """
     host, port = place(at)
+    os.environ[CHANGES] = "yes" if changes else "no"
     try:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
@@ -44,7 +89,14 @@ def serve(words: Sequence[str], at: str) -> None:
         if not _is_loopback(host):
             sys.stderr.write("gpudoctor: what is shown crosses the network unencrypted; an ssh tunnel would not\n")
         sys.stderr.flush()
-        web.run_app(server.application(), sock=listening, print=None, handle_signals=False, shutdown_timeout=_PATIENCE)
+        web.run_app(
+            server.application(),
+            sock=listening,
+            print=None,
+            handle_signals=False,
+            shutdown_timeout=_PATIENCE,
+            keepalive_timeout=_KEPT_ALIVE,
+        )
 
 
 def place(at: str) -> tuple[str, int]:
@@ -77,6 +129,11 @@ class TokenServer(Server):
         named = f"[{host}]" if ":" in host else host
         super().__init__(command, host, port, title="gpudoctor", public_url=f"http://{named}:{port}")
         self._token = secrets.token_urlsafe(24)
+        self._secret = secrets.token_urlsafe(24)
+        """What the cookie holds; the token is for one exchange."""
+        self._used = False
+        self._names = {"localhost", host.lower(), socket.gethostname().lower(), socket.getfqdn().lower()}
+        self._requests = self._pages = 0
         self._cookie = f"gpudoctor-{port}"
         """Cookies are one jar for all ports of a host."""
 
@@ -97,18 +154,58 @@ class TokenServer(Server):
     def _guard(self) -> Any:
         @web.middleware
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-            if self._is_token(request.query.get("token", "")) and request.path == "/":
-                answer = web.HTTPFound("/")  # the token leaves the address bar, which is in every photograph
-                answer.set_cookie(self._cookie, self._token, httponly=True, samesite="Strict")
-                return answer
-            if not self._is_token(request.cookies.get(self._cookie, "")) or not _same_origin(request):
-                raise web.HTTPForbidden(text="403: open the whole URL that gpudoctor --serve printed, token included\n")
-            return await handler(request)
+            if not self._is_ours(request.host):
+                raise _refused("this page was asked for by a name that is not this machine's; use the URL as printed")
+            if not _same_origin(request):
+                raise _refused("another web page asks; open the URL that gpudoctor --serve printed")
+            if request.path == "/" and "token" in request.query:
+                raise self._exchanged(request)
+            if not _same(request.cookies.get(self._cookie, ""), self._secret):
+                raise _refused("open the whole URL that gpudoctor --serve printed, token included")
+            if self._requests >= _MOST_REQUESTS:
+                raise _refused(
+                    f"{_MOST_REQUESTS} requests are open already; close some pages", web.HTTPServiceUnavailable
+                )
+            self._requests += 1
+            try:
+                return await handler(request)
+            finally:
+                self._requests -= 1
 
         return guard
 
-    def _is_token(self, given: str) -> bool:
-        return secrets.compare_digest(given.encode(), self._token.encode())
+    def _exchanged(self, request: web.Request) -> web.HTTPFound:
+        """The token for the cookie, once; whoever has the cookie already goes on."""
+        if not _same(request.query["token"], self._token):
+            raise _refused("open the whole URL that gpudoctor --serve printed, token included")
+        answer = web.HTTPFound("/", headers=_HEADERS)  # the token leaves the address bar, which is in every photograph
+        if not _same(request.cookies.get(self._cookie, ""), self._secret):
+            if self._used:
+                raise _refused("this URL was opened already, its token is good once; for another browser start it anew")
+            self._used = True
+            answer.set_cookie(self._cookie, self._secret, httponly=True, samesite="Strict", path="/")
+        return answer
+
+    def _is_ours(self, host: str) -> bool:
+        """Whether a Host header names this machine: by an address, which no foreign name server can give, or a name."""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        return name in self._names or _is_address(name)
+
+    async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+        """As Textual's, for so many pages at a time."""
+        if self._pages >= MOST_PAGES:
+            raise _refused(f"{MOST_PAGES} pages are open already; close one", web.HTTPServiceUnavailable)
+        self._pages += 1
+        try:
+            return await super().handle_websocket(request)
+        finally:
+            self._pages -= 1
+
+    async def _process_messages(self, websocket: web.WebSocketResponse, app_service: AppService) -> None:
+        await super()._process_messages(_Attended(websocket), app_service)  # type: ignore[arg-type]
 
     async def handle_index(self, request: web.Request) -> web.Response:
         """The page, with addresses of the host that the browser asked: it may be the other end of a tunnel."""
@@ -119,10 +216,47 @@ class TokenServer(Server):
             "config": {"static": {"url": f"{request.scheme}://{request.host}/static/"}},
             "application": {"name": self.title},
         }
-        return aiohttp_jinja2.render_template("app_index.html", request, context)
+        page = aiohttp_jinja2.render_template("app_index.html", request, context)
+        text = _FOREIGN.sub("", page.text or "").replace("</body>", f"{_KEYS_AT_ONCE}</body>")
+        return web.Response(text=text, content_type="text/html", headers=_HEADERS)
+
+
+class _Attended:
+    """A websocket whose messages end when none came for `IDLE` seconds."""
+
+    def __init__(self, websocket: web.WebSocketResponse) -> None:
+        self._websocket = websocket
+        self.send_json = websocket.send_json
+
+    async def __aiter__(self) -> AsyncIterator[WSMessage]:
+        with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
+            while (message := await self._websocket.receive(IDLE)).type not in _ENDS:
+                yield message
+
+
+_ENDS = {WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR}
+
+
+def _refused(sentence: str, kind: type[web.HTTPException] = web.HTTPForbidden) -> web.HTTPException:
+    """A refusal in words, after which the connection is closed."""
+    refusal = kind(text=f"{kind.status_code}: {sentence}\n", headers=_HEADERS)
+    refusal.force_close()
+    return refusal
+
+
+def _same(given: str, secret: str) -> bool:
+    return secrets.compare_digest(given.encode("utf-8", "surrogatepass"), secret.encode())
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _same_origin(request: web.Request) -> bool:
     """Whether a page of ours asks; another page on this host would send our cookie along."""
     origin = request.headers.get("Origin")
-    return origin is None or urlsplit(origin).netloc == request.host
+    return origin is None or origin.partition("://")[2] == request.host

@@ -49,6 +49,7 @@ VARIABLES = {
     "GPUDOCTOR_DATASET": "package.module:name of a callable that gives the dataset whose reading bench measures.",
     "GPUDOCTOR_STATE": "The folder of what is kept: the history, and what fix and setup did.",
     "GPUDOCTOR_HISTORY": "off: no check is kept.",
+    "GPUDOCTOR_JOB_KEY": "A secret text, the same on all ranks of a job, by which preflight authenticates them.",
     "GPUDOCTOR_DEBUG": "1: where gpudoctor itself fails, the whole traceback is shown.",
     "GPUDOCTOR_TORCH_INDEX": "A mirror of https://download.pytorch.org/whl, as --index.",
     "TMPDIR": "Where gpudoctor.pyz unpacks what other programs must be able to read, as long as it runs.",

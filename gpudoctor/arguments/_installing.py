@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from gpudoctor.arguments._options import new_command
@@ -54,6 +55,15 @@ def add_mcp(commands: Any) -> None:
         " and never change anything. Answers are hidden as by --share.",
     )
     mcp.add_argument("--python", metavar="PATH", default="", help="the interpreter whose torch is meant")
+    mcp.add_argument(
+        "--folder",
+        dest="folders",
+        metavar="DIR",
+        type=Path,
+        action="append",
+        default=[],
+        help="let the assistant read the files under that folder, links excepted; may be given again (default: none)",
+    )
     mcp.add_argument(
         "--no-share",
         dest="share",

@@ -94,6 +94,11 @@ def add_serve(command: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="show it in a browser, to whoever has the URL that is printed (default: 127.0.0.1, a free port)",
     )
+    command.add_argument(
+        "--allow-changes",
+        action="store_true",
+        help="with --serve: fix, undo and save from the browser, too, as the user who serves it",
+    )
 
 
 def seconds(text: str) -> float:

@@ -39,7 +39,7 @@ def mcp(options: argparse.Namespace) -> int:
         raise ExtraError("mcp is missing", "mcp")
     from gpudoctor.mcp import server
 
-    server.serve(options.python, options.share)
+    server.serve(options.python, options.share, options.folders)
     return SOUND
 
 

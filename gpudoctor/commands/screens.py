@@ -106,5 +106,5 @@ def serve(options: argparse.Namespace, words: Sequence[str]) -> int:
         from gpudoctor import serving
     except ModuleNotFoundError as error:
         raise ExtraError(f"{error.name} is missing", "serve") from error
-    serving.serve(words, options.serve)
+    serving.serve(words, options.serve, options.allow_changes)
     return SOUND

@@ -51,7 +51,7 @@ function _shtab_gpudoctor_using
 end
 
 set -g _shtab_gpudoctor_commands check read snapshot diff history record explain fix bench preflight fleet setup 'setup torch' 'setup driver' 'setup cuda-toolkit' 'setup container' expect demo recipe 'recipe list' 'recipe show' 'recipe write' rules 'rules list' 'rules test' 'rules new' schema pyz completion mcp
-set -g _shtab_gpudoctor_opts_with_value --budget --cuda --device --emit --expect --fanout --for --format --from --hosts --index --kernel --lang --layer --level --name --only --partition --program --python --read --rules --scheduler --serve --ssh-options --timeout --undo --wait --want -o
+set -g _shtab_gpudoctor_opts_with_value --budget --cuda --device --emit --expect --fanout --folder --for --format --from --hosts --index --kernel --lang --layer --level --name --only --partition --program --python --read --rules --scheduler --serve --ssh-options --timeout --undo --wait --want -o
 
 complete -c gpudoctor -e
 complete -c gpudoctor -f
@@ -72,6 +72,7 @@ complete -c gpudoctor -n _shtab_gpudoctor_using -l strict -d 'exit 1 on warnings
 complete -c gpudoctor -n _shtab_gpudoctor_using -l lang -xka "en zh" -d 'the language of the words (default: GPUDOCTOR_LANG, else the locale'"'"'s; documents for programs: en)'
 complete -c gpudoctor -n _shtab_gpudoctor_using -l expect -xka "(__fish_complete_path (commandline -ct))" -d 'what the machine must be: a profile in TOML, or the name of one that ships (gpudoctor expect list)'
 complete -c gpudoctor -n _shtab_gpudoctor_using -l serve -x -d 'show it in a browser, to whoever has the URL that is printed (default: 127.0.0.1, a free port)'
+complete -c gpudoctor -n _shtab_gpudoctor_using -l allow-changes -d 'with --serve: fix, undo and save from the browser, too, as the user who serves it'
 complete -c gpudoctor -n '_shtab_gpudoctor_using; and test $_shtab_gpudoctor_npos -eq 0' -a check -d 'diagnose this machine'
 complete -c gpudoctor -n '_shtab_gpudoctor_using check' -s h -l help -d 'show this help message and exit'
 complete -c gpudoctor -n '_shtab_gpudoctor_using check' -l level -xka "quick standard deep" -d 'how much to ask (default: standard)'
@@ -88,6 +89,7 @@ complete -c gpudoctor -n '_shtab_gpudoctor_using check' -l strict -d 'exit 1 on 
 complete -c gpudoctor -n '_shtab_gpudoctor_using check' -l lang -xka "en zh" -d 'the language of the words (default: GPUDOCTOR_LANG, else the locale'"'"'s; documents for programs: en)'
 complete -c gpudoctor -n '_shtab_gpudoctor_using check' -l expect -xka "(__fish_complete_path (commandline -ct))" -d 'what the machine must be: a profile in TOML, or the name of one that ships (gpudoctor expect list)'
 complete -c gpudoctor -n '_shtab_gpudoctor_using check' -l serve -x -d 'show it in a browser, to whoever has the URL that is printed (default: 127.0.0.1, a free port)'
+complete -c gpudoctor -n '_shtab_gpudoctor_using check' -l allow-changes -d 'with --serve: fix, undo and save from the browser, too, as the user who serves it'
 complete -c gpudoctor -n '_shtab_gpudoctor_using; and test $_shtab_gpudoctor_npos -eq 0' -a read -d 'diagnose pasted reports, logs, saved snapshots, records, or manifests'
 complete -c gpudoctor -n '_shtab_gpudoctor_using read' -s h -l help -d 'show this help message and exit'
 complete -c gpudoctor -n '_shtab_gpudoctor_using read' -l together -d 'all files are about one machine: one diagnosis, the later file wins'
@@ -102,6 +104,7 @@ complete -c gpudoctor -n '_shtab_gpudoctor_using read' -l strict -d 'exit 1 on w
 complete -c gpudoctor -n '_shtab_gpudoctor_using read' -l lang -xka "en zh" -d 'the language of the words (default: GPUDOCTOR_LANG, else the locale'"'"'s; documents for programs: en)'
 complete -c gpudoctor -n '_shtab_gpudoctor_using read' -l expect -xka "(__fish_complete_path (commandline -ct))" -d 'what the machine must be: a profile in TOML, or the name of one that ships (gpudoctor expect list)'
 complete -c gpudoctor -n '_shtab_gpudoctor_using read' -l serve -x -d 'show it in a browser, to whoever has the URL that is printed (default: 127.0.0.1, a free port)'
+complete -c gpudoctor -n '_shtab_gpudoctor_using read' -l allow-changes -d 'with --serve: fix, undo and save from the browser, too, as the user who serves it'
 complete -c gpudoctor -n '_shtab_gpudoctor_using read; and test $_shtab_gpudoctor_npos -ge 0' -ka "(__fish_complete_path (commandline -ct))" -d 'a text file; - is standard input'
 complete -c gpudoctor -n '_shtab_gpudoctor_using; and test $_shtab_gpudoctor_npos -eq 0' -a snapshot -d 'save the facts of this machine, to be read or compared later'
 complete -c gpudoctor -n '_shtab_gpudoctor_using snapshot' -s h -l help -d 'show this help message and exit'
@@ -289,6 +292,7 @@ complete -c gpudoctor -n '_shtab_gpudoctor_using demo' -l strict -d 'exit 1 on w
 complete -c gpudoctor -n '_shtab_gpudoctor_using demo' -l lang -xka "en zh" -d 'the language of the words (default: GPUDOCTOR_LANG, else the locale'"'"'s; documents for programs: en)'
 complete -c gpudoctor -n '_shtab_gpudoctor_using demo' -l expect -xka "(__fish_complete_path (commandline -ct))" -d 'what the machine must be: a profile in TOML, or the name of one that ships (gpudoctor expect list)'
 complete -c gpudoctor -n '_shtab_gpudoctor_using demo' -l serve -x -d 'show it in a browser, to whoever has the URL that is printed (default: 127.0.0.1, a free port)'
+complete -c gpudoctor -n '_shtab_gpudoctor_using demo' -l allow-changes -d 'with --serve: fix, undo and save from the browser, too, as the user who serves it'
 complete -c gpudoctor -n '_shtab_gpudoctor_using demo; and test $_shtab_gpudoctor_npos -eq 0' -ka "torch-cu130 rtx-5090 cpu-torch no-gpus upgraded lost-gpu hot-gpu bad-memory fabric-manager dark-nvlink library-path secure-boot wsl-driver sound" -d 'which one (default: choose from a list)'
 complete -c gpudoctor -n '_shtab_gpudoctor_using; and test $_shtab_gpudoctor_npos -eq 0' -a recipe -d 'files to build gpudoctor into images, clusters and CI'
 complete -c gpudoctor -n '_shtab_gpudoctor_using recipe' -s h -l help -d 'show this help message and exit'
@@ -328,4 +332,5 @@ complete -c gpudoctor -n '_shtab_gpudoctor_using completion; and test $_shtab_gp
 complete -c gpudoctor -n '_shtab_gpudoctor_using; and test $_shtab_gpudoctor_npos -eq 0' -a mcp -d 'serve check, read, explain and setup to assistants, by the Model Context Protocol'
 complete -c gpudoctor -n '_shtab_gpudoctor_using mcp' -s h -l help -d 'show this help message and exit'
 complete -c gpudoctor -n '_shtab_gpudoctor_using mcp' -l python -xka "(__fish_complete_path (commandline -ct))" -d 'the interpreter whose torch is meant'
+complete -c gpudoctor -n '_shtab_gpudoctor_using mcp' -l folder -xka "(__fish_complete_directories)" -d 'let the assistant read the files under that folder, links excepted; may be given again (default: none)'
 complete -c gpudoctor -n '_shtab_gpudoctor_using mcp' -l no-share -d 'leave names, addresses and serial numbers in the answers: the assistant may see them'

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from gpudoctor.interactive.work import work_on
+from gpudoctor.interactive.work import demand_changes, work_on
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import UsageError
 from gpudoctor.model.sample import Sample
@@ -111,12 +111,14 @@ class _Here:
         return doctor.diagnose(snapshot, rulebook.load(self._rules), profile=self._profile)
 
     def apply(self, plan: Plan, tell: Callable[[Run], None], wants: Callable[[], Stop]) -> Run:
+        demand_changes()
         from gpudoctor import doctor
         from gpudoctor.remedy import apply
 
         return apply.apply(plan, doctor.site(self._level, self._python, self._rules), tell, wants)
 
     def undo(self, run: Run, tell: Callable[[Run], None], wants: Callable[[], Stop]) -> Run:
+        demand_changes()
         from gpudoctor import doctor
         from gpudoctor.remedy import undo
         from gpudoctor.remedy.records import history

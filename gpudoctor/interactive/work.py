@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -149,7 +150,20 @@ def _hidden(diagnosis: Diagnosis) -> tuple[Diagnosis, str]:
     return hide(diagnosis), hide.told
 
 
+CHANGES = "GPUDOCTOR_SERVE_CHANGES"
+"""``yes`` in the environment of a page that ``--serve --allow-changes`` shows."""
+
+
+def demand_changes() -> None:
+    """Raise `UsageError` in a browser, unless whoever serves it has allowed changes of this machine."""
+    if "WebDriver" in os.environ.get("TEXTUAL_DRIVER", "") and os.environ.get(CHANGES) != "yes":
+        raise UsageError(
+            "changes are off in a browser: start it with gpudoctor --serve --allow-changes, or do it in a terminal"
+        )
+
+
 def _save(text: str, name: str) -> None:
+    demand_changes()
     from gpudoctor import output
 
     try:

@@ -29,8 +29,8 @@ class Ears:
     for us to listen long before that.
     """
 
-    def __init__(self, job: str, host: str, environ: Mapping[str, str]) -> None:
-        self._job = job
+    def __init__(self, key: str, host: str, environ: Mapping[str, str]) -> None:
+        self._key = key
         self._host = host
         self._ears: list[Ear] = []
         self.told: list[Said] = []
@@ -56,7 +56,7 @@ class Ears:
         if not address:
             return {"port": 0}
         try:
-            ear = Ear(address, self._job, name=self._host)
+            ear = Ear(address, self._key, name=self._host)
         except OSError as error:
             return {"port": 0, "because": f"cannot listen on {address}: {error.strerror or error}"}
         self._ears.append(ear)
@@ -88,10 +88,10 @@ def _own(address: str, found: Reached) -> Reached:
     return replace(found, outcome="unroutable", words=words) if own else found
 
 
-def flow(said: Mapping[str, Any], job: str, host: str) -> Said:
+def flow(said: Mapping[str, Any], key: str, host: str) -> Said:
     """Measure with the machine at ``address`` and ``port``, both ways. `host` is what our own ears call themselves."""
     address = str(said["address"])
-    found = measure(address, int(said["port"]), job, float(said["seconds"]))
+    found = measure(address, int(said["port"]), key, float(said["seconds"]))
     if found.peer == host:
         found = Flow("unroutable", f"{address} leads from there to itself", host, seconds=found.seconds)
     return {"flow": asdict(found)}

@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 
 from gpudoctor.job.wire import Line, Said
 
+TOLD = "told to end"
+"""What a rank tells last if a signal ends it."""
+_TELLS = frozenset({"document", "failed", "nccl", "store", TOLD})
+_LONGEST_STEP = 500
+
 
 @dataclass
 class Guest:
@@ -22,6 +27,8 @@ class Guest:
     refused: str = ""
     """Why it could not do what it was asked."""
     answers: dict[int, Said] = field(default_factory=dict)
+    asked: set[int] = field(default_factory=set)
+    """The numbers of the tasks that it was given."""
     told: dict[str, object] = field(default_factory=dict)
     """What it told without being asked: its document."""
 
@@ -41,11 +48,11 @@ class Guest:
         return time.monotonic() - self.heard
 
     def note(self, said: Said) -> None:
-        """Keep what it has said."""
-        self.step = str(said.get("step", self.step))
-        if isinstance(number := said.get("answer"), int):
+        """Keep what it has said: its step, answers to what it was asked, and what is known to be told unasked."""
+        self.step = str(said.get("step", self.step))[:_LONGEST_STEP]
+        if isinstance(number := said.get("answer"), int) and number in self.asked:
             self.answers[number] = said
             if why := said.get("because"):
                 self.refused = str(why)
         if isinstance(told := said.get("tell"), dict):
-            self.told.update(told)
+            self.told.update((name, what) for name, what in told.items() if name in _TELLS)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor import rulebook
 from gpudoctor.job.diagnosis import diagnosed
-from gpudoctor.job.door import Door
+from gpudoctor.job.door import Door, addresses
 from gpudoctor.job.found import Found
 from gpudoctor.job.guest import Guest
 from gpudoctor.job.holder import holder
@@ -58,11 +58,11 @@ class Hub:
     def __init__(self, place: Place, wanted: Wanted, tell: Callable[[str], None]) -> None:
         self._found = Found(place, checked=not wanted.network)
         """What is known so far."""
-        door = Door(place.ports)
+        door = Door(place.ports, addresses(place))
         if place.port in door.taken:
             self._found.taken = holder(place.port)
-        self.port: int = door.sockets[0].getsockname()[1] if door.sockets else 0
-        """Where its own rank finds it; 0 where all its ports are taken."""
+        self.door = door.own
+        """Address and port at which its own rank finds it; port 0 where all its ports are taken."""
         self._meeting = Meeting(place, door)
         self._stages = Stages(self._meeting, self._found, wanted.limits, tell, wanted.level)
         self._diagnosis: Diagnosis | None = None

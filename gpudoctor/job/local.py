@@ -32,7 +32,7 @@ class Own:
         self._wanted = wanted
         self._place = place
         self._leads = place.local_rank == 0
-        self._ears = errands.Ears(place.job, _name(place), environ) if self._leads else None
+        self._ears = errands.Ears(place.key, _name(place), environ) if self._leads else None
 
     def hello(self) -> Said:
         """What it says of itself when it comes."""
@@ -59,7 +59,7 @@ class Own:
         part = collectives.part(place.rank, place.world, place.local_rank, place.host, self._wanted.python)
         return {
             "reach": errands.reach,
-            "flow": partial(errands.flow, job=place.job, host=_name(place)),
+            "flow": partial(errands.flow, key=place.key, host=_name(place)),
             "collective": partial(part, does=rank.does, tell=rank.tell),
         }
 

@@ -1,4 +1,9 @@
-"""The hub's side: who came, what each said last, and tasks for them. One thread hears all, until it is told to stop."""
+"""The hub's side: who came, what each said last, and tasks for them. One thread hears all, until it is told to stop.
+
+Whoever connects is greeted with a nonce, and must prove within seconds, with a nonce of its own, that it knows the
+job's key; from there on each line is authenticated, both ways. Who has not proven it can neither become a guest nor be
+waited for: such connections are limited in number, time and bytes, and the oldest is dropped for the next.
+"""
 
 from __future__ import annotations
 
@@ -10,33 +15,71 @@ import socket
 import threading
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from gpudoctor.job.door import Door
 from gpudoctor.job.guest import Guest
 from gpudoctor.job.place import Place
+from gpudoctor.job.verdict import UNKNOWN
 from gpudoctor.job.wire import GoneError, Line, Said
+from gpudoctor.links.sealing import is_tag, nonce, tag
+from gpudoctor.version import __version__
 
 BEAT = 1.0
 """Seconds between two signs of life of a rank."""
 SILENT = 5.0
 """Seconds without one after which a rank hangs: five beats."""
-TOLD = "told to end"
-"""What a rank tells last if a signal ends it."""
 _STRANGER = 3.0
-"""Seconds until somebody who connects must have said who it is."""
+"""Seconds until somebody who connects must have proven that it is of this job."""
+_PROVEN = 10.0
+"""Seconds from then until it must have said which rank it is."""
+_STRANGERS = 128
+"""Connections of strangers at a time, beside one for each rank."""
+_AT_ONCE = 64
+"""Connections that are taken in one turn, so that those who are here are heard in between."""
+_TURNED_AWAY = 4
+"""Times that somebody who calls itself by one rank, and cannot prove it, is told why."""
 _GOING = 1.0
 """Seconds that those who were told the verdict have to hang up, which they do at once."""
 
 
 def greeting(job: str) -> Said:
-    """The hub's first words: whoever connects knows by them that it has come to the right place."""
+    """The hub's first words: whoever connects knows by them that it may have come to the right place."""
     return {"gpudoctor": "meeting", "job": zlib.crc32(job.encode())}
 
 
 def is_ours(said: Said | None, job: str) -> bool:
     """Whether it is a hub of this job that says so; one of another version may say more."""
     return said is not None and greeting(job).items() <= said.items()
+
+
+def connections(world: int) -> int:
+    """How many the hub has open at most: a guest and one more for each rank, and strangers."""
+    return 2 * world + _STRANGERS
+
+
+class NotOursError(Exception):
+    """Who answers is no hub of this job; the words say what it is."""
+
+
+def admitted(line: Line, place: Place, seconds: float) -> str:
+    """The key of the meeting, once both sides have proven to each other that they are of this job.
+
+    Raises `NotOursError` where it is another program or another job's hub, and `GoneError`.
+    """
+    said = line.wait(seconds)
+    if said is None or not is_ours(said, place.job):
+        raise NotOursError("another program, or another job, answers there")
+    listener, caller = said.get("nonce"), nonce()
+    if not isinstance(listener, str):
+        raise NotOursError("the gpudoctor of rank 0 is older and cannot authenticate itself")
+    line.say(rank=place.rank, nonce=caller, proof=tag(place.key, "rank", str(place.rank), listener, caller))
+    line.authenticate(place.key, listener, caller, listens=False)
+    welcome = line.wait(seconds)
+    if welcome is None:
+        raise NotOursError("rank 0 does not answer")
+    return str(welcome.get("meeting"))
 
 
 Asked = tuple[int, list[Guest]]
@@ -54,10 +97,17 @@ class Meeting:
         self.key = secrets.token_hex(8)
         """Tells this meeting from another that calls itself by the same job."""
         self._door = door
-        self._strangers: dict[Line, float] = {}
+        self.unproven: dict[int, str] = {}
+        """By rank, what is wrong with somebody who called itself so and could not prove that it is of this job."""
+        self._turned_away: Counter[int] = Counter()
+        self._nonces: dict[Line, str] = {}
+        """Of those who have not proven it yet, the nonces that they were given; in the order in which they came."""
+        self._until: dict[Line, float] = {}
+        """Of all who are no guests yet, until when they are waited for."""
         self._ids = itertools.count(1)
         self._heard = selectors.DefaultSelector()
-        self._greeting = {**greeting(place.job), "key": self.key}
+        self._greeting = greeting(place.job)
+        self._proof_key = place.key
         self.stop = threading.Event()
         """Set from elsewhere: nobody is waited for any longer."""
         for one in door.sockets:
@@ -108,6 +158,7 @@ class Meeting:
         return {one.rank: one.answers[number] for one in guests if number in one.answers}
 
     def _gave(self, guest: Guest, number: int, task: Said) -> bool:
+        guest.asked.add(number)
         try:
             guest.line.say(id=number, **task)
         except GoneError as error:
@@ -124,7 +175,7 @@ class Meeting:
             self._hear(0.1)
         for guest in self.guests.values():
             guest.line.close()
-        for line in self._strangers:
+        for line in self._until:
             line.drop()
         self._heard.close()
 
@@ -138,37 +189,96 @@ class Meeting:
                 self._welcome(key.fileobj)  # type: ignore[arg-type]
             elif isinstance(key.data, Guest):
                 self._take(key.data)
-            else:
+            elif key.data in self._until:  # it was not dropped for another one in this very turn
                 self._meet(key.data)
-        for line in [line for line, since in self._strangers.items() if time.monotonic() - since > _STRANGER]:
+        now = time.monotonic()
+        for line in [line for line, until in self._until.items() if now > until]:
             self._drop(line)
 
     def _welcome(self, door: socket.socket) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                connection, _ = door.accept()
+            except BlockingIOError:
+                return
+            except OSError:  # out of file descriptors
+                self._drop_a_stranger()
+                return
+            if len(self._nonces) >= _STRANGERS + self.place.world:
+                self._drop_a_stranger()
+            self._greet(Line(connection))
+
+    def _drop_a_stranger(self) -> None:
+        """The first that came of those from the address that most came from."""
+        if self._nonces:
+            peers = {line: line.peer for line in self._nonces}
+            (busiest, _), *_ = Counter(peers.values()).most_common(1)
+            self._drop(next(line for line, peer in peers.items() if peer == busiest))
+
+    def _greet(self, line: Line) -> None:
+        challenge = nonce()
         try:
-            connection, _ = door.accept()
-        except OSError:
-            return
-        line = Line(connection)
-        try:
-            line.say(**self._greeting)
+            line.say(**self._greeting, nonce=challenge)
         except GoneError:
             line.drop()
             return
-        self._strangers[line] = time.monotonic()
-        self._heard.register(connection, selectors.EVENT_READ, line)
+        self._nonces[line] = challenge
+        self._until[line] = time.monotonic() + _STRANGER
+        self._heard.register(line.socket, selectors.EVENT_READ, line)
 
     def _meet(self, line: Line) -> None:
-        """The first words of somebody who came."""
+        """Words of somebody who is no guest yet: first the proof, then who it is."""
         try:
             said = line.heard()
         except GoneError:
             self._drop(line)
             return
-        if not said:
+        if said and line in self._nonces:
+            self._prove(line, said)
+        elif said:
+            self._seat(line, *said)
+
+    def _prove(self, line: Line, said: list[Said]) -> None:
+        proof, *more = said
+        challenge, rank, caller = self._nonces[line], proof.get("rank"), proof.get("nonce")
+        fits = is_tag(proof.get("proof"), self._proof_key, "rank", str(rank), challenge, str(caller))
+        if more or not fits or not isinstance(caller, str):
+            self._turn_away(line, proof)
             return
-        hello, *more = said
+        line.authenticate(self._proof_key, challenge, caller, listens=True)
+        del self._nonces[line]
+        self._until[line] = time.monotonic() + _PROVEN
+        try:
+            line.say(meeting=self.key)
+        except GoneError:
+            self._drop(line)
+
+    def _turn_away(self, line: Line, said: Said) -> None:
+        """It did not prove that it is of this job; ranks with another key, or an older gpudoctor, are told so."""
+        rank = said.get("rank")
+        named = "proof" in said or said.get("job") == self._greeting["job"]
+        if not named or type(rank) is not int or not 0 <= rank < self.place.world or rank in self.guests:
+            self._drop(line)
+            return
+        if self._turned_away[rank] >= _TURNED_AWAY:
+            self._drop(line)
+            return
+        self._turned_away[rank] += 1
+        why = (
+            f"GPUDOCTOR_JOB_KEY of rank {rank} is not that of rank {self.place.rank}"
+            if "proof" in said
+            else f"the gpudoctor of rank {rank} is older than {__version__} and cannot authenticate itself"
+        )
+        self.unproven[rank] = why
+        with contextlib.suppress(GoneError):
+            line.say(verdict="unknown", code=UNKNOWN, words=why)
+        self._leave(line)
+        line.close()
+
+    def _seat(self, line: Line, hello: Said, *more: Said) -> None:
+        """One of this job says which rank it is."""
         rank = hello.get("rank")
-        if hello.get("job") != self._greeting["job"] or type(rank) is not int or rank < 0:
+        if type(rank) is not int or rank < 0:
             self._drop(line)
             return
         seated = rank in self.guests and not self.guests[rank].ended  # one whose connection broke may come again
@@ -177,7 +287,7 @@ class Meeting:
             return
         if other := hello.get("elsewhere"):
             self.twice[rank] = [str(hello.get("host", "")), str(other)]
-        del self._strangers[line]
+        del self._until[line]
         guest = Guest(line, rank, {**hello, "host": self._name(hello, line)}, time.monotonic())
         self.guests[rank] = guest
         self._heard.modify(line.socket, selectors.EVENT_READ, guest)
@@ -205,7 +315,8 @@ class Meeting:
         line.drop()
 
     def _leave(self, line: Line) -> None:
-        self._strangers.pop(line, None)
+        self._until.pop(line, None)
+        self._nonces.pop(line, None)
         self._heard.unregister(line.socket)
 
     def _take(self, guest: Guest) -> None:

@@ -10,13 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpudoctor.job.meeting import BEAT, TOLD, greeting, is_ours
+from gpudoctor.job.guest import TOLD
+from gpudoctor.job.meeting import BEAT, NotOursError, admitted
 from gpudoctor.job.place import Place
 from gpudoctor.job.wire import SEGMENT, GoneError, Line, Said
 from gpudoctor.links.reach import Reached, opened
 
 TRY = 2.0
 """Seconds of one attempt to connect: a lost first packet is sent again after one."""
+_OWN = 10.0
+"""Seconds in which the hub answers its own rank, however many others come at the same moment."""
 _PAUSE = 0.25
 _OPENS = 5.0
 """Seconds until a rank 0 that was started at the same time has opened its door."""
@@ -91,15 +94,23 @@ class Member:
                 self.line.say(step=self.step)
 
 
-def come_home(place: Place, hello: Said, port: int) -> Member:
-    """As `come`, for the hub itself: it is there already, and looks once whether the others' way leads to it."""
+def come_home(place: Place, hello: Said, door: tuple[str, int]) -> Member:
+    """As `come`, for the hub itself: it is there already, and looks once whether the others' way leads to it.
+
+    `door` is an address and a port at which it listens.
+    """
+    address, port = door
     if not port:
         raise NotMetError(f"all ports on which the ranks could meet are taken: {', '.join(map(str, place.ports))}")
-    link, reached = opened("127.0.0.1", port, TRY)
+    link, reached = opened(address, port, TRY)
     if link is None:
         raise NotMetError(f"the hub does not reach itself: {reached.words}")
     line = Line(link)
-    own = line.wait(TRY) or {}
+    try:
+        own = admitted(line, place, _OWN)
+    except (GoneError, NotOursError) as error:
+        line.close()
+        raise NotMetError(f"the hub does not answer itself: {error}") from error
     search = _Search(place, 0.0)
     if place.port and not place.store:
         other, search.ways[place.port] = _the_others_way(place)
@@ -118,14 +129,13 @@ def _the_others_way(place: Place) -> tuple[socket.socket | None, Reached]:
         time.sleep(_PAUSE)
 
 
-def _is_another(line: Line, own: Said, place: Place, hello: Said) -> bool:
+def _is_another(line: Line, own: str, place: Place, hello: Said) -> bool:
     """Whether the way of all others leads to another meeting of the same job, which then hears of us, too."""
     try:
-        said = line.wait(TRY)
-        another = is_ours(said, place.job) and said != own
+        another = admitted(line, place, TRY) != own
         if another:
             _introduced(line, place, hello, _Search(place, 0.0)).line.wait(TRY)
-    except (GoneError, NotMetError):
+    except (GoneError, NotOursError, NotMetError):
         return False
     finally:
         line.close()
@@ -143,7 +153,7 @@ def come(place: Place, hello: Said, seconds: float) -> Member:
 
 def _introduced(line: Line, place: Place, hello: Said, search: _Search) -> Member:
     try:
-        line.say(job=greeting(place.job)["job"], rank=place.rank, host=place.host, **hello, ways=search.told())
+        line.say(rank=place.rank, host=place.host, **hello, ways=search.told())
     except GoneError as error:
         raise NotMetError(f"the meeting ended when we came ({error})", search.ways) from error
     return Member(line, search.ways)
@@ -160,7 +170,8 @@ class _Search:
         self._found = threading.Event()
         self._tried = {port: threading.Event() for port in place.ports}
         self._lock = threading.Lock()
-        self._strangers: set[int] = set()
+        self._strangers: dict[int, str] = {}
+        """By port, why whoever answered there is not our hub."""
 
     def found(self) -> Line | None:
         """The line; then the job's own port has one attempt more to show whether it is open, too."""
@@ -185,20 +196,24 @@ class _Search:
         self._tried[port].set()
 
     def _greeted(self, port: int, line: Line) -> bool:
-        """Whether it is our hub that answers; the first such line is kept."""
+        """Whether it is our hub that answers, and has proven it; the first such line is kept."""
+        why = ""
         try:
-            ours = is_ours(line.wait(TRY), self.place.job)
-        except GoneError:
-            ours = False
+            admitted(line, self.place, TRY)
+        except NotOursError as error:
+            why = str(error)
+        except GoneError as error:
+            why = f"whoever answers there is not of this job, or has another GPUDOCTOR_JOB_KEY ({error})"
         with self._lock:
-            if ours and not self._lines:
+            if not why and not self._lines:
                 self._lines.append(line)
                 self._found.set()
             else:
                 line.close()
-            if not ours:
-                self._strangers.add(port)
-        return ours
+            self._strangers.pop(port, None)
+            if why:
+                self._strangers[port] = why
+        return not why
 
     def told(self) -> list[Said]:
         """For the hub: how its ports look from here."""
@@ -209,5 +224,8 @@ class _Search:
 
     def why(self) -> str:
         """Of all ports, in words."""
-        said = dict.fromkeys(way.words for _, way in sorted(self.ways.items()))
+        said = dict.fromkeys(
+            f"{way.words}, but {self._strangers[port]}" if port in self._strangers else way.words
+            for port, way in sorted(self.ways.items())
+        )
         return f"no way to {self.place.master}: " + "; ".join(said)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import socket
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from gpudoctor.links.sealing import job_key
 from gpudoctor.model.errors import UsageError
 
 
@@ -39,6 +40,13 @@ class Place:
     switch: str = ""
     hosts: tuple[str, ...] = ()
     """The machine of each rank, where the launcher tells."""
+    secret: str = field(default="", repr=False)
+    """GPUDOCTOR_JOB_KEY: what only this job's ranks know, where its owner has given it to all of them."""
+
+    @property
+    def key(self) -> str:
+        """What the messages of this job's ranks are authenticated with: see `job_key` for what of it is secret."""
+        return job_key(self.job, self.secret)
 
     @property
     def alone(self) -> bool:
@@ -55,6 +63,9 @@ class Place:
 _OURS, _OURS_COUNT = 20000, 10000
 """Below what Linux gives to connections by itself (32768 and up)."""
 
+JOB_KEY = "GPUDOCTOR_JOB_KEY"
+"""Set by whoever starts the job, to the same random text for all ranks: ``openssl rand -hex 16``."""
+
 Hostnames = Callable[[str], list[str]]
 """Expands a launcher's short form of host names: ``node[1-4]``."""
 
@@ -64,7 +75,7 @@ def of(environ: Mapping[str, str], hostnames: Hostnames) -> Place:
     for known in (_torchrun, _mpirun, _srun, _plain):
         place = known(environ, hostnames)
         if place:
-            return _checked(place)
+            return _checked(replace(place, secret=environ.get(JOB_KEY, "").strip()))
     return Place(host=_host(environ), node=environ.get("SLURMD_NODENAME", ""))
 
 

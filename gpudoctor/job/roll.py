@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gpudoctor.job.found import RankSeen
-from gpudoctor.job.guest import Guest
-from gpudoctor.job.meeting import SILENT, TOLD, Meeting
+from gpudoctor.job.guest import TOLD, Guest
+from gpudoctor.job.meeting import SILENT, Meeting
 from gpudoctor.version import __version__
 
 
@@ -45,6 +45,8 @@ def _missing(meeting: Meeting, rank: int, waited: float | None) -> RankSeen:
     host = place.hosts[rank] if rank < len(place.hosts) else ""
     if waited is None:
         return RankSeen(rank, "awaited", host, because="had not come yet when the check was cut short")
+    if why := meeting.unproven.get(rank):  # which is nobody's proof: it may change words, and blames no machine
+        return RankSeen(rank, "missing", host, because=f"was turned away: {why}", blames=False)
     expected = f"; it belongs on {host}" if host else ""
     return RankSeen(rank, "missing", host, because=f"never came to {place.master} in {waited:.0f} s{expected}")
 

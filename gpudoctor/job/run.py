@@ -16,6 +16,7 @@ from gpudoctor.job import hub, local, member
 from gpudoctor.job import place as places
 from gpudoctor.job.descriptors import room_for
 from gpudoctor.job.hostnames import expanded
+from gpudoctor.job.meeting import connections
 from gpudoctor.job.place import Place
 from gpudoctor.job.verdict import UNKNOWN, code_of, word_of
 from gpudoctor.job.wanted import Wanted
@@ -55,7 +56,7 @@ def run(wanted: Wanted, environ: Mapping[str, str] | None = None, tell: Callable
     with _outer_timer(wanted.seconds + _LAST):
         if place.alone:
             return _alone(wanted, place)
-        with room_for(place.world if place.hub else 0):
+        with room_for(connections(place.world) if place.hub else 0):
             return _met(wanted, place, environ, tell or (lambda _: None))
 
 
@@ -100,7 +101,7 @@ def _meeting(
         held = hub.Hub(place, wanted, tell) if place.hub else None
         opened.append(own := local.Own(wanted, place, environ))
         hello = own.hello()
-        rank = member.come_home(place, hello, held.port) if held else member.come(place, hello, wanted.limits.come)
+        rank = member.come_home(place, hello, held.door) if held else member.come(place, hello, wanted.limits.come)
         own.begin(rank)
         said = rank.attend(own.tasks(rank), began + wanted.seconds - time.monotonic())
         diagnosis = held.over() if held else None

@@ -1,4 +1,8 @@
-"""Lines of JSON over TCP, in segments so small that they pass where large packets vanish."""
+"""Lines of JSON over TCP, in segments so small that they pass where large packets vanish.
+
+Once both ends have proven that they know the job's key, each line is authenticated (`Line.authenticate`). Until then
+only short lines are read. Nothing is ever unpickled.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,14 @@ import threading
 import time
 from typing import Any
 
+from gpudoctor.links.sealing import ForgedError, Seal, seals
+
 SEGMENT = 512
 """Bytes of one segment: every path passes packets of 576 (RFC 791)."""
-_MOST = 8 << 20
-"""Bytes of a line; who sends more is no rank of ours."""
+_MOST, _MOST_UNPROVEN = 8 << 20, 4096
+"""Bytes of a line, and of all that is said before the other side is known to be of our job."""
+_MOST_OF_ALL, _MOST_LINES = 256 << 20, 100_000
+"""Bytes and lines of a whole connection."""
 _SAY = 5.0
 """Seconds in which the other side must take something of what is said."""
 
@@ -37,6 +45,9 @@ class Line:
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
         self._rest = b""
+        self._out: Seal | None = None
+        self._in: Seal | None = None
+        self._bytes = self._lines = 0
         self._lock = threading.Lock()
         connection.settimeout(_SAY)
         with contextlib.suppress(OSError):
@@ -56,10 +67,17 @@ class Line:
             return bool(self.socket.getsockname()[0] == self.socket.getpeername()[0])
         return False
 
+    def authenticate(self, key: str, listener: str, caller: str, listens: bool) -> None:
+        """From here on say and take authenticated lines only; `listener` and `caller` are the nonces of both ends."""
+        from_listener, from_caller = seals(key, listener, caller)
+        self._out, self._in = (from_listener, from_caller) if listens else (from_caller, from_listener)
+        self._bytes = 0
+
     def say(self, **what: Any) -> None:
         """Send one object; raises `GoneError` where the other side does not take it. Nothing follows half a line."""
-        rest = memoryview(json.dumps(what, separators=(",", ":")).encode() + b"\n")
+        message = json.dumps(what, separators=(",", ":")).encode()
         with self._lock:
+            rest = memoryview((self._out.sealed(message) if self._out else message) + b"\n")
             try:
                 while rest:
                     rest = rest[self.socket.send(rest) :]
@@ -85,9 +103,24 @@ class Line:
         if not got:
             raise GoneError("it closed the connection")
         *lines, self._rest = (self._rest + got).split(b"\n")
-        if len(self._rest) > _MOST:
+        self._bytes += len(got)
+        self._lines += len(lines)
+        if len(self._rest) > _MOST or self._lines > _MOST_LINES:
             raise GoneError("it sends no lines")
-        return [_object(line) for line in lines if line.strip()]
+        if self._bytes > (_MOST_OF_ALL if self._in else _MOST_UNPROVEN):
+            raise GoneError("it sends too much")
+        return [self._object(line) for line in lines if line.strip()]
+
+    def _object(self, line: bytes) -> Said:
+        try:
+            said = json.loads(self._in.opened(line) if self._in else line)
+        except ForgedError as error:
+            raise GoneError(str(error)) from error
+        except (ValueError, RecursionError) as error:
+            raise GoneError("it speaks something else") from error
+        if not isinstance(said, dict):
+            raise GoneError("it speaks something else")
+        return said
 
     def wait(self, seconds: float) -> Said | None:
         """The next object, None where none comes in time. Only for a side that has not heard anything yet."""
@@ -112,13 +145,3 @@ class Line:
         with contextlib.suppress(OSError):
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
-
-
-def _object(line: bytes) -> Said:
-    try:
-        said = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise GoneError("it speaks something else") from error
-    if not isinstance(said, dict):
-        raise GoneError("it speaks something else")
-    return said

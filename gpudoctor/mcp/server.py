@@ -2,14 +2,18 @@
 
 So answers are hidden as by ``--share`` unless whoever starts the server says otherwise: a report can hold sentences
 that tell a model what to ask for next, and what it asks must not be able to uncover names. Nor can a tool name a file
-to be read or a program to be run: texts come with the call, and the interpreter whose torch is meant with the start.
+outside the folders that were named at the start, none by default, or a program to be run: texts come with the call, and
+the interpreter whose torch is meant with the start.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from mcp.server import MCPServer
@@ -20,7 +24,7 @@ from typing_extensions import TypedDict
 
 from gpudoctor.mcp import asking
 from gpudoctor.model.diagnosis import from_json
-from gpudoctor.model.errors import DoctorError
+from gpudoctor.model.errors import DoctorError, UsageError
 from gpudoctor.version import __version__
 from gpudoctor.views import text as report
 from gpudoctor.views._terminal import Style
@@ -70,6 +74,7 @@ class Tools:
 
     python: str = ""
     share: bool = True
+    folders: tuple[Path, ...] = ()
 
     def check(
         self,
@@ -92,6 +97,15 @@ class Tools:
         """Diagnose a pasted report or log, a saved snapshot, or a manifest such as requirements.txt or a Dockerfile."""
         words = ["read", "-", *self._hidden, *([f"--for={machine}"] if machine else [])]
         return _diagnosis(words, _READING, text, facts)
+
+    def read_file(
+        self,
+        path: Annotated[str, Field(max_length=1000, description="a file in one of the folders of this server")],
+        machine: Annotated[str, Field(max_length=500, description="gpu=RTX 5090,driver=570: for requirements")] = "",
+        facts: Topics = [],  # noqa: B006
+    ) -> Annotated[CallToolResult, Document]:
+        """As `read`, of a file under a folder that was named when this server was started."""
+        return self.read(_or_error(lambda: text_under(self.folders, path)), machine, facts)
 
     def explain(
         self,
@@ -126,6 +140,44 @@ def _diagnosis(words: Sequence[str], seconds: float, stdin: str, topics: Sequenc
     return _result(_cut(told), {**found, "facts": facts})
 
 
+def text_under(folders: Sequence[Path], name: str) -> str:
+    """A file's text. Raises `UsageError` unless it is a regular file of bounded size under one of the folders.
+
+    No link is followed inside a folder, and no ``..``: each part is opened in the one before, so that nothing can be
+    exchanged in between.
+    """
+    path = Path(name)
+    among = [(folder, path) for folder in folders if not path.is_absolute()]
+    among += [(folder, path.relative_to(folder)) for folder in folders if path.is_relative_to(folder)]
+    if not among or ".." in path.parts or "\0" in name:
+        named = ", ".join(map(str, folders)) or "none"
+        raise UsageError(f"{name} is not in a folder that was named at the start ({named}): gpudoctor mcp --folder DIR")
+    why = ""
+    for folder, inside in among:
+        try:
+            return _regular(folder, inside.parts)
+        except OSError as error:
+            why = error.strerror or str(error)
+    raise UsageError(f"{name} cannot be read: {why}; links are not followed")
+
+
+def _regular(folder: Path, parts: Sequence[str]) -> str:
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    for part in parts:
+        try:
+            inside = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
+        finally:
+            os.close(at)
+        at = inside
+    with os.fdopen(at, "rb") as file:
+        if not stat.S_ISREG(os.fstat(at).st_mode):
+            raise UsageError(f"{'/'.join(parts)} is no regular file")
+        text = file.read(MOST_TEXT + 1)
+    if len(text) > MOST_TEXT:
+        raise UsageError(f"{'/'.join(parts)} is larger than {MOST_TEXT >> 20} MiB; paste the part that matters")
+    return text.decode("utf-8", "replace")
+
+
 def _result(told: str, structured: dict[str, Any]) -> CallToolResult:
     """The report for the model and the document for the program, both of a size that a conversation can hold."""
     if len(json.dumps(structured)) > MOST_DOCUMENT:
@@ -148,17 +200,20 @@ def _or_error(act: Callable[[], Any]) -> Any:
         raise ToolError(str(error)) from error
 
 
-def server(python: str = "", share: bool = True) -> MCPServer[Mapping[str, Any]]:
+def server(python: str = "", share: bool = True, folders: Sequence[Path] = ()) -> MCPServer[Mapping[str, Any]]:
     """A server with the tools, not running yet."""
     made: MCPServer[Mapping[str, Any]] = MCPServer(
         "gpudoctor", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR"
     )
-    tools = Tools(python, share)
-    for tool in (tools.check, tools.read, tools.explain, tools.setup):
+    tools = Tools(python, share, tuple(folders))
+    for tool in (tools.check, tools.read, tools.explain, tools.setup, *((tools.read_file,) if folders else ())):
         made.add_tool(tool, annotations=_LOOKS)
     return made
 
 
-def serve(python: str = "", share: bool = True) -> None:
-    """Answer on standard input and output until the client closes them."""
-    server(python, share).run("stdio")
+def serve(python: str = "", share: bool = True, folders: Sequence[Path] = ()) -> None:
+    """Answer on standard input and output until the client closes them. Raises `UsageError` for what is no folder."""
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"--folder {folder}: there is no such folder")
+    server(python, share, [folder.resolve() for folder in folders]).run("stdio")

@@ -12,8 +12,8 @@ from gpudoctor.arguments._examples import commands_of
 from tests import manual, needs
 
 PAGE = str(manual.PLACE)
-OWN = {"GPUDOCTOR_CHILD"}
-"""A variable that children inherit from us, and nobody sets."""
+OWN = {"GPUDOCTOR_CHILD", "GPUDOCTOR_SERVE_CHANGES"}
+"""Variables that children inherit from us, and nobody sets."""
 
 
 def rendered() -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -35,6 +37,22 @@ def url() -> Iterator[str]:
     assert (server.returncode, out, err) == (128 + 15, "", "")
 
 
+@pytest.fixture(scope="module")
+def cookies(url: str) -> dict[str, str]:
+    """What the token of the URL was exchanged for, once."""
+    at = urlsplit(url)
+    with closing(http.client.HTTPConnection(at.netloc, timeout=_LONG)) as link:
+        link.request("GET", f"/?{at.query}")
+        answer = link.getresponse()
+        assert answer.status == 302
+        assert answer.headers["Location"] == "/"
+        given = answer.headers["Set-Cookie"]
+    assert all(part in given for part in ("HttpOnly", "SameSite=Strict", "Path=/"))
+    assert at.query.partition("=")[2] not in given
+    name, _, value = given.partition(";")[0].partition("=")
+    return {name: value}
+
+
 async def test_without_the_token_nothing_is_answered(url: str) -> None:
     base = url.partition("?")[0]
     async with aiohttp.ClientSession() as browser:
@@ -47,9 +65,9 @@ async def test_without_the_token_nothing_is_answered(url: str) -> None:
         assert refused.value.status == 403
 
 
-async def test_with_it_there_is_the_page_and_no_token_in_its_address(url: str) -> None:
-    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
-        async with browser.get(url) as answer:
+async def test_with_it_there_is_the_page_and_no_token_in_its_address(url: str, cookies: dict[str, str]) -> None:
+    async with aiohttp.ClientSession(cookies=cookies, cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
+        async with browser.get(url) as answer:  # again, which who has the cookie may
             page = await answer.text()
             assert answer.status == 200
             assert "token" not in str(answer.url)
@@ -62,13 +80,13 @@ async def test_with_it_there_is_the_page_and_no_token_in_its_address(url: str) -
                 assert answer.status == 200, script
 
 
-async def test_the_page_gets_the_interface_itself(url: str) -> None:
+async def test_the_page_gets_the_interface_itself(url: str, cookies: dict[str, str]) -> None:
     base = url.partition("?")[0]
-    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
-        async with browser.get(url):
-            pass
-        async with browser.ws_connect(f"{base}ws?width=120&height=40") as page:
-            await asyncio.wait_for(_drawn(page, "BROKEN", "535.274.02"), _LONG)
+    async with (
+        aiohttp.ClientSession(cookies=cookies, cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser,
+        browser.ws_connect(f"{base}ws?width=120&height=40") as page,
+    ):
+        await asyncio.wait_for(_drawn(page, "BROKEN", "535.274.02"), _LONG)
 
 
 async def _drawn(page: aiohttp.ClientWebSocketResponse[bool], *until: str) -> str:
@@ -81,11 +99,9 @@ async def _drawn(page: aiohttp.ClientWebSocketResponse[bool], *until: str) -> st
     return drawn
 
 
-async def test_another_page_on_this_host_cannot_borrow_the_cookie(url: str) -> None:
+async def test_another_page_on_this_host_cannot_borrow_the_cookie(url: str, cookies: dict[str, str]) -> None:
     base = url.partition("?")[0]
-    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
-        async with browser.get(url):
-            pass
+    async with aiohttp.ClientSession(cookies=cookies, cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await browser.ws_connect(f"{base}ws", headers={"Origin": "http://127.0.0.1:1"})
         assert refused.value.status == 403

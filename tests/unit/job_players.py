@@ -13,7 +13,9 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Any
 
-from gpudoctor.job.meeting import BEAT, greeting
+from gpudoctor.job.meeting import BEAT, admitted
+from gpudoctor.job.place import Place
+from gpudoctor.job.wire import GoneError, Line
 from gpudoctor.links.flow import Flow
 
 SOUND = asdict(
@@ -41,7 +43,7 @@ class Players:
 
     def __init__(self, port: int, job: str, count: int, each: int, document: Callable[[str], str]) -> None:
         self.verdicts: dict[int, Any] = {}
-        self._rest: dict[int, bytes] = dict.fromkeys(range(count), b"")
+        self._lines: dict[int, Line] = {}
         self._where = ("127.0.0.1", port)
         self._job = job
         self._count = count
@@ -62,20 +64,20 @@ class Players:
     def _play(self) -> None:
         with selectors.DefaultSelector() as heard:
             for rank in range(self._count):
-                link = socket.create_connection(self._where, 60)
+                self._lines[rank] = line = Line(socket.create_connection(self._where, 60))
+                admitted(line, Place("env", rank, self._count, job=self._job), 60)
                 hello = self._hello(rank)
-                self._say(link, **hello)
+                line.say(**hello)
                 if hello["leads"]:
-                    self._say(link, tell={"document": json.loads(self._document(hello["host"]))})
-                heard.register(link, selectors.EVENT_READ, rank)
+                    line.say(tell={"document": json.loads(self._document(hello["host"]))})
+                heard.register(line.socket, selectors.EVENT_READ, rank)
                 self._beat(heard)
             while heard.get_map():
                 self._beat(heard)
                 for key, _ in heard.select(BEAT):
-                    link = key.fileobj  # type: ignore[assignment]
-                    if not self._hear(link, key.data):
-                        heard.unregister(link)
-                        link.close()
+                    if not self._hear(self._lines[key.data], key.data):
+                        heard.unregister(key.fileobj)
+                        self._lines[key.data].close()
 
     def _beat(self, heard: selectors.BaseSelector) -> None:
         """Each says once a second that it lives, as ranks do."""
@@ -83,13 +85,12 @@ class Players:
             self._beaten = time.monotonic()
             for key in heard.get_map().values():
                 with suppress(OSError):  # it has told its verdict and gone
-                    self._say(key.fileobj, step="playing along")  # type: ignore[arg-type]
+                    self._lines[key.data].say(step="playing along")
 
     def _hello(self, rank: int) -> dict[str, Any]:
         number, local = divmod(rank, self._each)
         ear = {"used_by": ["nccl", "gloo"], "address": f"10.0.0.{number}", "port": 4000, "interface": "eth0"}
         return {
-            "job": greeting(self._job)["job"],
             "rank": rank,
             "host": f"n{number}",
             "world": self._count,
@@ -98,21 +99,19 @@ class Players:
             "ears": [ear] if local == 0 else [],
         }
 
-    def _hear(self, link: socket.socket, rank: int) -> bool:
+    def _hear(self, line: Line, rank: int) -> bool:
         """Whether there may be more to hear."""
-        got = link.recv(1 << 16)
-        *lines, self._rest[rank] = (self._rest[rank] + got).split(b"\n")
-        for said in map(json.loads, lines):
+        try:
+            heard = line.heard()
+        except GoneError:
+            return False
+        for said in heard:
             if "verdict" in said:
                 self.verdicts[rank] = said
                 return False
             if said.get("task") == "reach":
                 reached = {"outcome": "connected", "words": "", "ms": 0.1}
-                self._say(link, answer=said["id"], links=[reached] * len(said["to"]))
+                line.say(answer=said["id"], links=[reached] * len(said["to"]))
             elif said.get("task") == "flow":
-                self._say(link, answer=said["id"], flow=SOUND)
-        return bool(got)
-
-    @staticmethod
-    def _say(link: socket.socket, **what: Any) -> None:
-        link.sendall(json.dumps(what).encode() + b"\n")
+                line.say(answer=said["id"], flow=SOUND)
+        return True

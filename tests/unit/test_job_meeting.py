@@ -24,6 +24,7 @@ from gpudoctor.job.member import Member, NotMetError
 from gpudoctor.job.place import Place
 from gpudoctor.job.stages import Limits
 from gpudoctor.job.wanted import LIMITS, Wanted
+from gpudoctor.job.wire import Line
 from tests.processes import free_port
 from tests.unit.fleet_documents import document
 from tests.unit.job_players import Players
@@ -117,8 +118,8 @@ def test_the_second_of_two_ranks_with_one_number_is_sent_away() -> None:
 
 def test_a_rank_whose_connection_broke_may_come_again() -> None:
     with held() as (meeting, port):
-        hello = {"job": greeting(JOB)["job"], "rank": 1, **HELLO}
-        spoken(port, json.dumps(hello).encode() + b"\n").close()
+        with beside(lambda: Line.close(come(port, 1).line)):
+            assert meeting.until(lambda: 1 in meeting.guests, 60)
         assert meeting.until(lambda: 1 in meeting.guests and bool(meeting.guests[1].ended), 60)
         assert roll.called(meeting, 1.0)[1].state == "ended"
         with beside(lambda: come(port, 1).attend({}, 60)):
@@ -190,8 +191,11 @@ def test_a_meeting_that_ends_without_a_word_is_told_with_the_last_step() -> None
     with closing(socket.create_server(("127.0.0.1", 0))) as door:
         port = door.getsockname()[1]
         with beside(lambda: come(port, 1)) as came:
-            link, _ = door.accept()
-            link.sendall(json.dumps(greeting(JOB)).encode() + b"\n")
+            link = Line(door.accept()[0])
+            link.say(**greeting(JOB), nonce="a nonce")
+            said = link.wait(60) or {}
+            link.authenticate(place(port).key, "a nonce", said["nonce"], listens=True)
+            link.say(meeting="a key")
         rank: Member = came[0]
         rank.step = "counting"
         link.close()
@@ -214,7 +218,7 @@ def test_512_ranks_on_64_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     with room_for(2 * 512):
         hub = Hub(where, Wanted(), lambda _: None)
-        with Players(hub.port, JOB, 512, 8, document) as players:
+        with Players(hub.door[1], JOB, 512, 8, document) as players:
             pass  # until all have heard the verdict
     diagnosis = hub.over()
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == limit

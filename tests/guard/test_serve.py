@@ -1,0 +1,144 @@
+"""The interface in a browser, against other web pages, other users of the machine and whoever saw the URL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from gpudoctor import serving
+from gpudoctor.interactive import work
+from gpudoctor.model.errors import UsageError
+
+_PATIENCE = aiohttp.ClientTimeout(total=120)
+_STAND_IN = "sleep 600"
+"""What a page starts here: no interface, but a process that is there until it is ended."""
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[tuple[serving.TokenServer, aiohttp.ClientSession, str]]:
+    """A server, a browser without the cookie, and where the server is."""
+    runner = web.AppRunner(web.Application())
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    await runner.cleanup()
+    server = serving.TokenServer(_STAND_IN, "127.0.0.1", port)
+    runner = web.AppRunner(await server.application(), shutdown_timeout=1.0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(cookie_jar=jar, timeout=_PATIENCE) as browser:
+        try:
+            yield server, browser, f"http://127.0.0.1:{port}/"
+        finally:
+            await runner.cleanup()
+
+
+async def _status(browser: aiohttp.ClientSession, url: str, **headers: str) -> tuple[int, str]:
+    async with browser.get(url, headers=headers) as answer:
+        return answer.status, await answer.text()
+
+
+async def test_the_token_is_good_for_one_browser() -> None:
+    async with served() as (server, browser, base):
+        assert (await _status(browser, server.url))[0] == 200
+        assert (await _status(browser, server.url))[0] == 200  # the same one, which has the cookie
+        async with aiohttp.ClientSession(timeout=_PATIENCE) as other:
+            status, said = await _status(other, server.url)
+            assert (status, "good once" in said) == (403, True)
+            token = server.url.partition("token=")[2]
+            names = [cookie.key for cookie in browser.cookie_jar]
+            status, _ = await _status(other, base, Cookie=f"{names[0]}={token}")
+            assert status == 403  # the token is not what the cookie holds
+
+
+@pytest.mark.parametrize("host", ["evil.example:{port}", "evil.example", "127.0.0.1.evil.example:{port}", "[::1", ""])
+async def test_a_name_that_was_made_to_lead_here_is_refused(host: str) -> None:
+    async with served() as (server, browser, base):
+        await _status(browser, server.url)
+        for path in ("", "ws", "static/js/textual.js", f"?{server.url.partition('?')[2]}"):
+            status, said = await _status(browser, base + path, Host=host.format(port=server.port))
+            assert status in {400, 403}, path
+            assert status == 400 or "not this machine's" in said
+
+
+@pytest.mark.parametrize("host", ["localhost:9000", "127.0.0.1:9000", "[::1]:9000", "192.0.2.7:80"])
+async def test_the_other_end_of_a_tunnel_is_no_attack(host: str) -> None:
+    async with served() as (server, browser, base):
+        await _status(browser, server.url)
+        assert (await _status(browser, base, Host=host))[0] == 200
+        assert (await _status(browser, base, Host=host, Origin=f"http://{host}"))[0] == 200
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "http://127.0.0.1:1", "null", "file://", "http://[::1"])
+async def test_another_page_gets_neither_pages_nor_the_websocket(origin: str) -> None:
+    async with served() as (server, browser, base):
+        await _status(browser, server.url)
+        status, said = await _status(browser, base, Origin=origin)
+        assert (status, "another web page" in said) == (403, True)
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await browser.ws_connect(f"{base}ws", headers={"Origin": origin})
+        assert refused.value.status == 403
+
+
+async def test_pages_are_limited_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "MOST_PAGES", 2)
+    async with served() as (server, browser, base):
+        await _status(browser, server.url)
+        first = await browser.ws_connect(f"{base}ws")
+        await browser.ws_connect(f"{base}ws")
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await browser.ws_connect(f"{base}ws")
+        assert refused.value.status == 503
+        await first.close()
+
+
+async def test_a_page_that_nobody_uses_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "IDLE", 0.2)
+    monkeypatch.setattr("textual_serve.app_service.AppService.stop", _stop_at_once)
+    async with served() as (server, browser, base):
+        await _status(browser, server.url)
+        page = await browser.ws_connect(f"{base}ws")
+        message = await page.receive(120)
+        assert message.type in {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED}
+
+
+async def _stop_at_once(self: object) -> None:
+    """The stand-in does not understand that it shall quit."""
+    process = getattr(self, "_process", None)
+    if process and process.returncode is None:
+        process.terminate()
+
+
+async def test_the_page_takes_keys_at_once_and_nothing_from_elsewhere() -> None:
+    async with served() as (server, browser, base):
+        async with browser.get(server.url) as answer:
+            page = await answer.text()
+        assert "googleapis" not in page
+        focus = page.index('querySelector(".xterm-helper-textarea")?.focus()')
+        assert page.index("<body") < focus < page.index("</body>")
+        async with browser.get(f"{base}static/js/textual.js") as answer:
+            script = await answer.text()
+        assert "xterm-helper-textarea" in script  # what is focused is there in this textual-serve,
+        assert 'querySelector("body").classList.add("-loaded")' in script  # and so is the sign that it is connected
+        assert answer.status == 200
+        async with browser.get(base) as answer:
+            assert answer.headers["X-Frame-Options"] == "DENY"
+            assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+
+
+def test_in_a_browser_nothing_is_changed_unless_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    work.demand_changes()  # on a terminal
+    monkeypatch.setenv("TEXTUAL_DRIVER", "textual.drivers.web_driver:WebDriver")
+    with pytest.raises(UsageError, match="--serve --allow-changes"):
+        work.demand_changes()
+    monkeypatch.setenv(work.CHANGES, "no")
+    with pytest.raises(UsageError):
+        work.demand_changes()
+    monkeypatch.setenv(work.CHANGES, "yes")
+    work.demand_changes()
