@@ -49,7 +49,8 @@ def hidden(root: str) -> Path:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         seen = os.lstat(folder)
-        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid not in (0, os.geteuid(), above.st_uid):
+        theirs = seen.st_uid not in (0, os.geteuid(), above.st_uid) and not above.st_mode & 0o022
+        if theirs or not stat.S_ISDIR(seen.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, "a link, or another user's folder", str(folder)) from None
         return folder
     as_above(folder, above, execute=True)
@@ -61,9 +62,12 @@ def as_above(place: Path, above: os.stat_result, execute: bool = False) -> None:
     with suppress(OSError):
         owner = above.st_uid if os.geteuid() == 0 else -1
         os.chown(place, owner, above.st_gid, follow_symlinks=False)
-    mode = 0o700 if execute else 0o600
-    for write, all_of_it in ((0o020, mode >> 3), (0o002, mode >> 6)):
-        mode |= all_of_it if above.st_mode & write else 0
+    own = 0o700 if execute else 0o600
+    mode = own
+    if above.st_mode & 0o020 and os.lstat(place).st_gid == above.st_gid:
+        mode |= own >> 3
+    if above.st_mode & 0o002:
+        mode |= own >> 6
     with suppress(OSError):
         place.chmod(mode)
 

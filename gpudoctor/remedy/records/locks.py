@@ -36,10 +36,10 @@ def held(what: str, place: Path, run: str) -> Iterator[None]:
                 f"another run is under way {what}: {_said(handle) or 'of another gpudoctor'}; wait for it"
             ) from None
         user = trusted.name_of(os.geteuid())
-        if (former := _said(handle)) and not former.endswith(f", user {user}"):  # our own are in our journals
+        if (former := _said(handle)) and f", user {user}, process" not in former:  # our own are in our journals
             trusted.say(f"a run was cut off {what}: {former}; gpudoctor fix --undo last, as that user, takes it back")
         os.ftruncate(handle, 0)
-        os.pwrite(handle, f"run {run}, process {os.getpid()}, user {user}\n".encode(), 0)
+        os.pwrite(handle, f"run {run}, user {user}, process {os.getpid()}\n".encode(), 0)
         try:
             yield
         finally:
