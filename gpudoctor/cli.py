@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 
-from gpudoctor import language, streams
+from gpudoctor import language, streams, trusted
 from gpudoctor.arguments import COMMANDS, no_command, parse
 from gpudoctor.commands.exits import INTERRUPTED, MISUSE, UNHEARD, UNKNOWN
 from gpudoctor.language.choice import chosen
@@ -56,6 +56,8 @@ def run(argv: Sequence[str]) -> int:
     """Parse, call, print, and return the exit code of the contract."""
     gc.set_threshold(_GARBAGE, 20, 20)
     streams.ready()
+    if "TMPDIR" in os.environ:
+        trusted.scratch()
     words = list(argv)
     bare = not words or (words[0] not in COMMANDS and words[0] not in {"-h", "--help", "-V", "--version"})
     if bare and words and not words[0].startswith("-"):

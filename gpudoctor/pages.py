@@ -1,24 +1,26 @@
-"""TOML under ``rules/``, read through a compiled copy: parsing pages costs 0.3 s, their JSON 5 ms.
+"""TOML under ``rules/``: a wheel ships compiled copies of its pages, made when it was built.
 
-The copy is kept in the user's cache folder, named by the pages' names, sizes and times; an unwritable cache only
-costs the time. A wheel ships its own copies beside the pages, made when it was built.
+A checkout, whose pages take 2.5 s to parse and check, keeps such copies in the user's cache folder. They are named by
+what the pages hold, and used where only this user and root can have written them; without a cache the pages are parsed.
+A site's own pages are parsed each time (some 10 ms each): no copy of them decides what is run.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import zlib
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gpudoctor import shipped
+from gpudoctor import durable, shipped, state, trusted
 from gpudoctor.model.errors import RuleError
 from gpudoctor.version import __version__
 
-_FORM = 5
+_FORM = 6
 """Form of the compiled copies; one of another form is not read."""
+_MOST_COPIES = 8
+"""Copies of one kind: those of other checkouts stay for a while."""
 
 
 def home() -> Path:
@@ -47,53 +49,55 @@ def toml(path: Path) -> dict[str, Any]:
 
 
 def compiled(folder: Path | None, name: str, build: Callable[[Path], Any]) -> Any:
-    """What `build` makes of the TOML files under `folder`, from the compiled copy where there is a fresh one.
+    """What `build` makes of the TOML files under `folder`; of our own pages, for None, from a compiled copy.
 
-    None stands for our own pages, of which a wheel and a zip file carry the copies. A name such as ``tables/gpus`` is
-    of a folder in that folder.
+    A name such as ``tables/gpus`` is of a folder in that folder.
     """
-    copy = shipped.data(f"rules/{name}.json") if folder is None else None
+    if folder is not None:
+        source = folder.joinpath(name).parent
+        return build(folder if folder.is_file() else source)
+    copy = shipped.data(f"rules/{name}.json")
     if copy is not None:
         return json.loads(copy)
-    source = (folder or home()).joinpath(name).parent
-    if source.is_file():  # one page, which somebody is writing
-        return build(source)
-    place = f"{zlib.crc32(str(source).encode()):08x}"
-    cache = _cache_folder() / f"{name.rpartition('/')[2]}-{place}-{_stamp(source)}.json"
+    source = home().joinpath(name).parent
+    kind = name.rpartition("/")[2]
+    cache = state.cache() / "pages" / f"{kind}-{_digest(source)}.json"
+    kept = _kept(cache)
+    if kept is None:
+        kept = build(source)
+        _store(cache, kind, kept)
+    return kept
+
+
+@lru_cache(maxsize=8)
+def _digest(folder: Path) -> str:
+    """The SHA-256 of all names and contents, and of this program's version."""
+    import hashlib
+
+    whole = hashlib.sha256(f"{__version__} {_FORM}\n".encode())
+    for path in sorted(folder.rglob("*.toml")):
+        content = path.read_bytes()
+        whole.update(f"{path.relative_to(folder)} {len(content)}\n".encode())
+        whole.update(content)
+    return whole.hexdigest()
+
+
+def _kept(cache: Path) -> Any:
+    """What the copy holds; None where there is none, or somebody else can have written it."""
     try:
-        return json.loads(cache.read_bytes())
+        return None if trusted.doubt(cache) else json.loads(cache.read_bytes())
     except (OSError, ValueError):
-        pass
-    built = build(source)
-    _store(cache, built)
-    return built
+        return None
 
 
-def _stamp(folder: Path) -> str:
-    """Checksums of all names, sizes and times; hashlib would load OpenSSL for it and cost more than the pages."""
-    states = [(path.name, path.stat()) for path in sorted(folder.rglob("*.toml"))]
-    text = f"{__version__} {_FORM}\n" + "".join(
-        f"{name} {state.st_size} {state.st_mtime_ns}\n" for name, state in states
-    )
-    return f"{zlib.crc32(text.encode()):08x}{zlib.adler32(text.encode()):08x}"
-
-
-def _cache_folder() -> Path:
-    from platformdirs import user_cache_path
-
-    return user_cache_path("gpudoctor")
-
-
-def _store(cache: Path, built: object) -> None:
-    """Write the copy beside its name and move it there, so that no reader sees half of it; drop this folder's older."""
+def _store(cache: Path, kind: str, built: object) -> None:
+    """Put the copy there in one step, for this user alone; drop this kind's older ones. In vain where it cannot be."""
     try:
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        scratch = cache.with_suffix(f".{os.getpid()}")
-        scratch.write_text(json.dumps(built, separators=(",", ":")), "utf-8")
-        scratch.replace(cache)
-        stem = cache.name.rpartition("-")[0]
-        for old in cache.parent.glob(f"{stem}-*.json"):
-            if old != cache:
-                old.unlink(missing_ok=True)
+        cache.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if trusted.doubt(cache.parent):
+            return
+        durable.put(cache, json.dumps(built, separators=(",", ":")).encode(), 0o600)
+        for old in sorted(cache.parent.glob(f"{kind}-*.json"), key=lambda path: path.stat().st_mtime)[:-_MOST_COPIES]:
+            old.unlink(missing_ok=True)
     except OSError:
         return

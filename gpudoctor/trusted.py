@@ -85,6 +85,23 @@ def doubt(path: str | Path, uid: int | None = None) -> Doubt | None:
     return found
 
 
+def foreign(place: str | Path) -> Doubt | None:
+    """As `doubt`, of a file in a folder that was found sound."""
+    try:
+        state = os.lstat(place)
+    except OSError:
+        return None
+    return _about(str(place), state, os.geteuid(), last=True)
+
+
+def scratch() -> None:
+    """Have temporary files made where nobody else can exchange them: forget a TMPDIR that is open to others."""
+    named = os.environ.get("TMPDIR")
+    if named and (found := doubt(f"{named}/new")):
+        say(f"TMPDIR is not used: {found}, and could exchange files there")
+        del os.environ["TMPDIR"]
+
+
 def _owned(place: str, state: os.stat_result, uid: int) -> Doubt | None:
     """Whether it belongs to somebody else."""
     if state.st_uid in (0, uid) or (state.st_uid == _OVERFLOW and _unmapped()):

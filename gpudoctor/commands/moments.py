@@ -65,7 +65,7 @@ def _shelf() -> Shelf:
 
     shelf = of_this_machine()
     if shelf is None:
-        raise UsageError("GPUDOCTOR_HISTORY is off: no run is kept; without it every check is")
+        raise UsageError("no run is kept: GPUDOCTOR_HISTORY is off, or others can write to the folder of the runs")
     return shelf
 
 

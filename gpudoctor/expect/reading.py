@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpudoctor import pages
+from gpudoctor import pages, trusted
 from gpudoctor.expect.entries import condition_line, fact_line, kernel_line
 from gpudoctor.expect.profile import Line, Profile
 from gpudoctor.model.errors import UsageError
@@ -140,6 +140,8 @@ def _toml(path: Path) -> dict[str, Any]:
         import tomllib
     except ModuleNotFoundError:  # Python 3.10
         import tomli as tomllib
+    if path.parent != folder():
+        trusted.named(path, f"--expect {path}")
     try:
         with path.open("rb") as file:
             read = file.read(MOST + 1)

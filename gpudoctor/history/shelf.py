@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from gpudoctor import state
+from gpudoctor import state, trusted
 from gpudoctor.history.run import Run, Worked, mark, name_of, packed, run_at
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import UsageError
@@ -37,12 +37,15 @@ class Shelf:
     folder: Path
 
     def runs(self) -> list[Run]:
-        """The newest first; those dated after now, when the clock was wrong, last. Empty where none can be read."""
+        """The newest first; those dated after now, when the clock was wrong, last. Empty where none can be read.
+
+        What another user has left in the folder is none.
+        """
         try:
             places = list(self.folder.iterdir())
         except OSError:
             return []
-        found = [run for place in places if (run := run_at(place))]
+        found = [run for place in places if (run := run_at(place)) and not trusted.foreign(place)]
         latest = time.time() + _AHEAD
         return sorted(found, key=lambda run: (run.stamp <= latest, run.stamp), reverse=True)
 
@@ -122,8 +125,12 @@ def _forget_machines(folder: Path) -> None:
 
 
 def of_this_machine(environ: Mapping[str, str] = os.environ) -> Shelf | None:
-    """Where its runs are kept; None where ``GPUDOCTOR_HISTORY`` is ``off``."""
+    """Where its runs are kept; None where ``GPUDOCTOR_HISTORY`` is ``off``, or others could plant some, which is said."""
     if environ.get(SWITCH, "").lower() in ("off", "0", "no", "false"):
         return None
     host = re.sub(r"[^\w-]", "_", os.uname().nodename)[:64] or "_"
-    return Shelf((state.given(environ) or state.usual()) / state.HISTORY / host)
+    folder = (state.given(environ) or state.usual()) / state.HISTORY / host
+    if found := trusted.doubt(folder):
+        trusted.say(f"no history is read or kept: {found}, and could plant runs there: {found.cure}")
+        return None
+    return Shelf(folder)

@@ -27,5 +27,9 @@ class Site:
 
 
 def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where runs are kept: the folder that ``GPUDOCTOR_STATE`` names, else ``gpudoctor/runs`` in the state folder."""
-    return state.given(environ) or state.usual() / "runs"
+    """Where runs are kept: the folder that ``GPUDOCTOR_STATE`` names, else ``gpudoctor/runs`` in the state folder.
+
+    Raises `UsageError` where others can write to it.
+    """
+    folder = state.given_or_usual(environ)
+    return folder if state.given(environ) else folder / "runs"

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpudoctor import language, pages
+from gpudoctor import language, pages, trusted
 from gpudoctor.model.errors import RuleError
 from gpudoctor.model.frozen import frozen
 from gpudoctor.model.rule import LAYERS, Case, Rule, Scope
@@ -65,6 +65,8 @@ def load(extra: Sequence[Path] = ()) -> Rulebook:
     for folder in (None, *extra):
         if folder and not folder.exists():
             raise RuleError(f"{folder}: no such rule page, or folder of rule pages")
+        if folder:
+            _refuse_strangers(folder)
         translated = _translated(folder)
         parts = Parts(folder)
         for raw in pages.compiled(folder, "rules", checked_pages):
@@ -76,6 +78,13 @@ def load(extra: Sequence[Path] = ()) -> Rulebook:
     ordered = sorted(found.values(), key=lambda rule: (LAYERS.index(rule.layer), rule.id))
     machine = tuple(rule for rule in ordered if rule.scope == "machine")
     return Rulebook(machine, tuple(extra), tuple(rule for rule in ordered if rule.scope == "cluster"))
+
+
+def _refuse_strangers(folder: Path) -> None:
+    """A page says what is run: raise `UsageError` where one can be written to by just anybody."""
+    for path in (folder, *(folder.rglob("*") if folder.is_dir() else ())):
+        if path.suffix == ".toml" or path.is_dir():
+            trusted.named(path, f"--rules {folder}")
 
 
 def _translated(folder: Path | None) -> Mapping[str, Mapping[str, Any]]:

@@ -28,9 +28,9 @@ class ChoicesError(Exception):
 
 def path() -> Path:
     """The file; raises `ChoicesError` where the user has no folder of its own."""
-    import platformdirs
+    from gpudoctor import state
 
-    folder = platformdirs.user_config_path("gpudoctor")
+    folder = state.config()
     if not folder.is_absolute():
         raise ChoicesError("no home folder")
     return folder / "tui.json"
