@@ -125,7 +125,7 @@ def _forget_machines(folder: Path) -> None:
 
 
 def of_this_machine(environ: Mapping[str, str] = os.environ) -> Shelf | None:
-    """Where its runs are kept; None where ``GPUDOCTOR_HISTORY`` is ``off``, or others could plant some, which is said."""
+    """Where runs are kept; None where ``GPUDOCTOR_HISTORY`` is ``off``, or others could plant some, and says so."""
     if environ.get(SWITCH, "").lower() in ("off", "0", "no", "false"):
         return None
     host = re.sub(r"[^\w-]", "_", os.uname().nodename)[:64] or "_"
