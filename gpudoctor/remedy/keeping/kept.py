@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.model.errors import DocumentError
+from gpudoctor.model.errors import DoctorError, DocumentError
 from gpudoctor.remedy.keeping import distributions, environment, manifest, tree
 from gpudoctor.remedy.keeping.distributions import Lock
 from gpudoctor.remedy.keeping.environment import Environment
@@ -91,6 +91,8 @@ def from_json(raw: Any) -> Kept:
 def keep(run: str, target: Environment) -> Kept:
     """Keep that environment as it is now; raises `OSError` or `DoctorError`, and then nothing is left behind."""
     parts = list(_parts(run, target))
+    if there := next((part.store for part in parts if os.path.lexists(part.store)), ""):
+        raise DoctorError(f"{there}: a run of another user began in the same second; try again. Nothing was changed")
     files = size = 0
     try:
         for place, part in enumerate(parts):
