@@ -19,6 +19,8 @@ from gpudoctor.model.errors import DoctorError
 
 DEBUG = "GPUDOCTOR_DEBUG"
 """The variable that has a fault of ours end in its traceback."""
+_UNMAPPED = "failed to map segment from shared object"
+"""What the loader says of a library that finds no room."""
 _GARBAGE = 200_000
 """Objects made before a search for cycles: a short run makes few, and looking for them costs it a tenth."""
 
@@ -89,6 +91,11 @@ def run(argv: Sequence[str]) -> int:
             return MISUSE
         if os.environ.get(DEBUG):
             raise
+        if isinstance(error, MemoryError) or _UNMAPPED in str(error):
+            print(
+                "gpudoctor: no memory is left to answer with: raise its limit (ulimit -v, a cgroup's)", file=sys.stderr
+            )
+            return UNKNOWN
         return _fault(error)
 
 

@@ -28,6 +28,8 @@ _HEAD_START = 0.02
 """Seconds that a probe has the interpreter for itself: most are through by then, and side by side they only take turns
 at it. Those that wait for a child (``WAITS``) need none.
 """
+_RETRY = 0.01
+"""Seconds until a probe that found no room for a thread is tried again."""
 _SILENT = "the probe did not say"
 _ASKED = "still being asked"
 
@@ -73,9 +75,9 @@ class Collection:
             run = _Run(module)
             self._runs.append(run)
             if levels.index(getattr(module, "LEVEL", "quick")) <= levels.index(target.level):
-                _start(run, target, progress)
-                if not getattr(module, "WAITS", False):
-                    cast("threading.Thread", run.thread).join(_HEAD_START)
+                _start(run, target, progress, self._runs)
+                if run.thread and not getattr(module, "WAITS", False):
+                    run.thread.join(_HEAD_START)
             else:
                 run.trouble = f"asked from level {module.LEVEL} on"
 
@@ -104,7 +106,7 @@ class Collection:
         return ", ".join(f"{name} is {signs[name]}" for name in sorted(signs)) if so else ""
 
 
-def _start(run: _Run, target: Target, progress: Progress) -> None:
+def _start(run: _Run, target: Target, progress: Progress, others: Sequence[_Run]) -> None:
     def fence() -> None:
         secrets = secret_values(dict(target.environ.items()))
         try:
@@ -123,10 +125,22 @@ def _start(run: _Run, target: Target, progress: Progress) -> None:
             run.seconds = time.monotonic() - run.started
         progress(Event(run.name, "died" if trouble else "done"))
 
-    run.started = time.monotonic()
     progress(Event(run.name, "started"))
-    run.thread = threading.Thread(target=fence, name=f"probe {run.name}", daemon=True)
-    run.thread.start()
+    until = time.monotonic() + DEADLINE
+    while True:
+        run.started = time.monotonic()
+        thread = threading.Thread(target=fence, name=f"probe {run.name}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # a limit of memory or of threads: there is room when another has ended
+            if time.monotonic() > until or not any(other.at_work for other in others):
+                run.trouble = f"the probe {run.name} was not started: a limit of memory or threads (ulimit -a)"
+                progress(Event(run.name, "died"))
+                return
+            time.sleep(_RETRY)
+        else:
+            run.thread = thread
+            return
 
 
 def _moot_where(run: _Run) -> Mapping[str, str]:

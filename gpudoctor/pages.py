@@ -7,15 +7,13 @@ A site's own pages are parsed each time (some 10 ms each): no copy of them decid
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gpudoctor import shipped, state, trusted
+from gpudoctor import durable, shipped, state, trusted
 from gpudoctor.model.errors import RuleError
 from gpudoctor.version import __version__
 
@@ -98,13 +96,7 @@ def _store(cache: Path, kind: str, built: object) -> None:
         trusted.make(cache.parent)
         if trusted.doubt(cache.parent):
             return
-        scratch = cache.with_suffix(f".{os.getpid()}")
-        with contextlib.suppress(FileNotFoundError):
-            scratch.unlink()
-        handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(built, file, separators=(",", ":"))
-        scratch.replace(cache)
+        durable.put(cache, json.dumps(built, separators=(",", ":")).encode(), 0o600)
         for old in sorted(cache.parent.glob(f"{kind}-*.json"), key=lambda path: path.stat().st_mtime)[:-_MOST_COPIES]:
             old.unlink(missing_ok=True)
     except OSError:

@@ -27,7 +27,10 @@ def fix(options: argparse.Namespace) -> int:
         return _undo(options)
     if options.dry_run:
         return _dry_run(options)
-    _tell_of_unfinished()
+    if options.out != "-":  # else nothing is run
+        from gpudoctor.commands.running import settle_unfinished
+
+        settle_unfinished(options)
     diagnosis = _diagnosed(options)
     plan = _planned(diagnosis, options)
     if not plan.steps:
@@ -100,15 +103,6 @@ def _runs() -> int:
     return SOUND
 
 
-def _tell_of_unfinished() -> None:
-    """A run that was ended from outside is the first thing to know."""
-    from gpudoctor.remedy.records import history
-    from gpudoctor.views import run
-
-    if found := history.unfinished(_journals()):
-        print(f"gpudoctor: {run.was_ended(found)}", file=sys.stderr)
-
-
 def _undo(options: argparse.Namespace) -> int:
     from gpudoctor import doctor
     from gpudoctor.commands import asking
@@ -119,6 +113,8 @@ def _undo(options: argparse.Namespace) -> int:
 
     journals = _journals()
     run = history.last(journals.list()) if options.undo == "last" else journals.load(options.undo)
+    if (found := history.unfinished(journals)) and run.id not in (found.id, found.undoes):
+        print(f"gpudoctor: {views.was_ended(found)}", file=sys.stderr)
     site = doctor.site(options.level, options.python or history.python_of(run), options.rules)
     plan = undo.plan_of(run, site)
     if not options.yes:

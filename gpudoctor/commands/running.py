@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from gpudoctor.commands import asking
@@ -99,6 +99,47 @@ def applied(plan: Plan, manner: Manner) -> int:
     if run.changed and not manner.yes and code_of(run) != SOUND and asking.agreed(f"\nTake run {run.id} back now?"):
         taken_back(run, site)
     return code_of(run)
+
+
+def settle_unfinished(options: argparse.Namespace) -> None:
+    """A run that was cut off is the first thing to know, and to be taken back: what it left is neither old nor new.
+
+    Without a terminal it is taken back only with ``--yes``; raises `DoctorError` where that does not succeed, for then
+    nothing may be built on what is there.
+    """
+    from gpudoctor.model.errors import DoctorError, UsageError
+    from gpudoctor.remedy import undo
+    from gpudoctor.remedy.records import history
+    from gpudoctor.remedy.records.journal import Journals
+    from gpudoctor.remedy.site import state_folder
+    from gpudoctor.views import run as views
+
+    journals = Journals(state_folder())
+    found = history.unfinished(journals)
+    if not found:
+        return
+    print(f"gpudoctor: {views.was_ended(found)}", file=sys.stderr)
+    cut = journals.load(found.undoes) if found.undoes else found
+    manner = Manner.of(options)
+    site = replace(manner, python=manner.python or history.python_of(cut)).site
+    try:
+        undo.plan_of(cut, site)
+    except UsageError:  # it had changed nothing yet, or what it changed only a person takes back
+        return
+    if not manner.yes and not (sys.stdin.isatty() and asking.agreed(f"Take run {cut.id} back first?")):
+        return
+    back = _undone(cut, site)
+    if code_of(back) != SOUND:
+        raise DoctorError(f"run {cut.id} was cut off and could not be taken back: {back.why or back.outcome}")
+    print(f"gpudoctor: run {cut.id} was taken back, by run {back.id}", file=sys.stderr)
+
+
+def _undone(run: Run, site: Site) -> Run:
+    from gpudoctor.remedy.undo import undo
+    from gpudoctor.views.telling import telling_on
+
+    with telling_on(sys.stderr) as tell, interruptible() as (wants, _):
+        return undo(run, site, tell, wants)
 
 
 def taken_back(run: Run, site: Site, json: bool = False) -> int:

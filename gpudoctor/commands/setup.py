@@ -27,6 +27,10 @@ def torch(options: argparse.Namespace) -> int:
     from gpudoctor.views._terminal import style_of
 
     _refuse_nonsense(options)
+    if options.apply:
+        from gpudoctor.commands.running import settle_unfinished
+
+        settle_unfinished(options)
     shelves = replace(verified.of_the_user(options.index or BASE), ask=not options.offline)
     snapshot, wishes, environment = _machine(options)
     stack = stacks.stack(wishes, environment, shelves)

@@ -25,6 +25,10 @@ def system(options: argparse.Namespace) -> int:
     from gpudoctor.rulebook.setups import setups
 
     _refuse_nonsense(options)
+    if options.apply:
+        from gpudoctor.commands.running import settle_unfinished
+
+        settle_unfinished(options)
     page = setups()[options.what]
     snapshot = _asking_for(options.cuda, _machine(options))
     plan = _planned(page, snapshot)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from gpudoctor.expression import NOT_KNOWN, Evaluator, Facts, Mentioned, evaluate, fill
+from gpudoctor.judge import arguments
 from gpudoctor.language import say
 from gpudoctor.model.fact import Json
 from gpudoctor.model.frozen import replace
@@ -88,7 +89,9 @@ def _doubt(conditions: Sequence[str], facts: Facts, evaluator: Evaluator) -> int
 
 
 def _written(fix: Fix, evaluator: Evaluator, groups: Mapping[str, str] | None) -> Fix | None:
-    """The fix with its holes filled; none where a word of a command cannot be."""
+    """The fix with its holes filled; none where a word of a command cannot be. A step whose words are not what a
+    command takes in their place says so, and has no command.
+    """
 
     def full(template: str) -> str:
         return fill(template, evaluator, groups)
@@ -99,7 +102,10 @@ def _written(fix: Fix, evaluator: Evaluator, groups: Mapping[str, str] | None) -
     def step(raw: Step) -> Step:
         makes = (made(name, value) for name, value in raw.makes)
         known = tuple((name, value) for name, value in makes if not (isinstance(value, str) and NOT_KNOWN in value))
-        return replace(raw, argv=tuple(map(full, raw.argv)), text=full(raw.text), makes=known, when=())
+        argv, text = tuple(map(full, raw.argv)), full(raw.text)
+        if not any(NOT_KNOWN in word for word in argv) and (why := arguments.fault(raw.argv, argv, full)):
+            argv, text, known = (), say("Not run: {why}. {text}", why=why, text=text).strip(), ()
+        return replace(raw, argv=argv, text=text, makes=known, when=())
 
     steps = tuple(step(raw) for raw in fix.steps if all_hold(raw.when, evaluator) is True)
     if any(NOT_KNOWN in word for item in steps for word in item.argv):

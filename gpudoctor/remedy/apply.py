@@ -119,7 +119,7 @@ class _Applying:
         """Why its environment cannot be changed; before it is for the first time, it is kept."""
         if new := guard.makes(step.argv):
             self.made.append(new)
-            self.recorder.journal.put("made.json", self.made)
+            self.recorder.journal.put("made.json", {"folders": self.made})
         elif not self.kept and not guard.fault(step.argv, target):  # else it fills what this run made
             why = requirements.moved_on(self.recorder.run.plan, distributions.lock(target))
             if why := why or self._led_elsewhere(step, target):

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpudoctor import trusted
 from gpudoctor.model.errors import DoctorError, DocumentError, UsageError
 from gpudoctor.model.plan import Plan, PlanStep
 from gpudoctor.model.run import Run
@@ -16,7 +17,7 @@ from gpudoctor.remedy.keeping import distributions, kept, restore
 from gpudoctor.remedy.keeping.kept import Kept
 from gpudoctor.remedy.records.journal import Journal, Journals
 from gpudoctor.remedy.site import Site
-from gpudoctor.remedy.steps import commands, packages, requirements, signals
+from gpudoctor.remedy.steps import commands, guard, packages, requirements, signals
 from gpudoctor.remedy.steps.engine import Recorder, Result, Tell, Wants, step_by_step
 
 _RESTORE, _REMOVE = "environment", "made"
@@ -60,16 +61,33 @@ class _Before:
 
     @classmethod
     def of(cls, run: Run, journals: Journals, environ: Mapping[str, str]) -> _Before:
-        """Raises `DoctorError` where the journal is gone or spoilt."""
+        """Raises `DoctorError` where the journal is gone or spoilt, or names what its run had nothing to do with."""
         journal = journals.journal(run.id)
         found = kept.from_json(journal.document("kept.json")) if journal.has("kept.json") else None
         if found and not found.there:
             raise DoctorError(
                 f"what was kept of {found.environment.prefix} before run {run.id} is gone: it cannot be put back"
             )
-        raw = journal.document("made.json") if journal.has("made.json") else []
-        made = tuple(str(item) for item in raw) if isinstance(raw, list) else ()
+        if found:
+            _hold_to(run, found)
+        raw = journal.document("made.json")["folders"] if journal.has("made.json") else []
+        made = tuple(map(str, raw))
+        planned = {guard.makes(step.argv) for step in run.plan.steps if step.argv}
+        if other := next((folder for folder in made if folder not in planned), ""):
+            raise DocumentError(f"the record of run {run.id} names {other[:200]!r}, which no step of it made")
         return cls(found, made, tuple(_system_commands(run, journal, environ)))
+
+
+def _hold_to(run: Run, found: Kept) -> None:
+    """Raise `DoctorError` where what was kept is not of this run's environment, or is not ours to put back."""
+    prefix = found.environment.prefix
+    named = run.plan.environment
+    if found.run != run.id or (named and os.path.realpath(named) != os.path.realpath(prefix)):
+        raise DocumentError(f"the record of run {run.id} is of another environment, {prefix}: nothing is put back")
+    owner = os.stat(prefix).st_uid if os.path.isdir(prefix) else 0  # noqa: PTH112, PTH116
+    if os.geteuid() == 0 and owner:
+        raise UsageError(f"{prefix} belongs to user {trusted.name_of(owner)}, and this is root: undo it as that user")
+    kept.check(found)
 
 
 def _refuse_twice(run: Run, journals: Journals) -> None:

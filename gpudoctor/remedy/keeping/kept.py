@@ -11,11 +11,11 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.model.errors import DocumentError
+from gpudoctor.model.errors import DoctorError, DocumentError
 from gpudoctor.remedy.keeping import distributions, environment, manifest, tree
 from gpudoctor.remedy.keeping.distributions import Lock
 from gpudoctor.remedy.keeping.environment import Environment
@@ -32,11 +32,15 @@ LAST = 3
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A tree that is kept at `store`; `loose` is not all of it but the environment's own files wherever they lie."""
+    """A tree that is kept at `store`; `loose` is not all of it but the environment's own files wherever they lie.
+
+    `digest` is that of the list of what is kept there.
+    """
 
     root: str
     store: str
     loose: bool = False
+    digest: str = ""
 
     @property
     def stores(self) -> list[Path]:
@@ -86,18 +90,21 @@ def from_json(raw: Any) -> Kept:
 
 def keep(run: str, target: Environment) -> Kept:
     """Keep that environment as it is now; raises `OSError` or `DoctorError`, and then nothing is left behind."""
-    parts = tuple(_parts(run, target))
+    parts = list(_parts(run, target))
+    if there := next((part.store for part in parts if os.path.lexists(part.store)), ""):
+        raise DoctorError(f"{there}: a run of another user began in the same second; try again. Nothing was changed")
     files = size = 0
     try:
-        for part in parts:
+        for place, part in enumerate(parts):
             entries = Keeping(part.root, Path(part.store)).keep(_now(part, target)).entries
+            parts[place] = replace(part, digest=manifest.digest(Path(part.store, "manifest")))
             files += len(entries)
             size += sum(entry.size for entry in entries.values())
     except BaseException:
         for part in parts:
             shutil.rmtree(part.store, ignore_errors=True)
         raise
-    return Kept(run, target, distributions.lock(target), parts, files, size)
+    return Kept(run, target, distributions.lock(target), tuple(parts), files, size)
 
 
 def _parts(run: str, target: Environment) -> Iterator[Part]:
@@ -105,8 +112,7 @@ def _parts(run: str, target: Environment) -> Iterator[Part]:
     first = ""
     for root in target.trees:
         with suppress(OSError):
-            folder = Path(root, HIDDEN)
-            folder.mkdir(parents=True, exist_ok=True)
+            folder = tree.hidden(root)
             if os.access(folder, os.W_OK):
                 first = first or f"{folder}/{run}"
                 yield Part(root, f"{folder}/{run}")
@@ -123,9 +129,7 @@ def _loose(target: Environment) -> Iterator[str]:
 
     A RECORD may list whatever its author liked: what lies outside the prefix and the user's own base is not touched.
     """
-    inside = tuple(f"{root}/" for root in target.trees)
-    bases = (target.prefix, os.path.dirname(target.user_scripts))  # noqa: PTH120
-    homes = tuple(f"{base}/" for base in bases if base not in ("", "/"))
+    inside, homes = tuple(f"{root}/" for root in target.trees), _homes(target)
     for item in distributions.lock(target):
         listed = distributions.record_of(item)
         yield from (path for path in listed if path.startswith(homes) and not path.startswith(inside))
@@ -133,6 +137,11 @@ def _loose(target: Environment) -> Iterator[str]:
         with suppress(OSError):
             names = os.listdir(folder)  # noqa: PTH208
             yield from (f"{folder}/{name}" for name in names if _runs_python(f"{folder}/{name}", target))
+
+
+def _homes(target: Environment) -> tuple[str, ...]:
+    bases = (target.prefix, os.path.dirname(target.user_scripts))  # noqa: PTH120
+    return tuple(f"{base}/" for base in bases if base not in ("", "/"))
 
 
 def _runs_python(place: str, target: Environment) -> bool:
@@ -150,14 +159,34 @@ def note_after(kept: Kept) -> None:
         manifest.save_entries(Path(part.store, "after"), _now(part, kept.environment))
 
 
+def check(kept: Kept) -> None:
+    """Raise `DocumentError` for a record that leads out of its environment, or kept copies that others could change."""
+    target = kept.environment
+    scripts = tuple(f"{folder}/" for folder in (target.scripts, target.user_scripts) if folder)
+    for part in kept.parts:
+        own = part.root == "/" if part.loose else part.root in target.trees
+        folder = Path(part.store).parent
+        named = Path(part.store).name == f"{kept.run}{_LOOSE if part.loose else ''}"
+        if not own or not named or folder not in [Path(root, HIDDEN) for root in target.trees]:
+            raise DocumentError(f"the record of run {kept.run} names {part.store}, outside {target.prefix}")
+        for place in (part.store, *(f"{part.store}/{name}" for name in ("manifest", "small", "large"))):
+            if why := tree.foreign(place):
+                raise DocumentError(f"what was kept before run {kept.run} is not put back: {why}")
+        for path in manifest.load(Path(part.store, "manifest"), part.digest).entries:
+            inside = not part.loose or f"/{path}".startswith((*_homes(target), *scripts))
+            if not inside or path.startswith("/") or any(word in ("", ".", "..") for word in path.split("/")):
+                raise DocumentError(f"the record of run {kept.run} names {path[:80]!r}, outside {target.prefix}")
+
+
 def restore(kept: Kept, undo: str, heard: Callable[[], None], say: Callable[[str], None]) -> tuple[str, ...]:
     """Put all of it back; the paths that still differ. `undo` names the run that does it, for what is put aside.
 
     Raises `OSError`, `DocumentError` where a store is gone, and what `heard` raises; it may be begun again after each.
     """
+    check(kept)
     left: list[str] = []
     for part in sorted(kept.parts, key=lambda part: not part.loose):  # the RECORDs in the trees tell of loose files
-        with Store(Path(part.store)) as store:
+        with Store(Path(part.store), part.digest) as store:
             back = _restoring(part, store, kept.environment, undo, heard)
             left += [os.path.join(part.root, path) for path in back.restore()]  # noqa: PTH118
         say(f"{part.root}: {back.put_back} put back, {back.removed} removed\n")

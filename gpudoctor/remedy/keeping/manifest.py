@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,12 +42,18 @@ class Manifest:
     def save(self, place: Path) -> None:
         """Have it on disk; raises `OSError`."""
         document = {"form": _FORM, "entries": self.entries, "small": self.small, "large": self.large}
-        durable.write(place, gzip.compress(json.dumps(document).encode(), 1))
+        durable.put(place, gzip.compress(json.dumps(document).encode(), 1), 0o600)
+        durable.settle(place.parent)
 
 
-def load(place: Path) -> Manifest:
-    """The manifest in that file; raises `DocumentError`."""
-    document = _read(place)
+def digest(place: Path) -> str:
+    """That of the file; raises `OSError`."""
+    return hashlib.sha256(place.read_bytes()).hexdigest()
+
+
+def load(place: Path, expected: str = "") -> Manifest:
+    """The manifest in that file, of that digest if one is expected; raises `DocumentError`."""
+    document = _read(place, expected)
     try:
         return Manifest(
             _each(document["entries"], Entry._make),
@@ -66,9 +73,12 @@ def _each(raw: dict[str, Any], make: Callable[[Any], Any]) -> dict[str, Any]:
     return {path: make(item) for path, item in raw.items()}
 
 
-def _read(place: Path) -> dict[str, Any]:
+def _read(place: Path, expected: str) -> dict[str, Any]:
     try:
-        document = json.loads(gzip.decompress(place.read_bytes()))
+        data = place.read_bytes()
+        if expected and hashlib.sha256(data).hexdigest() != expected:
+            raise DocumentError(f"{place}: it was changed since it was written, and nothing is put back by it")
+        document = json.loads(gzip.decompress(data))
     except (OSError, ValueError, EOFError) as error:
         raise DocumentError(f"{place}: {getattr(error, 'strerror', None) or 'broken'}") from error
     if not isinstance(document, dict) or document.get("form") != _FORM:

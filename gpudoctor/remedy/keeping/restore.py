@@ -94,6 +94,12 @@ class Restoring:
 
     def _put(self, path: str, then: Entry, now: Entry | None) -> None:
         place = Path(self.root, path)
+        staging = self._staging() / secrets.token_hex(8)  # whole before what is there goes: it may be spoilt
+        if then.kind == "link":
+            staging.symlink_to(then.goal)
+            own(staging, then)
+        elif then.kind == "file":
+            self.store.take(path, staging)
         if now and (now.kind == "folder" or then.kind == "folder") and now.kind != then.kind:
             self._remove(path, now)
         elif now and now.kind != "folder" and path in self.foreign:
@@ -102,12 +108,6 @@ class Restoring:
             place.mkdir(exist_ok=True, parents=True)
             return
         place.parent.mkdir(exist_ok=True, parents=True)
-        staging = self._staging() / secrets.token_hex(8)
-        if then.kind == "link":
-            staging.symlink_to(then.goal)
-            own(staging, then)
-        else:
-            self.store.take(path, staging)
         _insisting(lambda: staging.replace(place), place)
         staging.unlink(missing_ok=True)  # two names of one inode: rename leaves both
         self.put_back += 1

@@ -39,11 +39,13 @@ class Keeping:
     def keep(self, entries: Entries) -> Manifest:
         """Keep all of them; the manifest is on disk when this returns. Raises `OSError`, `DoctorError` without room."""
         self._check_room(sum(entry.size for entry in entries.values() if entry.size < SMALL))
-        (self.store / "large").mkdir(parents=True)
+        self.store.mkdir(parents=True, mode=0o700)
+        (self.store / "large").mkdir(mode=0o700)
         small: dict[str, Small] = {}
         large: dict[str, Large] = {}
         there: Entries = {}
         with (self.store / "small").open("xb") as blob:
+            os.fchmod(blob.fileno(), 0o600)
             for path, entry in entries.items():
                 with suppress(FileNotFoundError):  # it went while we were reading
                     there[path] = self._hold(path, entry, blob, small, large)
@@ -96,10 +98,10 @@ class Keeping:
 class Store:
     """What was kept of a tree, to take from, in a ``with``."""
 
-    def __init__(self, store: Path) -> None:
-        """Raises `DocumentError` where it is gone or broken."""
+    def __init__(self, store: Path, digest: str = "") -> None:
+        """Raises `DocumentError` where it is gone, broken, or its list is not the one of that digest."""
         self.store = store
-        self.manifest = manifest.load(store / "manifest")
+        self.manifest = manifest.load(store / "manifest", digest)
         try:
             self._blob = (store / "small").open("rb")
         except OSError as error:
@@ -135,7 +137,10 @@ class Store:
         entry, small = self.manifest.entries[path], self.manifest.small.get(path)
         if small:
             self._blob.seek(small.offset)
-            goal.write_bytes(self._blob.read(entry.size))
+            content = self._blob.read(entry.size)
+            if hashlib.sha256(content).hexdigest() != small.digest:
+                raise DocumentError(f"{self.store / 'small'}: what was kept of {path[:80]!r} was changed since")
+            goal.write_bytes(content)
         elif self.manifest.large[path].linked:
             os.link(self._large(path), goal)
         elif not clone(str(self._large(path)), goal):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Literal, NamedTuple
+
+from gpudoctor import trusted
 
 Kind = Literal["file", "link", "folder"]
 HIDDEN = ".gpudoctor-kept"
@@ -30,6 +35,56 @@ class Entry(NamedTuple):
 
 Entries = dict[str, Entry]
 """By path relative to the tree's root, parents before what is in them. Bytes that are no UTF-8 are surrogates."""
+
+
+def hidden(root: str) -> Path:
+    """The folder in that tree for what is kept of it, made where there is none; raises `OSError`.
+
+    Who may write to the tree may write to it, so that each of them can run and lock, and nobody else.
+    """
+    folder = Path(root, HIDDEN)
+    Path(root).mkdir(parents=True, exist_ok=True)
+    above = os.stat(root)  # noqa: PTH116
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        seen = os.lstat(folder)
+        theirs = seen.st_uid not in (0, os.geteuid(), above.st_uid) and not above.st_mode & 0o022
+        if theirs or not stat.S_ISDIR(seen.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, "a link, or another user's folder", str(folder)) from None
+        return folder
+    as_above(folder, above, execute=True)
+    return folder
+
+
+def as_above(place: Path, above: os.stat_result, execute: bool = False) -> None:
+    """Give what we have just made to those who may write to what is above: its owner, its group, or everybody."""
+    with suppress(OSError):
+        owner = above.st_uid if os.geteuid() == 0 else -1
+        os.chown(place, owner, above.st_gid, follow_symlinks=False)
+    own = 0o700 if execute else 0o600
+    mode = own
+    if above.st_mode & 0o020 and os.lstat(place).st_gid == above.st_gid:
+        mode |= own >> 3
+    if above.st_mode & 0o002:
+        mode |= own >> 6
+    with suppress(OSError):
+        place.chmod(mode)
+
+
+def foreign(place: str) -> str:
+    """Why what lies there may be somebody else's: a link, an owner that is neither us nor root, others who can write;
+    empty where it is ours. What is not there is nobody's.
+    """
+    try:
+        seen = os.lstat(place)
+    except OSError:
+        return ""
+    if stat.S_ISLNK(seen.st_mode):
+        return f"{place} is a link"
+    if seen.st_uid not in (0, os.geteuid()):
+        return f"{place} belongs to user {trusted.name_of(seen.st_uid)}"
+    return f"{place} can be written to by others" if seen.st_mode & 0o022 else ""
 
 
 def walk(root: str) -> Entries:

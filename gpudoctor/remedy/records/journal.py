@@ -1,19 +1,26 @@
-"""The journals of runs: a folder each, whose ``run.json`` says at any moment what was done and what is half done."""
+"""The journals of runs: a folder each, whose ``run.json`` says at any moment what was done and what is half done.
+
+What is done by them is done with our rights: only what this user or root wrote is read, where nobody else can write,
+and each document has a digest of its content, its name and its run.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import re
 import shutil
+import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from gpudoctor import durable
+from gpudoctor import durable, trusted
 from gpudoctor.model import run as runs
 from gpudoctor.model.errors import DoctorError, DocumentError, UsageError
 from gpudoctor.model.run import Run
@@ -49,6 +56,8 @@ class Journals:
         name = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if found := trusted.doubt(self.folder):
+                raise DoctorError(f"no record can be kept in {self.folder}: {found}; nothing was run. {found.cure}")
             for number in range(1, 100):
                 mine = name if number == 1 else f"{name}-{number:02}"
                 with contextlib.suppress(FileExistsError):
@@ -106,13 +115,12 @@ class Journal:
 
     def write(self, run: Run) -> None:
         """Have it on disk before this returns; raises `OSError`, and then the former record stands."""
-        data = json.dumps(run.to_json()).encode()
         try:
-            durable.write(self.folder / "run.json", data)
+            self.put("run.json", run.to_json())
         except OSError as error:
             if error.errno != errno.ENOSPC or not self.release(1):
                 raise
-            durable.write(self.folder / "run.json", data)
+            self.put("run.json", run.to_json())
 
     def reserve(self) -> None:
         """Hold room for the records of this run's end and of its undo: a step may fill the disk. Raises `OSError`."""
@@ -135,23 +143,49 @@ class Journal:
 
     def read(self) -> Run:
         """The run as it was last written; raises `DocumentError`."""
-        return runs.from_json(self.document("run.json"))
+        run = runs.from_json(self.document("run.json"))
+        if run.id != self.id:
+            raise DocumentError(f"{self.folder}: the journal of another run, {run.id[:40]!r}")
+        return run
 
-    def put(self, name: str, document: object) -> None:
+    def put(self, name: str, document: Mapping[str, Any]) -> None:
         """Keep a document beside the run; raises `OSError`."""
-        durable.write(self.folder / name, json.dumps(document).encode())
+        signed = {**document, "digest": self._digest(name, document)}
+        durable.put(self.folder / name, json.dumps(signed).encode(), 0o600)
+        durable.settle(self.folder)
 
-    def document(self, name: str) -> object:
-        """A document that was kept; raises `DocumentError` where it is not there or broken."""
+    def document(self, name: str) -> dict[str, Any]:
+        """A document that was kept; raises `DocumentError` where it is not there, changed, or not ours."""
+        place = self.folder / name
         try:
-            with (self.folder / name).open("rb") as file:
-                return json.loads(file.read(_MOST))
+            raw = json.loads(self._read(place))
         except FileNotFoundError as error:
             raise DocumentError(f"{self.folder}: no {name} in it") from error
         except OSError as error:
-            raise DocumentError(f"{self.folder / name}: {error.strerror}") from error
+            raise DocumentError(f"{place}: {error.strerror}") from error
         except (ValueError, RecursionError) as error:
-            raise DocumentError(f"{self.folder / name}: no JSON") from error
+            raise DocumentError(f"{place}: no JSON") from error
+        if not isinstance(raw, dict) or raw.pop("digest", None) != self._digest(name, raw):
+            raise DocumentError(f"{place}: it was changed since it was written, and nothing is done by it")
+        return raw
+
+    def _read(self, place: Path) -> bytes:
+        if found := trusted.doubt(self.folder):
+            raise DocumentError(f"{place}: {found}, so nothing is done by it: {found.cure}")
+        with open(os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123
+            seen = os.fstat(file.fileno())
+            if not stat.S_ISREG(seen.st_mode):
+                raise DocumentError(f"{place}: no plain file")
+            if seen.st_uid not in (0, os.geteuid()):
+                raise DocumentError(f"{place}: belongs to user {trusted.name_of(seen.st_uid)}: nothing is done by it")
+            if seen.st_mode & 0o022:
+                raise DocumentError(f"{place}: others can write to it, so nothing is done by it")
+            return file.read(_MOST)
+
+    def _digest(self, name: str, document: Mapping[str, Any]) -> str:
+        """Of the content, bound to the name and the run: a document of another run is none of this one."""
+        content = json.dumps([self.id, name, document], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
 
     def has(self, name: str) -> bool:
         """Whether such a document was kept."""

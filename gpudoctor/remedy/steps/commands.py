@@ -101,7 +101,7 @@ def refuse_while_one_is_at_work(journals: Journals) -> None:
             child = journals.journal(entry.id).document("child.json")
         except DocumentError:
             continue
-        if isinstance(child, dict) and child.get("birth") and running.birth(int(child["pid"])) == child["birth"]:
+        if child.get("birth") and running.birth(int(child["pid"])) == child["birth"]:
             command = " ".join(map(str, child.get("argv", ())))[:80]
             raise DoctorError(
                 f"a command of run {entry.id} is still at work, though its program ended: {command} "
