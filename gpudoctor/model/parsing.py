@@ -18,7 +18,7 @@ _MOST_VALUES = 1_000_000
 
 def parsed(text: str) -> object:
     """What the JSON in `text` holds; raises `DocumentError` for what is no JSON, or only nearly."""
-    if len(text) > _MOST_VALUES and sum(map(text.count, ",[{")) > _MOST_VALUES:
+    if len(text) > _MOST_VALUES and text.count(",") > _MOST_VALUES:
         raise DocumentError(f"more than {_MOST_VALUES:,} values, which no document of gpudoctor has")
     try:
         return json.loads(

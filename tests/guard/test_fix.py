@@ -371,7 +371,9 @@ from gpudoctor import doctor
 from gpudoctor.model import plan
 from gpudoctor.remedy.apply import apply
 from gpudoctor.remedy.site import Site
+from gpudoctor.target import rights
 from pathlib import Path
+rights.consent = "trust"  # as --trust-python: everybody can write to this environment
 folder, python, text = sys.argv[1:]
 site = Site(Path(folder), python, lambda: doctor.check(level="quick", python=python))
 try:

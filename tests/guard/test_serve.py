@@ -2,20 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
 from aiohttp import web
+from textual_serve.app_service import AppService
 
 from gpudoctor import serving
 from gpudoctor.interactive import work
 from gpudoctor.model.errors import UsageError
 
 _PATIENCE = aiohttp.ClientTimeout(total=120)
-_STAND_IN = "sleep 600"
+_STAND_IN = "exec sleep 600"
 """What a page starts here: no interface, but a process that is there until it is ended."""
+
+
+class _Started:
+    """The processes of the pages, which the loop must have let go of before it is closed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.processes: list[Process] = []
+        opened = AppService._open_app_process
+
+        async def noted(service: AppService, width: int = 80, height: int = 24) -> Process:
+            self.processes.append(await opened(service, width, height))
+            return self.processes[-1]
+
+        monkeypatch.setattr(AppService, "_open_app_process", noted)
+
+    async def end(self) -> None:
+        for process in self.processes:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+            process._transport.close()  # type: ignore[attr-defined]
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+
+_STARTED: list[_Started] = []
+
+
+@pytest.fixture(autouse=True)
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    _STARTED[:] = [_Started(monkeypatch)]
+    yield
+    _STARTED.clear()
 
 
 @asynccontextmanager
@@ -37,6 +73,7 @@ async def served() -> AsyncIterator[tuple[serving.TokenServer, aiohttp.ClientSes
             yield server, browser, f"http://127.0.0.1:{port}/"
         finally:
             await runner.cleanup()
+            await _STARTED[0].end()
 
 
 async def _status(browser: aiohttp.ClientSession, url: str, **headers: str) -> tuple[int, str]:
