@@ -54,8 +54,8 @@ EVERYWHERE = 4
 def _everywhere(grouped: Iterable[Barrier]) -> bool:
     """Whether there are so many, or every machine of which anything is told is to blame."""
     blamed = {host for one in grouped for host in one.blamed}
-    told = {host for one in grouped for host in (*one.sources, *one.targets)}
-    return len(blamed) >= EVERYWHERE or (len(blamed) > 1 and blamed == told)
+    mentioned = {host for one in grouped for host in (*one.sources, *one.targets)}
+    return len(blamed) >= EVERYWHERE or (len(blamed) > 1 and blamed == mentioned)
 
 
 def _like(link: LinkSeen) -> tuple[str, str, str]:

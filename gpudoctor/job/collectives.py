@@ -7,7 +7,7 @@ from typing import Any
 
 from gpudoctor.job.guest import Guest
 from gpudoctor.job.meeting import Meeting
-from gpudoctor.job.wire import Said
+from gpudoctor.job.wire import Message
 from gpudoctor.kernels.across import Across
 from gpudoctor.model.fact import Rows, Unread
 
@@ -23,11 +23,11 @@ def measured(meeting: Meeting, level: str, seconds: float, shut: bool) -> list[A
         return "not every rank is here: a collective would wait for the others"
     if shut:
         return "some machines do not reach each other: a collective would hang"
-    task: Said = {"task": "collective", "level": level, "seconds": seconds}
+    task: Message = {"task": "collective", "level": level, "seconds": seconds}
     first = here[0]
     began = meeting.give({first.rank: {**task, "store": ["", 0]}})
-    meeting.until(lambda: "store" in first.told or bool(first.ended) or bool(began[0] in first.answers), _IMPORT)
-    store, address = first.told.get("store"), _address(meeting, first)
+    meeting.until(lambda: "store" in first.reports or bool(first.ended) or bool(began[0] in first.answers), _IMPORT)
+    store, address = first.reports.get("store"), _address(meeting, first)
     if not isinstance(store, int):
         answers = meeting.answers(began, 0.5)
     else:
@@ -36,11 +36,11 @@ def measured(meeting: Meeting, level: str, seconds: float, shut: bool) -> list[A
     return [_answer(guest, answers.get(guest.rank, {})) for guest in here if guest.rank in answers or store]
 
 
-def _answer(guest: Guest, said: Mapping[str, Any]) -> Across:
+def _answer(guest: Guest, message: Mapping[str, Any]) -> Across:
     """What it said; of a rank that did not, the step at which it was heard last."""
-    if isinstance(raw := said.get("across"), dict):
+    if isinstance(raw := message.get("across"), dict):
         return Across.from_json(raw)
-    why = str(said.get("because") or guest.ended or "did not come to an end")
+    why = str(message.get("because") or guest.ended or "did not come to an end")
     return Across(guest.rank, guest.host, int(guest.hello.get("local_rank") or 0), why=why, step=guest.step)
 
 
@@ -61,24 +61,24 @@ def rows(found: list[Across] | str) -> Rows:
 
 def _why_none(found: list[Across]) -> str:
     """Of a rank that could not take part rather than of one that waited for it."""
-    said = sorted((answer for answer in found if answer.why), key=lambda answer: (not answer.cannot, answer.rank))
-    return f"rank {said[0].rank} on {said[0].host}: {said[0].why}" if said else "no rank measured anything"
+    failed = sorted((answer for answer in found if answer.why), key=lambda answer: (not answer.cannot, answer.rank))
+    return f"rank {failed[0].rank} on {failed[0].host}: {failed[0].why}" if failed else "no rank measured anything"
 
 
-def part(rank: int, world: int, local_rank: int, host: str, python: str | None) -> Callable[..., Said]:
+def part(rank: int, world: int, local_rank: int, host: str, python: str | None) -> Callable[..., Message]:
     """This rank's part, as a task; `does` and `tell` are the member's."""
 
-    def run(said: Mapping[str, Any], does: Callable[[str], None], tell: Callable[..., None]) -> Said:
+    def run(message: Mapping[str, Any], does: Callable[[str], None], tell: Callable[..., None]) -> Message:
         from gpudoctor.kernels import across
         from gpudoctor.target.local import Local
 
-        address, port = said["store"]
-        level = str(said["level"])
+        address, port = message["store"]
+        level = str(message["level"])
         answer = across.run(
             Local(level, python),
             across.Member(rank, world, local_rank, host, (str(address), int(port))),
             level=level,
-            seconds=float(said["seconds"]),
+            seconds=float(message["seconds"]),
             tell=lambda step: does(f"collective: {step}"),
             listening=lambda port: tell(store=port),
         )

@@ -47,7 +47,7 @@ def to_each_other(meeting: Meeting, leaders: Sequence[Guest], seconds: float) ->
         for rank, links in tried.items()
     }
     for rank, answer in meeting.ask(asked, seconds).items():
-        known += [_outcome(link, told) for link, told in zip(tried[rank], answer.get("links", ()), strict=False)]
+        known += [_outcome(link, reply) for link, reply in zip(tried[rank], answer.get("links", ()), strict=False)]
     return known
 
 
@@ -81,6 +81,6 @@ def _announced(source: str, target: str, ear: Mapping[str, Any]) -> LinkSeen:
     )
 
 
-def _outcome(link: LinkSeen, told: Mapping[str, Any]) -> LinkSeen:
-    words = str(told.get("words", "it did not say"))
-    return replace(link, outcome=str(told.get("outcome", "failed")), words=words, ms=told.get("ms"))
+def _outcome(link: LinkSeen, reply: Mapping[str, Any]) -> LinkSeen:
+    words = str(reply.get("words", "it did not say"))
+    return replace(link, outcome=str(reply.get("outcome", "failed")), words=words, ms=reply.get("ms"))

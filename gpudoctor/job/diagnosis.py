@@ -57,8 +57,8 @@ def scheduler(found: Found) -> Scheduler:
 
 
 def _no_document(found: Found, host: str) -> str:
-    told = next((rank.because for rank in found.ranks if rank.host == host and rank.because), "")
-    return told or found.cut or "its own check did not come to an end in time"
+    reason = next((rank.because for rank in found.ranks if rank.host == host and rank.because), "")
+    return reason or found.cut or "its own check did not come to an end in time"
 
 
 def _completed(fleet: Fleet, findings: Sequence[Finding], found: Found) -> Fleet:

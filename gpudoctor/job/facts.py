@@ -117,8 +117,8 @@ def _flows(pair: Pair, found: Found) -> Iterator[Row]:
             yield _flow(source, target, pair, way, flow)
 
 
-def _flow(source: str, target: str, pair: Pair, way: Direction, told: Mapping[str, object]) -> Row:
-    mtu = told.get("mtu")
+def _flow(source: str, target: str, pair: Pair, way: Direction, flow: Mapping[str, object]) -> Row:
+    mtu = flow.get("mtu")
     return {
         "source": Known(source, _PAIRS),
         "target": Known(target, _PAIRS),

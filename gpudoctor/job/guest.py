@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from gpudoctor.job.wire import Line, Said
+from gpudoctor.job.wire import Line, Message
 
-TOLD = "told to end"
+TERMINATED = "told to end"
 """What a rank tells last if a signal ends it."""
-_TELLS = frozenset({"document", "failed", "nccl", "store", TOLD})
+_TELLS = frozenset({"document", "failed", "nccl", "store", TERMINATED})
 _LONGEST_STEP = 500
 
 
@@ -19,17 +19,17 @@ class Guest:
 
     line: Line
     rank: int
-    hello: Said
-    heard: float
+    hello: Message
+    last_received: float
     step: str = "here"
     ended: str = ""
     """Why it is no longer heard, after it has been."""
     refused: str = ""
     """Why it could not do what it was asked."""
-    answers: dict[int, Said] = field(default_factory=dict)
+    answers: dict[int, Message] = field(default_factory=dict)
     asked: set[int] = field(default_factory=set)
     """The numbers of the tasks that it was given."""
-    told: dict[str, object] = field(default_factory=dict)
+    reports: dict[str, object] = field(default_factory=dict)
     """What it told without being asked: its document."""
 
     @property
@@ -45,14 +45,14 @@ class Guest:
     @property
     def silent(self) -> float:
         """Seconds since it was last heard."""
-        return time.monotonic() - self.heard
+        return time.monotonic() - self.last_received
 
-    def note(self, said: Said) -> None:
+    def note(self, message: Message) -> None:
         """Keep what it has said: its step, answers to what it was asked, and what is known to be told unasked."""
-        self.step = str(said.get("step", self.step))[:_LONGEST_STEP]
-        if isinstance(number := said.get("answer"), int) and number in self.asked:
-            self.answers[number] = said
-            if why := said.get("because"):
+        self.step = str(message.get("step", self.step))[:_LONGEST_STEP]
+        if isinstance(number := message.get("answer"), int) and number in self.asked:
+            self.answers[number] = message
+            if why := message.get("because"):
                 self.refused = str(why)
-        if isinstance(told := said.get("tell"), dict):
-            self.told.update((name, what) for name, what in told.items() if name in _TELLS)
+        if isinstance(reports := message.get("tell"), dict):
+            self.reports.update((name, what) for name, what in reports.items() if name in _TELLS)

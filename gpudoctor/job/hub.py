@@ -18,7 +18,7 @@ from gpudoctor.job.meeting import Meeting
 from gpudoctor.job.place import Place
 from gpudoctor.job.stages import Stages
 from gpudoctor.job.verdict import UNKNOWN, code_of
-from gpudoctor.job.wire import Said
+from gpudoctor.job.wire import Message
 from gpudoctor.model.errors import DoctorError
 from gpudoctor.rulebook import Rulebook
 
@@ -94,7 +94,7 @@ class Hub:
         finally:
             self._meeting.close(self._last)
 
-    def _last(self, _: Guest) -> Said:
+    def _last(self, _: Guest) -> Message:
         diagnosis = self._diagnosis
         if diagnosis is None or diagnosis.fleet is None:
             return {"verdict": "unknown", "code": UNKNOWN, "words": "the meeting's own diagnosis failed"}

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor import rulebook
-from gpudoctor.job import collectives, errands, own
+from gpudoctor.job import collectives, own, rank_tasks
 from gpudoctor.job.diagnosis import diagnosed
 from gpudoctor.job.found import Found, LinkSeen, RankSeen
 from gpudoctor.job.member import Member, NotMetError, Task
 from gpudoctor.job.place import Place
-from gpudoctor.job.wire import Said
+from gpudoctor.job.wire import Message
 from gpudoctor.version import __version__
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ class Own:
         self._wanted = wanted
         self._place = place
         self._leads = place.local_rank == 0
-        self._ears = errands.Ears(place.key, _name(place), environ) if self._leads else None
+        self._listeners = rank_tasks.Listeners(place.key, _name(place), environ) if self._leads else None
 
-    def hello(self) -> Said:
+    def hello(self) -> Message:
         """What it says of itself when it comes."""
         place = self._place
         return {
@@ -45,7 +45,7 @@ class Own:
             "pid": os.getpid(),
             "machine": _machine(),
             "version": __version__,
-            "ears": self._ears.told if self._ears else [],
+            "ears": self._listeners.announced if self._listeners else [],
         }
 
     def begin(self, rank: Member) -> None:
@@ -58,15 +58,15 @@ class Own:
         place = self._place
         part = collectives.part(place.rank, place.world, place.local_rank, place.host, self._wanted.python)
         return {
-            "reach": errands.reach,
-            "flow": partial(errands.flow, key=place.key, host=_name(place)),
+            "reach": rank_tasks.reach,
+            "flow": partial(rank_tasks.flow, key=place.key, host=_name(place)),
             "collective": partial(part, does=rank.does, tell=rank.tell),
         }
 
     def close(self) -> None:
         """Listen no more."""
-        if self._ears:
-            self._ears.close()
+        if self._listeners:
+            self._listeners.close()
 
     def _check(self, rank: Member) -> None:
         rank.does(f"check of this machine, level {self._wanted.level}")
@@ -139,9 +139,9 @@ def end_children() -> None:
     child.end_all()
 
 
-def _facts_alone(document: Mapping[str, Any]) -> Said:
+def _facts_alone(document: Mapping[str, Any]) -> Message:
     """Of a machine whose own check does not count: its facts are compared, its findings are not told."""
-    nothing: Said = {"findings": [], "unjudged": [], "passed": [], "notes": [], "verdict": "unknown"}
+    nothing: Message = {"findings": [], "unjudged": [], "passed": [], "notes": [], "verdict": "unknown"}
     return {**document, **nothing, "counts": {"found": 0, "unjudged": 0, "passed": 0}}
 
 

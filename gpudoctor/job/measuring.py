@@ -12,7 +12,7 @@ from gpudoctor.job.meeting import Meeting
 from gpudoctor.job.pairing import rounds
 from gpudoctor.job.pairing.evidence import CONFIRMED
 from gpudoctor.job.pairing.pairs import CONNECTED, Direction, Pair
-from gpudoctor.job.wire import Said
+from gpudoctor.job.wire import Message
 
 BUSY = 0.5
 """Of the time: a thread that had or wanted a processor for longer was not waiting for the network."""
@@ -81,11 +81,11 @@ class Measuring:
         ears = self._guests[way[1]].hello.get("ears", ())
         return next(((str(ear["address"]), int(ear["port"])) for ear in ears if _outward(ear)), None)
 
-    def _task(self, way: Way) -> Said:
+    def _task(self, way: Way) -> Message:
         address, port = self._address(way) or ("", 0)
         return {"task": "flow", "address": address, "port": port, "seconds": self._seconds}
 
-    def _note(self, way: Way, flow: Mapping[str, Any], task: Said) -> None:
+    def _note(self, way: Way, flow: Mapping[str, Any], task: Message) -> None:
         """What was measured; that it did not even connect is told as any such connection."""
         self.flows[way] = flow
         if flow["outcome"] != CONNECTED:
@@ -100,8 +100,8 @@ class Measuring:
     def _direction(self, one: Way, way: Way | None, flow: Mapping[str, Any] | None) -> Direction:
         """One way of a pair. Whoever asked has connected; that the other could is known from before, or assumed."""
         shut = self._shut.get(one)
-        told = str(flow["outcome"]) if flow and (way == one or flow["outcome"] == CONNECTED) else None
-        outcome = shut.outcome if shut else told
+        measured = str(flow["outcome"]) if flow and (way == one or flow["outcome"] == CONNECTED) else None
+        outcome = shut.outcome if shut else measured
         if not flow:
             return Direction(outcome)
         side = "out" if way == one else "in"

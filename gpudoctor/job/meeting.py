@@ -22,7 +22,7 @@ from gpudoctor.job.door import Door
 from gpudoctor.job.guest import Guest
 from gpudoctor.job.place import Place
 from gpudoctor.job.verdict import UNKNOWN
-from gpudoctor.job.wire import GoneError, Line, Said
+from gpudoctor.job.wire import GoneError, Line, Message
 from gpudoctor.links.sealing import is_tag, nonce, tag
 from gpudoctor.version import __version__
 
@@ -44,14 +44,14 @@ _GOING = 1.0
 """Seconds that those who were told the verdict have to hang up, which they do at once."""
 
 
-def greeting(job: str) -> Said:
+def greeting(job: str) -> Message:
     """The hub's first words: whoever connects knows by them that it may have come to the right place."""
     return {"gpudoctor": "meeting", "job": zlib.crc32(job.encode())}
 
 
-def is_ours(said: Said | None, job: str) -> bool:
+def is_ours(message: Message | None, job: str) -> bool:
     """Whether it is a hub of this job that says so; one of another version may say more."""
-    return said is not None and greeting(job).items() <= said.items()
+    return message is not None and greeting(job).items() <= message.items()
 
 
 def connections(world: int) -> int:
@@ -68,13 +68,13 @@ def admitted(line: Line, place: Place, seconds: float) -> str:
 
     Raises `NotOursError` where it is another program or another job's hub, and `GoneError`.
     """
-    said = line.wait(seconds)
-    if said is None or not is_ours(said, place.job):
+    message = line.wait(seconds)
+    if message is None or not is_ours(message, place.job):
         raise NotOursError("another program, or another job, answers there")
-    listener, caller = said.get("nonce"), nonce()
+    listener, caller = message.get("nonce"), nonce()
     if not isinstance(listener, str):
         raise NotOursError("the gpudoctor of rank 0 is older and cannot authenticate itself")
-    line.say(rank=place.rank, nonce=caller, proof=tag(place.key, "rank", str(place.rank), listener, caller))
+    line.send(rank=place.rank, nonce=caller, proof=tag(place.key, "rank", str(place.rank), listener, caller))
     line.authenticate(place.key, listener, caller, listens=False)
     welcome = line.wait(seconds)
     if welcome is None:
@@ -139,33 +139,33 @@ class Meeting:
             self._hear(min(left, 0.2))
         return True
 
-    def ask(self, tasks: Mapping[int, Said], seconds: float) -> dict[int, Said]:
+    def ask(self, tasks: Mapping[int, Message], seconds: float) -> dict[int, Message]:
         """Give each of these ranks its task, and hear until all have answered; the answers there are, by rank.
 
         A rank that ends or hangs is not waited for.
         """
         return self.answers(self.give(tasks), seconds)
 
-    def give(self, tasks: Mapping[int, Said]) -> Asked:
+    def give(self, tasks: Mapping[int, Message]) -> Asked:
         """Give each of these ranks its task; `answers` takes what is given here."""
         number = next(self._ids)
         return number, [guest for rank, task in tasks.items() if self._gave(guest := self.guests[rank], number, task)]
 
-    def answers(self, asked: Asked, seconds: float) -> dict[int, Said]:
+    def answers(self, asked: Asked, seconds: float) -> dict[int, Message]:
         """As `ask`, for tasks that were given before."""
         number, guests = asked
         self.until(lambda: all(number in one.answers or one.ended or one.silent > SILENT for one in guests), seconds)
         return {one.rank: one.answers[number] for one in guests if number in one.answers}
 
-    def _gave(self, guest: Guest, number: int, task: Said) -> bool:
+    def _gave(self, guest: Guest, number: int, task: Message) -> bool:
         guest.asked.add(number)
         try:
-            guest.line.say(id=number, **task)
+            guest.line.send(id=number, **task)
         except GoneError as error:
             self._end(guest, str(error))
         return not guest.ended
 
-    def close(self, last: Callable[[Guest], Said]) -> None:
+    def close(self, last: Callable[[Guest], Message]) -> None:
         """Tell everybody what has come of it, and leave."""
         for guest in self.here:
             self._gave(guest, 0, last(guest))
@@ -218,7 +218,7 @@ class Meeting:
     def _greet(self, line: Line) -> None:
         challenge = nonce()
         try:
-            line.say(**self._greeting, nonce=challenge)
+            line.send(**self._greeting, nonce=challenge)
         except GoneError:
             line.drop()
             return
@@ -229,17 +229,17 @@ class Meeting:
     def _meet(self, line: Line) -> None:
         """Words of somebody who is no guest yet: first the proof, then who it is."""
         try:
-            said = line.heard()
+            messages = line.receive()
         except GoneError:
             self._drop(line)
             return
-        if said and line in self._nonces:
-            self._prove(line, said)
-        elif said:
-            self._seat(line, *said)
+        if messages and line in self._nonces:
+            self._prove(line, messages)
+        elif messages:
+            self._seat(line, *messages)
 
-    def _prove(self, line: Line, said: list[Said]) -> None:
-        proof, *more = said
+    def _prove(self, line: Line, messages: list[Message]) -> None:
+        proof, *more = messages
         challenge, rank, caller = self._nonces[line], proof.get("rank"), proof.get("nonce")
         fits = is_tag(proof.get("proof"), self._proof_key, "rank", str(rank), challenge, str(caller))
         if more or not fits or not isinstance(caller, str):
@@ -249,14 +249,14 @@ class Meeting:
         del self._nonces[line]
         self._until[line] = time.monotonic() + _PROVEN
         try:
-            line.say(meeting=self.key)
+            line.send(meeting=self.key)
         except GoneError:
             self._drop(line)
 
-    def _turn_away(self, line: Line, said: Said) -> None:
+    def _turn_away(self, line: Line, message: Message) -> None:
         """It did not prove that it is of this job; ranks with another key, or an older gpudoctor, are told so."""
-        rank = said.get("rank")
-        named = "proof" in said or said.get("job") == self._greeting["job"]
+        rank = message.get("rank")
+        named = "proof" in message or message.get("job") == self._greeting["job"]
         if not named or type(rank) is not int or not 0 <= rank < self.place.world or rank in self.guests:
             self._drop(line)
             return
@@ -266,16 +266,16 @@ class Meeting:
         self._turned_away[rank] += 1
         why = (
             f"GPUDOCTOR_JOB_KEY of rank {rank} is not that of rank {self.place.rank}"
-            if "proof" in said
+            if "proof" in message
             else f"the gpudoctor of rank {rank} is older than {__version__} and cannot authenticate itself"
         )
         self.unproven[rank] = why
         with contextlib.suppress(GoneError):
-            line.say(verdict="unknown", code=UNKNOWN, words=why)
+            line.send(verdict="unknown", code=UNKNOWN, words=why)
         self._leave(line)
         line.close()
 
-    def _seat(self, line: Line, hello: Said, *more: Said) -> None:
+    def _seat(self, line: Line, hello: Message, *more: Message) -> None:
         """One of this job says which rank it is."""
         rank = hello.get("rank")
         if type(rank) is not int or rank < 0:
@@ -294,7 +294,7 @@ class Meeting:
         for one in more:
             guest.note(one)
 
-    def _name(self, hello: Said, line: Line) -> str:
+    def _name(self, hello: Message, line: Line) -> str:
         """Its machine's name; where another one that is called so is here already, its address tells them apart."""
         host = str(hello.get("host", ""))
         here = [guest.hello.get("machine") for guest in self.guests.values() if guest.host == host]
@@ -306,7 +306,7 @@ class Meeting:
         first = self.guests[rank].host if rank in self.guests else self.place.host
         self.twice.setdefault(rank, [first]).append(host)
         with contextlib.suppress(GoneError):
-            line.say(verdict="no-go", code=1, words=f"rank {rank} is here already, from {first}")
+            line.send(verdict="no-go", code=1, words=f"rank {rank} is here already, from {first}")
         self._leave(line)
         line.close()
 
@@ -321,13 +321,13 @@ class Meeting:
 
     def _take(self, guest: Guest) -> None:
         try:
-            heard = guest.line.heard()
+            messages = guest.line.receive()
         except GoneError as error:
             self._end(guest, str(error))
             return
-        guest.heard = time.monotonic()  # be it half a document
-        for said in heard:
-            guest.note(said)
+        guest.last_received = time.monotonic()  # be it half a document
+        for message in messages:
+            guest.note(message)
 
     def _end(self, guest: Guest, why: str) -> None:
         if not guest.ended:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpudoctor.job.guest import TOLD
+from gpudoctor.job.guest import TERMINATED
 from gpudoctor.job.meeting import BEAT, NotOursError, admitted
 from gpudoctor.job.place import Place
-from gpudoctor.job.wire import SEGMENT, GoneError, Line, Said
+from gpudoctor.job.wire import SEGMENT, GoneError, Line, Message
 from gpudoctor.links.reach import Reached, opened
 
 TRY = 2.0
@@ -24,7 +24,7 @@ _PAUSE = 0.25
 _OPENS = 5.0
 """Seconds until a rank 0 that was started at the same time has opened its door."""
 
-Task = Callable[[Mapping[str, Any]], Said]
+Task = Callable[[Mapping[str, Any]], Message]
 """What a rank can be asked to do, and its answer. It is called in a thread of its own."""
 
 
@@ -49,52 +49,52 @@ class Member:
     def tell(self, **what: Any) -> None:
         """Say something unasked; silently nothing once the meeting is over."""
         with contextlib.suppress(GoneError):
-            self.line.say(tell=what)
+            self.line.send(tell=what)
 
     def does(self, step: str) -> None:
         """Say what is done next: if it is the last, it is named."""
         self.step = step
         with contextlib.suppress(GoneError):
-            self.line.say(step=step)
+            self.line.send(step=step)
 
-    def attend(self, tasks: Mapping[str, Task], seconds: float) -> Said:
+    def attend(self, tasks: Mapping[str, Task], seconds: float) -> Message:
         """Do what is asked until the meeting says what has come of it; raises `NotMetError` where it never does."""
         end = time.monotonic() + seconds
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
         try:
             while (left := end - time.monotonic()) > 0:
-                for said in self.line.heard() if self.line.speaks(left) else ():
-                    if "verdict" in said:
-                        return said
-                    threading.Thread(target=self._do, args=(said, tasks), name="task", daemon=True).start()
+                for message in self.line.receive() if self.line.speaks(left) else ():
+                    if "verdict" in message:
+                        return message
+                    threading.Thread(target=self._do, args=(message, tasks), name="task", daemon=True).start()
         except GoneError as error:
             raise NotMetError(
                 f"the meeting ended without a word ({error}), while we did: {self.step}", self.ways
             ) from error
         except (KeyboardInterrupt, SystemExit):
-            self.tell(**{TOLD: True})
+            self.tell(**{TERMINATED: True})
             raise
         finally:
             self._over.set()
             self.line.close()
         raise NotMetError(f"the meeting said nothing in {seconds:.0f} s", self.ways)
 
-    def _do(self, said: Said, tasks: Mapping[str, Task]) -> None:
-        task = tasks.get(str(said.get("task")))
+    def _do(self, message: Message, tasks: Mapping[str, Task]) -> None:
+        task = tasks.get(str(message.get("task")))
         try:
-            answer = task(said) if task else {"because": f"this gpudoctor knows no {said.get('task')!r}"}
+            answer = task(message) if task else {"because": f"this gpudoctor knows no {message.get('task')!r}"}
         except Exception as error:  # whatever fails here is this rank's answer, not its end
             answer = {"because": f"{type(error).__name__}: {error}"}
         with contextlib.suppress(GoneError):
-            self.line.say(answer=said.get("id"), **answer)
+            self.line.send(answer=message.get("id"), **answer)
 
     def _beat(self) -> None:
         while not self._over.wait(BEAT):
             with contextlib.suppress(GoneError):
-                self.line.say(step=self.step)
+                self.line.send(step=self.step)
 
 
-def come_home(place: Place, hello: Said, door: tuple[str, int]) -> Member:
+def connect_to_own_hub(place: Place, hello: Message, door: tuple[str, int]) -> Member:
     """As `come`, for the hub itself: it is there already, and looks once whether the others' way leads to it.
 
     `door` is an address and a port at which it listens.
@@ -129,7 +129,7 @@ def _the_others_way(place: Place) -> tuple[socket.socket | None, Reached]:
         time.sleep(_PAUSE)
 
 
-def _is_another(line: Line, own: str, place: Place, hello: Said) -> bool:
+def _is_another(line: Line, own: str, place: Place, hello: Message) -> bool:
     """Whether the way of all others leads to another meeting of the same job, which then hears of us, too."""
     try:
         another = admitted(line, place, TRY) != own
@@ -142,7 +142,7 @@ def _is_another(line: Line, own: str, place: Place, hello: Said) -> bool:
     return another
 
 
-def come(place: Place, hello: Said, seconds: float) -> Member:
+def come(place: Place, hello: Message, seconds: float) -> Member:
     """Connect to the hub, by whichever of its ports lets us in; raises `NotMetError` where none does in that time."""
     search = _Search(place, time.monotonic() + seconds)
     line = search.found()
@@ -151,9 +151,9 @@ def come(place: Place, hello: Said, seconds: float) -> Member:
     return _introduced(line, place, hello, search)
 
 
-def _introduced(line: Line, place: Place, hello: Said, search: _Search) -> Member:
+def _introduced(line: Line, place: Place, hello: Message, search: _Search) -> Member:
     try:
-        line.say(rank=place.rank, host=place.host, **hello, ways=search.told())
+        line.send(rank=place.rank, host=place.host, **hello, ways=search.outcomes())
     except GoneError as error:
         raise NotMetError(f"the meeting ended when we came ({error})", search.ways) from error
     return Member(line, search.ways)
@@ -215,7 +215,7 @@ class _Search:
                 self._strangers[port] = why
         return not why
 
-    def told(self) -> list[Said]:
+    def outcomes(self) -> list[Message]:
         """For the hub: how its ports look from here."""
         return [
             {"port": port, "outcome": way.outcome, "words": way.words, "stranger": port in self._strangers}
@@ -224,8 +224,8 @@ class _Search:
 
     def why(self) -> str:
         """Of all ports, in words."""
-        said = dict.fromkeys(
+        message = dict.fromkeys(
             f"{way.words}, but {self._strangers[port]}" if port in self._strangers else way.words
             for port, way in sorted(self.ways.items())
         )
-        return f"no way to {self.place.master}: " + "; ".join(said)
+        return f"no way to {self.place.master}: " + "; ".join(message)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpudoctor import shipped
-from gpudoctor.job.wire import Said
+from gpudoctor.job.wire import Message
 from gpudoctor.target import rights
 from gpudoctor.target.child import MARK, run_child
 
@@ -21,7 +21,9 @@ class CheckFailedError(Exception):
     """The check gave no document; the words say why."""
 
 
-def document(level: str, python: str | None, rules: Sequence[Path], seconds: float, expect: str | None = None) -> Said:
+def document(
+    level: str, python: str | None, rules: Sequence[Path], seconds: float, expect: str | None = None
+) -> Message:
     """What ``gpudoctor check --json`` says here. Raises `CheckFailedError` where it says nothing in that time."""
     words = ["check", "--json", "--level", level]
     words += ["--python", python] if python else []
@@ -33,10 +35,10 @@ def document(level: str, python: str | None, rules: Sequence[Path], seconds: flo
     except OSError as error:
         raise CheckFailedError(f"it cannot be started: {error}") from error
     try:
-        said = json.loads(answer.out)
+        document = json.loads(answer.out)
     except ValueError:
-        said = None
-    if not isinstance(said, dict):
+        document = None
+    if not isinstance(document, dict):
         last = answer.err.strip().splitlines()[-1:] or [answer.how]
         raise CheckFailedError(f"{answer.how}: {last[0]}" if last[0] != answer.how else answer.how)
-    return said
+    return document

@@ -101,11 +101,15 @@ def _meeting(
         held = hub.Hub(place, wanted, tell) if place.hub else None
         opened.append(own := local.Own(wanted, place, environ))
         hello = own.hello()
-        rank = member.come_home(place, hello, held.door) if held else member.come(place, hello, wanted.limits.come)
+        rank = (
+            member.connect_to_own_hub(place, hello, held.door)
+            if held
+            else member.come(place, hello, wanted.limits.come)
+        )
         own.begin(rank)
-        said = rank.attend(own.tasks(rank), began + wanted.seconds - time.monotonic())
+        verdict = rank.attend(own.tasks(rank), began + wanted.seconds - time.monotonic())
         diagnosis = held.over() if held else None
-        return Checked(place, int(said["code"]), str(said["verdict"]), diagnosis, str(said.get("words", "")))
+        return Checked(place, int(verdict["code"]), str(verdict["verdict"]), diagnosis, str(verdict.get("words", "")))
     except member.NotMetError as error:
         diagnosis = held.over(str(error)) if held else local.without_the_others(wanted, place, error)
         return Checked(place, code_of(diagnosis) or UNKNOWN, word_of(diagnosis), diagnosis)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gpudoctor.job import collectives, connecting, roll
+from gpudoctor.job import collectives, connecting, membership
 from gpudoctor.job.clocks import furthest_clock
 from gpudoctor.job.found import Found
 from gpudoctor.job.guest import Guest
@@ -67,7 +67,7 @@ class Stages:
 
     def note(self) -> None:
         """Who is here now, and what is wrong with the others."""
-        self.found.ranks = roll.called(self.meeting, self._limits.come if self._waited else None)
+        self.found.ranks = membership.called(self.meeting, self._limits.come if self._waited else None)
         self.found.seconds = time.monotonic() - self._began
 
     @property
@@ -99,11 +99,13 @@ class Stages:
     def _check(self, leaders: Sequence[Guest]) -> None:
         self._tell("waiting for the machines' own checks")
         self.meeting.until(
-            lambda: all({"document", "failed"} & set(one.told) or one.ended or one.silent > SILENT for one in leaders),
+            lambda: all(
+                {"document", "failed"} & set(one.reports) or one.ended or one.silent > SILENT for one in leaders
+            ),
             self._limits.check + self._limits.waking,
         )
         for guest in leaders:
-            document = guest.told.get("document")
+            document = guest.reports.get("document")
             if isinstance(document, dict):
                 self.found.documents[guest.host] = document
         gpus = [document["facts"].get("gpu") for document in self.found.documents.values()]

@@ -26,7 +26,7 @@ _MOST_OF_ALL, _MOST_LINES = 256 << 20, 100_000
 _SAY = 5.0
 """Seconds in which the other side must take something of what is said."""
 
-Said = dict[str, Any]
+Message = dict[str, Any]
 
 
 class GoneError(OSError):
@@ -73,7 +73,7 @@ class Line:
         self._out, self._in = (from_listener, from_caller) if listens else (from_caller, from_listener)
         self._bytes = 0
 
-    def say(self, **what: Any) -> None:
+    def send(self, **what: Any) -> None:
         """Send one object; raises `GoneError` where the other side does not take it. Nothing follows half a line."""
         message = json.dumps(what, separators=(",", ":")).encode()
         with self._lock:
@@ -92,7 +92,7 @@ class Line:
             waiting.register(self.socket, selectors.EVENT_READ)
             return bool(waiting.select(max(0.0, seconds)))
 
-    def heard(self) -> list[Said]:
+    def receive(self) -> list[Message]:
         """The objects that have come, after one read; raises `GoneError` at the stream's end and for anything else."""
         try:
             got = self.socket.recv(1 << 16)
@@ -111,25 +111,25 @@ class Line:
             raise GoneError("it sends too much")
         return [self._object(line) for line in lines if line.strip()]
 
-    def _object(self, line: bytes) -> Said:
+    def _object(self, line: bytes) -> Message:
         try:
-            said = json.loads(self._in.opened(line) if self._in else line)
+            message = json.loads(self._in.opened(line) if self._in else line)
         except ForgedError as error:
             raise GoneError(str(error)) from error
         except (ValueError, RecursionError) as error:
             raise GoneError("it speaks something else") from error
-        if not isinstance(said, dict):
+        if not isinstance(message, dict):
             raise GoneError("it speaks something else")
-        return said
+        return message
 
-    def wait(self, seconds: float) -> Said | None:
+    def wait(self, seconds: float) -> Message | None:
         """The next object, None where none comes in time. Only for a side that has not heard anything yet."""
         end = time.monotonic() + seconds
         try:
             while (left := end - time.monotonic()) > 0:
                 self.socket.settimeout(left)
-                if heard := self.heard():
-                    return heard[0]
+                if receive := self.receive():
+                    return receive[0]
         finally:
             self.socket.settimeout(_SAY)
         return None

@@ -70,7 +70,7 @@ class Flow:
 def measure(
     address: str, port: int, key: str, seconds: float = SECONDS, window: float = WINDOW, source: str = ""
 ) -> Flow:
-    """Ask the `Ear` at an address and port, from the address `source` where given. Ends within `seconds`."""
+    """Ask the `Server` at an address and port, from the address `source` where given. Ends within `seconds`."""
     begun = time.monotonic()
     link, reached = opened(address, port, min(seconds, 2.0), source, _tcp.SMALL)
     if not link:
@@ -165,12 +165,12 @@ class _Asking:
             except OSError:
                 came = _bulk.Came(0, 0.0, 0.0)
             self._lines.say("enough")
-            told = self._json()
+            report = self._json()
             _tcp.hang_up(link)
-        sent = _tcp.Sent(_count(told, "segments"), _count(told, "again"), _count(told, "mtu"))
+        sent = _tcp.Sent(_count(report, "segments"), _count(report, "again"), _count(report, "mtu"))
         again = sent.retransmitted if came.gbps else None
         self._learn(gbps_in=came.gbps, retransmitted_in=again, segments_in=sent.segments)
-        self._learn(busy_in=max(came.busy, _share(told)))
+        self._learn(busy_in=max(came.busy, _share(report)))
 
     def _any_size_passes(self, full: int) -> bool:
         """Nothing came one way or the other: is it the size of the packets?"""
@@ -204,26 +204,26 @@ class _Asking:
 
     def _json(self) -> dict[str, object]:
         try:
-            told = json.loads(self._lines.hear())
+            report = json.loads(self._lines.hear())
         except ValueError:
-            told = None
-        if not isinstance(told, dict):
+            report = None
+        if not isinstance(report, dict):
             raise TalkError("it speaks another protocol")
-        return told
+        return report
 
 
-def _figure(told: dict[str, object], name: str) -> float:
-    value = told.get(name)
+def _figure(report: dict[str, object], name: str) -> float:
+    value = report.get(name)
     if not isinstance(value, (int, float)) or not 0 <= value < 1e6:
         raise TalkError("it speaks another protocol")
     return float(value)
 
 
-def _count(told: dict[str, object], name: str) -> int | None:
-    value = told.get(name)
+def _count(report: dict[str, object], name: str) -> int | None:
+    value = report.get(name)
     return value if isinstance(value, int) and value >= 0 else None
 
 
-def _share(told: dict[str, object]) -> float:
-    value = told.get("busy")
+def _share(report: dict[str, object]) -> float:
+    value = report.get("busy")
     return float(value) if isinstance(value, (int, float)) and 0 <= value <= 1 else 0.0

@@ -25,7 +25,7 @@ _WAIT = 0.35
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Where the `Ear` is, and from where it is asked; `round_trip` in seconds."""
+    """Where the `Server` is, and from where it is asked; `round_trip` in seconds."""
 
     address: str
     port: int

@@ -131,11 +131,13 @@ def test_an_environment_that_all_can_write_to_has_no_owner_to_ask_it_as(
         Local("quick", str(venv))
 
 
-def test_as_its_owner_it_has_that_user_s_rights_and_home(venv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_its_owner_it_has_that_users_rights_and_home(
+    venv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     give(venv.parent.parent)
     monkeypatch.setattr(rights, "consent", "as owner")
     monkeypatch.setattr(rights, "_unreadable", lambda _: "")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/root/.cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     target = Local("quick", str(venv))
     target.verify()
     ask = "import json, os; print(json.dumps([os.getresuid(), os.getresgid(), os.getgroups(), dict(os.environ)]))"

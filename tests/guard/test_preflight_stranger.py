@@ -159,7 +159,7 @@ def test_what_a_rank_said_is_of_no_use_on_another_connection() -> None:
         def honest() -> None:
             line = Line(Recording(socket.create_connection(("127.0.0.1", port), 60), said))  # type: ignore[arg-type]
             admitted(line, place(port, 1), 60)
-            line.say(rank=1, host="n1", **HELLO)
+            line.send(rank=1, host="n1", **HELLO)
             line.drop()
 
         with beside(honest):
@@ -188,10 +188,10 @@ def test_a_go_that_the_hub_did_not_say_is_not_believed(attack: str) -> None:
         port = door.getsockname()[1]
         with beside(lambda: member.come(place(port, 1), HELLO, 60.0)) as came:
             link = Line(door.accept()[0])
-            link.say(**greeting(JOB), nonce="a" * 32)
+            link.send(**greeting(JOB), nonce="a" * 32)
             caller = (link.wait(60) or {})["nonce"]
             link.authenticate(place(port).key, "a" * 32, caller, listens=True)
-            link.say(meeting="a key")
+            link.send(meeting="a key")
         rank = came[0]
         assert isinstance(rank, member.Member)
         sent: list[bytes] = []
@@ -270,19 +270,19 @@ def test_a_guest_says_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> No
 
         def chatter() -> None:
             rank = member.come(place(port, 1), HELLO, 60.0)
-            rank.line.say(step="x" * 9000, answer=7, tell={"anything": 1, "nccl": "2.27.3"})
+            rank.line.send(step="x" * 9000, answer=7, tell={"anything": 1, "nccl": "2.27.3"})
             told.wait(60)
             with closing(rank.line), suppress(GoneError):
                 while True:
-                    rank.line.say(step="again")
+                    rank.line.send(step="again")
 
         with beside(chatter):
-            assert meeting.until(lambda: 1 in meeting.guests and bool(meeting.guests[1].told), 60)
+            assert meeting.until(lambda: 1 in meeting.guests and bool(meeting.guests[1].reports), 60)
             told.set()
             assert meeting.until(lambda: bool(meeting.guests[1].ended), 60)
         guest = meeting.guests[1]
         assert len(guest.step) < 1000
-        assert (guest.answers, guest.told) == ({}, {"nccl": "2.27.3"})
+        assert (guest.answers, guest.reports) == ({}, {"nccl": "2.27.3"})
 
 
 def test_the_door_is_at_the_address_of_the_job_alone() -> None:

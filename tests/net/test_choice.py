@@ -14,7 +14,7 @@ from tests.net.job import Job
 
 BOTH = """
 import json, os, sys
-from gpudoctor.job.errands import Ears
+from gpudoctor.job.rank_tasks import Listeners
 from gpudoctor.model.fact import Known
 from gpudoctor.probes import network, rendezvous
 from gpudoctor.target.local import Local
@@ -28,8 +28,8 @@ def by_files(user):
 def live(user, told):
     one = next(one for one in told if user in one["used_by"])
     return [one["interface"], one["address"].partition("%")[0], one["because"]]
-ears = Ears("the job", "node1", os.environ)
-print(json.dumps({user: [by_files(user), live(user, ears.told)] for user in ("nccl", "gloo")}))
+listeners = Listeners("the job", "node1", os.environ)
+print(json.dumps({user: [by_files(user), live(user, listeners.announced)] for user in ("nccl", "gloo")}))
 """
 
 

@@ -15,8 +15,8 @@ from tests.net.hosts import Host, Hosts
 PORT = 29400
 LISTEN = f"""
 import sys, time
-from gpudoctor.links.ear import Ear
-ears = [Ear(address, "the job", {PORT}) for address in sys.argv[1:]]
+from gpudoctor.links.server import Server
+servers = [Server(address, "the job", {PORT}) for address in sys.argv[1:]]
 print("ready", flush=True)
 time.sleep(3600)
 """

@@ -62,30 +62,30 @@ class Players:
         self._thread.join(240)
 
     def _play(self) -> None:
-        with selectors.DefaultSelector() as heard:
+        with selectors.DefaultSelector() as messages:
             for rank in range(self._count):
                 self._lines[rank] = line = Line(socket.create_connection(self._where, 60))
                 admitted(line, Place("env", rank, self._count, job=self._job), 60)
                 hello = self._hello(rank)
-                line.say(**hello)
+                line.send(**hello)
                 if hello["leads"]:
-                    line.say(tell={"document": json.loads(self._document(hello["host"]))})
-                heard.register(line.socket, selectors.EVENT_READ, rank)
-                self._beat(heard)
-            while heard.get_map():
-                self._beat(heard)
-                for key, _ in heard.select(BEAT):
+                    line.send(tell={"document": json.loads(self._document(hello["host"]))})
+                messages.register(line.socket, selectors.EVENT_READ, rank)
+                self._beat(messages)
+            while messages.get_map():
+                self._beat(messages)
+                for key, _ in messages.select(BEAT):
                     if not self._hear(self._lines[key.data], key.data):
-                        heard.unregister(key.fileobj)
+                        messages.unregister(key.fileobj)
                         self._lines[key.data].close()
 
-    def _beat(self, heard: selectors.BaseSelector) -> None:
+    def _beat(self, messages: selectors.BaseSelector) -> None:
         """Each says once a second that it lives, as ranks do."""
         if time.monotonic() - self._beaten > BEAT:
             self._beaten = time.monotonic()
-            for key in heard.get_map().values():
+            for key in messages.get_map().values():
                 with suppress(OSError):  # it has told its verdict and gone
-                    self._lines[key.data].say(step="playing along")
+                    self._lines[key.data].send(step="playing along")
 
     def _hello(self, rank: int) -> dict[str, Any]:
         number, local = divmod(rank, self._each)
@@ -102,16 +102,16 @@ class Players:
     def _hear(self, line: Line, rank: int) -> bool:
         """Whether there may be more to hear."""
         try:
-            heard = line.heard()
+            messages = line.receive()
         except GoneError:
             return False
-        for said in heard:
-            if "verdict" in said:
-                self.verdicts[rank] = said
+        for message in messages:
+            if "verdict" in message:
+                self.verdicts[rank] = message
                 return False
-            if said.get("task") == "reach":
+            if message.get("task") == "reach":
                 reached = {"outcome": "connected", "words": "", "ms": 0.1}
-                line.say(answer=said["id"], links=[reached] * len(said["to"]))
-            elif said.get("task") == "flow":
-                line.say(answer=said["id"], flow=SOUND)
+                line.send(answer=message["id"], links=[reached] * len(message["to"]))
+            elif message.get("task") == "flow":
+                line.send(answer=message["id"], flow=SOUND)
         return True

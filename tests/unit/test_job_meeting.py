@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.job import member, roll
+from gpudoctor.job import member, membership
 from gpudoctor.job.connecting import to_each_other
 from gpudoctor.job.descriptors import room_for
 from gpudoctor.job.door import Door
@@ -107,7 +107,7 @@ def test_the_second_of_two_ranks_with_one_number_is_sent_away() -> None:
             "code": 1,
             "words": "rank 1 is here already, from n1",
         }
-        (seen,) = [one for one in roll.called(meeting, 1.0) if one.rank == 1]
+        (seen,) = [one for one in membership.called(meeting, 1.0) if one.rank == 1]
         assert (seen.state, seen.because, seen.blames) == (
             "twice",
             "came more than once: from n1 and from elsewhere",
@@ -121,7 +121,7 @@ def test_a_rank_whose_connection_broke_may_come_again() -> None:
         with beside(lambda: Line.close(come(port, 1).line)):
             assert meeting.until(lambda: 1 in meeting.guests, 60)
         assert meeting.until(lambda: 1 in meeting.guests and bool(meeting.guests[1].ended), 60)
-        assert roll.called(meeting, 1.0)[1].state == "ended"
+        assert membership.called(meeting, 1.0)[1].state == "ended"
         with beside(lambda: come(port, 1).attend({}, 60)):
             assert meeting.until(lambda: not meeting.guests[1].ended, 60)
             assert meeting.twice == {}
@@ -134,7 +134,7 @@ def test_a_rank_of_another_version_that_does_not_know_its_task() -> None:
         with attending[0], attending[1]:
             assert meeting.until(lambda: meeting.complete, 60)
             assert to_each_other(meeting, meeting.leaders, 5.0) == []  # nobody is said to be out of reach for that
-            states = [(one.state, one.because) for one in roll.called(meeting, 1.0)]
+            states = [(one.state, one.because) for one in membership.called(meeting, 1.0)]
             meeting.close(lambda _: {"verdict": "no-go", "code": 1})
     assert [state for state, _ in states] == ["failed", "failed"]
     assert "could not do its part: this gpudoctor knows no 'reach' (gpudoctor 0.0.1, and " in states[1][1]
@@ -192,10 +192,10 @@ def test_a_meeting_that_ends_without_a_word_is_told_with_the_last_step() -> None
         port = door.getsockname()[1]
         with beside(lambda: come(port, 1)) as came:
             link = Line(door.accept()[0])
-            link.say(**greeting(JOB), nonce="a nonce")
+            link.send(**greeting(JOB), nonce="a nonce")
             said = link.wait(60) or {}
             link.authenticate(place(port).key, "a nonce", said["nonce"], listens=True)
-            link.say(meeting="a key")
+            link.send(meeting="a key")
         rank: Member = came[0]
         rank.step = "counting"
         link.close()

@@ -121,18 +121,18 @@ def ends() -> tuple[Line, socket.socket]:
 
 def hear_all(line: Line) -> None:
     while True:
-        line.heard()
+        line.receive()
 
 
 def test_objects_come_as_they_were_said_in_whatever_pieces() -> None:
     line, other = ends()
     for piece in (b'{"a"', b': 1}\n{"b": 2}\n\n{"c"', b": 3}\n"):
         other.sendall(piece)
-        last = line.heard()
+        last = line.receive()
         assert last == ([] if piece == b'{"a"' else [{"a": 1}, {"b": 2}] if b"2" in piece else [{"c": 3}])
     other.close()
     with pytest.raises(GoneError, match="closed"):
-        line.heard()
+        line.receive()
     line.close()
 
 
@@ -170,8 +170,8 @@ def test_after_half_a_line_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("gpudoctor.job.wire._SAY", 0.1)
     line, other = ends()
     with pytest.raises(GoneError):
-        line.say(long="x" * (16 << 20))  # nobody reads it
+        line.send(long="x" * (16 << 20))  # nobody reads it
     with pytest.raises(GoneError):
-        line.say(short=1)
+        line.send(short=1)
     line.close()
     other.close()

@@ -12,9 +12,9 @@ import pytest
 
 from gpudoctor.links import _bulk, _tcp, names, reach
 from gpudoctor.links._talk import greeting
-from gpudoctor.links.ear import Ear
 from gpudoctor.links.flow import Flow, measure
 from gpudoctor.links.interfaces import interfaces
+from gpudoctor.links.server import Server
 from tests.processes import free_port, unhindered
 
 HERE = "127.0.0.1"
@@ -22,8 +22,8 @@ Peer = Callable[[socket.socket], None]
 
 
 @pytest.fixture
-def ear() -> Iterator[Ear]:
-    with Ear(HERE, "the job") as listening:
+def server() -> Iterator[Server]:
+    with Server(HERE, "the job") as listening:
         yield listening
 
 
@@ -47,8 +47,8 @@ def played(peer: Peer) -> Iterator[int]:
             playing.join()
 
 
-def test_a_healthy_link_is_measured_both_ways(ear: Ear) -> None:
-    flow = measure(HERE, ear.port, "the job")
+def test_a_healthy_link_is_measured_both_ways(server: Server) -> None:
+    flow = measure(HERE, server.port, "the job")
     assert flow.outcome == "connected"
     assert min(flow.gbps_out or 0, flow.gbps_in or 0) > 0.1
     assert flow.ms is not None
@@ -60,9 +60,9 @@ def test_a_healthy_link_is_measured_both_ways(ear: Ear) -> None:
     assert abs(flow.clock_offset_ms or 0) <= flow.ms
 
 
-def test_two_may_ask_at_once(ear: Ear) -> None:
+def test_two_may_ask_at_once(server: Server) -> None:
     flows: list[Flow] = []
-    asking = [threading.Thread(target=lambda: flows.append(measure(HERE, ear.port, "the job"))) for _ in range(2)]
+    asking = [threading.Thread(target=lambda: flows.append(measure(HERE, server.port, "the job"))) for _ in range(2)]
     for one in asking:
         one.start()
     for one in asking:
@@ -71,14 +71,14 @@ def test_two_may_ask_at_once(ear: Ear) -> None:
     assert all(flow.gbps_out and flow.gbps_in for flow in flows)
 
 
-def test_a_name_is_asked_at_the_address_that_answers(ear: Ear) -> None:
-    flow = measure("localhost", ear.port, "the job", window=0.05)
+def test_a_name_is_asked_at_the_address_that_answers(server: Server) -> None:
+    flow = measure("localhost", server.port, "the job", window=0.05)
     assert (flow.outcome, bool(flow.gbps_out)) == ("connected", True)
 
 
 def test_an_ear_says_who_it_is() -> None:
-    with Ear(HERE, "the job", name="node1") as ear:
-        assert measure(HERE, ear.port, "the job", window=0.05).peer == "node1"
+    with Server(HERE, "the job", name="node1") as server:
+        assert measure(HERE, server.port, "the job", window=0.05).peer == "node1"
 
 
 def test_a_clock_that_is_ahead_is_told() -> None:
@@ -99,13 +99,13 @@ def test_a_clock_that_is_ahead_is_told() -> None:
 def test_ipv6_can_be_asked() -> None:
     if "::1" not in [own.text for one in interfaces() or () for own in one.addresses]:
         pytest.skip("this machine has no IPv6")
-    with Ear("::1", "the job") as ear:
-        flow = measure("::1", ear.port, "the job", window=0.05)
+    with Server("::1", "the job") as server:
+        flow = measure("::1", server.port, "the job", window=0.05)
     assert (flow.outcome, bool(flow.gbps_in)) == ("connected", True)
 
 
-def test_another_jobs_key_is_told_nothing(ear: Ear) -> None:
-    flow = measure(HERE, ear.port, "another job")
+def test_another_jobs_key_is_told_nothing(server: Server) -> None:
+    flow = measure(HERE, server.port, "another job")
     assert (flow.outcome, flow.gbps_out, flow.ms) == ("failed", None, None)
     assert "another job, listens there" in flow.words
 
@@ -121,8 +121,8 @@ def test_a_name_that_does_not_resolve() -> None:
     assert flow.words.startswith("nowhere.invalid: ")
 
 
-def test_an_address_that_is_not_ours_cannot_be_the_source(ear: Ear) -> None:
-    flow = measure(HERE, ear.port, "the job", source="192.0.2.77")
+def test_an_address_that_is_not_ours_cannot_be_the_source(server: Server) -> None:
+    flow = measure(HERE, server.port, "the job", source="192.0.2.77")
     assert flow.outcome == "failed"
     assert "192.0.2.77" in flow.words
 
@@ -222,33 +222,33 @@ def test_what_speaks_another_protocol_is_not_believed(lines: list[bytes]) -> Non
     ],
     ids=range(13),
 )
-def test_an_ear_outlives_whatever_is_said_to_it(ear: Ear, said: bytes) -> None:
-    with closing(socket.create_connection((HERE, ear.port), 5)) as stranger:
-        stranger.sendall(said)
+def test_a_server_outlives_whatever_it_receives(server: Server, message: bytes) -> None:
+    with closing(socket.create_connection((HERE, server.port), 5)) as stranger:
+        stranger.sendall(message)
         with suppress(OSError):  # it was hung up on already
             stranger.shutdown(socket.SHUT_WR)
             while stranger.recv(1 << 16):
                 pass
-    assert measure(HERE, ear.port, "the job", window=0.05).outcome == "connected"
+    assert measure(HERE, server.port, "the job", window=0.05).outcome == "connected"
 
 
 def test_a_closed_ear_listens_no_more() -> None:
-    with Ear(HERE, "the job") as ear:
-        kept = socket.create_connection((HERE, ear.port), 5)
+    with Server(HERE, "the job") as server:
+        kept = socket.create_connection((HERE, server.port), 5)
         kept.sendall(greeting("the job", "talk", "a").encode() + b"\n")
         assert kept.recv(16) == b"ok\n"
-    assert reach.connect(HERE, ear.port, 1.0).outcome == "refused"
+    assert reach.connect(HERE, server.port, 1.0).outcome == "refused"
     with kept:
         kept.settimeout(5)
         assert kept.recv(1) == b""
 
 
-def test_where_the_kernel_says_less_rates_are_left(ear: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_kernel_says_less_rates_are_left(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on macOS and Windows: no rtnetlink, no TCP_INFO, no say in the size of segments."""
     for name in ("AF_NETLINK", "TCP_INFO", "TCP_MAXSEG"):
         monkeypatch.delattr(socket, name)
     assert interfaces() is None
-    flow = measure(HERE, ear.port, "the job", window=0.05)
+    flow = measure(HERE, server.port, "the job", window=0.05)
     assert (flow.outcome, bool(flow.gbps_out), bool(flow.gbps_in)) == ("connected", True, True)
     assert (flow.retransmitted, flow.mtu) == (None, None)
 
@@ -261,9 +261,9 @@ def test_a_socket_that_is_not_tcp_counts_nothing() -> None:
     assert _tcp.Sent(segments=200, again=10).retransmitted == 0.05
 
 
-def test_how_an_attempt_to_connect_ends(ear: Ear) -> None:
-    assert reach.connect(HERE, ear.port, 1.0).outcome == "connected"
-    assert reach.connect(HERE, ear.port, 1.0, source="127.0.0.9").outcome == "connected"
+def test_how_an_attempt_to_connect_ends(server: Server) -> None:
+    assert reach.connect(HERE, server.port, 1.0).outcome == "connected"
+    assert reach.connect(HERE, server.port, 1.0, source="127.0.0.9").outcome == "connected"
     assert reach.connect(HERE, free_port(), 1.0).outcome == "refused"
     assert reach.connect("nowhere.invalid", 1, 3.0).outcome == "unresolved"
 

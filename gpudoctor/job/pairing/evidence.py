@@ -101,8 +101,8 @@ class Ends:
 
     def guilty(self, others: int) -> dict[End, list[Seen]]:
         """Ends that are bad with so many others that are good elsewhere, and the figures that say so."""
-        said = {end: self.accusing(end) for end in self}
-        return {end: ones for end, ones in said.items() if len({one.other(end) for one in ones}) >= others}
+        accusers = {end: self.accusing(end) for end in self}
+        return {end: ones for end, ones in accusers.items() if len({one.other(end) for one in ones}) >= others}
 
     def paths(self, bad: Iterable[Seen], times: int) -> dict[Path, list[Seen]]:
         """Ways that were never good and bad so many times, though both ends are good elsewhere or have nobody else."""

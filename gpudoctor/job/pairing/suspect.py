@@ -34,8 +34,8 @@ class Suspect:
 
 def words(suspect: Suspect) -> str:
     """``n17 sends at 2.1 Gbit/s, 22 % of the usual 9.4 (4 pairs)``."""
-    said = f"{suspect.names[0]} {_host(suspect)}" if suspect.kind == "host" else f"{_where(suspect)} {_path(suspect)}"
-    return f"{said} ({suspect.pairs} pair{'s' * (suspect.pairs != 1)})"
+    title = f"{suspect.names[0]} {_host(suspect)}" if suspect.kind == "host" else f"{_where(suspect)} {_path(suspect)}"
+    return f"{title} ({suspect.pairs} pair{'s' * (suspect.pairs != 1)})"
 
 
 def _host(suspect: Suspect) -> str:

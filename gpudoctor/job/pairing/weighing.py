@@ -81,8 +81,8 @@ def _hosts(figures: Iterable[Seen]) -> frozenset[str]:
 
 def _silent(figures: Iterable[Seen], guilty: Mapping[End, list[Seen]]) -> frozenset[str]:
     since = {opposite(end): bad[0].round for end, bad in guilty.items()}
-    heard = {end for one in figures for end in one.ends if one.round >= since.get(end, one.round + 1)}
-    return frozenset(host for host, _ in since.keys() - heard)
+    measured = {end for one in figures for end in one.ends if one.round >= since.get(end, one.round + 1)}
+    return frozenset(host for host, _ in since.keys() - measured)
 
 
 def _beyond(one: Seen, switches: Mapping[str, str]) -> bool:
@@ -108,12 +108,12 @@ def _switches(measure: Measure, figures: Iterable[Seen], switches: Mapping[str, 
         return {}
     hosts = Counter((switches[host], way) for host, way in {end for one in beyond for end in one.ends})
     ends = Ends(measure, (one for one in beyond if not accused.isdisjoint(one.ends)))
-    said: dict[End, list[list[Seen]]] = {}
+    by_leaf: dict[End, list[list[Seen]]] = {}
     for host, way in ends:
         if against := ends.accusing((host, way)):
-            said.setdefault((switches[host], way), []).append(against)
+            by_leaf.setdefault((switches[host], way), []).append(against)
     return {
         leaf: [one for against in by_host for one in against]
-        for leaf, by_host in said.items()
+        for leaf, by_host in by_leaf.items()
         if len(by_host) >= max(LEAST_HOSTS, MOST * hosts[leaf])
     }

@@ -27,7 +27,7 @@ _BACKLOG = 4096
 _MOST_ECHOED = 1 << 20
 
 
-class Ear:
+class Server:
     """Listens from its making on, in threads that end with the process; a context manager, or `close` it.
 
     `address` is the one that the links under test use, so that their path is measured and nothing else is opened.
@@ -56,7 +56,7 @@ class Ear:
         self._thread = threading.Thread(target=self._listen, name=f"ear {address}", daemon=True)
         self._thread.start()
 
-    def __enter__(self) -> Ear:
+    def __enter__(self) -> Server:
         return self
 
     def __exit__(
@@ -165,10 +165,10 @@ def _sink(link: socket.socket, seconds: float) -> dict[str, float]:
 def _source(link: socket.socket, seconds: float, lines: Lines) -> dict[str, float | None]:
     """Until the other side says a word, or hangs up."""
 
-    def said() -> bool:
+    def spoken() -> bool:
         return bool(_tcp.readable([lines.link]))
 
-    busy = _bulk.fill(link, said, time.monotonic() + seconds)
+    busy = _bulk.fill(link, spoken, time.monotonic() + seconds)
     lines.hear(seconds)
     return {**asdict(_tcp.sent(link)), "busy": busy}
 

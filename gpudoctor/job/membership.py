@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpudoctor.job.found import RankSeen
-from gpudoctor.job.guest import TOLD, Guest
+from gpudoctor.job.guest import TERMINATED, Guest
 from gpudoctor.job.meeting import SILENT, Meeting
 from gpudoctor.version import __version__
 
@@ -34,9 +34,9 @@ def _seen(meeting: Meeting, rank: int, waited: float | None) -> RankSeen:
         step=guest.step,
         because=because,
         world=_whole(hello.get("world")),
-        nccl=str(guest.told.get("nccl", "")),
+        nccl=str(guest.reports.get("nccl", "")),
         seconds=guest.silent,
-        blames=state != "twice" and TOLD not in guest.told,
+        blames=state != "twice" and TERMINATED not in guest.reports,
     )
 
 
@@ -53,7 +53,7 @@ def _missing(meeting: Meeting, rank: int, waited: float | None) -> RankSeen:
 
 def _state(guest: Guest, cut: bool) -> tuple[str, str]:
     """Its state, and what is wrong with it; `cut`: the hub itself was told to end."""
-    if guest.ended and TOLD in guest.told:
+    if guest.ended and TERMINATED in guest.reports:
         if cut:  # so were we all
             return "here", ""
         return "ended", f"on {guest.host} was told to end while it did: {guest.step}"
@@ -65,8 +65,8 @@ def _state(guest: Guest, cut: bool) -> tuple[str, str]:
         version = guest.hello.get("version")
         other = f" (gpudoctor {version}, and {__version__} here)" if version != __version__ else ""
         return "failed", f"on {guest.host} could not do its part: {guest.refused}{other}"
-    if guest.leads and "failed" in guest.told:
-        return "failed", f"on {guest.host}: {guest.told['failed']}"
+    if guest.leads and "failed" in guest.reports:
+        return "failed", f"on {guest.host}: {guest.reports['failed']}"
     return "here", ""
 
 
