@@ -43,6 +43,8 @@ class _Run:
     started: float = 0.0
     seconds: float = 0.0
     trouble: str = _SILENT
+    asked: bool = True
+    """Not where the level is too low for this probe."""
     thread: threading.Thread | None = None
     ending: threading.Lock = field(default_factory=threading.Lock)
     ended: bool = False
@@ -79,7 +81,7 @@ class Collection:
                 if run.thread and not getattr(module, "WAITS", False):
                     run.thread.join(_HEAD_START)
             else:
-                run.trouble = f"asked from level {module.LEVEL} on"
+                run.trouble, run.asked = f"asked from level {module.LEVEL} on", False
 
     def snapshot(self) -> Snapshot:
         """What all of them said; waits for each until its deadline."""
@@ -181,9 +183,9 @@ def _merge(runs: Sequence[_Run]) -> tuple[dict[str, Fact], dict[str, Rows]]:
             group = spec.name.rpartition(".")[0]
             why = _ASKED if run.at_work else run.trouble
             if spec.group and group not in groups:
-                groups[group] = Unread(why)
+                groups[group] = Unread(why, run.asked)
             elif not spec.group and spec.name not in facts and not spec.name.endswith("*"):
-                facts[spec.name] = Unread(why)
+                facts[spec.name] = Unread(why, run.asked)
     return facts, groups
 
 

@@ -11,9 +11,6 @@ Groups = dict[str, Rows]
 _MOST = 1e15
 """No figure of a GPU comes near."""
 
-NOT_ASKED = ("the report does not say", "not asked", "asked from level")
-"""How the reason of an unread fact begins where nobody looked, as opposed to one who looked and failed."""
-
 
 def known(snapshot: Snapshot, name: str) -> str | None:
     fact = snapshot.get(name)
@@ -23,7 +20,7 @@ def known(snapshot: Snapshot, name: str) -> str | None:
 def is_open(snapshot: Snapshot, name: str) -> bool:
     """Whether nobody looked for this fact."""
     fact = snapshot.get(name)
-    return isinstance(fact, Unread) and fact.why.startswith(NOT_ASKED)
+    return isinstance(fact, Unread) and not fact.asked
 
 
 def fill(snapshot: Snapshot, facts: Facts, name: str, fact: Fact) -> None:

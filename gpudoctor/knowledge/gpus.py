@@ -29,6 +29,12 @@ def _shared(name: object, what: str, pick: Callable[[Gpu], Any]) -> Any:
     return values.pop()
 
 
+def on_chip(compute_capability: object) -> bool:
+    """Whether that generation is of systems on chip, which have drivers and wheels of their own."""
+    row = _generations().get(capability(compute_capability))
+    return bool(row and row.get("soc"))
+
+
 def _generation(compute_capability: object, column: str) -> object:
     numbers = capability(compute_capability)
     row = _generations().get(numbers)

@@ -33,9 +33,10 @@ class Absent:
 
 @frozen
 class Unread:
-    """Not known; `why` says what kept us from knowing."""
+    """Not known; `why` says what kept us from knowing. Not `asked` where nobody looked: then it may be inferred."""
 
     why: str
+    asked: bool = True
 
 
 Fact: TypeAlias = Known | Absent | Unread
@@ -79,7 +80,7 @@ def fact_to_json(fact: Fact) -> dict[str, Json]:
         return {"value": value_to_json(fact.value), "source": fact.source}
     if isinstance(fact, Absent):
         return {"absent": fact.why}
-    return {"unread": fact.why}
+    return {"unread": fact.why} if fact.asked else {"unread": fact.why, "asked": False}
 
 
 def fact_from_json(raw: object) -> Fact:
@@ -88,7 +89,7 @@ def fact_from_json(raw: object) -> Fact:
         if "absent" in raw:
             return Absent(str(raw["absent"]))
         if "unread" in raw:
-            return Unread(str(raw["unread"]))
+            return Unread(str(raw["unread"]), raw.get("asked") is not False)
         if "value" in raw:
             return Known(value_from_json(raw["value"]), str(raw.get("source", "")))
     raise DocumentError(f"not a fact: {str(raw)[:60]!r} (expected value, absent or unread)")

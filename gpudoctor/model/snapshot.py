@@ -58,12 +58,12 @@ class Snapshot:
 
     def get(self, name: str) -> Fact:
         """The fact of that name; unread where nobody answered for it."""
-        return self.facts.get(name) or Unread(self.nobody)
+        return self.facts.get(name) or Unread(self.nobody, asked=False)
 
     def rows(self, group: str) -> Rows:
         """The rows of that group; unread where nobody answered for it."""
         rows = self.groups.get(group)
-        return Unread(self.nobody) if rows is None else rows
+        return Unread(self.nobody, asked=False) if rows is None else rows
 
     @property
     def pasted(self) -> bool:

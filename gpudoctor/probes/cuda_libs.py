@@ -113,7 +113,7 @@ def _shadowing(target: Target, torch: Torch | Absent | Unread, loader: Loader) -
     sentences = []
     for name, taken in loader.loaded.items():
         mine = own.get(name)
-        if mine and taken.why.startswith(("LD_",)) and target.link(taken.path) != target.link(mine):
+        if mine and taken.by_variable and target.link(taken.path) != target.link(mine):
             sentences.append(f"{taken.path} instead of {mine}")
     return Known(tuple(dict.fromkeys(sentences)), f"LD_LIBRARY_PATH and the RPATHs in {torch.path}/lib")
 

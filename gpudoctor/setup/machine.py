@@ -227,7 +227,7 @@ def _of_device(one: Device, machine: Machine) -> Iterator[str]:
             gpus.gpu_floor(f"{major}.{minor}")
         except CannotJudge as why:
             yield f"{one.name}: which drivers serve it was not judged, {why.why}."
-            if "chip" in why.why:
+            if gpus.on_chip(f"{major}.{minor}"):
                 yield "Systems on chip take NVIDIA's own wheels for JetPack, which the tables do not follow."
     own = machine.driver if machine.drivers_of == "linux" else None
     if one.first and own and not own.reaches(one.first) and all(map(own.reaches, one.floors)):

@@ -34,7 +34,7 @@ _FACT = {
     "oneOf": [
         _object({"value": {}, "source": _TEXT}),
         _object({"absent": _TEXT}),
-        _object({"unread": _TEXT}),
+        _object({"unread": _TEXT, "asked": {"type": "boolean"}}, optional=("asked",)),
     ]
 }
 _FIX = _object({"title": _TEXT, "steps": {"type": "array", "items": STEP}, "verify": _TEXT, "undo": _TEXT})

@@ -101,7 +101,7 @@ def test_a_failure_begins_with_what_nccl_warned_of() -> None:
 def test_who_waited_in_vain_is_named_after_whom_it_waited_for() -> None:
     late = _end(0, "failed: RuntimeError: Timed out waiting 2000ms for send operation", steps=4, order=1)
     reset = _end(1, "failed: RuntimeError: Connection closed by peer [127.0.0.1]:3", steps=4, order=2)
-    hung, died = _end(2, "did not come to an end", steps=4, order=9), _end(3, "was killed by SIGSEGV", steps=5, order=3)
+    hung, died = _end(2, "did not come to an end", steps=4, order=9), _end(3, "killed", steps=5, order=3, signal=11)
     assert [end.rank for end in faults([late, reset, hung, died])] == [3, 2, 0, 1]
 
 

@@ -204,7 +204,7 @@ def test_what_speaks_another_protocol_is_not_believed(lines: list[bytes]) -> Non
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         b"",
         b"\n",

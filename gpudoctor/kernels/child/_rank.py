@@ -52,6 +52,8 @@ class End(NamedTuple):
     """Its standard error."""
     notes: Mapping[str, Any] = {}
     """What it noted on its way."""
+    signal: int = 0
+    """The number of the signal that killed it; 0 where none did, or we did."""
 
     @property
     def words(self) -> str:
@@ -131,7 +133,14 @@ class Rank:
         if last:
             why = last["why"] if last["cannot"] else "failed: " + last["why"]
             return found._replace(why=why, cannot=last["cannot"])
-        return found._replace(why=self._how())
+        return found._replace(why=self._how(), signal=self._signal())
+
+    def _signal(self) -> int:
+        """The signal that killed it, if neither we nor torch sent it."""
+        status = self.process.returncode
+        if self.late or status is None or status >= 0 or gave_up(status, self._err.decode("utf-8", "replace")):
+            return 0
+        return int(-status)
 
     def _how(self) -> str:
         status, err = self.process.returncode, self._err.decode("utf-8", "replace")
@@ -139,7 +148,7 @@ class Rank:
             return "did not come to an end" + ("" if status is not None else " and cannot be killed")
         if gave_up(status, err):
             return "failed: " + gave_up(status, err)
-        if status < 0:
-            return "was killed by " + signal.Signals(-status).name
+        if self._signal():
+            return "was killed by " + signal.Signals(self._signal()).name
         lines = [line.strip() for line in err.splitlines() if line.strip()]
         return "ended with exit %d%s" % (status, ": " + lines[-1][:300] if lines else "")

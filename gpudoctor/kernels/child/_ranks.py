@@ -96,7 +96,7 @@ def faults(ends: List[End]) -> List[End]:
     return sorted(
         bad,
         key=lambda end: (
-            not end.why.startswith("was killed by"),
+            not end.signal,
             waited(end),
             end.steps,
             end.order,

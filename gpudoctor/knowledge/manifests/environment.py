@@ -105,9 +105,8 @@ class Environment:
             version = next((version for line in named if (version := pinned(line.spec))), "")
             if not version:
                 return
-            found = Taken(version, _PINNED)
-        plain = found.why.endswith(("PyPI", _PINNED))
-        self.torch = Known(found.version, self.source if plain else f"{self.source} ({found.why})")
+            found = Taken(version, _PINNED, plain=True)
+        self.torch = Known(found.version, self.source if found.plain else f"{self.source} ({found.why})")
         self.of_image = self.installer == "image"
         self.flavor = self.cuda = None
 
@@ -156,7 +155,7 @@ class Environment:
         if wrong := misplaced(line.url, self.place):
             raise NoWheelError(wrong)
         if (line.url or line.installer == "image") and (version := pinned(line.spec)):
-            return Taken(version, "the wheel that the line names" if line.url else _PINNED)
+            return Taken(version, "the wheel that the line names" if line.url else _PINNED, plain=not line.url)
         uv = line.installer == "uv"
         urls = (*line.urls[1:], line.urls[0]) if uv else line.urls
         return torch_taken([spec for spec in specs if spec], urls, self.place, first_only=uv)

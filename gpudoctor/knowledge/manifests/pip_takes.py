@@ -31,10 +31,14 @@ class Place(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A torch version, with the build as its local part where the index names it, and why this one."""
+    """A torch version, with the build as its local part where the index names it, and why this one.
+
+    `plain`: it is what the line itself names, so that the reason adds nothing to the line.
+    """
 
     version: str
     why: str
+    plain: bool = False
 
 
 class NoWheelError(Exception):
@@ -83,7 +87,7 @@ def torch_taken(specs: Sequence[str], urls: Sequence[str], place: Place, first_o
     _, version, kind = max(found, key=lambda one: one[0])
     source = "table torch: PyPI" if kind == indexes.PYPI else f"table torch: the index of {kind}"
     if exact:
-        return Taken(version, source)
+        return Taken(version, source, plain=kind == indexes.PYPI)
     unsaid = "" if place.python else ", for nobody says which Python"
     others = [f"the index of {other} has older ones" for other in held if kind == indexes.PYPI and other != kind]
     why = f"the newest that these lines and Python {_short(there.python)} take{unsaid}"

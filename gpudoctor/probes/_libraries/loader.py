@@ -32,6 +32,8 @@ class Object:
     why: str
     dynamic: Dynamic
     loader: Object | None = None
+    by_variable: bool = False
+    """Whether LD_LIBRARY_PATH or LD_PRELOAD names it, or its folder."""
 
     @property
     def file(self) -> str:
@@ -51,7 +53,7 @@ class Loader:
         self.library_path = [(index, entry.rstrip("/")) for index, entry in enumerate(entries, 1) if entry]
         self.program = self._open(target.link(program), "the program", None) if program else None
         for entry in re.split(r"[:\s]+", target.environ.get("LD_PRELOAD", "")):
-            if "/" in entry and (found := self._open(entry, "LD_PRELOAD", None)):
+            if "/" in entry and (found := self._open(entry, "LD_PRELOAD", None, by_variable=True)):
                 self._enter(found)
 
     def load(self, path: str, why: str) -> None:
@@ -75,20 +77,20 @@ class Loader:
 
     def resolve(self, name: str, asking: Object | None) -> Object | None:
         """The copy of `name` that `asking` would get if it were not loaded yet."""
-        for path, why in self._places(name, asking):
-            if self.target.exists(path) and (found := self._open(path, why, asking)):
+        for path, why, by_variable in self._places(name, asking):
+            if self.target.exists(path) and (found := self._open(path, why, asking, by_variable=by_variable)):
                 return found
         return None
 
-    def _places(self, name: str, asking: Object | None) -> Iterator[tuple[str, str]]:
-        for folder, why in self._folders(asking):
-            yield f"{folder}/{name}", why
+    def _places(self, name: str, asking: Object | None) -> Iterator[tuple[str, str, bool]]:
+        for folder, why, by_variable in self._folders(asking):
+            yield f"{folder}/{name}", why, by_variable
         if name in self.cache.paths:
-            yield self.cache.paths[name], "ld.so.cache"
+            yield self.cache.paths[name], "ld.so.cache", False
         for folder in self.defaults:
-            yield f"{folder}/{name}", f"built-in folder {folder}"
+            yield f"{folder}/{name}", f"built-in folder {folder}", False
 
-    def _folders(self, asking: Object | None) -> Iterator[tuple[str, str]]:
+    def _folders(self, asking: Object | None) -> Iterator[tuple[str, str, bool]]:
         runpath = asking.dynamic.runpath if asking else ()
         if not runpath:
             link = asking
@@ -98,23 +100,23 @@ class Loader:
             if self.program:
                 yield from self._expand(self.program, self.program.dynamic.rpath, "RPATH")
         for index, entry in self.library_path:
-            yield entry, f"LD_LIBRARY_PATH entry {index}"
+            yield entry, f"LD_LIBRARY_PATH entry {index}", True
         if asking:
             yield from self._expand(asking, runpath, "RUNPATH")
 
     @staticmethod
-    def _expand(owner: Object, folders: tuple[str, ...], tag: str) -> Iterator[tuple[str, str]]:
+    def _expand(owner: Object, folders: tuple[str, ...], tag: str) -> Iterator[tuple[str, str, bool]]:
         origin = owner.path.rpartition("/")[0]
         for folder in folders:
             path = folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)
             if path.startswith("/"):
-                yield _tidy(path), f"{tag} of {owner.file}"
+                yield _tidy(path), f"{tag} of {owner.file}", False
 
-    def _open(self, path: str, why: str, asking: Object | None) -> Object | None:
+    def _open(self, path: str, why: str, asking: Object | None, *, by_variable: bool = False) -> Object | None:
         """None for a file of another word size, or none at all: the loader passes over it."""
         try:
             with opened(self.target.path(path)) as elf:
-                return Object(path, why, elf.dynamic(), asking)
+                return Object(path, why, elf.dynamic(), asking, by_variable)
         except (OSError, MalformedError):
             return None
 
