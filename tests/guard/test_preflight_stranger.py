@@ -24,7 +24,7 @@ from gpudoctor.job.wire import GoneError, Line
 from gpudoctor.links.sealing import nonce, tag
 from tests.processes import free_port
 from tests.unit.fleet_documents import document
-from tests.unit.job_players import Players
+from tests.unit.job_players import Players, beside
 
 JOB = f"an attacked job of process {os.getpid()}"
 HELLO = {"world": 4, "local_rank": 0, "leads": True, "version": "1", "ears": []}
@@ -132,24 +132,6 @@ def held(secret: str = "") -> Iterator[tuple[Meeting, int]]:
         yield meeting, port
     finally:
         meeting.close(lambda _: {"verdict": "go", "code": 0})
-
-
-@contextmanager
-def beside(act: Callable[[], Any]) -> Iterator[list[Any]]:
-    came: list[Any] = []
-
-    def run() -> None:
-        try:
-            came.append(act())
-        except Exception as error:
-            came.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield came
-    finally:
-        thread.join(60)
 
 
 def test_what_a_rank_said_is_of_no_use_on_another_connection() -> None:

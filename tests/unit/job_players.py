@@ -7,8 +7,8 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any
@@ -33,6 +33,25 @@ SOUND = asdict(
         clock_offset_ms=0.0,
     )
 )
+
+
+@contextmanager
+def beside(act: Callable[[], Any]) -> Iterator[list[Any]]:
+    """What happens at the same time, and what came of it."""
+    came: list[Any] = []
+
+    def run() -> None:
+        try:
+            came.append(act())
+        except Exception as error:
+            came.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield came
+    finally:
+        thread.join(60)
 
 
 class Players:

@@ -6,8 +6,7 @@ import json
 import os
 import resource
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -27,7 +26,7 @@ from gpudoctor.job.wanted import LIMITS, Wanted
 from gpudoctor.job.wire import Line
 from tests.processes import free_port
 from tests.unit.fleet_documents import document
-from tests.unit.job_players import Players
+from tests.unit.job_players import Players, beside
 
 JOB = f"a job of process {os.getpid()}"
 """Ports follow from it: tests of other processes do not meet ours."""
@@ -47,25 +46,6 @@ def held(world: int = 2) -> Iterator[tuple[Meeting, int]]:
         yield meeting, port
     finally:
         meeting.close(lambda _: {"verdict": "go", "code": 0})
-
-
-@contextmanager
-def beside(act: Callable[[], Any]) -> Iterator[list[Any]]:
-    """What happens at the same time, and what came of it."""
-    came: list[Any] = []
-
-    def run() -> None:
-        try:
-            came.append(act())
-        except Exception as error:
-            came.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield came
-    finally:
-        thread.join(60)
 
 
 def come(port: int, rank: int, **hello: Any) -> Member:
