@@ -12,18 +12,27 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class CompileRules(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds ``gpudoctor/rules/rules.json`` and a file a table to wheels; editable installs compile on first use."""
+    """Adds pages and tables to wheels as ``gpudoctor/rules``, and their compiled copies; translations compiled alone.
+
+    An editable install reads ``rules`` and compiles on first use.
+    """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Check every page on the way: a wheel with a broken page cannot be built."""
         if version == "editable":
             return
         sys.path.insert(0, self.root)
+        from gpudoctor.language import OTHERS
         from gpudoctor.rulebook.compiled import compiled_copies
 
+        rules = Path(self.root) / "rules"
+        for page in rules.rglob("*"):
+            place = page.relative_to(rules)
+            if page.is_file() and place.parts[0] not in OTHERS:
+                build_data["force_include"][str(page)] = f"gpudoctor/rules/{place.as_posix()}"
         scratch = Path(tempfile.mkdtemp())
-        for name, content in compiled_copies(Path(self.root) / "rules").items():
+        for name, content in compiled_copies(rules).items():
             file = scratch / name
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(content, separators=(",", ":")), "utf-8")
+            file.write_text(json.dumps(content, separators=(",", ":"), ensure_ascii=False), "utf-8")
             build_data["force_include"][str(file)] = f"gpudoctor/rules/{name}"

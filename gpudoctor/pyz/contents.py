@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from gpudoctor import pages, shipped
+from gpudoctor.language import OTHERS
 from gpudoctor.model.distribution import normal
 from gpudoctor.model.errors import UsageError
 from gpudoctor.rulebook.compiled import compiled_copies
@@ -50,9 +51,11 @@ def _lay_out_ours(tree: Path) -> None:
         raise UsageError("the file is built by an installed gpudoctor: pip install gpudoctor, then gpudoctor pyz")
     package = tree / "gpudoctor"
     shutil.copytree(Path(pages.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__", "rules"))
-    shutil.copytree(pages.home(), package / "rules")
+    shutil.copytree(pages.home(), package / "rules", ignore=shutil.ignore_patterns(*OTHERS))
+    if (package / "rules" / "rules.json").exists():  # a wheel's, which has translations in this form alone
+        return
     for name, content in compiled_copies(pages.home()).items():
-        (package / "rules" / name).write_text(json.dumps(content, separators=(",", ":")), "utf-8")
+        (package / "rules" / name).write_text(json.dumps(content, separators=(",", ":"), ensure_ascii=False), "utf-8")
 
 
 def needed(tui: bool) -> list[str]:

@@ -239,4 +239,4 @@ class TestCheck:
 
     def test_at_level_quick_nothing_is_run(self, tmp_path: Path) -> None:
         facts = machine(tmp_path).gpudoctor("--json", "--level", "quick").document["facts"]
-        assert facts["measured"] == facts["rung"] == {"unread": "asked from level standard on"}
+        assert facts["measured"] == facts["rung"] == {"unread": "asked from level standard on", "asked": False}
