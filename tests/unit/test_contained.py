@@ -206,6 +206,6 @@ def test_level_quick_never_imports_torch(sick: Sick, tmp_path: Path) -> None:
     sick.torch(f"open({str(tmp_path / 'imported')!r}, 'w').close()")
     document = sick.check("quick")
     assert not (tmp_path / "imported").exists()
-    assert document["facts"]["live.import_outcome"] == {"unread": "asked from level standard on"}
+    assert document["facts"]["live.import_outcome"] == {"unread": "asked from level standard on", "asked": False}
     sick.check("standard")
     assert (tmp_path / "imported").exists(), "the trap itself must work"

@@ -79,7 +79,9 @@ class TestGpus:
         assert "compute_capability" not in rows[0]
 
     def test_no_rows_no_count(self) -> None:
-        assert value(completed(gpu=Absent("nvidia-smi lists none")), "gpu.count") == Unread("the report does not say")
+        assert value(completed(gpu=Absent("nvidia-smi lists none")), "gpu.count") == Unread(
+            "the report does not say", asked=False
+        )
         assert value(completed({"gpu.count": 8}, gpu=gpus("Tesla T4")), "gpu.count") == 8
 
     def test_names_by_pci_id(self) -> None:
