@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from gpudoctor.views.tui.app import DoctorApp
 from tests.tui.conftest import NARROW, WIDE, calm, settled
@@ -38,6 +39,9 @@ def pressing(keys: Sequence[str]) -> Callable[[Pilot[None]], object]:
         for key in keys:
             await pilot.press(key)
             await calm(pilot)
+        for entry in pilot.app.screen.query(Input):
+            entry.cursor_blink = False  # or the picture depends on when it is taken
+        await calm(pilot)
 
     return run
 
