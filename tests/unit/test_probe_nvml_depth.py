@@ -155,13 +155,13 @@ def test_mig_devices(ask: Ask) -> None:
 
 
 def test_processes_and_who_they_are(ask: Ask) -> None:
-    section = h100(1, ComputeRunningProcesses=[{"pid": 4242, "usedGpuMemory": 3 << 30}])
-    section["every"]["nvmlDeviceGetMPSComputeRunningProcesses"] = [{"pid": 77, "usedGpuMemory": None}]
-    section["system"]["nvmlSystemGetProcessName(4242)"] = "python3 \x1b[2J"
+    section = h100(1, ComputeRunningProcesses=[{"pid": 5_004_242, "usedGpuMemory": 3 << 30}])
+    section["every"]["nvmlDeviceGetMPSComputeRunningProcesses"] = [{"pid": 5_000_077, "usedGpuMemory": None}]
+    section["system"]["nvmlSystemGetProcessName(5004242)"] = "python3 \x1b[2J"
     facts = ask(section)
     first, second = (values(row) for row in rows(facts, "gpu_process"))
-    assert first == {"gpu": 0, "pid": 4242, "name": "python3 \\x1b[2J", "memory_mib": 3072, "kind": "compute"}
-    assert (second["pid"], second["kind"]) == (77, "mps")
+    assert first == {"gpu": 0, "pid": 5_004_242, "name": "python3 \\x1b[2J", "memory_mib": 3072, "kind": "compute"}
+    assert (second["pid"], second["kind"]) == (5_000_077, "mps")
     (gpu,) = rows(facts)
     assert (known(gpu["processes"]), known(gpu["mps"])) == (2, True)
 
