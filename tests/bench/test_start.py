@@ -15,7 +15,7 @@ from gpudoctor.arguments import COMMANDS, parser
 from tests.bench import figures
 
 HEAVY = {
-    "asyncio", "concurrent.futures", "ctypes", "decimal", "email", "hashlib", "http", "importlib.metadata",
+    "asyncio", "concurrent.futures", "ctypes", "decimal", "email", "http", "importlib.metadata",
     "importlib.resources", "multiprocessing", "mcp", "pkg_resources", "pygments", "pynvml", "rich", "ruamel",
     "sqlite3", "ssl", "statistics", "textual", "tomllib", "torch", "unittest", "urllib.request", "xml", "yaml",
 }  # fmt: skip
