@@ -14,6 +14,10 @@ import pytest
 
 from tests.documents import watching
 
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Set where images are built. With it each of the thousand programs started here compiles all it imports anew.
+
 _STEERING = ("CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_", "PYTHONPATH")
 
 
