@@ -10,6 +10,8 @@ import pytest
 from tests.cluster.hosts import HEAD
 from tests.cluster.slurm import Slurm
 
+pytestmark = pytest.mark.full
+
 FLEET = [sys.executable, "-m", "gpudoctor", "fleet", "--level", "quick", "--timeout", "20", "--budget", "60", "--json"]
 
 

@@ -15,6 +15,8 @@ from tests.cluster.hosts import HEAD, SOUND
 from tests.cluster.ssh import NODES, Ssh
 from tests.sim.root import Ran
 
+pytestmark = pytest.mark.full
+
 BUDGET = 60.0
 HUNG = "exec sleep 98765"
 

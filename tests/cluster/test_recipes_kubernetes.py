@@ -17,6 +17,8 @@ import gpudoctor
 from tests import needs
 from tests.cluster.hosts import Hosts
 
+pytestmark = pytest.mark.full
+
 RECIPES = Path(gpudoctor.__file__).parent / "recipes"
 MANIFESTS = sorted(RECIPES.glob("kubernetes-*.yaml"))
 _VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")

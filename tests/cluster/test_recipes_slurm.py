@@ -11,6 +11,8 @@ import gpudoctor
 from tests.cluster.hosts import HEAD
 from tests.cluster.slurm import NODES, Slurm
 
+pytestmark = pytest.mark.full
+
 RECIPES = Path(gpudoctor.__file__).parent / "recipes"
 _SICK = {"ecc-uncorrected-h100": "gpu.ecc", "lost-gpu-h100": "gpu.fell-off-bus"}
 _BROKEN = {

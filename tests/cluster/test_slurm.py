@@ -7,9 +7,13 @@ import signal
 import sys
 from typing import Any
 
+import pytest
+
 from tests.cluster.hosts import HEAD
 from tests.cluster.slurm import NODES, Slurm
 from tests.sim.root import Ran
+
+pytestmark = pytest.mark.full
 
 _SICK = "ecc-uncorrected-h100"
 _SAY = ["sh", "-c", 'echo "ran $SLURM_PROCID $COLOUR"']

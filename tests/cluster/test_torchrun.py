@@ -15,6 +15,8 @@ from tests import needs
 from tests.cluster.hosts import Hosts
 from tests.sim.root import HOST, Ran
 
+pytestmark = pytest.mark.full
+
 RECIPE = Path(gpudoctor.__file__).parent / "recipes" / "torchrun.sh"
 _TRAINING = """
 import datetime, os, torch, torch.distributed as dist

@@ -20,6 +20,8 @@ from tests.fuzz.mutate import case
 from tests.fuzz.pump import runs, units
 from tests.fuzz.strange import RUNS
 
+pytestmark = pytest.mark.full
+
 _SEED = 4
 
 

@@ -13,6 +13,8 @@ from tests.fuzz.clocked import LONG, clocked
 from tests.fuzz.examine import SLOW
 from tests.fuzz.hostile import lines, long_lines, reader_patterns
 
+pytestmark = pytest.mark.full
+
 _AT_ONCE = 125
 """Lines of 3,900 characters that are kept of one text."""
 _PARTS = 4

@@ -19,6 +19,8 @@ from tests.generated.figures import Figures
 from tests.generated.machine import PLACES, machines
 from tests.generated.sound import draft_of, sound
 
+pytestmark = pytest.mark.full
+
 MEASURED = ("measured.", "rung.", "rate.", "live.peers_wrong", "live.wrong_everywhere")
 """What kernels measure: these machines were not, as tests/rates.py has others that were."""
 LOGGED = ("nccl.ranks_behind", "nccl.differing_calls")

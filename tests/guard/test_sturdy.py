@@ -20,6 +20,8 @@ import pytest
 from tests import needs
 from tests.processes import left
 
+pytestmark = pytest.mark.full
+
 MARK = "GPUDOCTOR_TEST_STURDY"
 SEED = 20261124
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}

@@ -41,9 +41,11 @@ def _said() -> Iterator[str]:
                 yield from (str(part.value) for part in parts if isinstance(part, ast.Constant))
 
 
-@pytest.mark.parametrize("sentence", sorted(set(_said())))
-def test_every_sentence_has_its_chinese_with_the_same_holes(sentence: str) -> None:
-    assert sorted(HOLE.findall(WORDS[sentence])) == sorted(HOLE.findall(sentence))
+def test_every_sentence_has_its_chinese_with_the_same_holes() -> None:
+    said = set(_said())
+    assert len(said) > 200
+    assert said - set(WORDS) == set()
+    assert [one for one in said if sorted(HOLE.findall(WORDS[one])) != sorted(HOLE.findall(one))] == []
 
 
 def test_every_translation_is_of_a_sentence_that_stands_in_the_program() -> None:

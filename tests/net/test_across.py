@@ -15,6 +15,8 @@ from gpudoctor.model.fact import Known
 from tests import needs
 from tests.net.hosts import Hosts
 
+pytestmark = pytest.mark.full
+
 RANK = Path(__file__).with_name("across_rank.py")
 
 

@@ -12,6 +12,8 @@ import pytest
 from tests.net.hosts import Host, Hosts
 from tests.net.job import Job
 
+pytestmark = pytest.mark.full
+
 BOTH = """
 import json, os, sys
 from gpudoctor.job.rank_tasks import Listeners

@@ -12,6 +12,8 @@ import pytest
 from tests.net.faults import Way
 from tests.net.hosts import Host, Hosts
 
+pytestmark = pytest.mark.full
+
 PORT = 29400
 LISTEN = f"""
 import sys, time

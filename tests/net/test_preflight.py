@@ -17,6 +17,8 @@ from tests.net.faults import Fault
 from tests.net.hosts import PORT, Hosts
 from tests.net.job import LIMIT, Ended, Env, Job
 
+pytestmark = pytest.mark.full
+
 NODE = re.compile(r"node\d")
 SOON = ("--json", "--budget", "25")
 """With less time for those who do not come."""

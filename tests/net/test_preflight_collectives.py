@@ -13,6 +13,8 @@ from tests.needs import torch_python
 from tests.net.hosts import Hosts
 from tests.net.job import Job
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def two() -> Iterator[Hosts]:

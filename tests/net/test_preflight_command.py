@@ -16,6 +16,8 @@ from tests import needs
 from tests.net.hosts import PORT, Hosts
 from tests.net.job import Job
 
+pytestmark = pytest.mark.full
+
 TELL = f"""
 import json, os, resource, signal, socket, sys
 if os.environ["RANK"] == "0":

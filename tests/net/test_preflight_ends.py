@@ -16,6 +16,8 @@ from tests.net.holder import others
 from tests.net.hosts import PORT, Host, Hosts
 from tests.net.job import LIMIT, PREFLIGHT, Ended, Job
 
+pytestmark = pytest.mark.full
+
 ONE_MORE = {rank: {"WORLD_SIZE": "3"} for rank in range(2)}
 """Of two ranks, which wait for a third one that never comes."""
 

@@ -16,6 +16,8 @@ from tests import needs
 from tests.conftest import Program
 from tests.reach.pythons import OWN, bare
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def image(gpudoctor: Program, tmp_path: Path) -> Path:

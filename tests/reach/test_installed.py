@@ -20,6 +20,8 @@ from tests.conftest import Run
 from tests.reach.pythons import OWN, PYTHONS, bare
 from tests.reach.shelf import build
 
+pytestmark = pytest.mark.full
+
 Installed = Callable[[str], Path]
 SCREEN = ("linkify_it", "markdown_it", "mdit_py_plugins", "mdurl", "pygments", "rich", "textual", "uc_micro")
 """What only the interface needs."""

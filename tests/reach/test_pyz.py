@@ -20,6 +20,8 @@ from tests.reach.pythons import PYTHONS, bare
 from tests.tui.terminal import LEFT, Terminal
 from tests.unit.nvml_machine import h100, simulated
 
+pytestmark = pytest.mark.full
+
 REPORT = "PyTorch version: 2.9.0+cpu\nIs CUDA available: False\nGPU models and configuration: GPU 0: NVIDIA H100\n"
 
 

@@ -15,6 +15,8 @@ from gpudoctor.version import __version__
 from tests import needs
 from tests.recipes.node import CAUSE, SICK, UNKNOWN, Node, recipe
 
+pytestmark = pytest.mark.full
+
 
 class Play(NamedTuple):
     """What a play came to."""

@@ -15,6 +15,8 @@ import yaml
 from tests import needs
 from tests.recipes.node import CAUSE, CODES, HEALTHY, SICK, UNKNOWN, Node, recipe
 
+pytestmark = pytest.mark.full
+
 FIRST_BOOT = "/usr/local/sbin/gpudoctor-first-boot"
 _RUN = "import sys; from cloudinit import subp; subp.runparts(sys.argv[1])"
 """What cloud-init's module scripts_user does with the folder that runcmd is written to."""

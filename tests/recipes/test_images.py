@@ -21,6 +21,8 @@ from tests import needs
 from tests.recipes.node import HEALTHY, SICK, Node, recipe
 from tests.sim import software
 
+pytestmark = pytest.mark.full
+
 INDEX = "--extra-index-url https://download.pytorch.org/whl/"
 FITS = "torch==2.9.0+cu128"
 NEEDS_580 = "torch==2.9.0+cu130"

@@ -16,6 +16,8 @@ from gpudoctor.version import __version__
 from tests import needs
 from tests.recipes.node import CODES, HEALTHY, SICK, UNKNOWN, Node, recipe
 
+pytestmark = pytest.mark.full
+
 _SCHEMAS = {
     "github-actions.yaml": ("vendor.github-workflows",),
     "gitlab-ci.yaml": ("vendor.gitlab-ci", "--data-transform", "gitlab-ci"),

@@ -20,6 +20,8 @@ from gpudoctor.model.errors import UsageError
 from gpudoctor.model.run import Run
 from tests.remedy.place import CUDNN, NEW, OLD, Place, difference
 
+pytestmark = pytest.mark.full
+
 POINTS = 20
 _SEED = 20261122
 _MARK = "GPUDOCTOR_TEST_PLACE"
@@ -112,7 +114,7 @@ def taken_back(place: Place, run: Run) -> None:
     assert (back.outcome, back.why) == ("undone", "")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("make", [engine, command])
 def test_killed_at_any_moment_it_can_be_taken_back(place: Place, make: Callable[[Place], Program]) -> None:
     program = make(place)

@@ -32,7 +32,7 @@ def plan_of(*steps: PlanStep) -> Plan:
     return Plan("driver.missing", "node17", numbered, ways=(Way("driver.missing", 1, "Install it", "remove it"),))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_script_of_every_sick_machine_is_a_posix_script(tmp_path: Path) -> None:
     shellcheck = needs.program("shellcheck")
     written = []

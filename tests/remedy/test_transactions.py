@@ -18,7 +18,7 @@ from tests.remedy.index import Index
 from tests.remedy.patient import Patient, differing, record
 from tests.sim.software import PYTHON
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 OLD = ("torch==2.9.0+cpu", "torchvision==0.24.0+cpu", "torchaudio==2.9.0+cpu")
 SAME = {"torch": "2.9.0+cu128", "torchvision": "0.24.0+cu128", "torchaudio": "2.9.0+cu128"}

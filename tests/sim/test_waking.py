@@ -159,13 +159,13 @@ def read(ran: Ran) -> list[int]:
         pytest.param("gtx1080ti", {"wake_ms": 500}, id="1x0.5s"),
         pytest.param("gtx1080ti", {"call_ms": 3}, id="1x3ms"),
         *(
-            pytest.param(profile, {word: ms}, id=f"{count}x{ms}{word[4:]}", marks=pytest.mark.slow)
+            pytest.param(profile, {word: ms}, id=f"{count}x{ms}{word[4:]}", marks=pytest.mark.full)
             for count, profile in ((1, "gtx1080ti"), (8, "hgx-h100"))
             for word, ms in (("wake_ms", 500), ("wake_ms", 1200), ("wake_ms", 2600), ("wake_ms", 3200), ("call_ms", 10))
             if (count, ms) != (1, 500)
         ),
-        pytest.param("hgx-h100", {"call_ms": 3}, id="8x3ms", marks=pytest.mark.slow),
-        pytest.param("hgx-h100", {"wake_ms": 2600, "call_ms": 3}, id="8x2.6s-3ms", marks=pytest.mark.slow),
+        pytest.param("hgx-h100", {"call_ms": 3}, id="8x3ms", marks=pytest.mark.full),
+        pytest.param("hgx-h100", {"wake_ms": 2600, "call_ms": 3}, id="8x2.6s-3ms", marks=pytest.mark.full),
     ],
 )
 def test_a_machine_that_takes_its_time_is_sound(tmp_path: Path, profile: str, times: dict[str, int]) -> None:
@@ -177,7 +177,7 @@ def test_a_machine_that_takes_its_time_is_sound(tmp_path: Path, profile: str, ti
     assert read(ran) == list(range(8 if profile == "hgx-h100" else 1))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("fault", "code"),
     [

@@ -17,8 +17,10 @@ from gpudoctor.target.local import Local
 from tests.needs import REPOSITORY
 from tests.soak.held import Held, leaks
 
+pytestmark = pytest.mark.full
 
-@pytest.mark.slow
+
+@pytest.mark.full
 def test_a_hundred_checks_leave_nothing_behind() -> None:
     """No process, thread or file, nor more memory than a soak of thousands may take, which is run by hand."""
     argv = [sys.executable, "-m", "tests.soak", "--checks", "80", "--warm", "20"]

@@ -19,7 +19,7 @@ from tests.remedy.patient import JOURNALS, Patient, differing, record
 from tests.tui.conftest import NARROW, WIDE
 from tests.tui.test_tmux import Opens, Window, window  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture(scope="module")

@@ -166,7 +166,7 @@ def spoilt(place: Path) -> Iterator[str]:
     place.write_bytes(content)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_damaged_file_never_ends_a_probe(tmp_path: Path) -> None:
     tree = Tree(tmp_path).linux().gpu("nvidia").driver("580.95.05").file("/usr/bin/nv-fabricmanager")
     tree.file("/proc/self/limits", "Max open files  1024  1024  files\n").file("/sys/fs/cgroup/memory.max", "max\n")

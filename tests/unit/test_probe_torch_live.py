@@ -254,7 +254,7 @@ def test_an_import_that_computes_for_ever_is_given_up_in_the_end(live: Import, m
     assert "torch/__init__.py" in text(facts)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     "slow",
     ["time.sleep(15)", "end = time.process_time() + 15\nwhile time.process_time() < end: pass"],

@@ -12,6 +12,8 @@ import pytest
 
 from tests import needs
 
+pytestmark = pytest.mark.full
+
 HOSTS = {
     "an address of its own": "127.0.0.1 localhost\n10.1.2.3 node7\n",
     "as Debian sets it": "127.0.0.1 localhost\n127.0.1.1 node7\n",
@@ -77,7 +79,7 @@ def asked(python: str, code: str, hosts: Path, **environ: str) -> dict[str, str]
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("environ", [{}, {"GLOO_SOCKET_IFNAME": "eth0"}], ids=["by name", "by interface"])
 def test_gloo_announces_what_we_say(tmp_path: Path, environ: dict[str, str]) -> None:
     hosts = tmp_path / "hosts"

@@ -17,6 +17,8 @@ from gpudoctor.target.local import Local
 from tests import needs, processes
 from tests.vendor.across_faults import job, planted
 
+pytestmark = pytest.mark.full
+
 ALONE = """
 import sys
 from gpudoctor.kernels.across import Member, run

@@ -10,6 +10,8 @@ from gpudoctor.kernels import specs
 from tests import needs
 from tests.conftest import Program
 
+pytestmark = pytest.mark.full
+
 FRAMEWORKS = ("jax.", "tensorflow.")
 """What need not be installed beside torch."""
 TIMES_ALONE = {"driver.launch", "allocator", "compile.caches"}

@@ -14,6 +14,8 @@ from gpudoctor.kernels import specs, talk
 from gpudoctor.target.local import Local
 from tests import needs
 
+pytestmark = pytest.mark.full
+
 HERE = Path(__file__).parent
 CHILD = Path(talk.program()).parent
 NAMES = [one.spec.id for one in specs.chosen(["collective"])]

@@ -16,6 +16,8 @@ from gpudoctor.kernels import specs, talk
 from gpudoctor.target.local import Local
 from tests import needs
 
+pytestmark = pytest.mark.full
+
 HERE = Path(__file__).parent
 GPU = [one for one in specs.chosen(["compiled"]) if one.spec.scope == "gpu"]
 NODE = [one for one in specs.chosen(["compiled"]) if one.spec.scope == "node"]

@@ -11,6 +11,8 @@ import pytest
 
 from tests import needs
 
+pytestmark = pytest.mark.full
+
 PROGRAM = Path(__file__).with_name("compiled_ahead.py")
 SHARED = {75: 64, 80: 163, 90: 227, 100: 227, 120: 99}
 """KiB of shared memory that a block may use: CUDA C++ Programming Guide 13.0, table of compute capabilities."""

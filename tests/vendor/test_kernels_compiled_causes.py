@@ -10,6 +10,8 @@ import pytest
 
 from tests import needs
 
+pytestmark = pytest.mark.full
+
 PROGRAM = Path(__file__).with_name("compiled_sick.py")
 PTXAS = "import triton.backends.nvidia as of; print(of.__path__[0] + '/bin/ptxas')"
 

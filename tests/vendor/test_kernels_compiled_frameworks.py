@@ -13,6 +13,8 @@ from gpudoctor.kernels import specs, talk
 from gpudoctor.target.local import Local
 from tests import needs
 
+pytestmark = pytest.mark.full
+
 
 def _ask(python: str, family: str, device: str, **environ: str) -> talk.Heard:
     target = Local("deep", python, environ={**os.environ, **environ})

@@ -13,6 +13,8 @@ from tests import needs
 from tests.conftest import Program
 from tests.faults.__main__ import trials
 
+pytestmark = pytest.mark.full
+
 CHECKED = [
     "matmul", "elementwise", "convolution", "attention", "fft", "sort", "reduction", "autograd",
 ]  # fmt: skip

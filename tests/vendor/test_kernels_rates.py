@@ -19,6 +19,8 @@ from tests import needs
 from tests.conftest import Program
 from tests.sim import scenario
 
+pytestmark = pytest.mark.full
+
 KERNELS = ("copy.device", "copy.to", "copy.from", "peer.copy", "launch", "allocator")
 PLANT = """
 import sys

@@ -21,7 +21,7 @@ from gpudoctor.kernels.place import program
 from gpudoctor.target.local import Local
 from tests import needs
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 HERE = Path(__file__).parent
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}

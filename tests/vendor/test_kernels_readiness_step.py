@@ -17,6 +17,8 @@ import pytest
 from gpudoctor.kernels.place import program
 from tests import needs
 
+pytestmark = pytest.mark.full
+
 KERNELS = ("accumulation", "amp", "clipping", "parallel", "split", "utilization")
 WHOLE = 2 * (256 * 256 + 256)
 """Gradients of the network of whole numbers."""

@@ -12,6 +12,8 @@ import pytest
 from gpudoctor.kernels.child.driver import _ptx
 from tests import needs
 
+pytestmark = pytest.mark.full
+
 WHEEL = "nvidia-cuda-nvcc"
 
 

@@ -18,6 +18,8 @@ from gpudoctor.target.local import Local
 from tests import needs
 from tests.environments import column, value
 
+pytestmark = pytest.mark.full
+
 ASK = """
 import json, platform, sys, torch
 maps = {line.split()[-1] for line in open("/proc/self/maps")}
