@@ -53,20 +53,28 @@ _HEADERS = {
 }
 _FOREIGN = re.compile(r"<link\b[^>]*?https?://fonts\.googleapis\.com[^>]*>")
 """The one thing that textual-serve's page takes from elsewhere: a font."""
-_KEYS_AT_ONCE = """\
+_HEAD = '<title>gpudoctor</title><link rel="icon" href="data:,">'
+_SCRIPT = """\
 <script>
   (() => {
+    const find = (selector) => document.querySelector(selector);
     const focus = () => {
-      const body = document.body.classList;
-      if (body.contains("-loaded") && !body.contains("-closed"))
-        document.querySelector(".xterm-helper-textarea")?.focus();
+      const state = document.body.classList;
+      if (state.contains("-closed")) {
+        if (!state.contains("-loaded"))
+          find(".closed-dialog .message").textContent = "REFUSED";
+        find(".closed-dialog button")?.focus();
+      } else if (state.contains("-loaded"))
+        find(".xterm-helper-textarea")?.focus();
     };
     new MutationObserver(focus).observe(document.body, {attributes: true, attributeFilter: ["class"]});
     window.addEventListener("focus", focus);
   })();
 </script>
 """
-"""Keys go to the terminal as soon as it is connected (``-loaded``), and whenever the window comes back."""
+"""Keys go to the terminal once it is connected (``-loaded``), to the button that starts it anew once it is closed, and
+so whenever the window comes back. REFUSED replaces "Session ended." where there was no session.
+"""
 
 
 def serve(words: Sequence[str], at: str, changes: bool = False) -> None:
@@ -217,7 +225,10 @@ class TokenServer(Server):
             "application": {"name": self.title},
         }
         page = aiohttp_jinja2.render_template("app_index.html", request, context)
-        text = _FOREIGN.sub("", page.text or "").replace("</body>", f"{_KEYS_AT_ONCE}</body>")
+        refused = f"Not connected: gpudoctor has ended, or too many pages are open (at most {MOST_PAGES})."
+        script = _SCRIPT.replace("REFUSED", refused)
+        text = _FOREIGN.sub("", page.text or "").replace("<head>", f"<head>{_HEAD}")
+        text = text.replace("</body>", f"{script}</body>")
         return web.Response(text=text, content_type="text/html", headers=_HEADERS)
 
 

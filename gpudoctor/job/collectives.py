@@ -25,13 +25,14 @@ def measured(meeting: Meeting, level: str, seconds: float, shut: bool) -> list[A
         return "some machines do not reach each other: a collective would hang"
     task: Message = {"task": "collective", "level": level, "seconds": seconds}
     first = here[0]
-    began = meeting.give({first.rank: {**task, "store": ["", 0]}})
+    address = _address(meeting, first)
+    began = meeting.give({first.rank: {**task, "store": [address, 0]}})
     meeting.until(lambda: "store" in first.reports or bool(first.ended) or bool(began[0] in first.answers), _IMPORT)
-    store, address = first.reports.get("store"), _address(meeting, first)
+    store = first.reports.get("store")
     if not isinstance(store, int):
         answers = meeting.answers(began, 0.5)
     else:
-        others = meeting.give({guest.rank: {**task, "store": [address, store]} for guest in here[1:]})
+        others = meeting.give({guest.rank: {**task, "store": [address or first.host, store]} for guest in here[1:]})
         answers = {**meeting.answers(others, seconds + _SLACK), **meeting.answers(began, _SLACK)}
     return [_answer(guest, answers.get(guest.rank, {})) for guest in here if guest.rank in answers or store]
 
@@ -45,9 +46,9 @@ def _answer(guest: Guest, message: Mapping[str, Any]) -> Across:
 
 
 def _address(meeting: Meeting, first: Guest) -> str:
-    """Where rank 0's machine listens for NCCL or Gloo; by its name where nobody told."""
+    """Where rank 0's machine listens for NCCL or Gloo, as the others shall for the store; empty where nobody told."""
     ears = (ear for guest in meeting.leaders if guest.host == first.host for ear in guest.hello.get("ears", ()))
-    return next((str(ear["address"]) for ear in ears if ear.get("port")), first.host)
+    return next((str(ear["address"]) for ear in ears if ear.get("port")), "")
 
 
 def rows(found: list[Across] | str) -> Rows:

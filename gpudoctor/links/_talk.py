@@ -1,10 +1,11 @@
 """How the two sides speak: lines of text, each within a time. The first line of a connection says who asks for what.
 
-    gpudoctor/1 KEY VERB TOKEN BYTES     → ok
+    gpudoctor/2 TAG VERB TOKEN NUMBER    → ok
 
-VERB `talk` opens a conversation named TOKEN; the ok is followed by the name of the side that listens. `bulk` adds a
-connection to it, over which data will run. `echo` sends so many BYTES back once all of them have come. In a
-conversation:
+TAG proves that whoever asks has the job's key. VERB `talk` opens a conversation named TOKEN; the ok is followed by the
+nonce of the side that listens, and from there on each line is authenticated, its name the first. `bulk` adds the
+connection of that NUMBER to it, over which data will run. `echo` sends NUMBER bytes back once all of them have come. In
+a conversation:
 
     ping                → nanoseconds of the realtime clock at receipt and at answer
     sink SECONDS        → reads from the bulk connection, then says what came: JSON of a `Came`
@@ -13,11 +14,12 @@ conversation:
 
 from __future__ import annotations
 
-import hashlib
 import socket
 import time
 
-PROTOCOL = "gpudoctor/1"
+from gpudoctor.links.sealing import ForgedError, Seal, seals, tag
+
+PROTOCOL = "gpudoctor/2"
 LONGEST_LINE = 4096
 
 
@@ -36,12 +38,20 @@ class Lines:
         self.link = link
         self.until = until
         self._rest = b""
+        self._out: Seal | None = None
+        self._in: Seal | None = None
+
+    def authenticate(self, key: str, listener: str, caller: str, listens: bool) -> None:
+        """From here on say and hear authenticated lines only; `listener` and `caller` are the nonces of both ends."""
+        from_listener, from_caller = seals(key, listener, caller)
+        self._out, self._in = (from_listener, from_caller) if listens else (from_caller, from_listener)
 
     def say(self, line: str) -> None:
         """Send a line. Raises `TalkError`."""
         try:
             self.link.settimeout(_left(self.until))
-            self.link.sendall(line.encode() + b"\n")
+            message = line.encode()
+            self.link.sendall((self._out.sealed(message) if self._out else message) + b"\n")
         except OSError as error:
             raise TalkError(_words(error)) from error
 
@@ -60,17 +70,15 @@ class Lines:
                 raise ClosedError("it closed the connection")
             self._rest += more
         line, _, self._rest = self._rest.partition(b"\n")
-        return line.decode("ascii", "replace")
+        try:
+            return (self._in.opened(line) if self._in else line).decode("ascii", "replace")
+        except ForgedError as error:
+            raise TalkError(str(error)) from error
 
 
-def greeting(key: str, verb: str, token: str, size: int = 0) -> str:
-    """The first line of a connection."""
-    return f"{PROTOCOL} {sign(key)} {verb} {token} {size}"
-
-
-def sign(key: str) -> str:
-    """What stands for the job's key on the wire."""
-    return hashlib.sha256(key.encode()).hexdigest()[:32]
+def greeting(key: str, verb: str, token: str, number: int = 0, nonce: str = "") -> str:
+    """The first line of a connection; of `bulk` with the nonce of the conversation's other side."""
+    return f"{PROTOCOL} {tag(key, verb, token, str(number), nonce)} {verb} {token} {number}"
 
 
 def _left(until: float) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import socket
 import statistics
 import time
@@ -12,6 +11,7 @@ from dataclasses import dataclass, replace
 from gpudoctor.links import _bulk, _tcp, sizes
 from gpudoctor.links._talk import ClosedError, Lines, TalkError, greeting
 from gpudoctor.links.reach import Outcome, opened
+from gpudoctor.links.sealing import nonce
 
 SECONDS = 5.0
 """The most that one measurement takes, whatever is wrong."""
@@ -95,15 +95,16 @@ class _Asking:
         self._key = key
         self._until = until
         self._lines = Lines(link, until)
-        self._token = secrets.token_hex(8)
+        self._token, self._nonce, self._bulks = nonce(), "", 0
 
     def all(self, window: float) -> Flow:
         """Everything, in the order in which it is of use should time run out."""
         self._lines.say(greeting(self._key, "talk", self._token))
-        answer, _, name = self._welcome().partition(" ")
+        answer, _, self._nonce = self._welcome().partition(" ")
         if answer != "ok":
             raise TalkError("another program listens there")
-        self._learn(peer=name)
+        self._lines.authenticate(self._key, self._nonce, self._token, listens=False)
+        self._learn(peer=self._lines.hear(2.0))
         self._ping()
         window = min(max(window, _ROUND_TRIPS * (self.known.ms or 0.0) / 1e3), 4 * window)
         full = self._out(window)
@@ -191,7 +192,8 @@ class _Asking:
             raise TalkError(f"a second connection to it failed: {reached.words}")
         try:
             lines = Lines(link, self._until)
-            lines.say(greeting(self._key, "bulk", self._token))
+            lines.say(greeting(self._key, "bulk", self._token, self._bulks, self._nonce))
+            self._bulks += 1
             if lines.hear(2.0) != "ok":
                 raise TalkError("it speaks another protocol")
         except BaseException:

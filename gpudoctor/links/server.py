@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import hmac
 import json
 import socket
 import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
+from hmac import compare_digest
 from types import TracebackType
 
 from gpudoctor.links import _bulk, _tcp
-from gpudoctor.links._talk import PROTOCOL, Lines, TalkError, sign
+from gpudoctor.links._talk import Lines, TalkError, greeting
 from gpudoctor.links.reach import numeric
+from gpudoctor.links.sealing import nonce
 
 LONGEST = 15.0
 """Seconds that any one connection may last."""
@@ -27,6 +28,15 @@ _BACKLOG = 4096
 _MOST_ECHOED = 1 << 20
 
 
+@dataclass
+class _Talk:
+    """A conversation: our nonce, its connections for data, and how many of these there have been."""
+
+    nonce: str = field(default_factory=nonce)
+    links: list[socket.socket] = field(default_factory=list)
+    count: int = 0
+
+
 class Server:
     """Listens from its making on, in threads that end with the process; a context manager, or `close` it.
 
@@ -36,7 +46,7 @@ class Server:
 
     def __init__(self, address: str, key: str, port: int = 0, name: str = "") -> None:
         family, kind, protocol, _, where = numeric(address, port)
-        self._key = sign(key)
+        self._key = key
         self._name = name
         self._listener = socket.socket(family, kind, protocol)
         try:
@@ -51,7 +61,7 @@ class Server:
         self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
-        self._bulk: dict[str, list[socket.socket]] = {}
+        self._talks: dict[str, _Talk] = {}
         self._closed = False
         self._thread = threading.Thread(target=self._listen, name=f"ear {address}", daemon=True)
         self._thread.start()
@@ -106,41 +116,46 @@ class Server:
 
     def _admit(self, lines: Lines) -> None:
         _tcp.at_once(lines.link)
-        protocol, key, verb, token, size = lines.hear(2.0).split(" ")
-        if protocol != PROTOCOL or not hmac.compare_digest(key.encode(), self._key.encode()):
+        line = lines.hear(2.0)
+        _, _, verb, token, number = line.split(" ")
+        if verb == "bulk":
+            self._add_bulk(lines, line, token)
+        elif not _same(line, greeting(self._key, verb, token, int(number))):
             return
-        if verb == "talk":
+        elif verb == "talk":
             self._talk(lines, token)
-        elif verb == "bulk":
-            self._add_bulk(lines, token)
         elif verb == "echo":
             lines.say("ok")
-            _echo(lines, min(int(size), _MOST_ECHOED))
+            _echo(lines, min(int(number), _MOST_ECHOED))
 
-    def _add_bulk(self, lines: Lines, token: str) -> None:
+    def _add_bulk(self, lines: Lines, line: str, token: str) -> None:
         """Leave a copy of the connection with its conversation, which closes it."""
         with self._lock:
-            if token not in self._bulk:
+            talk = self._talks[token]
+            if not _same(line, greeting(self._key, "bulk", token, talk.count, talk.nonce)):
                 return
-            self._bulk[token].append(lines.link.dup())
+            talk.count += 1
+            talk.links.append(lines.link.dup())
         lines.say("ok")
 
     def _talk(self, lines: Lines, token: str) -> None:
         with self._lock:
-            if token in self._bulk:
+            if token in self._talks:
                 return
-            self._bulk[token] = []
+            talk = self._talks[token] = _Talk()
         try:
-            lines.say(f"ok {self._name}".rstrip())
+            lines.say(f"ok {talk.nonce}")
+            lines.authenticate(self._key, talk.nonce, token, listens=True)
+            lines.say(self._name)
             while True:
-                self._answer(lines, lines.hear(), token)
+                self._answer(lines, lines.hear(), talk)
         finally:
             with self._lock:
-                left = self._bulk.pop(token)
-            for link in left:
+                del self._talks[token]
+            for link in talk.links:
                 _tcp.hang_up(link)
 
-    def _answer(self, lines: Lines, asked: str, token: str) -> None:
+    def _answer(self, lines: Lines, asked: str, talk: _Talk) -> None:
         came = time.time_ns()
         verb, *words = asked.split(" ")
         if verb == "ping":
@@ -148,11 +163,15 @@ class Server:
             return
         seconds = min(float(words[0]), LONGEST)
         with self._lock:
-            link = self._bulk[token].pop()
+            link = talk.links.pop()
         try:
             lines.say(json.dumps(_sink(link, seconds) if verb == "sink" else _source(link, seconds, lines)))
         finally:
             _tcp.hang_up(link)
+
+
+def _same(line: str, ours: str) -> bool:
+    return compare_digest(line.encode(), ours.encode())
 
 
 def _sink(link: socket.socket, seconds: float) -> dict[str, float]:

@@ -7,6 +7,7 @@
 #
 # Where it goes: it is a batch script; sbatch slurm-job.sh python train.py, with the resources above as they are needed.
 # Each rank checks its node, then all ranks the network between them. Rank 0 prints the report to the job's output.
+# srun hands every rank the same random GPUDOCTOR_JOB_KEY, by which they authenticate each other's messages.
 #
 # What the exit codes of the step mean here:
 #     0 and others  The nodes are sound and the command ran: its own exit code.
@@ -16,4 +17,6 @@
 #        says what. It is the user's own job: to start it in spite of that, submit the command without gpudoctor.
 # A command may itself end with 1 or 3; the report says whether it was started.
 
+: "${GPUDOCTOR_JOB_KEY:=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')}"
+export GPUDOCTOR_JOB_KEY
 exec srun gpudoctor preflight --level quick -- "$@"

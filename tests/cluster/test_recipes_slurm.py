@@ -160,9 +160,12 @@ def test_the_batch_script_starts_its_command_on_go_alone(
     log, script = unscripted.folder / "job.log", unscripted.folder / "job.sh"
     recipe = (RECIPES / "slurm-job.sh").read_text()
     script.write_text(recipe.replace("#SBATCH --gpus-per-node=8\n", ""))  # this Slurm has none to give
-    submit = ["sbatch", "--ntasks-per-node=1", "--wait", f"--output={log}", str(script), "sh", "-c", "echo trains"]
+    trains = ["sh", "-c", "echo trains $GPUDOCTOR_JOB_KEY"]
+    submit = ["sbatch", "--ntasks-per-node=1", "--wait", f"--output={log}", str(script), *trains]
     assert unscripted.run(HEAD, submit).code == code, log.read_text()
-    assert [line for line in log.read_text().splitlines() if line == "trains"] == said
+    started = [line.split() for line in log.read_text().splitlines() if line.startswith("trains ")]
+    assert [word for word, _ in started] == said
+    assert len({key for _, key in started}) == min(1, len(said))
     assert code == 0 or "node4" in log.read_text()
 
 

@@ -4,14 +4,21 @@ any format or any file that is kept. What only looks like a secret stays whole.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import re
 import sys
 import zlib
+from base64 import b64decode
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import Client, StdioServerParameters
 
 from gpudoctor import doctor, recorder, rulebook
 from gpudoctor.arguments._options import FORMS
@@ -31,6 +38,7 @@ from gpudoctor.target.recording import Recording
 from gpudoctor.views import diff, document
 from gpudoctor.views import plan as plan_view
 from tests.conftest import Program
+from tests.guard.pages import opened
 from tests.sim import scenario
 from tests.unit.trees import Tree
 
@@ -237,47 +245,114 @@ def test_what_only_looks_like_a_secret_stays(text: str) -> None:
     assert text in repr(doctor.snapshot_of(f"CUDA error\n{text}\n")).replace("\\'", "'")
 
 
-def test_the_program_prints_and_keeps_no_secret(gpudoctor: Program, tmp_path: Path) -> None:
-    home = tmp_path / "home"
+@dataclass(frozen=True)
+class Place:
+    """A home with files of credentials, a paste and a record with secrets, a folder for state, and the environment."""
+
+    home: Path
+    paste: Path
+    record: Path
+    state: Path
+    env: dict[str, str]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    home, files, state = (tmp_path / name for name in ("home", "files", "state"))
+    files.mkdir()
     for name, text in NEVER_READ.items():
-        place = home / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text)
-    paste = tmp_path / "paste.txt"
-    paste.write_text("\n".join(LINES))
-    state = tmp_path / "state"
+        file = home / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    (files / "paste.txt").write_text("\n".join(LINES))
+    (files / "record.json").write_text(machine())
     env = {
         **{name: value for name, value in VARIABLES.items() if name not in ("LD_LIBRARY_PATH", "MASTER_ADDR")},
         "HOME": str(home),
         "GPUDOCTOR_HISTORY": "on",
         "GPUDOCTOR_STATE": str(state),
     }
+    return Place(home, files / "paste.txt", files / "record.json", state, env)
+
+
+def _printed(gpudoctor: Program, place: Place) -> list[tuple[object, str]]:
+    """What each command prints."""
     quick = ("--level", "quick")
+    printed: list[tuple[object, str]] = []
     for words in (
         ("check", *quick, "--json"),
         ("check", *quick),
-        ("snapshot", *quick, "-o", str(state / "snapshot.json")),
-        ("record", *quick, "-o", str(state / "record.json")),
+        ("snapshot", *quick, "-o", str(place.state / "snapshot.json")),
+        ("record", *quick, "-o", str(place.state / "record.json")),
         ("diff", "--last-good"),
         ("history", "--json"),
-        ("expect", "--from-here", "-o", str(state / "here.toml")),
-        ("diff", str(state / "snapshot.json"), str(paste), "--json"),
+        ("expect", "--from-here", "-o", str(place.state / "here.toml")),
+        ("diff", str(place.state / "snapshot.json"), str(place.paste), "--json"),
         ("fix", "--dry-run", "--json"),
-        ("fix", "--dry-run", "--read", str(paste)),
+        ("fix", "--dry-run", "--read", str(place.paste)),
         ("setup", "torch", "--offline", "--json"),
         ("preflight", "--network", "--json"),
         ("explain", "env.HF_TOKEN"),
-        ("read", str(paste), "--json"),
+        ("read", str(place.paste), "--json"),
         ("read", "https://me:zq01pass@nowhere.example.org/x"),
         ("bench", "--device", "cpu", "--kernel", "https://me:zq01pass@x/"),
     ):
-        done = gpudoctor(*words, env=env)
+        done = gpudoctor(*words, env=place.env)
         assert done.code in (0, 1, 2, 3), done.err
-        assert seen(done.out + done.err) == [], words
-    files = [place for place in state.rglob("*") if place.is_file()]
-    assert len(files) >= 4
-    for place in files:
-        assert seen(_told(place)) == [], place
+        printed.append((words, done.out + done.err))
+    assert len([file for file in place.state.rglob("*") if file.is_file()]) >= 4
+    return printed
+
+
+def _answered(gpudoctor: Program, place: Place) -> list[tuple[object, str]]:
+    """What the tools of ``mcp`` answer, with names hidden and without."""
+    topics = ["env", "host", "text", "setting", "python", "torch", "gpu", "nccl"]
+    calls: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("check", {"level": "quick", "facts": topics}),
+        ("read", {"text": place.paste.read_text(), "facts": topics}),
+        ("read_file", {"path": place.record.name, "facts": topics}),
+        ("read_file", {"path": LINES[3]}),
+        ("read", {"text": "torch", "machine": LINES[0]}),
+        ("explain", {"id": "env.HF_TOKEN"}),
+        ("explain", {"id": "hf_zq01AbCdEfGhIjKlMnOpQrStUvWxYz"}),
+        ("setup", {"machine": "gpu=H100,python=3.12", "want": [LINES[7]]}),
+    )
+
+    async def answers(*more: str) -> list[tuple[object, str]]:
+        words = ["-m", "gpudoctor", "mcp", "--folder", str(place.record.parent), *more]
+        server = StdioServerParameters(command=sys.executable, args=words, env={**os.environ, **place.env})
+        async with Client(server, read_timeout_seconds=240) as client:
+            answers = [await client.call_tool(*call) for call in calls]
+        assert not any(answer.is_error for answer in answers[:3])
+        return [(call, repr(answer)) for call, answer in zip(calls, answers, strict=True)]
+
+    return [*asyncio.run(answers()), *asyncio.run(answers("--no-share"))]
+
+
+def _drawn(gpudoctor: Program, place: Place) -> list[tuple[object, str]]:
+    """What ``--serve`` sends to a browser that shows the diagnosis, copies the report, and shows every fact."""
+    looks = (("check", "--level", "quick"), ("read", str(place.record), "--tui"))
+
+    async def drawn(words: tuple[str, ...]) -> tuple[object, str]:
+        async with opened(words, place.env) as page:
+            await page.wait_for("passed")
+            await page.press("y", "\x07")
+            await page.press("3", "env.XLA_FLAGS")
+        copied = re.findall(r"\x1b\]52;c;([^\x07]+)\x07", page.drawn)
+        assert copied
+        return words, page.text + "".join(b64decode(one).decode() for one in copied)
+
+    return [asyncio.run(drawn(words)) for words in looks]
+
+
+@pytest.mark.parametrize("outputs", [_printed, _answered, _drawn])
+def test_the_program_gives_away_and_keeps_no_secret(
+    outputs: Callable[[Program, Place], list[tuple[object, str]]], gpudoctor: Program, place: Place
+) -> None:
+    for asked, text in outputs(gpudoctor, place):
+        assert seen(text) == [], asked
+    for file in place.state.rglob("*"):
+        assert file.is_dir() or seen(_told(file)) == [], file
 
 
 def _told(place: Path) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -130,6 +132,21 @@ def test_one_rank_alone_is_checked_and_tests_no_link(python: str) -> None:
     (row,) = {row["operation"]: row for row in _rows(job(python, ["alpha"]))}.values()
     assert (row["operation"], row["right"], row["ranks"]) == ("all_reduce", True, 1)
     assert "busbw" not in row
+
+
+def test_the_store_listens_at_the_address_of_the_job_alone(python: str) -> None:
+    port: list[int] = []
+    tried: list[int] = []
+
+    def tell(step: str) -> None:
+        if step == "wait for all ranks":  # torch has taken the socket over
+            for address in ("127.0.0.1", "127.0.0.2"):
+                with socket.socket() as one:
+                    tried.append(one.connect_ex((address, port[0])))
+
+    me = Member(0, 2, 0, "alpha", ("127.0.0.1", 0))
+    run(Local("standard", python), me, tell=tell, listening=port.append, halt=lambda: "enough" if tried else "")
+    assert tried == [0, errno.ECONNREFUSED]
 
 
 def test_whoever_asks_can_end_it(python: str) -> None:

@@ -2,10 +2,11 @@
 
 Asked with ``{"rank", "world", "local_rank", "host", "store": [address, port], "backend": "auto" | "gloo" | "nccl",
 "level": "standard" | "deep", "legs": {name: [[ranks]]} or {}, "seconds"}``; what rank 0 is asked for holds for all.
-Rank 0 listens at the store's port, any where that is 0. Lines: ``{"listening": port}``; ``{"step": what, "seconds":
-limit, "leg", "backend"}`` before each step; ``{"note": {...}}``; ``{"via": {"leg", "backend", "ways"}}``; ``{"found":
-{...}}`` for each operation and size; ``{"ended": {"leg", "backend", "operation", "why", "cannot"}}`` for what was not
-measured; and at the end ``{"answer": {}}`` or ``{"why": ..., "cannot": bool}``.
+Rank 0 listens at the store's port, any where that is 0, of its address alone where that is one of this host. Lines:
+``{"listening": port}``; ``{"step": what, "seconds": limit, "leg", "backend"}`` before each step; ``{"note": {...}}``;
+``{"via": {"leg", "backend", "ways"}}``; ``{"found": {...}}`` for each operation and size; ``{"ended": {"leg",
+"backend", "operation", "why", "cannot"}}`` for what was not measured; and at the end ``{"answer": {}}`` or ``{"why":
+..., "cannot": bool}``.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def _member(me: Me) -> None:
     listener = None
     if not me.rank:
         me.step("listen at port %d" % port)
-        listener = listening(port)
+        listener = listening(address, port)
         port = listener.getsockname()[1]
         _protocol.say(listening=port)
     me.step("import torch")

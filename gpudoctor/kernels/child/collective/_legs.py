@@ -82,7 +82,7 @@ class Walk:
         self._me.step("first collective " + _named(leg), _CONNECT[leg.backend], leg)
         largest(group, 0.0)
         if leg.backend == "gloo":
-            _protocol.say(via={"leg": leg.name, "backend": leg.backend, "ways": listens_at()})
+            _protocol.say(via={"leg": leg.name, "backend": leg.backend, "ways": listens_at(self._store.listens)})
         for name, size in _cases(leg, group.ranks):
             if largest(group, float(time.monotonic() > until)):
                 return ended(leg, "", "the time for it was over", cannot=True)

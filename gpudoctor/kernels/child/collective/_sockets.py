@@ -13,15 +13,18 @@ _ADDRESS_OF = 0x8915
 """ioctl SIOCGIFADDR."""
 
 
-def listens_at() -> List[str]:
-    """``eth0 10.0.0.1``, each once; sockets of all addresses, such as the store's, tell nothing and are left out."""
+def listens_at(store: int) -> List[str]:
+    """``eth0 10.0.0.1``, each once; those of all addresses, and the store's, which has that port, tell nothing."""
     ours = _inodes()
     names = _interfaces()
     found = []
     for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         for fields in _table(table):
-            address = _address(fields[1].partition(":")[0], family)
-            if fields[3] == _LISTEN and fields[9] in ours and address not in ("0.0.0.0", "::"):
+            at, _, port = fields[1].partition(":")
+            address = _address(at, family)
+            if fields[3] != _LISTEN or fields[9] not in ours or int(port, 16) == store:
+                continue
+            if address not in ("0.0.0.0", "::"):
                 found.append(("%s %s" % (names.get(address, ""), address)).strip())
     return sorted(set(found))
 

@@ -33,25 +33,37 @@ _LATER = 3.0
 """Seconds that the others wait longer than rank 0, which says who did not come."""
 
 
-def listening(port: int) -> socket.socket:
-    """A socket at `port` of all addresses of this host, any port where that is 0.
+def listening(address: str, port: int) -> socket.socket:
+    """A socket at `port` of that address alone, of all addresses of this host where it is none; 0 is any free port.
 
     Where the installed torch will take it over it listens at once: clients that come before torch is imported here
-    wait in its queue. A torch that binds the port anew must not have a queue before, for whoever waits in it is lost.
+    wait in its queue. A torch that binds the port anew, at all addresses, must not have a queue before, for whoever
+    waits in it is lost.
     """
-    family = socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET
-    try:
-        listener = socket.socket(family, socket.SOCK_STREAM)
-    except OSError:  # IPv6 may be switched off in the kernel
-        family, listener = socket.AF_INET, socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener, where = _socket(address, port)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if family == socket.AF_INET6:
+    if not where[0] and listener.family == socket.AF_INET6:
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-    listener.bind(("", port))
+    listener.bind(where)
     with contextlib.suppress(PackageNotFoundError):
         if _release(installed("torch")) >= _TAKES:
             listener.listen(_QUEUE)
     return listener
+
+
+def _socket(address: str, port: int) -> Tuple[socket.socket, Any]:
+    """Not bound yet, and where to bind it."""
+    try:
+        family, kind, _, _, where = socket.getaddrinfo(
+            address, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+        )[0]
+        return socket.socket(family, kind), where
+    except socket.gaierror:  # none, or a name, which others may take for another address than we do
+        pass
+    if socket.has_ipv6:
+        with contextlib.suppress(OSError):  # IPv6 may be switched off in the kernel
+            return socket.socket(socket.AF_INET6, socket.SOCK_STREAM), ("", port)
+    return socket.socket(socket.AF_INET, socket.SOCK_STREAM), ("", port)
 
 
 class Store:
@@ -71,6 +83,8 @@ class Store:
         self.world = world
         self._until = until
         self._missing = 0
+        self.listens = port if listener else 0
+        """The port of the store, where this rank serves it."""
         self._pause = max(0.01, world / _LOOKS)
         self.torchs = _served(torch, port, listener, until) if listener else _reached(torch, address, port, until)
 
@@ -154,8 +168,9 @@ def ranks(numbers: List[int]) -> str:
 
 def _served(torch: Any, port: int, listener: socket.socket, until: float) -> Any:
     limit = timedelta(seconds=max(1.0, until - time.monotonic()))
+    own = listener.getsockname()[0]
     options = {"is_master": True, "wait_for_workers": False, "timeout": limit, **_by(torch, listener)}
-    return torch.distributed.TCPStore("127.0.0.1", port, **options)
+    return torch.distributed.TCPStore("127.0.0.1" if own in ("::", "0.0.0.0") else own, port, **options)
 
 
 def _by(torch: Any, listener: socket.socket) -> Dict[str, Any]:
