@@ -37,6 +37,12 @@ def judged(text: str) -> Diagnosis:
     return diagnose(read_text(text), BOOK)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiled_pages() -> None:
+    """The compiled copies of pages and their words are made when they are first asked for: not the text's cost."""
+    judged("warm cuda")
+
+
 @pytest.mark.parametrize(("lead", "unit"), MADE_UP)
 def test_made_up_lines_cost_no_more_than_others(lead: str, unit: str) -> None:
     text = "\n".join([(lead + unit * 4000)[:4000]] * 100)
