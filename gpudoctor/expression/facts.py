@@ -6,6 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
+from gpudoctor.model.budget import check_current
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread
 from gpudoctor.model.frozen import frozen
 from gpudoctor.model.snapshot import Snapshot
@@ -183,6 +184,7 @@ class Many(Holder):
             if not isinstance(line, Known) or (text := str(line.value)) in searched:
                 continue
             searched.add(text)
+            check_current(len(text))
             if pattern.search(text, 0, WIDTH):
                 self._facts.touched[name, index] = line
                 return True

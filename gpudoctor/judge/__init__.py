@@ -18,7 +18,7 @@ from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.rulebook import Rulebook
 from gpudoctor.version import __version__
 
-_LONGEST_FOR_GUESSES = 128 << 10
+_LONGEST_FOR_GUESSES = 64 << 10
 """Characters of text above which no page is near: a log that long holds the words of every page."""
 
 

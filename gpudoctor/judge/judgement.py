@@ -8,6 +8,7 @@ from gpudoctor.expression import NOT_KNOWN, Evaluator, Facts, Touched, fill, sel
 from gpudoctor.judge import subjects
 from gpudoctor.judge.cures import all_hold, offered
 from gpudoctor.judge.signs import Match, Text
+from gpudoctor.model.budget import TooCostlyError, within
 from gpudoctor.model.diagnosis import Evidence, Finding, Subject, Unjudged
 from gpudoctor.model.rule import Confidence, Rule
 from gpudoctor.model.values import CannotJudge
@@ -48,7 +49,11 @@ class Judgement:
         return Unjudged(self.rule.id, str(proof) if isinstance(proof, CannotJudge) else self.text.why_silent(self.rule))
 
     def _holds(self, conditions: Sequence[str]) -> bool | CannotJudge:
-        return all_hold(conditions, self.evaluator)
+        try:
+            with within(self.text.budget):
+                return all_hold(conditions, self.evaluator)
+        except TooCostlyError as error:
+            return CannotJudge("text", str(error))
 
     def _hear(self, contradicted: bool, touched: Touched) -> tuple[Confidence | None, list[Match]]:
         """How sure the signs make us, and which of them count."""

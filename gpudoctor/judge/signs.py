@@ -8,13 +8,14 @@ apart one by one.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property, lru_cache
 from itertools import accumulate, islice
 
-from gpudoctor.model.budget import TOO_COSTLY, Budget, TooCostlyError
+from gpudoctor.model.budget import JUDGING, TOO_COSTLY, Budget, TooCostlyError, check_current, within
 from gpudoctor.model.denial import denied
 from gpudoctor.model.diagnosis import Evidence
 from gpudoctor.model.fact import Known, Unread, listed
@@ -38,10 +39,10 @@ _AROUND = 6
 """Lines before and after one with the pattern's words that a match may reach into."""
 _HELD = 128 << 10
 """Characters around its words on which one pattern is tried: where there are more, half of them from each end."""
-_AT_ONCE = 600
+_AT_ONCE = 2000
 """Characters that are searched before the budget is looked at."""
-_SECONDS, _SECONDS_EACH = 0.5, 0.05
-"""Processor time that all signs, and each of them, may take on one text. Of a log of half a MB they take 0.1 s."""
+_SECONDS_EACH = JUDGING / 8
+"""Processor time that each sign may take on one text, of what all of them and the conditions may."""
 _GRAM = 3
 """Letters of the groups by which a word is found missing at once; no needle is shorter."""
 _TRIED = 2_000_000
@@ -80,7 +81,8 @@ class Text:
         self._holders: dict[str, frozenset[int]] = {}
         self._found: dict[str, list[int]] = {}
         self._words: dict[str, bool] = {}
-        self._left = _SECONDS
+        self.budget = Budget(JUDGING)
+        """For signs and conditions."""
         self.given_up: set[str] = set()
         """Rules whose signs were not searched for to the end, because the text made that too costly."""
         self.silence = SILENCE
@@ -109,12 +111,9 @@ class Text:
         if not self.searched or self._lacks(sign.needles):
             return None
         ways = sign.ways or ((Part(sign.match, sign.needles, sign.goes_on),),)
-        seconds = min(_SECONDS_EACH, self._left)
-        self._budget = Budget(seconds)
-        try:
-            found = [match for way in ways if (match := self._tried(sign.match, way))]
-        finally:
-            self._left -= seconds - self._budget.left
+        with within(Budget(_SECONDS_EACH, self.budget)):
+            there = [way for way in ways if not any(self._lacks(part.needles) for part in way)]
+            found = [match for way in there if (match := self._tried(sign.match, way))]
         if not found:
             return None
         match = min(found, key=lambda one: one.start())
@@ -133,7 +132,7 @@ class Text:
         reach = sum(min(part.reach, len(self.searched)) for part in way[:-1])
         starts = (start for start in self._matches(way[0]) if self._followed(start, way[1:], reach))
         for start in islice(starts, 1 + _TRIED // (1 + reach)):
-            self._budget.check()
+            check_current(reach)
             match = _compiled(pattern).match(self.searched, start)
             if match and not self.denies(match):
                 return match
@@ -159,11 +158,11 @@ class Text:
         pattern = _compiled(part.match)
         regions = self._regions(part)
         for start, end in regions if part.goes_on else self._cut(regions):
-            self._budget.check()
+            check_current(end - start)
             match = pattern.search(self.searched, start, end)
             while match:
                 yield match.start()
-                self._budget.check()
+                check_current(end - match.end())
                 match = pattern.search(self.searched, max(match.end(), match.start() + 1), end)
 
     def _cut(self, regions: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -180,13 +179,12 @@ class Text:
         if not part.needles:
             return _both_ends([(0, len(self.searched))], self.searched)
         holders = [frozenset[int]().union(*map(self._holding, words)) for words in part.needles]
-        around = _AROUND if part.goes_on else 0
-        spans: list[tuple[int, int]] = []
-        for line in sorted(holders[0] if part.goes_on else frozenset.intersection(*holders)):
-            start, end = self._starts[max(0, line - around)], self._end(line + around)
-            if spans and start <= spans[-1][1] + 1:
-                start = spans.pop()[0]
-            spans.append((start, end))
+        if part.goes_on:
+            others = [sorted(lines) for lines in holders[1:]]
+            runs = [run for run in _runs(holders[0], _AROUND) if all(_reaches(run, lines) for lines in others)]
+        else:
+            runs = _runs(frozenset.intersection(*holders), 0)
+        spans = [(self._starts[max(0, first)], self._end(last)) for first, last in runs]
         return _both_ends(spans, self.searched)
 
     def _end(self, line: int) -> int:
@@ -220,13 +218,13 @@ class Text:
     def _there(self, word: str) -> bool:
         """Whether the text holds the word. That most are not there shows in the groups of letters that are."""
         if word not in self._words:
-            groups = {word[at : at + _GRAM] for at in range(len(word) - _GRAM + 1)}
+            groups = {part[at : at + _GRAM] for part in word.split() for at in range(len(part) - _GRAM + 1)}
             self._words[word] = groups <= self._grams and word in self._lower
         return self._words[word]
 
     @cached_property
     def _grams(self) -> frozenset[str]:
-        text = self._lower
+        text = " ".join(set(self._lower.split()))
         return frozenset(map("".join, zip(text, text[1:], text[2:], strict=False)))
 
     def denies(self, match: re.Match[str]) -> bool:
@@ -258,6 +256,23 @@ def _pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
                 room -= len(piece) + 1
         if room < 0:
             return
+
+
+def _runs(lines: AbstractSet[int], around: int) -> list[tuple[int, int]]:
+    """The first and the last of each run of lines, with so many before and after it."""
+    runs: list[tuple[int, int]] = []
+    first = last = -1 - 2 * around - 1
+    for line in sorted(lines):
+        if line - last > 2 * around + 1:
+            runs.append((first - around, last + around))
+            first = line
+        last = line
+    return [*runs[1:], (first - around, last + around)] if lines else []
+
+
+def _reaches(run: tuple[int, int], lines: Sequence[int]) -> bool:
+    """Whether one of these lines, which are in order, is in the run."""
+    return bisect_right(lines, run[1]) > bisect_left(lines, run[0])
 
 
 def _both_ends(spans: list[tuple[int, int]], text: str) -> list[tuple[int, int]]:

@@ -6,12 +6,27 @@ of that; then what the budget does not reach is not judged, and named.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 
+READING, JUDGING, REST = 0.3, 0.5, 0.2
+"""Seconds of a usual processor that any text may cost: its readers, the search for signs with the conditions, and all
+that is not cut short. The costliest report known, 157 kB of nvidia-smi, takes a third to two thirds of the first two.
+"""
+PER_MB = 0.2
+"""Seconds that each MB may cost on top."""
 TOO_COSTLY = "too costly: searching this text takes too long, which no log that a program wrote does"
+_BETWEEN = 2000
+"""Characters that are searched before the clock is looked at again, for that costs as much as searching a line."""
+_CALL = 20
+"""Characters that could be searched in the time that a search takes to begin."""
+_SAMPLE = "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-72f7d108-ffd3-52a1-a91f-ebb07ace9680) at 0000:3b:00.0\n" * 30
+_USUAL = 0.00015
+"""Seconds that a look for every number in the sample takes on a server's processor of 2023, at 2.9 GHz."""
 
 
 class TooCostlyError(Exception):
@@ -19,42 +34,79 @@ class TooCostlyError(Exception):
 
 
 class Budget:
-    """Seconds of this thread's processor time, from now on; waiting for a processor costs nothing."""
+    """Seconds of a thread's processor time that are used while it works `within` it; waiting costs nothing.
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.thread_time) -> None:
+    A processor slower than usual has as many times more, so that what a text says does not depend on who reads it.
+    """
+
+    def __init__(
+        self, seconds: float, whole: Budget | None = None, clock: Callable[[], float] = time.thread_time
+    ) -> None:
+        """What is used of a part is used of the `whole`, too, and of that no more than is left."""
+        self.left: float = min(seconds, whole.left) if whole else seconds
+        """Seconds of a usual processor when work on it last ended; below 0 where more was used."""
+        self.whole = whole
         self._clock = clock
-        self._end = clock() + seconds
+        self._started = 0.0
+        self._unchecked = _BETWEEN
 
-    @property
-    def left(self) -> float:
-        """Seconds; below 0 where more was used."""
-        return self._end - self._clock()
+    def start(self) -> None:
+        """From now on, time is used."""
+        self._started = self._clock()
 
-    @property
-    def spent(self) -> bool:
-        """Whether nothing is left."""
-        return self.left < 0
+    def stop(self) -> None:
+        """Time is used no more."""
+        used = (self._clock() - self._started) / slowness()
+        budget: Budget | None = self
+        while budget:
+            budget.left -= used
+            budget = budget.whole
 
-    def check(self) -> None:
-        """Raise `TooCostlyError` where nothing is left."""
-        if self.spent:
-            raise TooCostlyError(TOO_COSTLY)
+    def check(self, characters: int = _BETWEEN) -> None:
+        """Raise `TooCostlyError` where nothing is left; called before so many characters are searched."""
+        self._unchecked += characters + _CALL
+        if self._unchecked > _BETWEEN:
+            self._unchecked = 0
+            if self._clock() - self._started > self.left * slowness():
+                raise TooCostlyError(TOO_COSTLY)
 
 
-_CURRENT: ContextVar[tuple[Budget, ...]] = ContextVar("budgets", default=())
+@lru_cache(maxsize=1)
+def slowness() -> float:
+    """How many times longer than usual this processor takes to search text; 1 for a faster one."""
+    numbers = re.compile(r"\b[0-9a-f]+\b(?=[^\n]*\n)")
+    taken = []
+    for _ in range(4):
+        started = time.thread_time()
+        numbers.findall(_SAMPLE)
+        taken.append(time.thread_time() - started)
+    return max(1.0, min(taken) / _USUAL)
+
+
+def most(characters: int) -> float:
+    """Seconds of processor time that reading and judging a text of that length may cost here."""
+    return (READING + JUDGING + REST + PER_MB * characters / 1e6) * slowness()
+
+
+_CURRENT: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 
 @contextmanager
-def within(*budgets: Budget) -> Iterator[None]:
-    """Everything that this thread calls `check_current` in may cost these budgets."""
-    before = _CURRENT.set(budgets)
+def within(budget: Budget | None) -> Iterator[None]:
+    """What this thread does meanwhile costs this budget, and ends at a `check_current` where that is used up."""
+    before = _CURRENT.set(budget)
+    if budget:
+        budget.start()
     try:
         yield
     finally:
+        if budget:
+            budget.stop()
         _CURRENT.reset(before)
 
 
-def check_current() -> None:
-    """Raise `TooCostlyError` where a budget that this thread works within is used up."""
-    for budget in _CURRENT.get():
-        budget.check()
+def check_current(characters: int) -> None:
+    """Raise `TooCostlyError` where the budget that this thread works within is used up."""
+    budget = _CURRENT.get()
+    if budget is not None:
+        budget.check(characters)

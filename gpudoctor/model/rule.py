@@ -86,7 +86,8 @@ class Sign:
     A conclusive sign is proof by itself; a suggestive one makes the cause possible, and likely where its `when` holds
     or where a second sign agrees on another line. A sign whose `when` or page-wide `unless` contradicts does not count.
     `needles` are sets of lower-case words: every match contains a word of each. `goes_on` is false where no match goes
-    over the end of a line. `ways` are its alternatives where one of them has parts that may stand pages apart.
+    over the end of a line. `ways` are its alternatives, each with its parts that may stand pages apart; empty where all
+    is one.
     """
 
     match: str

@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import chain
 from types import ModuleType
 
-from gpudoctor.model.budget import Budget, TooCostlyError, within
+from gpudoctor.model.budget import READING, Budget, TooCostlyError, within
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Fact, Known, Rows
 from gpudoctor.model.snapshot import Snapshot, Target
@@ -33,10 +33,11 @@ LIMIT = 32 << 20
 """Bytes of the largest file that is read whole; of a larger one only the lines worth reading are kept."""
 LARGEST = 256 << 20
 """Bytes of the largest log, unpacked; more is to be cut first."""
-_SECONDS, _SECONDS_EACH = 0.5, 0.15
-"""Processor time that all readers together, and each of them, may take for one text; half a MB of a log takes 0.2 s."""
-_PROSE = 128 << 10
-"""Characters of the longest text that is searched for what people write: what is longer was written by programs."""
+_SECONDS_EACH = READING / 2
+"""Processor time that each reader may take for one text, of what all of them may."""
+_PROSE = 64 << 10
+"""Characters of the longest text that is searched for what people write: as many as an issue on GitHub may have. What
+is longer was written by programs."""
 EXACT = 5
 """How exact a reader is that does not say: 9 prints the driver's own value, 1 is what a person wrote."""
 
@@ -134,21 +135,23 @@ def read_text(text: str, name: str = "report") -> Snapshot:
     """A saved snapshot or diagnosis as it was, a manifest, or a pasted report as far as its formats are known."""
     if text.lstrip("\ufeff \t\r\n").startswith("{") and '"schema"' in text:
         return saved(text, clean(name))
-    return manifest(text, clean(name)) or _pasted(Paste(text), clean(name))
+    return manifest(text, clean(name)) or _pasted(text, clean(name))
 
 
-def _pasted(paste: Paste, name: str) -> Snapshot:
+def _pasted(text: str, name: str) -> Snapshot:
     facts: dict[str, Fact] = {}
     groups: dict[str, Rows] = {}
     trouble: list[str] = []
-    all_readers = Budget(_SECONDS)
+    every = Budget(READING)
+    every.start()
+    paste = Paste(text)
+    every.stop()
     for module in every_reader():
         reader = module.__name__.removeprefix("gpudoctor.readers.")
-        if reader.startswith("people.") and len(paste.text) > _PROSE:
+        if reader.startswith("people.") and reader != "people.labels" and len(paste.text) > _PROSE:
             continue
-        budgets = () if reader == "lines" else (all_readers, Budget(_SECONDS_EACH))
         try:
-            with within(*budgets):
+            with within(None if reader == "lines" else Budget(_SECONDS_EACH, every)):
                 entries = list(module.read(paste))  # all or nothing: half a list of GPUs would be a wrong one
             for key, entry in entries:
                 take(facts, groups, key, entry)

@@ -27,20 +27,20 @@ class Pattern:
 
     def search(self, text: str) -> re.Match[str] | None:
         """As `re.search`."""
-        check_current()
+        check_current(len(text))
         return self.compiled.search(text)
 
     def match(self, text: str) -> re.Match[str] | None:
         """As `re.match`."""
-        check_current()
+        check_current(len(text))
         return self.compiled.match(text)
 
     def fullmatch(self, text: str) -> re.Match[str] | None:
         """As `re.fullmatch`."""
-        check_current()
+        check_current(len(text))
         return self.compiled.fullmatch(text)
 
     def finditer(self, text: str) -> Iterator[re.Match[str]]:
         """As `re.finditer`."""
-        check_current()
+        check_current(len(text))
         return self.compiled.finditer(text)

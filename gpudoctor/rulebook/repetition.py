@@ -1,7 +1,8 @@
 """Repetitions within repetitions: refused when a page is loaded, for one line can make them search for years.
 
 Python's `re` tries every way to share a text out between repetitions, and of nested ones there are exponentially many.
-All else takes a power of a line's length, which `gpudoctor.judge.signs` bounds by its budget.
+All else takes a power of a line's length, which `gpudoctor.judge.signs` bounds by its budget: repetitions that adjoin
+and overlap, as in ``lib\\w*[^\\n]*not found``, are how one writes that something may stand between, on 40 pages.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _SAMPLE = [chr(code) for code in (9, 10, *range(32, 127), 0xE9, 0x4E2D)]
 
 
 def nested(pattern: str) -> bool:
-    """Whether a repetition stands within another whose turns nothing tells apart: ``(a+)*``, but not ``(a+,)*``."""
+    """Whether a repetition stands within another whose turns nothing tells apart: ``(a+)*``, but not ``(a+,)*``; or
+    its turns may end with what the next begins with: ``(a|aa)*``, but not ``(a|ab)*``.
+    """
     return _nested(list(_parser.parse(pattern, re.IGNORECASE | re.MULTILINE)), inside=False)
 
 
@@ -33,7 +36,7 @@ def _nested(items: Items, *, inside: bool) -> bool:
         if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
             body = list(argument[2])
             is_long = argument[1] >= _LONG
-            if is_long and inside:
+            if is_long and (inside or _ends_as_it_begins(body)):
                 return True
             if _nested(body, inside=not _separated(body) if is_long else inside):
                 return True
@@ -42,6 +45,39 @@ def _nested(items: Items, *, inside: bool) -> bool:
             if any(_nested(part, inside=inside and not looks) for part in _parts(operation, argument)):
                 return True
     return False
+
+
+def _ends_as_it_begins(body: Items) -> bool:
+    """Whether a turn may end with or without what the next may begin with."""
+    if len(body) == 1 and body[0][0] is _codes.SUBPATTERN:
+        return _ends_as_it_begins(list(body[0][1][3]))
+    begins = _first(body)
+    for operation, argument in reversed(body):
+        if not _may_be_empty(operation, argument):
+            return False
+        if begins & _first([(operation, argument)]):
+            return len(body) > 1
+    return False
+
+
+def _may_be_empty(operation: Any, argument: Any) -> bool:
+    if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
+        return not argument[0]
+    parts = _parts(operation, argument)
+    return bool(parts) and any(all(_may_be_empty(*one) for one in part) for part in parts)
+
+
+def _first(items: Items) -> frozenset[str]:
+    """The characters that a match may begin with."""
+    found: frozenset[str] = frozenset()
+    for operation, argument in items:
+        is_repeated = operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT)
+        parts = [list(argument[2])] if is_repeated else _parts(operation, argument)
+        if operation not in (_codes.ASSERT, _codes.ASSERT_NOT):
+            found = found.union(_characters([(operation, argument)]), *map(_first, parts))
+        if operation is not _codes.AT and not _may_be_empty(operation, argument):
+            break
+    return found
 
 
 def _separated(body: Items) -> bool:

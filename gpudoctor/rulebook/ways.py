@@ -1,7 +1,8 @@
-"""A pattern that looks for one message and, pages further, for another, taken apart: each is looked for once.
+"""A pattern taken apart: each alternative is looked for on the lines that hold its words, each distant part once.
 
-Tried as it stands, ``A[\\s\\S]{0,6000}?B`` reads 6000 characters again for every A. Apart, A and B are found in one
-pass each, and the whole is tried only where both are near enough.
+Of ``A|B|C`` mostly one alternative has its words in a text, and on few of its lines. Tried as it stands,
+``A[\\s\\S]{0,6000}?B`` reads 6000 characters again for every A. Apart, A and B are found in one pass each, and the
+whole is tried only where both are near enough.
 """
 
 from __future__ import annotations
@@ -16,15 +17,22 @@ _CLASS = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")
 _TOKEN = re.compile(r"\\.|" + _CLASS.pattern + r"|.", re.DOTALL)
 _NOT_AGAIN = re.compile(r"\(\?!\(\?P=(\w+)\)(?:\\.)?\)")
 _AGAIN = re.compile(r"\(\?P=(\w+)\)")
+_NUMBERED = re.compile(r"\\[1-9]|\(\?\(|\A\(\?[a-zA-Z]+\)")
+"""What refers to a group by its number, or holds for all alternatives: what stands alone does not."""
 _FAR = 1 << 30
 
 
 def ways(pattern: str) -> tuple[tuple[Part, ...], ...]:
-    """For each alternative its parts in order; empty for a pattern without a gap between two."""
+    """For each alternative its parts in order; those without a telling word are one. Empty for what is all one."""
     alternatives = _alternatives(pattern)
-    if all(len(parts) == 1 for parts in alternatives) or not all(match for parts in alternatives for match, _ in parts):
+    if not all(match for parts in alternatives for match, _ in parts) or _NUMBERED.search(pattern):
         return ()
-    return tuple(tuple(_part(match, reach) for match, reach in parts) for parts in alternatives)
+    found = [tuple(_part(match, reach) for match, reach in parts) for parts in alternatives]
+    wordless = [way[0].match for way in found if len(way) == 1 and not way[0].needles]
+    apart = [way for way in found if len(way) > 1 or way[0].needles]
+    if wordless:
+        apart.append((_part("|".join(wordless), 0),))
+    return tuple(apart) if len(apart) > 1 or len(apart[0]) > 1 else ()
 
 
 def _part(match: str, reach: int) -> Part:

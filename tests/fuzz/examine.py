@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import jsonschema_rs
 
 from gpudoctor import doctor
+from gpudoctor.model.budget import most
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Known, Unread
@@ -26,8 +27,8 @@ from gpudoctor.views import document, schema, text
 from gpudoctor.views._terminal import one_line
 from tests.corpus import BOOK
 
-SLOW = 2.0
-"""Seconds of processor time that nothing may take."""
+SHOWN = 1.0
+"""Seconds of processor time for showing a diagnosis and checking what is shown, beside reading and judging."""
 HANGS = 20
 """Seconds on the clock after which a case is stopped; patterns that run wild can be stopped, too."""
 VERDICTS = frozenset({"sound", "impaired", "broken", "unknown"})
@@ -73,7 +74,7 @@ def examine(raw: bytes, kind: str) -> Examined:
         )
     seconds = time.process_time() - started
     gc.unfreeze()
-    if seconds > SLOW:
+    if seconds > most(len(raw)) + SHOWN:
         problems.append(f"slow: {seconds:.1f} s")
     return Examined(seconds, refused, tuple(problems))
 

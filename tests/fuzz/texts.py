@@ -3,7 +3,7 @@
 python -m tests.fuzz.texts [--texts N] [--seed N]
 
 Each text repeats what drives some patterns of pages and readers to despair (`tests.fuzz.hostile`), between words that
-make others try, on lines of any width. Ends with 1 where one takes more than `LIMIT` and `LIMIT_PER_MB` allow.
+make others try, on lines of any width. Ends with 1 where one takes more than `gpudoctor.model.budget.most` allows.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from collections.abc import Iterator, Sequence
 
 from gpudoctor import rulebook
 from gpudoctor.doctor import diagnose
+from gpudoctor.model.budget import most
 from gpudoctor.readers import read_text
 from tests.corpus import BOOK
 from tests.fuzz.hostile import Shape, lines, long_lines, reader_patterns, shapes
 
-LIMIT, LIMIT_PER_MB = 1.5, 0.2
-"""Seconds of processor time for any text, and for each MB of it on top."""
 _SIZES = (4_000, 20_000, 60_000, 120_000, 400_000)
 _COMMON = (1, 4, 8, 6, 1)
 """How often each size is taken: a text of 400 kB is one of twenty."""
@@ -67,7 +66,7 @@ def main() -> int:
     for number in range(options.texts):
         text = next(made)
         costs.append((cost(text), len(text), number, text[:60]))
-    over = [one for one in costs if one[0] > LIMIT + LIMIT_PER_MB * one[1] / 1e6]
+    over = [one for one in costs if one[0] > most(one[1])]
     costs.sort(reverse=True)
     for seconds, size, number, begins in costs[:10]:
         print(f"{seconds:6.2f} s  {size / 1000:6.0f} kB  text {number}: {begins!r}")

@@ -15,7 +15,7 @@ import pytest
 from gpudoctor import readers
 from gpudoctor.doctor import diagnose
 from gpudoctor.judge import signs
-from gpudoctor.model.budget import TOO_COSTLY, Budget, TooCostlyError, check_current, within
+from gpudoctor.model.budget import TOO_COSTLY, Budget, TooCostlyError, check_current, slowness, within
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.readers import LARGEST, LIMIT, read_file, read_text
@@ -27,12 +27,20 @@ from tests.fuzz.texts import all_shapes, texts
 
 MADE_UP = (("event_reason.active 0x", "0"), ("", "."), ("", "network:aRoCEUsin"))
 """What held 1.0.0 for 18 s: 100 lines of 4,000 characters."""
+MANY = 10_000
+"""Characters that are not searched without a look at the clock."""
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus."
 SOUND = "".join(f"epoch 1 step {number} loss 2.{number} lr 0.001 of the model\n" for number in range(2000))
 
 
 def judged(text: str) -> Diagnosis:
     return diagnose(read_text(text), BOOK)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_pages() -> None:
+    """The compiled copies of pages and their words are made when they are first asked for: not the text's cost."""
+    judged("warm cuda")
 
 
 @pytest.mark.parametrize(("lead", "unit"), MADE_UP)
@@ -55,6 +63,11 @@ def test_generated_texts_end_in_time() -> None:
         (r"(\w+a)*b", True),
         (r"(?:.*x)*y", True),
         (r"(?:[ab]+c?)*d", True),
+        (r"(?:a|aa)+b", True),
+        (r"(?:\d\d|\d)*x", True),
+        (r"(?:ab?a?)*x", True),
+        (r"(?:a|ab)+c", False),
+        (r"(?:error |errors )*x", False),
         (r"(?:\w+,)*b", False),
         (r"(?:[-\w]+\s+)+:", False),
         (r"(?:[ \t]+(?:SYS|PHB))*X", False),
@@ -86,13 +99,21 @@ def test_a_page_with_one_is_refused_with_its_line(gpudoctor: Program, tmp_path: 
 
 def test_a_budget_is_this_threads_processor_time() -> None:
     now = 0.0
-    budget = Budget(1, lambda: now)
-    with within(budget):
-        check_current()
+    whole = Budget(2 / slowness(), clock=lambda: now)
+    part = Budget(1 / slowness(), whole, lambda: now)
+    with within(part):
+        check_current(MANY)
         now = 1.5
+        check_current(1)  # the clock is looked at again when there was something to search
         with pytest.raises(TooCostlyError):
-            check_current()
-    check_current()
+            check_current(MANY)
+    check_current(MANY)
+    now = 9.0
+    with within(whole):
+        check_current(MANY)
+        now = 9.6
+        with pytest.raises(TooCostlyError):
+            check_current(MANY)
 
 
 def test_a_reader_out_of_time_gives_nothing_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +121,7 @@ def test_a_reader_out_of_time_gives_nothing_and_is_named(monkeypatch: pytest.Mon
     whole = judged(smi + XID)
     assert whole.snapshot.get("report.trouble") == read_text("x").get("report.trouble"), "nothing to tell"
     assert "gpu" in whole.snapshot.groups
-    monkeypatch.setattr(readers, "_SECONDS", -1.0)
+    monkeypatch.setattr(readers, "READING", -1.0)
     cut = judged(smi + XID)
     assert "gpu" not in cut.snapshot.groups
     assert any(TOO_COSTLY in note.text and "nvidia_smi_list" in note.text for note in cut.notes)

@@ -53,7 +53,10 @@ def test_whether_a_match_goes_over_the_end_of_a_line(pattern: str, over_the_end:
 @pytest.mark.parametrize(
     ("pattern", "parts"),
     [
-        (r"plain|[|\]] (a|b)", []),
+        (r"plain|[|\]] (a|b)", [[("plain", 0)], [(r"[|\]] (a|b)", 0)]]),
+        (r"a\d|bc|(?:one|two) \w", [[(r"(?:one|two) \w", 0)], [(r"a\d|bc", 0)]]),
+        (r"(one|two)three", []),
+        (r"(a)\1word|other", []),
         (r"one[\s\S]{0,90}?two", [[("one", 90), ("two", 0)]]),
         (r"one[\s\S]*?two|three", [[("one", 1 << 30), ("two", 0)], [("three", 0)]]),
         (r"(?P<a>\w)[\s\S]{0,9}(?!(?P=a)\b)b(?P=a)c", [[(r"(?P<a>\w)", 9), (r"b[^\n]*?c", 0)]]),

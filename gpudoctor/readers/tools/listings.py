@@ -10,18 +10,16 @@ from gpudoctor.readers._pattern import Pattern
 
 EXACT = 1
 
-_LISTINGS = (
-    Pattern(r"\s*(?:NVIDIA-SMI|NVML|DRIVER|CUDA|KMD|CUDA UMD) [Vv]ersion\s*:\s", 0),  # nvidia-smi --version
-    Pattern(r"\s*GPU \d+: \S.*\(UUID: GPU-|\s+MIG \S+\s+Device\s+\d+: \(UUID: MIG-"),  # nvidia-smi -L
-    Pattern(r"\s*(?:GPU|NIC|mlx5_)\d+(?:\s+(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|C2C)(?=\s|$))+"),  # nvidia-smi topo -m
-    Pattern(r"\s*GPU\d+(?:\s+(?:GPU\d+|NIC\d+|mlx5_\w+))*\s+CPU Affinity\b"),
-    Pattern(r"\s*Link \d+(?::|,)\s*(?:<inactive>|[\d.]+ [GM]B/s|[A-Z][\w ]+: (?:\d+|true|false|N/A)\s*$)"),  # nvlink
-    Pattern(r"\s*NVML: Unable to retrieve Nvlink information as all links are inActive\s*$", 2),
-    Pattern(r"\s*Nvlink (?:queries are|is) not supported\b", 2),
-    Pattern(r"\[[^\]]{10,40}\] \[INFO\] \[tid \d+\] "),  # fabricmanager.log
-    Pattern(
-        r"(?:[5-7],\d+,\d+,[^;]{0,80};|<[5-7]>|kern\s*:(?:notice|info|debug)\s*: )"
-    ),  # the kernel: no worse than notice
+_LISTING = Pattern(
+    r"\s*(?:NVIDIA-SMI|NVML|DRIVER|CUDA|KMD|CUDA UMD) [Vv]ersion\s*:\s"  # nvidia-smi --version
+    r"|\s*GPU \d+: \S.*\(UUID: GPU-|\s+MIG \S+\s+Device\s+\d+: \(UUID: MIG-"  # nvidia-smi -L
+    r"|\s*(?:GPU|NIC|mlx5_)\d+(?:\s+(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|C2C)(?=\s|$))+"  # nvidia-smi topo -m
+    r"|\s*GPU\d+(?:\s+(?:GPU\d+|NIC\d+|mlx5_\w+))*\s+CPU Affinity\b"
+    r"|\s*Link \d+(?::|,)\s*(?:<inactive>|[\d.]+ [GM]B/s|[A-Z][\w ]+: (?:\d+|true|false|N/A)\s*$)"  # nvlink
+    r"|\s*(?i:NVML: Unable to retrieve Nvlink information as all links are inActive)\s*$"
+    r"|\s*(?i:Nvlink (?:queries are|is) not supported\b)"
+    r"|\[[^\]]{10,40}\] \[INFO\] \[tid \d+\] "  # fabricmanager.log
+    r"|[5-7],\d+,\d+,[^;]{0,80};|<[5-7]>|kern\s*:(?:notice|info|debug)\s*: "  # the kernel: no worse than notice
 )
 _DEVICE = Pattern(r"\s*(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\s+[A-Z\d][^:\[]{2,50}(?: \[\w+\])?: \S")
 _OF_DEVICE = Pattern(r"\s+[A-Z][\w/ .-]*(?::| at )")
@@ -33,7 +31,7 @@ _UNITS = Pattern(r"\s*#\s?(?:YYYYMMDD\s+HH:MM:SS\s+)?Idx\s")
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """No fact: it marks lines."""
     for index, line in enumerate(paste.lines):
-        if any(listing.match(line) or listing.match(paste.bare[index]) for listing in _LISTINGS):
+        if _LISTING.match(line) or (paste.bare[index] is not line and _LISTING.match(paste.bare[index])):
             paste.understand(index)
     for index, command in paste.commands.items():  # what was asked is not what is
         if _COMMANDS.match(command):
