@@ -30,7 +30,6 @@ from tests.tui.streams import Held
 
 EVERY = [replace(demo, pace=0) for demo in demos.every()]
 NAMES = [demo.name for demo in EVERY]
-KINDS = ("torch-cu130", "hot-gpu", "sound")
 
 
 def test_they_are_up_to_date_and_small() -> None:
@@ -53,12 +52,14 @@ def test_what_ships_is_read_as_any_record_is(told: written.Told, capsys: pytest.
 
 
 @pytest.mark.parametrize("demo", EVERY, ids=NAMES)
-async def test_from_launch_to_the_copied_command_is_one_key(demo: Demo, opened: Opened) -> None:
+async def test_the_command_is_on_the_first_screen_and_copied_by_one_key(demo: Demo, opened: Opened) -> None:
     work = demo.work()
+    command = _first_command(work)
     async with opened(work) as pilot:
+        assert not command or any(f"$ {command}"[:20] in line for line in shown(pilot))
         await pilot.press("c")
         await pilot.pause()
-        if command := _first_command(work):
+        if command:
             assert pilot.app.clipboard == command
             assert " ".join(command.split())[:40] in shown(pilot)[1]
         else:
@@ -66,8 +67,8 @@ async def test_from_launch_to_the_copied_command_is_one_key(demo: Demo, opened: 
             assert "no command to copy" in shown(pilot)[1]
 
 
-@pytest.mark.parametrize("name", KINDS)
-async def test_from_the_list_it_is_two_keys_more(name: str) -> None:
+async def test_from_the_list_it_is_two_keys_more() -> None:
+    name = "torch-cu130"
     app = RecordingsApp(EVERY)
     async with app.run_test(size=NARROW) as pilot:
         app.screen.query_one("#choices").cursor = NAMES.index(name)  # type: ignore[attr-defined]
@@ -75,13 +76,6 @@ async def test_from_the_list_it_is_two_keys_more(name: str) -> None:
         await settled(pilot)
         await pilot.press("c")
         assert app.clipboard == _first_command(EVERY[NAMES.index(name)].work())
-
-
-@pytest.mark.parametrize("demo", EVERY, ids=NAMES)
-async def test_the_command_is_on_the_first_screen_of_a_small_terminal(opened: Opened, demo: Demo) -> None:
-    command = _first_command(demo.work())
-    async with opened(demo.work()) as pilot:
-        assert not command or any(f"$ {command}"[:20] in line for line in shown(pilot))
 
 
 def _first_command(work: Work) -> str:
@@ -256,11 +250,11 @@ async def test_the_way_back_to_the_list_is_among_the_keys(size: tuple[int, int])
 
 
 @pytest.mark.parametrize("demo", demos.every(), ids=lambda demo: demo.name)
-def test_a_named_one_is_printed_as_a_document(demo: demos.Demo, gpudoctor: Program) -> None:
-    said = gpudoctor("demo", demo.name, "--json")
-    assert said.document["verdict"] == demo.verdict
-    assert said.document["target"]["kind"] == "snapshot"
-    assert said.code == (1 if demo.verdict == "broken" else 0)
+def test_a_named_one_is_printed_as_a_document(demo: demos.Demo, capsys: pytest.CaptureFixture[str]) -> None:
+    code = cli.run(["demo", demo.name, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert (document["verdict"], document["target"]["kind"]) == (demo.verdict, "snapshot")
+    assert code == (1 if demo.verdict == "broken" else 0)
 
 
 def test_a_named_one_is_held_to_a_profile(gpudoctor: Program) -> None:

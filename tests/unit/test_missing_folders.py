@@ -23,14 +23,14 @@ COMMANDS = (
     ("expect", "--from-here"),
     ("diff", "--last"),
 )
-SURROUNDINGS = {
-    "no HOME": {},
-    "HOME is not there": {"HOME": "/nonexistent"},
-    "HOME is a file": {"HOME": "/dev/null"},
-    "HOME is no absolute path": {"HOME": "relative"},
-    "HOME cannot be written": {"HOME": "/proc/1"},
-    "no temporary files": {"HOME": "/nonexistent", "TMPDIR": "/nonexistent"},
-}
+SURROUNDINGS = [
+    pytest.param({}, id="no HOME"),
+    pytest.param({"HOME": "/nonexistent", "TMPDIR": "/nonexistent"}, id="no temporary files"),
+    pytest.param({"HOME": "/nonexistent"}, id="HOME is not there", marks=pytest.mark.full),
+    pytest.param({"HOME": "/dev/null"}, id="HOME is a file", marks=pytest.mark.full),
+    pytest.param({"HOME": "relative"}, id="HOME is no absolute path", marks=pytest.mark.full),
+    pytest.param({"HOME": "/proc/1"}, id="HOME cannot be written", marks=pytest.mark.full),
+]
 
 
 def ended(argv: Sequence[str], environ: Mapping[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -48,7 +48,7 @@ def ids(text: str) -> list[str]:
     return [finding["id"] for finding in json.loads(text)["findings"]]
 
 
-@pytest.mark.parametrize("environ", SURROUNDINGS.values(), ids=SURROUNDINGS)
+@pytest.mark.parametrize("environ", SURROUNDINGS)
 def test_every_command_ends(tmp_path: Path, environ: Mapping[str, str]) -> None:
     for command in COMMANDS:
         ended((*PROGRAM, *command), environ, tmp_path)

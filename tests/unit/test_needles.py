@@ -80,6 +80,7 @@ def test_no_sign_of_any_page_matches_a_text_without_its_needles(data: st.DataObj
     assert all(any(word in text.lower() for word in words) for words in sign.needles)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("part", range(4))
 def test_a_sign_is_heard_where_its_pattern_matches_the_whole_text(part: int) -> None:
     for report in seeds().reports[part::4]:

@@ -180,6 +180,7 @@ def looked(python: str) -> Snapshot:
     return complete(replace(snapshot, facts=facts, groups={**snapshot.groups, "gpu": gpus(H100)}))
 
 
+@pytest.mark.full
 def test_what_the_steps_make_true_comes_true(tmp_path: Path, python: str) -> None:
     with Index(tmp_path / "shelves") as index:
         index.add(torch("2.9.0+cpu"), Wheel("torchvision", "0.24.0+cpu", ("torch==2.9.0",)), shelf="cpu")
@@ -201,6 +202,7 @@ def test_what_the_steps_make_true_comes_true(tmp_path: Path, python: str) -> Non
     assert now.get("torch.version") == Known("2.14.1+cu126", now.get("torch.version").source)  # type: ignore[union-attr]
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="nvidia wheels are for Linux")
 def test_the_nvidia_wheels_of_one_cuda_are_put_back(tmp_path: Path, python: str) -> None:
     library = "nvidia/cudnn/lib/libcudnn.so.9"

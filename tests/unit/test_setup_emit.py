@@ -84,7 +84,7 @@ def install(python: str, index: Index, *words: str) -> None:
     run((python, "-m", "pip", "install", *words), index)
 
 
-@pytest.mark.parametrize("tool", ["pip", "uv"])
+@pytest.mark.parametrize("tool", [pytest.param("pip", marks=pytest.mark.full), "uv"])
 def test_another_build_of_the_same_release_takes_the_place_of_the_installed_one(
     tool: str, python: str, index: Index
 ) -> None:
@@ -103,7 +103,7 @@ def uv() -> str:
     return str(beside) if beside.exists() else needs.program("uv")
 
 
-@pytest.mark.parametrize("tool", ["pip", "uv"])
+@pytest.mark.parametrize("tool", [pytest.param("pip", marks=pytest.mark.full), "uv"])
 def test_what_is_not_on_torchs_index_comes_from_the_users_own_and_brings_no_other_torch(
     tool: str, python: str, index: Index
 ) -> None:
@@ -115,7 +115,7 @@ def test_what_is_not_on_torchs_index_comes_from_the_users_own_and_brings_no_othe
     assert (now["torch"], now["vllm"], now["jinja2"]) == ("2.9.0+cu126", "0.13.0", "3.1")
 
 
-@pytest.mark.parametrize("tool", ["pip", "uv"])
+@pytest.mark.parametrize("tool", [pytest.param("pip", marks=pytest.mark.full), "uv"])
 def test_wheels_of_another_cuda_go_before_they_could_take_their_files_along(
     tool: str, python: str, index: Index
 ) -> None:
