@@ -17,6 +17,8 @@ import gpudoctor
 from gpudoctor import language
 from gpudoctor.language import words, zh
 from gpudoctor.language.zh import WORDS
+from gpudoctor.model.rule import CONFIDENCES
+from gpudoctor.views import _report, _terminal, html, text
 
 PACKAGE = Path(gpudoctor.__file__).parent
 HOLE = re.compile(r"\{(\w+)\}")
@@ -44,6 +46,20 @@ def _said() -> Iterator[str]:
 @pytest.mark.parametrize("sentence", sorted(set(_said())))
 def test_every_sentence_has_its_chinese_with_the_same_holes(sentence: str) -> None:
     assert sorted(HOLE.findall(WORDS[sentence])) == sorted(HOLE.findall(sentence))
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *CONFIDENCES,
+        *_report._VERDICTS.values(),
+        *_terminal._MARKS.values(),
+        *html._MARKS.values(),
+        *(word for word, _ in text._WORDS.values()),
+    ],
+)
+def test_every_word_that_a_report_chooses_has_its_chinese(word: str) -> None:
+    assert word in WORDS
 
 
 def test_every_translation_is_of_a_sentence_that_stands_in_the_program() -> None:

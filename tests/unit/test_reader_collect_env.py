@@ -121,12 +121,6 @@ def test_modern() -> None:
     assert snapshot.get("torch.version") == Known("2.8.0+cu128", "line 2")
 
 
-def test_every_gpu_of_the_list_is_read() -> None:
-    listed = "".join(f"GPU {index}: NVIDIA H100 80GB HBM3\n" for index in range(8))
-    text = f"PyTorch version: 2.8.0+cu128\nGPU models and configuration:\n{listed}\nNvidia driver version: 580.65.06\n"
-    assert column(read_text(text), "gpu", "index") == list(range(8))
-
-
 def test_the_first_of_its_kind() -> None:
     snapshot = read_text(FIRST)
     assert (
