@@ -16,7 +16,6 @@ from gpudoctor.collect import collect
 from gpudoctor.discovery import modules_of
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Known, Unread
-from gpudoctor.target.record import Command, Record, Sparse
 from gpudoctor.target.record_json import from_json, parse, to_json
 from gpudoctor.target.recorded import Recorded
 
@@ -91,27 +90,6 @@ def test_anything_in_any_part_of_a_record(part: str, entry_: Any) -> None:
     with replay as target:
         assert target.listing("/") is not None
         assert isinstance(collect(target, _PROBES[:3]).get("nothing.asked"), Unread)
-
-
-def test_every_part_of_a_machine_is_written_and_read_again() -> None:
-    record = Record(
-        title="a node",
-        level="quick",
-        files={"/etc/a": b"text", "/etc/b": b"\xff"},
-        sparse={"/lib/c.so": Sparse(100, ((7, b"ELF"),))},
-        left_out=("/opt/d",),
-        links={"/e": "etc/a"},
-        folders=("/f",),
-        devices={"/dev/nvidia0": "195:0 0666"},
-        denied=("/root",),
-        space={"/f": (1 << 40, 1 << 30)},
-        times={"/etc/a": 1_700_000_000},
-        environ={"CUDA_VISIBLE_DEVICES": "0"},
-        python="/usr/bin/python3",
-        name="node1",
-        commands=(Command(("/bin/x", "-q"), 1, "out", "err"), Command(("y",), hangs=True)),
-    )
-    assert parse(json.dumps(to_json(record))) == record
 
 
 def test_an_answer_that_is_an_empty_object_is_no_failure() -> None:
