@@ -101,14 +101,6 @@ def test_what_a_higher_level_measures_is_not_judged_and_no_reason_to_call_it_unk
     )
 
 
-def test_what_was_asked_and_could_not_be_told_leaves_no_verdict(tmp_path: Path) -> None:
-    sound = machine("hgx-h100")
-    denied = replace(sound, facts={**sound.facts, "fitness.clock_source": Unread("denied")})
-    expected = profile(tmp_path, '[expect]\nfitness.clock_source = "tsc"')
-    assert held(sound, expected).verdict == "sound"
-    assert held(denied, expected).verdict == "unknown"
-
-
 def test_a_floor_under_a_rate_is_held_to_what_was_measured(tmp_path: Path) -> None:
     expected = profile(tmp_path, '[measure]\n"matmul.bf16" = ">= 0.6 PFLOP/s"\nnccl.all_reduce = ">= 360 GB/s"')
     rows = [
