@@ -48,6 +48,7 @@ def test_what_only_looks_personal_stays(text: str) -> None:
         ("compute.googleapis.com/compute/v1/projects/zed-prod", "compute.googleapis.com/compute/v1/projects/cloud1"),
         ("/opt/projects/trainer/train.py", "/opt/projects/trainer/train.py"),
         ("https://me:pw@zed.corp.org/x?token=abcdef123456", "https://(hidden)@host1.domain1.example/x?token=(hidden)"),
+        ("HOSTNAME=zed.lab.acme: search lab.acme", "HOSTNAME=host1.domain1.example: search domain1.example"),
     ],
 )
 def test_what_stands_for_it_keeps_its_form(text: str, said: str) -> None:

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from gpudoctor import cli
+from gpudoctor.arguments import parse
 from gpudoctor.language.choice import chosen
 from tests.conftest import Program
 
@@ -48,6 +50,17 @@ def test_what_a_stream_cannot_print_is_not_sent_there(encoding: str) -> None:
     assert chosen(None, False, {"LANG": "zh_CN"}, encoding) == "en"
     assert chosen("zh", False, {}, encoding) == "en"
     assert chosen("zh", True, {}, encoding) == "zh"
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [("text", "zh"), ("markdown", "zh"), ("html", "zh"), ("json", "en"), ("junit", "en"), ("prometheus", "en")],
+)
+def test_what_people_read_is_in_their_language(form: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GPUDOCTOR_LANG", "LC_ALL", "LC_MESSAGES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LANG", "zh_CN.UTF-8")
+    assert cli._language(parse(["read", "-", "--format", form])) == expected
 
 
 def test_a_document_is_english_unless_it_is_asked_for_otherwise(gpudoctor: Program) -> None:

@@ -17,6 +17,8 @@ import gpudoctor
 from gpudoctor import language
 from gpudoctor.language import words, zh
 from gpudoctor.language.zh import WORDS
+from gpudoctor.model.rule import CONFIDENCES
+from gpudoctor.views import _report, _terminal, html, text
 
 PACKAGE = Path(gpudoctor.__file__).parent
 HOLE = re.compile(r"\{(\w+)\}")
@@ -46,6 +48,20 @@ def test_every_sentence_has_its_chinese_with_the_same_holes() -> None:
     assert len(said) > 200
     assert said - set(WORDS) == set()
     assert [one for one in said if sorted(HOLE.findall(WORDS[one])) != sorted(HOLE.findall(one))] == []
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *CONFIDENCES,
+        *_report._VERDICTS.values(),
+        *_terminal._MARKS.values(),
+        *html._MARKS.values(),
+        *(word for word, _ in text._WORDS.values()),
+    ],
+)
+def test_every_word_that_a_report_chooses_has_its_chinese(word: str) -> None:
+    assert word in WORDS
 
 
 def test_every_translation_is_of_a_sentence_that_stands_in_the_program() -> None:

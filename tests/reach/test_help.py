@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from itertools import takewhile
 
@@ -27,6 +28,14 @@ def test_help_ends_with_a_few_examples_on_lines_of_their_own(command: str, monke
     assert 2 <= len(lines) <= 4
     assert all(line.startswith("  ") and len(line) <= 80 for line in lines)
     assert lines == [f"  {line}" for line in EXAMPLES[command].strip().splitlines()]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_defaults_that_help_names_are_those_that_hold(command: str) -> None:
+    for option in COMMANDS[command]._actions:
+        named = re.search(r"\(default: ([\w.]+)\)", option.help or "")
+        if named and option.default and isinstance(option.default, (str, int, float)):
+            assert type(option.default)(named[1]) == option.default, option.option_strings
 
 
 @pytest.mark.parametrize("command", COMMANDS)

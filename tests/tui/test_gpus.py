@@ -12,10 +12,11 @@ from textual.pilot import Pilot
 
 from gpudoctor.model import diagnosis
 from gpudoctor.model.sample import GPU, Instance, Process, Sample
-from gpudoctor.views.tui import gpu_watch
+from gpudoctor.views.tui import gpu_watch, marks
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.gpus import GPUsScreen
 from gpudoctor.views.tui.words.gpu import health
+from gpudoctor.views.tui.words.gpu_columns import missing
 from gpudoctor.views.tui.words.history import CURVES, MOST, Histories
 from gpudoctor.views.tui.work import Work
 from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
@@ -438,3 +439,15 @@ def test_looks(snap_compare: Any, size: tuple[int, int]) -> None:
 
     work = replace(told_of("throttled-brake-h100"), live=_Still().start)
     assert snap_compare(DoctorApp(work), terminal_size=size, run_before=there)
+
+
+@pytest.mark.parametrize(
+    ("one", "mark"),
+    [
+        (GPU(0, unanswered={"power_w": "Insufficient Permissions"}), marks.UNREAD),
+        (GPU(0, error="GPU is lost"), marks.UNREAD),
+        (GPU(0, unanswered={"clock_mhz": "Unknown Error"}), marks.ABSENT),
+    ],
+)
+def test_what_could_not_be_read_is_told_from_what_a_gpu_does_not_have(one: GPU, mark: str) -> None:
+    assert missing(one, "power_w")[0] == mark

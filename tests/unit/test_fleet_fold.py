@@ -168,7 +168,9 @@ def test_other_versions_and_levels_are_said() -> None:
     other = (
         document("n2").replace('"version":"', '"version":"99.', 1).replace('"level":"standard"', '"level":"quick"', 1)
     )
-    notes = " ".join(note.text for note in folded([document("n1"), other]).notes)
+    diagnosis = folded([document("n1"), other])
+    assert diagnosis.snapshot.target.level == "quick"
+    notes = " ".join(note.text for note in diagnosis.notes)
     assert "documents of other versions were read as well: 99." in notes
     assert "not asked alike: standard (1 host), quick (1 host)" in notes
 

@@ -71,6 +71,10 @@ def test_the_clock_that_is_away_from_the_others() -> None:
     assert furthest_clock(offsets, "abcd") == (61000.0 - 1.0, "d")
 
 
+def test_a_clock_that_is_behind_is_as_far_away() -> None:
+    assert furthest_clock({("a", "b"): 2.0, ("b", "c"): -61000.0}, "abc") == (60998.0, "c")
+
+
 def test_of_two_clocks_one_is_away() -> None:
     assert furthest_clock({("a", "b"): -5000.0}, "ab") == (5000.0, "a")
 

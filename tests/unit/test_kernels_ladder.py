@@ -187,6 +187,12 @@ def test_a_rung_on_which_a_kernel_was_given_up_is_not_judged(sick: Sick) -> None
     assert [row["held"] for row in rungs] == [Unread("eager.hangs: it did not come to an end within 1 s")]
 
 
+def test_what_stands_on_a_rung_with_a_kernel_that_was_given_up_says_so(sick: Sick) -> None:
+    found = climbed(sick, [*sick.family("driver", "right", "hangs", seconds=1), *sick.family("eager", "right")])
+    below, _ = run_of(found, "eager.right").ladder
+    assert below == Step("driver", None, "driver.hangs: it did not come to an end within 1 s")
+
+
 def test_what_is_told_last_is_all_there_is(sick: Sick) -> None:
     told: list[Measurements] = []
     kernels = sick.family("eager", "right", "raises", "hangs", seconds=1)

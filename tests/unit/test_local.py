@@ -98,6 +98,13 @@ def test_the_active_environment_is_meant(tmp_path: Path) -> None:
     assert Local("quick", environ={"VIRTUAL_ENV": str(tmp_path / "venv")}).python == str(tmp_path / "venv/bin/python")
 
 
+def test_an_environment_made_by_venv_goes_before_condas(tmp_path: Path) -> None:
+    """Conda's base environment is active in every shell of some users."""
+    Tree(tmp_path).file("/venv/bin/python", mode=0o755).file("/conda/bin/python", mode=0o755)
+    both = {"VIRTUAL_ENV": str(tmp_path / "venv"), "CONDA_PREFIX": str(tmp_path / "conda")}
+    assert Local("quick", environ=both).python == str(tmp_path / "venv/bin/python")
+
+
 def interpreter(folder: Path, name: str = "python") -> Path:
     """A real virtual environment's interpreter, which is a link."""
     if not folder.exists():

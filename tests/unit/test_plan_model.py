@@ -66,6 +66,11 @@ def test_what_comes_after_a_reboot_waits_for_another_plan() -> None:
     assert not PLAN.grave
 
 
+@pytest.mark.parametrize(("needs", "grave"), [("root", True), ("reboot", True), ("downtime", True), ("network", False)])
+def test_a_step_that_a_single_key_must_not_start(needs: str, grave: bool) -> None:
+    assert PlanStep("1", "x", ("x",), needs=(needs,)).grave is grave
+
+
 @pytest.mark.parametrize(
     "spoilt",
     [

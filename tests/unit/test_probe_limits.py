@@ -66,6 +66,12 @@ def test_version_2_takes_the_smallest_limit_on_the_way_up(tmp_path: Path) -> Non
     assert facts["limits.cpus"] == Known(3, f"processor quota in {ROOT}/user.slice/job_1")
 
 
+@pytest.mark.parametrize(("own", "above"), [(4, 8), (8, 4)])
+def test_of_two_memory_limits_the_smaller_holds(tmp_path: Path, own: int, above: int) -> None:
+    files = {"a__b__memory_dot_max": f"{own << 30}\n", "a__memory_dot_max": f"{above << 30}\n"}
+    assert values(limits, tree_of(tmp_path, "0::/a/b\n", **files).target())["limits.memory_mib"] == 4096
+
+
 def test_version_1_in_a_container_whose_path_is_the_hosts(tmp_path: Path) -> None:
     own = "5:memory:/docker/ab12\n4:cpu,cpuacct:/docker/ab12\n0::/\n"
     tree = tree_of(

@@ -154,6 +154,13 @@ def test_mig_devices(ask: Ask) -> None:
     assert known(divided["mig"]) is True
 
 
+def test_errors_since_the_driver_loaded_are_told_from_those_of_all_time(ask: Ask) -> None:
+    counts = {"TotalEccErrors(0,0)": 1, "TotalEccErrors(1,0)": 2, "TotalEccErrors(0,1)": 30, "TotalEccErrors(1,1)": 40}
+    (gpu,) = rows(ask(h100(1, **counts)))
+    names = ("ecc_corrected", "ecc_uncorrected", "ecc_corrected_aggregate", "ecc_uncorrected_aggregate")
+    assert [known(gpu[name]) for name in names] == [1, 2, 30, 40]
+
+
 def test_processes_and_who_they_are(ask: Ask) -> None:
     section = h100(1, ComputeRunningProcesses=[{"pid": 5_004_242, "usedGpuMemory": 3 << 30}])
     section["every"]["nvmlDeviceGetMPSComputeRunningProcesses"] = [{"pid": 5_000_077, "usedGpuMemory": None}]
@@ -162,6 +169,7 @@ def test_processes_and_who_they_are(ask: Ask) -> None:
     first, second = (values(row) for row in rows(facts, "gpu_process"))
     assert first == {"gpu": 0, "pid": 5_004_242, "name": "python3 \\x1b[2J", "memory_mib": 3072, "kind": "compute"}
     assert (second["pid"], second["kind"]) == (5_000_077, "mps")
+    assert "memory_mib" not in second, "the driver does not know it"
     (gpu,) = rows(facts)
     assert (known(gpu["processes"]), known(gpu["mps"])) == (2, True)
 

@@ -121,6 +121,13 @@ def test_modern() -> None:
     assert snapshot.get("torch.version") == Known("2.8.0+cu128", "line 2")
 
 
+def test_cudnn_9_has_eight_libraries() -> None:
+    parts = ("", "_adv", "_cnn", "_engines_precompiled", "_engines_runtime_compiled", "_graph", "_heuristic", "_ops")
+    listed = "".join(f"/usr/lib/x86_64-linux-gnu/libcudnn{part}.so.9.1.0\n" for part in parts)
+    snapshot = read_text(f"PyTorch version: 2.8.0+cu128\ncuDNN version: Probably one of the following:\n{listed}")
+    assert column(snapshot, "lib", "name") == [f"libcudnn{part}" for part in parts]
+
+
 def test_the_first_of_its_kind() -> None:
     snapshot = read_text(FIRST)
     assert (

@@ -224,6 +224,21 @@ def test_a_manifest_is_known_by_its_content_where_the_name_says_nothing() -> Non
     assert kind("Traceback (most recent call last):\nRuntimeError: x\n", "requirements.txt") is None
 
 
+def test_hashes_are_no_part_of_a_requirement() -> None:
+    text = (
+        "torch==2.4.0 \\\n    --hash=sha256:0d9bc3f1 \\\n    --hash=sha256:a1b2c3d4\nnumpy==1.26.4 --hash=sha256:cc01\n"
+    )
+    rows = judged(text, "requirements.txt", RTX_4090).snapshot.rows("package")
+    assert isinstance(rows, tuple)
+    found = [[fact.value for name in ("name", "version") if isinstance(fact := row[name], Known)] for row in rows]
+    assert found == [["torch", "2.4.0"], ["numpy", "1.26.4"]]
+
+
+def test_a_service_has_64_mib_of_shared_memory_where_nothing_else_is_said() -> None:
+    text = "services:\n  train:\n    image: nvcr.io/nvidia/pytorch:25.01-py3\n    gpus: all\n"
+    assert value(judged(text, "compose.yaml", RTX_4090), "limits.shm_mib") == 64
+
+
 def test_files_that_belong_together_are_one_environment() -> None:
     from gpudoctor import doctor
     from gpudoctor.commands.places import machine_of

@@ -175,6 +175,17 @@ def test_an_older_table_of_windows() -> None:
     assert "driver.module_loaded" not in snapshot.facts, "Windows has no kernel module of that name"
 
 
+def test_of_two_tables_the_first_counts() -> None:
+    table = """\
+| NVIDIA-SMI 570.124.06             Driver Version: 570.124.06     CUDA Version: 12.8     |
+|   0  NVIDIA GeForce RTX 5090        On  |   00000000:01:00.0 Off |                  N/A |
+| 30%   {}C    P8             15W /  575W |      12MiB /  32607MiB |      0%      Default |
+"""
+    snapshot = read_text(f"{table.format(45)}and under load\n{table.format(71)}")
+    assert values(snapshot)["gpu.count"] == 1
+    assert [row["temperature_c"] for row in rows(snapshot)] == [45]
+
+
 def test_query() -> None:
     snapshot = read_text(QUERY)
     assert values(snapshot).items() >= {"driver.version": "535.183.01", "driver.cuda_version": "12.2"}.items()

@@ -9,6 +9,7 @@ import pytest
 from gpudoctor import rulebook
 from gpudoctor.arguments import COMMANDS
 from gpudoctor.model.rule import Case
+from gpudoctor.rulebook.setups import setups
 from gpudoctor.ruletest import failure
 
 BOOK = rulebook.load()
@@ -31,6 +32,16 @@ def test_a_fix_names_no_command_that_we_do_not_have() -> None:
         if step.argv[:1] == ("gpudoctor",)
     ]
     assert set(ours) <= set(COMMANDS)
+
+
+def test_a_reset_interrupts_jobs_and_both_it_and_a_reboot_need_root() -> None:
+    pages = [*(rule.fixes for rule in BOOK.rules), *(setup.fixes for setup in setups().values())]
+    steps = [step for fixes in pages for fix in fixes for step in fix.steps]
+    resets = [step for step in steps if "--gpu-reset" in step.argv]
+    reboots = [step for step in steps if "reboot" in step.argv]
+    assert resets
+    assert [step.argv for step in resets if not {"root", "downtime"} <= {*step.needs}] == []
+    assert [step.argv for step in reboots if not {"root", "reboot"} <= {*step.needs}] == []
 
 
 def test_no_fix_weakens_the_machine() -> None:

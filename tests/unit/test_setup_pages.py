@@ -193,6 +193,11 @@ def test_the_branch_serves_every_gpu_and_torch(
     assert tuple(fact.value if isinstance(fact, Known) else None for fact in told) == expected
 
 
+def test_the_driver_serves_the_oldest_gpu_too() -> None:
+    there = fitted(machine(("NVIDIA GeForce GTX 970", "Tesla K80")))
+    assert there.get("setup.ceiling") == Known("470", "table gpus")
+
+
 @pytest.mark.parametrize("hostile", ["-Z", "--purge", "9; reboot", "$(reboot)", "a" * 5000, "\x1b[31m", "24.04\n--yes"])
 @pytest.mark.parametrize("what", sorted(setups()))
 def test_hostile_names_become_no_words_of_a_command(what: str, hostile: str) -> None:

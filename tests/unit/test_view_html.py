@@ -65,6 +65,11 @@ def test_it_says_what_the_text_says() -> None:
     assert page.tags.count("section") == 1
 
 
+def test_what_is_to_be_borne_in_mind_is_told() -> None:
+    note = "More than one document of node7: the later one counts."
+    assert note in document(replace(diagnosis_of("too-old-b200"), notes=(Note((), note),))).text
+
+
 def test_nothing_is_loaded_and_both_colour_schemes_are_there() -> None:
     text = html.render(diagnosis_of("too-old-b200"))
     page = Document(text)

@@ -6,13 +6,13 @@ import os
 import subprocess
 import sys
 
-from gpudoctor.target.waiting import Waiting, Work, work_of
+from gpudoctor.target.waiting import STILL, Waiting, Work, work_of
 
 
 class World:
     """A clock, and a child that has done so much by now."""
 
-    def __init__(self, most: float = 120.0, still: float = 30.0) -> None:
+    def __init__(self, most: float = 120.0, still: float = STILL) -> None:
         self.now, self.work = 1000.0, Work()
         self.waiting = Waiting(most, still, measure=lambda _: self.work, clock=lambda: self.now)
         self.waiting.pid = 1 << 30
@@ -42,6 +42,11 @@ def test_what_does_nothing_is_given_up_sooner() -> None:
     assert world.pass_by(29)
     assert not world.pass_by(3)
     assert world.waiting.why == "given up after 51 s, the last 30 s without a sign of work"
+
+
+def test_half_a_minute_without_a_sign_of_work_is_enough() -> None:
+    assert World().pass_by(29)
+    assert not World().pass_by(32)
 
 
 def test_to_poll_in_sleep_is_no_sign_of_work() -> None:

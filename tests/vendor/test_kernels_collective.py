@@ -113,3 +113,20 @@ def test_where_torch_is_missing_nothing_is_said_against_the_links() -> None:
     heard = talk.ask(target, talk.Question("collective", "node", specs.chosen(["collective"])), lambda *_: None, str)
     assert not heard.failed
     assert "torch" in heard.closed
+
+
+COMPARED = f"""
+import sys
+sys.path.insert(0, {str(CHILD.parent)!r})
+import torch
+from child.collective import _measure
+expected = torch.zeros(2 * _measure._SLICE + 1)
+got = expected.clone()
+got[[7, _measure._SLICE, 2 * _measure._SLICE]] = 1.0
+print(*_measure._compare(torch, got, expected), *_measure._compare(torch, expected, expected))
+"""
+
+
+def test_wrong_values_of_every_slice_are_counted(python: str) -> None:
+    done = subprocess.run([python, "-c", COMPARED], check=True, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["3", "7", "0", "None"]

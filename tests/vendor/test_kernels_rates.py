@@ -93,3 +93,25 @@ def test_figures_of_a_cpu_accuse_no_gpu_of_the_machine(found: Measurements) -> N
     assert [finding.id for finding in measured.findings] == [
         finding.id for finding in diagnose(machine, rulebook.load()).findings
     ]
+
+
+TIMED = """
+import sys
+sys.argv = ["none"]
+sys.path.insert(0, {folder!r})
+from child.eager import copies
+from child.eager._rung import opened
+context = opened({{"device": "cpu"}})
+context.seconds = lambda work, **_: work() is None or [0.5]
+print(*(copies.run(context, spec).value for spec in copies.KERNELS))
+"""
+"""Copies by a clock on which each of them takes half a second."""
+
+
+def test_a_copy_in_gpu_memory_counts_what_is_read_and_written_and_one_to_the_host_what_is_sent() -> None:
+    program = TIMED.format(folder=str(Path(child.__file__).parent.parent))
+    done = subprocess.run(
+        [needs.torch_python(), "-c", program], check=True, capture_output=True, text=True, timeout=120
+    )
+    block = 2 << 20
+    assert [float(word) * 1e9 * 0.5 for word in done.stdout.split()] == pytest.approx([4 * block, block, block])
