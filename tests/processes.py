@@ -43,16 +43,3 @@ def free_port() -> int:
         port = _CHANCE.randrange(15_000, 32_000)
         with suppress(OSError), socket.create_server(("", port)):
             return port
-
-
-def unhindered() -> float:
-    """A clock in seconds that stands still while some process waits for a processor, where Linux says when that is.
-
-    A suite keeps all processors busy, and what something takes then is not what it needs. Linux adds the time up every
-    two seconds, in ``/proc/pressure/cpu``.
-    """
-    try:
-        some = Path("/proc/pressure/cpu").read_text().splitlines()[0]
-    except OSError:
-        return time.monotonic()
-    return time.monotonic() - int(some.rpartition("total=")[2]) / 1e6

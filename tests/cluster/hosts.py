@@ -19,7 +19,6 @@ from types import TracebackType
 
 from tests import needs
 from tests.cluster import first
-from tests.processes import unhindered
 from tests.sim import scenario
 from tests.sim.root import HOST as IN_MACHINE
 from tests.sim.root import Machine, Ran
@@ -121,14 +120,13 @@ class Hosts:
 
     def run(self, name: str, argv: Sequence[str], environ: Mapping[str, str] | None = None, timeout: float = 60) -> Ran:
         """A program on that host, to its end; one that outlasts `timeout` ends with the cluster."""
-        started = unhindered()
         with self.start(name, argv, environ) as process:
             try:
                 out, err = process.communicate(timeout=timeout)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise
-        return Ran(process.returncode, out, err, unhindered() - started)
+        return Ran(process.returncode, out, err)
 
     def wait(self) -> None:
         """Until somebody ends the cluster."""

@@ -18,7 +18,7 @@ from tests.cluster.hosts import HEAD, SOUND, Hosts
 from tests.sim.root import Ran
 
 NODES = ("node1", "node2", "node3", "node4")
-_READY_S = 30.0
+_READY_S = 300.0
 
 _CONF = """\
 ClusterName=gpudoctor

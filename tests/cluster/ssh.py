@@ -12,7 +12,7 @@ from tests.cluster.hosts import HEAD, Hosts
 from tests.sim.root import Ran
 
 NODES = tuple(f"n{number}" for number in range(1, 9))
-_READY_S = 20.0
+_READY_S = 300.0
 _SERVER = """\
 HostKey {folder}/host_key
 AuthorizedKeysFile {folder}/key.pub

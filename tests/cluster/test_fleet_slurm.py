@@ -26,7 +26,7 @@ def slurm() -> Iterator[Slurm]:
 
 
 def test_in_a_job_its_nodes_are_asked_in_one_step(slurm: Slurm) -> None:
-    ran = slurm.run(HEAD, ["salloc", "--quiet", "-N4", *FLEET, "--slurm"], timeout=90)
+    ran = slurm.run(HEAD, ["salloc", "--quiet", "-N4", *FLEET, "--slurm"], timeout=300)
     fleet = ran.document["fleet"]
     assert ran.code == 1
     assert [host["name"] for host in fleet["hosts"]] == ["node1", "node2", "node3", "node4"]
@@ -42,7 +42,7 @@ def test_in_a_job_its_nodes_are_asked_in_one_step(slurm: Slurm) -> None:
 
 def test_nodes_of_a_partition_that_cannot_be_had_are_named(slurm: Slurm) -> None:
     slurm.run(HEAD, ["scontrol", "update", "nodename=node3", "state=drain", "reason=before"])
-    ran = slurm.run(HEAD, [*FLEET, "--partition", "all"], timeout=90)
+    ran = slurm.run(HEAD, [*FLEET, "--partition", "all"], timeout=300)
     silent = {host["name"]: host.get("because", "") for host in ran.document["fleet"]["hosts"]}
     assert ran.code == 3
     assert silent["node1"] == ""

@@ -64,8 +64,8 @@ def _torchrun(hosts: Hosts, script: Path, *words: str) -> list[Ran]:
     ended = []
     for agent in agents:
         with agent:
-            out, err = agent.communicate(timeout=120)
-        ended.append(Ran(agent.returncode, out, err, 0))
+            out, err = agent.communicate(timeout=300)
+        ended.append(Ran(agent.returncode, out, err))
     return ended
 
 
@@ -110,5 +110,5 @@ def test_within_a_training_whose_process_group_is_made_the_port_is_its_own(hosts
     ranks = [hosts.start(name, python, {**environ, "RANK": str(rank)}) for rank, name in enumerate(hosts.names)]
     for rank in ranks:
         with rank:
-            out, err = rank.communicate(timeout=120)
+            out, err = rank.communicate(timeout=300)
         assert (rank.returncode, out) == (0, "go\n"), err

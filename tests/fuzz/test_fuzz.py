@@ -11,12 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpudoctor.model.budget import most
 from gpudoctor.model.fact import Known
 from gpudoctor.model.snapshot import Snapshot, Target
 from tests.corpus import BOOK
 from tests.fuzz import examine as examine_module
-from tests.fuzz.examine import SHOWN, examine, our_words
+from tests.fuzz.examine import examine, our_words
 from tests.fuzz.mutate import case
 from tests.fuzz.pump import runs, units
 from tests.fuzz.strange import RUNS
@@ -120,13 +119,6 @@ def test_a_deadline_that_was_swallowed_comes_again(monkeypatch: pytest.MonkeyPat
 
     with examine_module.deadline(), pytest.raises(examine_module.TooLong):
         deaf_once()
-
-
-def test_the_clock_is_looked_at() -> None:
-    started = time.process_time()
-    examined = examine(json.dumps({"schema": "gpudoctor/1"}).encode(), "snapshot")
-    assert examined.refused
-    assert 0 <= examined.seconds <= time.process_time() - started < most(0) + SHOWN
 
 
 def test_digits_of_other_scripts_are_no_version() -> None:

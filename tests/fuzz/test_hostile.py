@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
-from gpudoctor.model.budget import most
 from gpudoctor.readers import read_text
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
@@ -33,9 +30,7 @@ def test_no_pattern_takes_long_on_one_line(part: int) -> None:
     with clocked() as slow:
         for first in range(part * _AT_ONCE, len(texts), _PARTS * _AT_ONCE):
             text = "\n".join(texts[first : first + _AT_ONCE])
-            started = time.process_time()
             read_text(text)
-            assert time.process_time() - started < 2 * most(len(text)), f"lines from {first}"
     assert slow == {}
 
 

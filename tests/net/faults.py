@@ -177,7 +177,7 @@ class _Relay:
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=300)
         self._process.stdout.close()
         self._switch.ip(f"link del {self._port}a", f"link set {self._port} master bridge0")
 

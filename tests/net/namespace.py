@@ -35,7 +35,7 @@ class Namespace:
         assert self._holder.stdin
         assert self._holder.stdout
         self._holder.stdin.close()
-        self._holder.wait(timeout=30)
+        self._holder.wait(timeout=300)
         self._holder.stdout.close()
 
     def ready(self) -> None:
@@ -63,6 +63,6 @@ class Namespace:
 
     def tell(self, argv: Sequence[str], stdin: str = "") -> None:
         """Run a program that sets something up. Raises `RuntimeError` with its words where it fails."""
-        done = subprocess.run(self.command(argv), check=False, capture_output=True, text=True, input=stdin, timeout=30)
+        done = subprocess.run(self.command(argv), check=False, capture_output=True, text=True, input=stdin, timeout=300)
         if done.returncode:
             raise RuntimeError(f"{' '.join(argv)} failed: {done.stderr.strip()}\n{stdin}")

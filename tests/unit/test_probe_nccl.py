@@ -15,7 +15,6 @@ from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.probes import nccl
 from gpudoctor.target.local import Local
 from tests import needs
-from tests.processes import unhindered
 from tests.sim import build
 
 Facts = dict[str, "Fact | Rows"]
@@ -105,10 +104,8 @@ def test_a_library_that_crashes(ask: Ask) -> None:
 
 def test_a_library_that_hangs_is_given_up(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nccl, "TIMEOUT", 3.0)
-    started = unhindered()
     facts = ask("hangs")
     assert value(facts["libnccl.state"]) == "hung"
-    assert unhindered() - started < 5
 
 
 def test_a_file_that_is_no_library(tmp_path: Path) -> None:
