@@ -5,13 +5,25 @@ from __future__ import annotations
 import fcntl
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from gpudoctor.target.record import Record
 from tests.sim import scenario
 from tests.sim.root import Machine, Ran
+
+_SAMPLE = 5
+
+
+def sampled(paths: Sequence[Path]) -> list[ParameterSet]:
+    """One of five machines for every run, and all of them for ``pytest -m full``: each costs two seconds."""
+    return [
+        pytest.param(path, id=path.stem, marks=pytest.mark.full if number % _SAMPLE else ())
+        for number, path in enumerate(paths)
+    ]
 
 
 class Documents:

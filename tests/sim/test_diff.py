@@ -7,8 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.sim import scenario
 from tests.sim.documents import Documents
+
+pytestmark = pytest.mark.full
 
 _LEAST = 0.9
 """Share of the scenarios whose cause must be named there."""

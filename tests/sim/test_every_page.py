@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pytest
+
 from gpudoctor import rulebook
 from gpudoctor.version import __version__
 from gpudoctor.views import document
@@ -15,6 +17,8 @@ from tests.corpus import blocks
 from tests.needs import REPOSITORY
 from tests.sim.documents import Documents
 from tests.sim.test_scenarios import HEALTHY, SICK
+
+pytestmark = pytest.mark.full
 
 A_MACHINE = "gpu=RTX 4090,driver=580,python=3.12,os=linux,arch=x86_64"
 """For which files are judged."""

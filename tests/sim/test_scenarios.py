@@ -12,7 +12,7 @@ from gpudoctor.rulebook.reading import facts_read
 from gpudoctor.views import schema
 from tests import rates
 from tests.sim import scenario
-from tests.sim.documents import Documents
+from tests.sim.documents import Documents, sampled
 
 HEALTHY = [scenario.PROFILES / f"{name}.json" for name in scenario.names(scenario.PROFILES)]
 SICK = [scenario.SICK / f"{name}.json" for name in scenario.names(scenario.SICK)]
@@ -23,7 +23,7 @@ def test_there_are_enough_of_them() -> None:
     assert len(HEALTHY) + len(SICK) >= 90
 
 
-@pytest.mark.parametrize("path", HEALTHY + SICK, ids=[path.stem for path in HEALTHY + SICK])
+@pytest.mark.parametrize("path", sampled(HEALTHY + SICK))
 def test_scenario(path: Path, documents: Documents) -> None:
     record, ran = documents.of(path)
     assert ran.err == ""
@@ -34,7 +34,7 @@ def test_scenario(path: Path, documents: Documents) -> None:
         assert text in ran.out
 
 
-@pytest.mark.parametrize("path", HEALTHY, ids=[path.stem for path in HEALTHY])
+@pytest.mark.parametrize("path", sampled(HEALTHY))
 def test_a_healthy_machine_is_sound_and_the_document_valid(path: Path, documents: Documents) -> None:
     import jsonschema
 
@@ -44,6 +44,7 @@ def test_a_healthy_machine_is_sound_and_the_document_valid(path: Path, documents
     jsonschema.validate(ran.document, json.loads(schema.text()))
 
 
+@pytest.mark.full
 def test_every_cause_of_the_lower_layers_is_found_on_some_machine(documents: Documents) -> None:
     """Each page of these folders fires through the real program; see `expect.ids` for the machines.
 
