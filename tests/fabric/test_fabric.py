@@ -16,6 +16,7 @@ def test_one_slow_and_one_dead_of_1024_are_named_and_nobody_else() -> None:
     assert figures.rounds <= 4
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("scene", [scene for scene in SCENES if scene != PROMISED])
 def test_the_other_scenes(scene: str) -> None:
     figures = trials(scene, 200 if "few" in scene or "busy" in scene else 10, seed=1)

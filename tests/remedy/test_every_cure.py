@@ -18,6 +18,8 @@ from gpudoctor.views import plan as views
 from tests.remedy.specimens import CAUSES, judged, machines, specimens, told_by_facts
 from tests.sim.documents import Documents
 
+pytestmark = pytest.mark.full
+
 READ_AGAIN: Mapping[str, str] = {
     "torch.wrong-results": "which library gives the wrong values is what its steps find out",
     "cuda.arch-dropped": "only the messages of a build tell of it",

@@ -14,8 +14,6 @@ from gpudoctor.kernels import specs, talk
 from gpudoctor.target.local import Local
 from tests import needs
 
-pytestmark = pytest.mark.full
-
 HERE = Path(__file__).parent
 CHILD = Path(talk.program()).parent
 NAMES = [one.spec.id for one in specs.chosen(["collective"])]
@@ -60,6 +58,7 @@ def heard(python: str) -> talk.Heard:
     return talk.ask(target, talk.Question("collective", "cpu", specs.chosen(["collective"])), lambda *_: None, str)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
 def test_every_value_is_right_on_both_ranks(heard: talk.Heard, name: str) -> None:
     outcome = heard.outcomes[name]
@@ -77,6 +76,7 @@ def _sick(python: str, rank: int, what: str, when: str, seconds: float = 40.0) -
     return told
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("what", "words"),
     [
@@ -94,12 +94,14 @@ def test_who_fails_in_the_middle_is_named_and_what_came_before_counts(python: st
         assert told[f"nccl.{name}"] == {"error": "CannotRun", "words": "not tried: broadcast before it failed"}
 
 
+@pytest.mark.full
 def test_who_hangs_is_named_before_those_that_waited_for_it(python: str) -> None:
     told = _sick(python, 0, "hang", "the first collective")
     said = told["nccl.all_reduce"]["words"]
     assert said.startswith('rank 0 did not come to an end at "the first collective"; rank 1 '), said
 
 
+@pytest.mark.full
 def test_one_wrong_bit_is_seen_and_its_rank_named(python: str) -> None:
     told = _sick(python, 0, "flip", "the first collective")
     assert told["nccl.broadcast"]["right"] is False

@@ -13,8 +13,6 @@ from tests import needs
 from tests.conftest import Program
 from tests.faults.__main__ import trials
 
-pytestmark = pytest.mark.full
-
 CHECKED = [
     "matmul", "elementwise", "convolution", "attention", "fft", "sort", "reduction", "autograd",
 ]  # fmt: skip
@@ -86,6 +84,7 @@ def test_what_the_cpu_has_not_is_said(found: dict[str, Any]) -> None:
     assert found["matmul.fp4"]["words"] == "Multiplied in fp32 and rounded: torch has no such product on this CPU"
 
 
+@pytest.mark.full
 def test_the_same_seed_gives_the_same_bytes(found: dict[str, Any], gpudoctor: Program) -> None:
     again = runs(gpudoctor, needs.torch_python(), "matmul.bf16", "sort")
     assert {name: run["details"]["digest"] for name, run in again.items()} == {
@@ -93,6 +92,7 @@ def test_the_same_seed_gives_the_same_bytes(found: dict[str, Any], gpudoctor: Pr
     }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("stuck", "words"),
     [
@@ -140,6 +140,7 @@ assert packed.unpacked(torch)[0, :4].tolist() == [1.0, -12.0, 3.0, 8.0]
 """Where cuBLAS's documentation says that the scale of a block lies, and what its bits are."""
 
 
+@pytest.mark.full
 def test_4_bit_floats_and_their_scales_lie_where_cublas_looks_for_them() -> None:
     holds(LAYOUT)
 
@@ -165,6 +166,7 @@ for rows, more in ((16, False), (64, True)):
 """Whole tiles that are wrong, as a broken multiprocessor leaves them."""
 
 
+@pytest.mark.full
 def test_a_wrong_tile_is_counted_up_to_sixteen_rows_and_said_to_be_more_beyond() -> None:
     holds(TILE)
 
@@ -181,6 +183,7 @@ for value, kept in (("0", "0"), ("1", None)):
 """
 
 
+@pytest.mark.full
 def test_no_variable_makes_tf32_of_what_is_judged_as_fp32() -> None:
     holds(OVERRIDE)
 

@@ -19,8 +19,6 @@ from tests import needs
 from tests.conftest import Program
 from tests.sim import scenario
 
-pytestmark = pytest.mark.full
-
 KERNELS = ("copy.device", "copy.to", "copy.from", "peer.copy", "launch", "allocator")
 PLANT = """
 import sys
@@ -49,6 +47,7 @@ def runs(found: Measurements) -> Mapping[str, Run]:
     return {run.kernel: run for run in found.runs}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", KERNELS)
 def test_each_runs_and_tells_a_figure(runs: Mapping[str, Run], name: str) -> None:
     assert runs[name].status == "ran", runs[name].because
@@ -56,6 +55,7 @@ def test_each_runs_and_tells_a_figure(runs: Mapping[str, Run], name: str) -> Non
     assert runs[name].expected is None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", [name for name in KERNELS if name != "allocator"])
 def test_what_was_moved_is_compared(runs: Mapping[str, Run], name: str) -> None:
     assert runs[name].right is True
@@ -63,12 +63,14 @@ def test_what_was_moved_is_compared(runs: Mapping[str, Run], name: str) -> None:
     assert (runs[name].compared or 0) >= (1 if name == "launch" else 1 << 17)
 
 
+@pytest.mark.full
 def test_ordinary_memory_is_measured_beside_page_locked(runs: Mapping[str, Run]) -> None:
     for name in ("copy.to", "copy.from"):
         assert float(str(runs[name].details["pageable"])) > 0
         assert isinstance(runs[name].details["alone"], bool)
 
 
+@pytest.mark.full
 def test_two_buffers_stand_in_for_two_gpus(runs: Mapping[str, Run]) -> None:
     details = runs["peer.copy"].details
     assert isinstance(details["rates"], dict)
@@ -76,6 +78,7 @@ def test_two_buffers_stand_in_for_two_gpus(runs: Mapping[str, Run]) -> None:
     assert details["wrong"] == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("bit", [0, 31, 52, 62])
 def test_one_flipped_bit_of_a_million_is_one_wrong_word(bit: int) -> None:
     folder = str(Path(child.__file__).parent.parent)
@@ -86,6 +89,7 @@ def test_one_flipped_bit_of_a_million_is_one_wrong_word(bit: int) -> None:
     assert done.stdout.split() == ["1", "131072", "4711", "0"]
 
 
+@pytest.mark.full
 def test_figures_of_a_cpu_accuse_no_gpu_of_the_machine(found: Measurements) -> None:
     record = json.dumps(to_json(scenario.load(scenario.PROFILES / "hgx-h100.json")))
     machine = snapshot_of(record)
