@@ -42,6 +42,7 @@ def _snapshots() -> Iterator[Snapshot]:
     yield from (doctor.snapshot_of(text) for text in [*seeds().snapshots[::90], *seeds().reports[::60]])
 
 
+@pytest.mark.full
 def test_a_shared_snapshot_is_judged_as_the_snapshot_was() -> None:
     for snapshot in _snapshots():
         saved = document.facts(snapshot, __version__)

@@ -15,6 +15,8 @@ from gpudoctor.remedy.apply import apply
 from tests.remedy import wheels
 from tests.remedy.place import CUDNN, NEW, OLD, PIN, Place, difference
 
+pytestmark = pytest.mark.full
+
 PINS = "torch.nvidia-wheels"
 
 

@@ -19,6 +19,8 @@ from gpudoctor.remedy.undo import plan_of, undo
 from tests import needs
 from tests.remedy.place import Place
 
+pytestmark = pytest.mark.full
+
 APT = """#!/usr/bin/env python3
 # apt-get as far as it is needed: NAME=VERSION installs, NAME- removes, NAME installs what is newest.
 import json, pathlib, sys

@@ -21,6 +21,8 @@ from tests.remedy import place as places
 from tests.remedy.index import Index
 from tests.remedy.place import NEW, OLD, Place, difference
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def whole(tmp_path: Path, index: Index) -> Place:

@@ -267,6 +267,7 @@ def test_a_folder_that_takes_no_journal_keeps_the_run_from_beginning(place: Plac
         apply(place.change(), site, lambda _: None, lambda: "go on")
 
 
+@pytest.mark.full
 def test_the_distributions_own_python_is_refused(tmp_path: Path, place: Place) -> None:
     from tests.remedy.place import own_python
 

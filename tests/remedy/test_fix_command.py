@@ -147,6 +147,7 @@ def test_a_dry_run_shows_all_and_changes_nothing(patient: Patient) -> None:
     assert not runs(patient)
 
 
+@pytest.mark.full
 def test_the_plan_and_the_run_keep_to_their_schemas(patient: Patient, gpudoctor: Program) -> None:
     planned = patient.doctor("fix", "--dry-run", "--json", *SITE).document
     jsonschema.validate(planned, gpudoctor("schema", "plan").document)
@@ -191,6 +192,7 @@ def test_each_step_is_asked_about_and_enter_is_no(patient: Patient) -> None:
     assert [step["state"] for step in run["steps"]] == ["done", "left out", "waits", "waits"]  # type: ignore[attr-defined]
 
 
+@pytest.mark.full
 def test_yes_runs_the_step_and_all_the_rest_asks_no_more(patient: Patient) -> None:
     with asked(patient) as terminal:
         terminal.wait_for("[n]")
@@ -203,6 +205,7 @@ def test_yes_runs_the_step_and_all_the_rest_asks_no_more(patient: Patient) -> No
     assert patient.distributions()["torch"] == "2.0"
 
 
+@pytest.mark.full
 def test_what_is_not_cured_is_offered_back_at_once(tmp_path: Path, index: Index, environment: Path) -> None:
     patient = patient_at(tmp_path, index, environment, "2.0")
     page = patient.root / f"srv/rules/torch/{RULE}.toml"
@@ -219,6 +222,7 @@ def test_what_is_not_cured_is_offered_back_at_once(tmp_path: Path, index: Index,
     assert not differing(before, patient.files())
 
 
+@pytest.mark.full
 def test_what_got_worse_stops_the_run(tmp_path: Path, index: Index, environment: Path) -> None:
     patient = patient_at(tmp_path, index, environment, "1.1+cpu")
     ran = patient.doctor("fix", "--yes", *SITE)  # the page explains torch.cpu-build while it is found, and no longer
@@ -227,6 +231,7 @@ def test_what_got_worse_stops_the_run(tmp_path: Path, index: Index, environment:
     assert "gpudoctor fix --undo" in ran.out
 
 
+@pytest.mark.full
 def test_an_index_without_the_version_changes_nothing_and_says_so(
     tmp_path: Path, index: Index, environment: Path
 ) -> None:
@@ -238,6 +243,7 @@ def test_an_index_without_the_version_changes_nothing_and_says_so(
     assert patient.distributions()["torch"] == "1.0+cpu"
 
 
+@pytest.mark.full
 def test_ctrl_c_ends_the_step_and_the_record_says_so(patient: Patient, index: Index) -> None:
     index.pause = 0.5
     try:
@@ -254,6 +260,7 @@ def test_ctrl_c_ends_the_step_and_the_record_says_so(patient: Patient, index: In
     assert [step["state"] for step in run["steps"]] == ["done", "done", "stopped", "waits"]  # type: ignore[attr-defined]
 
 
+@pytest.mark.full
 def test_a_run_that_was_killed_is_told_next_time_and_taken_back(patient: Patient, index: Index) -> None:
     before = patient.files()
     index.pause = 0.5

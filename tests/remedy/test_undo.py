@@ -38,6 +38,7 @@ def test_odd_names_links_and_modes_come_back(place: Place) -> None:
     assert difference(before, place.files()) == []
 
 
+@pytest.mark.full
 def test_what_others_changed_since_is_moved_aside_and_named(place: Place) -> None:
     before = place.files()
     run = place.apply(place.change())
@@ -64,6 +65,7 @@ def test_a_small_file_that_was_edited_in_place_comes_back(place: Place) -> None:
     assert difference(before, place.files()) == []
 
 
+@pytest.mark.full
 def test_a_large_file_that_was_rewritten_in_place_is_named(place: Place) -> None:
     library = place.venv / "large.bin"
     library.write_bytes(bytes(100_000))
@@ -77,6 +79,7 @@ def test_a_large_file_that_was_rewritten_in_place_is_named(place: Place) -> None
     assert back.why == f"not as before, 1 in all: {library} {said}"
 
 
+@pytest.mark.full
 def test_undo_of_what_was_undone_is_refused(place: Place) -> None:
     run = place.apply(place.change())
     back = place.undo(run)
@@ -86,6 +89,7 @@ def test_undo_of_what_was_undone_is_refused(place: Place) -> None:
         place.undo(back)
 
 
+@pytest.mark.full
 def test_an_undo_that_was_stopped_goes_on(place: Place) -> None:
     before = place.files()
     run = place.apply(place.change())
@@ -110,6 +114,7 @@ def test_a_run_that_changed_nothing_has_nothing_to_take_back(place: Place) -> No
         place.undo(run)
 
 
+@pytest.mark.full
 def test_what_was_kept_is_gone(place: Place) -> None:
     run = place.apply(place.change())
     found = kept.from_json(place.journals.journal(run.id).document("kept.json"))
@@ -118,6 +123,7 @@ def test_what_was_kept_is_gone(place: Place) -> None:
         place.undo(run)
 
 
+@pytest.mark.full
 def test_of_many_runs_the_last_ones_can_be_taken_back(place: Place) -> None:
     from tests.remedy.place import OLD
 
