@@ -18,7 +18,7 @@ _BIN = Path(sys.executable).parent
     [
         [str(_BIN / "ruff"), "check", "."],
         [str(_BIN / "ruff"), "format", "--check", "."],
-        [str(_BIN / "mypy"), "--no-error-summary"],
+        pytest.param([str(_BIN / "mypy"), "--no-error-summary"], marks=pytest.mark.full),  # a minute without its cache
         [str(_BIN / "lint-imports"), "--no-cache"],
     ],
     ids=lambda command: Path(command[0]).name + " " + command[1],

@@ -1,9 +1,8 @@
-"""Texts made against the patterns: each is read in time that grows with its length alone."""
+"""Texts made against the patterns: none holds up whoever shares it."""
 
 from __future__ import annotations
 
 import re
-import time
 from types import ModuleType
 
 import pytest
@@ -11,12 +10,10 @@ import pytest
 from gpudoctor.hiding import Sharing, addresses, nodesets, numbers, places, spelling
 from gpudoctor.model import secrets
 from gpudoctor.model.pattern import Later
+from tests.fuzz.examine import deadline
 from tests.fuzz.pump import runs, units
 
 _SIZE = 4000
-_LONG = 100
-"""Times what a plain line of as many characters takes, in the same run; a pattern that backtracks takes thousands."""
-_PLAIN = "the driver is older than the GPU "
 _MOST = 40
 
 
@@ -30,22 +27,12 @@ _ALL = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("part", range(3))
-def test_no_text_takes_long(part: int) -> None:
-    told: dict[str, float] = {}
-    usual = min(_seconds(_PLAIN * (_SIZE // len(_PLAIN))) for _ in range(9))
-    for pattern in _ALL[part::3]:
-        pairs = [*(("", unit) for unit in units(pattern)), *runs(pattern)]
-        for lead, unit in [pair for pair in pairs if pair[1]][:_MOST]:
-            text = lead + unit * (_SIZE // len(unit))
-            seconds = min(_seconds(text) for _ in range(2))
-            if seconds > _LONG * usual:
-                told[lead + unit] = seconds / usual
-    assert told == {}
-
-
-def _seconds(text: str) -> float:
+def test_no_text_holds_it_up(part: int) -> None:
     sharing = Sharing(here=False)
-    started = time.process_time()
-    sharing([text])
-    return time.process_time() - started
+    with deadline():  # a pattern that backtracks would take hours
+        for pattern in _ALL[part::3]:
+            pairs = [*(("", unit) for unit in units(pattern)), *runs(pattern)]
+            for lead, unit in [pair for pair in pairs if pair[1]][:_MOST]:
+                sharing([lead + unit * (_SIZE // len(unit))])
