@@ -9,6 +9,7 @@ from tests.fabric.trials import SCENES, trials
 PROMISED = "one_slow_one_dead"
 
 
+@pytest.mark.full
 def test_one_slow_and_one_dead_of_1024_are_named_and_nobody_else() -> None:
     figures = trials(PROMISED, 60, seed=1)
     assert figures.named >= 0.98  # one of 60 may be missed; of 500 the module asserts 99 %
@@ -16,7 +17,6 @@ def test_one_slow_and_one_dead_of_1024_are_named_and_nobody_else() -> None:
     assert figures.rounds <= 4
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("scene", [scene for scene in SCENES if scene != PROMISED])
 def test_the_other_scenes(scene: str) -> None:
     figures = trials(scene, 200 if "few" in scene or "busy" in scene else 10, seed=1)

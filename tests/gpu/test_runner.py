@@ -70,6 +70,7 @@ def printed(*words: str, out: str) -> dict[str, Any]:
     return {"argv": [SMI, *words], "out": out}
 
 
+@pytest.mark.full
 def test_one_gpu_gives_one_folder_of_results(tmp_path: Path) -> None:
     """All steps but the tests of kernels, which the simulated GPU does not compute; no torch is there."""
     smi = [
@@ -99,6 +100,7 @@ def test_one_gpu_gives_one_folder_of_results(tmp_path: Path) -> None:
     assert sum(one.stat().st_size for one in folder.iterdir()) < 16 << 20
 
 
+@pytest.mark.full
 def test_what_hangs_is_stopped_and_the_rest_goes_on(tmp_path: Path) -> None:
     """nvidia-smi never returns; what needs it fails, what does not is done."""
     hanging = [{"argv": [SMI], "do": "hang"}]

@@ -19,6 +19,8 @@ from tests import needs
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
+pytestmark = pytest.mark.full
+
 _LONG = 180_000.0
 """Milliseconds that a page may take on a busy machine."""
 _FLAGS = (

@@ -49,6 +49,7 @@ def test_made_up_lines_cost_no_more_than_others(lead: str, unit: str) -> None:
     assert examine(text.encode(), "report").problems == ()
 
 
+@pytest.mark.full
 def test_generated_texts_end_in_time() -> None:
     """The first of those that `python -m tests.fuzz.texts` makes by the thousand."""
     for text in islice(texts(all_shapes(BOOK), seed=7), 12):
@@ -136,6 +137,7 @@ def test_signs_out_of_time_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> No
     assert "ext.arch" not in cut.passed
 
 
+@pytest.mark.full
 def test_a_long_log_is_read_piece_by_piece(tmp_path: Path) -> None:
     """Twice as long as what is read whole, with one line that matters near its end."""
     log = tmp_path / "train.log"

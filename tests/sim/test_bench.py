@@ -39,6 +39,7 @@ def reasons(document: Any, start: str = "") -> set[str]:
     return {run["because"] for run in runs}
 
 
+@pytest.mark.full
 def test_without_torch_the_driver_is_measured_and_the_rest_says_why(tmp_path: Path) -> None:
     ran = bench(profile("rtx3090-bridge", machine={"torch": None}), tmp_path)
     document = ran.document
@@ -139,6 +140,7 @@ def test_a_machine_without_a_gpu_says_so(tmp_path: Path) -> None:
     assert ran.out.rstrip().endswith("gpudoctor bench --device cpu")
 
 
+@pytest.mark.full
 def test_a_record_of_level_deep_gives_the_same_facts_elsewhere(tmp_path: Path) -> None:
     record = profile("rtx3090-bridge", machine={"torch": None})
     made = Machine(record, tmp_path).gpudoctor("record", "--level", "deep", "-o", "/record.json", timeout=120)
