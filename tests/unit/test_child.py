@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from gpudoctor.target import Answer
 from gpudoctor.target.child import run_child
-from tests.processes import gone, is_alive
+from tests.processes import gone, is_alive, until
 
 SOON = 300
 """Seconds, on a machine however busy: the children that are ended would take ten minutes."""
@@ -170,9 +169,7 @@ def icebox() -> Iterator[Path]:
         yield folder
     finally:
         (folder / "freezer.state").write_text("THAWED")
-        deadline = time.monotonic() + 60
-        while (folder / "cgroup.procs").read_text() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: not (folder / "cgroup.procs").read_text())
         folder.rmdir()
 
 

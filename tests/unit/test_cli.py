@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from gpudoctor import cli
@@ -21,20 +17,8 @@ from gpudoctor.arguments import parser
 from gpudoctor.arguments._examples import commands_of
 from gpudoctor.readers import LIMIT
 from tests.conftest import Program
+from tests.processes import marked, until
 from tests.readme import REPORT
-
-
-def test_the_document_keeps_to_its_own_schema(gpudoctor: Program) -> None:
-    schema = json.loads(gpudoctor("schema").out)
-    jsonschema.Draft202012Validator.check_schema(schema)
-    for words in (("check", "--level", "quick", "--json"), ("--json",), ("read", "--json", "-")):
-        document = gpudoctor(*words, stdin="NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.").document
-        jsonschema.validate(document, schema)
-        assert document["counts"] == {
-            "found": len(document["findings"]),
-            "unjudged": len(document["unjudged"]),
-            "passed": len(document["passed"]),
-        }
 
 
 def test_every_finding_has_evidence_and_every_rule_an_answer(gpudoctor: Program) -> None:
@@ -156,34 +140,6 @@ sys.exit(main())
 """
     done = subprocess.run([sys.executable, "-c", typed], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
-
-
-def marked(mark: str) -> list[str]:
-    """The processes that were started with that mark in their environment."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark.encode() in (folder / "environ").read_bytes():
-                found.append(folder.name)
-    return found
-
-
-def until(true: Callable[[], object], seconds: float = 60) -> bool:
-    """Whether it becomes true in time."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if true():
-            return True
-        time.sleep(0.05)
-    return False
-
-
-@pytest.mark.parametrize(("form", "start"), [("markdown", "## gpudoctor: Broken"), ("html", "<!doctype html>")])
-def test_a_report_in_another_form(gpudoctor: Program, form: str, start: str) -> None:
-    answer = gpudoctor("read", "-", "--format", form, stdin=REPORT)
-    assert answer.code == 1
-    assert answer.out.startswith(start)
-    assert "driver.too-old" in answer.out
 
 
 def test_a_page_is_about_one_machine(gpudoctor: Program, tmp_path: Path) -> None:

@@ -124,11 +124,6 @@ def test_gpus_of_one_machine_are_matched_by_uuid_when_one_is_lost() -> None:
     assert not [name for name in names(difference) if name.endswith((".uuid", ".vbios"))]
 
 
-def test_gpus_of_different_machines_are_matched_by_index() -> None:
-    difference = compare(diagnosis(), diagnosis(gpu=(gpu(0, uuid="x"), gpu(1, uuid="y", memory_mib=40960))))
-    assert names(difference) == ["gpu[1].memory_mib"]
-
-
 def test_rows_are_matched_by_their_natural_key() -> None:
     def packages(**versions: str) -> tuple[Row, ...]:
         return tuple({"name": known(name), "version": known(version)} for name, version in versions.items())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Program
-from tests.processes import left
+from tests.processes import left, marked
 
 PATIENCE = {"GPUDOCTOR_NVML_TIMEOUT": "1", "GPUDOCTOR_TORCH_TIMEOUT": "4"}
 """What hangs here never answers: it is given up sooner."""
@@ -50,26 +50,12 @@ class Sick:
         assert run.document["schema"] == "gpudoctor/1"
         return run.document
 
-    def left_behind(self) -> list[str]:
-        """Processes that still carry our mark in their environment."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    marked = self.mark.encode() in (entry / "environ").read_bytes()
-                    words = (entry / "cmdline").read_bytes().decode(errors="replace")
-                except OSError:
-                    continue
-                if marked and words:
-                    found.append(words)
-        return found
-
 
 @pytest.fixture
 def sick(tmp_path: Path, gpudoctor: Program) -> Iterator[Sick]:
     patient = Sick(tmp_path, gpudoctor)
     yield patient
-    assert left(patient.left_behind) == []
+    assert left(lambda: list(map(str, marked(patient.mark)))) == []
 
 
 def value(document: Mapping[str, Any], name: str) -> object:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import tracemalloc
-
 import pytest
 
 from gpudoctor.expression import Evaluator, Facts, evaluate, fill
@@ -210,22 +207,3 @@ def test_of_a_value_without_end_only_the_beginning_is_searched(condition: str) -
     seen = Evaluator(Facts(snapshot), {})
     assert evaluate(condition.format("first"), seen)
     assert not evaluate(condition.format("last"), seen)
-
-
-def test_what_cannot_be_judged_leaves_nothing_behind() -> None:
-    """A service judges snapshots for months."""
-    seen = Evaluator(facts(), {})
-
-    def judge(times: int) -> int:
-        for _ in range(times):
-            with pytest.raises(CannotJudge):
-                evaluate("startswith(nvml.state, 'ok')", seen)
-        gc.collect()
-        return tracemalloc.get_traced_memory()[0]
-
-    tracemalloc.start()
-    try:
-        before = judge(100)
-        assert judge(2000) - before < 2000
-    finally:
-        tracemalloc.stop()

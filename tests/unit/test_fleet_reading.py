@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpudoctor import doctor
 from gpudoctor.fleet import by_files
 from gpudoctor.fleet.reading import Reader, Reply
 from gpudoctor.fleet.summary import Rate, Summary
@@ -171,9 +170,3 @@ def test_files_and_folders_and_standard_input_are_read(tmp_path: Path, monkeypat
 def test_a_file_that_is_not_there_is_misuse(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
         by_files.verify([str(tmp_path / "x.json")])
-
-
-def test_the_document_of_a_fleet_is_read_back_whole() -> None:
-    diagnosis = folded([document("n1", LOST), document("n2")])
-    again = doctor.read(view.render(diagnosis), "fleet.json")
-    assert again.to_json() == diagnosis.to_json()

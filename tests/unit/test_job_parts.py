@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from gpudoctor.job.barriers import Barrier, barriers
+from gpudoctor.job.barriers import barriers
 from gpudoctor.job.clocks import furthest_clock
 from gpudoctor.job.descriptors import room_for
 from gpudoctor.job.door import Door
@@ -54,11 +54,6 @@ def test_different_failures_are_told_apart() -> None:
     assert (
         len(barriers([failed("a", "b"), failed("a", "b", "refused"), failed("a", "b", "refused", "rendezvous")])) == 3
     )
-
-
-def test_names_are_in_their_natural_order() -> None:
-    links = tuple(failed(f"n{number}", "n1") for number in (10, 9, 2))
-    assert Barrier(links).sources == ("n2", "n9", "n10")
 
 
 def test_the_clock_that_is_away_from_the_others() -> None:
