@@ -1,14 +1,15 @@
-"""What the lower pages say together: the cause leads, its consequences fold, sound machines are left alone."""
+"""What the lower pages say together: the cause leads, its consequences fold."""
 
 from __future__ import annotations
 
 import pytest
 
-from gpudoctor.doctor import read
+from gpudoctor.doctor import diagnose, read
 from gpudoctor.knowledge import complete
 from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.fact import Known, Rows, Unread
+from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.model.snapshot import Snapshot, Target
+from gpudoctor.rulebook import load
 
 LEADS = {
     "an old driver under a new card, and a CPU build of torch": (
@@ -68,6 +69,11 @@ def test_the_cause_leads_and_its_consequences_fold(report: str, ids: list[str]) 
     assert _led(read(report)) == ids
 
 
+def _local(groups: dict[str, Rows], **facts: Fact) -> Diagnosis:
+    named = {name.replace("__", "."): fact for name, fact in facts.items()}
+    return diagnose(Snapshot(Target("local", "test"), named, groups), load())
+
+
 BUS: Rows = (
     {
         "vendor": Known("nvidia", "sysfs"),
@@ -75,6 +81,17 @@ BUS: Rows = (
         "address": Known("0000:01:00.0", "sysfs"),
     },
 )
+
+
+def test_a_card_that_the_driver_does_not_list_is_judged_by_the_bus() -> None:
+    diagnosis = _local(
+        {"pci": BUS, "gpu": Unread("NVML did not start")},
+        host__container=Absent("no sign of one"),
+        driver__version=Unread("the nvidia module is not loaded"),
+        driver__module_loaded=Known(False, "sysfs"),
+        driver__module_disk_version=Known("535.183.01", "modinfo"),
+    )
+    assert "driver.too-old-for-gpu" in _led(diagnosis)
 
 
 def test_a_container_is_not_judged_by_the_bus_of_its_host() -> None:
