@@ -10,7 +10,7 @@ from gpudoctor.doctor import benching
 from gpudoctor.model.bench import Bench, verdict
 from gpudoctor.model.measurement import Device, Kernel, Measurements, Run, Step
 from gpudoctor.views import bench
-from gpudoctor.views._measured import figure, gpus, names
+from gpudoctor.views._measured import figure
 from gpudoctor.views._terminal import Style
 from tests.measured import node, too_old
 from tests.tui.machines import diagnosis_of
@@ -112,15 +112,6 @@ def test_reasons_are_told_once_with_what_waits_for_them() -> None:
 def test_a_figure_has_three_digits_in_five_columns(value: float, words: str) -> None:
     assert figure(value) == words
     assert len(figure(-value)) <= 6
-
-
-def test_gpus_are_named_in_short() -> None:
-    found = of([], 8)
-    assert [gpus(found, numbers) for numbers in ([5], [0, 1, 2, 6], range(8), [-1], [])] == [
-        "GPU 5", "GPUs 0-2, 6", "all GPUs", "", "",
-    ]  # fmt: skip
-    assert gpus(of([], 1), [0]) == ""
-    assert names(found, [MATMUL.id, LOADER.id]) == "bf16 matmul; DataLoader at its best"
 
 
 def test_findings_are_those_that_rest_on_what_was_measured() -> None:

@@ -35,12 +35,6 @@ def test_a_message_is_heard_wherever_it_stands_in_a_long_line(before: int) -> No
     assert [item.index for item in heard.evidence] == [1]
 
 
-def test_what_follows_a_thousand_equal_lines_keeps_its_line() -> None:
-    heard = _text(*["loss 0.1"] * 1000, "Xid 79").find(_sign("Xid (?P<code>\\d+)"))
-    assert heard is not None
-    assert [item.index for item in heard.evidence] == [1000]
-
-
 def test_a_line_printed_a_few_times_is_still_there_each_time() -> None:
     assert _text("again", "again").find(_sign("again\\nagain")) is not None
 

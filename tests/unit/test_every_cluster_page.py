@@ -84,22 +84,7 @@ def suspect(measure: Any) -> Suspect:
 
 
 def collective(**more: Any) -> Row:
-    row: dict[str, Any] = {
-        "leg": "node",
-        "backend": "nccl",
-        "operation": "all_reduce",
-        "state": "measured",
-        "bytes": 1 << 27,
-        "groups": 4,
-        "ranks": 32,
-        "slowest": 0,
-        "ratio": 1.1,
-        "busbw": 400.0,
-        "usual": 400.0,
-        "host": "n1",
-        "hosts": ("n1",),
-        "right": True,
-        "words": "in words",
-        **more,
-    }
+    row: dict[str, Any] = {"leg": "node", "backend": "nccl", "operation": "all_reduce", "state": "measured"}
+    row |= {"bytes": 1 << 27, "groups": 4, "ranks": 32, "slowest": 0, "ratio": 1.1, "busbw": 400.0, "usual": 400.0}
+    row |= {"host": "n1", "hosts": ("n1",), "right": True, "words": "in words", **more}
     return {name: Known(value, "torch.distributed") for name, value in row.items()}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import tracemalloc
-
 import pytest
 
 from gpudoctor.expression import Evaluator, Facts, evaluate, fill
@@ -165,15 +162,11 @@ def _of_rows(text: str) -> tuple[object, set[tuple[str, int | None]]]:
     [
         ("any(x.address == '02' for x in xid)", True),
         ("any(x.address == '02' and x.code == 48 for x in xid)", True),
-        ("any(x.code == 48 and x.address == '02' for x in xid)", True),
-        ("any(x.code == 48 for x in xid if x.address == '02')", True),
         ("any(x.address == '02' and x.code == 79 for x in xid)", False),
         ("any(x.address == '03' for x in xid)", False),
         ("any(x.address == torch.hip for x in xid)", False),
         ("any(x.address == '03' or x.code == 13 for x in xid)", True),
-        ("any(x.code == x.code for x in xid)", True),
         ("any(a.gpu == '01' and a.code == 1 for a in aer)", True),
-        ("any(a.gpu == '03' and a.code == 7 for a in aer)", False),
         ("any(a.code == 9 and a.gpu == nvml.state for a in aer)", False),
         ("all(x.address == '01' for x in xid)", False),
     ],
@@ -214,22 +207,3 @@ def test_of_a_value_without_end_only_the_beginning_is_searched(condition: str) -
     seen = Evaluator(Facts(snapshot), {})
     assert evaluate(condition.format("first"), seen)
     assert not evaluate(condition.format("last"), seen)
-
-
-def test_what_cannot_be_judged_leaves_nothing_behind() -> None:
-    """A service judges snapshots for months."""
-    seen = Evaluator(facts(), {})
-
-    def judge(times: int) -> int:
-        for _ in range(times):
-            with pytest.raises(CannotJudge):
-                evaluate("startswith(nvml.state, 'ok')", seen)
-        gc.collect()
-        return tracemalloc.get_traced_memory()[0]
-
-    tracemalloc.start()
-    try:
-        before = judge(100)
-        assert judge(2000) - before < 2000
-    finally:
-        tracemalloc.stop()

@@ -18,7 +18,6 @@ from tests import needs
 from tests.environments import CUBIN, PTX, Venv, compiled, container, elf, entry, rows, value
 
 ADD, ERROR, NEW = "_ZN2at4_ops3add4callERKNS_6TensorE", "_ZN3c105ErrorC2Ev", "_ZN3c104cuda9c10_cuda_checkEi"
-DEFINES = f"void {ADD}(void) {{}}\nvoid {ERROR}(void) {{}}\nvoid printf(void) {{}}\n"
 
 
 def calls(*names: str) -> str:
@@ -126,7 +125,7 @@ def test_names_are_those_that_nm_lists(tmp_path: Path) -> None:
         assert set(wanted(file)) == set(other)
 
 
-@settings(max_examples=200, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_libraries_end_in_an_answer_or_a_named_error(sound: bytes, tmp_path: Path, data: st.DataObject) -> None:
     raw = bytearray(sound)

@@ -37,12 +37,7 @@ def written(folder: Path, **facts: Mapping[str, Any]) -> Path:
 
 @pytest.mark.parametrize(
     ("facts", "more", "code"),
-    [
-        ({}, [], 0),
-        ({"n4": OLD}, [], 0),
-        ({"n4": OLD}, ["--strict"], 1),
-        ({"n2": LOST}, [], 1),
-    ],
+    [({}, [], 0), ({"n4": OLD}, [], 0), ({"n4": OLD}, ["--strict"], 1), ({"n2": LOST}, [], 1)],
 )
 def test_the_exit_code_is_the_verdict(
     tmp_path: Path, capsys: Capture, facts: dict[str, Mapping[str, Any]], more: list[str], code: int

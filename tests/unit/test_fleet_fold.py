@@ -130,12 +130,6 @@ def test_a_silent_host_keeps_the_verdict_open_and_is_named() -> None:
     assert diagnosis.fleet.sound == ["n1", "n2", "n3"]
 
 
-def test_an_error_outweighs_silence() -> None:
-    diagnosis = folded([*hosts(3, n2=LOST), ""])
-    assert diagnosis.fleet
-    assert (diagnosis.verdict, diagnosis.fleet.verdict) == ("broken", "no-go")
-
-
 def test_silent_hosts_are_taken_out_where_that_is_asked_for() -> None:
     diagnosis = folded([*hosts(3, n2=LOST), ""], Whole(scheduler="slurm", drain_silent=True))
     assert diagnosis.fleet

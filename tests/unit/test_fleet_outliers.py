@@ -99,21 +99,22 @@ def test_a_slow_gpu_is_told_with_its_share() -> None:
     assert (slow.hosts, slow.value, slow.usual, slow.share) == (("n4",), "478 TFLOP/s on GPU 2", "721 TFLOP/s", 0.663)
 
 
-def test_the_limit_follows_the_spread() -> None:
-    assert found(rated([100, 80, 120, 90, 110, 70, 130]))[0] == []
+def test_where_the_others_are_close_together_little_less_is_slow() -> None:
     assert found(rated([100, 99, 101, 100, 91, 100, 100]))[0] != []
 
 
-def test_faster_than_the_others_is_no_fault() -> None:
-    assert found(rated([100, 100, 100, 150]))[0] == []
-
-
-def test_a_kind_is_not_slow_beside_a_faster_one() -> None:
-    assert found([*rated([700] * 5), *rated([65] * 5, "T4", 11)])[0] == []
-
-
-def test_many_slow_ones_are_no_outliers() -> None:
-    assert found(rated([100] * 5 + [50] * 4))[0] == []
+@pytest.mark.parametrize(
+    "summaries",
+    [
+        rated([100, 80, 120, 90, 110, 70, 130]),
+        rated([100, 100, 100, 150]),
+        [*rated([700] * 5), *rated([65] * 5, "T4", 11)],
+        rated([100] * 5 + [50] * 4),
+    ],
+    ids=["far apart", "faster than the others", "beside a faster kind", "nearly half"],
+)
+def test_whose_rate_is_no_fault(summaries: list[Summary]) -> None:
+    assert found(summaries)[0] == []
 
 
 def test_chance_alone_makes_nobody_slow() -> None:

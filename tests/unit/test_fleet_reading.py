@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpudoctor import doctor
 from gpudoctor.fleet import by_files
 from gpudoctor.fleet.reading import Reader, Reply
 from gpudoctor.fleet.summary import Rate, Summary
@@ -108,19 +107,15 @@ def test_a_document_that_is_cut_off_is_named_as_such_with_its_host(share: float)
     ("text", "because"),
     [
         ("", "nothing came back"),
-        ("\n \n", "nothing came back"),
         ("bash: gpudoctor: command not found\n", "no gpudoctor document, but: bash: gpudoctor: command not found"),
         (
             N1.replace("gpudoctor/1", "gpudoctor/2"),
             "schema gpudoctor/2 is not gpudoctor/1: a gpudoctor of another major",
         ),
-        ('{"schema": "other/1"}', "not a gpudoctor snapshot"),
         ('{"schema": "gpudoctor/1", "findings": [], "facts": {}}', "not a whole diagnosis document"),
         (N1.replace('"verdict":"sound"', '"verdict":"fine"'), "'fine' is none of sound"),
         (N1.replace('"findings":[{"id"', '"findings":[{"ip"'), "not a whole diagnosis document"),
         ('{"schema":' * 100_000, "nested without end"),
-        ('{"level": "info", "msg": "starting"}', "no gpudoctor document, but: {"),
-        ('{"schema": "gpudoctor/1", "findings": [], "facts": {}, "target": 3}', "not a whole diagnosis document"),
         ('{"schema": "gpudoctor/1", "verdict": nope}', "broken JSON"),
     ],
     ids=lambda value: value[:30],
@@ -150,7 +145,7 @@ def test_a_folded_fleet_is_not_a_host() -> None:
     assert "whole fleet" in one(view.render(folded([N1]))).because
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 4000), st.binary(max_size=40))
 def test_no_damage_ends_the_reading(at: int, noise: bytes) -> None:
     place = at * len(N1) // 4000
@@ -175,9 +170,3 @@ def test_files_and_folders_and_standard_input_are_read(tmp_path: Path, monkeypat
 def test_a_file_that_is_not_there_is_misuse(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
         by_files.verify([str(tmp_path / "x.json")])
-
-
-def test_the_document_of_a_fleet_is_read_back_whole() -> None:
-    diagnosis = folded([document("n1", LOST), document("n2")])
-    again = doctor.read(view.render(diagnosis), "fleet.json")
-    assert again.to_json() == diagnosis.to_json()

@@ -163,14 +163,6 @@ def test_a_class_takes_the_fields_of_its_base() -> None:
     assert replace(More("a"), name="b") == More("b")
 
 
-def test_the_standard_functions_take_it_as_theirs() -> None:
-    assert dataclasses.replace(Ours("a"), size=4) == Ours("a", 4)
-    told = {one.name: (one.type, one.repr) for one in fields(Ours)}
-    assert told == {one.name: (one.type, one.repr) for one in fields(Theirs)}
-    assert dataclasses.is_dataclass(Ours)
-    assert dataclasses.is_dataclass(Filled)
-
-
 def test_a_default_that_all_would_share_is_refused() -> None:
     defaults: list[object] = [[], dataclasses.field(default_factory=list)]
     for default in defaults:

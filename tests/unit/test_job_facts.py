@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from gpudoctor.job.found import Found, LinkSeen, RankSeen
 from gpudoctor.job.pairing.pairs import Direction, Pair
 from gpudoctor.job.pairing.suspect import Suspect
 from gpudoctor.job.place import Place
+from tests.unit.fleet_documents import document
 
 PLACE = Place("torchrun", 0, 2, host="n0", master="n0", port=29500, job="j")
 GROUPS = ("rank", "link", "barrier", "flow", "suspect")
@@ -71,17 +73,6 @@ def test_a_fault_that_was_found_before_it_was_cut_short_is_a_no_go() -> None:
     assert set(ids(found(cut="told to end", links=[failed]))) == {"nccl.unreachable"}
 
 
-def test_clocks_apart() -> None:
-    said = ids(found(asked=False, skew_ms=61000.0, skew_host="n1"))
-    assert said == {"host.clock-skew": "The clock of n1 is 61000 ms away from the others'"}
-
-
-def test_gloos_loopback_where_nccl_does_the_work_is_a_warning() -> None:
-    link = LinkSeen("n0", "n1", "peer", "loopback", "its own name is 127.0.1.1", "gloo", "127.0.1.1", 0, "lo")
-    assert set(ids(found(asked=False, backend="nccl", links=[link]))) == {"gloo.interface"}
-    assert set(ids(found(asked=False, backend="gloo", links=[link]))) == {"nccl.interface"}
-
-
 def test_a_rank_that_ended_by_itself_takes_its_machine_out_and_one_that_was_told_does_not() -> None:
     def drained(blames: bool) -> list[str]:
         ranks = [RankSeen(0, "here", "n0", 0, world=2), RankSeen(1, "ended", "n1", 0, because="x", blames=blames)]
@@ -93,16 +84,4 @@ def test_a_rank_that_ended_by_itself_takes_its_machine_out_and_one_that_was_told
     assert drained(blames=False) == []
 
 
-NOTHING: dict[str, Any] = {"findings": [], "unjudged": [], "passed": [], "notes": [], "facts": {}}
-DOCUMENTS: Mapping[str, Mapping[str, Any]] = {
-    host: {
-        "schema": "gpudoctor/1",
-        "tool": {"version": "0"},
-        "target": {"kind": "local", "name": host, "python": None, "level": "quick"},
-        "verdict": "unknown",
-        "counts": {"found": 0, "unjudged": 0, "passed": 0},
-        "timings_ms": {},
-        **NOTHING,
-    }
-    for host in ("n0", "n1")
-}
+DOCUMENTS: Mapping[str, Mapping[str, Any]] = {host: json.loads(document(host)) for host in ("n0", "n1")}

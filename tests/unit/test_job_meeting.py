@@ -120,6 +120,10 @@ def test_a_rank_of_another_version_that_does_not_know_its_task() -> None:
     assert "could not do its part: this gpudoctor knows no 'reach' (gpudoctor 0.0.1, and " in states[1][1]
 
 
+def hello(job: str = JOB, **said: object) -> bytes:
+    return json.dumps({"job": greeting(job)["job"], **said}).encode() + b"\n"
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -127,21 +131,12 @@ def test_a_rank_of_another_version_that_does_not_know_its_task() -> None:
         b"[1]\n",
         b"\xff\xfe\x00\n",
         b"[" * 100_000 + b"\n",
-        json.dumps({"job": greeting(JOB)["job"], "rank": "1"}).encode() + b"\n",
-        json.dumps({"job": greeting(JOB)["job"], "rank": True}).encode() + b"\n",
-        json.dumps({"job": greeting(JOB)["job"], "rank": -1}).encode() + b"\n",
-        json.dumps({"job": greeting("another job")["job"], "rank": 1}).encode() + b"\n",
+        hello(rank="1"),
+        hello(rank=True),
+        hello(rank=-1),
+        hello("another job", rank=1),
     ],
-    ids=[
-        "http",
-        "a list",
-        "no text",
-        "deep",
-        "a rank that is text",
-        "a rank that is true",
-        "no such rank",
-        "another job",
-    ],
+    ids=["http", "a list", "no text", "deep", "rank is text", "rank is true", "no such rank", "another job"],
 )
 def test_strangers_are_shown_out(words: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpudoctor.job.meeting._STRANGER", 600.0)  # for what they say, not for being silent

@@ -175,11 +175,6 @@ def test_a_guess_about_an_error_that_was_seen_is_an_error_and_stays_a_guess() ->
     assert diagnosis.verdict == "broken"
 
 
-def test_the_lower_layer_comes_first_among_equals() -> None:
-    rules = [rule("torch.b", when=("driver.installed",)), rule("driver.a", when=("driver.installed",))]
-    assert [finding.id for finding in judged(rules, YES).findings] == ["driver.a", "torch.b"]
-
-
 def test_healthy_is_said_only_where_it_was_looked_for() -> None:
     sound = rule("workload.none", severity="info", sound=True, when=("driver.installed",))
     assert judged([sound], YES).verdict == "sound"

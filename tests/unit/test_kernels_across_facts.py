@@ -73,18 +73,11 @@ def test_of_ranks_that_are_missing_nothing_is_said_and_the_others_count() -> Non
 
 def test_a_leg_that_failed_names_who_crashed_before_those_that_waited() -> None:
     waited = Ended("network", "nccl", "", "RuntimeError: Connection closed by peer [10.0.0.2]", False, "first", 5)
+    step = {"step": "all_reduce 1 MiB", "steps": 6}
     answers = [
         _rank(0, _found("node"), ended=(waited,)),
         _rank(1, _found("node"), ended=(waited,)),
-        _rank(
-            2,
-            _found("node"),
-            why="was killed by SIGSEGV",
-            leg="network",
-            backend="nccl",
-            step="all_reduce 1 MiB",
-            steps=6,
-        ),
+        _rank(2, _found("node"), why="was killed by SIGSEGV", leg="network", backend="nccl", **step),
     ]
     measured, failed = _known(answers)
     assert (measured["leg"], measured["state"]) == ("node", "measured")

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import gpudoctor.kernels.child
-from gpudoctor.kernels import specs
 
 CHILD = Path(gpudoctor.kernels.child.__file__).parent
 FILES = sorted(CHILD.rglob("*.py"))
@@ -35,13 +34,3 @@ def test_python_3_8_reads_it_and_it_needs_nothing_to_be_imported(file: Path) -> 
     assert set(imported(tree)) - late <= set(sys.stdlib_module_names)
     assert file.stem not in ASKED_ABOUT
     assert "from __future__ import annotations" in file.read_text("utf-8") or len(tree.body) == 1
-
-
-def test_every_kernel_has_one_name_and_says_what_it_is() -> None:
-    kernels = [one.spec for one in specs.every()]
-    assert len({spec.id for spec in kernels}) == len(kernels)
-    for spec in kernels:
-        assert spec.title
-        assert spec.level in {"standard", "deep"}
-        assert spec.scope in {"gpu", "node"}
-        assert 0 < spec.seconds <= 120

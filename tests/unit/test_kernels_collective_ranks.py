@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,44 +13,24 @@ import pytest
 from gpudoctor.kernels import talk
 from gpudoctor.kernels.child import _rank, _ranks
 from gpudoctor.kernels.child._kernel import CannotRun
+from tests.processes import gone, is_alive, marked, until
 
 HERE = {"PYTHONPATH": str(Path(__file__).parent)}
-
-
-def _marked(mark: str) -> list[int]:
-    """Processes with that in their environment."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark in (folder / "environ").read_text(errors="replace").split("\0"):
-                found.append(int(folder.name))
-    return found
 
 
 def _argv(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")
 
 
-def _wait_for(look: Callable[[], list[int]], count: int) -> list[int]:
-    until = time.monotonic() + 60
-    while len(found := look()) != count and time.monotonic() < until:
-        time.sleep(0.02)
-    return found
-
-
 def _together(*do: str, seconds: float = 20.0) -> list[_rank.End]:
     return _ranks.together("ranks_job", len(do), {"do": do}, seconds, HERE)
-
-
-def _there(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists() and "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
 
 
 def test_each_rank_knows_its_number_and_answers() -> None:
     ends = _ranks.together("ranks_job", 3, {"do": ["", "", ""]}, 20.0, {**HERE, "NOISY": "yes"})
     answers = _ranks.answers(ends)
     assert [(one["rank"], one["count"], one["noisy"]) for one in answers] == [(at, 3, "yes") for at in range(3)]
-    assert not any(_there(one["pid"]) for one in answers)
+    assert not any(is_alive(one["pid"]) for one in answers)
     assert "what libraries print" in ends[0].err
 
 
@@ -128,10 +104,12 @@ sys.path.insert(0, {str(Path(talk.program()).parent.parent)!r})
 from child import _ranks
 _ranks.together("ranks_job", 2, {{"do": ["hang", "hang"]}}, 60.0, {HERE!r})
 """
-    marked = {**os.environ, "GPUDOCTOR_TEST_RANKS": str(os.getpid())}
-    parent = subprocess.Popen([sys.executable, "-c", code], env=marked)
-    ranks = _wait_for(lambda: [pid for pid in _marked(f"GPUDOCTOR_TEST_RANKS={os.getpid()}") if pid != parent.pid], 2)
-    assert all(json.loads(_argv(pid)[-1])["entry"] == "_ranks" for pid in ranks)
-    parent.send_signal(signal.SIGKILL)
-    parent.wait()
-    assert _wait_for(lambda: [pid for pid in ranks if _there(pid)], 0) == []
+    mark = f"ranks of process {os.getpid()}."
+    with subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "MARK": mark}) as parent:
+        there = until(lambda: len(marked(mark)) == 3)
+        ranks = [pid for pid in marked(mark) if pid != parent.pid]
+        entries = [json.loads(_argv(pid)[-1])["entry"] for pid in ranks]
+        parent.kill()
+    assert there
+    assert entries == ["_ranks"] * 2
+    assert all(map(gone, ranks))

@@ -34,11 +34,7 @@ LDCONFIG = "FileNotFoundError: [Errno 2] No such file or directory: '/sbin/ldcon
         (LDCONFIG, "Triton looks for libcuda.so.1 with /sbin/ldconfig", "TRITON_LIBCUDA_PATH"),
         ("AssertionError: libcuda.so cannot found!\nPlease", "Triton does not find libcuda.so.1", "run ldconfig"),
         ("RuntimeError: Cannot find ptxas-blackwell", "assembler ptxas-blackwell is missing", "reinstall triton"),
-        (
-            "PermissionError: [Errno 13] Permission denied: '/v/bin/ptxas'",
-            "assembler /v/bin/ptxas is missing or",
-            "TRI",
-        ),
+        ("PermissionError: [Errno 13] Permission denied: '/v/bin/ptxas'", "/v/bin/ptxas is missing or", "TRI"),
         (OLD_PTXAS, "ptxas is too old for this GPU: it does not know sm_103a", "TRITON_PTXAS_BLACKWELL_PATH"),
         ("ptxas x.ptx, line 5; fatal : Unsupported .version 9.0; current", "older than the PTX 9.0", "TRITON_PTXAS"),
         ("'sm_121a' is not a recognized processor for this target", "does not know sm_121a", "newest Triton"),
@@ -47,11 +43,7 @@ LDCONFIG = "FileNotFoundError: [Errno 2] No such file or directory: '/sbin/ldcon
         ("PermissionError: [Errno 13] Permission denied: ''", "CC or CXX is set, and to nothing", "unset it"),
         ("RuntimeError: Cannot find a working triton installation.", "none that works", "that belongs to this torch"),
         ("RuntimeError: 0 active drivers ([]). There should only be one.", "Triton sees no GPU", "libcuda.so.1"),
-        (
-            "ImportError: /lib/libc.so.6: version `GLIBC_2.38' not found (required by /v/libtriton.so)",
-            "/v/libtriton.so needs GLIBC_2.38",
-            "built for this system",
-        ),
+        ("version `GLIBC_2.38' not found (required by /v/libtriton.so)", "libtriton.so needs GLIBC_2.38", "for this"),
     ],
 )
 def test_each_cause_is_told_with_its_remedy(text: str, what: str, advice: str) -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +14,7 @@ import pytest
 from gpudoctor.kernels import talk
 from gpudoctor.kernels.child import _scratch
 from gpudoctor.target.child import MARK, run_child
+from tests.processes import until
 
 CODE = f"""
 import sys, time
@@ -27,13 +27,6 @@ time.sleep(60)
 """
 
 
-def _empty_soon(folder: Path) -> bool:
-    until = time.monotonic() + 50
-    while list(folder.iterdir()) and time.monotonic() < until:
-        time.sleep(0.02)
-    return not list(folder.iterdir())
-
-
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
 def test_it_goes_with_its_process(tmp_path: Path, by: signal.Signals) -> None:
     code = CODE.replace("{where!r}", repr(str(tmp_path)))
@@ -42,14 +35,14 @@ def test_it_goes_with_its_process(tmp_path: Path, by: signal.Signals) -> None:
         assert child.stdout.readline() == b"made\n"
         assert list(tmp_path.glob("gpudoctor-*/kernel.so"))
         child.send_signal(by)
-    assert _empty_soon(tmp_path)
+    assert until(lambda: not list(tmp_path.iterdir()))
 
 
 def test_it_goes_when_the_child_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     code = CODE.replace("{where!r}", repr(str(tmp_path)))
     env = {**os.environ, MARK: "scratch"}
     run_child([sys.executable, "-c", code], 30.0, env, watch=lambda line: line != "made")
-    assert _empty_soon(tmp_path)
+    assert until(lambda: not list(tmp_path.iterdir()))
 
 
 def test_it_goes_at_the_end_of_with(tmp_path: Path) -> None:
@@ -82,4 +75,4 @@ def test_it_goes_though_a_compiler_still_writes(tmp_path: Path) -> None:
         assert child.stdout
         assert child.stdout.readline() == b"made\n"
         child.send_signal(signal.SIGKILL)
-    assert _empty_soon(tmp_path)
+    assert until(lambda: not list(tmp_path.iterdir()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from array import array
 from collections.abc import Iterator
 
 import pytest
@@ -164,13 +163,6 @@ def test_the_patterns_reckoned_here_are_those_that_the_program_writes() -> None:
         assert written == tuple(memory.pattern(kind, place + 8 * at, step) for at in range(70))
 
 
-def test_the_dice_are_those_of_splitmix64() -> None:
-    """Its published first values for the seed 1234567 (Vigna, prng.di.unimi.it/splitmix64.c)."""
-    golden = 0x9E3779B97F4A7C15
-    known = [6457827717110365317, 3203168211198807973, 9817491932198370423]
-    assert [memory.pattern(memory.DICE, 1234567, golden * at & (1 << 64) - 1) for at in range(3)] == known
-
-
 def test_memory_that_others_hold_is_left_alone() -> None:
     """Half of what is free at most, and none where next to nothing is."""
     machine = Machine(size=1000)
@@ -188,11 +180,6 @@ def test_memory_that_others_hold_is_left_alone() -> None:
     with pytest.raises(CannotRun, match="too little to test"):
         memory.run(context(machine), SAMPLE)
     assert machine.room() == (100, 100)
-
-
-def test_the_sums_that_we_reckon_are_sums() -> None:
-    assert reduction.sums(array("I", range(10)), blocks=2, threads=3) == [0 + 1 + 2 + 6 + 7 + 8, 3 + 4 + 5 + 9, 45]
-    assert reduction.sums(array("I", [0xFFFFFFFF, 2]), blocks=1, threads=4) == [1, 1]
 
 
 def test_a_difference_is_told_by_place_and_bits() -> None:

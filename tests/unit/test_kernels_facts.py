@@ -117,15 +117,9 @@ def test_measurements_of_other_versions_are_read() -> None:
 
 def test_bits_are_compared_only_of_those_that_computed_as_much() -> None:
     """Where memory is short the matrices are smaller: other bits, and nothing wrong."""
+    said = {"status": "ran", "right": True}
     runs = tuple(
-        Run(
-            MATMUL.id,
-            gpu,
-            "ran",
-            right=True,
-            compared=64 if gpu == 2 else 256,
-            details={"digest": "b" if gpu == 2 else "a"},
-        )
+        Run(MATMUL.id, gpu, **said, compared=64 if gpu == 2 else 256, details={"digest": "b" if gpu == 2 else "a"})  # type: ignore[arg-type]
         for gpu in range(4)
     )
     agrees = column(facts.rows(Measurements("node05", (MATMUL,), FOUR, runs))[0], "agrees")

@@ -146,12 +146,6 @@ def test_what_needs_all_is_not_tried_where_no_gpu_is_fit(sick: Sick) -> None:
     ]
 
 
-def test_no_device_no_run(sick: Sick) -> None:
-    found = climbed(sick, [*sick.family("eager", "right"), *sick.family("collective", "right", scope="node")], ())
-    assert found.runs == ()
-    assert len(found.kernels) == 2
-
-
 def test_who_stops_it_keeps_what_was_measured(sick: Sick) -> None:
     stop = threading.Event()
 

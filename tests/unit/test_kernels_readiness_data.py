@@ -6,23 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.kernels import specs
 from gpudoctor.kernels.child.training import _host, headroom, memory, no_grad, nsight, pinned, transfers
-from gpudoctor.kernels.child.training._words import rate, size
 from gpudoctor.kernels.child.training.headroom import Tried
 from gpudoctor.kernels.child.training.memory import Held
-
-MINE = ["transfers", "memory", "dataloader", "pinned", "no_grad", "headroom", "nsight"]
-
-
-def test_every_measurement_of_this_half_is_known_and_deep() -> None:
-    found = {one.spec.id: one.spec.level for one in specs.every()}
-    assert {found[f"readiness.{name}"] for name in MINE} == {"deep"}
-
-
-def test_figures_are_said_in_units_that_people_know() -> None:
-    assert [size(count) for count in (0, 999, 64e6, 1.5e9, 2e12)] == ["0 B", "999 B", "64 MB", "1.5 GB", "2 TB"]
-    assert rate(12.4e9) == "12.4 GB/s"
 
 
 def test_a_model_that_loses_most_of_the_link_is_to_be_built_on_the_device() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
 from gpudoctor.kernels.child.training._dataset import Pictures
@@ -80,34 +78,24 @@ def test_other_programs_that_work_meanwhile_are_named() -> None:
     assert "Other programs kept up to 3.0 of 8 cores busy" in advice(swept({0: 500, 1: 300}, others=3.0), HOST)
 
 
-@dataclass(frozen=True)
-class Death:
-    """The last words of a worker, and what has to be in the advice."""
-
-    error: str
-    advised: str
-
-
 DEATHS = [
-    Death(
-        "unable to allocate shared memory(shm) for file </torch_12_34_0>: No space left on device (28)", "--shm-size"
-    ),
-    Death("DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that ...", "which holds 67.1 MB"),
-    Death("26 MB of /dev/shm are free and 80 MB are needed", "--ipc=host"),
-    Death("RuntimeError: Cannot re-initialize CUDA in forked subprocess.", "multiprocessing_context='spawn' does work"),
-    Death("DataLoader timed out after 6.0 seconds", "multiprocessing_context='spawn' does work"),
-    Death("OSError: [Errno 24] Too many open files", "ulimit -n"),
-    Death("RuntimeError: received 0 items of ancdata", "file_system"),
-    Death("DataLoader worker (pid 7) is killed by signal: Killed. ", "memory limit"),
-    Death("ValueError: image 17 is truncated", "Workers fail here: ValueError: image 17 is truncated."),
+    ("unable to allocate shared memory(shm) for file </torch_12_34_0>: No space left on device (28)", "--shm-size"),
+    ("DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that ...", "which holds 67.1 MB"),
+    ("26 MB of /dev/shm are free and 80 MB are needed", "--ipc=host"),
+    ("RuntimeError: Cannot re-initialize CUDA in forked subprocess.", "multiprocessing_context='spawn' does work"),
+    ("DataLoader timed out after 6.0 seconds", "multiprocessing_context='spawn' does work"),
+    ("OSError: [Errno 24] Too many open files", "ulimit -n"),
+    ("RuntimeError: received 0 items of ancdata", "file_system"),
+    ("DataLoader worker (pid 7) is killed by signal: Killed. ", "memory limit"),
+    ("ValueError: image 17 is truncated", "Workers fail here: ValueError: image 17 is truncated."),
 ]
-"""Words of PyTorch 2.13 and CPython 3.11."""
+"""Words of PyTorch 2.13 and CPython 3.11, and what has to be in the advice."""
 
 
-@pytest.mark.parametrize("death", DEATHS, ids=lambda death: death.advised)
-def test_the_last_words_of_a_worker_call_for_a_remedy(death: Death) -> None:
-    tried = [*swept({0: 10, 1: 0.0}, error=death.error), Tried("spawn", 1, rate=9.0)]
-    assert death.advised in advice(tried, HOST)
+@pytest.mark.parametrize(("error", "advised"), DEATHS)
+def test_the_last_words_of_a_worker_call_for_a_remedy(error: str, advised: str) -> None:
+    tried = [*swept({0: 10, 1: 0.0}, error=error), Tried("spawn", 1, rate=9.0)]
+    assert advised in advice(tried, HOST)
 
 
 def test_what_works_is_not_claimed_where_nothing_does() -> None:

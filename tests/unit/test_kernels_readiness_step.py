@@ -7,28 +7,10 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.kernels import specs
 from gpudoctor.kernels.child._kernel import CannotRun
 from gpudoctor.kernels.child.training import _model, _shares, accumulation, amp, clipping, parallel, split, utilization
 from gpudoctor.kernels.child.training._profile import Seen
 from gpudoctor.kernels.child.training._shares import Shares
-
-IDS = {
-    "readiness.accumulation",
-    "readiness.amp.bf16",
-    "readiness.amp.fp16",
-    "readiness.clipping",
-    "readiness.parallel",
-    "readiness.split",
-    "readiness.utilization",
-}
-
-
-def test_all_are_found_by_the_name_of_their_family_and_are_deep() -> None:
-    found = {one.spec.id: one for one in specs.chosen(["readiness"])}
-    assert set(found) >= IDS
-    assert {found[name].spec.level for name in IDS} == {"deep"}
-    assert {name for name in IDS if found[name].spec.scope == "node"} == {"readiness.parallel", "readiness.split"}
 
 
 class TestShares:

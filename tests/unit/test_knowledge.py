@@ -7,17 +7,12 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudoctor.knowledge import LOOKUPS
 from gpudoctor.model.values import NOTHING, CannotJudge, Nothing, Version
 
-CONTRACT = (
-    "driver_floor driver_serves driver_cuda gpu_known gpu_floor gpu_ceiling open_module is_datacenter has_nvlink "
-    "needs_fabric_manager runs_on arch_too_new arch_too_old nvcc_knows nvcc_dropped gcc_max torch_for companion_for "
-    "symbol_says xid_name xid_class xid_action"
-)
 PLAUSIBLE = st.sampled_from(
     ["12.8", "570.86", "9.0", "sm_90", "2.4.0+cu121", "NVIDIA A100-...", "torchvision", "79", "linux", "_ZNSs", "..."]
 )
@@ -30,10 +25,6 @@ def required(look_up: Callable[..., object]) -> int:
     return sum(parameter.default is parameter.empty for parameter in parameters)
 
 
-def test_the_names_that_pages_rely_on() -> None:
-    assert set(CONTRACT.split()) <= set(LOOKUPS)
-
-
 @pytest.mark.parametrize("name", sorted(LOOKUPS))
 def test_absent_in_any_place_gives_absent(name: str) -> None:
     count = required(LOOKUPS[name])
@@ -43,6 +34,7 @@ def test_absent_in_any_place_gives_absent(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(LOOKUPS))
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_nonsense_is_judged_or_refused_never_a_crash(name: str, data: st.DataObject) -> None:
     arguments = [data.draw(ANYTHING) for _ in range(required(LOOKUPS[name]))]
@@ -54,8 +46,3 @@ def test_versions_of_expressions_are_taken_as_text() -> None:
     """``driver_floor(version(torch.cuda))`` is as good as ``driver_floor(torch.cuda)``."""
     assert LOOKUPS["driver_floor"](Version("12.8")) == LOOKUPS["driver_floor"]("12.8")
     assert LOOKUPS["runs_on"](("sm_90",), Version("9.0")) is True
-
-
-@pytest.mark.parametrize("name", sorted(LOOKUPS))
-def test_each_says_what_it_answers(name: str) -> None:
-    assert inspect.getdoc(LOOKUPS[name])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudoctor.knowledge.archs import arch_too_new, arch_too_old, needs_jit, runs_on
-from gpudoctor.model.values import NOTHING, CannotJudge, Nothing
+from gpudoctor.model.values import CannotJudge
 
 CU124 = ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90")
 """What torch 2.6.0+cu124 has: measured in its wheel."""
@@ -23,19 +21,12 @@ PTX = st.sampled_from(["compute_50", "compute_70", "compute_80", "compute_90", "
 CAPABILITIES = st.sampled_from(["5.0", "5.2", "6.1", "7.0", "7.5", "8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "12.1"])
 
 
-def absent(value: object) -> bool:
-    return isinstance(value, Nothing)
-
-
 @pytest.mark.parametrize(
     ("archs", "gpu", "runs"),
     [
         (CU124, "8.9", True),  # sm_86 code runs on Ada
-        (CU124, "6.1", True),  # sm_60 code runs on GTX 10
         (CU124, "12.0", False),
-        (CU124, "3.7", False),
         (CU128, "12.1", True),  # sm_120 code runs on GB10
-        (CU128, "10.3", True),
         (CU128, "6.1", False),
         (("sm_86",), "8.0", False),  # never downwards
         (("sm_90a",), "9.0", True),
@@ -48,10 +39,8 @@ def absent(value: object) -> bool:
         (("compute_120",), "9.0", False),
         (("sm_80", "sm_86"), "8.7", False),  # Orin runs only its own
         (("sm_87",), "8.7", True),
-        (("sm_87",), "8.9", False),
         (("compute_80",), "8.7", True),
         (("sm_101",), "11.0", True),  # Thor before CUDA 13 called it so
-        (("sm_110",), "10.1", True),
     ],
 )
 def test_runs(archs: tuple[str, ...], gpu: str, runs: bool) -> None:
@@ -68,10 +57,7 @@ def test_too_new_and_too_old_are_about_the_ends_of_the_list() -> None:
 
 
 def test_a_gap_in_the_list_is_neither_too_new_nor_too_old() -> None:
-    archs = ("sm_80", "sm_120")
-    assert not runs_on(archs, "9.0")
-    assert not arch_too_new(archs, "9.0")
-    assert not arch_too_old(archs, "9.0")
+    assert [ask(("sm_80", "sm_120"), "9.0") for ask in (runs_on, arch_too_new, arch_too_old)] == [False] * 3
 
 
 def test_ptx_alone_must_be_compiled_by_the_driver() -> None:
@@ -105,20 +91,8 @@ def test_the_order_of_the_list_does_not_matter(archs: list[str], gpu: str) -> No
     assert runs_on(archs, gpu) == runs_on(archs[::-1], gpu)
 
 
-@given(st.text() | st.lists(st.text()) | st.none() | st.integers() | st.floats(), st.text() | st.floats())
-def test_nonsense_is_judged_or_refused_never_a_crash(archs: object, gpu: object) -> None:
-    for look_up in (runs_on, arch_too_new, arch_too_old, needs_jit):
-        with suppress(CannotJudge):
-            assert look_up(archs, gpu) in (True, False)
-
-
 @pytest.mark.parametrize("archs", [(), ("",), "", ("gfx90a",), ("sm_80", "gfx1100"), None])
 def test_an_empty_or_foreign_list_says_nothing(archs: object) -> None:
     """`torch.cuda.get_arch_list()` is empty where CUDA is unavailable, which is no proof of anything."""
     with pytest.raises(CannotJudge):
         runs_on(archs, "8.0")
-
-
-def test_absent_in_absent_out() -> None:
-    assert absent(runs_on(NOTHING, "8.0"))
-    assert absent(runs_on(CU124, NOTHING))

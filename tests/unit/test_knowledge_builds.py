@@ -14,7 +14,6 @@ from gpudoctor.knowledge.builds import (
     torch_archs,
     torch_default,
     torch_for,
-    torch_release,
 )
 from gpudoctor.model.values import NOTHING, CannotJudge
 
@@ -23,14 +22,10 @@ from gpudoctor.model.values import NOTHING, CannotJudge
     ("version", "flavor"),
     [
         ("2.4.0+cu121", Flavor("cuda", "12.1")),
-        ("1.10.0+cu102", Flavor("cuda", "10.2")),
         ("1.4.0+cu92", Flavor("cuda", "9.2")),
-        ("2.7.0.dev20250310+cu128", Flavor("cuda", "12.8")),
         ("2.0.1+cu117.with.pypi.cudnn", Flavor("cuda", "11.7")),
         ("2.1.2+cpu", Flavor("cpu", "")),
-        ("2.1.2+cpu.cxx11.abi", Flavor("cpu", "")),
         ("2.5.1+rocm6.2", Flavor("rocm", "6.2")),
-        ("2.9.0+rocm6.4.1", Flavor("rocm", "6.4.1")),
         ("2.6.0+xpu", Flavor("xpu", "")),
         ("2.4.0", None),
         ("2.4.0a0+07cecf4168.nv24.05", None),
@@ -45,13 +40,10 @@ def test_the_local_part_names_the_build(version: str, flavor: Flavor | None) -> 
     ("companion", "version", "torch"),
     [
         ("torchvision", "0.19.0", "2.4.0"),
-        ("torchvision", "0.19.0+cu121", "2.4.0"),
         ("torchvision", "0.15.2", "2.0.1"),
-        ("torchaudio", "2.0.2", "2.0.1"),
         ("torchaudio", "0.13.1", "1.13.1"),
         ("triton", "3.2.0", "2.6.0"),
         ("xformers", "0.0.20", "2.0.1"),
-        ("vllm", "0.9.2", "2.7.0"),
     ],
 )
 def test_companions_pin_their_torch(companion: str, version: str, torch: str) -> None:
@@ -85,11 +77,8 @@ def test_companion_of_a_torch() -> None:
     ("torch", "build"),
     [
         ("2.4.0", "cu121"),
-        ("2.6.0", "cu124"),
-        ("2.7.1", "cu126"),
         ("2.8.0", "cu128"),
         ("2.11.0", "cu130"),
-        ("1.13.1", "cu117"),
     ],
 )
 def test_what_a_plain_install_gives_on_linux(torch: str, build: str) -> None:
@@ -115,10 +104,6 @@ def test_nightlies_and_own_builds_have_no_row() -> None:
             torch_archs(version, "12.8")
 
 
-def test_release_drops_the_local_part() -> None:
-    assert torch_release("2.4.0+cu121") == "2.4.0"
-
-
 def test_bitsandbytes_libraries() -> None:
     """The build matrix of its releases: 0.45.x has no CUDA 12.9, 0.48 has 13.0."""
     assert not bitsandbytes_has("0.45.3", "12.9")
@@ -140,9 +125,6 @@ def test_a_release_of_which_nothing_is_known_is_not_judged() -> None:
         release_serves("9.9.9", "8.0")
 
 
-@pytest.mark.parametrize(
-    ("companion", "torch", "said"),
-    [("2.11.0", "2.7.0", "torchaudio 2.11.0 is for torch 2.11 or newer"), ("2.11.0", "2.13.0", None)],
-)
-def test_a_companion_that_takes_any_newer_torch(companion: str, torch: str, said: str | None) -> None:
-    assert misfit("torchaudio", companion, torch) == said
+def test_a_companion_that_takes_any_newer_torch() -> None:
+    assert misfit("torchaudio", "2.11.0", "2.7.0") == "torchaudio 2.11.0 is for torch 2.11 or newer"
+    assert misfit("torchaudio", "2.11.0", "2.13.0") is None

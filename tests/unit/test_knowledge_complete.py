@@ -138,13 +138,8 @@ class TestFirstOfEachGpu:
         assert self.marks((119, "a", None), (62, "a", None), (79, "b", None)) == [True, False, True]
 
     def test_consequences_programs_and_remapped_rows_do_not_lead(self) -> None:
-        assert self.marks((45, "a", None), (31, "a", None), (63, "a", None), (109, "a", None), (154, "a", None)) == [
-            False,
-            False,
-            False,
-            True,
-            False,
-        ]
+        xids = ((code, "a", None) for code in (45, 31, 63, 109, 154))
+        assert self.marks(*xids) == [False, False, False, True, False]
 
     def test_nvlink_events_say_it_themselves(self) -> None:
         assert self.marks((149, "a", False), (149, "a", True), (144, "b", None)) == [False, True, True]

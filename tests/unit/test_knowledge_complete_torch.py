@@ -104,11 +104,6 @@ class TestCompanions:
             ("2.4.0+cu121", "torchvision 0.19.0+cu124", ()),
             (
                 "2.4.0+cu121",
-                "torchvision 0.19.0+cu118",
-                ("torchvision 0.19.0+cu118 is for CUDA 11.8, torch 2.4.0+cu121 for CUDA 12.1",),
-            ),
-            (
-                "2.4.0+cu121",
                 "torchvision 0.19.0+cpu",
                 ("torchvision 0.19.0+cpu is a cpu build, torch 2.4.0+cu121 a cuda build",),
             ),
@@ -132,13 +127,10 @@ class TestCompanions:
 
 
 class TestPins:
-    def listed(self, **wheels: str) -> Rows:
-        names = {"torch": "2.4.0", **{name.replace("_", "-"): version for name, version in wheels.items()}}
-        return tuple({"name": Known(name, "pip"), "version": Known(version, "pip")} for name, version in names.items())
-
     def unmet(self, **wheels: str) -> object:
         facts: dict[str, object] = {**LINUX, "torch.version": "2.4.0", "torch.cuda": "12.1", "torch.flavor": "cuda"}
-        return value(completed(facts, package=self.listed(**wheels)), "torch.pins_unmet")
+        listed = (f"{name.replace('_', '-')} {version}" for name, version in wheels.items())
+        return value(completed(facts, package=packages("torch 2.4.0", *listed)), "torch.pins_unmet")
 
     def test_a_wheel_of_another_version_than_the_release_pins_is_told(self) -> None:
         """torch 2.4.0's METADATA pins nvidia-cudnn-cu12==9.1.0.70 and nvidia-nccl-cu12==2.20.5."""

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gpudoctor.knowledge.symbols import symbol_abi, symbol_library, symbol_says
 from gpudoctor.model.values import CannotJudge
@@ -19,11 +15,8 @@ ERROR_OLD = "_ZN3c105ErrorC2ENS_14SourceLocationESs"
     ("symbol", "abi"),
     [
         (ERROR_NEW, "cxx11"),
-        (ERROR_OLD, "pre-cxx11"),
-        ("_ZN5torch3jit17parseSchemaOrNameERKSsb", "pre-cxx11"),
         ("_ZN3c1013MessageLogger6streamB5cxx11Ev", "cxx11"),
         ("_ZNK3c107SymBool10guard_boolEPKcl", "any"),
-        ("_ZN3c104cuda9SetDeviceEi", "any"),
         ("_ZN5torch9SssomenameEv", "any"),  # Ss inside a name is no string
         ("ncclCommSplit", "any"),
     ],
@@ -41,13 +34,9 @@ def test_strings_in_a_mangled_name_tell_the_abi(symbol: str, abi: str) -> None:
         ("_ZN3c104cuda9SetDeviceEi", "torch", "torch up to 2.2 has it"),
         ("_ZN3c104cuda9SetDeviceEa", "torch", "torch 2.3 to 2.7 have it"),
         ("_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_ib", "torch", "torch 2.0 to 2.9"),
-        ("_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_jb", "torch", "torch 2.10 and newer"),
         ("ncclCommRegister", "libnccl", "since 2.19"),
-        ("ncclMemFree", "libnccl", "since 2.19"),
-        ("ncclCommSplit", "libnccl", "since 2.18"),
         ("ncclCommResume", "libnccl", "since 2.29"),
         ("__nvJitLinkAddData_12_1, version libnvJitLink.so.12", "libnvJitLink", "CUDA 12.1 and newer 12.x"),
-        ("__nvJitLinkComplete_12_4", "libnvJitLink", "CUDA 12.4"),
         ("cublasLtGetStatusString, version libcublasLt.so.11", "libcublasLt", "must be of one release"),
         ("iJIT_NotifyEvent", "libmkl", "mkl<2024.1"),
         ("GLIBCXX_3.4.30", "libstdc++", "GCC 12"),
@@ -66,10 +55,3 @@ def test_a_symbol_that_nobody_knows() -> None:
     for look_up in (symbol_says, symbol_library):
         with pytest.raises(CannotJudge, match="does not know it"):
             look_up("my_own_function")
-
-
-@given(st.text() | st.text("_ZNKSs0123456789abcEi").map("_Z".__add__) | st.none() | st.integers())
-def test_nonsense_is_judged_or_refused_never_a_crash(symbol: object) -> None:
-    for look_up in (symbol_says, symbol_library, symbol_abi):
-        with suppress(CannotJudge):
-            assert isinstance(look_up(symbol), str)

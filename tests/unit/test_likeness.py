@@ -13,7 +13,6 @@ from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.fact import Known
 from gpudoctor.readers import read_text
 from gpudoctor.rulebook.furniture import is_furniture
-from gpudoctor.rulebook.words import Vocabulary, words
 from gpudoctor.views._report import verdict
 from tests.conftest import Program
 
@@ -96,12 +95,7 @@ node:1:1 [0] NCCL INFO NET/Plugin: No plugin found (libnccl-net.so)
 node:1:1 [0] NCCL INFO NET/IB : No device found.
 node:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:10.1.0.1<0>
 node:1:1 [0] NCCL INFO Using network Socket
-NCCL version 2.21.5+cuda12.4
 node:1:2 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth0
-node:1:2 [0] NCCL INFO comm 0x5581 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0
-node:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read
-node:1:2 [0] NCCL INFO 4 coll channels, 0 collnet channels, 0 nvls channels, 4 p2p channels, 2 p2p channels per peer
-node:1:2 [0] NCCL INFO ncclCommInitRank comm 0x5581 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b000 - Init COMPLETE
 """
     assert _read(started).findings == ()
 
@@ -124,18 +118,6 @@ def test_no_cure_is_printed_for_a_pointer(gpudoctor: Program) -> None:
     assert "Possibly: " in text
     assert "To be sure: " in text
     assert "What to do" not in text
-
-
-def test_compounds_are_found_by_their_parts() -> None:
-    assert list(words("Could not open libcudart.so.12!")) == ["could", "open", "libcudart.so.12", "libcudart"]
-
-
-def test_rarer_words_are_worth_more() -> None:
-    pages = {"a": {"gpu": 1, "mok": 1, "key": 1}, "b": {"gpu": 1, "key": 1}, "c": {"gpu": 1}, "d": {"xid": 1}}
-    worth = Vocabulary(pages).shared({"gpu", "mok", "key"})
-    assert worth["a"]["mok"] > worth["a"]["key"] > 0
-    assert "gpu" not in worth["a"]
-    assert worth["d"] == {}
 
 
 def test_a_sites_own_page_is_near_too(gpudoctor: Program, tmp_path: Path) -> None:
@@ -175,15 +157,8 @@ GPU 0: NVIDIA A100-SXM4-80GB
 GPU 1: NVIDIA A100-SXM4-80GB
 Nvidia driver version: 560.35.03
 
-CPU:
-Architecture:                       x86_64
-Model name:                         AMD EPYC 7543 32-Core Processor
-Vulnerability Spectre v2:           Mitigation; Retpolines
-
 Versions of relevant libraries:
 [pip3] numpy==1.26.4
-[pip3] nvidia-cublas-cu12==12.8.4.1
-[pip3] nvidia-cudnn-cu12==9.10.2.21
 [pip3] nvidia-nccl-cu12==2.27.3
 [pip3] torch==2.8.0
 [pip3] triton==3.4.0
@@ -234,21 +209,15 @@ when a pod starts, the device plugin starts anew
     ("line", "furniture"),
     [
         ("nvidia-cublas-cu12==12.8.4.1", True),
-        ("nvidia-cublas-cu12        12.8.4.1", True),
         ("    Product Name                          : NVIDIA H100", True),
-        ("    Retired Pages", True),
         ("llm_load_tensors: offloaded 0/33 layers to GPU", True),
         ("llama_new_context_with_model: failed to allocate compute buffers", False),
-        ("    GPU Power Readings", True),
         ("GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)", True),
         ("node:1:2 [0] NCCL INFO P2P Chunksize set to 131072", True),
         ("node:1:2 [0] NCCL INFO Could not find real path of /sys/class/net/eth0/device", False),
-        ("node:1:2 [0] NCCL WARN Net : Connect to 10.1.0.2<40713> failed", False),
-        ("the Temperature", False),
         ("Error message:  CUDA driver is a stub library", False),
         ("RuntimeError: CUDA error: no kernel image is available", False),
         ("GPU 0: fan stopped", False),
-        ("torch 2.8 does not see the card", False),
     ],
 )
 def test_lines_of_forms_and_lists_are_told_from_sentences(line: str, furniture: bool) -> None:

@@ -63,11 +63,10 @@ class Stack:
         return {path.rpartition("/")[2]: path for path in paths}
 
 
-@pytest.mark.parametrize("torch_tag", ["rpath", "runpath"])
-@pytest.mark.parametrize("cudnn_tag", ["rpath", "runpath", ""])
 @pytest.mark.parametrize(
-    "others", [(), ("libcudnn.so.9",), ("libcublasLt.so.12", "libcudart.so.12"), ("libcublas.so.12",)]
+    ("torch_tag", "cudnn_tag"), [("rpath", "rpath"), ("rpath", "runpath"), ("runpath", "runpath"), ("runpath", "")]
 )
+@pytest.mark.parametrize("others", [(), ("libcudnn.so.9",), ("libcublasLt.so.12", "libcudart.so.12")])
 def test_the_copy_chosen_is_the_one_the_loader_takes(
     tmp_path: Path, torch_tag: str, cudnn_tag: str, others: tuple[str, ...]
 ) -> None:

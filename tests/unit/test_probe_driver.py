@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gpudoctor.model.fact import Absent, Known, Unread
+from gpudoctor.model.fact import Absent, Unread
 from gpudoctor.probes import driver
 from gpudoctor.target.local import Local
 from tests.unit.trees import KERNEL, Tree, refused, said, values
@@ -22,8 +23,9 @@ def test_this_machine_answers_for_every_fact() -> None:
     assert {spec.name for spec in driver.FACTS if not spec.group} - elsewhere == set(facts) - {"node"}
 
 
-@pytest.mark.parametrize("version", ["535.104.05", "470.256.02", "570.86", "610.43.03"])
-@pytest.mark.parametrize("kind", ["open", "proprietary"])
+@pytest.mark.parametrize(
+    ("version", "kind"), [("610.43.03", "open"), ("570.86", "open"), ("470.256.02", "proprietary")]
+)
 def test_a_healthy_driver(tmp_path: Path, version: str, kind: str) -> None:
     facts = values(driver, healthy(tmp_path, version, kind).target())
     assert facts["driver.version"] == facts["driver.module_version"] == version
@@ -38,21 +40,67 @@ def test_a_healthy_driver(tmp_path: Path, version: str, kind: str) -> None:
     assert facts["driver.module_params"]["ModifyDeviceFiles"] == "1"
 
 
-def test_an_older_wording_of_the_open_module(tmp_path: Path) -> None:
-    line = "NVRM version: NVIDIA UNIX Open Kernel Module  515.43.04  Release Build  (archlinux-builder@archlinux)\n"
-    facts = values(driver, healthy(tmp_path).file("/proc/driver/nvidia/version", line).target())
-    assert (facts["driver.module_version"], facts["driver.module_kind"]) == ("515.43.04", "open")
+OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module  515.43.04  Release Build  (archlinux-builder@archlinux)\n"
+EMPTY = "/usr/lib/x86_64-linux-gnu/libcuda.so.550.54.15"
+PID = "/run/nvidia-persistenced/nvidia-persistenced.pid"
+IN_A_POD = "/run/nvidia/driver/usr/lib/x86_64-linux-gnu"
 
 
-def test_the_version_from_sysfs_where_procfs_is_hidden(tmp_path: Path) -> None:
-    facts = said(driver, healthy(tmp_path).without("/proc/driver/nvidia/version").target())
-    assert facts["driver.module_version"] == Known("580.95.05", "/sys/module/nvidia/version")
-    assert isinstance(facts["driver.module_kind"], Unread)
+def persistenced(tree: Tree, name: str) -> Tree:
+    return tree.file("/usr/bin/nvidia-persistenced").file(PID, "812\n").file("/proc/812/comm", f"{name}\n")
 
 
-def test_garbage_in_procfs_is_no_version(tmp_path: Path) -> None:
-    tree = healthy(tmp_path).file("/proc/driver/nvidia/version", b"\xff\xfe\0" * 999)
-    assert values(driver, tree.without("/sys/module/nvidia/version").target())["driver.module_version"] is Unread
+BARE: dict[str, tuple[Callable[[Tree], Tree], dict[str, object]]] = {
+    "other modules whose names begin alike": (
+        lambda tree: tree.module("nvidiafb").module("nvidia_wmi_ec_backlight"),
+        {"module_loaded": False},
+    ),
+    "two libraries, of which a link names one": (
+        lambda tree: tree.libraries("580.95.05").libraries("535.54.03"),
+        {"library_version": "580.95.05"},
+    ),
+    "an empty library": (lambda tree: tree.file(EMPTY), {"libraries_empty": (EMPTY,), "library_version": Absent}),
+    "a driver in the GPU operator's container": (
+        lambda tree: tree.gpu("nvidia").module("nvidia", version="570.86.15").libraries("570.86.15", IN_A_POD),
+        {"library_version": "570.86.15"},
+    ),
+    "never suspended": (lambda tree: tree.file("/sys/power/suspend_stats/success", "0\n"), {"recent_suspend": False}),
+    "suspended": (lambda tree: tree.file("/sys/power/suspend_stats/success", "3\n"), {"recent_suspend": True}),
+}
+LOADED: dict[str, tuple[Callable[[Tree], Tree], dict[str, object]]] = {
+    "an older wording of the open module": (
+        lambda tree: tree.file("/proc/driver/nvidia/version", OPEN),
+        {"module_version": "515.43.04", "module_kind": "open"},
+    ),
+    "procfs hidden": (
+        lambda tree: tree.without("/proc/driver/nvidia/version"),
+        {"module_version": "580.95.05", "module_kind": Unread},
+    ),
+    "garbage in procfs": (
+        lambda tree: tree.file("/proc/driver/nvidia/version", b"\xff\xfe\0" * 999).without(
+            "/sys/module/nvidia/version"
+        ),
+        {"module_version": Unread},
+    ),
+    "two versions of the libraries": (
+        lambda tree: tree.libraries("535.54.03", "/usr/lib64"),
+        {"library_versions": ("580.95.05", "535.54.03")},
+    ),
+    "no /proc/modules": (
+        lambda tree: tree.without("/proc/modules").folder("/sys/module/nouveau"),
+        {"module_loaded": True, "nouveau_loaded": True, "nova_loaded": False},
+    ),
+    "a daemon that stopped": (lambda tree: tree.file("/usr/bin/nvidia-persistenced"), {"persistenced": False}),
+    "a daemon": (lambda tree: persistenced(tree, "nvidia-persiste"), {"persistenced": True}),
+    "a pid file that outlived its daemon": (lambda tree: persistenced(tree, "bash"), {"persistenced": False}),
+}
+
+
+@pytest.mark.parametrize("name", [*BARE, *LOADED])
+def test_what_is_read_of(tmp_path: Path, name: str) -> None:
+    lay_out, expected = {**BARE, **LOADED}[name]
+    facts = values(driver, lay_out(healthy(tmp_path) if name in LOADED else Tree(tmp_path).linux()).target())
+    assert {fact: facts[f"driver.{fact}"] for fact in expected} == expected
 
 
 def test_nothing_of_nvidia(tmp_path: Path) -> None:
@@ -70,52 +118,10 @@ def test_an_empty_root_claims_nothing(tmp_path: Path) -> None:
         assert facts[f"driver.{unread}"] is Unread, unread
 
 
-def test_without_proc_modules_sysfs_decides(tmp_path: Path) -> None:
-    tree = healthy(tmp_path).without("/proc/modules").folder("/sys/module/nouveau")
-    facts = values(driver, tree.target())
-    assert facts["driver.module_loaded"] is True
-    assert facts["driver.nouveau_loaded"] is True
-    assert facts["driver.nova_loaded"] is False
-
-
-def test_a_name_that_starts_alike_is_another_module(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).linux().module("nvidiafb").module("nvidia_wmi_ec_backlight")
-    assert values(driver, tree.target())["driver.module_loaded"] is False
-
-
-def test_a_library_newer_than_the_loaded_module(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).linux().gpu("nvidia").driver("570.124.06", library="570.133.07")
-    facts = values(driver, tree.target())
-    assert (facts["driver.module_version"], facts["driver.library_version"]) == ("570.124.06", "570.133.07")
-
-
-def test_two_versions_of_the_libraries_are_both_named(tmp_path: Path) -> None:
-    tree = healthy(tmp_path).libraries("535.54.03", "/usr/lib64")
-    facts = values(driver, tree.target())
-    assert facts["driver.library_versions"] == ("580.95.05", "535.54.03")
-
-
 def test_a_folder_reached_by_two_names_counts_once(tmp_path: Path) -> None:
     tree = healthy(tmp_path).link("/usr/lib64", "/usr/lib/x86_64-linux-gnu")
     source = said(driver, tree.target())["driver.library_versions"].source
     assert source.count("libcuda.so") == 1
-
-
-def test_the_library_in_use_is_the_one_its_link_names(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).linux().libraries("580.95.05").libraries("535.54.03")
-    assert values(driver, tree.target())["driver.library_version"] == "580.95.05"
-
-
-def test_empty_libraries_are_not_a_driver(tmp_path: Path) -> None:
-    path = "/usr/lib/x86_64-linux-gnu/libcuda.so.550.54.15"
-    facts = values(driver, Tree(tmp_path).linux().file(path).target())
-    assert facts["driver.libraries_empty"] == (path,)
-    assert facts["driver.library_version"] is Absent
-
-
-def test_missing_device_files(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).linux().gpu("nvidia").gpu("nvidia").driver("580.95.05", nodes=False).file("/dev/nvidiactl")
-    assert values(driver, tree.target())["driver.nodes_missing"] == ("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1")
 
 
 def test_device_files_that_nvidia_modprobe_will_make(tmp_path: Path) -> None:
@@ -137,12 +143,6 @@ def test_device_files_have_modes(tmp_path: Path) -> None:
     rows = said(driver, healthy(tmp_path).file("/dev/nvidia1", mode=0o600).target())["node"]
     modes = {row["path"].value: row["mode"].value for row in rows}
     assert (modes["/dev/nvidia0"], modes["/dev/nvidia1"]) == ("0666", "0600")
-
-
-def test_device_files_of_others_are_denied() -> None:
-    with refused("/dev/nvidia1") as tree:
-        tree.linux().gpu("nvidia").gpu("nvidia").driver("580.95.05")
-        assert values(driver, tree.close())["driver.nodes_denied"] == ("/dev/nvidia1",)
 
 
 @pytest.mark.parametrize(
@@ -203,11 +203,6 @@ def test_wsl_has_no_linux_module(tmp_path: Path) -> None:
     assert facts["driver.installed"] is True
 
 
-def test_wsl_with_a_linux_driver_inside(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).linux(kernel="5.15.167.4-microsoft-standard-WSL2").libraries("535.183.01")
-    assert values(driver, tree.target())["driver.library_version"] == "535.183.01"
-
-
 def test_gsp_firmware(tmp_path: Path) -> None:
     tree = healthy(tmp_path)
     assert values(driver, tree.target())["driver.gsp_firmware"] == "580.95.05"
@@ -221,32 +216,6 @@ def test_excluded_gpus(tmp_path: Path) -> None:
     note = tmp_path / "proc/driver/nvidia/gpus/0000:2a:00.0/information"
     note.write_text(note.read_text().replace("Excluded:\t No", "Excluded:\t Yes"))
     assert values(driver, tree.target())["driver.excluded"] == ("0000:2a:00.0",)
-
-
-def test_daemons_by_their_pid_files_and_by_name(tmp_path: Path) -> None:
-    tree = healthy(tmp_path).file("/usr/bin/nvidia-persistenced")
-    assert values(driver, tree.target())["driver.persistenced"] is False
-    tree.file("/run/nvidia-persistenced/nvidia-persistenced.pid", "812\n").file("/proc/812/comm", "nvidia-persiste\n")
-    assert values(driver, tree.target())["driver.persistenced"] is True
-
-
-def test_a_driver_that_lives_in_the_gpu_operators_container(tmp_path: Path) -> None:
-    root = "/run/nvidia/driver"
-    tree = Tree(tmp_path).linux().gpu("nvidia").module("nvidia", version="570.86.15")
-    tree.libraries("570.86.15", f"{root}/usr/lib/x86_64-linux-gnu")
-    assert values(driver, tree.target())["driver.library_version"] == "570.86.15"
-
-
-def test_a_pid_file_that_outlived_its_daemon(tmp_path: Path) -> None:
-    tree = healthy(tmp_path).file("/usr/bin/nvidia-persistenced")
-    tree.file("/run/nvidia-persistenced/nvidia-persistenced.pid", "812\n").file("/proc/812/comm", "bash\n")
-    assert values(driver, tree.target())["driver.persistenced"] is False
-
-
-@pytest.mark.parametrize(("count", "expected"), [("0\n", False), ("3\n", True)])
-def test_suspend(tmp_path: Path, count: str, expected: bool) -> None:
-    tree = Tree(tmp_path).linux().file("/sys/power/suspend_stats/success", count)
-    assert values(driver, tree.target())["driver.recent_suspend"] is expected
 
 
 def test_a_module_is_found_at_the_end_of_a_huge_file(tmp_path: Path) -> None:

@@ -71,9 +71,7 @@ def test_errors_since_it_was_started(tmp_path: Path) -> None:
 
 
 def test_its_log_where_the_configuration_has_it(tmp_path: Path) -> None:
-    tree = running(hgx(tmp_path)).file(
-        "/usr/share/nvidia/nvswitch/fabricmanager.cfg", "A=1\nLOG_FILE_NAME=/run/fm.log\n"
-    )
+    tree = running(hgx(tmp_path)).file("/usr/share/nvidia/nvswitch/fabricmanager.cfg", "LOG_FILE_NAME=/run/fm.log\n")
     tree.file("/run/fm.log", stamped(START.format("Fabric Manager", "580.95.05")))
     assert values(fabric, tree.target())["driver.fabric_manager_version"] == "580.95.05"
 

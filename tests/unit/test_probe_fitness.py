@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from gpudoctor.probes._host import stuck as scan
 from gpudoctor.target.child import kill_group, start_child
 from gpudoctor.target.local import Local
 from tests.needs import program
+from tests.processes import until
 from tests.unit.buses import process, shown
 from tests.unit.trees import Tree, said, values
 
@@ -128,16 +129,10 @@ def waiter(folder: Path) -> Path:
     return folder / "nvidia-wait"
 
 
-def in_state_d(pid: int) -> None:
-    deadline = time.monotonic() + 60
-    while " D " not in Path(f"/proc/{pid}/stat").read_text() and time.monotonic() < deadline:
-        time.sleep(0.01)
-
-
 def test_a_real_process_in_uninterruptible_sleep(tmp_path: Path) -> None:
     with subprocess.Popen([waiter(tmp_path)], start_new_session=True) as process:
         try:
-            in_state_d(process.pid)
+            until(lambda: " D " in Path(f"/proc/{process.pid}/stat").read_text())
             rows = scan.stuck(Local("quick"))
         finally:
             os.killpg(process.pid, signal.SIGKILL)
@@ -150,35 +145,24 @@ def test_our_own_child_in_the_driver_is_not_stuck(tmp_path: Path, by_a_shell: bo
     place = waiter(tmp_path)
     argv = ["sh", "-c", f"{place}; true"] if by_a_shell else [str(place)]
     started = start_child(argv, os.environ, talks=False)
+
+    def waiting() -> list[int]:
+        """Process ids of the parents that run that program."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if (folder / "cmdline").read_text().startswith(str(place)) and " D " in (folder / "stat").read_text():
+                    found.append(int(folder.name))
+        return found
+
     try:
-        (pid,) = waited(place)
+        assert until(waiting)
+        (pid,) = waiting()
         rows = scan.stuck(Local("quick"))
     finally:
         kill_group(started)
         started.communicate(timeout=60)
     assert not isinstance(rows, tuple) or pid not in [row["pid"] for row in shown(rows)]
-
-
-def waited(place: Path) -> list[int]:
-    """Process ids of the parents that run that program."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        found = [
-            int(folder.name)
-            for folder in Path("/proc").glob("[0-9]*")
-            if suppressed(folder / "cmdline").startswith(str(place)) and " D " in suppressed(folder / "stat")
-        ]
-        if found:
-            return found
-        time.sleep(0.02)
-    pytest.fail("the program did not start")
-
-
-def suppressed(place: Path) -> str:
-    try:
-        return place.read_text()
-    except OSError:
-        return ""
 
 
 def test_the_child_of_another_gpudoctor_is_not_stuck_and_one_left_behind_is(tmp_path: Path) -> None:
