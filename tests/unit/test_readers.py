@@ -178,7 +178,7 @@ def _read_safely(text: str) -> None:
             assert not _CONTROL.search(shown), repr(shown)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text())
 def test_any_text(text: str) -> None:
     _read_safely(text)
@@ -204,7 +204,7 @@ _STRANGE = [
 ]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False), st.integers(1, 15))
 def test_mutilated_reports(dice: random.Random, strokes: int) -> None:
     text = REPORT
