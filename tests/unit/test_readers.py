@@ -20,6 +20,7 @@ from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.readers import LIMIT, decode, read_file, read_text
 from gpudoctor.readers._merge import better, joined
 from gpudoctor.readers._paste import Paste
+from tests.unit.reading import rows as gpus
 
 REPORT = """\
 PyTorch version: 2.7.0.dev20250310+cu124
@@ -49,12 +50,6 @@ GPU 0: NVIDIA A100 (UUID: GPU-5428af19-1e82-a38c-ee42-cdd3ad745b7e)
 compute mode: Exclusive_Process
 ImportError: torch/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister
 """
-
-
-def gpus(snapshot: Snapshot) -> list[dict[str, object]]:
-    found = snapshot.rows("gpu")
-    assert isinstance(found, tuple)
-    return [{name: fact.value for name, fact in row.items() if isinstance(fact, Known)} for row in found]
 
 
 def test_gpus_of_several_formats_become_one_row_each() -> None:
