@@ -70,7 +70,7 @@ def test_a_library_that_finds_no_interface(ask: Ask) -> None:
     assert facts["libnccl.interface"] == Unread("Bootstrap : no socket interface found")
     rows = facts["text"]
     assert isinstance(rows, tuple)
-    assert "NCCL WARN Bootstrap : no socket interface found" in value(rows[0]["line"])
+    assert "NCCL WARN Bootstrap : no socket interface found" in str(value(rows[0]["line"]))
 
 
 def test_a_release_that_does_not_say_where(ask: Ask) -> None:

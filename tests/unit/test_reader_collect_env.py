@@ -91,7 +91,7 @@ NOTHING = "Could not collect"
             {"torch.version": "2.5.1", "live.import_outcome": "error"},
         ),
         (
-            "PyTorch version: 2.7.0+rocm6.3\nCUDA used to build PyTorch: N/A\nROCM used to build PyTorch: 6.3.42131-fa1d",
+            "PyTorch version: 2.7.0+rocm6.3\nCUDA used to build PyTorch: N/A\nROCM used to build PyTorch: 6.3.42131-f",
             {"torch.hip": "6.3.42131", "torch.flavor": "rocm", "torch.cuda": Absent},
         ),
         ("OS: Microsoft Windows 11 Pro (10.0.22631 64-bit)", dict(zip(OS, ("windows", None, None), strict=True))),

@@ -115,8 +115,6 @@ def test_the_line_and_what_to_write_instead(
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"gpudoctor: {path}:{line}: ")
     assert says in done.err
-    checked = called("read", "-", "--rules", str(tmp_path), stdin="nothing\n")
-    assert (checked.code, checked.err) == (2, done.err)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +135,12 @@ def test_what_is_missing_altogether(called: Program, tmp_path: Path, old: str, s
     assert done.code == 2
     assert done.err.startswith(f"gpudoctor: {path}: ")
     assert says in done.err
+
+
+def test_a_report_refuses_such_a_page_with_the_same_words(called: Program, tmp_path: Path) -> None:
+    written(tmp_path, WHEN, "limits.shm_mib == None")
+    done = called("read", "-", "--rules", str(tmp_path), stdin="nothing\n")
+    assert (done.code, done.err) == (2, called("rules", "test", str(tmp_path)).err)
 
 
 def test_a_case_that_fails_is_named_with_its_line(called: Program, tmp_path: Path) -> None:

@@ -173,11 +173,11 @@ def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
     os.mkfifo(pipe)
 
     def write() -> None:
-        time.sleep(0.3)
+        time.sleep(0.05)
         with pipe.open("w") as file:
             file.write("driver:")
             file.flush()
-            time.sleep(0.3)
+            time.sleep(0.05)
             file.write(" 550.54\n")
 
     writer = threading.Thread(target=write)
