@@ -19,7 +19,8 @@ def called(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
     def run(
         *words: str, stdin: str = "", timeout: float = 0, env: dict[str, str] | None = None, cwd: Path | None = None
     ) -> Run:
-        assert not (timeout or env or cwd), "these need a process"
+        if timeout or env or cwd:
+            raise ValueError("these need a process")
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8"))
         capsys.readouterr()
         try:
