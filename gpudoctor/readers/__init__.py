@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import chain
 from types import ModuleType
 
-from gpudoctor.model.budget import READING, Budget, TooCostlyError, within
+from gpudoctor.model.budget import PER_MB, READING, Budget, TooCostlyError, within
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Fact, Known, Rows
 from gpudoctor.model.snapshot import Snapshot, Target
@@ -142,7 +142,7 @@ def _pasted(text: str, name: str) -> Snapshot:
     facts: dict[str, Fact] = {}
     groups: dict[str, Rows] = {}
     trouble: list[str] = []
-    every = Budget(READING)
+    every = Budget(READING + PER_MB * len(text) / 1e6)
     every.start()
     paste = Paste(text)
     every.stop()

@@ -20,6 +20,8 @@ from gpudoctor.target.local import Local
 from gpudoctor.target.waiting import seconds_to_wake
 from tests import needs
 from tests.sim import build
+from tests.unit import nvml_machine
+from tests.unit.nvml_machine import why
 from tests.unit.trees import Tree
 
 Facts = dict[str, "Fact | Rows"]
@@ -59,11 +61,8 @@ def section(gpus: int = 2, faults: list[dict[str, Any]] | None = None, **system:
         "system": {"cuInit": 0, "cuDriverGetVersion": 13000, "cuDeviceGetCount": gpus, **system},
         "every": EVERY,
         "gpus": [
-            {
-                "cuDeviceGetUuid": f"a1b2c3d4000011112222{index:012x}",
-                "cuDeviceGetPCIBusId": f"0000:{0x1A + index:02X}:00.0",
-            }
-            for index in range(gpus)
+            {"cuDeviceGetUuid": f"a1b2c3d4000011112222{n:012x}", "cuDeviceGetPCIBusId": f"0000:{0x1A + n:02X}:00.0"}
+            for n in range(gpus)
         ],
         "faults": faults or [],
     }
@@ -91,19 +90,11 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
 
 
 def known(state: Fact | Rows) -> Any:
-    assert isinstance(state, Known), state
-    return state.value
-
-
-def why(state: Fact | Rows) -> str:
-    assert isinstance(state, (Absent, Unread)), state
-    return state.why
+    return nvml_machine.known(state)
 
 
 def rows(facts: Facts) -> tuple[Row, ...]:
-    group = facts["cuda_device"]
-    assert isinstance(group, tuple), group
-    return group
+    return nvml_machine.rows(facts, "cuda_device")
 
 
 def test_every_column_of_a_healthy_device(ask: Ask) -> None:

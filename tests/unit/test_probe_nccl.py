@@ -7,15 +7,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.model.fact import Absent, Fact, Rows, Unread
 from gpudoctor.probes import nccl
 from gpudoctor.target.local import Local
 from tests import needs
 from tests.sim import build
+from tests.unit.nvml_machine import known as value
 
 Facts = dict[str, "Fact | Rows"]
 Ask = Callable[..., Facts]
@@ -26,15 +26,8 @@ SOURCE = build.NATIVE / "nccl.c"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the compiled library."""
     made = tmp_path_factory.mktemp("nccl")
-    argv = [
-        needs.program("cc"),
-        *build.FLAGS,
-        "-Wl,-soname,libnccl.so.2",
-        "-o",
-        str(made / "libnccl.so.2"),
-        str(SOURCE),
-    ]
-    subprocess.run(argv, check=True)
+    words = ["-Wl,-soname,libnccl.so.2", "-o", str(made / "libnccl.so.2"), str(SOURCE)]
+    subprocess.run([needs.program("cc"), *build.FLAGS, *words], check=True)
     return made
 
 
@@ -47,11 +40,6 @@ def ask(folder: Path) -> Ask:
         return dict(nccl.probe(Local("standard", python=sys.executable, environ=own)))
 
     return asked
-
-
-def value(fact: Any) -> Any:
-    assert isinstance(fact, Known), fact
-    return fact.value
 
 
 def test_a_library_that_finds_a_place_to_meet(ask: Ask, folder: Path) -> None:
@@ -82,7 +70,7 @@ def test_a_library_that_finds_no_interface(ask: Ask) -> None:
     assert facts["libnccl.interface"] == Unread("Bootstrap : no socket interface found")
     rows = facts["text"]
     assert isinstance(rows, tuple)
-    assert "NCCL WARN Bootstrap : no socket interface found" in value(rows[0]["line"])
+    assert "NCCL WARN Bootstrap : no socket interface found" in str(value(rows[0]["line"]))
 
 
 def test_a_release_that_does_not_say_where(ask: Ask) -> None:
@@ -104,8 +92,7 @@ def test_a_library_that_crashes(ask: Ask) -> None:
 
 def test_a_library_that_hangs_is_given_up(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nccl, "TIMEOUT", 3.0)
-    facts = ask("hangs")
-    assert value(facts["libnccl.state"]) == "hung"
+    assert value(ask("hangs")["libnccl.state"]) == "hung"
 
 
 def test_a_file_that_is_no_library(tmp_path: Path) -> None:

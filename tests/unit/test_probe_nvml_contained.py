@@ -198,18 +198,6 @@ def test_a_driver_that_goes_between_two_calls_is_no_driver(ask: Ask, code: int, 
     assert f"(code {code})" in why(rows(facts)[1]["serial"])
 
 
-def test_an_init_that_fails_the_second_time_takes_nothing_back(ask: Ask) -> None:
-    section = faulty("nvmlDeviceGetSerial", "hang", gpu=0)
-    facts = ask(section)
-    assert known(facts["nvml.code"]) == 0
-    assert known(rows(facts)[0]["name"]) == "NVIDIA H100 80GB HBM3"
-
-
-def test_nvidia_smi_is_left_alone_where_nvml_hangs(ask: Ask, tmp_path: Path) -> None:
-    ask(faulty("nvmlDeviceGetName", "hang", gpu=0), smi=f": > {tmp_path}/asked")
-    assert not (tmp_path / "asked").exists()
-
-
 def test_a_healthy_machine_is_asked_once(ask: Ask, tmp_path: Path) -> None:
     ask(h100(), smi=f": > {tmp_path}/asked")
     assert not (tmp_path / "asked").exists()

@@ -9,7 +9,6 @@ import pytest
 
 from gpudoctor.model.fact import Absent, Unread
 from gpudoctor.probes import topology
-from gpudoctor.target.local import Local
 from tests.unit.buses import ACS, ATS, REDIRECT, card, config, device, shown, switched
 from tests.unit.trees import Tree, said, values
 
@@ -22,11 +21,6 @@ def machine(root: Path, nodes: str = "0-1") -> Tree:
 
 def rows(tree: Tree, group: str) -> list[dict[str, Any]]:
     return shown(said(topology, tree.target())[group])
-
-
-def test_this_machine_answers_for_every_fact() -> None:
-    facts = said(topology, Local("quick"))
-    assert {spec.name for spec in topology.FACTS if not spec.group} <= set(facts)
 
 
 def test_every_column_is_declared_and_answered(tmp_path: Path) -> None:

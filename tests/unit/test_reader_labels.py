@@ -5,23 +5,13 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor.catalog import catalog
-from gpudoctor.model.fact import Absent, Known, Unread
-from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.model.fact import Absent, Unread
 from gpudoctor.readers import read_text
 from gpudoctor.readers._forms import FORMS
-from gpudoctor.readers._gpus import names, vendor
-from gpudoctor.readers._labels import label_of, spelled
+from gpudoctor.readers._gpus import names
+from gpudoctor.readers._labels import spelled
 from gpudoctor.readers.people._words import COLUMNS, FACTS_OF
-
-
-def values(snapshot: Snapshot) -> dict[str, object]:
-    return {name: fact.value for name, fact in snapshot.facts.items() if isinstance(fact, Known)}
-
-
-def gpus(snapshot: Snapshot) -> list[dict[str, object]]:
-    found = snapshot.rows("gpu")
-    assert isinstance(found, tuple)
-    return [{name: fact.value for name, fact in row.items() if isinstance(fact, Known)} for row in found]
+from tests.unit.reading import rows, values
 
 
 @pytest.mark.parametrize(
@@ -72,6 +62,18 @@ def gpus(snapshot: Snapshot) -> list[dict[str, object]]:
         ("torch pins triton: 2.2.0", "triton.wanted", "2.2.0"),
         ("OS platform and distribution: Linux Ubuntu 22.04", "host.distribution", "ubuntu"),
         ("- Platform: Linux-5.15.0-105-generic-x86_64-with-glibc2.35", "host.glibc", "2.35"),
+        ("  * torch.__version__: '2.1'", "torch.version", "2.1"),
+        ('"driver_version": "550.54",', "driver.version", "550.54"),
+        ("NCCL_IB_HCA -> mlx5_0", "env.NCCL_IB_HCA", "mlx5_0"),
+        ("GPU: AMD Radeon RX 7900 XTX", "pci.gpu_vendors", ("amd",)),
+        ("GPU: AMD Radeon RX 7900 XTX", "pci.nvidia_count", 0),
+        ("GPU: AMD Instinct MI300X", "pci.gpu_vendors", ("amd",)),
+        ("GPU: Intel HD Graphics 4000", "pci.gpu_vendors", ("intel",)),
+        ("GPU: Intel Arc A770", "pci.gpu_vendors", ("intel",)),
+        ("GPU: Apple M2 Max", "pci.gpu_vendors", ("other",)),
+        ("GPU: Tesla P100-PCIE-16GB", "pci.nvidia_count", 1),
+        ("GPU: H100", "pci.nvidia_count", 1),
+        ("GPU: RTX 4090", "pci.nvidia_count", 1),
     ],
 )
 def test_labels(line: str, name: str, value: object) -> None:
@@ -105,6 +107,10 @@ def test_absent_and_unread_are_told_apart(line: str, name: str, kind: type) -> N
         "GPU: 0 of 8",
         "Python: cannot import 3.5",
         "* CUDA:",
+        "http://x.y/z",
+        "std::vector<int> x",
+        "C:\\Users",
+        ": 3",
     ],
 )
 def test_what_is_no_value_gives_no_fact(line: str) -> None:
@@ -127,7 +133,7 @@ throttle reasons: SW Power Cap, HW Thermal Slowdown
 vram: 96 GB
 """
     snapshot = read_text(text)
-    assert gpus(snapshot) == [
+    assert rows(snapshot) == [
         {
             "index": 0,
             "name": "NVIDIA RTX PRO 6000 Blackwell",
@@ -163,30 +169,6 @@ def test_lists_of_gpus(text: str, expected: list[str]) -> None:
     assert names(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "maker"),
-    [
-        ("NVIDIA GeForce RTX 5090", "nvidia"),
-        ("Tesla P100-PCIE-16GB", "nvidia"),
-        ("H100", "nvidia"),
-        ("RTX 4090", "nvidia"),
-        ("AMD Radeon RX 7900 XTX", "amd"),
-        ("AMD Instinct MI300X", "amd"),
-        ("Intel HD Graphics 4000", "intel"),
-        ("Intel Arc A770", "intel"),
-        ("Apple M2 Max", "other"),
-        ("0 of 8", None),
-    ],
-)
-def test_makers(name: str, maker: str | None) -> None:
-    assert vendor(name) == maker
-
-
-def test_other_makers() -> None:
-    found = values(read_text("GPU: AMD Radeon RX 7900 XTX\n"))
-    assert found.items() >= {"pci.gpu_vendors": ("amd",), "pci.nvidia_count": 0}.items()
-
-
 def test_every_label_leads_to_a_declared_fact_in_a_known_form() -> None:
     for label, entries in FACTS_OF.items():
         assert spelled(label) == label, "a label that can never match"
@@ -197,22 +179,3 @@ def test_every_label_leads_to_a_declared_fact_in_a_known_form() -> None:
         assert spelled(label) == label
         assert catalog().find(f"gpu.{name}")
         assert form in FORMS
-
-
-@pytest.mark.parametrize(
-    ("line", "name", "value"),
-    [
-        ("  * torch.__version__: '2.1'", "torch version", "2.1"),
-        ('"driver_version": "550.54",', "driver version", "550.54"),
-        ("NCCL_IB_HCA -> mlx5_0", "nccl ib hca", "mlx5_0"),
-    ],
-)
-def test_spelling(line: str, name: str, value: str) -> None:
-    label = label_of(0, line)
-    assert label is not None
-    assert (label.name, label.value) == (name, value)
-
-
-@pytest.mark.parametrize("line", ["http://x.y/z", "std::vector<int> x", "C:\\Users", "no label here", ": 3"])
-def test_no_label(line: str) -> None:
-    assert label_of(0, line) is None

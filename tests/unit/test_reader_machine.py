@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.model.fact import Absent, Known
-from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.model.fact import Absent
 from gpudoctor.readers import read_text
+from tests.unit.reading import rows, told, values
 
 SESSION = """\
 (base) me@box:~$ nvcc -V
@@ -59,45 +59,8 @@ crw-rw---- 1 root video 195, 255 Nov 21 08:00 /dev/nvidiactl
 """
 
 
-def values(snapshot: Snapshot) -> dict[str, object]:
-    return {name: fact.value for name, fact in snapshot.facts.items() if isinstance(fact, Known)}
-
-
-def rows(snapshot: Snapshot, group: str) -> list[dict[str, object]]:
-    found = snapshot.rows(group)
-    assert isinstance(found, tuple)
-    return [{name: fact.value for name, fact in row.items() if isinstance(fact, Known)} for row in found]
-
-
 def test_a_shell_session() -> None:
     snapshot = read_text(SESSION)
-    assert (
-        values(snapshot).items()
-        >= {
-            "cuda.nvcc_version": "12.2",
-            "cuda.toolkit_version": "12.2",
-            "cuda.host_compiler_version": "13.2.0",
-            "host.kernel": "6.8.0-45-generic",
-            "host.arch": "x86_64",
-            "host.os": "Ubuntu 24.04.1 LTS",
-            "driver.module_loaded": True,
-            "driver.uvm_loaded": True,
-            "driver.dkms": "added",
-            "host.secure_boot": True,
-            "driver.module_version": "560.35.03",
-            "driver.module_kind": "open",
-            "driver.library_version": "550.107.02",
-            "limits.shm_mib": 64,
-            "limits.shm_free_mib": 63,
-            "limits.memlock_kib": 8192,
-            "driver.fabric_manager": "failed",
-            "pci.nvidia_count": 1,
-            "pci.gpu_vendors": ("nvidia", "intel"),
-            "pci.nvidia_drivers": ("nouveau",),
-            "env.LD_LIBRARY_PATH": "/usr/local/cuda-11.8/lib64:/opt/x",
-            "env.library_path": ("/usr/local/cuda-11.8/lib64", "/opt/x"),
-        }.items()
-    )
     assert rows(snapshot, "node") == [
         {"path": "/dev/nvidia0", "mode": "0666", "usable": True},
         {"path": "/dev/nvidiactl", "mode": "0660"},
@@ -105,11 +68,8 @@ def test_a_shell_session() -> None:
     gpu, _ = rows(snapshot, "pci")
     assert gpu["device_id"] == "10de:2204"
     assert gpu["alive"] is False, "rev ff: its configuration space answers all ones"
-
-
-def test_dkms_of_the_running_kernel_is_no_other_kernels() -> None:
     running = SESSION.replace("6.8.0-44", "6.8.0-45")
-    assert values(read_text(running))["driver.dkms"] == "installed"
+    assert values(running)["driver.dkms"] == "installed", "it was built for another kernel"
 
 
 def test_xids_new_old_and_short() -> None:
@@ -119,42 +79,92 @@ Nov 21 08:00:00 node kernel: NVRM: Xid (0000:01:00): 31, Ch 00000008, engmask 00
 [  99.1] NVRM: Xid: 154, GPU recovery action changed
 [  100.0] nvidia-nvswitch0: SXid (PCI:0000:c4:00.0): 12028, Non-fatal, Link 32 egress
 """
-    snapshot = read_text(text)
-    found = [(row["code"], row.get("address")) for row in rows(snapshot, "xid")]
+    found = [(row["code"], row.get("address")) for row in rows(text, "xid")]
     assert found == [(45, "0000:3b:00.0"), (31, "0000:01:00.0"), (154, None)]
-    assert values(snapshot).items() >= {"kernel_log.first_xid": 31, "kernel_log.sxid": (12028,)}.items()
+    assert (values(text)["kernel_log.first_xid"], values(text)["kernel_log.sxid"]) == (31, (12028,))
 
 
-def test_what_lines_say_of_being_fatal() -> None:
-    text = """\
-NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6 0x00000000)
-NVRM: Xid (PCI:0018:01:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008)
-NVRM: Xid (PCI:0018:01:00): 119, pid=1, name=python3, Timeout
-nvidia-nvswitch0: SXid (PCI:0000:c4:00.0): 24007, Data {0x00000001}
-nvidia-nvswitch0: SXid (PCI:0000:c4:00.0): 24007, Fatal, Link 28 sourcetrack timeout error (First)
-nvidia-nvswitch0: SXid (PCI:0000:c4:00.0): 12028, Non-fatal, Link 32 egress
+MODULE = """\
+$ uname -r
+6.8.0-45-generic
+$ modinfo nvidia
+filename:       /lib/modules/6.8.0-45-generic/updates/dkms/nvidia.ko.zst
+version:        550.107.02
+license:        Dual MIT/GPL
+$ sudo modprobe nvidia
+modprobe: ERROR: could not insert 'nvidia': Key was rejected by service
+$ cat /etc/modprobe.d/x.conf
+blacklist nouveau
+$ cat /proc/cmdline
+BOOT_IMAGE=/vmlinuz root=/dev/sda2 ro modprobe.blacklist=nvidia quiet
 """
-    snapshot = read_text(text)
-    assert [row.get("fatal") for row in rows(snapshot, "xid")] == [True, False, None]
-    assert [(row["code"], row["fatal"]) for row in rows(snapshot, "sxid")] == [(24007, True), (12028, False)]
+LDD = """\
+$ ldd libtorch_cuda.so
+\tlibcudnn.so.9 => /usr/lib/x86_64-linux-gnu/libcudnn.so.9 (0x00007f0000000000)
+\tlibcublas.so.12 => not found
+\tlibm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f0000000000)
+$ ldconfig -p | grep libcuda.so
+\tlibcuda.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libcuda.so.1
+7f1c00000000-7f1c00021000 r-xp 00000000 08:02 1234   /usr/local/cuda/lib64/stubs/libcuda.so
+"""
+CLI = """\
+NVRM version:   535.54.03
+CUDA version:   12.2
 
-
-def test_xids_that_are_consequences_alone() -> None:
-    assert isinstance(read_text("NVRM: Xid (PCI:0000:3b:00): 154, GPU Reset").get("kernel_log.first_xid"), Absent)
-
-
-def test_api_mismatch_over_two_lines() -> None:
-    text = """\
+Device Index:   0
+Model:          NVIDIA L4
+Bus Location:   00000000:3b:00.0
+"""
+REFUSED = (
+    "NVRM: The NVIDIA GPU 0000:09:00.0 (PCI ID: 10de:1d01) installed in this system is not supported by open"
+    " nvidia.ko because it does not include the required GPU System Processor (GSP)."
+)
+QUERY = """\
+Device 0: "NVIDIA GeForce RTX 3090"
+  CUDA Driver Version / Runtime Version          12.2 / 11.8
+  CUDA Capability Major/Minor version number:    8.6
+  Total amount of global memory:                 24260 MBytes (25438126080 bytes)
+"""
+MISMATCH = """\
 [ 100.042] NVRM: API mismatch: the client has the version 535.54.03, but
 [ 101.142] NVRM: this kernel module has the version 530.30.02.  Please
 """
-    expected = {"driver.library_version": "535.54.03", "driver.module_version": "530.30.02"}
-    assert values(read_text(text)).items() >= expected.items()
 
 
 @pytest.mark.parametrize(
-    ("line", "facts"),
+    ("text", "facts"),
     [
+        (
+            SESSION,
+            {"cuda.nvcc_version": "12.2", "cuda.toolkit_version": "12.2", "cuda.host_compiler_version": "13.2.0"},
+        ),
+        (SESSION, {"host.kernel": "6.8.0-45-generic", "host.arch": "x86_64", "host.os": "Ubuntu 24.04.1 LTS"}),
+        (
+            SESSION,
+            {"driver.module_loaded": True, "driver.uvm_loaded": True, "driver.dkms": "added", "host.secure_boot": True},
+        ),
+        (
+            SESSION,
+            {
+                "driver.module_version": "560.35.03",
+                "driver.module_kind": "open",
+                "driver.library_version": "550.107.02",
+            },
+        ),
+        (
+            SESSION,
+            {
+                "limits.shm_mib": 64,
+                "limits.shm_free_mib": 63,
+                "limits.memlock_kib": 8192,
+                "driver.fabric_manager": "failed",
+            },
+        ),
+        (SESSION, {"pci.nvidia_count": 1, "pci.gpu_vendors": ("nvidia", "intel"), "pci.nvidia_drivers": ("nouveau",)}),
+        (SESSION, {"env.LD_LIBRARY_PATH": "/usr/local/cuda-11.8/lib64:/opt/x"}),
+        (SESSION, {"env.library_path": ("/usr/local/cuda-11.8/lib64", "/opt/x")}),
+        ("NVRM: Xid (PCI:0000:3b:00): 154, GPU Reset", {"kernel_log.first_xid": Absent}),
+        (MISMATCH, {"driver.library_version": "535.54.03", "driver.module_version": "530.30.02"}),
         (
             "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12",
             {"driver.module_version": "535.183.01", "driver.module_kind": "proprietary", "driver.module_loaded": True},
@@ -181,170 +191,94 @@ def test_api_mismatch_over_two_lines() -> None:
         ("max locked memory           (kbytes, -l) unlimited", {"limits.memlock_kib": -1}),
         ("docker run --gpus all --shm-size=8g img python x.py", {"limits.shm_mib": 8192, "host.container": "docker"}),
         ("inside a container (/.dockerenv present)", {"host.container": "docker"}),
+        (
+            "$ docker run --gpus all img\ndocker: Error response from daemon: could not select device driver\n",
+            {"host.container": None},
+        ),
+        (REFUSED, {"driver.module_kind": "open"}),
+        (
+            "$ lsmod | grep -E 'nvidia|nouveau'\nnouveau              2306048  4\n",
+            {"driver.nouveau_loaded": True, "driver.module_loaded": False},
+        ),
+        (
+            "ls: cannot access '/dev/nvidia*': No such file or directory",
+            {"driver.nodes_missing": ("/dev/nvidia0", "/dev/nvidiactl")},
+        ),
+        ("modprobe: FATAL: Module nvidia not found", {"host.platform": "linux"}),
+        ("modprobe: FATAL\nOS: Windows 11", {"host.platform": "windows"}),
+        (
+            "modprobe: FATAL: Module nvidia not found in directory /lib/modules/6.8.0-45-generic",
+            {"driver.module_on_disk": False, "driver.module_loaded": False, "host.kernel": "6.8.0-45-generic"},
+        ),
+        (LDD, {"libs.missing": ("libcublas.so.12",), "libs.libcuda_kind": "stub"}),
+        (LDD, {"libs.libcuda": "/usr/local/cuda/lib64/stubs/libcuda.so"}),
+        (MODULE, {"host.kernel": "6.8.0-45-generic", "driver.module_on_disk": True, "driver.module_kind": "open"}),
+        (MODULE, {"driver.module_disk_version": "550.107.02", "driver.module_loaded": False}),
+        (MODULE, {"driver.nouveau_blacklisted": True, "driver.nvidia_blacklisted": True}),
+        (MODULE, {"host.kernel_command_line": MODULE.splitlines()[-1]}),
+        (CLI, {"driver.version": "535.54.03", "driver.cuda_version": "12.2", "cuda.toolkit_version": None}),
+        (QUERY, {"driver.cuda_version": "12.2"}),
+        (
+            "-- The CXX compiler identification is GNU 13.2.0",
+            {"cuda.host_compiler_version": "13.2.0", "cuda.host_compiler_kind": "gcc"},
+        ),
+        ("-- The CUDA compiler identification is NVIDIA 12.4.131", {"cuda.nvcc_version": "12.4"}),
+        ("$ lspci | grep -i nvidia\n$ nvidia-smi", {"pci.nvidia_count": 0}),
+        ("$ lspci | grep -i nvidia", {"pci.nvidia_count": None}),  # the paste may have been cut here
+        (
+            "$ lspci\nlspci: 01:00.0 3D controller [0302]: NVIDIA Corporation GA100 [10de:20b5] (rev a1)",
+            {"pci.nvidia_count": 1},
+        ),
     ],
 )
-def test_single_lines(line: str, facts: dict[str, object]) -> None:
-    assert values(read_text(line + "\n")).items() >= facts.items()
+def test_what_a_text_tells(text: str, facts: dict[str, object]) -> None:
+    """None: the text says nothing of it."""
+    assert told(text + "\n", *facts) == facts
 
 
-def test_a_container_that_did_not_start_is_none() -> None:
-    text = (
-        "$ docker run --gpus all img nvidia-smi\ndocker: Error response from daemon: could not select device driver\n"
-    )
-    assert "host.container" not in read_text(text).facts
+@pytest.mark.parametrize(
+    ("text", "group", "found"),
+    [
+        (REFUSED, "pci", [{"address": "0000:09:00.0", "vendor": "nvidia", "device_id": "10de:1d01"}]),
+        (
+            LDD,
+            "lib",
+            [
+                {"name": "libcudnn", "version": "9", "path": "/usr/lib/x86_64-linux-gnu/libcudnn.so.9", "chosen": True},
+                {"name": "libcuda", "version": "1", "path": "/lib/x86_64-linux-gnu/libcuda.so.1"},
+            ],
+        ),
+        (
+            QUERY,
+            "gpu",
+            [{"index": 0, "name": "NVIDIA GeForce RTX 3090", "compute_capability": "8.6", "memory_mib": 24260}],
+        ),
+        (
+            "  Device 0: NVIDIA GeForce RTX 4090, compute capability 8.9, VMM: yes",
+            "gpu",
+            [{"index": 0, "name": "NVIDIA GeForce RTX 4090", "compute_capability": "8.9"}],
+        ),
+        (
+            "_CudaDeviceProperties(name='Tesla T4', major=7, minor=5, total_memory=15102MB, multi_processor_count=40)",
+            "gpu",
+            [{"name": "Tesla T4", "compute_capability": "7.5", "memory_mib": 15102}],
+        ),
+        (CLI, "gpu", [{"index": 0, "name": "NVIDIA L4", "address": "0000:3b:00.0"}]),
+    ],
+)
+def test_rows_that_a_text_tells(text: str, group: str, found: list[dict[str, object]]) -> None:
+    assert rows(text + "\n", group) == found
 
 
-def test_a_device_that_the_open_module_refuses() -> None:
-    line = (
-        "NVRM: The NVIDIA GPU 0000:09:00.0 (PCI ID: 10de:1d01) installed in this system is not supported by open"
-        " nvidia.ko because it does not include the required GPU System Processor (GSP)."
-    )
-    snapshot = read_text(line)
-    assert rows(snapshot, "pci") == [{"address": "0000:09:00.0", "vendor": "nvidia", "device_id": "10de:1d01"}]
-    assert values(snapshot)["driver.module_kind"] == "open"
-
-
-def test_lsmod_that_lists_only_nouveau() -> None:
-    text = "$ lsmod | grep -E 'nvidia|nouveau'\nnouveau              2306048  4\n"
-    expected = {"driver.nouveau_loaded": True, "driver.module_loaded": False}
-    assert values(read_text(text)).items() >= expected.items()
-
-
-def test_missing_device_files() -> None:
-    text = "ls: cannot access '/dev/nvidia*': No such file or directory\n"
-    assert values(read_text(text))["driver.nodes_missing"] == ("/dev/nvidia0", "/dev/nvidiactl")
-
-
-def test_linux_is_guessed_from_its_words_and_overruled_by_a_name() -> None:
-    assert values(read_text("modprobe: FATAL: Module nvidia not found\n"))["host.platform"] == "linux"
-    assert values(read_text("modprobe: FATAL\nOS: Windows 11\n"))["host.platform"] == "windows"
-
-
-def test_ldd_and_maps() -> None:
+def test_what_lines_say_of_being_fatal() -> None:
     text = """\
-$ ldd libtorch_cuda.so
-\tlibcudnn.so.9 => /usr/lib/x86_64-linux-gnu/libcudnn.so.9 (0x00007f0000000000)
-\tlibnvJitLink.so.12 => /usr/local/cuda-12.1/lib64/libnvJitLink.so.12 (0x00007f0000000000)
-\tlibcublas.so.12 => not found
-\tlibm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f0000000000)
-$ ldconfig -p | grep libcuda.so
-\tlibcuda.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libcuda.so.1
-7f1c00000000-7f1c00021000 r-xp 00000000 08:02 1234   /usr/local/cuda/lib64/stubs/libcuda.so
+NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6 0x00000000)
+NVRM: Xid (PCI:0018:01:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008)
+NVRM: Xid (PCI:0018:01:00): 119, pid=1, name=python3, Timeout
+nvidia-nvswitch0: SXid (PCI:0000:c4:00.0): 24007, Data {0x00000001}
+nvidia-nvswitch0: SXid (PCI:0000:c4:00.0): 24007, Fatal, Link 28 sourcetrack timeout error (First)
+nvidia-nvswitch0: SXid (PCI:0000:c4:00.0): 12028, Non-fatal, Link 32 egress
 """
     snapshot = read_text(text)
-    assert rows(snapshot, "lib") == [
-        {
-            "name": "libcudnn",
-            "version": "9",
-            "path": "/usr/lib/x86_64-linux-gnu/libcudnn.so.9",
-            "chosen": True,
-        },
-        {
-            "name": "libnvJitLink",
-            "version": "12",
-            "path": "/usr/local/cuda-12.1/lib64/libnvJitLink.so.12",
-            "chosen": True,
-        },
-        {"name": "libcuda", "version": "1", "path": "/lib/x86_64-linux-gnu/libcuda.so.1"},
-    ]
-    assert (
-        values(snapshot).items()
-        >= {
-            "libs.missing": ("libcublas.so.12",),
-            "libs.libcuda": "/usr/local/cuda/lib64/stubs/libcuda.so",
-            "libs.libcuda_kind": "stub",
-        }.items()
-    )
-
-
-def test_modinfo_and_modprobe() -> None:
-    text = """\
-$ uname -r
-6.8.0-45-generic
-$ modinfo nvidia
-filename:       /lib/modules/6.8.0-45-generic/updates/dkms/nvidia.ko.zst
-version:        550.107.02
-license:        Dual MIT/GPL
-$ sudo modprobe nvidia
-modprobe: ERROR: could not insert 'nvidia': Key was rejected by service
-$ cat /etc/modprobe.d/x.conf
-blacklist nouveau
-$ cat /proc/cmdline
-BOOT_IMAGE=/vmlinuz-6.8.0-45-generic root=/dev/sda2 ro modprobe.blacklist=nvidia quiet
-"""
-    assert (
-        values(read_text(text)).items()
-        >= {
-            "host.kernel": "6.8.0-45-generic",
-            "driver.module_on_disk": True,
-            "driver.module_disk_version": "550.107.02",
-            "driver.module_kind": "open",
-            "driver.module_loaded": False,
-            "driver.nouveau_blacklisted": True,
-            "driver.nvidia_blacklisted": True,
-            "host.kernel_command_line": (
-                "BOOT_IMAGE=/vmlinuz-6.8.0-45-generic root=/dev/sda2 ro modprobe.blacklist=nvidia quiet"
-            ),
-        }.items()
-    )
-
-
-def test_a_module_that_is_not_there() -> None:
-    text = "modprobe: FATAL: Module nvidia not found in directory /lib/modules/6.8.0-45-generic\n"
-    expected = {"driver.module_on_disk": False, "driver.module_loaded": False, "host.kernel": "6.8.0-45-generic"}
-    assert values(read_text(text)).items() >= expected.items()
-
-
-def test_devices_as_programs_list_them() -> None:
-    query = """\
-Device 0: "NVIDIA GeForce RTX 3090"
-  CUDA Driver Version / Runtime Version          12.2 / 11.8
-  CUDA Capability Major/Minor version number:    8.6
-  Total amount of global memory:                 24260 MBytes (25438126080 bytes)
-"""
-    snapshot = read_text(query)
-    assert values(snapshot)["driver.cuda_version"] == "12.2"
-    assert rows(snapshot, "gpu") == [
-        {"index": 0, "name": "NVIDIA GeForce RTX 3090", "compute_capability": "8.6", "memory_mib": 24260}
-    ]
-    ggml = "  Device 0: NVIDIA GeForce RTX 4090, compute capability 8.9, VMM: yes\n"
-    assert rows(read_text(ggml), "gpu")[0]["compute_capability"] == "8.9"
-    torch = "_CudaDeviceProperties(name='Tesla T4', major=7, minor=5, total_memory=15102MB, multi_processor_count=40)\n"
-    assert rows(read_text(torch), "gpu") == [{"name": "Tesla T4", "compute_capability": "7.5", "memory_mib": 15102}]
-
-
-def test_nvidia_container_cli_info() -> None:
-    text = """\
-NVRM version:   535.54.03
-CUDA version:   12.2
-
-Device Index:   0
-Device Minor:   0
-Model:          NVIDIA L4
-GPU UUID:       GPU-5428af19-1e82-a38c-ee42-cdd3ad745b7e
-Bus Location:   00000000:3b:00.0
-Architecture:   8.9
-"""
-    snapshot = read_text(text)
-    assert values(snapshot).items() >= {"driver.version": "535.54.03", "driver.cuda_version": "12.2"}.items()
-    assert "cuda.toolkit_version" not in snapshot.facts
-    assert rows(snapshot, "gpu")[0]["address"] == "0000:3b:00.0"
-
-
-def test_what_cmake_finds() -> None:
-    text = "-- The CXX compiler identification is GNU 13.2.0\n-- The CUDA compiler identification is NVIDIA 12.4.131\n"
-    expected = {
-        "cuda.host_compiler_version": "13.2.0",
-        "cuda.host_compiler_kind": "gcc",
-        "cuda.nvcc_version": "12.4",
-    }
-    assert values(read_text(text)).items() >= expected.items()
-
-
-def test_lspci_that_shows_nothing() -> None:
-    nothing = "$ lspci | grep -i nvidia\n$ nvidia-smi\n"
-    assert values(read_text(nothing))["pci.nvidia_count"] == 0
-    cut = "$ lspci | grep -i nvidia\n"
-    assert "pci.nvidia_count" not in read_text(cut).facts, "the paste may have been cut here"
-    shown = "$ lspci\nlspci: 01:00.0 3D controller [0302]: NVIDIA Corporation GA100 [10de:20b5] (rev a1)\n"
-    assert values(read_text(shown))["pci.nvidia_count"] == 1
+    assert [row.get("fatal") for row in rows(snapshot, "xid")] == [True, False, None]
+    assert [(row["code"], row["fatal"]) for row in rows(snapshot, "sxid")] == [(24007, True), (12028, False)]

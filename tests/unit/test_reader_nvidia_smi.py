@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.model.fact import Known
-from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.readers import read_text
+from tests.unit.reading import rows, told, values
 
 TABLE = """\
 Wed Nov 19 10:00:00 2025
@@ -102,27 +101,115 @@ GPU 00000000:07:00.0
 """
 
 
-def values(snapshot: Snapshot) -> dict[str, object]:
-    return {name: fact.value for name, fact in snapshot.facts.items() if isinstance(fact, Known)}
+WINDOWS = """\
+| NVIDIA-SMI 471.41       Driver Version: 471.41       CUDA Version: 11.4     |
+|   0  NVIDIA GeForce ... WDDM  | 00000000:01:00.0  On |                  N/A |
+|  0%   41C    P8     8W / 160W |   1012MiB /  8188MiB |      3%      Default |
+"""
+TOPOLOGY = """\
+\tGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity
+GPU0\t X \tNV18\tSYS\tPXB\t0-31
+GPU1\tNV18\t X \tNODE\tSYS\t0-31
+GPU2\tSYS\tNODE\t X \tPIX\t0-31
+NIC0\tPXB\tSYS\tPIX\t X \t
+"""
+VERSIONS = (
+    "NVIDIA-SMI version  : 610.88\nNVML version        : 610.88\n"
+    'DRIVER version      : Deprecated, see "KMD version" instead\n'
+    "KMD version         : 610.88\nCUDA UMD version    : 13.3\n"
+)
+BANNER_610 = "| NVIDIA-SMI 610.43.02              KMD Version: 610.43.02     CUDA UMD Version: 13.3     |"
+OLDER = "| NVIDIA-SMI 390.87                 Driver Version: 390.87                    |\n"
+NEWER = "| NVIDIA-SMI 410.79       Driver Version: 410.79       CUDA Version: 10.0     |\n"
+UUID = "GPU-5428af19-1e82-a38c-ee42-cdd3ad745b7e"
+CSV = "name, driver_version, memory.total [MiB], compute_cap\nNVIDIA L4, 535.104.05, 23034 MiB, 8.9"
+BARE = (
+    "$ nvidia-smi --query-gpu=index,name,pcie.link.width.current,clocks_throttle_reasons.active --format=csv\n"
+    "0, NVIDIA H100, 16, 0x0000000000000004\n1, NVIDIA H100, 8, 0x0000000000000000"
+)
 
 
-def rows(snapshot: Snapshot, group: str = "gpu") -> list[dict[str, object]]:
-    found = snapshot.rows(group)
-    assert isinstance(found, tuple)
-    return [{name: fact.value for name, fact in row.items() if isinstance(fact, Known)} for row in found]
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        (BANNER_610, {"driver.version": "610.43.02", "driver.cuda_version": "13.3", "nvml.state": "ok"}),
+        (VERSIONS, {"driver.version": "610.88", "driver.cuda_version": "13.3"}),
+        (WINDOWS, {"driver.version": "471.41", "host.platform": "windows", "driver.module_loaded": None}),
+        (TOPOLOGY, {"topology.pairs": ("GPU0-GPU1 NV18", "GPU0-GPU2 SYS", "GPU1-GPU2 NODE")}),
+        (CSV, {"driver.version": "535.104.05"}),
+        (f"{TABLE}\nFailed to initialize NVML: Unknown Error", {"nvml.state": "unknown error"}),
+        ("$ nvidia-smi\nNo devices were found", {"nvml.state": "ok", "gpu.count": 0}),
+        (
+            "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.107",
+            {"driver.library_version": "550.107"},
+        ),
+        (
+            "Driver Version: 535.54.03     CUDA Version: 12.2",
+            {"driver.version": "535.54.03", "driver.cuda_version": "12.2", "cuda.toolkit_version": None},
+        ),
+        (f"fails:\n{OLDER}works:\n{NEWER}", {"driver.version": "390.87", "driver.cuda_version": None}),
+        (NEWER + NEWER, {"driver.cuda_version": "10.0"}),
+    ],
+)
+def test_what_a_text_tells(text: str, facts: dict[str, object]) -> None:
+    """None: the text says nothing of it."""
+    assert told(text + "\n", *facts) == facts
+
+
+@pytest.mark.parametrize(
+    ("text", "group", "columns", "found"),
+    [
+        (WINDOWS, "gpu", "memory_mib", [(8188,)]),
+        (
+            f"GPU 0: A100 (UUID: {UUID})\n  MIG 3g.20gb  Device 0: (UUID: MIG-c6d4)\nGPU 1: A100",
+            "gpu",
+            "mig",
+            [(True,), (None,)],
+        ),
+        (
+            f"GPU 0: A100 (UUID: {UUID})\n  MIG 3g.20gb     Device  0: (UUID: MIG-{UUID[4:]})",
+            "mig",
+            "gpu profile uuid",
+            [(0, "3g.20gb", f"MIG-{UUID[4:]}")],
+        ),
+        (CSV, "gpu", "index name memory_mib compute_capability", [(0, "NVIDIA L4", 23034, "8.9")]),
+        (BARE, "gpu", "link_width throttle_reasons", [(16, ("sw_power_cap",)), (8, ())]),
+        (
+            f"GPU 0: Tesla V100 (UUID: {UUID})\n\t Link 0: 25.781 GB/s\n\t Link 1: <inactive>",
+            "nvlink",
+            "gpu link active",
+            [(0, 0, True), (0, 1, False)],
+        ),
+    ],
+)
+def test_rows_that_a_text_tells(text: str, group: str, columns: str, found: list[tuple[object, ...]]) -> None:
+    assert [tuple(row.get(name) for name in columns.split()) for row in rows(text + "\n", group)] == found
+
+
+@pytest.mark.parametrize(
+    ("sentence", "state"),
+    [
+        ("Failed to initialize NVML: Driver/library version mismatch", "version mismatch"),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "driver not loaded"),
+        ("Failed to initialize NVML: Unknown Error", "unknown error"),
+        ("Failed to initialize NVML: Insufficient Permissions", "no permission"),
+        ("NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.", "library not found"),
+        ("pynvml.NVMLError_LibraryNotFound: NVML Shared Library Not Found", "library not found"),
+        ("Unable to determine the device handle for GPU 0000:A1:00.0: GPU is lost.  Reboot the system", "gpu is lost"),
+        ("Unable to determine the device handle for GPU0000:03:00.0: Unknown Error", "unknown error"),
+    ],
+)
+def test_errors(sentence: str, state: str) -> None:
+    assert told(f"$ nvidia-smi\n{sentence}\n", "nvml.state", "nvml.message") == {
+        "nvml.state": state,
+        "nvml.message": sentence,
+    }
 
 
 def test_table() -> None:
     snapshot = read_text(TABLE)
-    assert (
-        values(snapshot).items()
-        >= {
-            "driver.version": "570.124.06",
-            "driver.cuda_version": "12.8",
-            "driver.installed": True,
-            "gpu.count": 3,
-        }.items()
-    )
+    facts = {"driver.version": "570.124.06", "driver.cuda_version": "12.8", "driver.installed": True, "gpu.count": 3}
+    assert told(snapshot, *facts) == facts
     first, second, third = rows(snapshot)
     assert first == {
         "index": 0,
@@ -146,33 +233,6 @@ def test_table() -> None:
     assert rows(snapshot, "gpu_process") == [
         {"gpu": 1, "pid": 12345, "name": "/opt/conda/bin/python", "memory_mib": 73200}
     ]
-
-
-def test_banner_of_610() -> None:
-    text = "| NVIDIA-SMI 610.43.02              KMD Version: 610.43.02     CUDA UMD Version: 13.3     |\n"
-    expected = {"driver.version": "610.43.02", "driver.cuda_version": "13.3", "nvml.state": "ok"}
-    assert values(read_text(text)).items() >= expected.items()
-
-
-def test_version_option_of_610() -> None:
-    text = (
-        "NVIDIA-SMI version  : 610.88\nNVML version        : 610.88\n"
-        'DRIVER version      : Deprecated, see "KMD version" instead\n'
-        "KMD version         : 610.88\nCUDA UMD version    : 13.3\n"
-    )
-    assert values(read_text(text)).items() >= {"driver.version": "610.88", "driver.cuda_version": "13.3"}.items()
-
-
-def test_an_older_table_of_windows() -> None:
-    text = """\
-| NVIDIA-SMI 471.41       Driver Version: 471.41       CUDA Version: 11.4     |
-|   0  NVIDIA GeForce ... WDDM  | 00000000:01:00.0  On |                  N/A |
-|  0%   41C    P8     8W / 160W |   1012MiB /  8188MiB |      3%      Default |
-"""
-    snapshot = read_text(text)
-    assert values(snapshot).items() >= {"driver.version": "471.41", "host.platform": "windows"}.items()
-    assert rows(snapshot)[0]["memory_mib"] == 8188
-    assert "driver.module_loaded" not in snapshot.facts, "Windows has no kernel module of that name"
 
 
 def test_of_two_tables_the_first_counts() -> None:
@@ -216,104 +276,3 @@ def test_query() -> None:
         "temperature_c": 85,
     }
     assert second == {"index": 1, "address": "0000:07:00.0", "name": "NVIDIA A100-SXM4-80GB"}
-
-
-def test_list_with_mig() -> None:
-    text = """\
-GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5428af19-1e82-a38c-ee42-cdd3ad745b7e)
-  MIG 3g.20gb     Device  0: (UUID: MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f)
-GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-5428af19-1e82-a38c-ee42-cdd3ad745b7f)
-"""
-    snapshot = read_text(text)
-    assert [row.get("mig") for row in rows(snapshot)] == [True, None]
-    assert rows(snapshot, "mig") == [
-        {"gpu": 0, "profile": "3g.20gb", "uuid": "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f"}
-    ]
-
-
-def test_csv_with_a_header_and_csv_without() -> None:
-    headed = "name, driver_version, memory.total [MiB], compute_cap\nNVIDIA L4, 535.104.05, 23034 MiB, 8.9\n"
-    snapshot = read_text(headed)
-    assert values(snapshot)["driver.version"] == "535.104.05"
-    assert rows(snapshot) == [{"index": 0, "name": "NVIDIA L4", "memory_mib": 23034, "compute_capability": "8.9"}]
-    bare = (
-        "$ nvidia-smi --query-gpu=index,name,pcie.link.width.current,clocks_throttle_reasons.active --format=csv\n"
-        "0, NVIDIA H100 80GB HBM3, 16, 0x0000000000000004\n1, NVIDIA H100 80GB HBM3, 8, 0x0000000000000000\n"
-    )
-    found = rows(read_text(bare))
-    assert [row["link_width"] for row in found] == [16, 8]
-    assert [row["throttle_reasons"] for row in found] == [("sw_power_cap",), ()]
-
-
-def test_topology_counts_no_network_cards() -> None:
-    text = """\
-\tGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity
-GPU0\t X \tNV18\tSYS\tPXB\t0-31
-GPU1\tNV18\t X \tNODE\tSYS\t0-31
-GPU2\tSYS\tNODE\t X \tPIX\t0-31
-NIC0\tPXB\tSYS\tPIX\t X \t
-"""
-    assert values(read_text(text))["topology.pairs"] == ("GPU0-GPU1 NV18", "GPU0-GPU2 SYS", "GPU1-GPU2 NODE")
-
-
-def test_links() -> None:
-    text = """\
-GPU 0: Tesla V100-SXM2-32GB (UUID: GPU-5428af19-1e82-a38c-ee42-cdd3ad745b7e)
-\t Link 0: 25.781 GB/s
-\t Link 1: <inactive>
-"""
-    assert rows(read_text(text), "nvlink") == [
-        {"gpu": 0, "link": 0, "active": True},
-        {"gpu": 0, "link": 1, "active": False},
-    ]
-
-
-@pytest.mark.parametrize(
-    ("sentence", "state"),
-    [
-        ("Failed to initialize NVML: Driver/library version mismatch", "version mismatch"),
-        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "driver not loaded"),
-        ("Failed to initialize NVML: Unknown Error", "unknown error"),
-        ("Failed to initialize NVML: Insufficient Permissions", "no permission"),
-        ("NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.", "library not found"),
-        ("pynvml.NVMLError_LibraryNotFound: NVML Shared Library Not Found", "library not found"),
-        (
-            "Unable to determine the device handle for GPU 0000:A1:00.0: GPU is lost.  Reboot the system to recover",
-            "gpu is lost",
-        ),
-        ("Unable to determine the device handle for GPU0000:03:00.0: Unknown Error", "unknown error"),
-    ],
-)
-def test_errors(sentence: str, state: str) -> None:
-    found = values(read_text(f"$ nvidia-smi\n{sentence}\n"))
-    assert found["nvml.state"] == state
-    assert found["nvml.message"] == sentence
-
-
-def test_a_sentence_counts_for_more_than_a_table() -> None:
-    assert values(read_text(TABLE + "\nFailed to initialize NVML: Unknown Error\n"))["nvml.state"] == "unknown error"
-
-
-def test_no_devices_is_an_answer() -> None:
-    found = values(read_text("$ nvidia-smi\nNo devices were found\n"))
-    assert (found["nvml.state"], found["gpu.count"]) == ("ok", 0)
-
-
-def test_library_version_of_a_mismatch() -> None:
-    text = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.107\n"
-    assert values(read_text(text))["driver.library_version"] == "550.107"
-
-
-def test_versions_of_a_banner_without_its_frame() -> None:
-    found = values(read_text("Driver Version: 535.54.03     CUDA Version: 12.2\n"))
-    assert found.items() >= {"driver.version": "535.54.03", "driver.cuda_version": "12.2"}.items()
-    assert "cuda.toolkit_version" not in found
-
-
-def test_the_banner_of_another_machine_adds_nothing_to_the_first() -> None:
-    older = "| NVIDIA-SMI 390.87                 Driver Version: 390.87                    |\n"
-    newer = "| NVIDIA-SMI 410.79       Driver Version: 410.79       CUDA Version: 10.0     |\n"
-    found = values(read_text(f"fails:\n{older}works:\n{newer}"))
-    assert found["driver.version"] == "390.87"
-    assert "driver.cuda_version" not in found
-    assert values(read_text(newer + newer))["driver.cuda_version"] == "10.0"

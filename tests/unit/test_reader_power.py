@@ -6,12 +6,7 @@ import pytest
 
 from gpudoctor.model.fact import Known
 from gpudoctor.readers import read_text
-
-
-def gpus(text: str) -> list[dict[str, object]]:
-    rows = read_text(text).groups.get("gpu", ())
-    assert isinstance(rows, tuple)
-    return [{name: fact.value for name, fact in row.items() if isinstance(fact, Known)} for row in rows]
+from tests.unit.reading import rows
 
 
 @pytest.mark.parametrize(
@@ -38,7 +33,7 @@ def gpus(text: str) -> list[dict[str, object]]:
     ],
 )
 def test_a_note(text: str, row: dict[str, object]) -> None:
-    assert gpus(text) == [row]
+    assert rows(text) == [row]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +49,7 @@ def test_a_note(text: str, row: dict[str, object]) -> None:
     ],
 )
 def test_a_note_of_something_else(text: str) -> None:
-    assert gpus(text) == []
+    assert rows(text) == []
 
 
 def test_dcgm_exporter() -> None:
@@ -69,7 +64,7 @@ DCGM_FI_DEV_MEMORY_TEMP{gpu="1"} 9.223372036854775794e+18
 DCGM_FI_DEV_XID_ERRORS{gpu="1",pci_bus_id="00000000:3B:00.0"} 94
 DCGM_FI_DEV_XID_ERRORS{gpu="0"} 0
 """
-    assert gpus(text) == [
+    assert rows(text) == [
         {"index": 0, "name": "NVIDIA H100 80GB HBM3", "remap_failed": False},
         {
             "index": 1,

@@ -4,20 +4,46 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.model.fact import Known
-from gpudoctor.readers import read_text
+from tests.unit.reading import told, values
 
 TROUBLE = "\n\nsymptom: a timeout\n"
 
 
 def tried(text: str) -> dict[str, object]:
     """The outcomes that the text tells, without the group's name."""
-    facts = read_text(text).facts
-    return {
-        name.partition(".")[2]: state.value
-        for name, state in facts.items()
-        if name.startswith("tried.") and isinstance(state, Known)
-    }
+    return {name[6:]: value for name, value in values(text).items() if name.startswith("tried.")}
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("nodes: 2", {"nccl.nodes": 2}),
+        ("torchrun --nnodes=4 --nproc_per_node 8 train.py", {"nccl.nodes": 4}),
+        ("one container on each of two machines", {"nccl.nodes": 2}),
+        ("multi-node job", {"nccl.nodes": 2}),
+        ("instance: p5.48xlarge x2", {"nccl.nodes": 2}),
+        ("nodes: 1", {"nccl.nodes": 1}),
+        ("single node: works, 2 nodes: hangs", {"nccl.nodes": 2}),
+        (
+            "all_reduce 1G: busbw 12 GB/s\nother node: 230 GB/s\n\t Link 0: 25 GB/s",
+            {"nccl.rate_low": 12.0, "nccl.rate_high": 230.0},
+        ),
+        ("libnccl2 2.9.8-1+cuda11.0", {"nccl.cuda": "11.0"}),
+        ("two cards: stays at epoch 0 forever", {"tried.several_gpus": "hangs"}),
+        ("tensor_parallel_size=2: output is gibberish", {"tried.several_gpus": "wrong"}),
+        ("nn.DataParallel with 2x GTX 1060: freezes", {"tried.several_gpus": "hangs"}),
+        ("4 GPUs: runs", {"tried.several_gpus": "works"}),
+        ("2 GPUs: hangs\n2 GPUs with NCCL_P2P_DISABLE=1: works", {"tried.several_gpus": "hangs"}),
+        ("NCCL_P2P_LEVEL=PIX: hangs\nNCCL_P2P_LEVEL=LOC: works", {"tried.p2p_off": "works"}),
+        # A standing setting is no news where nothing failed.
+        ("NCCL_P2P_DISABLE=1 in .bashrc, training works", {"tried.p2p_off": None}),
+        ("env: NCCL_P2P_DISABLE=1, training works, wandb error", {"tried.p2p_off": None}),
+        ("docker run --net=host: works", {"tried.host_network": None}),
+    ],
+)
+def test_what_a_text_tells(text: str, facts: dict[str, object]) -> None:
+    """None: the text says nothing of it."""
+    assert told(text, *facts) == facts
 
 
 @pytest.mark.parametrize(
@@ -97,62 +123,3 @@ def test_a_setting_without_an_outcome_of_its_own_tells_nothing(line: str) -> Non
 )
 def test_each_change(line: str, change: str) -> None:
     assert tried(line + TROUBLE)[change] == "works"
-
-
-@pytest.mark.parametrize(
-    ("line", "outcome"),
-    [
-        ("two cards: stays at epoch 0 forever", "hangs"),
-        ("tensor_parallel_size=2: output is gibberish", "wrong"),
-        ("nn.DataParallel with 2x GTX 1060: freezes", "hangs"),
-        ("4 GPUs: runs", "works"),
-    ],
-)
-def test_how_it_goes_on_several_gpus(line: str, outcome: str) -> None:
-    assert tried(line)["several_gpus"] == outcome
-
-
-def test_a_standing_setting_is_no_news_where_nothing_failed() -> None:
-    assert "p2p_off" not in tried("NCCL_P2P_DISABLE=1 in .bashrc, training works")
-    assert "p2p_off" not in tried("env: NCCL_P2P_DISABLE=1, training works, wandb error")
-    assert "host_network" not in tried("docker run --net=host: works")
-
-
-def test_of_several_tries_the_one_that_helped_counts() -> None:
-    assert tried("NCCL_P2P_LEVEL=PIX: hangs\nNCCL_P2P_LEVEL=LOC: works")["p2p_off"] == "works"
-
-
-def test_a_failure_on_several_gpus_is_not_outweighed() -> None:
-    assert tried("2 GPUs: hangs\n2 GPUs with NCCL_P2P_DISABLE=1: works")["several_gpus"] == "hangs"
-
-
-@pytest.mark.parametrize(
-    ("text", "nodes"),
-    [
-        ("nodes: 2", 2),
-        ("torchrun --nnodes=4 --nproc_per_node 8 train.py", 4),
-        ("one container on each of two machines", 2),
-        ("multi-node job", 2),
-        ("instance: p5.48xlarge x2", 2),
-        ("nodes: 1", 1),
-        ("single node: works, 2 nodes: hangs", 2),
-    ],
-)
-def test_nodes_of_the_job(text: str, nodes: int) -> None:
-    state = read_text(text).facts["nccl.nodes"]
-    assert isinstance(state, Known)
-    assert state.value == nodes
-
-
-def test_rates_of_collectives_and_none_of_the_links() -> None:
-    facts = read_text("all_reduce 1G: busbw 12 GB/s\nother node: 230 GB/s\n\t Link 0: 25 GB/s").facts
-    low, high = facts["nccl.rate_low"], facts["nccl.rate_high"]
-    assert isinstance(low, Known)
-    assert isinstance(high, Known)
-    assert (low.value, high.value) == (12.0, 230.0)
-
-
-def test_a_package_of_nccl_names_its_cuda() -> None:
-    state = read_text("libnccl2 2.9.8-1+cuda11.0").facts["nccl.cuda"]
-    assert isinstance(state, Known)
-    assert state.value == "11.0"

@@ -20,6 +20,7 @@ from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.readers import LIMIT, decode, read_file, read_text
 from gpudoctor.readers._merge import better, joined
 from gpudoctor.readers._paste import Paste
+from tests.unit.reading import rows as gpus
 
 REPORT = """\
 PyTorch version: 2.7.0.dev20250310+cu124
@@ -49,12 +50,6 @@ GPU 0: NVIDIA A100 (UUID: GPU-5428af19-1e82-a38c-ee42-cdd3ad745b7e)
 compute mode: Exclusive_Process
 ImportError: torch/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister
 """
-
-
-def gpus(snapshot: Snapshot) -> list[dict[str, object]]:
-    found = snapshot.rows("gpu")
-    assert isinstance(found, tuple)
-    return [{name: fact.value for name, fact in row.items() if isinstance(fact, Known)} for row in found]
 
 
 def test_gpus_of_several_formats_become_one_row_each() -> None:
@@ -178,7 +173,7 @@ def _read_safely(text: str) -> None:
             assert not _CONTROL.search(shown), repr(shown)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text())
 def test_any_text(text: str) -> None:
     _read_safely(text)
@@ -204,7 +199,7 @@ _STRANGE = [
 ]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False), st.integers(1, 15))
 def test_mutilated_reports(dice: random.Random, strokes: int) -> None:
     text = REPORT

@@ -74,7 +74,7 @@ def test_a_level_that_is_none_is_refused(level: Any) -> None:
 _VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=9) | st.lists(st.integers(), max_size=2)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(
         ["files", "bytes", "links", "folders", "devices", "denied", "space", "times", "sparse", "left_out", "commands"]

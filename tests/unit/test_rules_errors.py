@@ -108,15 +108,13 @@ def written(folder: Path, old: str = "", new: str = "") -> Path:
     ],
 )
 def test_the_line_and_what_to_write_instead(
-    gpudoctor: Program, tmp_path: Path, old: str, new: str, line: int, says: str
+    called: Program, tmp_path: Path, old: str, new: str, line: int, says: str
 ) -> None:
     path = written(tmp_path, old, new)
-    done = gpudoctor("rules", "test", str(tmp_path))
+    done = called("rules", "test", str(tmp_path))
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"gpudoctor: {path}:{line}: ")
     assert says in done.err
-    checked = gpudoctor("read", "-", "--rules", str(tmp_path), stdin="nothing\n")
-    assert (checked.code, checked.err) == (2, done.err)
 
 
 @pytest.mark.parametrize(
@@ -131,59 +129,63 @@ def test_the_line_and_what_to_write_instead(
         ),
     ],
 )
-def test_what_is_missing_altogether(gpudoctor: Program, tmp_path: Path, old: str, says: str) -> None:
+def test_what_is_missing_altogether(called: Program, tmp_path: Path, old: str, says: str) -> None:
     path = written(tmp_path, old)
-    done = gpudoctor("rules", "test", str(path))
+    done = called("rules", "test", str(path))
     assert done.code == 2
     assert done.err.startswith(f"gpudoctor: {path}: ")
     assert says in done.err
 
 
-def test_a_case_that_fails_is_named_with_its_line(gpudoctor: Program, tmp_path: Path) -> None:
+def test_a_report_refuses_such_a_page_with_the_same_words(called: Program, tmp_path: Path) -> None:
+    written(tmp_path, WHEN, "limits.shm_mib == None")
+    done = called("read", "-", "--rules", str(tmp_path), stdin="nothing\n")
+    assert (done.code, done.err) == (2, called("rules", "test", str(tmp_path)).err)
+
+
+def test_a_case_that_fails_is_named_with_its_line(called: Program, tmp_path: Path) -> None:
     path = written(tmp_path, "passes = true", 'finds = "64000 MiB"')
     path.write_text(
         path.read_text("utf-8") + '\n[[case]]\nname = "near"\nfacts = { "limits.shm_mib" = 16384 }\npasses = true\n'
     )
-    done = gpudoctor("rules", "test", str(tmp_path))
+    done = called("rules", "test", str(tmp_path))
     assert done.code == 1
     assert done.out.startswith(f"{path}:19: case 'large': should find '64000 MiB', said 'passed'\n")
 
 
-def test_pages_and_folders_are_tested_alike(
-    gpudoctor: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_and_folders_are_tested_alike(called: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path)
     other = tmp_path / "env" / "site.other.toml"
     other.write_text(PAGE.replace("site.shm", "site.other"), "utf-8")
-    assert gpudoctor("rules", "test", str(path)).out == "3 cases passed, 0 failed, on 1 pages\n"
-    assert gpudoctor("rules", "test", str(path), str(other)).out == "6 cases passed, 0 failed, on 2 pages\n"
-    assert gpudoctor("rules", "test", str(tmp_path)).out == "6 cases passed, 0 failed, on 2 pages\n"
+    assert called("rules", "test", str(path)).out == "3 cases passed, 0 failed, on 1 pages\n"
+    assert called("rules", "test", str(path), str(other)).out == "6 cases passed, 0 failed, on 2 pages\n"
+    assert called("rules", "test", str(tmp_path)).out == "6 cases passed, 0 failed, on 2 pages\n"
     monkeypatch.chdir(path.parent)
-    assert gpudoctor("rules", "test", path.name).out == "3 cases passed, 0 failed, on 1 pages\n"
+    assert called("rules", "test", path.name).out == "3 cases passed, 0 failed, on 1 pages\n"
 
 
-def test_of_our_own_pages_one_can_be_tested(gpudoctor: Program) -> None:
+def test_of_our_own_pages_one_can_be_tested(called: Program) -> None:
     rules = Path(__file__).parents[2] / "rules"
-    page = gpudoctor("rules", "test", str(rules / "driver" / "driver.missing.toml"))
+    page = called("rules", "test", str(rules / "driver" / "driver.missing.toml"))
     assert (page.code, "on 1 pages" in page.out) == (0, True)
-    setup = gpudoctor("rules", "test", str(rules / "setup" / "driver.toml"))
+    setup = called("rules", "test", str(rules / "setup" / "driver.toml"))
     assert (setup.code, "on 1 pages" in setup.out) == (0, True)
 
 
-def test_where_no_page_is_that_is_said(gpudoctor: Program, tmp_path: Path) -> None:
-    empty = gpudoctor("rules", "test", str(tmp_path))
+def test_where_no_page_is_that_is_said(called: Program, tmp_path: Path) -> None:
+    empty = called("rules", "test", str(tmp_path))
     assert (empty.code, empty.out) == (2, "")
     assert "no rule page is there; pages are DIR/<layer>/<id>.toml" in empty.err
-    gone = gpudoctor("rules", "test", str(tmp_path / "gone"))
+    gone = called("rules", "test", str(tmp_path / "gone"))
     assert (gone.code, "no such rule page" in gone.err) == (2, True)
 
 
-def test_facts_are_listed_by_topic_by_name_and_by_meaning(gpudoctor: Program) -> None:
-    limits = gpudoctor("explain", "facts", "limits").out.splitlines()
+def test_facts_are_listed_by_topic_by_name_and_by_meaning(called: Program) -> None:
+    limits = called("explain", "facts", "limits").out.splitlines()
     assert all(line.startswith("limits.") for line in limits)
     assert any("limits.shm_mib" in line and "size of /dev/shm" in line for line in limits)
-    assert "gpu.ecc_corrected " in gpudoctor("explain", "facts", "corrected").out
-    assert "cuda_device.shared_memory_kib" in gpudoctor("explain", "facts", "shared memory").out
-    assert len(gpudoctor("explain", "facts").out.splitlines()) > 500
-    nothing = gpudoctor("explain", "facts", "zeppelin")
+    assert "gpu.ecc_corrected " in called("explain", "facts", "corrected").out
+    assert "cuda_device.shared_memory_kib" in called("explain", "facts", "shared memory").out
+    assert len(called("explain", "facts").out.splitlines()) > 500
+    nothing = called("explain", "facts", "zeppelin")
     assert (nothing.code, "`gpudoctor explain facts` lists them all" in nothing.err) == (2, True)

@@ -66,11 +66,11 @@ finds = "GPU 0: full; 9 there are"
 """
 
 
-def test_a_name_means_its_expression(gpudoctor: Program, tmp_path: Path) -> None:
+def test_a_name_means_its_expression(called: Program, tmp_path: Path) -> None:
     page = tmp_path / "gpu" / "site.full.toml"
     page.parent.mkdir()
     page.write_text(NAMED, "utf-8")
-    done = gpudoctor("rules", "test", str(tmp_path))
+    done = called("rules", "test", str(tmp_path))
     assert (done.code, done.out, done.err) == (0, "4 cases passed, 0 failed, on 1 pages\n", "")
     rule = rulebook.load([tmp_path]).find("site.full")
     assert rule is not None
@@ -86,7 +86,7 @@ def test_a_name_means_its_expression(gpudoctor: Program, tmp_path: Path) -> None
     assert full in fix.steps[0].when[0]
 
 
-def test_a_translation_says_the_name_too(gpudoctor: Program, tmp_path: Path) -> None:
+def test_a_translation_says_the_name_too(called: Program, tmp_path: Path) -> None:
     page = written(tmp_path, f'when = ["{WHEN}"]', f'let.mib = "limits.shm_mib"\nwhen = ["{WHEN}"]')
     page.write_text(page.read_text("utf-8").replace('"{limits.shm_mib} MiB"', '"{mib} MiB"', 1), "utf-8")
     translated = tmp_path / "zh" / "env" / page.name
@@ -94,7 +94,7 @@ def test_a_translation_says_the_name_too(gpudoctor: Program, tmp_path: Path) -> 
     words = 'title = "小"\nfinding = "共享内存：{mib} MiB"\nwhy = "。"\nmisses = "。"\n'
     words += '[[fix]]\ntitle = "改"\nsteps = ["改"]\n'
     translated.write_text(f'of = "00000000"\n{words}', "utf-8")
-    told = gpudoctor("rules", "test", str(tmp_path))
+    told = called("rules", "test", str(tmp_path))
     digest = told.out.partition('with of = "')[2][:8]
     translated.write_text(f'of = "{digest}"\n{words}', "utf-8")
     with language.speaking("zh"):
@@ -118,30 +118,30 @@ def test_a_translation_says_the_name_too(gpudoctor: Program, tmp_path: Path) -> 
     ],
 )
 def test_what_is_wrong_with_a_name_is_told(
-    gpudoctor: Program, tmp_path: Path, let: str, condition: str, line: int, says: str
+    called: Program, tmp_path: Path, let: str, condition: str, line: int, says: str
 ) -> None:
     path = written(tmp_path, f'when = ["{WHEN}"]', f'{let}\nwhen = ["{condition}"]')
-    done = gpudoctor("rules", "test", str(tmp_path))
+    done = called("rules", "test", str(tmp_path))
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"gpudoctor: {path}:{line}: " if line else "gpudoctor: ")
     assert says in done.err
 
 
-def test_in_a_sentence_a_name_may_not_hold_what_parts_it(gpudoctor: Program, tmp_path: Path) -> None:
+def test_in_a_sentence_a_name_may_not_hold_what_parts_it(called: Program, tmp_path: Path) -> None:
     path = written(
         tmp_path, f'when = ["{WHEN}"]', f"let.own = '''matches(host.arch, 'x86|arm')'''\nwhen = [\"{WHEN}\"]"
     )
     path.write_text(path.read_text("utf-8").replace('"{limits.shm_mib} MiB"', '"{own}"', 1), "utf-8")
-    done = gpudoctor("rules", "test", str(tmp_path))
+    done = called("rules", "test", str(tmp_path))
     assert (done.code, done.out) == (2, "")
     assert "{own}: what is named there holds '|'" in done.err
 
 
-def test_a_captured_group_keeps_its_name(gpudoctor: Program, tmp_path: Path) -> None:
+def test_a_captured_group_keeps_its_name(called: Program, tmp_path: Path) -> None:
     assert "[[fix]]" in PAGE
     path = written(tmp_path, "[[fix]]", "[[sign]]\nmatch = '(?P<room>a+)'\nweight = 'conclusive'\n\n[[fix]]")
     path.write_text(
         path.read_text("utf-8").replace(f'when = ["{WHEN}"]', f'let.room = "{WHEN}"\nwhen = ["room"]', 1), "utf-8"
     )
-    done = gpudoctor("rules", "test", str(tmp_path))
+    done = called("rules", "test", str(tmp_path))
     assert (done.code, "let.room: a sign captures a group of that name" in done.err) == (2, True)

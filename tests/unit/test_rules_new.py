@@ -38,31 +38,31 @@ def fill(text: str, leave: int | None = None) -> str:
     return BLANKS.sub(filled, text)
 
 
-def test_filled_in_it_is_a_page_whose_cases_hold(gpudoctor: Program, tmp_path: Path) -> None:
+def test_filled_in_it_is_a_page_whose_cases_hold(called: Program, tmp_path: Path) -> None:
     site = tmp_path / "our rules"
-    done = gpudoctor("rules", "new", "driver.beta", str(site))
+    done = called("rules", "new", "driver.beta", str(site))
     path = site / "driver" / "driver.beta.toml"
     assert done.code == 0
     assert f"$ gpudoctor rules test '{site}'" in done.out
     assert f"$ gpudoctor check --rules '{site}'" in done.out
     path.write_text(fill(path.read_text("utf-8")), "utf-8")
-    tested = gpudoctor("rules", "test", str(site))
+    tested = called("rules", "test", str(site))
     assert (tested.code, tested.out) == (0, "3 cases passed, 0 failed, on 1 pages\n")
-    found = gpudoctor("read", "-", "--rules", str(site), stdin="Nvidia driver version: 999.1\n")
+    found = called("read", "-", "--rules", str(site), stdin="Nvidia driver version: 999.1\n")
     assert "The driver 999.1 is a beta" in found.out
 
 
 @pytest.mark.parametrize("form", ["text", "markdown"])
-def test_the_report_names_the_command_that_shows_a_site_s_page(gpudoctor: Program, tmp_path: Path, form: str) -> None:
+def test_the_report_names_the_command_that_shows_a_site_s_page(called: Program, tmp_path: Path, form: str) -> None:
     site = tmp_path / "our rules"
     path = site / "driver" / "driver.beta.toml"
     path.parent.mkdir(parents=True)
     path.write_text(fill(skeleton.page("driver.beta")), "utf-8")
     paste = "Nvidia driver version: 999.1\n"
-    found = gpudoctor("read", "-", "--rules", str(site), "--format", form, stdin=paste)
+    found = called("read", "-", "--rules", str(site), "--format", form, stdin=paste)
     named = re.search(r"gpudoctor (explain driver\.beta [^`\n]+)", found.out)
     assert named is not None
-    shown = gpudoctor(*shlex.split(named[1]))
+    shown = called(*shlex.split(named[1]))
     assert (shown.code, shown.out.splitlines()[0]) == (0, "driver.beta: The driver is a beta")
 
 
@@ -117,16 +117,16 @@ def test_it_names_only_commands_that_there_are() -> None:
         (("driver.beta", "/proc/none"), "/proc/none"),
     ],
 )
-def test_refused(gpudoctor: Program, words: tuple[str, ...], says: str) -> None:
-    done = gpudoctor("rules", "new", *words)
+def test_refused(called: Program, words: tuple[str, ...], says: str) -> None:
+    done = called("rules", "new", *words)
     assert (done.code, done.out) == (2, "")
     assert says in done.err
 
 
-def test_a_page_that_is_there_is_never_written_over(gpudoctor: Program, tmp_path: Path) -> None:
+def test_a_page_that_is_there_is_never_written_over(called: Program, tmp_path: Path) -> None:
     site = str(tmp_path)
-    assert gpudoctor("rules", "new", "site.quota", "--layer", "env", site).code == 0
-    again = gpudoctor("rules", "new", "site.quota", "--layer", "host", site)
+    assert called("rules", "new", "site.quota", "--layer", "env", site).code == 0
+    again = called("rules", "new", "site.quota", "--layer", "host", site)
     assert (again.code, again.out) == (2, "")
     assert "env/site.quota.toml" in again.err
 

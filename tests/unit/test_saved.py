@@ -142,7 +142,7 @@ _PLACES = [
 ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.sampled_from(_PLACES), _ENTRIES, st.booleans())
 def test_anything_in_any_place(path: str, entry: Any, as_value: bool) -> None:
     raw = json.loads(json.dumps(GOOD))
@@ -154,7 +154,7 @@ def test_anything_in_any_place(path: str, entry: Any, as_value: bool) -> None:
     worked(json.dumps(raw))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 8))
 def test_mutilated_files(dice: random.Random, strokes: int) -> None:
     words = json.dumps(GOOD)
@@ -173,11 +173,11 @@ def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
     os.mkfifo(pipe)
 
     def write() -> None:
-        time.sleep(0.3)
+        time.sleep(0.05)
         with pipe.open("w") as file:
             file.write("driver:")
             file.flush()
-            time.sleep(0.3)
+            time.sleep(0.05)
             file.write(" 550.54\n")
 
     writer = threading.Thread(target=write)

@@ -39,10 +39,12 @@ def _gpus(text: str, *columns: str) -> list[tuple[object, ...]]:
     return [tuple(f.value if isinstance(f := row.get(name), Known) else None for name in columns) for row in rows]
 
 
-@pytest.mark.parametrize("dress", DRESSED)
-@pytest.mark.parametrize("path", sorted(OUTPUTS.iterdir()), ids=lambda path: path.stem)
-def test_a_sound_output_draws_nothing(path: Path, dress: str) -> None:
-    assert _found(DRESSED[dress](path.read_text())) == set()
+@pytest.mark.parametrize(("number", "path"), enumerate(sorted(OUTPUTS.iterdir())))
+def test_a_sound_output_draws_nothing(number: int, path: Path) -> None:
+    """As it is, and dressed in the ways that its number tells: each way has several outputs."""
+    ways = list(DRESSED)
+    for way in ("as it is", ways[number % len(ways)], ways[(number + 3) % len(ways)]):
+        assert _found(DRESSED[way](path.read_text())) == set(), (path.name, way)
 
 
 def test_a_log_in_xml_is_read_like_one_of_q() -> None:

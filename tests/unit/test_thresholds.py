@@ -157,16 +157,6 @@ class TestMemoryErrors:
         assert said("gpu.ecc", gpu=[gpu(ecc_uncorrected=1)], xid=[]) == "found"
         assert said("gpu.ecc", gpu=[gpu(ecc_corrected=30_000_000)], xid=[]) == "quiet"
 
-    def test_it_is_an_error_and_not_a_number(self) -> None:
-        rule = BOOK.find("gpu.ecc")
-        assert rule is not None
-        assert rule.severity == "error"
-
-    def test_a_remap_that_succeeded_is_no_fault(self) -> None:
-        done = [{"code": 63, "address": "0000:18:00.0", "fatal": {"absent": "not said"}}]
-        assert said("gpu.ecc", gpu=[gpu()], xid=done) == "quiet"
-        assert said("gpu.xid", gpu=[gpu()], xid=done) == "quiet"
-
     @pytest.mark.parametrize(("pages", "says"), [(12, "quiet"), (62, "quiet"), (63, "found")])
     def test_retired_pages_count_up_to_nvidia_s_limit(self, pages: int, says: str) -> None:
         """GCM fails a V100 at 11."""
@@ -184,27 +174,6 @@ class TestLinks:
         up = set(range(18)) - {0, 1, 6, 7, 12, 13}
         assert fabric(*own, nvlink=[*links(0, up, remote="gpu"), *links(1, up, remote="gpu")]) == "quiet"
 
-    def test_a800_uses_eight_of_twelve(self) -> None:
-        own = [gpu(index=at, name="NVIDIA A800-SXM4-80GB") for at in range(8)]
-        rows = [row for at in range(8) for row in links(at, set(range(8)), count=12)]
-        assert fabric(*own, nvlink=rows) == "quiet"
-
-    def test_cards_without_a_bridge_have_none_up(self) -> None:
-        own = [gpu(index=at, name="NVIDIA RTX A6000") for at in range(4)]
-        rows = [row for at in range(4) for row in links(at, set(), count=4)]
-        assert fabric(*own, nvlink=rows) == "quiet"
-
-    def test_a_third_card_without_the_bridge_of_two_others(self) -> None:
-        own = [gpu(index=at, name="NVIDIA GeForce RTX 3090") for at in range(3)]
-        every = set(range(4))
-        rows = [*links(0, every, 4, "gpu"), *links(1, every, 4, "gpu"), *links(2, set(), 4, "gpu")]
-        assert fabric(*own, nvlink=rows) == "quiet"
-
-    def test_one_dark_gpu_beside_seven_sound_ones_does_not_go_unnoticed(self) -> None:
-        own = [gpu(index=at) for at in range(8)]
-        rows = [row for at in range(8) for row in links(at, set() if at == 5 else set(range(18)))]
-        assert fabric(*own, nvlink=rows) == "found"
-
     def test_a_gpu_that_was_not_read_is_no_dark_one(self) -> None:
         own = [gpu(index=0), gpu(index=1, error="GPU is lost")]
         assert fabric(*own, nvlink=links(0, set(range(18)))) == "unjudged"
@@ -213,34 +182,10 @@ class TestLinks:
 class TestAtRest:
     """What idle machines show, and flat limits call a fault."""
 
-    def test_generation_1(self) -> None:
-        rest = gpu(link_generation=1)
-        assert said("gpu.pcie-degraded", gpu=[rest], pci=[], host__wsl={"absent": "no"}) == "quiet"
-
     def test_eighty_degrees_within_the_gpu_s_own_limits(self) -> None:
         """sichek allows 75 degrees for every product."""
         busy = gpu(temperature_c=80, utilization=100, clock_mhz=1755, throttle_reasons=["sw_power_cap"])
         assert said("gpu.throttled", gpu=[busy]) == "quiet"
-
-    def test_the_power_cap_at_full_load(self) -> None:
-        busy = gpu(utilization=100, clock_mhz=1410, throttle_reasons=["sw_power_cap"])
-        assert said("gpu.throttled", gpu=[busy]) == "quiet"
-
-    def test_low_clocks_without_work(self) -> None:
-        assert said("gpu.throttled", gpu=[gpu()]) == "quiet"
-
-    def test_memory_of_a_desktop_or_another_small_job(self) -> None:
-        """GCM fails from 15 MiB in use on."""
-        own = gpu(memory_used_mib=900, memory_mib=81559)
-        assert said("gpu.memory-held", gpu=[own], live_gpu=[{"error": {"absent": "the kernel ran"}}]) == "quiet"
-
-    def test_an_imex_daemon_without_a_domain(self) -> None:
-        """NVIDIA/aicr#2641: false alarms on idle GB300."""
-        own = gpu(name="NVIDIA GB300", fabric_state="completed", fabric_status=0)
-        facts = {"imex__state": "stopped", "imex__nodes": {"absent": "no nodes_config.cfg"}, "imex__errors": []}
-        assert (
-            said("driver.imex", gpu=[own], imex__enabled=False, imex__channels={"absent": "none"}, **facts) == "quiet"
-        )
 
 
 class TestXids:
@@ -264,14 +209,3 @@ class TestRecovery:
     @pytest.mark.parametrize("action", ["reset", "reboot", "drain p2p", "drain and reset"])
     def test_every_action_asked_for_counts(self, action: str) -> None:
         assert said("gpu.reset-required", gpu=[gpu(recovery_action=action)], xid=[]) == "found"
-
-    def test_a_fabric_that_is_completed_without_resources_is_not_set_up(self) -> None:
-        """azhpc-images#506: the state Completed alone used to pass."""
-        own = gpu(fabric_state="completed", fabric_status=21, fabric_health=[])
-        facts = {
-            "driver__nvswitch": True,
-            "driver__fabric_manager": "running",
-            "driver__fabric_manager_version": "580.95.05",
-        }
-        started = {"driver__version": "580.95.05", "live__cuda_available": True, "cuda_driver__init_code": 0}
-        assert said("driver.fabric-manager", gpu=[own], **facts, **started) == "found"

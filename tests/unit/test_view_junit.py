@@ -145,32 +145,32 @@ def _texts(said: str, words: str) -> Iterator[str]:
         yield from (text for text in (element.text or "", *element.attrib.values()) if words in text)
 
 
-def test_the_program_writes_it(gpudoctor: Program, tmp_path: Path) -> None:
+def test_the_program_writes_it(called: Program, tmp_path: Path) -> None:
     report = tmp_path / "report.txt"
     report.write_text("Nvidia driver version: 470.57.02\nGPU 0: NVIDIA GeForce RTX 5090\n")
-    done = gpudoctor("read", str(report), "--format", "junit", "-o", str(tmp_path / "junit.xml"))
+    done = called("read", str(report), "--format", "junit", "-o", str(tmp_path / "junit.xml"))
     assert (done.code, done.out) == (1, "")
     said = (tmp_path / "junit.xml").read_text("utf-8")
     assert misfits(said) == []
     assert 'message="The driver is older than the NVIDIA GeForce RTX 5090' in said
-    two = gpudoctor("read", str(report), str(report), "--format", "junit")
+    two = called("read", str(report), str(report), "--format", "junit")
     assert (two.code, two.out) == (2, "")
     assert two.err == "gpudoctor: --format junit gives one document: give one file, or --together\n"
 
 
-def test_a_fleet_and_a_preflight_write_it_too(gpudoctor: Program, tmp_path: Path) -> None:
+def test_a_fleet_and_a_preflight_write_it_too(called: Program, tmp_path: Path) -> None:
     for name in ("too-old-b200", "hgx-h100"):
         (tmp_path / f"{name}.json").write_text(
             document.render(diagnosis_of(name)).replace('"name":"node"', f'"name":"{name}"', 1)
         )
     place = tmp_path / "junit.xml"
-    done = gpudoctor("fleet", str(tmp_path), "--format", "junit", "-o", str(place))
+    done = called("fleet", str(tmp_path), "--format", "junit", "-o", str(place))
     assert (done.code, done.out) == (1, "")
     said = place.read_text("utf-8")
     assert misfits(said) == []
     suites = [suite.get("name", "") for suite in ElementTree.fromstring(said)]
     assert suites[0] == "gpudoctor"
     assert sum(name.startswith("host.") for name in suites) == 2
-    done = gpudoctor("preflight", "--format", "junit")
+    done = called("preflight", "--format", "junit")
     assert misfits(done.out) == []
     assert ("<failure" in done.out) == (done.code == 1)

@@ -37,7 +37,7 @@ def read(said: str) -> tuple[set[str], str]:
     return set(re.findall(r"</?([a-z0-9]+)", page)), unescape(re.sub(r"<[^>]*>", "", page))
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(HOSTILE)
 @example("---")
 @example("-- -")
@@ -49,7 +49,7 @@ def test_foreign_text_reads_as_it_is(evil: str) -> None:
     assert words.replace(JOINER, "").split() == one_line(evil).replace(JOINER, "").split()
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(HOSTILE)
 def test_code_reads_as_it_is(evil: str) -> None:
     tags, words = read(f"a {_markdown.code(evil)} b")

@@ -149,11 +149,11 @@ def test_foreign_text_and_numbers_stay_within_the_picture() -> None:
     assert not {"src", "href", "onload"} & {name for one in figures(odd, found).values() for name in one.attrib}
 
 
-def test_what_a_deep_check_measured_is_drawn_from_its_document(gpudoctor: Program, tmp_path: Path) -> None:
+def test_what_a_deep_check_measured_is_drawn_from_its_document(called: Program, tmp_path: Path) -> None:
     whole = diagnosis_of("hgx-h100")
     deep = tmp_path / "deep.json"
     deep.write_text(document.render(replace(whole, snapshot=bench.measured(whole.snapshot, measured.node()))))
-    done = gpudoctor("read", str(deep), "--format", "html")
+    done = called("read", str(deep), "--format", "html")
     assert "<figcaption>bf16 matmul 8192³ or less" in done.out
     assert "GPU 6: 705 TFLOP/s, 97% of 724, and the answer is wrong" in done.out  # of its siblings
 

@@ -8,7 +8,7 @@ import subprocess
 import time
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding, Unjudged
@@ -108,6 +108,7 @@ def test_the_document_is_one_line_of_ascii() -> None:
     assert "\n" not in line
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.text())
 def test_no_text_drives_the_terminal(words: str) -> None:
     for line in [safe(words), *wrapped(words, 2, 4)]:
