@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -169,28 +168,3 @@ def test_without_rank_0_every_other_rank_says_so(two: Hosts) -> None:
     (said,) = ended[1].titles("nccl.unreachable")
     assert said.startswith(f"node1 cannot reach node0: 10.77.0.1 refuses port {PORT}")
     assert ended[1].seconds < LIMIT
-
-
-STRANGER = f"""
-import socket, sys, time
-said = [b"", b"GET / HTTP/1.1\\r\\n\\r\\n", b"\\x16\\x03\\x01\\n", b"[]\\n", b'{{"rank": 1}}\\n', b"x" * 100000]
-links = []
-while len(links) < len(said):
-    try:
-        link = socket.create_connection(("node0", {PORT}), 1)
-        link.sendall(said[len(links)])
-        links.append(link)
-    except OSError:
-        time.sleep(0.01)
-print("connected", flush=True)
-time.sleep(60)
-"""
-
-
-def test_strangers_who_talk_nonsense_or_nothing_change_nothing(two: Hosts) -> None:
-    strangers = [two[1].start([sys.executable, "-c", STRANGER]) for _ in range(3)]
-    ended = Job(two).ended()
-    for process in strangers:
-        process.kill()
-        assert process.communicate()[0] == "connected\n"
-    assert codes(ended) == {0: 0, 1: 0}, ended[0].out

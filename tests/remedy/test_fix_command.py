@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -16,7 +15,8 @@ import pytest
 
 from tests.conftest import Program
 from tests.remedy.index import Index
-from tests.remedy.patient import JOURNALS, Patient, differing, record
+from tests.remedy.patient import JOURNALS, Patient, record
+from tests.remedy.place import difference
 from tests.remedy.wheels import Wheel, torch
 from tests.sim import scenario
 from tests.sim.root import Machine
@@ -143,7 +143,7 @@ def test_a_dry_run_shows_all_and_changes_nothing(patient: Patient) -> None:
         "nothing was changed",
     ):
         assert said in ran.out, ran.out
-    assert not differing(before, patient.files())
+    assert not difference(before, patient.files())
     assert not runs(patient)
 
 
@@ -171,7 +171,7 @@ def test_unattended_it_runs_judges_and_is_taken_back_whole(patient: Patient) -> 
     back = patient.doctor("fix", "--undo", "last", "--yes")
     assert back.code == 0, back.out + back.err
     assert patient.distributions() == there
-    assert not differing(before, patient.files())
+    assert not difference(before, patient.files())
     said = patient.doctor("fix", "--runs").out.splitlines()
     assert [line.split()[-1] for line in said] == [runs(patient)[0]["id"], "back"]
     assert "there is no run to take back" in patient.doctor("fix", "--undo", "last", "--yes").err
@@ -216,7 +216,7 @@ def test_what_is_not_cured_is_offered_back_at_once(tmp_path: Path, index: Index,
         terminal.type("y\r")
         terminal.wait_for("took back run")
         assert terminal.ended(60) == 1
-    assert not differing(before, patient.files())
+    assert not difference(before, patient.files())
 
 
 def test_what_got_worse_stops_the_run(tmp_path: Path, index: Index, environment: Path) -> None:
@@ -252,29 +252,6 @@ def test_ctrl_c_ends_the_step_and_the_record_says_so(patient: Patient, index: In
         index.pause = 0.0
     (run,) = runs(patient)
     assert [step["state"] for step in run["steps"]] == ["done", "done", "stopped", "waits"]  # type: ignore[attr-defined]
-
-
-def test_a_run_that_was_killed_is_told_next_time_and_taken_back(patient: Patient, index: Index) -> None:
-    before = patient.files()
-    index.pause = 0.5
-    try:
-        with asked(patient) as terminal:
-            terminal.wait_for("[n]")
-            terminal.type("a\r")
-            terminal.wait_for("Step 3 of 4")
-            terminal.wait_for("Downloading")
-            terminal.signal(signal.SIGKILL)
-            terminal.ended(60)
-    finally:
-        index.pause = 0.0
-    (run,) = runs(patient)
-    told = patient.doctor("fix", "--yes", "nccl.debug-left-on", "--rules", "/srv/rules")
-    assert f"run {run['id']} was ended from outside in step 3" in told.err
-    assert f"gpudoctor fix --undo {run['id']} takes it back" in told.err
-    assert f"run {run['id']} was taken back, by run " in told.err
-    back = patient.doctor("fix", "--undo", str(run["id"]), "--yes")
-    assert "was taken back already" in back.err
-    assert not differing(before, patient.files())
 
 
 def test_what_needs_root_is_a_script_and_the_user_does_the_rest(tmp_path: Path) -> None:

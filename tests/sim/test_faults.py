@@ -41,22 +41,6 @@ def test_a_return_code_strikes_the_call_the_gpu_and_from_the_nth_call_on(
     assert got == answers
 
 
-def test_calls_are_counted_exactly_also_from_many_threads(tmp_path: Path) -> None:
-    script = """
-import ctypes, threading
-nvml, device, got = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p(), []
-nvml.nvmlInit_v2(), nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device))
-def ask(times):
-    number = ctypes.c_uint()
-    got.extend([nvml.nvmlDeviceGetTemperature(device, 0, ctypes.byref(number)) for _ in range(times)])
-threads = [threading.Thread(target=ask, args=(2500,)) for _ in range(8)]
-[thread.start() for thread in threads], [thread.join() for thread in threads], ask(2)
-print(got.count(0), got[-2:])
-"""
-    env = faulty(tmp_path, {"call": "nvmlDeviceGetTemperature", "do": 999, "from": 20_002})
-    assert clients.run(["-c", script], env).stdout == "20001 [0, 999]\n"
-
-
 def test_a_lost_gpu_is_lost_to_every_call_also_to_those_between_it_and_its_peers(tmp_path: Path) -> None:
     calls: list[clients.Question] = [
         (1, "nvmlDeviceGetName", ()),
@@ -129,74 +113,3 @@ def state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return ""
-
-
-def test_what_was_asked_can_be_read_afterwards(tmp_path: Path) -> None:
-    env = {**faulty(tmp_path), "GPUDOCTOR_SIM_TRACE": str(tmp_path / "trace")}
-    calls: list[clients.Question] = [
-        (None, "nvmlSystemGetDriverVersion", ()),
-        (1, "nvmlDeviceGetTemperature", (0,)),
-        (0, "nvmlDeviceGetP2PStatus", (1, 2)),
-    ]
-    clients.ask(calls, env)
-    trace = (tmp_path / "trace").read_text().splitlines()
-    assert trace[:4] == [
-        "nvmlInit\t-",
-        "nvmlSystemGetDriverVersion\t-",
-        "nvmlDeviceGetHandleByIndex\t1",
-        "nvmlDeviceGetTemperature(0)\t1",
-    ]
-    assert "nvmlDeviceGetP2PStatus(1,2)\t0" in trace
-
-
-def test_protocol_errors_are_nvmls_own(tmp_path: Path) -> None:
-    """Asked through ctypes, as no binding makes these mistakes."""
-    script = """
-from ctypes import *
-nvml = CDLL("libnvidia-ml.so.1")
-device, count, number, text = c_void_p(), c_uint(), c_uint(), create_string_buffer(96)
-print(nvml.nvmlDeviceGetCount_v2(byref(count)), nvml.nvmlShutdown())
-nvml.nvmlInit_v2()
-print(nvml.nvmlDeviceGetHandleByIndex_v2(2, byref(device)), nvml.nvmlDeviceGetHandleByIndex_v2(1, byref(device)))
-print(nvml.nvmlDeviceGetName(device, text, 5), nvml.nvmlDeviceGetName(device, text, 96), text.value.decode())
-print(nvml.nvmlDeviceGetName(c_void_p(0), text, 96), nvml.nvmlDeviceGetName(c_void_p(1234567), text, 96))
-print(nvml.nvmlDeviceGetTemperature(device, 0, None), nvml.nvmlDeviceGetTemperature(device, 9, byref(number)))
-processes = (c_ulonglong * 64)()
-print(nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, byref(count), None), count.value)
-count.value = 1
-print(nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, byref(count), processes), count.value, any(processes))
-print(nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, byref(count), processes), count.value, any(processes))
-memory = (c_ulonglong * 5)(7)
-print(nvml.nvmlDeviceGetMemoryInfo_v2(device, memory), nvml.nvmlDeviceGetNvLinkState(device, 18, byref(number)))
-for call, name in ((nvml.nvmlDeviceGetHandleByUUID, b"GPU-none"), (nvml.nvmlDeviceGetHandleByPciBusId_v2, b"2a:0.0")):
-    print(call(name, byref(device)))
-print(nvml.nvmlShutdown(), nvml.nvmlDeviceGetName(device, text, 96))
-"""
-    processes = [{"pid": 1, "usedGpuMemory": 5}, {"pid": 2, "usedGpuMemory": None}]
-    env = faulty(tmp_path, every={"nvmlDeviceGetComputeRunningProcesses": processes})
-    assert clients.run(["-c", script], env).stdout.split("\n")[:-1] == [
-        "1 1",
-        "2 0",
-        "7 0 NVIDIA H100 80GB HBM3",
-        "2 2",
-        "2 3",
-        "7 2",
-        "7 2 False",
-        "0 2 True",
-        "25 2",
-        "6",
-        "0",
-        "0 1",
-    ]
-
-
-def test_a_gpu_at_work_goes_up_and_down_by_the_clock_and_an_idle_one_stays(tmp_path: Path) -> None:
-    env = clients.environ(tmp_path, clients.hgx(busy=[1]))
-    asked: list[clients.Question] = [(gpu, "nvmlDeviceGetPowerUsage", ()) for gpu in (0, 1)]
-    told = []
-    for _ in range(3):
-        told.append(clients.ask(asked, env))
-        time.sleep(0.3)
-    assert len({idle for idle, _ in told}) == 1
-    assert len({busy for _, busy in told}) == 3
-    assert all(420_000 <= busy <= 665_000 for _, busy in told)

@@ -23,7 +23,6 @@ from gpudoctor.views._terminal import command
 from gpudoctor.views.tui.recordings import LIST, RecordingsApp
 from gpudoctor.views.tui.work import Work
 from tests import demos as written
-from tests.conftest import Program
 from tests.sim import scenario
 from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
 from tests.tui.streams import Held
@@ -150,11 +149,6 @@ def test_what_the_files_say_is_found_while_torch_is_still_asked(monkeypatch: pyt
     assert isinstance(diagnosis.snapshot.get("live.cuda_available"), Unread)
 
 
-def test_a_demo_finds_what_the_machine_of_its_record_has() -> None:
-    with demos._Paced(demos.named("lost-gpu").record(), 0) as target:
-        assert [one.id for one in doctor.check(target=target).findings] == ["gpu.fell-off-bus"]
-
-
 def test_a_name_that_is_none_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["demo", "torch-cu13"]) == MISUSE
     assert "torch-cu130" in capsys.readouterr().err
@@ -249,15 +243,8 @@ async def test_the_way_back_to_the_list_is_among_the_keys(size: tuple[int, int])
         assert app.current_mode == LIST
 
 
-@pytest.mark.parametrize("demo", demos.every(), ids=lambda demo: demo.name)
-def test_a_named_one_is_printed_as_a_document(demo: demos.Demo, capsys: pytest.CaptureFixture[str]) -> None:
-    code = cli.run(["demo", demo.name, "--json"])
-    document = json.loads(capsys.readouterr().out)
-    assert (document["verdict"], document["target"]["kind"]) == (demo.verdict, "snapshot")
-    assert code == (1 if demo.verdict == "broken" else 0)
-
-
-def test_a_named_one_is_held_to_a_profile(gpudoctor: Program) -> None:
-    said = gpudoctor("demo", "sound", "--expect", "hgx-h200")
-    assert said.code == 1
-    assert "expected" in said.out
+def test_a_named_one_is_printed_and_held_to_a_profile(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, code, verdict in (((), 0, "sound"), (("--expect", "hgx-h200"), 1, "broken")):
+        assert cli.run(["demo", "sound", "--json", *words]) == code
+        document = json.loads(capsys.readouterr().out)
+        assert (document["verdict"], document["target"]["kind"]) == (verdict, "snapshot")

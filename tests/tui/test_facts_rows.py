@@ -15,25 +15,11 @@ from tests.tui.facts_of_a_machine import (
 )
 
 
-def test_each_fact_has_one_place_and_is_found_there_by_its_name() -> None:
-    facts = Facts(snapshot())
-    items = list(facts)
-    assert [facts.named(item.name) for item in items] == list(range(len(facts)))
-    assert [facts.find(item.fact, item.index) for item in items] == list(range(len(facts)))
-    assert len({item.name for item in items}) == len(items)
-
-
 def test_driver_and_gpus_come_first_and_text_last() -> None:
     listed = [item.name for item in Facts(snapshot())]
     assert listed[:3] == ["driver.module_log", "driver.version", "xid"]
     assert listed.index("gpu.0.name") < listed.index("torch.archs") < listed.index("text.0.line")
     assert listed[-1] == "text.2.line"
-
-
-def test_what_is_missing_is_counted_wherever_it_is() -> None:
-    facts = Facts(snapshot())
-    assert [facts[place].name for place in facts.unread] == ["driver.module_log", "mig"]
-    assert [facts[place].name for place in facts.absent] == ["cuda.toolkit", "toolkit"]
 
 
 def test_a_hundred_thousand_lines_cost_no_row_before_they_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
