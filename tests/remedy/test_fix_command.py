@@ -147,24 +147,18 @@ def test_a_dry_run_shows_all_and_changes_nothing(patient: Patient) -> None:
     assert not runs(patient)
 
 
-def test_the_plan_and_the_run_keep_to_their_schemas(patient: Patient, gpudoctor: Program) -> None:
+def test_unattended_it_runs_judges_and_is_taken_back_whole(patient: Patient, gpudoctor: Program) -> None:
+    before, there = patient.files(), patient.distributions()
     planned = patient.doctor("fix", "--dry-run", "--json", *SITE).document
     jsonschema.validate(planned, gpudoctor("schema", "plan").document)
     assert planned["foreseen"]["cleared"][0] == RULE
     ran = patient.doctor("fix", "--yes", "--json", *SITE)
     assert ran.code == 0, ran.err
+    assert f"cured: no longer found: {RULE}" in ran.err
     jsonschema.validate(ran.document, gpudoctor("schema", "run").document)
     assert ran.document["outcome"] == "fixed"
     assert ran.document["judged"] == {RULE: False}
     assert ran.document["changed"] == ["helper not installed → 1", "torch 1.0+cpu → 2.0"]
-
-
-def test_unattended_it_runs_judges_and_is_taken_back_whole(patient: Patient) -> None:
-    before, there = patient.files(), patient.distributions()
-    ran = patient.doctor("fix", "--yes", *SITE)
-    assert ran.code == 0, ran.err
-    assert f"cured: no longer found: {RULE}" in ran.err
-    assert ": fixed\n" in ran.out
     assert RULE not in patient.found()
     assert patient.distributions() == {**there, "helper": "1", "torch": "2.0"}
     assert "torch 2.0" not in patient.doctor("fix", "--runs").out
@@ -175,6 +169,18 @@ def test_unattended_it_runs_judges_and_is_taken_back_whole(patient: Patient) -> 
     said = patient.doctor("fix", "--runs").out.splitlines()
     assert [line.split()[-1] for line in said] == [runs(patient)[0]["id"], "back"]
     assert "there is no run to take back" in patient.doctor("fix", "--undo", "last", "--yes").err
+
+
+def test_yes_runs_the_step_and_all_the_rest_asks_no_more(patient: Patient) -> None:
+    with asked(patient) as terminal:
+        terminal.wait_for("[n]")
+        terminal.type("y\r")
+        terminal.wait_for("Successfully installed helper-1")
+        terminal.wait_for("[n]")
+        terminal.type("a\r")
+        terminal.wait_for(f"cured: no longer found: {RULE}")
+        assert terminal.ended(60) == 0
+    assert patient.distributions()["torch"] == "2.0"
 
 
 def test_each_step_is_asked_about_and_enter_is_no(patient: Patient) -> None:
@@ -189,18 +195,6 @@ def test_each_step_is_asked_about_and_enter_is_no(patient: Patient) -> None:
     assert "helper" not in patient.distributions()
     (run,) = runs(patient)
     assert [step["state"] for step in run["steps"]] == ["done", "left out", "waits", "waits"]  # type: ignore[attr-defined]
-
-
-def test_yes_runs_the_step_and_all_the_rest_asks_no_more(patient: Patient) -> None:
-    with asked(patient) as terminal:
-        terminal.wait_for("[n]")
-        terminal.type("y\r")
-        terminal.wait_for("Successfully installed helper-1")
-        terminal.wait_for("[n]")
-        terminal.type("a\r")
-        terminal.wait_for(f"cured: no longer found: {RULE}")
-        assert terminal.ended(60) == 0
-    assert patient.distributions()["torch"] == "2.0"
 
 
 def test_what_is_not_cured_is_offered_back_at_once(tmp_path: Path, index: Index, environment: Path) -> None:

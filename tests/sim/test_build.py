@@ -10,19 +10,6 @@ from pathlib import Path
 from tests import needs
 from tests.sim import build, clients
 
-EVERYTHING: list[clients.Question] = [
-    (0, "nvmlDeviceGetName", ()),
-    (0, "nvmlDeviceGetMemoryInfo", ()),
-    (0, "nvmlDeviceGetTemperature", (0,)),
-    (0, "nvmlDeviceGetEccMode", ()),
-    (0, "nvmlDeviceGetFieldValues", (91,)),
-    (0, "nvmlDeviceGetComputeRunningProcesses", ()),
-    (0, "nvmlDeviceGetGpuFabricInfoV", ()),
-    (0, "nvmlDeviceGetCpuAffinity", ()),
-    (0, "nvmlDeviceGetSupportedMemoryClocks", ()),
-    (0, "nvmlDeviceGetGridLicensableFeatures", ()),
-]
-
 
 def test_texts_that_break_terminals_reach_the_binding_whole(tmp_path: Path) -> None:
     name = "NVIDIA \x1b[31mH100\n\r\t\\n 名 \udcff"
@@ -34,30 +21,6 @@ def test_texts_that_break_terminals_reach_the_binding_whole(tmp_path: Path) -> N
         script += f"pynvml.nvmlLib.{function}(h, text, 96); print(text.value)\n"
     told = clients.run(["-c", script], clients.environ(tmp_path, nvml)).stdout.splitlines()
     assert told == [repr(name.encode("utf-8", "surrogateescape")), "b'x'"]
-
-
-def test_answers_of_the_wrong_kind_or_size_are_errors_not_harm(tmp_path: Path) -> None:
-    wrong = {
-        "nvmlDeviceGetName": "N" * 5000,
-        "nvmlDeviceGetMemoryInfo": {"total": "many"},
-        "nvmlDeviceGetTemperature(0)": 1 << 40,
-        "nvmlDeviceGetEccMode": [1],
-        "nvmlDeviceGetFieldValues(91)": "18",
-        "nvmlDeviceGetComputeRunningProcesses": 3,
-        "nvmlDeviceGetGpuFabricInfoV": {"clusterUuid": "ab" * 500, "state": 3},
-        "nvmlDeviceGetCpuAffinity": [1] * 500,
-        "nvmlDeviceGetSupportedMemoryClocks": ["fast"],
-        "nvmlDeviceGetGridLicensableFeatures": {"licensableFeaturesCount": 1 << 31, "gridLicensableFeatures": [{}] * 9},
-    }
-    nvml = clients.hgx(every=wrong)
-    del nvml["gpus"][0]["nvmlDeviceGetTemperature(0)"], nvml["gpus"][0]["nvmlDeviceGetCpuAffinity"]
-    got = clients.ask(EVERYTHING, clients.environ(tmp_path, nvml))
-    unknown, too_long = {"code": 999}, {"code": 7}
-    assert got[:6] == [too_long, unknown, unknown, unknown, unknown, unknown]
-    assert got[6]["clusterUuid"] == "ab" * 16
-    assert got[6]["state"] == 3
-    assert got[7:9] == [[1] * 16, unknown]
-    assert got[9]["licensableFeaturesCount"] == 3
 
 
 def test_without_a_file_or_without_the_section_nvml_does_not_start(tmp_path: Path) -> None:

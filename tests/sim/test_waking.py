@@ -25,12 +25,15 @@ def woken(folder: Path) -> list[str]:
 
 def test_a_gpu_without_persistence_wakes_when_it_is_opened_and_not_before(tmp_path: Path) -> None:
     env = sleepy(tmp_path, 1)
-    clients.ask([(None, "nvmlSystemGetDriverVersion", ()), (None, "nvmlDeviceGetCount", ())], env)
-    assert woken(tmp_path) == []
-    clients.ask([(2, "nvmlDeviceGetTemperature", (0,)), (2, "nvmlDeviceGetName", ())], env)
-    assert woken(tmp_path) == ["2"]
-    clients.ask([(2, "nvmlDeviceGetName", ())], env)  # the process that had it open has ended
-    assert woken(tmp_path) == ["2", "2"]
+    start = "import pynvml as n; n.nvmlInit(); n.nvmlDeviceGetCount()"
+    opening = f"{start}; h = n.nvmlDeviceGetHandleByIndex(2); n.nvmlDeviceGetName(h); n.nvmlDeviceGetTemperature(h, 0)"
+    for script, gpus in (
+        (start, []),
+        (opening, ["2"]),
+        (opening, ["2", "2"]),
+    ):  # the process that had it open has ended
+        assert clients.run(["-c", script], env).returncode == 0
+        assert woken(tmp_path) == gpus
 
 
 # ---- the program ----
