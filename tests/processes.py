@@ -56,3 +56,34 @@ def unhindered() -> float:
     except OSError:
         return time.monotonic()
     return time.monotonic() - int(some.rpartition("total=")[2]) / 1e6
+
+
+def marked(word: str) -> list[int]:
+    """The processes with that ``NAME=value`` in their environment."""
+    return [pid for pid in _every() if word.encode() in _bytes(pid, "environ").split(b"\0")]
+
+
+def within(root: Path) -> list[int]:
+    """The processes whose root is that folder."""
+    found = []
+    for pid in _every():
+        with suppress(OSError):  # others come and go
+            if Path(f"/proc/{pid}/root").readlink() == root:
+                found.append(pid)
+    return found
+
+
+def command_line(pid: int) -> str:
+    """Its words with blanks between them; empty where it has ended."""
+    return _bytes(pid, "cmdline").replace(b"\0", b" ").decode("utf-8", "replace")
+
+
+def _every() -> list[int]:
+    return [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
+
+
+def _bytes(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""

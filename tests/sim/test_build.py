@@ -11,27 +11,6 @@ from tests import needs
 from tests.sim import build, clients
 
 
-def test_texts_that_break_terminals_reach_the_binding_whole(tmp_path: Path) -> None:
-    name = "NVIDIA \x1b[31mH100\n\r\t\\n 名 \udcff"
-    nvml = clients.hgx(every={"nvmlDeviceGetSerial": name, "nvmlDeviceGetVbiosVersion": "x\0y"})
-    del nvml["gpus"][1]["nvmlDeviceGetSerial"]
-    script = "import pynvml, ctypes; pynvml.nvmlInit(); h = pynvml.nvmlDeviceGetHandleByIndex(1)\n"
-    script += "text = ctypes.create_string_buffer(96)\n"
-    for function in ("nvmlDeviceGetSerial", "nvmlDeviceGetVbiosVersion"):
-        script += f"pynvml.nvmlLib.{function}(h, text, 96); print(text.value)\n"
-    told = clients.run(["-c", script], clients.environ(tmp_path, nvml)).stdout.splitlines()
-    assert told == [repr(name.encode("utf-8", "surrogateescape")), "b'x'"]
-
-
-def test_without_a_file_or_without_the_section_nvml_does_not_start(tmp_path: Path) -> None:
-    env = clients.environ(tmp_path, None, {"system": {"cuInit": 0}})
-    done = clients.run(["-c", "import pynvml; pynvml.nvmlInit()"], env)
-    assert "hold no section nvml" in done.stderr
-    env["GPUDOCTOR_SIM_ANSWERS"] = str(tmp_path / "none")
-    done = clients.run(["-c", "import pynvml; pynvml.nvmlInit()"], env)
-    assert "cannot read answers from" in done.stderr
-
-
 def test_answers_beside_the_library_are_read_where_no_variable_names_them(tmp_path: Path) -> None:
     env = clients.environ(tmp_path, clients.hgx(gpus=1))
     (tmp_path / "libnvidia-ml.so.1").symlink_to(build.libraries() / "libnvidia-ml.so.1")

@@ -149,25 +149,6 @@ def test_the_mask_names_a_mig_device_by_its_own_id(binding: str, tmp_path: Path)
     assert inits == [0, 100]
 
 
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        (100, "no CUDA-capable device is detected"),
-        (802, "system not yet initialized"),
-        (803, "system has unsupported display driver / cuda driver combination"),
-        (804, "forward compatibility was attempted on non supported HW"),
-        (999, "unknown error"),
-    ],
-)
-def test_the_real_runtime_gives_the_same_error(runtime: str, tmp_path: Path, code: int, words: str) -> None:
-    answers = section(cuInit=code, cuDriverGetVersion=99000)
-    assert run(RUNTIME, build.libraries(), answers, tmp_path, runtime) == {
-        "code": code,
-        "words": words,
-        "driver": 99000,
-    }
-
-
 def test_the_runtime_cannot_tell_a_missing_library_from_an_old_driver_and_the_probe_can(
     runtime: str, tmp_path: Path
 ) -> None:

@@ -13,8 +13,8 @@ from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.work import Work
-from tests.tui.conftest import WIDE, Opened, shown, until
-from tests.tui.facts_of_a_machine import SIZES, diagnosis, known, names, text, to_facts, typed, work_with
+from tests.tui.conftest import WIDE, Opened, shown, text, until
+from tests.tui.facts_of_a_machine import SIZES, diagnosis, known, names, to_facts, typed, work_with
 
 
 @SIZES

@@ -8,7 +8,7 @@ from gpudoctor.model.fact import Row
 from gpudoctor.views.tui.screens.explain import ExplainScreen
 from gpudoctor.views.tui.work import Told
 from tests.processes import unhindered
-from tests.tui.conftest import Opened, shown, until
+from tests.tui.conftest import Opened, shown, text, until
 from tests.tui.facts_of_a_machine import (
     SIZES,
     TOLD,
@@ -17,7 +17,6 @@ from tests.tui.facts_of_a_machine import (
     names,
     says,
     snapshot,
-    text,
     to_facts,
     typed,
     work_with,

@@ -20,7 +20,7 @@ from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.confirm import Sure
 from gpudoctor.views.tui.screens.fix import FixScreen
 from gpudoctor.views.tui.work import Work
-from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
+from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown, text
 from tests.tui.conftest import until as until_holds
 from tests.tui.engine import Engine
 from tests.tui.machines import diagnosis_of
@@ -76,10 +76,6 @@ def lasting(folder: Path) -> str:
 async def run_over(pilot: Pilot[None]) -> None:
     app = app_of(pilot)
     await until(pilot, lambda: bool(app.repair and not app.repair.busy and (app.repair.run or app.repair.trouble)))
-
-
-def text(pilot: Pilot[None]) -> str:
-    return "\n".join(shown(pilot))
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE])

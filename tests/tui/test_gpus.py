@@ -19,7 +19,7 @@ from gpudoctor.views.tui.words.gpu import health
 from gpudoctor.views.tui.words.gpu_columns import missing
 from gpudoctor.views.tui.words.history import CURVES, MOST, Histories
 from gpudoctor.views.tui.work import Work
-from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
+from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown, text
 from tests.tui.machines import diagnosis_of, told_of
 
 BOTH = pytest.mark.parametrize("size", [NARROW, WIDE], ids=["narrow", "wide"])
@@ -80,10 +80,6 @@ def sample(moment: float = 1000.0, count: int = 8, **of_five: object) -> Sample:
 def live_work(name: str = "throttled-brake-h100") -> tuple[Work, Live]:
     live = Live()
     return replace(told_of(name), live=live.start), live
-
-
-def text(pilot: Pilot[None]) -> str:
-    return "\n".join(shown(pilot))
 
 
 def row(pilot: Pilot[None], number: int) -> str:
@@ -171,10 +167,14 @@ async def test_silence_is_said_and_strikes_every_number(opened: Opened) -> None:
     async with opened(work, WIDE) as pilot:
         await pilot.press("2")
         await live.tell(pilot, sample())
-        now = [100.0]
+        now = [gpu_watch.STALE + 1]
         watch = screen(pilot)._watch
         heard = watch._heard
         watch.clock = lambda: heard + now[0]
+        screen(pilot)._age()  # even if nobody says anything
+        await pilot.pause()
+        assert "NVML has not answered for 4 s" in shown(pilot)[1]
+        assert "no answer for 4 s" in row(pilot, 0)
         now[0] = 12.0
         await live.tell(pilot, Sample(1012.0, trouble="nvmlDeviceGetTemperature of GPU 3 has not returned"))
         assert "NVML has not answered for 12 s: nvmlDeviceGetTemperature of GPU 3" in shown(pilot)[1]
@@ -184,19 +184,6 @@ async def test_silence_is_said_and_strikes_every_number(opened: Opened) -> None:
         await live.tell(pilot, sample(1014.0))
         assert watch.shown.struck == {}
         assert shown(pilot)[1].startswith(" live")
-
-
-async def test_numbers_grow_old_even_if_nobody_says_anything(opened: Opened) -> None:
-    work, live = live_work()
-    async with opened(work, WIDE) as pilot:
-        await pilot.press("2")
-        await live.tell(pilot, sample())
-        heard = screen(pilot)._watch._heard
-        screen(pilot)._watch.clock = lambda: heard + gpu_watch.STALE + 1
-        screen(pilot)._age()
-        await pilot.pause()
-        assert "NVML has not answered for 4 s" in shown(pilot)[1]
-        assert "no answer for 4 s" in row(pilot, 0)
 
 
 async def test_frozen_numbers_stay_and_what_came_meanwhile_is_drawn_afterwards(opened: Opened) -> None:

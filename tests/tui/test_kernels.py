@@ -18,7 +18,7 @@ from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.kernels import KernelsScreen
 from gpudoctor.views.tui.work import Work
 from tests import measured
-from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown, until
+from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown, text, until
 from tests.tui.machines import diagnosis_of
 
 SIZES = (NARROW, WIDE)
@@ -45,10 +45,6 @@ async def kernels(pilot: Pilot[None]) -> KernelsScreen:
     await until(pilot, lambda: screen.detail.prose.text not in ("", "Reading what was measured …"))
     await pilot.pause()
     return screen
-
-
-def text(pilot: Pilot[None]) -> str:
-    return "\n".join(line.rstrip() for line in shown(pilot))
 
 
 @pytest.mark.parametrize("size", SIZES)

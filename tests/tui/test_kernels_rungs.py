@@ -16,8 +16,8 @@ from gpudoctor.model.errors import UsageError
 from gpudoctor.model.measurement import Device, Kernel, Measurements, Run, Step
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.views.tui.screens.kernels import KernelsScreen
-from tests.tui.conftest import WIDE, Opened, shown, until
-from tests.tui.test_kernels import kernels, sound, text, work
+from tests.tui.conftest import WIDE, Opened, shown, text, until
+from tests.tui.test_kernels import kernels, sound, work
 
 ADD = Kernel("driver.add", "vector add, driver alone", "", rung="driver")
 FFT = Kernel("fft", "Fourier transforms", "")

@@ -10,12 +10,12 @@ from gpudoctor.views.tui.places import DOORS
 from gpudoctor.views.tui.screens.keys import KeysScreen
 from gpudoctor.views.tui.widgets.prose import Prose
 from tests.tui.conftest import NARROW, WIDE, Opened
-from tests.tui.machines import work_of
+from tests.tui.machines import told_of
 
 
 async def test_every_key_of_the_screen_is_on_the_page(opened: Opened) -> None:
     for size in (NARROW, WIDE):
-        async with opened(work_of("too-old-b200"), size) as pilot:
+        async with opened(told_of("too-old-b200"), size) as pilot:
             wanted = hints.of(pilot.app.screen)
             await pilot.press("question_mark")
             await pilot.pause()
@@ -32,7 +32,7 @@ async def test_every_key_of_the_screen_is_on_the_page(opened: Opened) -> None:
 
 
 async def test_every_binding_says_what_it_does(opened: Opened) -> None:
-    async with opened(work_of("too-old-b200"), WIDE) as pilot:
+    async with opened(told_of("too-old-b200"), WIDE) as pilot:
         for door in DOORS:
             app = pilot.app
             assert isinstance(app, DoctorApp)

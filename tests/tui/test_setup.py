@@ -20,8 +20,8 @@ from gpudoctor.views.tui.screens.explain import ExplainScreen
 from gpudoctor.views.tui.screens.fix import FixScreen
 from gpudoctor.views.tui.screens.setup import SetupScreen
 from gpudoctor.views.tui.work import Work
-from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown, until
-from tests.tui.test_fix import diagnosis, text
+from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown, text, until
+from tests.tui.test_fix import diagnosis
 from tests.tui.test_fix import work as machine_work
 
 OLD = "torch-arch-dropped-and-driver-too-old"
