@@ -94,12 +94,6 @@ PLANTED: dict[str, tuple[Change, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", PLANTED)
-def test_a_breakage_of_a_document_is_found(name: str) -> None:
-    change, says = PLANTED[name]
-    assert says in broken("schema-diagnosis", change)
-
-
 TYPED: dict[str, tuple[Change, str]] = {
     "command": (lambda now: now["commands"].pop("gpudoctor rules list"), "gpudoctor rules list: is gone"),
     "option": (
@@ -143,12 +137,6 @@ def option(now: dict[str, Any], command: str, name: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", TYPED)
-def test_a_breakage_of_what_is_typed_or_called_is_found(name: str) -> None:
-    change, says = TYPED[name]
-    assert says in broken("program", change)
-
-
 NAMED: dict[str, tuple[Change, str]] = {
     "rule": (lambda now: now["rules"].remove("driver.missing"), "rule driver.missing: is gone"),
     "fact": (lambda now: now["facts"].pop("driver.version"), "facts driver.version: is gone"),
@@ -164,10 +152,13 @@ NAMED: dict[str, tuple[Change, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", NAMED)
-def test_a_name_that_is_gone_is_found(name: str) -> None:
-    change, says = NAMED[name]
-    assert says in broken("names", change)
+KINDS = {"schema-diagnosis": PLANTED, "program": TYPED, "names": NAMED}
+
+
+@pytest.mark.parametrize(("part", "name"), [(part, name) for part, kinds in KINDS.items() for name in kinds])
+def test_a_breakage_is_found(part: str, name: str) -> None:
+    change, says = KINDS[part][name]
+    assert says in broken(part, change)
 
 
 def test_a_whole_document_that_is_gone_is_found() -> None:

@@ -26,12 +26,6 @@ Broken = Callable[[Hosts], AbstractContextManager[Any]]
 
 
 @pytest.fixture(scope="module")
-def two() -> Iterator[Hosts]:
-    with Hosts(2) as hosts:
-        yield hosts
-
-
-@pytest.fixture(scope="module")
 def four() -> Iterator[Hosts]:
     with Hosts(4) as hosts:
         yield hosts

@@ -6,7 +6,6 @@ import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,12 +18,6 @@ pytestmark = pytest.mark.full
 
 ONE_MORE = {rank: {"WORLD_SIZE": "3"} for rank in range(2)}
 """Of two ranks, which wait for a third one that never comes."""
-
-
-@pytest.fixture(scope="module")
-def two() -> Iterator[Hosts]:
-    with Hosts(2) as hosts:
-        yield hosts
 
 
 def waiting(hosts: Hosts) -> Job:

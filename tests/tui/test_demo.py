@@ -50,7 +50,9 @@ def test_what_ships_is_read_as_any_record_is(told: written.Told, capsys: pytest.
     assert all(f"[{name}]" in said for name in expected["ids"])
 
 
-@pytest.mark.parametrize("demo", [EVERY[0], EVERY[NAMES.index("torch-cu130")], EVERY[NAMES.index("sound")]], ids=lambda demo: demo.name)
+@pytest.mark.parametrize(
+    "demo", [EVERY[0], EVERY[NAMES.index("torch-cu130")], EVERY[NAMES.index("sound")]], ids=lambda demo: demo.name
+)
 async def test_the_command_is_on_the_first_screen_and_copied_by_one_key(demo: Demo, opened: Opened) -> None:
     work = demo.work()
     command = _first_command(work)
