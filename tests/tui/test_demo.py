@@ -102,6 +102,7 @@ async def test_the_list_says_what_is_wrong_with_each_and_a_second_click_opens(si
         await pilot.press("down")
         await pilot.pause()
         assert any("no kernel image" in line for line in shown(pilot))
+        await pilot.press("up")
         for _ in range(2):
             await pilot.click("#choices", offset=(10, 2))
         await settled(pilot)
