@@ -1,4 +1,4 @@
-"""What tests of processes need: whether one is gone, a port for it, and a clock that busy processors stop."""
+"""What tests of processes need: which there are, whether one is gone, a port for it."""
 
 from __future__ import annotations
 
@@ -45,19 +45,40 @@ def until(true: Callable[[], object]) -> bool:
     return bool(true())
 
 
-def marked(mark: str) -> list[int]:
-    """The processes that were started with that word in their environment."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if mark.encode() in (folder / "environ").read_bytes():
-                found.append(int(folder.name))
-    return found
-
-
 def free_port() -> int:
     """A port on which nobody listens, and which nobody is given who asks for any: such begin at 32768."""
     while True:
         port = _CHANCE.randrange(15_000, 32_000)
         with suppress(OSError), socket.create_server(("", port)):
             return port
+
+
+def marked(word: str) -> list[int]:
+    """The processes that were started with that word in their environment."""
+    return [pid for pid in _every() if word.encode() in _bytes(pid, "environ")]
+
+
+def within(root: Path) -> list[int]:
+    """The processes whose root is that folder."""
+    found = []
+    for pid in _every():
+        with suppress(OSError):  # others come and go
+            if Path(f"/proc/{pid}/root").readlink() == root:
+                found.append(pid)
+    return found
+
+
+def command_line(pid: int) -> str:
+    """Its words with blanks between them; empty where it has ended."""
+    return _bytes(pid, "cmdline").replace(b"\0", b" ").decode("utf-8", "replace")
+
+
+def _every() -> list[int]:
+    return [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
+
+
+def _bytes(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""

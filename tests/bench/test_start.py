@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.arguments import COMMANDS, parser
-from tests.bench import figures
 
 HEAVY = {
     "asyncio", "concurrent.futures", "ctypes", "decimal", "email", "http", "importlib.metadata",
@@ -56,14 +55,3 @@ def _help(top: argparse.ArgumentParser, command: str) -> str:
     commands = next(action for action in top._actions if isinstance(action, argparse._SubParsersAction))
     text: str = commands.choices[command].format_help()
     return text
-
-
-def test_the_figures_are_told_beside_those_of_collect_env() -> None:
-    row = {"mib": 30.2, "mb": 36.0, "modules": 350, "judges": True, "says": "names it"}
-    ours, theirs = {"name": figures.OURS, "seconds": 0.2, **row}, {"name": figures.COLLECT_ENV, "seconds": 2.0, **row}
-    told = {"date": "2026-11-22", "machine": "a CPU", "runs": 3, "core_mb": 17.0, "program": [ours, theirs]}
-    assert (
-        "| `gpudoctor check --level quick --json` | 0.200 s | 0.10 | 30 MiB | 36.0 MB | 350 | names it |"
-        in figures.table(told)
-    )
-    assert [(figure, limit) for _, figure, limit in figures.ratios(told)][:2] == [(0.1, 0.1), (0.1, 1.2)]

@@ -128,10 +128,6 @@ class Hosts:
                 raise
         return Ran(process.returncode, out, err)
 
-    def wait(self) -> None:
-        """Until somebody ends the cluster."""
-        self._first.wait()
-
     def processes(self, words: str) -> list[str]:
         """The command lines with these words in them that run anywhere in the cluster."""
         listed = self.run(HEAD, ["ps", "-eo", "stat=,args="]).out.splitlines()

@@ -1,13 +1,9 @@
-"""A real Slurm on this one machine: munged, slurmctld and a slurmd on each of four simulated nodes.
-
-``python -m tests.cluster.slurm`` starts it and says how to use it, until Ctrl-C.
-"""
+"""A real Slurm on this one machine: munged, slurmctld and a slurmd on each of four simulated nodes."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -146,23 +142,3 @@ class Slurm(Hosts):
 
 def _all_nodes(words: Sequence[str]) -> list[str]:
     return [] if any(word.startswith("-N") for word in words) else ["-N4"]
-
-
-def main() -> None:
-    """Start a cluster, say how to use it, and wait."""
-    with Slurm() as slurm:
-        entry = Path(slurm.folder, "on")
-        cases = "\n".join(f'{name}) shift; exec {" ".join(slurm.command(name, []))} "$@";;' for name in (HEAD, *NODES))
-        entry.write_text(f'#!/bin/sh\ncase "$1" in\n{cases}\nesac\necho "usage: on HOST COMMAND..." >&2\nexit 2\n')
-        entry.chmod(0o755)
-        sys.stdout.write(f"{entry} {HEAD} sinfo\n{entry} {HEAD} srun -N4 gpudoctor check --level quick\n")
-        sys.stdout.write(f"{entry} {NODES[0]} gpudoctor\nlogs: {slurm.folder}/*.log\nCtrl-C ends it.\n")
-        sys.stdout.flush()
-        try:
-            slurm.wait()
-        except KeyboardInterrupt:
-            sys.stdout.write("\n")
-
-
-if __name__ == "__main__":
-    main()

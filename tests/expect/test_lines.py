@@ -8,6 +8,7 @@ from pathlib import Path
 from gpudoctor import language
 from gpudoctor.expect import load
 from gpudoctor.model.fact import Absent, Known, Unread
+from gpudoctor.model.snapshot import Snapshot, Target
 from tests.expect.machines import folded, held, known, lines_passed, machine, profile, unjudged, unmet
 
 
@@ -162,3 +163,10 @@ def test_a_machine_that_is_sound_is_no_longer_called_so_where_a_line_is_unmet(tm
     warned = held(machine("hgx-h100"), profile(tmp_path, '[expect]\ngpu.count = { is = 16, severity = "warning" }'))
     assert warned.verdict == "impaired"
     assert [one.id for one in warned.findings] == ["expect.gpu-count", "workload.none"]
+
+
+def test_a_line_about_each_gpu_is_unmet_where_there_is_none() -> None:
+    bare = Snapshot(Target("snapshot", "node", None, "quick"), {}, {"gpu": Absent("no NVIDIA GPU on the bus")})
+    said = {finding.id: finding for finding in held(bare, load("hgx-h100")).findings}
+    assert "expect.fabric" in said
+    assert "no NVIDIA GPU on the bus" in str(said["expect.fabric"].evidence)

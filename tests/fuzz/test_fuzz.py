@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from contextlib import suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpudoctor.model.fact import Known
-from gpudoctor.model.snapshot import Snapshot, Target
 from tests.corpus import BOOK
-from tests.fuzz import examine as examine_module
-from tests.fuzz.examine import examine, our_words
+from tests.fuzz.examine import examine
 from tests.fuzz.mutate import case
-from tests.fuzz.pump import runs, units
 from tests.fuzz.strange import RUNS
 
 pytestmark = pytest.mark.full
@@ -33,11 +27,6 @@ def test_mutilated_cases(first: int) -> None:
         if problems := examine(raw, kind).problems:
             wrong[f"python -m tests.fuzz --seed {_SEED} --only {number}"] = problems
     assert wrong == {}
-
-
-def test_a_number_names_a_case() -> None:
-    assert [case(_SEED, 7), case(_SEED, 8)] == [case(_SEED, 7), case(_SEED, 8)]
-    assert case(_SEED, 7) != case(_SEED + 1, 7)
 
 
 @pytest.mark.parametrize(
@@ -86,39 +75,6 @@ def test_a_saved_line_that_is_none(text: str) -> None:
     line = {"line": {"value": text, "source": "line 1"}}
     raw = {"schema": "gpudoctor/1", "target": {"name": "x"}, "facts": {"text": [line]}}
     assert examine(json.dumps(raw).encode(), "snapshot").problems == ()
-
-
-def test_a_stumble_is_told_from_a_name_that_sounds_like_one() -> None:
-    named = "GPU models and configuration: GPU 0: Tesla X9\"RuntimeError: it's no GPU"
-    assert examine(f"PyTorch version: 2.6.0\n{named}\n".encode(), "report").problems == ()
-    name = {"name": Known("Tesla ValueError: X9", "line 1")}
-    snapshot = Snapshot(Target("report", "x"), {}, {"gpu": (name,)})
-    assert our_words("no GPU 'Tesla ValueError: X9'", snapshot) == "no GPU "
-    for trouble in ("ValueError: 'Tesla'", "no GPU 'Tesla KeyError: 3'", "doesn't: KeyError: isn't"):
-        assert our_words(trouble, snapshot).count("Error: ") == 1
-
-
-def test_what_leads_to_what_a_pattern_repeats() -> None:
-    assert runs("is(?:\\(\\))?[ :]*(?:=+>?){0,3}") == [("is()", " "), ("is() ", "=")]
-    assert runs("^\\W*(?:a|b[^x]{9,})c") == [("", "-"), ("-b", "a")]
-
-
-def test_what_a_pattern_repeats() -> None:
-    assert units("a(?:bc)*d") == ["bc", "abc", "a", "bc ", "a\n"]
-    assert units("[^:]{9,}x{2}") == ["a", "a ", "\n"]
-    assert units("plain") == []
-
-
-def test_a_deadline_that_was_swallowed_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examine_module, "HANGS", 0.1)
-
-    def deaf_once() -> None:
-        with suppress(BaseException):
-            time.sleep(10)
-        time.sleep(10)
-
-    with examine_module.deadline(), pytest.raises(examine_module.TooLong):
-        deaf_once()
 
 
 def test_digits_of_other_scripts_are_no_version() -> None:

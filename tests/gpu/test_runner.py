@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +11,7 @@ import jsonschema_rs
 import pytest
 
 from tests import needs
-from tests.gpu import __main__ as runner
 from tests.gpu import steps
-from tests.gpu.steps import differences, of_xml
 from tests.sim import scenario
 from tests.sim.root import Machine, Ran, libraries_of
 
@@ -100,31 +97,6 @@ def test_one_gpu_gives_one_folder_of_results(tmp_path: Path) -> None:
     assert sum(one.stat().st_size for one in folder.iterdir()) < 16 << 20
 
 
-@pytest.mark.full
-def test_what_hangs_is_stopped_and_the_rest_goes_on(tmp_path: Path) -> None:
-    """nvidia-smi never returns; what needs it fails, what does not is done."""
-    hanging = [{"argv": [SMI], "do": "hang"}]
-    ran = run(tmp_path, "a10", "--budget 20 --only 'check quick' --only machine --only silence", hanging)
-    assert ran.code == 1
-    summary = (tmp_path / "results/summary.md").read_text()
-    assert "| check quick | passed |" in summary
-    assert "| machine | FAILED |" in summary
-    assert "- nvidia-smi: stopped after" in summary
-    assert "| silence | STOPPED | 0.0 | not begun: the budget is spent |" in summary
-    assert _running(str(tmp_path)) == []
-
-
-def _running(folder: str) -> list[str]:
-    """Processes whose root is below that folder."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            found += [process.name] if str((process / "root").readlink()).startswith(folder) else []
-        except OSError:
-            continue
-    return found
-
-
 def test_a_machine_without_a_gpu_is_told_so_in_a_line(tmp_path: Path) -> None:
     machine = Machine(scenario.load(scenario.SICK / "cloud-vm-without-gpu.json"), tmp_path)
     ran = machine.run(["/bin/sh", "-c", f"cd {needs.REPOSITORY} && exec {sys.executable} -m tests.gpu --out /results"])
@@ -138,55 +110,3 @@ def test_the_command_starts_with_the_standard_library_alone(tmp_path: Path) -> N
     argv = [sys.executable, "-S", "-m", "tests.gpu", "--list"]
     done = subprocess.run(argv, check=True, capture_output=True, text=True, cwd=needs.REPOSITORY, timeout=120)
     assert [line.split("  ")[0] for line in done.stdout.splitlines()] == [step.name for step in steps.every()]
-
-
-def test_a_folder_with_something_in_it_is_not_written_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(steps, "gpus_on_the_bus", lambda: ["0000:06:00.0"])
-    (tmp_path / "thesis.txt").write_text("mine")
-    assert runner.main(["--out", str(tmp_path)]) == 2
-    assert "is there and not empty" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
-
-
-def test_results_fit_whatever_was_printed(tmp_path: Path) -> None:
-    for number in range(20):
-        (tmp_path / f"{number}.txt").write_bytes(random.Random(number).randbytes(2 << 20))
-    (tmp_path / "empty.err").touch()
-    runner._fit(tmp_path)
-    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= runner.MOST_BYTES
-    assert len(list(tmp_path.iterdir())) == 20
-
-
-_OURS = {
-    "gpu.count": {"value": 1},
-    "gpu": [{"name": {"value": "NVIDIA A10"}, "power_limit_w": {"value": 150}, "ecc": {"value": True}, "mig": {}}],
-}
-
-
-@pytest.mark.parametrize(
-    ("column", "theirs", "wrong"),
-    [
-        ("name", "NVIDIA A10", []),
-        ("name", "NVIDIA A30", ["gpu 0 name: ours is 'NVIDIA A10', theirs 'NVIDIA A30'"]),
-        ("power_limit_w", "150.00 W", []),
-        ("power_limit_w", "165.00 W", ["gpu 0 power_limit_w: ours is 150, theirs '165.00 W'"]),
-        ("ecc", "Enabled", []),
-        ("ecc", "Disabled", ["gpu 0 ecc: ours is True, theirs 'Disabled'"]),
-        ("mig", None, []),
-        ("mig", "Disabled", ["gpu 0 mig: ours is {}, theirs 'Disabled'"]),
-    ],
-)
-def test_values_that_differ_are_named(column: str, theirs: str | None, wrong: list[str]) -> None:
-    assert differences(_OURS, {"gpu.count": "1", "gpu": [{column: theirs}]})[1] == wrong
-
-
-def test_the_xml_of_real_machines_is_read() -> None:
-    files = sorted((needs.labelled_reports() / "real/reports").glob("*.xml"))
-    if not files:
-        pytest.skip("needs the outputs of real machines (shared/real/reports)")
-    for path in files:
-        (gpu,) = of_xml(path.read_text())["gpu"]
-        assert gpu["name"], path
-        assert gpu["memory_mib"].endswith("MiB"), path

@@ -124,35 +124,6 @@ async def test_another_page_gets_neither_pages_nor_the_websocket(origin: str) ->
         assert refused.value.status == 403
 
 
-async def test_pages_are_limited_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "MOST_PAGES", 2)
-    async with served() as (server, browser, base):
-        await _status(browser, server.url)
-        first = await browser.ws_connect(f"{base}ws")
-        await browser.ws_connect(f"{base}ws")
-        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-            await browser.ws_connect(f"{base}ws")
-        assert refused.value.status == 503
-        await first.close()
-
-
-async def test_a_page_that_nobody_uses_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "IDLE", 0.2)
-    monkeypatch.setattr("textual_serve.app_service.AppService.stop", _stop_at_once)
-    async with served() as (server, browser, base):
-        await _status(browser, server.url)
-        page = await browser.ws_connect(f"{base}ws")
-        message = await page.receive(120)
-        assert message.type in {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED}
-
-
-async def _stop_at_once(self: object) -> None:
-    """The stand-in does not understand that it shall quit."""
-    process = getattr(self, "_process", None)
-    if process and process.returncode is None:
-        process.terminate()
-
-
 async def test_the_page_takes_nothing_from_elsewhere_and_is_in_no_frame() -> None:
     async with served() as (server, browser, base):
         page = (await _status(browser, server.url))[1]

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests import needs
-from tests.processes import left
+from tests.processes import command_line, left, marked
 
 pytestmark = pytest.mark.full
 
@@ -64,12 +64,7 @@ class Desk:
 
     def at_work(self) -> list[str]:
         """What still runs of all that was started here."""
-        mine, found = f"{MARK}={self.folder}".encode(), []
-        for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if mine in (process / "environ").read_bytes().split(b"\0"):
-                    found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
-        return found
+        return list(map(command_line, marked(f"{MARK}={self.folder}")))
 
 
 @pytest.fixture

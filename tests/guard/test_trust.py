@@ -319,11 +319,6 @@ def test_a_profile_that_one_extends_is_held_to_the_same(profile: Path) -> None:
         expect.load(str(mine))
 
 
-def test_profiles_that_ship_are_as_sound_as_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trusted, "doubt", lambda *_: pytest.fail("asked"))
-    assert expect.load("h100-node") if "h100-node" in expect.reading.shipped() else expect.reading.shipped()
-
-
 def test_temporary_files_are_not_made_where_others_can_exchange_them(
     open_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

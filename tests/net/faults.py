@@ -115,11 +115,6 @@ class Faults:
         """IP packets of more than `most` bytes vanish on the cable, and no ICMP says so."""
         return self._relayed({"way": way, "peer": peer.mac if peer else "", "delay": 0.0, "most": most})
 
-    def unplugged(self) -> Fault:
-        """The cable is out at the switch: the host's own interface is down, too."""
-        self.switch.ip(f"link set {self.port} down")
-        return Fault(lambda: self.switch.ip(f"link set {self.port} up"))
-
     def _straight(self) -> None:
         if self._relay:
             self._relay.close()

@@ -33,12 +33,6 @@ import dataclasses, json, sys
 from gpudoctor.links.reach import connect
 print(json.dumps(dataclasses.asdict(connect(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))))
 """
-TAKEN = """
-import dataclasses, json, os
-from gpudoctor.links import choice, interfaces
-among = interfaces.interfaces()
-print(json.dumps([dataclasses.asdict(take(among, os.environ)) for take in (choice.nccl, choice.gloo)]))
-"""
 
 
 def said(host: Host, program: str, *words: str, env: dict[str, str] | None = None) -> Any:
@@ -187,16 +181,3 @@ def test_ipv6_and_the_address_to_ask_from(hosts: Hosts) -> None:
         flow = said(hosts[0], ASK, target, source)
         assert (flow["outcome"], flow["stalled_above"]) == ("connected", None), target
     assert said(hosts[0], ASK, hosts[1].address, "10.88.0.1")["outcome"] in ("filtered", "unroutable")
-
-
-def test_what_nccl_and_gloo_would_take(hosts: Hosts) -> None:
-    def taken(env: dict[str, str] | None = None) -> list[tuple[str, str]]:
-        return [(one["interface"], one["address"]) for one in said(hosts[1], TAKEN, env=env)]
-
-    here = hosts[1].address
-    assert taken() == [("eth0", here)] * 2
-    unconnected = {"NCCL_SOCKET_IFNAME": "mgmt", "GLOO_SOCKET_IFNAME": "mgmt0"}
-    assert taken(unconnected) == [("mgmt0", "10.88.1.1")] * 2
-    hosts[1].knows("node1", "127.0.1.1")
-    assert taken() == [("eth0", here), ("lo", "127.0.1.1")]
-    hosts[1].knows("node1", here)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,6 @@ from tests.net.hosts import Hosts
 from tests.net.job import Job
 
 pytestmark = pytest.mark.full
-
-
-@pytest.fixture(scope="module")
-def two() -> Iterator[Hosts]:
-    with Hosts(2) as hosts:
-        yield hosts
 
 
 def document(hosts: Hosts, pythons: list[str], code: int = 0) -> Any:

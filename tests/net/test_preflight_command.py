@@ -6,7 +6,6 @@ import json
 import resource
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +42,6 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(33))
 print("waiting", flush=True)
 time.sleep(60)
 """
-
-
-@pytest.fixture(scope="module")
-def two() -> Iterator[Hosts]:
-    with Hosts(2) as hosts:
-        yield hosts
 
 
 def follows(*words: str) -> list[str]:

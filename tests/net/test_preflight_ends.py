@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,12 +18,6 @@ pytestmark = pytest.mark.full
 
 ONE_MORE = {rank: {"WORLD_SIZE": "3"} for rank in range(2)}
 """Of two ranks, which wait for a third one that never comes."""
-
-
-@pytest.fixture(scope="module")
-def two() -> Iterator[Hosts]:
-    with Hosts(2) as hosts:
-        yield hosts
 
 
 def waiting(hosts: Hosts) -> Job:
@@ -164,28 +156,3 @@ def test_without_rank_0_every_other_rank_says_so(two: Hosts) -> None:
     assert codes(ended) == {1: 1}
     (said,) = ended[1].titles("nccl.unreachable")
     assert said.startswith(f"node1 cannot reach node0: 10.77.0.1 refuses port {PORT}")
-
-
-STRANGER = f"""
-import socket, sys, time
-said = [b"", b"GET / HTTP/1.1\\r\\n\\r\\n", b"\\x16\\x03\\x01\\n", b"[]\\n", b'{{"rank": 1}}\\n', b"x" * 100000]
-links = []
-while len(links) < len(said):
-    try:
-        link = socket.create_connection(("node0", {PORT}), 1)
-        link.sendall(said[len(links)])
-        links.append(link)
-    except OSError:
-        time.sleep(0.01)
-print("connected", flush=True)
-time.sleep(60)
-"""
-
-
-def test_strangers_who_talk_nonsense_or_nothing_change_nothing(two: Hosts) -> None:
-    strangers = [two[1].start([sys.executable, "-c", STRANGER]) for _ in range(3)]
-    ended = Job(two).ended()
-    for process in strangers:
-        process.kill()
-        assert process.communicate()[0] == "connected\n"
-    assert codes(ended) == {0: 0, 1: 0}, ended[0].out

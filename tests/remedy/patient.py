@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gpudoctor.target.record import Record
 from tests import needs
+from tests.remedy.place import files_of
 from tests.sim import scenario
 from tests.sim.root import Machine, Ran
 from tests.sim.software import PREFIX, PYTHON
 
 JOURNALS = "/var/lib/gpudoctor"
-HIDDEN = ".gpudoctor-kept"
-"""The folder in an environment where its former state is kept."""
 
 
 def record(profile: str, **environ: str) -> Record:
@@ -69,9 +66,9 @@ class Patient(Machine):
         found = json.loads(self.pip("list", "--format", "json").out)
         return {one["name"]: one["version"] for one in found}
 
-    def files(self) -> dict[str, str]:
+    def files(self) -> dict[str, tuple[int, str]]:
         """Every file, folder and link of the environment: mode and digest, or where the link leads."""
-        return {str(place.relative_to(self.prefix)): what for place, what in _places(self.prefix)}
+        return files_of(self.prefix)
 
     def doctor(self, *words: str, timeout: float = 300) -> Ran:
         """The program at the level that only reads: the stubs cannot be imported as torch can."""
@@ -80,25 +77,3 @@ class Patient(Machine):
     def found(self) -> list[str]:
         """The ids of what is found now."""
         return [finding["id"] for finding in self.doctor("check", "--json").document["findings"]]
-
-
-def _places(folder: Path) -> Iterator[tuple[Path, str]]:
-    for place in sorted(folder.iterdir()):
-        if place.name == HIDDEN:
-            continue
-        if place.is_symlink():
-            yield place, f"-> {place.readlink()}"
-        elif place.is_dir():
-            yield place, f"folder {place.stat().st_mode & 0o7777:o}"
-            yield from _places(place)
-        else:
-            yield place, f"{place.stat().st_mode & 0o7777:o} {hashlib.sha256(place.read_bytes()).hexdigest()}"
-
-
-def differing(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """What is not as it was."""
-    return {
-        name: (before.get(name, ""), after.get(name, ""))
-        for name in sorted({*before, *after})
-        if before.get(name) != after.get(name)
-    }

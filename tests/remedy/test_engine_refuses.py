@@ -19,7 +19,6 @@ from gpudoctor.model.plan import Plan, PlanStep
 from gpudoctor.remedy.apply import apply
 from gpudoctor.remedy.keeping import environment
 from gpudoctor.remedy.keeping.environment import Environment
-from gpudoctor.remedy.records import locks
 from gpudoctor.remedy.records.journal import Journals
 from gpudoctor.remedy.site import Site, state_folder
 from gpudoctor.remedy.steps import commands, guard
@@ -149,16 +148,6 @@ def test_two_runs_at_once_are_refused_and_the_holder_is_named(place: Place) -> N
     run = place.journals.list()[0].run
     assert run
     assert (run.over, run.steps[0].state, run.why) == (True, "stopped", "step 1 was ended by you")
-
-
-def test_another_user_may_not_change_the_same_environment_at_once(place: Place) -> None:
-    lock = locks.of_environment(environment.ask(place.python))
-    with (
-        locks.held("in it", lock, "theirs"),
-        pytest.raises(DoctorError, match=f"under way in {place.venv}: run theirs, user [^,]+, process {os.getpid()}"),
-    ):
-        place.apply(place.change())
-    assert place.apply(place.change()).outcome == "done"
 
 
 def test_a_pip_conf_that_leads_elsewhere_is_refused(place: Place) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -16,7 +15,8 @@ import pytest
 
 from tests.conftest import Program
 from tests.remedy.index import Index
-from tests.remedy.patient import JOURNALS, Patient, differing, record
+from tests.remedy.patient import JOURNALS, Patient, record
+from tests.remedy.place import difference
 from tests.remedy.wheels import Wheel, torch
 from tests.sim import scenario
 from tests.sim.root import Machine
@@ -143,39 +143,45 @@ def test_a_dry_run_shows_all_and_changes_nothing(patient: Patient) -> None:
         "nothing was changed",
     ):
         assert said in ran.out, ran.out
-    assert not differing(before, patient.files())
+    assert not difference(before, patient.files())
     assert not runs(patient)
 
 
-@pytest.mark.full
-def test_the_plan_and_the_run_keep_to_their_schemas(patient: Patient, gpudoctor: Program) -> None:
+def test_unattended_it_runs_judges_and_is_taken_back_whole(patient: Patient, gpudoctor: Program) -> None:
+    before, there = patient.files(), patient.distributions()
     planned = patient.doctor("fix", "--dry-run", "--json", *SITE).document
     jsonschema.validate(planned, gpudoctor("schema", "plan").document)
     assert planned["foreseen"]["cleared"][0] == RULE
     ran = patient.doctor("fix", "--yes", "--json", *SITE)
     assert ran.code == 0, ran.err
+    assert f"cured: no longer found: {RULE}" in ran.err
     jsonschema.validate(ran.document, gpudoctor("schema", "run").document)
     assert ran.document["outcome"] == "fixed"
     assert ran.document["judged"] == {RULE: False}
     assert ran.document["changed"] == ["helper not installed → 1", "torch 1.0+cpu → 2.0"]
-
-
-def test_unattended_it_runs_judges_and_is_taken_back_whole(patient: Patient) -> None:
-    before, there = patient.files(), patient.distributions()
-    ran = patient.doctor("fix", "--yes", *SITE)
-    assert ran.code == 0, ran.err
-    assert f"cured: no longer found: {RULE}" in ran.err
-    assert ": fixed\n" in ran.out
     assert RULE not in patient.found()
     assert patient.distributions() == {**there, "helper": "1", "torch": "2.0"}
     assert "torch 2.0" not in patient.doctor("fix", "--runs").out
     back = patient.doctor("fix", "--undo", "last", "--yes")
     assert back.code == 0, back.out + back.err
     assert patient.distributions() == there
-    assert not differing(before, patient.files())
+    assert not difference(before, patient.files())
     said = patient.doctor("fix", "--runs").out.splitlines()
     assert [line.split()[-1] for line in said] == [runs(patient)[0]["id"], "back"]
     assert "there is no run to take back" in patient.doctor("fix", "--undo", "last", "--yes").err
+
+
+@pytest.mark.full
+def test_yes_runs_the_step_and_all_the_rest_asks_no_more(patient: Patient) -> None:
+    with asked(patient) as terminal:
+        terminal.wait_for("[n]")
+        terminal.type("y\r")
+        terminal.wait_for("Successfully installed helper-1")
+        terminal.wait_for("[n]")
+        terminal.type("a\r")
+        terminal.wait_for(f"cured: no longer found: {RULE}")
+        assert terminal.ended(60) == 0
+    assert patient.distributions()["torch"] == "2.0"
 
 
 def test_each_step_is_asked_about_and_enter_is_no(patient: Patient) -> None:
@@ -192,20 +198,6 @@ def test_each_step_is_asked_about_and_enter_is_no(patient: Patient) -> None:
     assert [step["state"] for step in run["steps"]] == ["done", "left out", "waits", "waits"]  # type: ignore[attr-defined]
 
 
-@pytest.mark.full
-def test_yes_runs_the_step_and_all_the_rest_asks_no_more(patient: Patient) -> None:
-    with asked(patient) as terminal:
-        terminal.wait_for("[n]")
-        terminal.type("y\r")
-        terminal.wait_for("Successfully installed helper-1")
-        terminal.wait_for("[n]")
-        terminal.type("a\r")
-        terminal.wait_for(f"cured: no longer found: {RULE}")
-        assert terminal.ended(60) == 0
-    assert patient.distributions()["torch"] == "2.0"
-
-
-@pytest.mark.full
 def test_what_is_not_cured_is_offered_back_at_once(tmp_path: Path, index: Index, environment: Path) -> None:
     patient = patient_at(tmp_path, index, environment, "2.0")
     page = patient.root / f"srv/rules/torch/{RULE}.toml"
@@ -219,7 +211,7 @@ def test_what_is_not_cured_is_offered_back_at_once(tmp_path: Path, index: Index,
         terminal.type("y\r")
         terminal.wait_for("took back run")
         assert terminal.ended(60) == 1
-    assert not differing(before, patient.files())
+    assert not difference(before, patient.files())
 
 
 @pytest.mark.full
@@ -258,30 +250,6 @@ def test_ctrl_c_ends_the_step_and_the_record_says_so(patient: Patient, index: In
         index.pause = 0.0
     (run,) = runs(patient)
     assert [step["state"] for step in run["steps"]] == ["done", "done", "stopped", "waits"]  # type: ignore[attr-defined]
-
-
-@pytest.mark.full
-def test_a_run_that_was_killed_is_told_next_time_and_taken_back(patient: Patient, index: Index) -> None:
-    before = patient.files()
-    index.pause = 0.5
-    try:
-        with asked(patient) as terminal:
-            terminal.wait_for("[n]")
-            terminal.type("a\r")
-            terminal.wait_for("Step 3 of 4")
-            terminal.wait_for("Downloading")
-            terminal.signal(signal.SIGKILL)
-            terminal.ended(60)
-    finally:
-        index.pause = 0.0
-    (run,) = runs(patient)
-    told = patient.doctor("fix", "--yes", "nccl.debug-left-on", "--rules", "/srv/rules")
-    assert f"run {run['id']} was ended from outside in step 3" in told.err
-    assert f"gpudoctor fix --undo {run['id']} takes it back" in told.err
-    assert f"run {run['id']} was taken back, by run " in told.err
-    back = patient.doctor("fix", "--undo", str(run["id"]), "--yes")
-    assert "was taken back already" in back.err
-    assert not differing(before, patient.files())
 
 
 def test_what_needs_root_is_a_script_and_the_user_does_the_rest(tmp_path: Path) -> None:

@@ -10,14 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from gpudoctor.model.errors import UsageError
 from gpudoctor.model.run import Run
+from tests.processes import marked
 from tests.remedy.place import CUDNN, NEW, OLD, Place, difference
 
 pytestmark = pytest.mark.full
@@ -51,18 +50,9 @@ class Program:
             except subprocess.TimeoutExpired:
                 os.kill(child.pid, signal.SIGKILL)
         deadline = time.monotonic() + 60
-        while self.at_work():  # its command dies with it, but not in the same instant
+        while marked(f"{_MARK}={self.place.folder}"):  # its command dies with it, but not in the same instant
             assert time.monotonic() < deadline, "its command outlives it"
             time.sleep(0.01)
-
-    def at_work(self) -> bool:
-        """Whether anything of it still runs."""
-        mine = f"{_MARK}={self.place.folder}".encode()
-        for folder in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if mine in (folder / "environ").read_bytes().split(b"\0"):
-                    return True
-        return False
 
     def lasting(self, words: list[str]) -> float:
         """Seconds that it takes when nobody kills it."""

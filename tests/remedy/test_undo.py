@@ -114,16 +114,6 @@ def test_a_run_that_changed_nothing_has_nothing_to_take_back(place: Place) -> No
         place.undo(run)
 
 
-@pytest.mark.full
-def test_what_was_kept_is_gone(place: Place) -> None:
-    run = place.apply(place.change())
-    found = kept.from_json(place.journals.journal(run.id).document("kept.json"))
-    kept.drop(found)
-    with pytest.raises(DoctorError, match="is gone"):
-        place.undo(run)
-
-
-@pytest.mark.full
 def test_of_many_runs_the_last_ones_can_be_taken_back(place: Place) -> None:
     from tests.remedy.place import OLD
 

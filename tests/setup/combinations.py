@@ -104,9 +104,3 @@ def trial(seed: int, count: int, changes: int = 1) -> list[str]:
         several = differences(combination, number % changes == 0)
         found += [f"{difference}\n    {combination}" for difference in several]
     return found
-
-
-def share_that_fits(seed: int, count: int) -> float:
-    """Of that many combinations, how many have a stack that fits."""
-    random = Random(seed)
-    return sum(bool(oracle.best(one.machine, one.wants)[0]) for one in (some(random) for _ in range(count))) / count

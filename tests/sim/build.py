@@ -22,7 +22,6 @@ from typing import Any
 
 from gpudoctor.target import error_words
 from tests import needs
-from tests.sim import waves
 
 NATIVE = Path(__file__).parent / "native"
 LIBRARIES = {"libnvidia-ml.so.1": "nvml*.c", "libcuda.so.1": "cuda*.c"}
@@ -52,7 +51,7 @@ LONGEST_KEY = 160
 _KEY = re.compile(r"[A-Za-z_]\w*(\((\*|-?\d+)(,(\*|-?\d+)){0,2}\))?", re.ASCII)
 _DEED = re.compile(r"hang|crash|dstate|sleep:\d{1,9}")
 _TIMES = ("wake_ms", "call_ms")
-_SECTIONS = frozenset({"library", "init", "init_text", "system", "every", "gpus", "faults", "busy", *_TIMES})
+_SECTIONS = frozenset({"library", "init", "init_text", "system", "every", "gpus", "faults", *_TIMES})
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"})
 
 
@@ -115,7 +114,7 @@ def write_answers(nvml: Mapping[str, Any] | None, cuda: Mapping[str, Any] | None
     for name, section in (("nvml", nvml), ("cuda", cuda)):
         if section is not None:
             _check(name, section)
-            flat = _flat(name, waves.laid_over(section), 0)
+            flat = _flat(name, section, 0)
             lines += (line.encode("utf-8", "surrogateescape") for line in flat)
     path.write_bytes(b"".join(sorted(lines)))
 
@@ -132,7 +131,6 @@ def _check(name: str, section: Any) -> None:
         ("every", dict, "an object"),
         ("gpus", list, "a list"),
         ("faults", list, "a list"),
-        ("busy", list, "a list"),
     ):
         if not isinstance(section.get(part, wanted()), wanted):
             raise ValueError(f"{name}.{part}: {word} is wanted, not {_kind(section[part])}")
@@ -170,8 +168,6 @@ def _flat(path: str, value: Any, depth: int) -> Iterator[str]:
         raise ValueError(f"{path}: nested too deep")
     if isinstance(value, Mapping) and set(value) == {"code"} and _is_int(value["code"]):
         yield f"{path}\t!{value['code']}\n"
-    elif isinstance(value, waves.Wave):
-        yield f"{path}\t%{value.low} {value.high} {value.period_ms} {value.phase_ms}\n"
     elif isinstance(value, Mapping):
         yield f"{path}\t{{\n"
         for key, inner in value.items():

@@ -7,7 +7,6 @@ changes one of them.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -137,8 +136,3 @@ def _node(said: Mapping[str, Any]) -> int:
     if not isinstance(mask, list) or not mask or not mask[0]:
         return 0
     return (int(mask[0]) & -int(mask[0])).bit_length() - 1
-
-
-def encoded(content: bytes) -> str:
-    """As the section ``bytes`` holds it."""
-    return base64.b64encode(content).decode()

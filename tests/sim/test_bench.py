@@ -104,29 +104,6 @@ def test_a_gpu_in_use_is_measured_by_whoever_names_it(tmp_path: Path) -> None:
     assert [(run["gpu"], run["status"]) for run in ran.document["runs"]] == [(1, "ran")]
 
 
-def test_a_gpu_for_one_process_is_measured_by_whoever_names_it(tmp_path: Path) -> None:
-    record = profile("rtx3090-bridge")
-    record.cuda["gpus"][1]["cuDeviceGetAttribute(20)"] = 3  # type: ignore[index]
-    alone = bench(record, tmp_path / "all", "--kernel", "driver.add")
-    assert [(run["gpu"], run["status"]) for run in alone.document["runs"]] == [(0, "ran"), (1, "not-run")]
-    assert "compute mode Exclusive_Process" in alone.document["runs"][1]["because"]
-    named = bench(record, tmp_path / "one", "--kernel", "driver.add", "--device", "cuda:1")
-    assert [(run["gpu"], run["status"]) for run in named.document["runs"]] == [(1, "ran")]
-
-
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("compute-mode-exclusive-a10", "in use by pid 7193, python3"),
-        ("compute-mode-prohibited-t4", "its compute mode is Prohibited: no process may compute on it"),
-    ],
-)
-def test_what_a_compute_mode_keeps_us_from_is_no_fault_of_the_gpu(tmp_path: Path, name: str, why: str) -> None:
-    ran = bench(scenario.load(scenario.SICK / f"{name}.json"), tmp_path, "--kernel", "driver")
-    assert (ran.code, ran.document["verdict"]) == (3, "unknown")
-    assert {reason.partition(" (")[0] for reason in reasons(ran.document)} == {why}
-
-
 def test_where_cuda_lists_no_gpu_the_cause_is_named(tmp_path: Path) -> None:
     ran = bench(scenario.load(scenario.SICK / "cuda-library-missing.json"), tmp_path)
     assert (ran.code, ran.document["runs"]) == (3, [])

@@ -7,13 +7,13 @@ import pty
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpudoctor.target.record import Record
+from tests.processes import command_line, left, within
 from tests.sim import scenario
 from tests.sim.documents import Documents, sampled
 from tests.sim.root import Machine
@@ -29,18 +29,6 @@ ENDLESS = [
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def inside(root: Path) -> list[str]:
-    """Command lines of processes whose root is that folder."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if (process / "root").readlink() == root:
-                found.append((process / "cmdline").read_text().replace("\0", " "))
-        except OSError:
-            continue
-    return found
-
-
 @pytest.mark.parametrize("name", ENDLESS)
 def test_no_process_is_left_behind(tmp_path: Path, name: str) -> None:
     root = tmp_path.resolve()
@@ -48,24 +36,7 @@ def test_no_process_is_left_behind(tmp_path: Path, name: str) -> None:
     ran = Machine(record, root).gpudoctor("--json")
     assert ran.code == record.expect["exit"]
     assert ran.err == ""
-    deadline = time.monotonic() + 60
-    while left := inside(root):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.05)
-
-
-def test_a_process_that_is_left_behind_would_be_seen(tmp_path: Path) -> None:
-    root = tmp_path.resolve()
-    machine = Machine(scenario.load(scenario.SICK / "server-without-gpu.json"), root)
-    child = subprocess.Popen(machine.command([sys.executable, "-c", "import time; time.sleep(600)"]))
-    try:
-        deadline = time.monotonic() + 60
-        while not inside(root):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-    finally:
-        child.kill()
-        child.wait(60)
+    assert left(lambda: list(map(command_line, within(root)))) == []
 
 
 @pytest.mark.parametrize("path", sampled([scenario.SICK / f"{name}.json" for name in NAMES]))

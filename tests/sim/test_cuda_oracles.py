@@ -149,39 +149,6 @@ def test_the_mask_names_a_mig_device_by_its_own_id(binding: str, tmp_path: Path)
     assert inits == [0, 100]
 
 
-@pytest.mark.parametrize("code", [100, 802, 803, 804, 999])
-def test_the_binding_reads_errors_in_the_drivers_words(binding: str, tmp_path: Path, code: int) -> None:
-    told = run(binding, build.libraries(), section(cuInit=code), tmp_path)
-    assert told["init"] == code
-    assert told["name"].startswith("CUDA_ERROR_")
-    assert told["words"]
-
-
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        (100, "no CUDA-capable device is detected"),
-        (802, "system not yet initialized"),
-        (803, "system has unsupported display driver / cuda driver combination"),
-        (804, "forward compatibility was attempted on non supported HW"),
-        (999, "unknown error"),
-    ],
-)
-def test_the_real_runtime_gives_the_same_error(runtime: str, tmp_path: Path, code: int, words: str) -> None:
-    answers = section(cuInit=code, cuDriverGetVersion=99000)
-    assert run(RUNTIME, build.libraries(), answers, tmp_path, runtime) == {
-        "code": code,
-        "words": words,
-        "driver": 99000,
-    }
-
-
-def test_the_real_runtime_knows_a_stub(runtime: str, tmp_path: Path) -> None:
-    assert run(RUNTIME, build.libraries(), section(cuInit=34), tmp_path, runtime)["words"] == (
-        "CUDA driver is a stub library"
-    )
-
-
 def test_the_runtime_cannot_tell_a_missing_library_from_an_old_driver_and_the_probe_can(
     runtime: str, tmp_path: Path
 ) -> None:

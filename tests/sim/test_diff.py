@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from gpudoctor import cli
 from tests.sim import scenario
 from tests.sim.documents import Documents
 
@@ -18,7 +17,7 @@ _LEAST = 0.9
 """Share of the scenarios whose cause must be named there."""
 
 
-def test_the_cause_leads(documents: Documents, tmp_path: Path) -> None:
+def test_the_cause_leads(documents: Documents, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missed = {}
     pairs = 0
     for name in scenario.names(scenario.SICK):
@@ -31,15 +30,13 @@ def test_the_cause_leads(documents: Documents, tmp_path: Path) -> None:
         for side, ran in (("healthy", healthy), ("sick", sick)):
             (tmp_path / f"{side}.json").write_text(ran.out, "utf-8")
         pairs += 1
-        said = _diff(tmp_path)
+        said = _diff(tmp_path, capsys)
         if record.expect["ids"][0] not in "\n".join(said[:3]):
             missed[name] = said[:3]
     assert pairs >= 60
     assert len(missed) <= (1 - _LEAST) * pairs, missed
 
 
-def _diff(folder: Path) -> list[str]:
-    argv = [sys.executable, "-m", "gpudoctor", "diff", str(folder / "healthy.json"), str(folder / "sick.json")]
-    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1, done.stderr
-    return [line for line in done.stdout.splitlines() if line.strip()]
+def _diff(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    assert cli.run(["diff", str(folder / "healthy.json"), str(folder / "sick.json")]) == 1
+    return [line for line in capsys.readouterr().out.splitlines() if line.strip()]

@@ -8,14 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.processes import command_line, left, within
 from tests.sim import scenario
 from tests.sim.root import Machine
 
@@ -42,21 +42,10 @@ def runs(document: Any) -> dict[tuple[str, int], Any]:
     return {(run["kernel"], run["gpu"]): run for run in document["runs"]}
 
 
-def left(root: Path) -> list[int]:
-    """Processes of that machine that do not end: one that was killed is there until its turn comes."""
-    until = time.monotonic() + 60
-    while (found := sorted(_living(root))) and time.monotonic() < until:
-        time.sleep(0.02)
-    return found
-
-
-def _living(root: Path) -> Iterator[int]:
-    for name in os.listdir("/proc"):  # noqa: PTH208 - names, not paths
-        try:
-            if name.isdigit() and os.readlink(f"/proc/{name}/root") == str(root):  # noqa: PTH115
-                yield int(name)
-        except OSError:
-            continue
+def _hung(root: Path) -> int:
+    """The child of the second GPU, once it has made the launch that never ends."""
+    children = within(root) if ("sum_u32", "1") in traced(root) else []
+    return next((pid for pid in children if '"cuda:1"' in command_line(pid)), 0)
 
 
 def traced(root: Path) -> list[tuple[str, str]]:
@@ -72,7 +61,7 @@ def bench(tmp_path: Path) -> Bench:
 
     def run(*words: str, **changes: Any) -> Any:
         ran = machine(tmp_path, **changes).gpudoctor("bench", "--kernel", "driver", "--json", *words)
-        assert left(tmp_path) == []
+        assert left(lambda: list(map(command_line, within(tmp_path)))) == []
         assert ran.err == ""
         return ran.code, runs(ran.document)
 
@@ -148,18 +137,7 @@ def test_a_child_that_is_killed_is_told_by_its_kernel(tmp_path: Path, monkeypatc
     assert found["driver.reduction", 1]["status"] == "failed"
     assert "killed by SIGKILL" in found["driver.reduction", 1]["because"]
     assert found["driver.reduction", 0]["right"] is True
-    assert left(tmp_path) == []
-
-
-def _hung(root: Path) -> int:
-    """The child of the second GPU, once it has made the launch that never ends."""
-    if ("sum_u32", "1") not in traced(root):
-        return 0
-    for pid in _living(root):
-        with suppress(OSError):  # others come and go
-            if '"cuda:1"' in Path(f"/proc/{pid}/cmdline").read_text():
-                return pid
-    return 0
+    assert left(lambda: list(map(command_line, within(tmp_path)))) == []
 
 
 def test_what_says_nothing_against_a_gpu_is_not_run_and_says_why(bench: Bench) -> None:
@@ -226,7 +204,7 @@ class TestCheck:
         right = {(row["kernel"]["value"], row["gpu"]["value"]): row["right"]["value"] for row in facts["measured"]}
         assert [key for key, is_right in right.items() if not is_right] == [("driver.memory", 1)]
         assert [(row["gpu"]["value"], row["held"]["value"]) for row in facts["rung"]] == [(0, True), (1, False)]
-        assert left(tmp_path) == []
+        assert left(lambda: list(map(command_line, within(tmp_path)))) == []
 
     def test_a_gpu_for_one_process_is_left_alone(self, tmp_path: Path) -> None:
         facts = machine(tmp_path, gpus=({"cuDeviceGetAttribute(20)": 3},)).gpudoctor("--json").document["facts"]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 from gpudoctor.knowledge._tables import table
 from gpudoctor.target import error_words
 from tests import needs
@@ -18,24 +15,6 @@ def test_the_table_is_what_the_real_libraries_say() -> None:
     assert words.undated(done.stdout) == words.undated(words.TABLE.read_text("utf-8")), (
         "write it anew: python -m tests.sim.words --write"
     )
-
-
-def test_the_simulated_libraries_say_the_same(tmp_path: Path) -> None:
-    script = """
-import ctypes, json, sys
-nvml, cuda = ctypes.CDLL("libnvidia-ml.so.1").nvmlErrorString, ctypes.CDLL("libcuda.so.1")
-nvml.restype = ctypes.c_char_p
-def told(function, code):
-    text = ctypes.c_char_p()
-    return text.value.decode() if function(code, ctypes.byref(text)) == 0 else None
-print(json.dumps([(nvml(code).decode(), told(cuda.cuGetErrorName, code), told(cuda.cuGetErrorString, code))
-    for code in range(1001)]))
-"""
-    env = clients.environ(tmp_path, clients.hgx(), {"system": {}})
-    got = json.loads(clients.run(["-c", script], env).stdout)
-    for code, (sentence, name, text) in enumerate(got):
-        assert sentence == error_words.NVML.get(code, "Unknown Error")
-        assert (name, text) == error_words.CUDA.get(code, (None, None))
 
 
 def test_the_programs_table_of_codes_lacks_none() -> None:

@@ -70,6 +70,11 @@ def shown(pilot: Pilot[None]) -> list[str]:
     return ["".join(segment.text for segment in line) for line in pilot.app.screen._compositor.render_strips()]
 
 
+def text(pilot: Pilot[None]) -> str:
+    """All that is on the screen."""
+    return "\n".join(shown(pilot))
+
+
 async def until(pilot: Pilot[None], holds: Callable[[], bool], seconds: float = 60.0, then: float = 0.0) -> None:
     """Wait until that holds, and `then` seconds more, for what is drawn in batches."""
     for _ in range(int(seconds / 0.02)):

@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpudoctor.model import run as runs
@@ -100,12 +100,3 @@ class Engine:
         changed = () if status else tuple(f"{item.name} {item.before} → {item.after}" for item in step.changes)
         now(Ended(step.id, state, time.monotonic() - began, status, changed), write=True)
         return state
-
-
-def without_root(plan: Plan) -> Plan:
-    """The same where this is not root."""
-    steps = (
-        replace(step, hindrance="needs root, which this is not") if "root" in step.needs else step
-        for step in plan.steps
-    )
-    return replace(plan, steps=tuple(steps))

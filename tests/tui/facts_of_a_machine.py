@@ -14,7 +14,7 @@ from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.facts import FactsScreen
 from gpudoctor.views.tui.work import Told, Work
-from tests.tui.conftest import NARROW, WIDE, shown
+from tests.tui.conftest import NARROW, WIDE, text
 
 SIZES = pytest.mark.parametrize("size", [NARROW, WIDE], ids=["narrow", "wide"])
 HUGE = "0123456789" * 10_000
@@ -88,10 +88,6 @@ async def to_facts(pilot: Pilot[None], opened: bool = False) -> FactsScreen:
             await pilot.pause()
             return screen
     raise AssertionError("the facts did not open")
-
-
-def text(pilot: Pilot[None]) -> str:
-    return "\n".join(shown(pilot))
 
 
 def says(pilot: Pilot[None], words: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from textual.pilot import Pilot
 from gpudoctor import demos
 from gpudoctor.interactive.work import work_on
 from gpudoctor.model.errors import DocumentError
-from gpudoctor.model.fleet import OK, Check, Fleet, Host, Result, Suspect, from_json
+from gpudoctor.model.fleet import OK, Check, Fleet, Host
 from gpudoctor.model.pairwise import Pairwise
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.cluster import ClusterScreen
@@ -53,31 +52,37 @@ def focus(screen: ClusterScreen) -> str:
     return (screen.focused and screen.focused.id) or ""
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_the_fleets_verdict_leads(opened: Opened, size: tuple[int, int]) -> None:
-    async with opened(work(measured.rack()), size) as pilot:
+async def test_the_verdict_leads_and_maps_tell_hosts_apart_without_colour(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.chdir(tmp_path)
+    async with opened(work(measured.rack()), WIDE) as pilot:
         await cluster(pilot)
         lines = shown(pilot)
         assert lines[0].startswith(" ✗ NO-GO  2 hosts to take out, 1 unreachable")
         assert "8 hosts · 64 × H100" in lines[0]
         assert lines[1].startswith(" 7 of 8 hosts answered · 67 passed · 10 not judged · 3 found")
-
-
-async def test_the_maps_tell_hosts_apart_without_colour(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    async with opened(work(measured.rack()), WIDE) as pilot:
-        await cluster(pilot)
         assert row(pilot, "node01").split("│")[1].split() == ["node01", *"··········"]
         assert row(pilot, "node04").split("│")[1].split() == ["▸node04", *"·······!·4"]
         assert row(pilot, "node06").split("│")[1].split() == ["node06", *"??????????"]
         assert row(pilot, "node07").split("│")[1].split() == ["node07", *"✗·········"]
         assert row(pilot, "node04").split("│")[3].split() == ["node04", *"444\\4?44"]
+        await pilot.press("c")
+        assert pilot.app.clipboard == (
+            "scontrol update NodeName=node04 State=DRAIN 'Reason=gpudoctor: nccl.slow' && "
+            "scontrol update NodeName=node07 State=DRAIN 'Reason=gpudoctor: fleet.differs'"
+        )
+        await pilot.press("w")
+        await until(pilot, lambda: "5 sound hosts written to sound-hosts.txt" in shown(pilot)[1])
+    assert (tmp_path / "sound-hosts.txt").read_text("utf-8").split() == [f"node0{at}" for at in (1, 2, 3, 5, 8)]
 
 
 async def test_where_it_is_narrow_suspects_come_first(opened: Opened) -> None:
     async with opened(work(measured.rack()), NARROW) as pilot:
         await cluster(pilot)
         lines = shown(pilot)
+        assert lines[0].startswith(" ✗ NO-GO  2 hosts to take out, 1 unreachable")
         assert "Suspects" in lines[3]
         assert "1  ! node04  every pair with node04 runs at 41 %" in lines[4]
         assert next(at for at, line in enumerate(lines) if "Hosts × checks" in line) > 6
@@ -162,25 +167,6 @@ async def test_the_cursor_goes_from_suspect_to_suspect_over_their_evidence(opene
         assert screen.suspects.suspect.names == ("node04",)
 
 
-async def test_c_copies_all_that_takes_the_hosts_out(opened: Opened) -> None:
-    async with opened(work(measured.rack())) as pilot:
-        await cluster(pilot)
-        await pilot.press("c")
-        assert pilot.app.clipboard == (
-            "scontrol update NodeName=node04 State=DRAIN 'Reason=gpudoctor: nccl.slow' && "
-            "scontrol update NodeName=node07 State=DRAIN 'Reason=gpudoctor: fleet.differs'"
-        )
-
-
-async def test_w_writes_the_sound_hosts(opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    async with opened(work(measured.rack()), WIDE) as pilot:
-        await cluster(pilot)
-        await pilot.press("w")
-        await until(pilot, lambda: "5 sound hosts written to sound-hosts.txt" in shown(pilot)[1])
-    assert (tmp_path / "sound-hosts.txt").read_text("utf-8").split() == [f"node0{at}" for at in (1, 2, 3, 5, 8)]
-
-
 async def test_a_list_that_cannot_be_written_is_said_in_words(opened: Opened) -> None:
     def full(*_: str) -> None:
         raise OSError("[Errno 28] No space left on device")
@@ -237,19 +223,6 @@ async def test_the_cursor_stays_while_the_fleet_is_asked_again(opened: Opened) -
         assert screen.checks.at[1] == 1
 
 
-@pytest.mark.parametrize("size", [(40, 10), (60, 15), (240, 60)])
-async def test_any_size(opened: Opened, size: tuple[int, int]) -> None:
-    async with opened(work(measured.cluster()), size) as pilot:
-        await cluster(pilot)
-        await pilot.press("n", "b", "G", "n", "escape", "enter")
-        await pilot.pause()
-        assert all(len(line) == size[0] for line in shown(pilot))
-        await pilot.resize_terminal(40, 10)
-        await pilot.resize_terminal(80, 24)
-        await pilot.pause()
-        assert "? keys" in shown(pilot)[-1]
-
-
 async def test_a_fleet_without_pairs_and_without_trouble(opened: Opened) -> None:
     hosts = tuple(Host(f"n{at}", gpus=8, gpu="H100") for at in range(4))
     checks = (Check("driver", "driver", "drv"),)
@@ -262,29 +235,6 @@ async def test_a_fleet_without_pairs_and_without_trouble(opened: Opened) -> None
         await pilot.press("b", "c")
         await pilot.pause()
         assert "no host is to be taken out" in shown(pilot)[1]
-
-
-async def test_foreign_text_is_neither_markup_nor_control(opened: Opened) -> None:
-    nasty = "[/b]\x1b[31m"
-    fleet = Fleet(
-        nasty,
-        (Host(nasty, nasty, 8, nasty), Host("silent", because=nasty)),
-        (Check("a", nasty, nasty),),
-        {nasty: {"a": Result("error", nasty, nasty)}},
-        "no-go",
-        Pairwise(nasty, nasty, 1.0, (nasty, "silent"), ((None, 0.1), (0.2, None)), words={(nasty, "silent"): nasty}),
-        (Suspect("link", (nasty, "silent"), "error", "likely", nasty, (nasty,), nasty, nasty),),
-        at=nasty,
-    )
-    for size in SIZES:
-        async with opened(work(fleet), size) as pilot:
-            await cluster(pilot)
-            for keys in ((), ("n",), ("enter",), ("escape", "b")):
-                await pilot.press(*keys)
-                await pilot.pause()
-                text = "\n".join(shown(pilot))
-                assert "\x1b" not in text
-                assert "[/b]\\x1b[31m" in text
 
 
 def pairs(bad: dict[tuple[str, str], float], *names: str) -> Fleet:
@@ -317,25 +267,6 @@ def test_a_bad_host_and_a_bad_link_are_two() -> None:
 def test_of_two_hosts_nobody_knows_which_one_it_is() -> None:
     found = fleets.suspects(pairs({("a", "b"): 20.0, ("b", "a"): 20.0}, "a", "b"))
     assert [suspect.kind for suspect in found] == ["link"]
-
-
-def test_the_documents_own_suspects_are_not_doubted() -> None:
-    assert fleets.suspects(measured.rack()) == measured.rack().suspects
-
-
-def test_the_cross_of_the_recorded_rack_is_found_without_its_suspects() -> None:
-    found = fleets.suspects(replace(measured.rack(), suspects=()))
-    assert [(suspect.kind, suspect.names) for suspect in found] == [("host", ("node04",))]
-    found = fleets.suspects(replace(measured.cluster(), suspects=()))
-    assert [(suspect.kind, suspect.names) for suspect in found] == [
-        ("host", ("node33",)),
-        ("link", ("node12", "node48")),
-    ]
-
-
-@pytest.mark.parametrize("fleet", [measured.rack(), measured.cluster()], ids=["rack", "cluster"])
-def test_the_documents_of_the_demos_lose_nothing(fleet: Fleet) -> None:
-    assert from_json(json.loads(json.dumps(fleet.to_json()))) == fleet
 
 
 def test_the_demos_come_with_them() -> None:

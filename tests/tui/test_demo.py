@@ -23,7 +23,6 @@ from gpudoctor.views._terminal import command
 from gpudoctor.views.tui.recordings import LIST, RecordingsApp
 from gpudoctor.views.tui.work import Work
 from tests import demos as written
-from tests.conftest import Program
 from tests.sim import scenario
 from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
 from tests.tui.streams import Held
@@ -51,7 +50,9 @@ def test_what_ships_is_read_as_any_record_is(told: written.Told, capsys: pytest.
     assert all(f"[{name}]" in said for name in expected["ids"])
 
 
-@pytest.mark.parametrize("demo", EVERY, ids=NAMES)
+@pytest.mark.parametrize(
+    "demo", [EVERY[0], EVERY[NAMES.index("torch-cu130")], EVERY[NAMES.index("sound")]], ids=lambda demo: demo.name
+)
 async def test_the_command_is_on_the_first_screen_and_copied_by_one_key(demo: Demo, opened: Opened) -> None:
     work = demo.work()
     command = _first_command(work)
@@ -87,9 +88,12 @@ def _first_command(work: Work) -> str:
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE])
-async def test_the_list_says_what_is_wrong_with_each(size: tuple[int, int]) -> None:
+async def test_the_list_says_what_is_wrong_with_each_and_a_second_click_opens(size: tuple[int, int]) -> None:
     app = RecordingsApp(EVERY)
     async with app.run_test(size=size) as pilot:
+        await pilot.press("1", "r", "o")  # the screens are shut
+        assert app.current_mode == LIST
+        assert not app.reading.sources
         await pilot.pause()
         lines = shown(pilot)
         for demo in EVERY[:10]:
@@ -98,6 +102,11 @@ async def test_the_list_says_what_is_wrong_with_each(size: tuple[int, int]) -> N
         await pilot.press("down")
         await pilot.pause()
         assert any("no kernel image" in line for line in shown(pilot))
+        await pilot.press("up")
+        for _ in range(2):
+            await pilot.click("#choices", offset=(10, 2))
+        await settled(pilot)
+        assert "RTX 5090" in shown(pilot)[0]
 
 
 async def test_a_second_machine_shows_nothing_of_the_first() -> None:
@@ -113,23 +122,6 @@ async def test_a_second_machine_shows_nothing_of_the_first() -> None:
         lines = shown(pilot)
         assert "✓ SOUND" in lines[0]
         assert not any("535.274.02" in line for line in lines)
-
-
-async def test_on_the_list_the_screens_are_shut() -> None:
-    app = RecordingsApp(EVERY)
-    async with app.run_test(size=NARROW) as pilot:
-        await pilot.press("1", "r", "o")
-        assert app.current_mode == LIST
-        assert not app.reading.sources
-
-
-async def test_a_click_chooses_and_a_second_one_opens() -> None:
-    app = RecordingsApp(EVERY)
-    async with app.run_test(size=NARROW) as pilot:
-        await pilot.click("#choices", offset=(10, 2))
-        await pilot.click("#choices", offset=(10, 2))
-        await settled(pilot)
-        assert "RTX 5090" in shown(pilot)[0]
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE])
@@ -148,11 +140,6 @@ def test_what_the_files_say_is_found_while_torch_is_still_asked(monkeypatch: pyt
         let.set()
     assert "gpu.throttled" in [one.id for one in diagnosis.findings]
     assert isinstance(diagnosis.snapshot.get("live.cuda_available"), Unread)
-
-
-def test_a_demo_finds_what_the_machine_of_its_record_has() -> None:
-    with demos._Paced(demos.named("lost-gpu").record(), 0) as target:
-        assert [one.id for one in doctor.check(target=target).findings] == ["gpu.fell-off-bus"]
 
 
 def test_a_name_that_is_none_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -249,15 +236,8 @@ async def test_the_way_back_to_the_list_is_among_the_keys(size: tuple[int, int])
         assert app.current_mode == LIST
 
 
-@pytest.mark.parametrize("demo", demos.every(), ids=lambda demo: demo.name)
-def test_a_named_one_is_printed_as_a_document(demo: demos.Demo, capsys: pytest.CaptureFixture[str]) -> None:
-    code = cli.run(["demo", demo.name, "--json"])
-    document = json.loads(capsys.readouterr().out)
-    assert (document["verdict"], document["target"]["kind"]) == (demo.verdict, "snapshot")
-    assert code == (1 if demo.verdict == "broken" else 0)
-
-
-def test_a_named_one_is_held_to_a_profile(gpudoctor: Program) -> None:
-    said = gpudoctor("demo", "sound", "--expect", "hgx-h200")
-    assert said.code == 1
-    assert "expected" in said.out
+def test_a_named_one_is_printed_and_held_to_a_profile(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, code, verdict in (((), 0, "sound"), (("--expect", "hgx-h200"), 1, "broken")):
+        assert cli.run(["demo", "sound", "--json", *words]) == code
+        document = json.loads(capsys.readouterr().out)
+        assert (document["verdict"], document["target"]["kind"]) == (verdict, "snapshot")

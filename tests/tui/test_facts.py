@@ -13,12 +13,14 @@ from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.work import Work
-from tests.tui.conftest import WIDE, Opened, shown, until
-from tests.tui.facts_of_a_machine import SIZES, diagnosis, known, names, text, to_facts, typed, work_with
+from tests.tui.conftest import WIDE, Opened, shown, text, until
+from tests.tui.facts_of_a_machine import SIZES, diagnosis, known, names, to_facts, typed, work_with
 
 
 @SIZES
-async def test_the_list_says_how_many_there_are_and_what_is_not_known(opened: Opened, size: tuple[int, int]) -> None:
+async def test_the_list_counts_what_is_not_known_and_the_pane_says_all_of_a_fact(
+    opened: Opened, size: tuple[int, int]
+) -> None:
     async with opened(work_with(diagnosis()), size) as pilot:
         screen = await to_facts(pilot)
         lines = shown(pilot)
@@ -30,24 +32,10 @@ async def test_the_list_says_how_many_there_are_and_what_is_not_known(opened: Op
         assert "not read" in lines[5]
         assert "! driver.version" in lines[6]
         assert ("dmesg: needs root" in lines[5]) == (size == WIDE)  # the source is in the pane below where it is narrow
-
-
-@SIZES
-async def test_what_is_unread_says_why_and_which_rule_waits_for_it(opened: Opened, size: tuple[int, int]) -> None:
-    async with opened(work_with(diagnosis()), size) as pilot:
-        await to_facts(pilot)
         said = text(pilot)
         assert "driver.module_log is not read" in said
         assert "because  dmesg: needs root" in said
         assert "? gpu.xid → not judged (enter opens it)" in said
-
-
-@SIZES
-async def test_a_known_fact_says_where_it_was_read_and_what_became_of_its_rules(
-    opened: Opened, size: tuple[int, int]
-) -> None:
-    async with opened(work_with(diagnosis()), size) as pilot:
-        await to_facts(pilot)
         await pilot.press("down")
         said = text(pilot)
         assert "driver.version = 535.183.06" in said
@@ -56,31 +44,29 @@ async def test_a_known_fact_says_where_it_was_read_and_what_became_of_its_rules(
         assert "✓ passed gpu.ecc" in said
 
 
-async def test_siblings_are_folded(opened: Opened) -> None:
+async def test_siblings_are_folded_neighbours_shown_and_n_goes_over_what_findings_rest_on(opened: Opened) -> None:
     async with opened(work_with(diagnosis())) as pilot:
         screen = await to_facts(pilot)
-        assert screen.go("gpu.2.clock_mhz")
-        await pilot.pause()
-        assert "gpu.2.clock_mhz = 1110 MHz" in text(pilot)
-        assert "siblings 1980 on all 3 others" in text(pilot)
-        assert screen.go("gpu.0.clock_mhz")
-        await pilot.pause()
-        assert "siblings the same on 2, 1110 on 1 of 3 others" in text(pilot)
+        assert screen.selected() == ()
+        visited = []
+        for key in ("n", "n", "n", "N"):
+            await pilot.press(key)
+            assert screen.selected() == ("gpu.throttled",)  # what a plan made from here is for
+            assert screen.table.item
+            visited.append(screen.table.item.name)
+        assert visited == ["driver.version", "gpu.2.clock_mhz", "driver.version", "gpu.2.clock_mhz"]
+        for name, said in [
+            ("gpu.2.clock_mhz", ("gpu.2.clock_mhz = 1110 MHz", "siblings 1980 on all 3 others")),
+            ("gpu.0.clock_mhz", ("siblings the same on 2, 1110 on 1 of 3 others",)),
+            ("text.1.line", ("before   line 0 of the log", "after    line 2 of the log")),
+        ]:
+            assert screen.go(name)
+            await pilot.pause()
+            assert all(words in text(pilot) for words in said)
 
 
-async def test_a_line_of_a_text_is_shown_with_those_around_it(opened: Opened) -> None:
+async def test_search_is_in_names_values_and_sources(opened: Opened) -> None:
     async with opened(work_with(diagnosis())) as pilot:
-        screen = await to_facts(pilot)
-        assert screen.go("text.1.line")
-        await pilot.pause()
-        said = text(pilot)
-        assert "before   line 0 of the log" in said
-        assert "after    line 2 of the log" in said
-
-
-@SIZES
-async def test_search_is_in_names_values_and_sources(opened: Opened, size: tuple[int, int]) -> None:
-    async with opened(work_with(diagnosis()), size) as pilot:
         screen = await to_facts(pilot)
         for words, found in [
             ("module_l", ["driver.module_log"]),
@@ -100,15 +86,7 @@ async def test_search_is_in_names_values_and_sources(opened: Opened, size: tuple
         assert screen.table.has_focus
 
 
-@SIZES
-async def test_nothing_found_says_what_was_searched(opened: Opened, size: tuple[int, int]) -> None:
-    async with opened(work_with(diagnosis()), size) as pilot:
-        await to_facts(pilot)
-        await typed(pilot, "[/driverr]")
-        assert 'no fact has "[/driverr]"; names, values and sources were searched' in text(pilot)
-
-
-async def test_the_keys_are_letters_while_one_types(opened: Opened) -> None:
+async def test_while_one_types_keys_are_letters_and_enter_goes_to_what_was_found(opened: Opened) -> None:
     async with opened(work_with(diagnosis())) as pilot:
         screen = await to_facts(pilot)
         await typed(pilot, "udcaD-!q1")
@@ -116,11 +94,10 @@ async def test_the_keys_are_letters_while_one_types(opened: Opened) -> None:
         assert not screen._sought.only
         assert "to the list" in shown(pilot)[-1]
         assert "copy" not in shown(pilot)[-1]
-
-
-async def test_enter_goes_from_the_search_to_what_was_found(opened: Opened) -> None:
-    async with opened(work_with(diagnosis())) as pilot:
-        screen = await to_facts(pilot)
+        await pilot.press("escape")
+        await typed(pilot, "[/driverr]")
+        assert 'no fact has "[/driverr]"; names, values and sources were searched' in text(pilot)
+        await pilot.press("escape")
         await typed(pilot, "clock")
         await pilot.press("enter", "down", "down")
         assert screen.table.has_focus
@@ -162,12 +139,11 @@ async def test_where_nothing_is_of_a_kind_it_is_said(opened: Opened) -> None:
             assert said in text(pilot)
 
 
-@SIZES
-async def test_where_nothing_was_read_it_is_said(opened: Opened, size: tuple[int, int]) -> None:
+async def test_where_nothing_was_read_it_is_said(opened: Opened) -> None:
     def fails(*_: Any) -> Diagnosis:
         raise DocumentError("x.json: broken")
 
-    async with opened(Work("x", fails, lambda name: name), size) as pilot:
+    async with opened(Work("x", fails, lambda name: name)) as pilot:
         await to_facts(pilot)
         assert "nothing was read" in text(pilot)
         await pilot.press("c")
@@ -192,25 +168,6 @@ async def test_before_anything_was_read_it_is_said_and_then_it_shows(opened: Ope
         assert "not while this machine is being read" in text(pilot)
         ready.set()
         await until(pilot, lambda: len(names(screen)) > 20)
-
-
-async def test_the_plan_made_from_here_is_for_what_rests_on_the_fact(opened: Opened) -> None:
-    async with opened(work_with(diagnosis())) as pilot:
-        screen = await to_facts(pilot)
-        assert screen.selected() == ()
-        await pilot.press("n")
-        assert screen.selected() == ("gpu.throttled",)
-
-
-async def test_n_goes_from_one_that_a_finding_rests_on_to_the_next(opened: Opened) -> None:
-    async with opened(work_with(diagnosis())) as pilot:
-        screen = await to_facts(pilot)
-        visited = []
-        for key in ("n", "n", "n", "N"):
-            await pilot.press(key)
-            assert screen.table.item
-            visited.append(screen.table.item.name)
-        assert visited == ["driver.version", "gpu.2.clock_mhz", "driver.version", "gpu.2.clock_mhz"]
 
 
 @SIZES

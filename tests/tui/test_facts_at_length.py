@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gpudoctor.model.fact import Row
 from gpudoctor.views.tui.screens.explain import ExplainScreen
+from gpudoctor.views.tui.words.facts import Facts
 from gpudoctor.views.tui.work import Told
-from tests.tui.conftest import Opened, shown, until
+from tests.tui.conftest import Opened, shown, text, until
 from tests.tui.facts_of_a_machine import (
     SIZES,
     TOLD,
@@ -18,25 +20,10 @@ from tests.tui.facts_of_a_machine import (
     names,
     says,
     snapshot,
-    text,
     to_facts,
     typed,
     work_with,
 )
-
-
-@SIZES
-async def test_brackets_and_control_characters_are_shown_spelt_out(opened: Opened, size: tuple[int, int]) -> None:
-    odd = snapshot(**{"env.[b]X\x1b": known("[/b]\x07", "[red]\x9bsource")})
-    async with opened(work_with(diagnosis(odd)), size) as pilot:
-        screen = await to_facts(pilot)
-        assert screen.go("env.PROMPT")
-        await pilot.pause()
-        assert "env.PROMPT = a\\x1b[31m [/bold] [red]b" in text(pilot)
-        await typed(pilot, "[b]x")
-        assert "env.[b]X\\x1b = [/b]\\x07" in text(pilot)
-        assert "[red]\\x9bsource" in text(pilot)
-        assert "\x1b" not in text(pilot)
 
 
 @SIZES
@@ -54,9 +41,16 @@ async def test_a_huge_value_is_cut_in_the_list_and_bounded_below(opened: Opened,
         assert "copied the first 50,000 of 100,0" in text(pilot)
 
 
-async def test_nested_and_empty_values_are_whole(opened: Opened) -> None:
+async def test_nested_and_empty_values_are_whole_and_c_copies_a_fact_with_its_source(opened: Opened) -> None:
     async with opened(work_with(diagnosis())) as pilot:
-        screen = await to_facts(pilot)
+        await pilot.press("u", "t")  # from a rule that was not judged to what it reads
+        screen = await to_facts(pilot, opened=True)
+        assert names(screen) == ["driver.module_log"]
+        await pilot.press("c")
+        assert pilot.app.clipboard == "driver.module_log = (not read) (dmesg: needs root)"
+        await pilot.press("a", "n", "c")
+        assert pilot.app.clipboard == "driver.version = 535.183.06 (/proc/driver/nvidia/version)"
+        assert "copied: driver.version = 535.183.06" in shown(pilot)[1]
         for name, said in [
             ("env.NESTED", 'env.NESTED = {"a": [{"b": 1}], "c": null}'),
             ("torch.archs", "torch.archs = sm_80, sm_90"),
@@ -68,30 +62,6 @@ async def test_nested_and_empty_values_are_whole(opened: Opened) -> None:
             await pilot.pause()
             assert said in text(pilot)
         assert not screen.go("gpu.9.name")
-
-
-async def test_c_copies_the_fact_with_its_source(opened: Opened) -> None:
-    async with opened(work_with(diagnosis())) as pilot:
-        await to_facts(pilot)
-        await pilot.press("c")
-        assert pilot.app.clipboard == "driver.module_log = (not read) (dmesg: needs root)"
-        await pilot.press("down", "c")
-        assert pilot.app.clipboard == "driver.version = 535.183.06 (/proc/driver/nvidia/version)"
-        assert "copied: driver.version = 535.183.06" in shown(pilot)[1]
-
-
-@pytest.mark.parametrize("size", [(40, 10), (80, 24), (240, 60)])
-async def test_any_size_and_no_colour(opened: Opened, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    async with opened(work_with(diagnosis()), size) as pilot:
-        screen = await to_facts(pilot)
-        await pilot.press("end", "slash", "x", "enter", "d", "escape")
-        await pilot.resize_terminal(40, 10)
-        await pilot.pause()
-        await pilot.resize_terminal(*size)
-        await pilot.pause()
-        assert pilot.app.screen is screen
-        assert all(len(line) <= size[0] for line in shown(pilot))
 
 
 async def test_a_log_of_a_hundred_thousand_lines_is_searched_beside_the_interface(opened: Opened) -> None:
@@ -119,9 +89,8 @@ async def test_the_cursor_stays_on_its_fact_when_more_is_read(opened: Opened) ->
         assert screen.table.item.name == "gpu.2.clock_mhz"
 
 
-@SIZES
-async def test_from_a_finding_to_its_facts_and_back(opened: Opened, size: tuple[int, int]) -> None:
-    async with opened(work_with(diagnosis()), size) as pilot:
+async def test_from_a_finding_to_its_facts_and_back(opened: Opened) -> None:
+    async with opened(work_with(diagnosis())) as pilot:
         await pilot.press("t")
         screen = await to_facts(pilot, opened=True)
         assert names(screen) == ["driver.version", "gpu.2.clock_mhz"]
@@ -135,16 +104,8 @@ async def test_from_a_finding_to_its_facts_and_back(opened: Opened, size: tuple[
         assert pilot.app.current_mode == "facts"  # one came here by its number: there is nowhere to go back to
 
 
-async def test_from_a_rule_that_was_not_judged_to_what_it_reads(opened: Opened) -> None:
+async def test_from_a_fact_to_its_finding_and_back(opened: Opened) -> None:
     async with opened(work_with(diagnosis())) as pilot:
-        await pilot.press("u", "t")
-        screen = await to_facts(pilot, opened=True)
-        assert names(screen) == ["driver.module_log"]
-
-
-@SIZES
-async def test_from_a_fact_to_its_finding_and_back(opened: Opened, size: tuple[int, int]) -> None:
-    async with opened(work_with(diagnosis()), size) as pilot:
         screen = await to_facts(pilot)
         assert screen.go("gpu.2.clock_mhz")
         await pilot.press("enter")
@@ -175,3 +136,28 @@ async def test_a_fact_whose_rules_passed_opens_the_page_of_one(opened: Opened) -
         assert screen.go("torch.elsewhere")
         await pilot.press("enter")
         await until(pilot, lambda: "no rule reads torch.elsewhere" in shown(pilot)[1])
+
+
+def test_driver_and_gpus_come_first_and_text_last() -> None:
+    listed = [item.name for item in Facts(snapshot())]
+    assert listed[:3] == ["driver.module_log", "driver.version", "xid"]
+    assert listed.index("gpu.0.name") < listed.index("torch.archs") < listed.index("text.0.line")
+    assert listed[-1] == "text.2.line"
+
+
+def test_a_hundred_thousand_lines_cost_no_row_before_they_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: tuple[Row, ...] = tuple({"line": known(f"line {number}", "the log")} for number in range(100_000))
+    many = replace(snapshot(), groups={"text": lines})
+    made = 0
+    make = Facts._at
+
+    def counted(self: Facts, place: int) -> Any:
+        nonlocal made
+        made += 1
+        return make(self, place)
+
+    monkeypatch.setattr(Facts, "_at", counted)
+    facts = Facts(many)
+    assert facts[len(facts) - 1].name == "text.99999.line"
+    assert facts.search("line 4242 log", range(len(facts)))[0] == facts.find("text.line", 4242)
+    assert made == 1

@@ -15,7 +15,7 @@ from gpudoctor.model.errors import DocumentError
 from gpudoctor.views import document
 from gpudoctor.views.tui.screens.explain import ExplainScreen
 from gpudoctor.views.tui.screens.facts import FactsScreen
-from tests.tui.conftest import Opened, shown, until
+from tests.tui.conftest import Opened, shown, text, until
 from tests.tui.facts_of_a_machine import (
     SIZES,
     TOLD,
@@ -24,7 +24,6 @@ from tests.tui.facts_of_a_machine import (
     names,
     says,
     snapshot,
-    text,
     to_facts,
     typed,
     work_with,

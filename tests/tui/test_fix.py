@@ -20,7 +20,7 @@ from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.confirm import Sure
 from gpudoctor.views.tui.screens.fix import FixScreen
 from gpudoctor.views.tui.work import Work
-from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
+from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown, text
 from tests.tui.conftest import until as until_holds
 from tests.tui.engine import Engine
 from tests.tui.machines import diagnosis_of
@@ -78,10 +78,6 @@ async def run_over(pilot: Pilot[None]) -> None:
     await until(pilot, lambda: bool(app.repair and not app.repair.busy and (app.repair.run or app.repair.trouble)))
 
 
-def text(pilot: Pilot[None]) -> str:
-    return "\n".join(shown(pilot))
-
-
 @pytest.mark.parametrize("size", [NARROW, WIDE])
 async def test_f_shows_the_plan_of_what_is_selected_and_runs_nothing(opened: Opened, size: tuple[int, int]) -> None:
     async with opened(work(machine="torch-arch-dropped-and-driver-too-old"), size) as pilot:
@@ -108,26 +104,9 @@ async def test_f_again_plans_for_every_cause_and_runs_a_shared_command_once(open
         assert "by the steps above" in said
 
 
-async def test_esc_leads_back_to_where_f_was_pressed(opened: Opened) -> None:
-    async with opened(work()) as pilot:
-        await pilot.press("f")
-        await pilot.pause()
-        await pilot.press("escape")
-        await pilot.pause()
-        assert pilot.app.current_mode == "diagnosis"
-
-
-async def test_space_on_another_cure_chooses_it_instead(opened: Opened) -> None:
-    async with opened(work(machine="torch-driver-too-old-beside-heat-h100"), WIDE) as pilot:
-        await pilot.press("f", *["down"] * 5, "space")
-        await pilot.pause()
-        plan = app_of(pilot).repair.plan  # type: ignore[union-attr]
-        assert plan
-        assert not any("--index-url" in item.argv for item in plan.commands)
-        assert "or ◉ Update the driver" in text(pilot)
-
-
-async def test_space_leaves_a_step_out_and_takes_it_back(opened: Opened) -> None:
+async def test_space_leaves_a_step_out_and_takes_it_back_and_esc_leads_back_to_where_f_was_pressed(
+    opened: Opened,
+) -> None:
     async with opened(work(plan_of(step(1, ""), step(2, "")))) as pilot:
         await pilot.press("f", "down", "space")
         await pilot.pause()
@@ -136,17 +115,27 @@ async def test_space_leaves_a_step_out_and_takes_it_back(opened: Opened) -> None
         await pilot.press("space")
         await pilot.pause()
         assert "plan: 2 steps" in shown(pilot)[1]
+        await pilot.press("a")  # without an engine
+        await pilot.pause()
+        assert "nothing is run from here yet: c copies the commands" in shown(pilot)[1]
+        await pilot.press("escape", "escape")
+        await pilot.pause()
+        assert pilot.app.current_mode == "diagnosis"
 
 
-async def test_a_new_diagnosis_does_not_undo_what_the_user_chose(opened: Opened) -> None:
+async def test_space_on_another_cure_chooses_it_and_a_new_diagnosis_does_not_undo_that(opened: Opened) -> None:
     async with opened(work(machine="torch-driver-too-old-beside-heat-h100"), WIDE) as pilot:
-        await pilot.press("f", "down", "down", "space")
+        await pilot.press("f", *["down"] * 5, "space")
+        await pilot.pause()
         app = app_of(pilot)
-        before = app.repair.plan  # type: ignore[union-attr]
+        assert app.repair
+        plan = app.repair.plan
+        assert plan
+        assert not any("--index-url" in item.argv for item in plan.commands)
+        assert "or ◉ Update the driver" in text(pilot)
         app.diagnosis = diagnosis("too-old-5090")
         await pilot.pause()
-        assert app.repair
-        assert app.repair.plan is before
+        assert app.repair.plan is plan
 
 
 async def test_c_copies_one_command_after_the_other_and_capital_c_a_script(opened: Opened) -> None:
@@ -180,27 +169,6 @@ async def test_what_needs_root_is_not_run_without_it_and_a_says_so(opened: Opene
     assert engine.begun == []
 
 
-async def test_without_an_engine_a_says_that_commands_are_copied(opened: Opened) -> None:
-    async with opened(work(plan_of(step(1, "")))) as pilot:
-        await pilot.press("f", "a")
-        await pilot.pause()
-        assert "nothing is run from here yet: c copies the commands" in shown(pilot)[1]
-
-
-@pytest.mark.parametrize("keys", [["enter"], ["n"], ["escape"], ["space", "enter", "a", "n"]])
-async def test_nothing_but_y_runs(opened: Opened, tmp_path: Path, keys: list[str]) -> None:
-    engine = Engine(tmp_path)
-    async with opened(work(plan_of(step(1, "")), engine)) as pilot:
-        await pilot.press("f", "a")
-        await pilot.pause()
-        assert isinstance(pilot.app.screen, Sure)
-        assert pilot.app.focused is None
-        await pilot.press(*keys)
-        await pilot.pause(0.1)
-        assert engine.begun == []
-        assert isinstance(pilot.app.screen, Sure) == (keys == ["enter"])
-
-
 @pytest.mark.parametrize("size", [NARROW, WIDE])
 async def test_y_runs_verifies_and_says_fixed(opened: Opened, tmp_path: Path, size: tuple[int, int]) -> None:
     plan = plan_of(
@@ -225,13 +193,22 @@ async def test_y_runs_verifies_and_says_fixed(opened: Opened, tmp_path: Path, si
     assert engine.journal("run-1").outcome == "fixed"
 
 
-async def test_the_record_names_the_step_before_it_begins(opened: Opened, tmp_path: Path) -> None:
+async def test_progress_lines_are_replaced_and_the_record_names_a_step_before_it_begins(
+    opened: Opened, tmp_path: Path
+) -> None:
     look = "import json,sys;print(json.load(open(sys.argv[1]))['steps'][1]['state'], 'on record')"
     second = PlanStep("2", "look", (sys.executable, "-c", look, str(tmp_path / "run-1.json")))
+    code = r"print('10 %\r20 %\r90 %\r100 %');print('\x1b[32mgreen\x1b[0m \x1b]0;title\x07')"
     engine = Engine(tmp_path)
-    async with opened(work(plan_of(step(1, ""), second), engine)) as pilot:
+    async with opened(work(plan_of(step(1, code), second), engine), WIDE) as pilot:
         await pilot.press("f", "a", "y")
         await run_over(pilot)
+        await pilot.press("up")
+        await pilot.pause()
+        lines = [line.strip(" │") for line in shown(pilot)]
+        assert "100 %" in lines
+        assert r"green \x1b]0;title\x07" in lines
+        assert not any(line.startswith(("10 %", "20 %", "90 %")) for line in lines)
     assert engine.journal("run-1").step("2").output.lines == ("running on record",)
 
 
@@ -281,35 +258,26 @@ async def test_esc_stops_after_the_step_and_the_next_does_not_begin(opened: Open
     assert [engine.journal("run-1").step(name).state for name in "12"] == ["done", "waits"]
 
 
-async def test_x_ends_the_command_after_a_yes_and_the_record_says_so(opened: Opened, tmp_path: Path) -> None:
-    engine = Engine(tmp_path)
-    plan = plan_of(step(1, "import time;print('on', flush=True);time.sleep(60)"))
-    async with opened(work(plan, engine), WIDE) as pilot:
-        await pilot.press("f", "a", "y")
-        await until(pilot, lambda: "FIXING" in shown(pilot)[0] and (tmp_path / "run-1.json").exists())
-        await pilot.press("x")
-        await pilot.pause()
-        await pilot.press("y")
-        await run_over(pilot)
-        assert "it may be half done" in text(pilot)
-    assert engine.journal("run-1").step("1").state == "stopped"
-
-
-@pytest.mark.parametrize("key", ["q", "ctrl+q"])
-async def test_quitting_during_a_step_asks_and_ends_the_step_first(opened: Opened, tmp_path: Path, key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "asks"), [("x", ""), ("q", "Quitting ends it now"), ("ctrl+q", "Quitting ends it now")]
+)
+async def test_x_and_quitting_ask_and_end_the_step_first(opened: Opened, tmp_path: Path, key: str, asks: str) -> None:
     engine = Engine(tmp_path)
     plan = plan_of(step(1, "import time;time.sleep(60)"))
-    async with opened(work(plan, engine)) as pilot:
+    async with opened(work(plan, engine), WIDE) as pilot:
         await pilot.press("f", "a", "y")
         await until(pilot, lambda: "FIXING" in shown(pilot)[0] and (tmp_path / "run-1.json").exists())
         await pilot.press(key)
         await pilot.pause()
-        assert "Quitting ends it now" in text(pilot)
+        assert asks in text(pilot)
         await pilot.press("n")
         await pilot.pause()
         assert pilot.app.is_running
         assert engine.journal("run-1").step("1").state == "running"
         await pilot.press(key, "y")
+        if not asks:
+            await run_over(pilot)
+            assert "it may be half done" in text(pilot)
         for _ in range(1200):
             await pilot.pause(0.05)
             if engine.journal("run-1").over:
@@ -416,17 +384,6 @@ async def test_who_quits_twice_leaves_at_once(opened: Opened, tmp_path: Path) ->
     (tmp_path / "go").touch()
 
 
-async def test_progress_lines_are_replaced_and_control_characters_spelt_out(opened: Opened, tmp_path: Path) -> None:
-    code = r"print('10 %\r20 %\r90 %\r100 %');print('\x1b[32mgreen\x1b[0m \x1b]0;title\x07')"
-    async with opened(work(plan_of(step(1, code)), Engine(tmp_path)), WIDE) as pilot:
-        await pilot.press("f", "a", "y")
-        await run_over(pilot)
-        lines = [line.strip(" │") for line in shown(pilot)]
-        assert "100 %" in lines
-        assert r"green \x1b]0;title\x07" in lines
-        assert not any(line.startswith(("10 %", "20 %", "90 %")) for line in lines)
-
-
 async def test_an_engine_that_dies_is_told_in_words(opened: Opened, tmp_path: Path) -> None:
     gone = PlanStep("1", "no such program", (str(tmp_path / "nothing-here"),))
     engine = Engine(tmp_path)
@@ -471,31 +428,6 @@ async def test_f_before_anything_was_read(opened: Opened) -> None:
         await pilot.press("f", "a", "d", "space", "c", "C", "U", "x")
         await pilot.pause()
         assert isinstance(pilot.app.screen, FixScreen | Sure)
-
-
-async def test_ways_of_foreign_words_are_no_markup(opened: Opened) -> None:
-    plan = Plan(
-        "[b]x[/]",
-        "node[17]",
-        (PlanStep("1", "pip [install] a\x1b[2Jb", ("echo", "[/red]"), "why [not]", cause="a.b", way=1),),
-        (Way("a.b", 1, "Do [this] or \x07"),),
-    )
-    async with opened(work(plan), WIDE) as pilot:
-        await pilot.press("f")
-        await pilot.pause()
-        said = text(pilot)
-        assert r"Do [this] or \x07" in said
-        assert "echo '[/red]'" in said
-        assert r"pip [install] a\x1b[2Jb" in said
-
-
-async def test_a_tiny_terminal_does_not_end_it(opened: Opened) -> None:
-    async with opened(work(), (40, 10)) as pilot:
-        await pilot.press("f", "a", "down", "space")
-        await pilot.resize_terminal(160, 45)
-        await pilot.resize_terminal(40, 10)
-        await pilot.pause()
-        assert pilot.app.is_running
 
 
 def recorded_plan() -> Plan:

@@ -15,7 +15,8 @@ import pytest
 from tests import needs
 from tests.remedy import shelves
 from tests.remedy.index import Index
-from tests.remedy.patient import JOURNALS, Patient, differing, record
+from tests.remedy.patient import JOURNALS, Patient, record
+from tests.remedy.place import difference
 from tests.tui.conftest import NARROW, WIDE
 from tests.tui.test_tmux import Opens, Window, window  # noqa: F401 - a fixture
 
@@ -66,7 +67,7 @@ def test_a_plan_is_applied_verified_and_taken_back(size: tuple[int, int], patien
     opened.wait("torch 2.9.0+cpu → 2.9.0+cu128", "take it back")
     opened.type("y")
     opened.wait("✓ UNDONE")
-    assert not differing(before, patient.files())
+    assert not difference(before, patient.files())
 
 
 def test_a_run_that_was_killed_is_offered_back_when_it_is_opened_again(
@@ -95,4 +96,4 @@ def test_a_run_that_was_killed_is_offered_back_when_it_is_opened_again(
     again.wait(f"Take back run {name}")
     again.type("y")
     again.wait("✓ UNDONE")
-    assert not differing(before, patient.files())
+    assert not difference(before, patient.files())

@@ -15,8 +15,9 @@ from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import UsageError
 from gpudoctor.model.measurement import Device, Kernel, Measurements, Run, Step
 from gpudoctor.model.snapshot import Snapshot, Target
-from tests.tui.conftest import WIDE, Opened, shown, until
-from tests.tui.test_kernels import kernels, sound, text, work
+from gpudoctor.views.tui.screens.kernels import KernelsScreen
+from tests.tui.conftest import WIDE, Opened, shown, text, until
+from tests.tui.test_kernels import kernels, sound, work
 
 ADD = Kernel("driver.add", "vector add, driver alone", "", rung="driver")
 FFT = Kernel("fft", "Fourier transforms", "")
@@ -40,9 +41,8 @@ def ladder() -> Measurements:
     return Measurements("node05", (ADD, FFT, PEERS, LOADER), devices, runs)
 
 
-async def to(pilot: Pilot[None], kernel: str) -> str:
+async def to(pilot: Pilot[None], screen: KernelsScreen, kernel: str) -> str:
     """The words about that kernel."""
-    screen = await kernels(pilot)
     assert screen.found
     screen.action_kernel([one.id for one in screen.found.kernels].index(kernel))
     await pilot.pause()
@@ -50,41 +50,24 @@ async def to(pilot: Pilot[None], kernel: str) -> str:
     return screen.detail.prose.text
 
 
-async def test_the_list_says_on_which_rung_each_stands(opened: Opened) -> None:
-    async with opened(work(ladder()), WIDE) as pilot:
-        await kernels(pilot)
-        for rung, title in (("driver", "vector add"), ("torch", "Fourier"), ("train", "DataLoader")):
-            assert any(f"{rung} " in line and title in line for line in shown(pilot))
-
-
-async def test_an_operation_that_fails_does_not_blame_all_of_torch(opened: Opened) -> None:
+async def test_each_rung_says_what_failed_what_was_measured_together_and_what_to_do(opened: Opened) -> None:
     async with opened(work(ladder()), WIDE) as pilot:
         screen = await kernels(pilot)
+        for rung, title in (("driver", "vector add"), ("torch", "Fourier"), ("train", "DataLoader")):
+            assert any(f"{rung} " in line and title in line for line in shown(pilot))
         said = screen.detail.prose.text
         assert "GPU 1: Fourier transforms failed at torch" in said
         assert said.count("CUFFT_INTERNAL_ERROR") == 1
         assert "torch itself works on this GPU" in said
-
-
-async def test_what_all_gpus_did_together_is_one_row(opened: Opened) -> None:
-    async with opened(work(ladder()), WIDE) as pilot:
-        said = await to(pilot, "peer.copy")
+        said = await to(pilot, screen, "peer.copy")
         assert "all GPUs: GPU to GPU as it should be" in said
         assert "rates: 0-1 24.1, 1-0 24" in said
         assert any(" all GPUs " in line and "24.1" in line for line in shown(pilot))
-
-
-async def test_a_figure_comes_with_its_meaning_and_its_advice(opened: Opened) -> None:
-    async with opened(work(ladder()), WIDE) as pilot:
-        said = await to(pilot, "readiness.dataloader")
+        said = await to(pilot, screen, "readiness.dataloader")
         assert "812 samples/s with 4 workers, 230 with none" in said
         assert "Set num_workers=4." in said
         assert "best: 4" in said
-
-
-async def test_what_was_only_checked_says_that_it_is_right(opened: Opened) -> None:
-    async with opened(work(ladder()), WIDE) as pilot:
-        await to(pilot, "driver.add")
+        await to(pilot, screen, "driver.add")
         assert sum("✓ values as those of the reference" in line for line in shown(pilot)) == 2
 
 

@@ -224,22 +224,3 @@ async def test_the_word_for_nothing_is_said() -> None:
         assert "No two hosts were measured." in lines(app)[1]
         assert app.matrix.mark is None
         assert app.chosen == []
-
-
-async def test_names_are_never_markup_and_never_drive_the_terminal() -> None:
-    app = One()
-    async with app.run_test(size=(40, 8)) as pilot:
-        app.matrix.put(["[/red]a\x1b[2J"], ["1"], [[Mark()]])
-        await pilot.pause()
-        assert "[/red]a\\x1b[2J" in lines(app)[2]
-
-
-@pytest.mark.parametrize("colours", ["NO_COLOR", "standard"])
-async def test_without_colour_nothing_is_lost(monkeypatch: pytest.MonkeyPatch, colours: str) -> None:
-    if colours == "NO_COLOR":
-        monkeypatch.setenv("NO_COLOR", "1")
-    else:
-        monkeypatch.setattr("textual.constants.COLOR_SYSTEM", "standard")
-    async with grid(10, [(1, 2)], (40, 8)) as app:
-        assert "▸GPU 1" in "".join(lines(app))
-        assert "4" in "".join(lines(app)[3:])

@@ -19,8 +19,8 @@ from gpudoctor.model.plan import Plan, PlanStep
 from gpudoctor.model.run import Run
 from gpudoctor.views.tui.work import Work
 from tests import demo_runs
-from tests.tui.conftest import WIDE, Opened, shown, until
-from tests.tui.test_fix import run_over, text
+from tests.tui.conftest import WIDE, Opened, shown, text, until
+from tests.tui.test_fix import run_over
 
 NAMES = tuple(demo_runs.SCENES)
 

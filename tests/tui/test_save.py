@@ -46,26 +46,30 @@ async def said(pilot: Pilot[None], words: str) -> None:
     raise AssertionError("\n".join(shown(pilot)))
 
 
-@pytest.mark.parametrize("size", [NARROW, WIDE, (40, 12)], ids=str)
-@pytest.mark.parametrize(("downs", "ending"), enumerate(["txt", "md", "html", "json", "svg"]))
-async def test_each_form_is_written_whole(opened: Opened, size: tuple[int, int], downs: int, ending: str) -> None:
+@pytest.mark.parametrize("size", [(40, 12), WIDE], ids=str)
+async def test_each_form_is_written_whole_and_y_copies_the_text(opened: Opened, size: tuple[int, int]) -> None:
     async with opened(told_of("too-old-b200"), size) as pilot:
         app = pilot.app
         assert isinstance(app, DoctorApp)
         assert app.diagnosis
-        await pilot.press("s", *["down"] * downs, "enter")
-        await closed(pilot)
-        path = Path.cwd() / f"gpudoctor-node.{ending}"
-        assert app.message == f"written to {path}"
-        written = path.read_text("utf-8").removesuffix("\n")
-        if ending == "json":
-            assert from_json(json.loads(written)).findings[0].id == "driver.too-old-for-gpu"
-        elif ending == "svg":
-            assert ElementTree.fromstring(written).tag.endswith("svg")
-            assert "BROKEN" in written
-        else:
-            form = {"txt": text, "md": markdown, "html": html}[ending]
-            assert written == form.render(app.diagnosis)
+        for downs, ending in enumerate(["txt", "md", "html", "json", "svg"]):
+            await pilot.press("s", *["down"] * downs, "enter")
+            await closed(pilot)
+            path = Path.cwd() / f"gpudoctor-node.{ending}"
+            assert app.message == f"written to {path}"
+            written = path.read_text("utf-8").removesuffix("\n")
+            if ending == "json":
+                assert from_json(json.loads(written)).findings[0].id == "driver.too-old-for-gpu"
+            elif ending == "svg":
+                assert ElementTree.fromstring(written).tag.endswith("svg")
+                assert "BROKEN" in written
+            else:
+                form = {"txt": text, "md": markdown, "html": html}[ending]
+                assert written == form.render(app.diagnosis)
+        await pilot.press("y")
+        assert app.clipboard == text.render(app.diagnosis)
+        await pilot.pause()
+        assert "copied the report" in shown(pilot)[1]
 
 
 async def test_what_is_to_be_shared_has_nothing_personal(opened: Opened) -> None:
@@ -104,24 +108,20 @@ async def test_a_file_that_is_there_is_replaced_only_when_asked_twice(opened: Op
         assert Path("gpudoctor-node.txt").read_text("utf-8").startswith("gpudoctor ")
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("", "give the file a name"),
-        ("no/such/folder/x.txt", "No such file or directory"),
-        (".", "Is a directory"),
-        ("x" * 300, "File name too long"),
-        ("~nobody-of-that-name/x.txt", "nobody-of-that-name"),
-    ],
-    ids=["none", "no folder", "a folder", "too long", "no home"],
-)
-async def test_what_cannot_be_written_is_refused_in_words(opened: Opened, name: str, words: str) -> None:
+async def test_what_cannot_be_written_is_refused_in_words(opened: Opened) -> None:
     async with opened(told_of("too-old-b200"), WIDE) as pilot:
         await pilot.press("s")
-        pilot.app.screen.query_one(Input).value = name
-        await pilot.press("enter")
-        await said(pilot, words)
-        assert isinstance(pilot.app.screen, SaveScreen)
+        for name, words in (
+            ("", "give the file a name"),
+            ("no/such/folder/x.txt", "No such file or directory"),
+            (".", "Is a directory"),
+            ("x" * 300, "File name too long"),
+            ("~nobody-of-that-name/x.txt", "nobody-of-that-name"),
+        ):
+            pilot.app.screen.query_one(Input).value = name
+            await pilot.press("enter")
+            await said(pilot, words)
+            assert isinstance(pilot.app.screen, SaveScreen)
         await pilot.press("escape")
         assert isinstance(pilot.app.screen, DiagnosisScreen)
 
@@ -151,14 +151,3 @@ async def test_where_nothing_can_be_written_it_says_so(opened: Opened) -> None:
     async with opened(replace(told_of("too-old-b200"), save=None)) as pilot:
         await pilot.press("s", "enter")
         await said(pilot, "nothing can be written from here")
-
-
-async def test_y_copies_the_whole_report_as_text(opened: Opened) -> None:
-    async with opened(told_of("too-old-b200")) as pilot:
-        app = pilot.app
-        assert isinstance(app, DoctorApp)
-        assert app.diagnosis
-        await pilot.press("y")
-        assert app.clipboard == text.render(app.diagnosis)
-        await pilot.pause()
-        assert "copied the report" in shown(pilot)[1]

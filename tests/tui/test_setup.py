@@ -20,8 +20,8 @@ from gpudoctor.views.tui.screens.explain import ExplainScreen
 from gpudoctor.views.tui.screens.fix import FixScreen
 from gpudoctor.views.tui.screens.setup import SetupScreen
 from gpudoctor.views.tui.work import Work
-from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown, until
-from tests.tui.test_fix import diagnosis, text
+from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown, text, until
+from tests.tui.test_fix import diagnosis
 from tests.tui.test_fix import work as machine_work
 
 OLD = "torch-arch-dropped-and-driver-too-old"
@@ -129,11 +129,27 @@ async def test_what_else_is_wanted_is_typed(opened: Opened) -> None:
         assert "for this machine" in shown(pilot)[1]
 
 
-async def test_what_is_no_requirement_is_said(opened: Opened) -> None:
-    async with opened(work(), WIDE) as pilot:
+async def test_a_click_chooses_why_is_one_key_away_and_a_new_reading_keeps_what_was_said(opened: Opened) -> None:
+    async with opened(work(), NARROW) as pilot:
         screen = await setup_of(pilot)
+        assert "the newest release that fits" not in text(pilot)
+        await pilot.press("e")
+        await pilot.pause()
+        assert "the newest release that fits" in text(pilot)
+        await pilot.resize_terminal(*WIDE)
+        await pilot.pause()
+        lines = shown(pilot)
+        y = next(number for number, line in enumerate(lines) if "○ uv" in line)
+        await pilot.click(offset=(lines[y].index("○ uv") + 2, y))
+        await pilot.pause()
+        assert screen.wishes.tool == "uv"
         screen._set("wants", ("torch>>2",))
         await until(pilot, lambda: "is no requirement" in text(pilot))
+        screen._set("driver", "570.124.06")
+        pilot.app.diagnosis = diagnosis("too-old-5090")  # type: ignore[attr-defined]
+        await pilot.pause()
+        assert screen.wishes.driver == "570.124.06"
+        assert screen.wishes.gpus[0].name == "GeForce RTX 5090"
 
 
 async def test_c_copies_the_command_and_the_file(opened: Opened) -> None:
@@ -236,44 +252,6 @@ async def test_a_solver_that_fails_and_one_that_is_slow(opened: Opened) -> None:
         assert "working it out …" in text(pilot)
         go.set()
         await until(pilot, lambda: "no table knows this GPU" in text(pilot))
-
-
-async def test_why_is_one_key_away_where_it_is_narrow(opened: Opened) -> None:
-    async with opened(work(), NARROW) as pilot:
-        await setup_of(pilot)
-        assert "the newest release that fits" not in text(pilot)
-        await pilot.press("e")
-        await pilot.pause()
-        assert "the newest release that fits" in text(pilot)
-
-
-async def test_a_new_reading_keeps_what_the_user_said(opened: Opened) -> None:
-    async with opened(work(), WIDE) as pilot:
-        screen = await setup_of(pilot)
-        screen._set("driver", "570.124.06")
-        pilot.app.diagnosis = diagnosis("too-old-5090")  # type: ignore[attr-defined]
-        await pilot.pause()
-        assert screen.wishes.driver == "570.124.06"
-        assert screen.wishes.gpus[0].name == "GeForce RTX 5090"
-
-
-async def test_a_click_chooses(opened: Opened) -> None:
-    async with opened(work(), WIDE) as pilot:
-        screen = await setup_of(pilot)
-        lines = shown(pilot)
-        y = next(number for number, line in enumerate(lines) if "○ uv" in line)
-        await pilot.click(offset=(lines[y].index("○ uv") + 2, y))
-        await pilot.pause()
-        assert screen.wishes.tool == "uv"
-
-
-async def test_a_tiny_terminal_does_not_end_it(opened: Opened) -> None:
-    async with opened(work(), (40, 10)) as pilot:
-        await setup_of(pilot)
-        await pilot.press("tab", "space", "c", "e", "g", "escape", "tab")
-        await pilot.resize_terminal(160, 45)
-        await pilot.pause()
-        assert pilot.app.is_running
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE])

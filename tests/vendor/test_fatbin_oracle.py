@@ -37,11 +37,15 @@ def library() -> Path:
 
 @pytest.fixture(scope="module")
 def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return runnable(file_of(TOOL_WHEEL, re.compile("cuobjdump")), tmp_path_factory.mktemp("tool"))
+
+
+def runnable(tool: Path, folder: Path) -> Path:
     """A copy that may be run: not every installer keeps the executable bit."""
-    tool = tmp_path_factory.mktemp("tool") / "cuobjdump"
-    shutil.copy(file_of(TOOL_WHEEL, re.compile("cuobjdump")), tool)
-    tool.chmod(0o755)
-    return tool
+    copy = folder / tool.name
+    shutil.copy(tool, copy)
+    copy.chmod(0o755)
+    return copy
 
 
 @pytest.mark.parametrize(("option", "ours"), [("--list-elf", "sm_"), ("--list-ptx", "compute_")])

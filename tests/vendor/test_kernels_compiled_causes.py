@@ -33,19 +33,13 @@ def test_a_sound_toolchain_fails_at_nothing(python: str, tmp_path: Path) -> None
     assert _told(python, tmp_path, "ahead", "90") == "nothing failed"
 
 
-def test_no_compiler(python: str, tmp_path: Path) -> None:
+def test_a_compiler_that_is_none_not_there_or_fails(python: str, tmp_path: Path) -> None:
     told = _told(python, tmp_path, "build", PATH=str(tmp_path))
     assert told.startswith("Broken: there is no C compiler: Triton builds its launcher")
-
-
-def test_a_compiler_that_is_not_there(python: str, tmp_path: Path) -> None:
     told = _told(python, tmp_path, "build", CC="/nowhere/gcc-14")
     assert (
         told == "Broken: CC names /nowhere/gcc-14, which is not there; unset CC, or name a C compiler that is installed"
     )
-
-
-def test_a_compiler_that_fails(python: str, tmp_path: Path) -> None:
     compiler = tmp_path / "cc"
     compiler.write_text("#!/bin/sh\nexit 4\n")
     compiler.chmod(0o755)

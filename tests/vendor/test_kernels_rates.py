@@ -64,14 +64,12 @@ def test_what_was_moved_is_compared(runs: Mapping[str, Run], name: str) -> None:
 
 
 @pytest.mark.full
-def test_ordinary_memory_is_measured_beside_page_locked(runs: Mapping[str, Run]) -> None:
+def test_ordinary_memory_is_measured_beside_page_locked_and_two_buffers_stand_in_for_two_gpus(
+    runs: Mapping[str, Run],
+) -> None:
     for name in ("copy.to", "copy.from"):
         assert float(str(runs[name].details["pageable"])) > 0
         assert isinstance(runs[name].details["alone"], bool)
-
-
-@pytest.mark.full
-def test_two_buffers_stand_in_for_two_gpus(runs: Mapping[str, Run]) -> None:
     details = runs["peer.copy"].details
     assert isinstance(details["rates"], dict)
     assert set(details["rates"]) == {"0-1", "1-0"}

@@ -20,6 +20,7 @@ from gpudoctor.kernels.child._kernel import Spec
 from gpudoctor.kernels.place import program
 from gpudoctor.target.local import Local
 from tests import needs
+from tests.processes import marked
 
 pytestmark = pytest.mark.full
 
@@ -57,7 +58,7 @@ class Child:
 
     def processes(self) -> list[int]:
         """All that live."""
-        return [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if self._is_ours(folder)]
+        return marked(f"GPUDOCTOR_TEST_CHILD={self.word}")
 
     def shared(self) -> set[str]:
         """The files of /dev/shm that its processes have mapped."""
@@ -74,11 +75,6 @@ class Child:
         while (found := [*self.processes(), *self.folder.iterdir()]) and time.monotonic() < until:
             time.sleep(0.05)
         return found
-
-    def _is_ours(self, folder: Path) -> bool:
-        with suppress(OSError):
-            return self.word.encode() in (folder / "environ").read_bytes()
-        return False
 
 
 @pytest.fixture

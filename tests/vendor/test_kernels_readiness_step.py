@@ -16,6 +16,7 @@ import pytest
 
 from gpudoctor.kernels.place import program
 from tests import needs
+from tests.processes import command_line, marked
 
 pytestmark = pytest.mark.full
 
@@ -135,31 +136,12 @@ def test_end(bench: list[str], tmp_path: Path, sign: signal.Signals) -> None:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    ranks = _until(lambda: [pid for pid in _marked(mark) if '"rank": 1' in _argv(pid)], 1)
+    ranks = _until(lambda: [pid for pid in marked(mark) if '"rank": 1' in command_line(pid)], 1)
     assert len(ranks) == 1
     parent.send_signal(sign)
     parent.wait(10)
-    assert _until(lambda: _marked(mark), 0) == []
+    assert _until(lambda: marked(mark), 0) == []
     assert _until(lambda: list(tmp_path.iterdir()), 0) == []
-
-
-def _marked(mark: str) -> list[int]:
-    """Processes with that in their environment."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in (folder / "environ").read_text(errors="replace").split("\0"):
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
-
-
-def _argv(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 def _until(look: Callable[[], list[Any]], count: int) -> list[Any]:

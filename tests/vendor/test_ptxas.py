@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import shutil
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from gpudoctor.kernels.child.driver import _ptx
-from tests import needs
+from tests.vendor.test_fatbin_oracle import file_of, runnable
 
 pytestmark = pytest.mark.full
-
-WHEEL = "nvidia-cuda-nvcc"
 
 
 @pytest.fixture(scope="module")
 def ptxas(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy that may be run: not every installer keeps the executable bit."""
-    try:
-        files = importlib.metadata.files(WHEEL) or []
-    except importlib.metadata.PackageNotFoundError:
-        needs.missing(f"the wheel {WHEEL}")
-    found = next((Path(str(file.locate())) for file in files if file.name == "ptxas"), None)
-    if found is None:
-        needs.missing(f"ptxas in the wheel {WHEEL}")
-    tool = tmp_path_factory.mktemp("tool") / "ptxas"
-    shutil.copy(found, tool)
-    tool.chmod(0o755)
-    return tool
+    return runnable(file_of("nvidia-cuda-nvcc", re.compile("ptxas")), tmp_path_factory.mktemp("tool"))
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121"])

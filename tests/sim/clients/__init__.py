@@ -15,9 +15,6 @@ from tests.sim import build
 FOLDER = Path(__file__).parent
 PROFILES = FOLDER.parent / "profiles"
 
-Question = tuple[int | None, str, tuple[int, ...]]
-"""A GPU or None, a function by its name in the scenario, its arguments behind the handle."""
-
 
 def hgx(gpus: int = 2, **parts: Any) -> dict[str, Any]:
     """NVML of the first GPUs of a healthy HGX H100; `parts` are laid over the section, ``every`` key by key."""
@@ -43,18 +40,3 @@ def run(
     return subprocess.run(
         [sys.executable, *argv], env=env, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
     )
-
-
-def read(name: str, env: Mapping[str, str]) -> Any:
-    """What a client of this folder prints as JSON."""
-    done = run([str(FOLDER / f"{name}.py")], env)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def ask(questions: Sequence[Question], env: Mapping[str, str], timeout: float = 30) -> list[Any]:
-    """What nvidia-ml-py answers, each question in turn."""
-    done = run([str(FOLDER / "ask_pynvml.py")], env, json.dumps(questions), timeout)
-    assert done.returncode == 0, done.stderr
-    answers: list[Any] = json.loads(done.stdout)
-    return answers

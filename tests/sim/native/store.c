@@ -9,10 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Kinds of value: the first byte after the tab. */
-enum { NUMBER = '=', WAVE = '%', REAL = '~', TEXT = '"', CODE = '!', NOTHING = '-', LIST = '[', OBJECT = '{' };
+enum { NUMBER = '=', REAL = '~', TEXT = '"', CODE = '!', NOTHING = '-', LIST = '[', OBJECT = '{' };
 
 struct entry {
     const char *path;
@@ -221,18 +220,7 @@ size_t store_length(Answer list) {
     return length < entry_count ? (size_t)length : entry_count; /* no list is longer than the file */
 }
 
-/* A number that goes up and down between two bounds, by the clock alone: the same for whoever asks at that moment. */
-static long long wave(const char *text) {
-    long long low = 0, high = 0, period = 1, phase = 0;
-    struct timespec now;
-    sscanf(text, "%lld %lld %lld %lld", &low, &high, &period, &phase);
-    clock_gettime(CLOCK_REALTIME, &now);
-    long long span = period > 0 ? period : 1, at = (now.tv_sec * 1000LL + now.tv_nsec / 1000000 + phase) % span;
-    double x = 2.0 * (double)at / (double)span, up = x < 1 ? x : 2 - x;
-    return low + (long long)((double)(high - low) * up * up * (3 - 2 * up) + 0.5); /* eased at both ends */
-}
-
-bool store_is_number(Answer answer) { return is(answer, NUMBER) || is(answer, WAVE); }
+bool store_is_number(Answer answer) { return is(answer, NUMBER); }
 bool store_is_real(Answer answer) { return is(answer, REAL); }
 bool store_is_text(Answer answer) { return is(answer, TEXT); }
 bool store_is_list(Answer answer) { return is(answer, LIST); }
@@ -241,8 +229,6 @@ bool store_is_object(Answer answer) { return is(answer, OBJECT); }
 int store_code(Answer answer) { return is(answer, CODE) ? (int)strtol(answer->value + 1, NULL, 10) : 0; }
 
 long long store_integer(Answer answer, long long otherwise) {
-    if (is(answer, WAVE))
-        return wave(answer->value + 1);
     if (!is(answer, NUMBER))
         return otherwise;
     const char *digits = answer->value + 1;
