@@ -37,6 +37,11 @@ class Run(NamedTuple):
 Program = Callable[..., Run]
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than processors, for some tests wait: for a deadline, a child, a port."""
+    return min(8, (os.cpu_count() or 1) + 1)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _quiet_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """One cache for the whole run, so that the rulebook is compiled once; nothing of the user's own, and no history."""

@@ -47,6 +47,7 @@ def test_a_machine_as_expected_is_sound_and_the_report_says_how_many_lines_hold(
     assert document["verdict"] == "sound"
 
 
+@pytest.mark.full
 def test_a_machine_that_deviates_is_broken_and_preflight_says_no_go(on: Run) -> None:
     for words in (("check",), ("preflight", "--level", "standard")):
         ran = on("hgx-a100", *words, "--expect", "hgx-h100", "--json")
@@ -59,6 +60,7 @@ def test_a_machine_that_deviates_is_broken_and_preflight_says_no_go(on: Run) -> 
     assert on("hgx-a100", "preflight", "--expect", "hgx-h100").out.startswith("NO-GO")
 
 
+@pytest.mark.full
 def test_the_cause_stays_first(on: Run) -> None:
     ran = on("lost-gpu-h100", "check", "--expect", "hgx-h100", "--json")
     assert ran.code == 1
@@ -68,6 +70,7 @@ def test_the_cause_stays_first(on: Run) -> None:
     assert "expect.gpu-error" in findings[0]["explains"]
 
 
+@pytest.mark.full
 def test_a_profile_of_this_machine_holds_on_it_and_not_on_a_sick_one(on: Run, tmp_path: Path) -> None:
     wrote = on("hgx-h100", "expect", "--from-here", "-o", f"{HOST}{tmp_path}/golden.toml")
     assert (wrote.code, wrote.out, wrote.err) == (0, "", "")

@@ -91,6 +91,7 @@ async def test_the_token_is_good_for_one_browser() -> None:
             assert (status, "good once" in said) == (403, True)
             token = server.url.partition("token=")[2]
             names = [cookie.key for cookie in browser.cookie_jar]
+            assert [(one["httponly"], one["samesite"]) for one in browser.cookie_jar] == [(True, "Strict")]
             status, _ = await _status(other, base, Cookie=f"{names[0]}={token}")
             assert status == 403  # the token is not what the cookie holds
 

@@ -133,6 +133,7 @@ def test_folders_that_we_make_are_for_us_alone_whatever_the_umask(tmp_path: Path
 # ------------------------------------------------------------------------------------------- compiled copies, caches
 
 
+@pytest.mark.full
 def test_no_compiled_copy_of_a_site_s_page_is_used_or_made(site: Path, tmp_path: Path) -> None:
     """The attack on 1.0.0: whoever could write to the cache put a command of its own into a fix."""
     cache = tmp_path / "home/gpudoctor"

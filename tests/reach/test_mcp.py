@@ -106,6 +106,7 @@ async def test_what_cannot_be_met_is_an_error_with_a_sentence(tmp_path: Path) ->
             assert "Traceback" not in text_of(result)
 
 
+@pytest.mark.full
 def test_without_the_sdk_it_says_what_to_install(lean: Path, tmp_path: Path) -> None:
     from tests.reach.test_pyz import run
 

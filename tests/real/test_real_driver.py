@@ -74,6 +74,7 @@ def test_the_world_sees_what_the_libraries_do(unloaded: World, user: bool) -> No
     assert set(unloaded.modprobe_calls()[calls:]) == {"nvidia"}
 
 
+@pytest.mark.full
 def test_packages_without_a_built_module() -> None:
     with World(gpu=True, built=False) as world:
         assert ids(check(world, "--level", "quick", user=True)) == ["driver.module-not-built"]
@@ -96,6 +97,7 @@ def test_what_nvidia_smi_prints_is_read(unloaded: World) -> None:
     assert ids(document)[:1] == ["driver.module-not-loaded"]
 
 
+@pytest.mark.full
 def test_torch_for_cuda(world: World, user: bool) -> None:
     document = check(world, "--level", "standard", "--python", torch_python(), user=user)
     assert ids(document)[0] == _CAUSE[world.gpu]

@@ -101,6 +101,7 @@ def test_a_new_environment_may_be_filled_by_the_plan_that_makes_it(tmp_path: Pat
     assert guard.fault(("uv", "venv", "--seed", new), VENV) == f"{new} is there already"
 
 
+@pytest.mark.full
 def test_what_diverts_pip_is_left_out_of_its_environment(place: Place) -> None:
     elsewhere = place.folder / "elsewhere"
     run = place.apply(place.change(), PIP_TARGET=str(elsewhere), PYTHONPATH="/nowhere", PIP_USER="1")

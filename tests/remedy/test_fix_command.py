@@ -198,6 +198,7 @@ def test_each_step_is_asked_about_and_enter_is_no(patient: Patient) -> None:
     assert [step["state"] for step in run["steps"]] == ["done", "left out", "waits", "waits"]  # type: ignore[attr-defined]
 
 
+@pytest.mark.full
 def test_what_is_not_cured_is_offered_back_at_once(tmp_path: Path, index: Index, environment: Path) -> None:
     patient = patient_at(tmp_path, index, environment, "2.0")
     page = patient.root / f"srv/rules/torch/{RULE}.toml"

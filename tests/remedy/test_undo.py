@@ -55,6 +55,7 @@ def test_what_others_changed_since_is_moved_aside_and_named(place: Place) -> Non
     assert "notes.txt" in said
 
 
+@pytest.mark.full
 def test_a_small_file_that_was_edited_in_place_comes_back(place: Place) -> None:
     config = place.venv / "pyvenv.cfg"
     before = place.files()
@@ -114,6 +115,7 @@ def test_a_run_that_changed_nothing_has_nothing_to_take_back(place: Place) -> No
         place.undo(run)
 
 
+@pytest.mark.full
 def test_of_many_runs_the_last_ones_can_be_taken_back(place: Place) -> None:
     from tests.remedy.place import OLD
 

@@ -15,11 +15,11 @@ from gpudoctor.target.record import Record
 from tests.sim import scenario
 from tests.sim.root import Machine, Ran
 
-_SAMPLE = 5
+_SAMPLE = 8
 
 
 def sampled(paths: Sequence[Path]) -> list[ParameterSet]:
-    """One of five machines for every run, and all of them for ``pytest -m full``: each costs two seconds."""
+    """One of eight machines for every run, and all of them for ``pytest -m full``: each costs two seconds."""
     return [
         pytest.param(path, id=path.stem, marks=pytest.mark.full if number % _SAMPLE else ())
         for number, path in enumerate(paths)

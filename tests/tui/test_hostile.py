@@ -26,6 +26,8 @@ from tests.tui.conftest import NARROW, WIDE, Opened
 from tests.tui.machines import diagnosis_of
 from tests.tui.poison import WORDS, poisoned, poisoned_file, work_on_one
 
+pytestmark = pytest.mark.full
+
 UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 LEAVING = {"q", "ctrl+q", "ctrl+c", "ctrl+z"}
 SICK = "torch-arch-dropped-and-driver-too-old"

@@ -203,6 +203,7 @@ def test_a_rung_that_does_not_open_in_time_is_not_judged(sick: Sick, monkeypatch
     assert re.fullmatch(r"given up after \d+ s, the last 2 s without a sign of work", heard.closed)
 
 
+@pytest.mark.full
 def test_a_rung_that_works_on_its_opening_is_waited_for(sick: Sick, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its processor time is a sign of work."""
     monkeypatch.setattr(talk, "STILL", 4.0)

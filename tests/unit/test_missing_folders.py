@@ -13,6 +13,8 @@ import pytest
 
 from tests import needs
 
+pytestmark = pytest.mark.full
+
 PROGRAM = (sys.executable, "-m", "gpudoctor")
 COMMANDS = (
     ("check", "--json"),
@@ -26,10 +28,10 @@ COMMANDS = (
 SURROUNDINGS = [
     pytest.param({}, id="no HOME"),
     pytest.param({"HOME": "/nonexistent", "TMPDIR": "/nonexistent"}, id="no temporary files"),
-    pytest.param({"HOME": "/nonexistent"}, id="HOME is not there", marks=pytest.mark.full),
-    pytest.param({"HOME": "/dev/null"}, id="HOME is a file", marks=pytest.mark.full),
-    pytest.param({"HOME": "relative"}, id="HOME is no absolute path", marks=pytest.mark.full),
-    pytest.param({"HOME": "/proc/1"}, id="HOME cannot be written", marks=pytest.mark.full),
+    pytest.param({"HOME": "/nonexistent"}, id="HOME is not there"),
+    pytest.param({"HOME": "/dev/null"}, id="HOME is a file"),
+    pytest.param({"HOME": "relative"}, id="HOME is no absolute path"),
+    pytest.param({"HOME": "/proc/1"}, id="HOME cannot be written"),
 ]
 
 

@@ -234,6 +234,7 @@ def test_an_import_without_a_sign_of_work_is_given_up_and_not_judged(
     assert "torch/__init__.py" in text(facts), "it prints where it is"
 
 
+@pytest.mark.full
 def test_an_import_that_computes_for_ever_is_given_up_in_the_end(live: Import, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_live, "IMPORT_SECONDS", 4.0)
     facts = live("while True: pass")
@@ -257,6 +258,7 @@ def test_an_import_of_15_seconds_is_waited_for(live: Import, monkeypatch: pytest
     assert known(facts["live.outcome"]) == "done"
 
 
+@pytest.mark.full
 def test_work_is_waited_for_beyond_the_time_without_a_sign_of_it(live: Import, monkeypatch: pytest.MonkeyPatch) -> None:
     """A descendant works; the import itself only waits for it."""
     monkeypatch.setattr(torch_live, "STILL_SECONDS", 4.0)

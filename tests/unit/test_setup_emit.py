@@ -115,6 +115,7 @@ def test_what_is_not_on_torchs_index_comes_from_the_users_own_and_brings_no_othe
     assert (now["torch"], now["vllm"], now["jinja2"]) == ("2.9.0+cu126", "0.13.0", "3.1")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("tool", [pytest.param("pip", marks=pytest.mark.full), "uv"])
 def test_wheels_of_another_cuda_go_before_they_could_take_their_files_along(
     tool: str, python: str, index: Index
@@ -191,6 +192,7 @@ def test_nothing_is_forced_upon_a_system(form: str, candidate: Candidate) -> Non
         assert not any(word in words for word in ("break-system", "sudo", "--user", "trusted-host", "curl"))
 
 
+@pytest.mark.full
 def test_pip_installs_the_requirements_by_themselves(python: str, index: Index, tmp_path: Path) -> None:
     (tmp_path / "r.txt").write_text(FILES["requirements"](order(WITH_VLLM, python, index)))
     run((python, "-m", "pip", "install", "-r", str(tmp_path / "r.txt")), index)
@@ -198,6 +200,7 @@ def test_pip_installs_the_requirements_by_themselves(python: str, index: Index, 
     assert (now["torch"], now["torchvision"], now["vllm"]) == ("2.9.0+cu126", "0.24.0+cu126", "0.13.0")
 
 
+@pytest.mark.full
 def test_pip_checks_the_hashes_that_an_index_told(python: str, index: Index, tmp_path: Path) -> None:
     from gpudoctor.setup.verified import Shelves
 

@@ -22,6 +22,7 @@ STAMPS = (
 PROMPT = re.compile(r"^(\S* ?\S+[@:~]\S*\$|\$|>>>|\s*[|+])", re.MULTILINE)
 
 
+@pytest.mark.full
 def test_what_a_logger_puts_before_each_line_hides_no_message() -> None:
     """Every message that needs no prompt and no drawn table is heard behind a logger's stamp, each in its turn."""
     plain = [(head, body) for head, body in BLOCKS if head != "sound" and not PROMPT.search(body)]
