@@ -17,7 +17,7 @@ from gpudoctor import durable, shipped, state, trusted
 from gpudoctor.model.errors import RuleError
 from gpudoctor.version import __version__
 
-_FORM = 7
+_FORM = 8
 """Form of the compiled copies; one of another form is not read."""
 _MOST_COPIES = 8
 """Copies of one kind: those of other checkouts stay for a while."""

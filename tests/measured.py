@@ -5,6 +5,7 @@ The values are invented; their proportions are those of healthy H100s and of the
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import sys
@@ -199,10 +200,10 @@ def _drain(hosts: tuple[str, ...], reason: str) -> Drain:
 
 def made() -> Iterator[tuple[Path, str]]:
     """Every document of the demos, and its text."""
-    yield HOME / "hot-gpu/kernels.json", _text(node().to_json())
-    yield HOME / "torch-cu130/kernels.json", _text(too_old().to_json())
-    yield HOME / "hot-gpu/cluster.json", _text(rack().to_json())
-    yield HOME / "sound/cluster.json", _text(cluster().to_json())
+    yield HOME / "hot-gpu/kernels.json.gz", _text(node().to_json())
+    yield HOME / "torch-cu130/kernels.json.gz", _text(too_old().to_json())
+    yield HOME / "hot-gpu/cluster.json.gz", _text(rack().to_json())
+    yield HOME / "sound/cluster.json.gz", _text(cluster().to_json())
 
 
 def _text(document: dict[str, Json]) -> str:
@@ -219,9 +220,13 @@ def _list(values: list[Json]) -> str:
 
 
 if __name__ == "__main__":
-    stale = [(path, text) for path, text in made() if not path.exists() or path.read_text("utf-8") != text]
+    stale = [
+        (path, text)
+        for path, text in made()
+        if not path.exists() or gzip.decompress(path.read_bytes()).decode() != text
+    ]
     for path, text in stale if "--write" in sys.argv else ():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
+        path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
     if "--write" not in sys.argv:
         sys.exit("\n".join(str(path) for path, _ in stale))

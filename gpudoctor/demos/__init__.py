@@ -78,10 +78,10 @@ class Demo:
         files = {entry.name for entry in self._folder.iterdir()}
         if "live.json.gz" in files:
             work = replace(work, live=lambda hear: watching.from_json(self._document("live.json.gz")).play(hear))
-        if "kernels.json" in files:
-            work = replace(work, measured=lambda: measurement_json.from_json(self._document("kernels.json")))
-        if "cluster.json" in files:
-            work = replace(work, cluster=lambda: fleet.from_json(self._document("cluster.json")))
+        if "kernels.json.gz" in files:
+            work = replace(work, measured=lambda: measurement_json.from_json(self._document("kernels.json.gz")))
+        if "cluster.json.gz" in files:
+            work = replace(work, cluster=lambda: fleet.from_json(self._document("cluster.json.gz")))
         return self._with_the_run(work) if "run.json" in files else work
 
     def _with_the_run(self, work: Work) -> Work:

@@ -110,12 +110,16 @@ def with_needles(raw: dict[str, Any]) -> dict[str, Any]:
     from gpudoctor.rulebook.needles import goes_on, needles
     from gpudoctor.rulebook.ways import ways
 
-    def plain(part: Part) -> tuple[Any, ...]:
-        return part.match, part.needles, part.goes_on, part.reach
+    def plain(part: Part, match: str) -> tuple[Any, ...]:
+        """The part; of its pattern the place in the whole one, where it stands there: half of the copy's size."""
+        start = match.find(part.match)
+        own = (start, start + len(part.match)) if start >= 0 else part.match
+        return own, part.needles, part.goes_on, part.reach
 
     for sign in raw.get("sign", ()):
         match = sign.get("match", "")
-        sign["compiled"] = needles(match), goes_on(match), [list(map(plain, way)) for way in ways(match)]
+        compiled_ways = [[plain(part, match) for part in way] for way in ways(match)]
+        sign["compiled"] = needles(match), goes_on(match), compiled_ways
     return raw
 
 

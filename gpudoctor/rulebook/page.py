@@ -112,7 +112,11 @@ def sign_of(raw: Mapping[str, Any], where: Spot) -> Sign:
 
 def compiled_sign(sign: Sign, needles: Sequence[Sequence[str]], goes_on: bool, ways: Sequence[Any]) -> Sign:
     """The sign with what was worked out from its pattern when the pages were compiled."""
-    parts = tuple(tuple(Part(match, _sets(words), on, reach) for match, words, on, reach in way) for way in ways)
+
+    def part_of(own: str | Sequence[int], words: Sequence[Sequence[str]], on: bool, reach: int) -> Part:
+        return Part(own if isinstance(own, str) else sign.match[slice(*own)], _sets(words), on, reach)
+
+    parts = tuple(tuple(part_of(*part) for part in way) for way in ways)
     return replace(sign, needles=_sets(needles), goes_on=goes_on, ways=parts)
 
 

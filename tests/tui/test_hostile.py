@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Iterable
@@ -94,12 +95,12 @@ async def test_words_that_drive_terminals_are_words(size: tuple[int, int], opene
 @pytest.mark.parametrize("size", [NARROW, WIDE])
 async def test_so_are_those_of_measurements_and_of_a_fleet(size: tuple[int, int], opened: Opened) -> None:
     def document(name: str) -> Any:
-        return json.loads((Path(demos.__file__).parent / "hot-gpu" / name).read_text("utf-8"))
+        return json.loads(gzip.decompress((Path(demos.__file__).parent / "hot-gpu" / name).read_bytes()))
 
-    hosts = [host["name"] for host in document("cluster.json")["hosts"]]
+    hosts = [host["name"] for host in document("cluster.json.gz")["hosts"]]
     rename = {host: f"{word[:200]}#{number}" for number, (host, word) in enumerate(zip(hosts, WORDS, strict=False))}
-    cluster = fleet.from_json(poisoned_file(document("cluster.json"), rename))
-    measured = measurement_json.from_json(poisoned_file(document("kernels.json")))
+    cluster = fleet.from_json(poisoned_file(document("cluster.json.gz"), rename))
+    measured = measurement_json.from_json(poisoned_file(document("kernels.json.gz")))
     work = work_on_one(poisoned(diagnosis_of(SICK)))
     async with opened(replace(work, cluster=lambda: cluster, measured=lambda: measured), size) as pilot:
         await everything_pressed(pilot, (door for door in DOORS if door.name in {"kernels", "cluster"}))
