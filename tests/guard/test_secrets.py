@@ -92,7 +92,7 @@ LINES = (
     '    "Env": ["PATH=/usr/bin", "HF_TOKEN=zq39abcdef", "CUDA_VERSION=12.8"],',
     'Environment="WANDB_API_KEY=zq40abcdef0123456789" "CUDA_VISIBLE_DEVICES=0"',
     'direct_url.json: {"url": "git+https://me:zq41abcdef@github.com/x/y.git", "vcs_info": {"vcs": "git"}}',
-    "--extra-index-url https://__token__:pypi-zq42AbCdEfGhIjKlMnOp@packages.example.org/simple torch==2.9.0",
+    "twine upload --username __token__ --password pypi-zq42AbCdEfGhIjKlMnOp dist/torch-2.9.0.whl",
     "machine packages.example.org login me password zq43words",
     "Cookie: session=zq44abcdef; other=zq45abcdef",
     "RuntimeError: CUDA error: no kernel image is available; see https://x.org/?X-Amz-Signature=zq46abcdef0123&a=1",
