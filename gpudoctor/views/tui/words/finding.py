@@ -11,7 +11,7 @@ from gpudoctor.model.fact import Absent, Known
 from gpudoctor.model.rule import Fix, Step
 from gpudoctor.views import _report as report
 from gpudoctor.views._since import since
-from gpudoctor.views._terminal import command, value
+from gpudoctor.views._terminal import command, one_line, value
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
 
@@ -72,7 +72,7 @@ def commands_alone(finding: Finding) -> list[str]:
     lines: list[str] = []
     for number, fix in enumerate(finding.fixes, 1):
         own = [command(step.argv) for step in fix.steps if step.argv]
-        words = " ".join(fix.title.split())
+        words = one_line(fix.title)
         lines += [*([""] if lines else []), f"# {'or ' if number > 1 else ''}{number}: {words}"]
         lines += own or ["# in words only: see gpudoctor"]
     return lines
@@ -96,7 +96,7 @@ def _others(finding: Finding, others: Sequence[Finding]) -> Iterator[Block]:
 def _follows(finding: Finding, under: Sequence[Finding]) -> Iterator[Block]:
     yield GAP
     if finding.why:
-        yield Block(plain(" ".join(finding.why.split())), Content.styled("So", "bold"), _HANG)
+        yield Block(plain(one_line(finding.why)), Content.styled("So", "bold"), _HANG)
     if under:
         many = f"the {len(under)} symptoms" if len(under) > 1 else "the symptom"
         yield Block(Content(f"Explains {many} folded under it."), hang=_HANG)
