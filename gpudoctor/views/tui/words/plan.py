@@ -91,7 +91,7 @@ def step_blocks(plan: Plan, step: PlanStep) -> Iterator[Block]:
     if step.argv:
         yield Block(plain(typed(step), "$primary"), Content.styled("       $ ", "dim"), _HANG + 2)
     if step.text and step.text.rstrip(".") != step.title:
-        yield Block(plain(" ".join(step.text.split())), hang=_HANG)
+        yield Block(plain(one_line(step.text)), hang=_HANG)
     if step.makes_true and step.makes_true != step.title:
         yield Block(plain(f"expected: {few(step.makes_true)}"), hang=_HANG)
     for change in step.changes:
