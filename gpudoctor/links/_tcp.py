@@ -25,15 +25,15 @@ class Sent:
     """
 
     segments: int | None = None
-    again: int | None = None
+    lost: int | None = None
     mtu: int | None = None
 
     @property
     def retransmitted(self) -> float | None:
-        """The share of the segments that were sent again."""
-        if self.segments is None or self.again is None:
+        """The share of the segments that were sent again because they were lost."""
+        if self.segments is None or self.lost is None:
             return None
-        return min(1.0, self.again / self.segments) if self.segments else 0.0
+        return min(1.0, self.lost / self.segments) if self.segments else 0.0
 
 
 def sent(link: socket.socket) -> Sent:

@@ -168,7 +168,7 @@ class _Asking:
             self._lines.say("enough")
             report = self._json()
             _tcp.hang_up(link)
-        sent = _tcp.Sent(_count(report, "segments"), _count(report, "again"), _count(report, "mtu"))
+        sent = _tcp.Sent(_count(report, "segments"), _count(report, "lost"), _count(report, "mtu"))
         again = sent.retransmitted if came.gbps else None
         self._learn(gbps_in=came.gbps, retransmitted_in=again, segments_in=sent.segments)
         self._learn(busy_in=max(came.busy, _share(report)))
