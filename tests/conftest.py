@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -35,6 +36,12 @@ class Run(NamedTuple):
 
 
 Program = Callable[..., Run]
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector of garbage pass over what ten thousand collected tests hold, each time it runs in one."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -12,7 +12,6 @@ from tests.real.world import World
 
 _CAUSE = {False: "host.no-gpu", True: "driver.module-not-loaded"}
 _TORCH = needs.REPOSITORY / ".venv-torch-cuda/bin/python"
-_LEVELS = ("quick", "standard")
 _HOMES = ("/root", "/home/user")
 _OWN = tuple(f"{home}/{folder}" for home in _HOMES for folder in (".cache", ".local"))
 _SORRY = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
@@ -46,7 +45,7 @@ def touched(world: World, *words: str, user: bool) -> tuple[list[str], list[str]
     return sorted(set(changed) - homes), world.modprobe_calls()[calls:]
 
 
-@pytest.mark.parametrize("level", _LEVELS)
+@pytest.mark.parametrize("level", [pytest.param("quick", marks=pytest.mark.full), "standard"])
 def test_the_first_finding_is_the_cause(world: World, user: bool, level: str) -> None:
     document = check(world, "--level", level, user=user)
     assert ids(document) == [_CAUSE[world.gpu]]

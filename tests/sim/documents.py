@@ -5,8 +5,9 @@ from __future__ import annotations
 import fcntl
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -15,14 +16,14 @@ from gpudoctor.target.record import Record
 from tests.sim import scenario
 from tests.sim.root import Machine, Ran
 
-_SAMPLE = 8
 
-
-def sampled(paths: Sequence[Path]) -> list[ParameterSet]:
-    """One of eight machines for every run, and all of them for ``pytest -m full``: each costs two seconds."""
+def sampled(
+    values: Sequence[Any], name: Callable[[Any], str] = lambda path: path.stem, one_of: int = 8
+) -> list[ParameterSet]:
+    """One of so many machines for every run, and all of them for ``pytest -m full``: each costs two seconds."""
     return [
-        pytest.param(path, id=path.stem, marks=pytest.mark.full if number % _SAMPLE else ())
-        for number, path in enumerate(paths)
+        pytest.param(value, id=name(value), marks=pytest.mark.full if number % one_of else ())
+        for number, value in enumerate(values)
     ]
 
 

@@ -164,6 +164,7 @@ def test_what_is_drawn_is_in_the_terminals_characters(environ: Mapping[str, str]
         assert program.said.isascii() == ascii_only
 
 
+@pytest.mark.full
 async def test_in_ascii_every_screen_has_its_columns(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "vt220")
     for size in (NARROW, WIDE):
@@ -184,6 +185,7 @@ def test_no_two_marks_of_states_share_a_stand_in() -> None:
     assert stand_ins.ascii_of("驱 ✓") == "?? +"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("theme", [themes.NIGHT.name, themes.ANSI_NIGHT.name])
 async def test_without_colour_every_screen_says_the_same(
     theme: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
