@@ -51,6 +51,7 @@ def slurm(_with_scripts: Slurm) -> Iterator[Slurm]:
     """That cluster without a health check and an epilog: a test puts them there."""
     yield _with_scripts
     _without(_with_scripts)
+    _with_scripts.wait_for(lambda: not _with_scripts.processes("slurm-health-check.sh"), "health checks under way")
     _with_scripts.mend()
 
 
