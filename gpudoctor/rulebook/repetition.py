@@ -11,6 +11,7 @@ import importlib
 import re
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 _parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
@@ -151,8 +152,14 @@ def _characters(body: Items) -> frozenset[str]:
     if operation is _codes.NOT_LITERAL:
         return frozenset(_SAMPLE) - {chr(argument)}
     if operation is _codes.IN:
-        return frozenset(sign for sign in _SAMPLE if _holds(argument, sign))
+        return _members(tuple(argument))
     return frozenset()
+
+
+@lru_cache(maxsize=512)
+def _members(listed: tuple[tuple[Any, Any], ...]) -> frozenset[str]:
+    """Those of `_SAMPLE` that are in a set in brackets; pages hold the same sets again and again."""
+    return frozenset(sign for sign in _SAMPLE if _holds(listed, sign))
 
 
 def _holds(members: Items, sign: str) -> bool:
