@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from functools import cached_property, lru_cache
 from itertools import accumulate, islice
 
-from gpudoctor.model.budget import JUDGING, TOO_COSTLY, Budget, TooCostlyError, check_current, within
+from gpudoctor.model.budget import JUDGING, TOO_COSTLY, Budget, TooCostlyError, check_current, within_part
 from gpudoctor.model.denial import denied
 from gpudoctor.model.diagnosis import Evidence
 from gpudoctor.model.fact import Known, Unread, listed
@@ -111,9 +111,12 @@ class Text:
         if not self.searched or self._lacks(sign.needles):
             return None
         ways = sign.ways or ((Part(sign.match, sign.needles, sign.goes_on),),)
-        with within(Budget(_SECONDS_EACH, self.budget)):
-            there = [way for way in ways if not any(self._lacks(part.needles) for part in way)]
-            found = [match for way in there if (match := self._tried(sign.match, way))]
+        there = [way for way in ways if not any(self._lacks(part.needles) for part in way)]
+        found = within_part(
+            self.budget,
+            _SECONDS_EACH,
+            lambda: [match for way in there if (match := self._tried(sign.match, way))],
+        )
         if not found:
             return None
         match = min(found, key=lambda one: one.start())

@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 READING, JUDGING, REST = 0.3, 0.5, 0.2
 """Seconds of a usual processor that any text may cost: its readers, the search for signs with the conditions, and all
@@ -39,24 +42,22 @@ class Budget:
     A processor slower than usual has as many times more, so that what a text says does not depend on who reads it.
     """
 
-    def __init__(
-        self, seconds: float, whole: Budget | None = None, clock: Callable[[], float] = time.thread_time
-    ) -> None:
+    def __init__(self, seconds: float, whole: Budget | None = None, clock: Callable[[], float] | None = None) -> None:
         """What is used of a part is used of the `whole`, too, and of that no more than is left."""
         self.left: float = min(seconds, whole.left) if whole else seconds
         """Seconds of a usual processor when work on it last ended; below 0 where more was used."""
         self.whole = whole
-        self._clock = clock
+        self.clock: Callable[[], float] = clock or (whole.clock if whole else time.thread_time)
         self._started = 0.0
         self._unchecked = _BETWEEN
 
     def start(self) -> None:
         """From now on, time is used."""
-        self._started = self._clock()
+        self._started = self.clock()
 
     def stop(self) -> None:
         """Time is used no more."""
-        used = (self._clock() - self._started) / slowness()
+        used = (self.clock() - self._started) / slowness()
         budget: Budget | None = self
         while budget:
             budget.left -= used
@@ -67,7 +68,7 @@ class Budget:
         self._unchecked += characters + _CALL
         if self._unchecked > _BETWEEN:
             self._unchecked = 0
-            if self._clock() - self._started > self.left * slowness():
+            if self.clock() - self._started > self.left * slowness():
                 raise TooCostlyError(TOO_COSTLY)
 
 
@@ -103,6 +104,20 @@ def within(budget: Budget | None) -> Iterator[None]:
         if budget:
             budget.stop()
         _CURRENT.reset(before)
+
+
+def within_part(whole: Budget, seconds: float, work: Callable[[], _T]) -> _T:
+    """What `work` returns within so many seconds of the whole; begun again once where they did not suffice.
+
+    A thread's clock also counts what is not its work: memory that is cleared of garbage, a hypervisor's pause. Raises
+    `TooCostlyError` where it was the work, or where nothing is left of the whole.
+    """
+    try:
+        with within(Budget(seconds, whole)):
+            return work()
+    except TooCostlyError:
+        with within(Budget(seconds, whole)):
+            return work()
 
 
 def check_current(characters: int) -> None:

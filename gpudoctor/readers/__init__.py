@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import chain
 from types import ModuleType
 
-from gpudoctor.model.budget import PER_MB, READING, Budget, TooCostlyError, within
+from gpudoctor.model.budget import PER_MB, READING, Budget, TooCostlyError, within_part
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Fact, Known, Rows
 from gpudoctor.model.snapshot import Snapshot, Target
@@ -151,8 +151,7 @@ def _pasted(text: str, name: str) -> Snapshot:
         if reader.startswith("people.") and reader != "people.labels" and len(paste.text) > _PROSE:
             continue
         try:
-            with within(None if reader == "lines" else Budget(_SECONDS_EACH, every)):
-                entries = list(module.read(paste))  # all or nothing: half a list of GPUs would be a wrong one
+            entries = _entries(module, paste, None if reader == "lines" else every)
             for key, entry in entries:
                 take(facts, groups, key, entry)
         except TooCostlyError as error:
@@ -164,6 +163,13 @@ def _pasted(text: str, name: str) -> Snapshot:
     facts["report.lines"] = Known(paste.total, "the paste")
     facts["report.placed"] = Known(len(paste.used), "the paste")
     return Snapshot(Target("report", name), facts, groups)
+
+
+def _entries(reader: ModuleType, paste: Paste, budget: Budget | None) -> list[tuple[str, Fact | Rows]]:
+    """What the reader finds: all or nothing, for half a list of GPUs would be a wrong one."""
+    if budget is None:
+        return list(reader.read(paste))
+    return within_part(budget, _SECONDS_EACH, lambda: list(reader.read(paste)))
 
 
 @lru_cache(maxsize=1)

@@ -15,7 +15,7 @@ import pytest
 from gpudoctor import readers
 from gpudoctor.doctor import diagnose
 from gpudoctor.judge import signs
-from gpudoctor.model.budget import TOO_COSTLY, Budget, TooCostlyError, check_current, slowness, within
+from gpudoctor.model.budget import JUDGING, TOO_COSTLY, Budget, TooCostlyError, check_current, slowness, within
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.readers import LARGEST, LIMIT, read_file, read_text
@@ -115,6 +115,24 @@ def test_a_budget_is_this_threads_processor_time() -> None:
         now = 9.6
         with pytest.raises(TooCostlyError):
             check_current(MANY)
+
+
+def test_what_the_processor_did_meanwhile_loses_no_sign() -> None:
+    """Memory that is cleared of garbage and a hypervisor's pause count as this thread's time."""
+    text = signs.Text(read_text(XID))
+    sign = next(sign for rule in BOOK.rules for sign in rule.signs if text.find(sign))
+    clock = iter([0.0, 0.4])
+    now = 0.0
+
+    def paused_once() -> float:
+        nonlocal now
+        now = next(clock, now)
+        return now * slowness()
+
+    paused = signs.Text(read_text(XID))
+    paused.budget = Budget(JUDGING, clock=paused_once)
+    assert paused.find(sign)
+    assert next(clock, None) is None, "the clock jumped within the search"
 
 
 def test_a_reader_out_of_time_gives_nothing_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
