@@ -62,8 +62,9 @@ def _without(slurm: Slurm) -> None:
 
 
 def _health_check(slurm: Slurm, program: str) -> None:
+    """One at a time on each node: slurmd begins the next though the one before still runs, for ever more of them."""
     for node in NODES:
-        slurm.program(node, "health-check", f"exec {program}")
+        slurm.program(node, "health-check", f"exec flock --nonblock {slurm.folder}/{node}.lock {program}")
 
 
 def test_a_job_on_sound_nodes_starts(slurm: Slurm) -> None:
