@@ -221,8 +221,7 @@ class Text:
     def _there(self, word: str) -> bool:
         """Whether the text holds the word. That most are not there shows in the groups of letters that are."""
         if word not in self._words:
-            groups = {part[at : at + _GRAM] for part in word.split() for at in range(len(part) - _GRAM + 1)}
-            self._words[word] = groups <= self._grams and word in self._lower
+            self._words[word] = _grams(word) <= self._grams and word in self._lower
         return self._words[word]
 
     @cached_property
@@ -240,6 +239,12 @@ class Text:
     def _place(self, at: int) -> int:
         """The row whose line is at that character of the joined text."""
         return self._places[bisect_right(self._starts, at) - 1]
+
+
+@lru_cache(maxsize=8192)
+def _grams(words: str) -> frozenset[str]:
+    """The groups of letters of these words; pages have some thousand."""
+    return frozenset(word[at : at + _GRAM] for word in words.split() for at in range(len(word) - _GRAM + 1))
 
 
 def _pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:

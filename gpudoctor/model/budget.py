@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import TypeVar
@@ -27,6 +26,8 @@ _BETWEEN = 2000
 """Characters that are searched before the clock is looked at again, for that costs as much as searching a line."""
 _CALL = 20
 """Characters that could be searched in the time that a search takes to begin."""
+_SYNC = 0.005
+"""Seconds for which a clock on the wall stands in for a thread's own, which may cost a hundred times as much to ask."""
 _SAMPLE = "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-72f7d108-ffd3-52a1-a91f-ebb07ace9680) at 0000:3b:00.0\n" * 30
 _USUAL = 0.00015
 """Seconds that a look for every number in the sample takes on a server's processor of 2023, at 2.9 GHz."""
@@ -34,6 +35,20 @@ _USUAL = 0.00015
 
 class TooCostlyError(Exception):
     """The budget is used up."""
+
+
+class _ThreadClock:
+    """A thread's processor time in seconds: asked every few milliseconds, and between that as the wall clock runs."""
+
+    def __init__(self) -> None:
+        self._wall = -_SYNC
+        self._thread = 0.0
+
+    def __call__(self) -> float:
+        wall = time.perf_counter()
+        if wall - self._wall >= _SYNC:
+            self._thread, self._wall = time.thread_time(), wall
+        return self._thread + wall - self._wall
 
 
 class Budget:
@@ -47,7 +62,7 @@ class Budget:
         self.left: float = min(seconds, whole.left) if whole else seconds
         """Seconds of a usual processor when work on it last ended; below 0 where more was used."""
         self.whole = whole
-        self.clock: Callable[[], float] = clock or (whole.clock if whole else time.thread_time)
+        self.clock: Callable[[], float] = clock or (whole.clock if whole else _ThreadClock())
         self._started = 0.0
         self._unchecked = _BETWEEN
 
@@ -92,18 +107,19 @@ def most(characters: int) -> float:
 _CURRENT: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 
-@contextmanager
-def within(budget: Budget | None) -> Iterator[None]:
+class within:  # noqa: N801 - a context manager, used as `contextlib.suppress` is
     """What this thread does meanwhile costs this budget, and ends at a `check_current` where that is used up."""
-    before = _CURRENT.set(budget)
-    if budget:
-        budget.start()
-    try:
-        yield
-    finally:
-        if budget:
-            budget.stop()
-        _CURRENT.reset(before)
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+
+    def __enter__(self) -> None:
+        self._before = _CURRENT.set(self._budget)
+        self._budget.start()
+
+    def __exit__(self, *raised: object) -> None:
+        self._budget.stop()
+        _CURRENT.reset(self._before)
 
 
 def within_part(whole: Budget, seconds: float, work: Callable[[], _T]) -> _T:
