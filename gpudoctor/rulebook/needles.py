@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+from functools import lru_cache
 from typing import Any
 
 _parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
@@ -19,6 +20,7 @@ _MOST_SETS, _MOST_WORDS = 3, 60
 _LINE_ENDS = {f"CATEGORY_{name}" for name in ("SPACE", "NOT_WORD", "NOT_DIGIT", "LINEBREAK")}
 
 
+@lru_cache(maxsize=8192)
 def needles(pattern: str) -> tuple[tuple[str, ...], ...]:
     """Sets of lower-case words, the most telling first: every match contains a word of each set."""
     found = [words for words in _promised(_parsed(pattern)) if len(words) <= _MOST_WORDS]
@@ -26,6 +28,7 @@ def needles(pattern: str) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(sorted(words)) for words in sets[:_MOST_SETS])
 
 
+@lru_cache(maxsize=8192)
 def goes_on(pattern: str) -> bool:
     """Whether a match may go over the end of a line, or look beyond it."""
     return _has_end(_parsed(pattern))
@@ -33,9 +36,15 @@ def goes_on(pattern: str) -> bool:
 
 def _parsed(pattern: str) -> list[tuple[Any, Any]]:
     try:
-        return list(_parser.parse(pattern, re.IGNORECASE | re.MULTILINE))
+        return list(syntax_tree(pattern))
     except re.error:
         return []
+
+
+@lru_cache(maxsize=64)
+def syntax_tree(pattern: str) -> Any:
+    """The pattern as `re` parses it; kept for a while, for several questions are asked of each. Raises `re.error`."""
+    return _parser.parse(pattern, re.IGNORECASE | re.MULTILINE)
 
 
 def _promised(items: list[tuple[Any, Any]]) -> list[frozenset[str]]:

@@ -8,13 +8,13 @@ and overlap, as in ``lib\\w*[^\\n]*not found``, are how one writes that somethin
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-_parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
+from gpudoctor.rulebook.needles import syntax_tree
+
 _codes: Any = importlib.import_module("re._constants" if sys.version_info >= (3, 11) else "sre_constants")
 
 Items = Sequence[tuple[Any, Any]]
@@ -29,7 +29,7 @@ def nested(pattern: str) -> bool:
     """Whether a repetition stands within another whose turns nothing tells apart: ``(a+)*``, but not ``(a+,)*``; or
     its turns may end with what the next begins with: ``(a|aa)*``, but not ``(a|ab)*``.
     """
-    return _nested(list(_parser.parse(pattern, re.IGNORECASE | re.MULTILINE)), inside=False)
+    return _nested(list(syntax_tree(pattern)), inside=False)
 
 
 def _nested(items: Items, *, inside: bool) -> bool:

@@ -8,6 +8,7 @@ whole is tried only where both are near enough.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from gpudoctor.model.rule import Part
 from gpudoctor.rulebook.needles import goes_on, needles
@@ -22,6 +23,7 @@ _NUMBERED = re.compile(r"\\[1-9]|\(\?\(|\A\(\?[a-zA-Z]+\)")
 _FAR = 1 << 30
 
 
+@lru_cache(maxsize=2048)
 def ways(pattern: str) -> tuple[tuple[Part, ...], ...]:
     """For each alternative its parts in order; those without a telling word are one. Empty for what is all one."""
     alternatives = _alternatives(pattern)
