@@ -106,7 +106,9 @@ def cases_of(rule: Rule, extra: Sequence[Path] = ()) -> tuple[Case, ...]:
     return tuple(
         case
         for folder in (pages.home(), *extra)
-        for case in cases(folder)
+        for path in page_files(folder)
+        if origin_of(path, folder) == rule.origin
+        for case in cases(path)
         if case.rule == rule.id and case.scope == rule.scope
     )
 

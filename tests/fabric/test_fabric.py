@@ -17,7 +17,9 @@ def test_one_slow_and_one_dead_of_1024_are_named_and_nobody_else() -> None:
     assert figures.rounds <= 4
 
 
-@pytest.mark.parametrize("scene", [scene for scene in SCENES if scene != PROMISED])
+@pytest.mark.parametrize(
+    "scene", [pytest.param(one, marks=pytest.mark.full) for one in SCENES if one not in (PROMISED, "few")] + ["few"]
+)
 def test_the_other_scenes(scene: str) -> None:
     figures = trials(scene, 200 if "few" in scene or "busy" in scene else 10, seed=1)
     assert figures.named >= {"few": 0.95, "few_bad_path": 0.95, "bad_path": 0.9}.get(scene, 0.99)

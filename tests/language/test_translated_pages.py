@@ -33,7 +33,8 @@ def _books() -> tuple[rulebook.Rulebook, rulebook.Rulebook]:
 
 
 ENGLISH, CHINESE = _books()
-TRANSLATED = sorted(translations(pages.home(), "zh"))
+TRANSLATIONS = translations(pages.home(), "zh")
+TRANSLATED = sorted(TRANSLATIONS)
 
 
 def _by_origin(book: rulebook.Rulebook) -> dict[str, Rule]:
@@ -169,7 +170,7 @@ def test_the_cures_that_they_share_are_translated() -> None:
 @pytest.mark.parametrize("origin", TRANSLATED)
 def test_translations_are_written_as_chinese_is(origin: str) -> None:
     """Full-width punctuation behind Chinese, a blank between Chinese and Latin letters, and no blank beside either."""
-    for text in translations(pages.home(), "zh")[origin]["said"].values():
+    for text in TRANSLATIONS[origin]["said"].values():
         plain = re.sub(r"\{[^{}]*\}", "{}", text)
         assert not re.search(r"[\u4e00-\u9fff][,;:!?](?!\S*[/=])|[\u4e00-\u9fff]\(", plain), plain
         assert not re.search(r"[\u4e00-\u9fff][A-Za-z0-9]|[A-Za-z0-9][\u4e00-\u9fff]", plain), plain

@@ -45,9 +45,9 @@ def touched(world: World, *words: str, user: bool) -> tuple[list[str], list[str]
     return sorted(set(changed) - homes), world.modprobe_calls()[calls:]
 
 
-@pytest.mark.parametrize("level", [pytest.param("quick", marks=pytest.mark.full), "standard"])
-def test_the_first_finding_is_the_cause(world: World, user: bool, level: str) -> None:
-    document = check(world, "--level", level, user=user)
+@pytest.mark.full
+def test_at_level_quick_the_first_finding_is_the_cause(world: World, user: bool) -> None:
+    document = check(world, "--level", "quick", user=user)
     assert ids(document) == [_CAUSE[world.gpu]]
     assert document["verdict"] == "broken"
 
@@ -79,8 +79,11 @@ def test_packages_without_a_built_module() -> None:
         assert ids(check(world, "--level", "quick", user=True)) == ["driver.module-not-built"]
 
 
-def test_the_libraries_words(world: World, user: bool) -> None:
-    facts = check(world, "--level", "standard", user=user)["facts"]
+def test_the_first_finding_is_the_cause_and_rests_on_the_libraries_words(world: World, user: bool) -> None:
+    document = check(world, "--level", "standard", user=user)
+    assert ids(document) == [_CAUSE[world.gpu]]
+    assert document["verdict"] == "broken"
+    facts = document["facts"]
     assert facts["nvml.state"]["value"] == "driver not loaded"
     assert facts["driver.module_loaded"]["value"] is False
     assert facts["cuda_driver.init_code"]["value"] == 100

@@ -6,7 +6,7 @@ import pytest
 
 from tests.setup.combinations import trial
 
-SEEDS, EACH = 20, 1000
+SEEDS, EACH = 10, 1000
 CHANGES = 10
 """Of every tenth combination the smallest changes are tried, too; `python -m tests.setup` tries all."""
 

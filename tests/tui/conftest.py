@@ -13,6 +13,8 @@ from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.work import Work
 
 NARROW, WIDE = (80, 24), (160, 48)
+SIZES = [pytest.param(NARROW, id="narrow"), pytest.param(WIDE, id="wide", marks=pytest.mark.full)]
+"""Of a screen whose looks another test compares: in every run the narrow one."""
 Opened = Callable[..., AbstractAsyncContextManager[Pilot[None]]]
 
 

@@ -14,9 +14,9 @@ from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.facts import FactsScreen
 from gpudoctor.views.tui.work import Told, Work
-from tests.tui.conftest import NARROW, WIDE, text
+from tests.tui.conftest import SIZES, text
 
-SIZES = pytest.mark.parametrize("size", [NARROW, WIDE], ids=["narrow", "wide"])
+BOTH = pytest.mark.parametrize("size", SIZES)
 HUGE = "0123456789" * 10_000
 
 

@@ -20,10 +20,8 @@ from gpudoctor.views.tui.screens.cluster import ClusterScreen
 from gpudoctor.views.tui.words import fleets
 from gpudoctor.views.tui.work import Work
 from tests import measured
-from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown, until
+from tests.tui.conftest import NARROW, SIZES, WIDE, Opened, settled, shown, until
 from tests.tui.test_kernels import sound
-
-SIZES = (NARROW, WIDE)
 
 
 def work(fleet: Fleet | None = None) -> Work:
@@ -287,7 +285,7 @@ def test_the_files_of_the_demos_are_those_that_are_made() -> None:
         assert gzip.decompress(path.read_bytes()).decode() == text, path
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [NARROW, WIDE])
 def test_looks(snap_compare: Any, size: tuple[int, int]) -> None:
     async def there(pilot: Pilot[None]) -> None:
         await cluster(pilot)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
-from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
+from tests.tui.conftest import SIZES, Opened, settled, shown
 from tests.tui.machines import diagnosis_of
 from tests.tui.streams import Stream, finding_of, here, with_findings
 
-SIZES = pytest.mark.parametrize("size", [NARROW, WIDE], ids=str)
+BOTH = pytest.mark.parametrize("size", SIZES)
 
 
 def stream() -> Stream:
@@ -30,7 +30,7 @@ def stream() -> Stream:
     )
 
 
-@SIZES
+@BOTH
 async def test_untouched_it_follows_the_first_cause(opened: Opened, size: tuple[int, int]) -> None:
     source = stream()
     async with opened(source.work, size, settle=False) as pilot:
@@ -39,7 +39,7 @@ async def test_untouched_it_follows_the_first_cause(opened: Opened, size: tuple[
             assert here(pilot) == first
 
 
-@SIZES
+@BOTH
 async def test_a_key_at_the_only_row_makes_it_the_users(opened: Opened, size: tuple[int, int]) -> None:
     source = stream()
     async with opened(source.work, size, settle=False) as pilot:

@@ -25,7 +25,7 @@ from gpudoctor.views.tui.work import Work
 from tests import demos as written
 from tests.sim import scenario
 from tests.sim.documents import sampled
-from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
+from tests.tui.conftest import NARROW, SIZES, WIDE, Opened, settled, shown
 from tests.tui.streams import Held
 
 EVERY = [replace(demo, pace=0) for demo in demos.every()]
@@ -88,7 +88,7 @@ def _first_command(work: Work) -> str:
     return next((command(step.argv) for step in steps if step.argv), "")
 
 
-@pytest.mark.parametrize("size", [NARROW, WIDE])
+@pytest.mark.parametrize("size", SIZES)
 async def test_the_list_says_what_is_wrong_with_each_and_a_second_click_opens(size: tuple[int, int]) -> None:
     app = RecordingsApp(EVERY)
     async with app.run_test(size=size) as pilot:
@@ -125,7 +125,7 @@ async def test_a_second_machine_shows_nothing_of_the_first() -> None:
         assert not any("535.274.02" in line for line in lines)
 
 
-@pytest.mark.parametrize("size", [NARROW, WIDE])
+@pytest.mark.parametrize("size", SIZES)
 async def test_the_band_says_that_it_is_a_recording(size: tuple[int, int], opened: Opened) -> None:
     async with opened(EVERY[0].work(), size) as pilot:
         assert "recording" in shown(pilot)[0]
@@ -223,7 +223,7 @@ async def test_a_demo_shows_its_gpus_at_work_and_what_kernels_measured(opened: O
         assert any("bf16 matmul" in line for line in shown(pilot))
 
 
-@pytest.mark.parametrize("size", [NARROW, WIDE], ids=str)
+@pytest.mark.parametrize("size", SIZES)
 async def test_the_way_back_to_the_list_is_among_the_keys(size: tuple[int, int]) -> None:
     app = RecordingsApp(EVERY)
     async with app.run_test(size=size) as pilot:

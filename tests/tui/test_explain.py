@@ -13,10 +13,10 @@ from gpudoctor.views._report import reasons
 from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
 from gpudoctor.views.tui.screens.explain import ExplainScreen
 from gpudoctor.views.tui.widgets.prose import Pane
-from tests.tui.conftest import NARROW, WIDE, Opened, shown
+from tests.tui.conftest import SIZES, Opened, shown
 from tests.tui.machines import diagnosis_of, told_of
 
-SIZES = pytest.mark.parametrize("size", [NARROW, WIDE], ids=str)
+BOTH = pytest.mark.parametrize("size", SIZES)
 
 
 async def page_of(pilot: Pilot[None]) -> str:

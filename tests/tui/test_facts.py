@@ -14,10 +14,10 @@ from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.work import Work
 from tests.tui.conftest import WIDE, Opened, shown, text, until
-from tests.tui.facts_of_a_machine import SIZES, diagnosis, known, names, to_facts, typed, work_with
+from tests.tui.facts_of_a_machine import BOTH, diagnosis, known, names, to_facts, typed, work_with
 
 
-@SIZES
+@BOTH
 async def test_the_list_counts_what_is_not_known_and_the_pane_says_all_of_a_fact(
     opened: Opened, size: tuple[int, int]
 ) -> None:
@@ -170,7 +170,7 @@ async def test_before_anything_was_read_it_is_said_and_then_it_shows(opened: Ope
         await until(pilot, lambda: len(names(screen)) > 20)
 
 
-@SIZES
+@BOTH
 def test_looks(snap_compare: Any, size: tuple[int, int]) -> None:
     async def there(pilot: Pilot[None]) -> None:
         await to_facts(pilot)

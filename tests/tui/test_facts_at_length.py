@@ -13,7 +13,7 @@ from gpudoctor.views.tui.words.facts import Facts
 from gpudoctor.views.tui.work import Told
 from tests.tui.conftest import Opened, shown, text, until
 from tests.tui.facts_of_a_machine import (
-    SIZES,
+    BOTH,
     TOLD,
     diagnosis,
     known,
@@ -26,7 +26,7 @@ from tests.tui.facts_of_a_machine import (
 )
 
 
-@SIZES
+@BOTH
 async def test_a_huge_value_is_cut_in_the_list_and_bounded_below(opened: Opened, size: tuple[int, int]) -> None:
     async with opened(work_with(diagnosis()), size) as pilot:
         screen = await to_facts(pilot)

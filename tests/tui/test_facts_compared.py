@@ -17,7 +17,7 @@ from gpudoctor.views.tui.screens.explain import ExplainScreen
 from gpudoctor.views.tui.screens.facts import FactsScreen
 from tests.tui.conftest import Opened, shown, text, until
 from tests.tui.facts_of_a_machine import (
-    SIZES,
+    BOTH,
     TOLD,
     diagnosis,
     known,
@@ -41,7 +41,7 @@ async def compared(pilot: Pilot[None], name: str) -> FactsScreen:
     return screen
 
 
-@SIZES
+@BOTH
 async def test_two_machines_differ_in_what_makes_one_of_them_sick(
     opened: Opened, size: tuple[int, int], tmp_path: Path
 ) -> None:
@@ -98,7 +98,7 @@ async def test_two_machines_alike_have_nothing_to_show(opened: Opened) -> None:
         assert "no fact to copy here" in text(pilot)
 
 
-@SIZES
+@BOTH
 async def test_what_cannot_be_opened_is_said_where_one_can_name_another(
     opened: Opened, size: tuple[int, int], tmp_path: Path
 ) -> None:

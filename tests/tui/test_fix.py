@@ -20,7 +20,7 @@ from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.confirm import Sure
 from gpudoctor.views.tui.screens.fix import FixScreen
 from gpudoctor.views.tui.work import Work
-from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown, text
+from tests.tui.conftest import NARROW, SIZES, WIDE, Opened, settled, shown, text
 from tests.tui.conftest import until as until_holds
 from tests.tui.engine import Engine
 from tests.tui.machines import diagnosis_of
@@ -78,7 +78,7 @@ async def run_over(pilot: Pilot[None]) -> None:
     await until(pilot, lambda: bool(app.repair and not app.repair.busy and (app.repair.run or app.repair.trouble)))
 
 
-@pytest.mark.parametrize("size", [NARROW, WIDE])
+@pytest.mark.parametrize("size", SIZES)
 async def test_f_shows_the_plan_of_what_is_selected_and_runs_nothing(opened: Opened, size: tuple[int, int]) -> None:
     async with opened(work(machine="torch-arch-dropped-and-driver-too-old"), size) as pilot:
         await pilot.press("f")
@@ -169,7 +169,7 @@ async def test_what_needs_root_is_not_run_without_it_and_a_says_so(opened: Opene
     assert engine.begun == []
 
 
-@pytest.mark.parametrize("size", [NARROW, WIDE])
+@pytest.mark.parametrize("size", SIZES)
 async def test_y_runs_verifies_and_says_fixed(opened: Opened, tmp_path: Path, size: tuple[int, int]) -> None:
     plan = plan_of(
         step(1, "print('Collecting torch')\nprint('[/red] not markup')", changes=(Change("torch", "a", "b"),)),

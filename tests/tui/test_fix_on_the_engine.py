@@ -17,7 +17,7 @@ from tests.remedy import shelves
 from tests.remedy.index import Index
 from tests.remedy.patient import JOURNALS, Patient, record
 from tests.remedy.place import difference
-from tests.tui.conftest import NARROW, WIDE
+from tests.tui.conftest import SIZES, WIDE
 from tests.tui.test_tmux import Opens, Window, window  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.full
@@ -54,7 +54,7 @@ def shown(patient: Patient, size: tuple[int, int], opens: Opens) -> Window:
     return opened
 
 
-@pytest.mark.parametrize("size", [NARROW, WIDE])
+@pytest.mark.parametrize("size", SIZES)
 def test_a_plan_is_applied_verified_and_taken_back(size: tuple[int, int], patient: Patient, window: Opens) -> None:  # noqa: F811
     before = patient.files()
     opened = shown(patient, size, window)

@@ -19,10 +19,10 @@ from gpudoctor.views.tui.words.gpu import health
 from gpudoctor.views.tui.words.gpu_columns import missing
 from gpudoctor.views.tui.words.history import CURVES, MOST, Histories
 from gpudoctor.views.tui.work import Work
-from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown, text
+from tests.tui.conftest import NARROW, SIZES, WIDE, Opened, settled, shown, text
 from tests.tui.machines import diagnosis_of, told_of
 
-BOTH = pytest.mark.parametrize("size", [NARROW, WIDE], ids=["narrow", "wide"])
+BOTH = pytest.mark.parametrize("size", SIZES)
 
 
 class Live:

@@ -18,10 +18,8 @@ from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.screens.kernels import KernelsScreen
 from gpudoctor.views.tui.work import Work
 from tests import measured
-from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown, text, until
+from tests.tui.conftest import NARROW, SIZES, WIDE, Opened, settled, shown, text, until
 from tests.tui.machines import diagnosis_of
-
-SIZES = (NARROW, WIDE)
 
 
 @cache
@@ -298,7 +296,7 @@ async def test_72_gpus_at_any_size(opened: Opened, size: tuple[int, int]) -> Non
         assert any("GPU 71" in line and "1,671" in line for line in shown(pilot))
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [NARROW, WIDE])
 def test_looks(snap_compare: Any, size: tuple[int, int]) -> None:
     async def there(pilot: Pilot[None]) -> None:
         await kernels(pilot)

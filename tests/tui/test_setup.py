@@ -20,7 +20,7 @@ from gpudoctor.views.tui.screens.explain import ExplainScreen
 from gpudoctor.views.tui.screens.fix import FixScreen
 from gpudoctor.views.tui.screens.setup import SetupScreen
 from gpudoctor.views.tui.work import Work
-from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown, text, until
+from tests.tui.conftest import NARROW, SIZES, WIDE, Opened, settled, shown, text, until
 from tests.tui.test_fix import diagnosis
 from tests.tui.test_fix import work as machine_work
 
@@ -43,7 +43,7 @@ async def setup_of(pilot: Pilot[None]) -> SetupScreen:
     return screen
 
 
-@pytest.mark.parametrize("size", [NARROW, WIDE])
+@pytest.mark.parametrize("size", SIZES)
 async def test_the_machine_is_read_and_answered(opened: Opened, size: tuple[int, int]) -> None:
     async with opened(work(), size) as pilot:
         await setup_of(pilot)
