@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 from gpudoctor.expression import parse
 from gpudoctor.model.frozen import frozen
@@ -84,14 +85,19 @@ def facts_read(rule: Rule) -> frozenset[str]:
 
 def facts_weighed(rule: Rule, lookups: Mapping[str, object]) -> frozenset[str]:
     """The facts that its conditions look up in a table, or order against a version that is written on the page."""
+    functions = frozenset(lookups)
+    return frozenset().union(*(_weighed(text, rule.each, functions) for text in conditions(rule)))
+
+
+@lru_cache(maxsize=4096)
+def _weighed(text: str, each: str, lookups: frozenset[str]) -> frozenset[str]:
+    tree = parse(text)
+    variables = loops(tree, each)
     names: set[str] = set()
-    for text in conditions(rule):
-        tree = parse(text)
-        variables = loops(tree, rule.each)
-        for node in ast.walk(tree):
-            looked_up = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in lookups
-            if looked_up or _orders_against_text(node):
-                names |= facts_in(node, variables)
+    for node in ast.walk(tree):
+        looked_up = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in lookups
+        if looked_up or _orders_against_text(node):
+            names |= facts_in(node, variables)
     return frozenset(names)
 
 
