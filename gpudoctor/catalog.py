@@ -8,7 +8,7 @@ from gpudoctor import cluster, probes
 from gpudoctor.discovery import modules_of
 from gpudoctor.kernels import facts
 from gpudoctor.model.catalog import Catalog
-from gpudoctor.readers import every_reader
+from gpudoctor.readers import _retired, every_reader
 from gpudoctor.readers.files import formats
 
 
@@ -17,6 +17,6 @@ def catalog() -> Catalog:
     """Every fact that any probe, reader or kernel declares."""
     return Catalog(
         spec
-        for module in (*modules_of(probes), *every_reader(), *formats(), facts, cluster)
+        for module in (*modules_of(probes), *every_reader(), *formats(), facts, cluster, _retired)
         for spec in getattr(module, "FACTS", ())
     )

@@ -89,8 +89,10 @@ def test_a_step_that_breaks_a_sound_machine_is_told(planted: Step, new: str) -> 
 
 def test_what_comes_up_only_because_it_must_be_read_again_is_not_the_plans_doing() -> None:
     """torch ran on this GPU although the tables have no code for it; after any change that is to be tried again."""
-    facts: dict[str, Value] = {"torch__version": "2.9.1+cu130", "torch__archs": ("sm_75",), "live__computes": True}
-    diagnosis = diagnosed("Tesla V100-SXM2-32GB", "7.0", **facts)
+    facts: dict[str, Value] = {"torch__version": "2.9.1+cu130", "torch__archs": ("sm_75",), "gpu__count": 1}
+    snapshot = diagnosed("Tesla V100-SXM2-32GB", "7.0", **facts).snapshot
+    ran: Row = {"kernel": Known("ok", "x")}
+    diagnosis = doctor.diagnose(replace(snapshot, groups={**snapshot.groups, "live_gpu": (ran,)}), BOOK)
     assert "torch.arch-dropped" not in [one.id for one in diagnosis.findings]
     restart = Step(("systemctl", "restart", "x"), "", ("root",), "system", (("driver.persistenced", True),))
     sick = replace(diagnosis, findings=(*diagnosis.findings, found("site.x", "host", restart)))
