@@ -45,8 +45,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than processors, for some tests wait: for a deadline, a child, a port."""
-    return min(8, (os.cpu_count() or 1) + 1)
+    """Two workers for each processor, for many tests wait: for a deadline, a child, a port, a screen."""
+    return min(8, 2 * (os.cpu_count() or 1))
 
 
 @pytest.fixture(scope="session", autouse=True)
