@@ -1,6 +1,6 @@
 """One file per pasted format: text in, facts out. What no reader can place is left, and counted.
 
-`tools` holds the formats of programs, `people` what people write themselves; `lines` reads all of the text.
+`tools` holds the formats of programs, `people` the labels and figures that people note; `lines` reads all of the text.
 
 A reader is a module with ``FACTS``, ``read(paste)`` (a generator of ``(name, fact)`` and ``(group, rows)``) and, where
 its format is more or less exact than most, ``EXACT``: of two answers the one from the higher reader is taken.

@@ -7,6 +7,7 @@ import json
 import resource
 import subprocess
 import sys
+import time
 from itertools import islice
 from pathlib import Path
 
@@ -115,6 +116,12 @@ def test_a_budget_is_this_threads_processor_time() -> None:
         now = 9.6
         with pytest.raises(TooCostlyError):
             check_current(MANY)
+
+
+def test_waiting_costs_nothing() -> None:
+    with within(Budget(0.1 / slowness())):
+        time.sleep(0.3)
+        check_current(MANY)
 
 
 def test_what_the_processor_did_meanwhile_loses_no_sign() -> None:

@@ -1,1 +1,1 @@
-"""What people write of a machine in their own words: labels, lists, sentences; a module per subject."""
+"""What people note of a machine in a form of their own: labels with values, commands, figures; not sentences."""

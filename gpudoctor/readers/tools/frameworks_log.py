@@ -1,4 +1,4 @@
-"""TensorFlow's and JAX's own messages, ds_report, and the prints of tf.config."""
+"""What TensorFlow, JAX, Ollama, llama.cpp, Ultralytics and torch for R print of their GPUs, or of having none."""
 
 from __future__ import annotations
 
@@ -36,6 +36,26 @@ _SHOWN = (
     ),
 )
 """How programs on top announce their GPU: ComfyUI, llama.cpp, Ultralytics, Ollama."""
+_NO_GPU = Pattern(
+    r"no compatible GPUs were discovered|msg=\"no nvidia devices detected\"|no usable GPU found, --gpu-layers option"
+    r"|cuda_is_available\(\)\W+FALSE|\bCUDA_ERROR_NO_DEVICE\b|\bno CUDA-capable device\b|\bcudaErrorNoDevice\b"
+    r"|^\W*(?:(?:warning|warn|error|info)\W{1,3})?(?:found 0 GPUs?\b"
+    r"|(?:CUDA|GPU)(?: support| device)? (?:is )?not (?:available|found|detected)\b(?! (?:in|on|for) )"
+    r"|no (?:CUDA |NVIDIA )?GPUs? (?:is |are )?(?:found|detected|available|visible)\b)",
+    2,
+)
+"""How programs say that they see no GPU: a phrase of their own, or a line that begins so."""
+_NO_GPU_WORDS = (
+    "gpu",
+    "cuda not",
+    "cuda is not",
+    "cuda support",
+    "cuda device",
+    "no_device",
+    "cuda-capable",
+    "nodevice",
+)
+_LONGEST = 1000
 _WHOLE = Pattern(r"^[\s`>]*(?:\w[\w ]*[:=]\s*)?\[PhysicalDevice\(.*\)\][\s`]*$")
 _MOST_ROWS = 20
 _ASKED_TF = Pattern(
@@ -79,6 +99,10 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield "tf.missing_libraries", Known(tuple(lost), next(iter(lost.values())))
     yield from _created(paste)
     yield from _shown(paste)
+    for index, line in paste.having(*_NO_GPU_WORDS):
+        if len(line) < _LONGEST and _NO_GPU.search(line):
+            yield "live.cuda_available", Known(False, f"line {paste.numbers[index]}")
+            break
 
 
 def _listed(paste: Paste) -> Iterator[tuple[str, Fact]]:
