@@ -31,6 +31,8 @@ _NOISE = 8 << 20
 _MOST_CHILDREN = 4
 """Children for one rung and device: what ends so many of them is the device's own affair."""
 _SLACK = 5.0
+_ON_CPU = 10
+"""A kernel's seconds are those that a GPU needs at most; on the CPU it has so many times as long."""
 _OOM_KILLS = "oom_kill "
 """The line of /proc/vmstat that counts what Linux's OOM killer ended, in containers too."""
 
@@ -78,7 +80,7 @@ def ask(target: Target, question: Question, hear: Hear, halt: Halt) -> Heard:
 
     before = ""
     for _ in range(_MOST_CHILDREN):
-        child = _Child(left, over, hear, halt)
+        child = _Child(left, _ON_CPU if question.device == "cpu" else 1, over, hear, halt)
         child.run(target, question)
         heard.opened = heard.opened or child.opened
         heard.unfinished = heard.unfinished or child.unfinished
@@ -102,8 +104,8 @@ def _give_up(left: Mapping[str, Placed], over: Hear, because: str, failed: bool)
 class _Child:
     """One conversation. `over` is told of each kernel that has come to an end, which takes it from `left`."""
 
-    def __init__(self, left: Mapping[str, Placed], over: Hear, hear: Hear, halt: Halt) -> None:
-        self._left, self._over, self._hear, self._halt = left, over, hear, halt
+    def __init__(self, left: Mapping[str, Placed], times: int, over: Hear, hear: Hear, halt: Halt) -> None:
+        self._left, self._times, self._over, self._hear, self._halt = left, times, over, hear, halt
         self.opened = self.failed = False
         self.closed = self.last = self.unfinished = ""
         """Why the rung did not open; the kernel that began last; the one that was given up, and why."""
@@ -127,7 +129,7 @@ class _Child:
         }
         env = {**question.env, MARK: secrets.token_hex(8)}
         waking = WAKING * gpus_on_bus(target)
-        whole = OPENING + waking + _SLACK + sum(one.spec.seconds + _SLACK for one in self._left.values())
+        whole = OPENING + waking + _SLACK + sum(self._seconds(name) + _SLACK for name in self._left)
         kills = _oom_kills(target)
         self._opening.begin(OPENING + waking, min(STILL, OPENING) + waking)
         try:
@@ -159,12 +161,15 @@ class _Child:
             self._until = time.monotonic() + _SLACK
         elif self.opened and (name := self._meant(entry, "step")):
             self._step = self.last = name
-            self._until = time.monotonic() + self._left[name].spec.seconds
+            self._until = time.monotonic() + self._seconds(name)
             self._hear(name, {})
         elif self.opened and (name := self._meant(entry, "kernel")):
             self._step = ""
             self._until = time.monotonic() + _SLACK
             self._over(name, entry)
+
+    def _seconds(self, name: str) -> float:
+        return self._left[name].spec.seconds * self._times
 
     def _meant(self, entry: Mapping[str, Any], key: str) -> str:
         """The kernel that an entry is about; empty for one that nobody asked for, or that is over already."""
@@ -186,7 +191,7 @@ class _Child:
 
     def _how(self, answer: Answer, late: bool) -> str:
         if late:
-            limit = self._left[self._step].spec.seconds if self._step else _SLACK
+            limit = self._seconds(self._step) if self._step else _SLACK
             how = f"it did not come to an end within {limit:g} s" if self.opened else self._opening.why
             return (how or answer.how) + (f"; {answer.how}" if answer.stuck else "")
         if answer.cut:

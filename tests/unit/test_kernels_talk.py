@@ -75,7 +75,7 @@ def test_each_kernel_is_told_when_it_begins_and_when_it_is_over(sick: Sick) -> N
     ],
 )
 def test_what_ends_its_process_costs_itself_alone(sick: Sick, name: str, words: str) -> None:
-    heard, ears = asked(sick, sick.family("eager", "right", name, "right_too", seconds=1))
+    heard, ears = asked(sick, sick.family("eager", "right", name, "right_too", seconds=0.1))
     assert statuses(heard) == {"right": "ran", name: "failed", "right_too": "ran"}
     assert because(heard, name) == words
     assert ears.told.count(("right", "ran")) == 1
@@ -83,7 +83,8 @@ def test_what_ends_its_process_costs_itself_alone(sick: Sick, name: str, words: 
 
 @pytest.mark.parametrize("name", ["hangs", "hangs_deaf"])
 def test_a_kernel_that_is_given_up_is_not_run(sick: Sick, name: str) -> None:
-    heard, _ = asked(sick, sick.family("eager", "right", name, "right_too", seconds=1))
+    """The CPU is given ten times the seconds that a GPU has."""
+    heard, _ = asked(sick, sick.family("eager", "right", name, "right_too", seconds=0.1))
     assert statuses(heard) == {"right": "ran", name: "not-run", "right_too": "ran"}
     assert because(heard, name) == "it did not come to an end within 1 s"
     assert heard.unfinished == f"eager.{name}: it did not come to an end within 1 s"
@@ -104,7 +105,7 @@ def test_a_child_that_the_oom_killer_ended_says_nothing_against_the_gpu(sick: Si
 
 
 def test_garbage_is_left_out(sick: Sick) -> None:
-    heard, ears = asked(sick, sick.family("eager", "garbage", "right", seconds=1))
+    heard, ears = asked(sick, sick.family("eager", "garbage", "right", seconds=0.1))
     assert [name for name, _ in ears.told].count("nobody") == 0
     run = run_of("garbage", 0, heard.outcomes["eager.garbage"], (), None)
     assert [run.status, run.compared] == ["ran", 4]
@@ -176,7 +177,7 @@ def test_a_python_that_does_not_start_is_named(sick: Sick, tmp_path: Path) -> No
 
 
 def test_nothing_is_left_running(sick: Sick) -> None:
-    heard, _ = asked(sick, sick.family("eager", "leaves_one", "forks", seconds=1))
+    heard, _ = asked(sick, sick.family("eager", "leaves_one", "forks", seconds=0.1))
     assert statuses(heard) == {"leaves_one": "ran", "forks": "not-run"}
     assert len(sick.pids()) == 2
     assert [pid for pid in sick.pids() if not gone(pid)] == []

@@ -75,8 +75,12 @@ def test_gpus_that_wake_slowly_are_waited_for_and_sound(ask: Ask, heard: list[st
     assert heard[-1] == ""
 
 
-def test_init_may_take_longer_than_another_call(ask: Ask, heard: list[str]) -> None:
-    facts = ask(faulty("nvmlInit", "sleep:4000"))
+@pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetCount"])
+def test_what_comes_before_the_first_gpu_may_take_longer_than_another_call(
+    ask: Ask, heard: list[str], call: str
+) -> None:
+    """The driver answers neither as long as another process starts GPUs, one after the other."""
+    facts = ask(faulty(call, "sleep:4000"))
     assert known(facts["nvml.state"]) == "ok"
     assert len(rows(facts)) == 2
     assert "NVML is starting, 1 s" in heard
@@ -103,6 +107,14 @@ def test_a_gpu_that_fails_to_wake_is_named_by_nvml_s_code(ask: Ask) -> None:
     first, second = rows(ask(section))
     assert known(second["error"]) == "nvmlDeviceGetHandleByIndex: Unknown Error (code 999)"
     assert isinstance(first["error"], Absent)
+
+
+def test_a_count_that_never_returns_is_unanswered_with_the_time_it_got(tmp_path: Path, monkeypatch: Patch) -> None:
+    facts = asker(tmp_path, monkeypatch, opening=4.0)(faulty("nvmlDeviceGetCount", "hang"))
+    assert re.fullmatch(
+        r"nvmlDeviceGetCount did not return within ([4-9]|\d\d+) s", str(known(facts["nvml.unanswered"]))
+    )
+    assert left(left_behind) == []
 
 
 def test_crashing_init_is_named_with_its_signal(ask: Ask) -> None:

@@ -162,7 +162,7 @@ def _understood(told: Told, answer: Answer, seconds: float, quiet: float) -> Fau
 def _stopped(told: Told, where: str, answer: Answer, seconds: float, quiet: float) -> tuple[str, str]:
     """Whether the child that was stopped had fallen silent, or was only slow."""
     left = f" (pid {answer.stuck} cannot be stopped and is left behind)" if answer.stuck else ""
-    if not told.started:
+    if not told.started or where == "nvmlDeviceGetCount":  # no GPU is open yet: waited for as long as for GPUs to open
         return "hung", f"{where} did not return within {answer.seconds:.0f} s{left}"
     if answer.seconds < seconds:
         return "hung", f"{where} did not return within {quiet:g} s{left}"

@@ -297,7 +297,7 @@ def main(folder: str, given: str = "{}") -> None:
     if options["unprivileged"]:
         give_up_privileges()
     ask = Asker(None, options["left_out"])
-    started: List[bool] = []
+    started: List[bool] = []  # what comes before the first GPU waits while another process starts GPUs
     began = time.monotonic()
 
     def say_that_it_starts() -> None:
@@ -311,9 +311,10 @@ def main(folder: str, given: str = "{}") -> None:
     if load(ask):
         ask.nvml = binding(folder)
         ready = ask.tell(None, "nvmlInit", lambda: ask.nvml.nvmlInit() or 0)
+        gpus = gpus_to_open(ask, options["awake"]) if ready is not None else []
         started.append(True)
         if ready is not None:
-            open_gpus(ask, gpus_to_open(ask, options["awake"]), float(options["seconds"]))
+            open_gpus(ask, gpus, float(options["seconds"]))
             ask_everything(ask)
             ask.say(done=True)
     ask.flush()
