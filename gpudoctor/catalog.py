@@ -7,7 +7,7 @@ from functools import lru_cache
 from gpudoctor import cluster, probes
 from gpudoctor.discovery import modules_of
 from gpudoctor.kernels import facts
-from gpudoctor.model.catalog import Catalog, FactSpec, fact
+from gpudoctor.model.catalog import Catalog, FactSpec, column, fact
 from gpudoctor.readers import every_reader
 from gpudoctor.readers.files import formats
 
@@ -25,9 +25,10 @@ RETIRED: tuple[FactSpec, ...] = (
     fact("container.restart_cures", "bool", "not read since 1.1: whether a restart brings the GPUs back"),
     fact("live.computes", "bool", "not read since 1.1: whether torch's operations run on the GPU"),
     fact("driver.works_as_root", "bool", "not read since 1.1: whether root alone can use the GPU"),
+    column("text.listed", "bool", "not read since 1.1: whether it is of a listing of state that was understood"),
 )
-"""Facts of 1.0 that rested on people's prose. They stay declared, so that a site's page that names one still loads;
-its condition is unread.
+"""Facts of 1.0 that rested on people's prose, or served to guess from it. They stay declared, so that a page of a
+site's own that names one still loads; its condition is unread.
 """
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
 
 from gpudoctor.expression import Evaluator, Facts
 from gpudoctor.judge.judgement import Judgement, Outcome
@@ -17,9 +16,6 @@ from gpudoctor.model.rule import Rule
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.rulebook import Rulebook
 from gpudoctor.version import __version__
-
-_LONGEST_FOR_GUESSES = 64 << 10
-"""Characters of text above which no page is near: a log that long holds the words of every page."""
 
 
 def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
@@ -40,11 +36,6 @@ def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
             unjudged.append(pending[0])
         else:
             passed.append(rule.id)
-    if snapshot.pasted and not sound:
-        guesses = _guesses(rulebook, found, {item.id for item in unjudged}, text)
-        found.extend(guesses)
-        guessed = {guess.id for guess in guesses}
-        unjudged = [item for item in unjudged if item.id not in guessed]
     causes = ranked(found)
     verdict: Verdict = "sound"
     if any(finding.severity == "error" for finding in causes):
@@ -55,23 +46,6 @@ def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
         verdict = "impaired"
     findings = causes if verdict == "broken" else sorted([*causes, *ranked(sound)], key=place)
     return Diagnosis(snapshot, verdict, tuple(findings), tuple(unjudged), tuple(passed), __version__)
-
-
-def _guesses(rulebook: Rulebook, found: Sequence[Finding], unjudged: AbstractSet[str], text: Text) -> list[Finding]:
-    """Where nothing that was found proves a cause: the pages nearest to the text, of those that could still hold."""
-    from gpudoctor.judge.likeness import nearest
-
-    if text.size > _LONGEST_FOR_GUESSES:
-        return []
-    loud = [finding for finding in found if finding.severity != "info"]
-    symptoms = {finding.id for finding in loud if finding.role == "symptom" or finding.confidence != "possible"}
-    asking = {rule.id for rule in rulebook.rules if rule.open}
-    if not symptoms <= asking or (symptoms and len(symptoms) < len(loud)):  # a guess by its message goes first
-        return []
-    told = {item.index for finding in loud for item in finding.evidence if item.fact == "text.line"} if symptoms else ()
-    rules = [rule for rule in rulebook.rules if rule.id in unjudged]
-    causes = [rule for rule in rules if symptoms & set(rule.explains)] if symptoms else rules
-    return nearest(causes, text, rulebook.vocabulary, frozenset(told))
 
 
 def new_evaluator(snapshot: Snapshot) -> Evaluator:

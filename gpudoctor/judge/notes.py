@@ -12,11 +12,6 @@ from gpudoctor.model.fact import Known
 from gpudoctor.model.frozen import replace
 from gpudoctor.rulebook import Rulebook
 
-_NEAR = (
-    "No message of a known cause was recognised in this text. What is named as possible is where its words point:"
-    " a place to look, not a finding."
-)
-
 _ARE_NEWER = "Tables of {months}; your {facts} are newer: judged by rule, not by record."
 _IS_NEWER = "Tables of {months}; your {facts} is newer: judged by rule, not by record."
 _NOT_READ = "Not all of this text was read, and what is missing is not judged: {which}."
@@ -39,8 +34,6 @@ def noted(diagnosis: Diagnosis, rulebook: Rulebook, today: str) -> Diagnosis:
         notes.append(Note(tuple(dict.fromkeys(item.fact for item in new)), _newer_says(new), tuple(by_rule)))
     if old:
         notes.append(Note((), _old_says(old)))
-    if near := tuple(finding.id for finding in diagnosis.findings if finding.nearness):
-        notes.append(Note((), say(_NEAR), near))
     if isinstance(clashes := diagnosis.snapshot.get("report.clashes"), Known):
         notes.append(Note(("report.clashes",), _clashes_say(clashes)))
     if isinstance(trouble := diagnosis.snapshot.get("report.trouble"), Known):

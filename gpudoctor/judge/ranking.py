@@ -26,7 +26,7 @@ def place(finding: Finding) -> tuple[object, ...]:
     Of two that are equally sure in one layer, what a message says comes before what versions let expect.
     """
     guess = finding.confidence == "possible"
-    odds = (finding.nearness > 0, -finding.nearness, PREVALENCES.index(finding.prevalence), _cost(finding))
+    odds = (PREVALENCES.index(finding.prevalence), _cost(finding))
     return (
         SEVERITIES.index(finding.severity),
         finding.role == "symptom",
@@ -77,10 +77,6 @@ def _with(finding: Finding, children: set[str], errors: set[str]) -> Finding:
 
 def _yields(consequence: Finding, cause: Finding) -> bool:
     if consequence.about and cause.about and not consequence.about & cause.about:
-        return False
-    if consequence.nearness or (
-        cause.nearness and consequence.role != "symptom"
-    ):  # by words alone nothing is explained
         return False
     if consequence.role == "symptom":
         return True

@@ -69,8 +69,6 @@ class Text:
         rows = snapshot.rows("text")
         self._rows = listed(rows)
         lines = [_line(row.get("line")) for row in self._rows]
-        self.size = sum(map(len, lines))
-        """Characters of all lines, however often one is repeated."""
         pieces = list(_pieces(lines))
         self._places = [index for index, _ in pieces]
         self.searched = "\n".join(piece for _, piece in pieces)

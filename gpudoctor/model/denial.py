@@ -19,23 +19,6 @@ _BEFORE = pattern(
     re.IGNORECASE,
 )
 
-
-_NONE_OF = pattern(
-    r"(?:\w+: )?(?:no|without|nothing about)\b(?! (?:such|module|kernel|space|route|devices?|gpus?|cuda))",
-    re.IGNORECASE,
-)
-_HEALTHY = pattern(
-    r"[^\n:=|]{1,64}[:=]\s*(?:no|none|never|nothing|0(?:\.0+)?|zero|clean|ok|okay|pass(?:ed)?|normal|fine|n/a"
-    r"|not active|not asserted|disabled|false|all (?:pass|ok|fine))[ .%]*(?:$|[,;(])",
-    re.IGNORECASE,
-)
-_OUTPUT = pattern(r"\s{4,}[A-Z][\w /().-]{2,40}\s+: \S")
-"""A line of ``nvidia-smi -q``: what it counts is a fact, whatever faults its labels name."""
-
-_ROUTINE = pattern(
-    r"NCCL INFO (?:NET/IB ?: ?No device found|(?:NET|TUNER|PROFILER)/Plugin\b|Plugin load\b|Failed to open libibverbs)"
-)
-"""What NCCL logs on every start on a machine without RDMA cards and without plugins; what else it logs is furniture."""
 _OVER = pattern(
     r"\b(?:nothing|none|never|not (?:seen|once)|no more|no further|quiet|clean|fine"
     r"|stable) (?:again )?(?:ever )?since\b"
@@ -44,12 +27,6 @@ _OVER = pattern(
     re.IGNORECASE,
 )
 """``Xid 79 last year with the old power supply, nothing since``"""
-
-
-def says_all_is_well(line: str) -> bool:
-    """Whether the line is a note, a counter or a start-up's message that names a fault only to say there is none."""
-    bare = line.strip()
-    return bool(_OUTPUT.match(line) or _HEALTHY.match(bare) or _NONE_OF.match(bare) or _ROUTINE.search(line))
 
 
 def denied(line: str, start: int, end: int) -> bool:

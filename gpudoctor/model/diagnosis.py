@@ -65,8 +65,6 @@ class Finding:
     """Facts it rests on that are newer than any row of the tables: judged by rule, not by record."""
     prevalence: Prevalence = "usual"
     """How common the cause is; for ranking, not written out."""
-    nearness: float = 0.0
-    """How near the page's words are to the text, where only words speak for it; for ranking, not written out."""
     since: tuple[Since, ...] = ()
     """What changed, of that which it rests on, since it was not found, or of late."""
     pages: str = ""

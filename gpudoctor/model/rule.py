@@ -119,8 +119,6 @@ class Rule:
     confidence: Confidence = "certain"
     prevalence: Prevalence = "usual"
     sound: bool = False
-    open: bool = False
-    """Whether it is a symptom that asks for its cause: where nothing explains it, the nearest pages are named."""
     several: bool = False
     each: str = ""
     subjects: tuple[str, ...] = ()

@@ -157,7 +157,7 @@ class Paste:
         return f"lines {self.numbers[first]}-{self.numbers[last]}"
 
     def understand(self, *indexes: int, data: bool = False) -> None:
-        """Mark lines of a listing of state that a reader understood: no page is near to what they say.
+        """Mark lines of a listing of state, such as nvidia-smi -q, that a reader understood.
 
         `data`: they hold values only (CSV, XML), in which no rule looks for messages either. A line that shows a value
         which the tool could not get stays what it was.

@@ -19,11 +19,6 @@ EXACT = 0
 """Read last: by then the other readers have said which lines they understood."""
 FACTS = (
     column("text.line", "text", "one line of machine-printed text"),
-    column(
-        "text.listed",
-        "bool",
-        "whether it is of a listing of state, such as nvidia-smi -q, that was understood: no page is near to it",
-    ),
     fact("report.lines", "int", "lines in the pasted report that are not blank"),
     fact("report.placed", "int", "lines that a reader could place"),
     fact("report.trouble", "list", "readers that failed on this text, or found it too costly to read, and how"),
@@ -42,9 +37,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     rows: list[dict[str, Fact]] = []
     for index, line in enumerate(paste.lines):
         if line.strip() and index not in paste.data:
-            source = f"line {paste.numbers[index]}"
-            row: dict[str, Fact] = {"line": Known(line, source)}
-            rows.append({**row, "listed": Known(True, source)} if index in paste.listed else row)
+            rows.append({"line": Known(line, f"line {paste.numbers[index]}")})
     rows += [{"line": Known(text, source)} for text, source in (*_unwrapped(numbered), *_unstamped(paste))]
     yield "text", tuple(rows)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +16,9 @@ from gpudoctor.rulebook.page import cases_on, rule_of
 
 if TYPE_CHECKING:
     from gpudoctor.model.snapshot import Snapshot
-    from gpudoctor.rulebook.words import Vocabulary
 
 
-@frozen(slots=False)
+@frozen
 class Rulebook:
     """All rules, ordered from the ground up, and the folders of a site's own.
 
@@ -44,16 +42,6 @@ class Rulebook:
     def pages(self, rule_id: str) -> list[Rule]:
         """Every page of that id, the machine's first."""
         return [rule for rule in (*self.rules, *self.cluster) if rule.id == rule_id]
-
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """The words of all pages that name a cause."""
-        from gpudoctor.rulebook.words import Vocabulary, words_of_pages
-
-        found: dict[str, dict[str, int]] = {}
-        for folder in (None, *self.folders):
-            found.update(pages.compiled(folder, "words", words_of_pages))
-        return Vocabulary(found)
 
 
 def load(extra: Sequence[Path] = ()) -> Rulebook:
@@ -127,7 +115,6 @@ def checked_pages(folder: Path) -> list[dict[str, Any]]:
         page_cases = cases_on(raw, path)
         raw["origin"] = origin_of(path, folder)
         raw.pop("case", None)
-        raw.pop("said", None)  # only `gpudoctor.rulebook.words` reads it
         check_names(raw, catalog(), Spot(path))
         check_page(rule_of(with_needles(raw), str(path)), page_cases, path)
         checked.append({key: value for key, value in raw.items() if key not in ("let", "sign", "fix")})

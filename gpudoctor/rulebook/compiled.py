@@ -18,13 +18,11 @@ def compiled_copies(folder: Path) -> dict[str, object]:
     from gpudoctor.rulebook.later import BUILT
     from gpudoctor.rulebook.setups import checked_setups
     from gpudoctor.rulebook.translation import checked
-    from gpudoctor.rulebook.words import words_of_pages
 
     tables = folder / "tables"
     return {
         "rules.json": rulebook.checked_pages(folder),
         **{f"{kind}.json": build(folder) for kind, build in BUILT.items()},
-        "words.json": words_of_pages(folder),
         "setup/setup.json": checked_setups(folder / "setup"),
         **{f"{language}.json": checked(folder, language) for language in OTHERS},
         "tables/tables-reach.json": promise.reach_of(tables),

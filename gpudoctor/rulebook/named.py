@@ -24,10 +24,13 @@ _SENTENCES = frozenset(["title", "finding", "why", "text", "argv", "makes", "und
 _HOLE = pattern(r"\{([^{}]+)\}")
 _CAPTURED = pattern(r"\(\?P<(\w+)>")
 
+_RETIRED = frozenset(["said", "open"])
+"""What pages written for 1.0 may still hold, and nothing reads."""
+
 
 def page_of(path: Path) -> dict[str, Any]:
     """The page as TOML gave it, its names spelled out; raises `RuleError`, also for a name that nothing uses."""
-    raw = pages.toml(path)
+    raw = {key: part for key, part in pages.toml(path).items() if key not in _RETIRED}
     if "let" not in raw:
         return raw
     page = Spot(path)

@@ -57,7 +57,6 @@ def rule_of(raw: Mapping[str, Any], origin: str) -> Rule:
         confidence=_one_of(raw, "confidence", CONFIDENCES, "certain", page),
         prevalence=_one_of(raw, "prevalence", PREVALENCES, "usual", page),
         sound=raw.get("sound", False),
-        open=raw.get("open", False),
         several=raw.get("several", False),
         each=raw.get("each", ""),
         subjects=texts(raw, "subjects", page),
@@ -82,9 +81,9 @@ _REQUIRED = {
     "sources": "a list of texts: where this is documented",
 }
 _TEXTS = ("id", "title", "finding", "why", "misses", "layer", "each", "confirm")
-_SWITCHES = ("sound", "open", "several")
+_SWITCHES = ("sound", "several")
 _KEYS = (
-    "id layer title severity role finding why misses sources said confidence prevalence sound open several each"
+    "id layer title severity role finding why misses sources confidence prevalence sound several each"
     " subjects explains let when unless sign fix case confirm origin scope"
 )
 

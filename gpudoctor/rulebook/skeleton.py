@@ -57,8 +57,6 @@ finding = "{blank} the sentence to say, with facts in braces"
 
 why = "{blank} what follows from it, and why: two or three calm sentences"
 misses = "{blank} what this page will not catch, and what it may take for it"
-# How people put it in other words, for reports in which no sign is heard:
-# said = ["the quota of GPUs is used up"]
 sources = ["{blank} where this is documented; for a number, with the date it was read"]
 
 # A command whose output would settle it, where it is not certain.

@@ -87,9 +87,8 @@ def _finding(finding: Finding, others: Sequence[Finding]) -> Iterator[str]:
     if alike:
         yield f"<p>{say('The same of {names}.', names=_text(', '.join(alike)))}</p>"
     yield f"<p>{_text(finding.why)}</p>"
-    if not finding.nearness:  # what only words point to is to be made sure of first
-        for fix in finding.fixes:
-            yield from _fix(fix)
+    for fix in finding.fixes:
+        yield from _fix(fix)
     yield f"<h3>{say('How it is known ({confidence})', confidence=_text(say(finding.confidence)))}</h3>"
     yield from _table(finding.evidence)
     if finding.since:

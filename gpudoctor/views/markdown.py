@@ -78,9 +78,8 @@ def _finding(finding: Finding, others: Sequence[Finding]) -> Iterator[str]:
         yield say("To be sure: {how}", how=text(finding.confirm))
     if finding.explains:
         yield say("This explains: {ids}.", ids=", ".join(map(code, finding.explains)))
-    if not finding.nearness:  # what only words point to is to be made sure of first
-        for fix in finding.fixes:
-            yield from _fix(fix)
+    for fix in finding.fixes:
+        yield from _fix(fix)
     yield say("{id}, more: {command}", id=code(finding.id), command=code(command(finding.more)))
 
 

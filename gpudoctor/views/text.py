@@ -87,8 +87,7 @@ def _finding(finding: Finding, others: Sequence[Finding], style: Style) -> Itera
         yield from wrapped(say("To be sure: {how}", how=finding.confirm), 2, 4)
     if finding.explains:
         yield from wrapped(say("This explains: {ids}", ids=", ".join(finding.explains)), 2, 4)
-    if not finding.nearness:  # what only words point to is to be made sure of first
-        yield from _fixes(finding.fixes)
+    yield from _fixes(finding.fixes)
     yield ""
     yield style.paint(say("  [{id}]  more: {command}", id=finding.id, command=command(finding.more)), "dim")
 

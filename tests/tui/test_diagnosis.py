@@ -23,7 +23,7 @@ from tests.readme import REPORT
 from tests.sim import scenario
 from tests.tui.conftest import NARROW, WIDE, Opened, settled, shown
 from tests.tui.machines import diagnosis_of, path_of, told_of, work_of
-from tests.tui.streams import Held, finding_of, with_findings
+from tests.tui.streams import Held
 
 SIZES = pytest.mark.parametrize("size", [NARROW, (240, 60)], ids=str)
 
@@ -162,15 +162,6 @@ async def test_notes_are_shown_with_what_they_concern(opened: Opened) -> None:
         assert place(pilot.app).findings.entry
         assert place(pilot.app).detail.border_title == "Notes"
         assert note.text in detail(pilot.app)
-
-
-async def test_what_words_alone_point_to_has_no_cure_and_says_how_to_be_sure(opened: Opened) -> None:
-    finding = finding_of("too-old-b200", "driver.too-old-for-gpu")
-    guess = replace(finding, confidence="possible", nearness=0.4, confirm="cat /proc/driver/nvidia/version")
-    async with opened(one(with_findings(diagnosis_of("too-old-b200"), guess))) as pilot:
-        assert "Possibly: The driver is older" in detail(pilot.app)
-        assert "Do 1" not in detail(pilot.app)
-        assert "Sure? cat /proc/driver/nvidia/version" in detail(pilot.app)
 
 
 async def test_what_cannot_be_read_says_why_and_what_to_type(opened: Opened) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.model.denial import denied, says_all_is_well
+from gpudoctor.model.denial import denied
 from gpudoctor.model.fact import Known
 from gpudoctor.readers import read_text
 
@@ -45,19 +45,3 @@ def test_not_denied(line: str, word: str) -> None:
 def test_a_denied_xid_is_no_row() -> None:
     assert "xid" not in read_text("dmesg: no Xid 79\nXid 31: none\n").groups
     assert read_text("NVML says GPU is lost: no\n").facts.get("nvml.state") != Known("gpu is lost", "line 1")
-
-
-@pytest.mark.parametrize(
-    ("line", "well"),
-    [
-        ("thermal throttling: no", True),
-        ("no double bit errors", True),
-        ("    HW Thermal Slowdown               : Not Active", True),
-        ("No module named 'torch'", False),
-        ("no CUDA-capable device is detected", False),
-        ("nvcc: not found", False),
-        ("training on 3 GPUs stops randomly", False),
-    ],
-)
-def test_all_is_well(line: str, well: bool) -> None:
-    assert says_all_is_well(line) is well

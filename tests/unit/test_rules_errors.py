@@ -164,6 +164,16 @@ def test_pages_and_folders_are_tested_alike(called: Program, tmp_path: Path, mon
     assert called("rules", "test", path.name).out == "3 cases passed, 0 failed, on 1 pages\n"
 
 
+def test_a_page_written_for_1_0_still_loads(called: Program, tmp_path: Path) -> None:
+    """What it says to guess from is not read any more, and a fact that nothing tells any more is not known."""
+    written(
+        tmp_path,
+        "when = [",
+        'open = true\nsaid = ["too little shared memory"]\nunless = ["tried.shm_larger == \'cured\'"]\nwhen = [',
+    )
+    assert called("rules", "test", str(tmp_path)).out == "3 cases passed, 0 failed, on 1 pages\n"
+
+
 def test_of_our_own_pages_one_can_be_tested(called: Program) -> None:
     rules = Path(__file__).parents[2] / "rules"
     page = called("rules", "test", str(rules / "driver" / "driver.missing.toml"))

@@ -79,15 +79,6 @@ def test_foreign_text_is_no_markup_no_mention_and_no_line_of_ours() -> None:
     assert "\n````sh\necho $'```\\n## x'\n````\n" in said
 
 
-def test_what_words_alone_point_to_has_no_cure() -> None:
-    whole = diagnosis_of("too-old-b200")
-    guess = replace(whole.findings[0], confidence="possible", nearness=0.3, confirm="look there")
-    said = markdown.render(replace(whole, findings=(guess,)))
-    assert "### Error: possibly: " in said
-    assert "To be sure: look there" in said
-    assert "What to do" not in said
-
-
 def test_a_sound_machine_says_so_and_what_was_not_judged() -> None:
     diagnosis = diagnosis_of("hgx-h100")
     said = markdown.render(diagnosis)

@@ -30,10 +30,6 @@ WORDS = {
         "这里不知道 GPU，也不知道驱动：以下是不带 CUDA 的构建。"
     ),
     # notes
-    "No message of a known cause was recognised in this text. What is named as possible is where its words point:"
-    " a place to look, not a finding.": (
-        "这段文本里没有认出任何已知原因的消息。标为“有可能”的，只是它的用词所指的方向：可以去看看，并不是结论。"
-    ),
     "Tables of {months}; your {facts} are newer: judged by rule, not by record.": (
         "数据表是 {months} 的，而 {facts} 比它新：按规则推断，并无记录可查。"
     ),

@@ -37,8 +37,7 @@ def blocks(
     head = Content.assemble((f" {glyph} {word} ", f"bold reverse {colour}"), " ")
     yield Block(plain(_guess(finding) + finding.title, "bold"), head, head.cell_length)
     yield from _others(finding, others)
-    cures = () if finding.nearness else finding.fixes  # what only words point to is to be made sure of first
-    parts = (_cures(cures), _follows(finding, under))
+    parts = (_cures(finding.fixes), _follows(finding, under))
     for part in parts if cure_first else reversed(parts):
         yield from part
     yield GAP
