@@ -148,13 +148,13 @@ class _Talk:
                 return False
             now = time.monotonic()
             left = min(deadline, self._quiet_until) - now
-            ready = self._selector.select(max(0.0, min(left, _TICK)))
-            for key, _ in ready:
-                self._write(key) if key.data == "in" else self._read(key)
+            ready = self._exchange(max(0.0, min(left, _TICK)))
             if self._watch and not self._tell(self._watch):
+                if self._exchange(0):
+                    self._tell(self._watch)
                 return False
             late += now >= deadline
-            if left <= 0 and (late > _LATE or not any(key.data != "in" for key, _ in ready)):
+            if left <= 0 and (late > _LATE or not any(key.data != "in" for key in ready)):
                 return False
             if self.child.poll() is not None and not self._has_more():
                 return False
@@ -167,15 +167,23 @@ class _Talk:
             if pipe:
                 pipe.close()
 
+    def _exchange(self, seconds: float) -> list[selectors.SelectorKey]:
+        """Read and write what can be within so many seconds; the streams on which something could."""
+        ready = [key for key, _ in self._selector.select(seconds)]
+        for key in ready:
+            self._write(key) if key.data == "in" else self._read(key)
+        return ready
+
     def _tell(self, watch: Watch) -> bool:
-        """Tell of the lines that have come since; whether the child may go on."""
+        """Tell of all lines that have come since; whether the child may go on after each."""
         out = self.heard["out"]
         end = out.rfind(b"\n", self._told)
         if end < 0:
             return watch(None)
         lines = bytes(out[self._told : end]).decode("utf-8", "replace").split("\n")
         self._told = end + 1
-        return all(watch(line) for line in lines)
+        goes_on = [watch(line) for line in lines]
+        return all(goes_on)
 
     def _listens(self) -> bool:
         return any(key.data != "in" for key in self._selector.get_map().values())

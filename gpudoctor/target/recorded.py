@@ -102,7 +102,8 @@ class Recorded(Local):
         patience = timeout if silence is None or not said.out else min(timeout, silence)
         seconds = patience if said.hangs else 0.0
         if watch:
-            all(watch(line) for line in said.out[:limit].split("\n"))
+            for line in said.out[:limit].split("\n"):
+                watch(line)
         return Answer(tuple(argv), None if said.hangs else said.status, said.out[:limit], said.err[:limit], seconds)
 
 
