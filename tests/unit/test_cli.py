@@ -44,15 +44,13 @@ def test_several_files_give_one_document_a_line_in_the_order_given(gpudoctor: Pr
     ("content", "says"),
     [
         (b"", "empty"),
-        (b" \n\t\n", "empty"),
         (b"\x7fELF\x02\x01\x01\0\0\0\0", "binary"),
-        (bytes(range(256)) * 40, "binary"),
         (b'{"schema": "' + b"x" * LIMIT, "cut it first"),
         (b'{"schema": "gpudoctor/9", "target": {}, "facts": {}}', "gpudoctor/9"),
         (b'{"schema": "gpudoctor/1", "target": ', "broken JSON"),
         (b'{"schema": "gpudoctor/1", "target": {}, "facts": []}', "no facts"),
     ],
-    ids=["empty", "blank", "elf", "bytes", "huge", "newer schema", "cut off", "no facts"],
+    ids=["empty", "elf", "huge", "newer schema", "cut off", "no facts"],
 )
 def test_what_cannot_be_read_is_one_line_and_exit_2(
     gpudoctor: Program, tmp_path: Path, content: bytes, says: str
@@ -71,13 +69,6 @@ def test_what_cannot_be_read_is_one_line_and_exit_2(
 def test_a_path_that_is_no_file_is_one_line_and_exit_2(gpudoctor: Program, tmp_path: Path, name: str) -> None:
     done = gpudoctor("read", str(tmp_path / name))
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-
-
-@pytest.mark.parametrize("python", ["/no/such/python", "/bin/sh", "/"])
-def test_a_python_that_is_none_is_one_line_and_exit_2(gpudoctor: Program, python: str) -> None:
-    done = gpudoctor("check", "--json", "--python", python)
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert python in done.err
 
 
 @pytest.mark.parametrize(
@@ -100,10 +91,6 @@ def test_misuse_prints_nothing_on_stdout(gpudoctor: Program, typed: str) -> None
     done = gpudoctor(*typed.split())
     assert (done.code, done.out) == (2, "")
     assert "Traceback" not in done.err
-
-
-def test_version_is_one_line(gpudoctor: Program) -> None:
-    assert gpudoctor("--version").out.startswith("gpudoctor ")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

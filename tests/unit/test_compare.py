@@ -7,8 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from gpudoctor import doctor, rulebook
 from gpudoctor.catalog import catalog
 from gpudoctor.compare import compare
@@ -195,14 +193,6 @@ def test_no_name_of_either_side_drives_the_terminal() -> None:
     text = diff.render(difference, ("a\x1b[2J\nx", "b"))
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
     assert not [line for line in text.splitlines() if line.startswith("Only on B")]
-
-
-@pytest.mark.parametrize("swapped", [False, True])
-def test_the_document_of_any_two_snapshots_is_json(swapped: bool) -> None:
-    sides = [diagnosis(), diagnosis(gpu=Unread("NVML was stopped"), xid=({"code": known(79)},))]
-    difference = compare(*(reversed(sides) if swapped else sides))
-    assert json.loads(diff.document(difference))["equal"] is False
-    assert said(difference)
 
 
 def test_every_fact_has_its_place() -> None:

@@ -81,38 +81,12 @@ def unread(document: Mapping[str, Any], usual: frozenset[str]) -> dict[str, obje
     return {name: facts.get(name) for name in usual if "unread" in facts.get(name, {"unread": "missing"})}
 
 
-@pytest.mark.parametrize(
-    ("source", "state", "error"),
-    [
-        ("import ctypes\nctypes.string_at(0)", "crashed", "SIGSEGV"),
-        ("raise OSError('libcudart.so.13: cannot open shared object file')", "error", "OSError: libcudart.so.13"),
-        ("import subprocess\nsubprocess.Popen(['sleep', '600'])\nraise ImportError('x')", "error", "ImportError"),
-    ],
-    ids=["segfaults", "lacks a library", "leaves a child"],
-)
-def test_a_sick_torch_is_contained(sick: Sick, usual: frozenset[str], source: str, state: str, error: str) -> None:
-    sick.torch(source)
+def test_a_sick_torch_that_leaves_a_child_is_contained(sick: Sick, usual: frozenset[str]) -> None:
+    sick.torch("import ctypes, subprocess\nsubprocess.Popen(['sleep', '600'])\nctypes.string_at(0)")
     document = sick.check()
-    assert value(document, "live.import_outcome") == state
-    assert error in str(value(document, "live.import_error"))
-    assert value(document, "live.last_step") == "import torch"
-    assert "unread" in document["facts"]["live.cuda_available"]
+    assert value(document, "live.import_outcome") == "crashed"
+    assert "SIGSEGV" in str(value(document, "live.import_error"))
     assert unread(document, usual) == {}
-
-
-def test_a_torch_that_hangs_is_not_judged_and_no_cure_is_named(sick: Sick, usual: frozenset[str]) -> None:
-    sick.torch("import time\ntime.sleep(600)")
-    document = sick.check()
-    because = {rule["id"]: rule["because"] for rule in document["unjudged"]}
-    assert "given up after" in because["torch.import-failed"]
-    assert not [one for one in document["findings"] if one["id"].startswith("torch.import")]
-    assert unread(document, usual) == {}
-
-
-SMI = {
-    "hangs and ignores TERM": "trap '' TERM INT HUP\nwhile :; do sleep 600; done",
-    "never stops printing": "yes",
-}
 
 
 def why_no_gpu(document: Mapping[str, Any]) -> str:
@@ -122,13 +96,11 @@ def why_no_gpu(document: Mapping[str, Any]) -> str:
     return str(fact.get("unread") or fact["absent"])
 
 
-@pytest.mark.parametrize("body", SMI.values(), ids=SMI.keys())
-def test_a_sick_nvidia_smi_is_contained_and_never_believed(sick: Sick, usual: frozenset[str], body: str) -> None:
-    sick.script("nvidia-smi", body)
+def test_an_nvidia_smi_that_ignores_term_is_contained(sick: Sick, usual: frozenset[str]) -> None:
+    sick.script("nvidia-smi", "trap '' TERM INT HUP\nwhile :; do sleep 600; done")
     document = sick.check()
     assert value(document, "nvml.state") == "library not found"
     assert "nvidia-smi" in why_no_gpu(document)
-    assert "text" not in document["facts"] or "nonsense" not in str(document["facts"]["text"])
     assert unread(document, usual) == {}
 
 

@@ -34,11 +34,6 @@ def test_both_sections_count(tmp_path: Path, section: str) -> None:
     assert architectures(library(tmp_path, container(entry(CUBIN, 75)), section=section)).main == ("sm_75",)
 
 
-def test_architectures_are_ordered_by_number_with_ptx_last(tmp_path: Path) -> None:
-    path = library(tmp_path, container(entry(PTX, 120), entry(CUBIN, 120), entry(CUBIN, 90), entry(CUBIN, 100)))
-    assert architectures(path).main == ("sm_90", "sm_100", "sm_120", "compute_120")
-
-
 def test_entries_compressed_together_are_told_apart(tmp_path: Path) -> None:
     path = library(
         tmp_path, container(entry(CUBIN, 100), concatenated(PTX, [80, 90], 80), concatenated(CUBIN, [80, 90]))

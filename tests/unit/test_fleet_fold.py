@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
-import jsonschema_rs
 import pytest
 
 from gpudoctor.fleet.drain import drains, reason
@@ -15,9 +13,7 @@ from gpudoctor.fleet.shared import Places
 from gpudoctor.fleet.summary import Summary
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.fact import Known, Unread
-from gpudoctor.views import document as view
 from gpudoctor.views import fleet as report
-from gpudoctor.views import schema
 from tests.unit.fleet_documents import BOOK, LOST, document, driver, folded, hosts
 
 OLD = {"driver.version": Known("560.35.03", "/proc/driver/nvidia/version")}
@@ -169,9 +165,8 @@ def test_other_versions_and_levels_are_said() -> None:
     assert "not asked alike: standard (1 host), quick (1 host)" in notes
 
 
-def test_the_document_fits_the_schema_and_the_report_the_page() -> None:
+def test_the_report_fits_the_page() -> None:
     diagnosis = folded([*hosts(5, n1=LOST, n2=OLD), "Killed"], Whole(scheduler="kubernetes", seconds=12.3))
-    jsonschema_rs.validator_for(json.loads(schema.text())).validate(json.loads(view.render(diagnosis)))
     lines = text(diagnosis).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[:2] == [

@@ -109,26 +109,12 @@ class Open:
         return [2 * self.size]
 
 
-@frozen(eq=False)
-class Single:
-    """What equals itself alone."""
-
-    name: str
-
-
 @mutable
 class Filled:
     """What is filled step by step."""
 
     name: str
     parts: list[int] = field(default_factory=list)
-
-
-@frozen
-class More(Alone):
-    """A class with a field more than its base."""
-
-    size: int = 0
 
 
 def test_without_slots_it_keeps_what_was_worked_out() -> None:
@@ -140,12 +126,6 @@ def test_without_slots_it_keeps_what_was_worked_out() -> None:
         one.name = "b"  # type: ignore[misc]
 
 
-def test_without_eq_it_equals_itself_alone() -> None:
-    one = Single("a")
-    assert one != Single("a")
-    assert len({one, one, Single("a")}) == 2
-
-
 def test_a_mutable_one_is_filled_and_not_hashed() -> None:
     one = Filled("a")
     one.parts.append(1)
@@ -155,12 +135,6 @@ def test_a_mutable_one_is_filled_and_not_hashed() -> None:
         hash(one)
     with pytest.raises(AttributeError):
         one.other = 1  # type: ignore[attr-defined]
-
-
-def test_a_class_takes_the_fields_of_its_base() -> None:
-    assert More("a", 2) == More(name="a", size=2) != More("a")
-    assert asdict(More("a", 2)) == {"name": "a", "size": 2}
-    assert replace(More("a"), name="b") == More("b")
 
 
 def test_a_default_that_all_would_share_is_refused() -> None:

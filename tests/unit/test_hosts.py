@@ -1,53 +1,16 @@
-"""From a machine's files to the cause: the host's own probes and the real rulebook, over machines laid out here.
-
-Only the rule that must come first is named: wordings are the pages' own affair.
-"""
+"""The host's own probes over a machine whose files are damaged, one after another."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from gpudoctor import rulebook
 from gpudoctor.collect import collect
-from gpudoctor.judge import judge
-from gpudoctor.knowledge import complete
-from gpudoctor.model.catalog import fact
-from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.fact import Known, Unread
+from gpudoctor.model.fact import Unread
 from gpudoctor.probes import driver, environment, fabric, host, kernel_log, limits, pci
 from tests.unit.trees import Tree
-
-BOOK = rulebook.load()
-
-
-def diagnosis(tree: Tree, nvml: str) -> Diagnosis:
-    """The host's probes over the tree; what NVML would say on such a machine is told, for a tree has no NVML."""
-    told = ModuleType("gpudoctor.probes.nvml")
-    vars(told).update(
-        FACTS=(fact("nvml.state", "text", "told"),), probe=lambda _: iter([("nvml.state", Known(nvml, "NVML"))])
-    )
-    return judge(
-        complete(collect(tree.target(), [driver, environment, fabric, host, kernel_log, limits, told, pci])), BOOK
-    )
-
-
-SOUND: dict[str, Callable[[Tree], Tree]] = {
-    "Secure Boot with a trusted module": lambda tree: tree.secure_boot(True).driver("580.95.05"),
-    "nodes made at first use": lambda tree: tree.driver("580.95.05", nodes=False).file(
-        "/usr/bin/nvidia-modprobe", "", 0o4755
-    ),
-}
-"""What no machine of tests/sim has; sick ones and the other sound ones are judged there, under the whole program."""
-
-
-@pytest.mark.parametrize("name", SOUND)
-def test_a_sound_machine_gives_no_error(tmp_path: Path, name: str) -> None:
-    found = diagnosis(SOUND[name](Tree(tmp_path).linux().gpu("nvidia")), "ok")
-    assert [finding.id for finding in found.findings if finding.severity == "error"] == []
 
 
 def spoilt(place: Path) -> Iterator[str]:

@@ -55,12 +55,6 @@ def test_each_column_is_declared_and_each_declared_one_is_there() -> None:
             assert {f"{group}.{column}" for column in row} == declared(group)
 
 
-def test_two_sound_ranks_are_a_go() -> None:
-    diagnosis = diagnosed(found(documents={}, asked=False), rulebook.load())
-    assert diagnosis.fleet
-    assert (diagnosis.verdict, diagnosis.fleet.verdict) == ("sound", "go")
-
-
 def test_a_check_that_was_cut_short_is_no_go_and_no_no_go() -> None:
     diagnosis = diagnosed(found(cut="told to end"), rulebook.load())
     assert diagnosis.fleet

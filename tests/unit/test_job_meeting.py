@@ -64,17 +64,6 @@ def spoken(port: int, *lines: bytes) -> socket.socket:
     return link
 
 
-def test_ranks_come_and_hear_the_verdict() -> None:
-    with held() as (meeting, port), beside(lambda: come(port, 1).attend({}, 60)) as heard:
-        assert not meeting.complete
-        assert meeting.until(lambda: 1 in meeting.guests, 60)
-        with beside(lambda: come(port, 0).attend({}, 60)):
-            assert meeting.until(lambda: meeting.complete, 60)
-            assert [guest.host for guest in meeting.leaders] == ["n0", "n1"]
-            meeting.close(lambda guest: {"verdict": "no-go", "code": 1, "words": f"to {guest.host}"})
-    assert heard[0]["words"] == "to n1"
-
-
 def test_the_second_of_two_ranks_with_one_number_is_sent_away() -> None:
     with held() as (meeting, port), beside(lambda: come(port, 1).attend({}, 60)):
         assert meeting.until(lambda: 1 in meeting.guests, 60)

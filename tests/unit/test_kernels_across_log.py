@@ -70,7 +70,6 @@ def test_names_with_colons_and_blanks_are_whole(line: str, key: str, told: objec
     ("way", "told"),
     [
         ("P2P/direct pointer", "P2P/direct pointer"),
-        ("P2P/IPC", "P2P/IPC"),
         ("NET/AWS Libfabric/3/GDRDMA", "NET/AWS Libfabric/GDRDMA"),
     ],
 )

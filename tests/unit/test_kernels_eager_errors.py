@@ -20,7 +20,6 @@ NOT_SUPPORTED = "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasGem
     [
         "MemoryError",
         "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB",
-        "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 4.00 GiB total capacity)",
         "RuntimeError: CUDA error: out of memory CUDA kernel errors might be asynchronously reported",
         "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
         "RuntimeError: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
@@ -37,7 +36,6 @@ def test_lack_of_memory_says_nothing_against_the_device(because: str) -> None:
         "RuntimeError: CUDA error: an illegal memory access was encountered",
         "RuntimeError: CUDA error: no kernel image is available for execution on the device",
         "RuntimeError: CUDA error: uncorrectable ECC error encountered",
-        "RuntimeError: No CUDA GPUs are available",
     ],
 )
 def test_any_other_error_is_one(because: str) -> None:

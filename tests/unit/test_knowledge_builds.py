@@ -40,8 +40,6 @@ def test_the_local_part_names_the_build(version: str, flavor: Flavor | None) -> 
     ("companion", "version", "torch"),
     [
         ("torchvision", "0.19.0", "2.4.0"),
-        ("torchvision", "0.15.2", "2.0.1"),
-        ("torchaudio", "0.13.1", "1.13.1"),
         ("triton", "3.2.0", "2.6.0"),
         ("xformers", "0.0.20", "2.0.1"),
     ],
@@ -77,7 +75,6 @@ def test_companion_of_a_torch() -> None:
     ("torch", "build"),
     [
         ("2.4.0", "cu121"),
-        ("2.8.0", "cu128"),
         ("2.11.0", "cu130"),
     ],
 )

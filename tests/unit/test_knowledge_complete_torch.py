@@ -42,10 +42,6 @@ class TestTorchBuild:
         conda: Rows = ({"name": Known("pytorch", "line 3"), "installer": Known("conda", "line 3")},)
         assert isinstance(completed({"torch.version": "2.4.0", **LINUX}, package=conda).get("torch.flavor"), Unread)
 
-    def test_own_builds_say_nothing(self) -> None:
-        snapshot = completed({"torch.version": "2.4.0a0+07cecf4168.nv24.05", **LINUX})
-        assert isinstance(snapshot.get("torch.cuda"), Unread)
-
     def test_flavor_from_what_torch_says_of_itself(self) -> None:
         """collect_env prints "CUDA used to build PyTorch" beside a version without local part."""
         snapshot = completed({"torch.version": "2.4.0", "torch.cuda": "12.4", **LINUX})

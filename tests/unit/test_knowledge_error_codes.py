@@ -23,9 +23,7 @@ from gpudoctor.model.values import CannotJudge
     ("code", "kind"),
     [
         (13, "app"),
-        (48, "memory"),
         (63, "memory"),
-        (95, "memory"),
         (74, "nvlink"),
         (79, "bus"),
         (119, "driver"),

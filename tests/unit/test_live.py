@@ -18,7 +18,6 @@ from gpudoctor import live
 from gpudoctor.model.sample import GPU, Sample
 from gpudoctor.probes._nvml.talk import child_argv
 from gpudoctor.target.local import Local
-from gpudoctor.target.stream import Stream
 from tests.processes import gone
 from tests.sim import clients
 
@@ -158,22 +157,3 @@ def test_the_child_ends_with_the_one_who_listens(tmp_path: Path) -> None:
     started.kill()
     started.communicate()
     assert gone(pid), "it outlived its parent"
-
-
-def test_a_stream_gives_lines_as_they_come_and_tells_its_end(tmp_path: Path) -> None:
-    script = f"""
-import os, sys, time
-print("one", flush=True)
-while not os.path.exists({str(tmp_path / "go")!r}):
-    time.sleep(0.02)
-print("two")
-sys.exit("enough")
-"""
-    stream = Stream([sys.executable, "-c", script], os.environ)
-    assert stream.line(60) == "one"
-    assert stream.line(0.01) is None
-    (tmp_path / "go").touch()
-    assert stream.line(60) == "two"
-    with pytest.raises(EOFError):
-        stream.line(60)
-    assert stream.end() == (1, "enough")

@@ -37,12 +37,6 @@ def test_a_number_is_not_the_head_of_a_longer_one(tmp_path: Path) -> None:
     assert rows(tree, "xid", "code", "age_s", "last_age_s") == [(45, 90, 90), (4, 80, 80), (46, 70, 70)]
 
 
-@pytest.mark.parametrize("address", ["0000:1a:00", "PCI:1a:00.0", "PCI:0000:1a:00.0"])
-def test_addresses_of_every_driver(tmp_path: Path, address: str) -> None:
-    tree = tree_of(tmp_path, record(f"NVRM: Xid ({address}): 62, 2023b230"))
-    assert rows(tree, "xid", "code", "address") == [(62, "0000:1a:00.0")]
-
-
 def test_a_flood_hides_nothing() -> None:
     """170,000 lines of Xid 45, as a kernel with a large ring or a file may hold, after the one that matters."""
     flood = "\n".join(f"3,{n},{n + 50},-;{XID_45.format(n % 251)}" for n in range(170_000))

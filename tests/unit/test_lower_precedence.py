@@ -39,24 +39,6 @@ LEADS = {
         ),
         ["driver.gpu-dropped"],
     ),
-    "Secure Boot is why the module is not loaded": (
-        (
-            "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service\n"
-            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
-        ),
-        ["driver.secure-boot"],
-    ),
-    "a driver that does not answer for no reason that is shown": (
-        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
-        ["driver.module-not-loaded"],
-    ),
-    "the runtime's words for libraries of another version": (
-        (
-            "docker: Error response from daemon: stderr: nvidia-container-cli: initialization error:"
-            " nvml error: driver/library version mismatch: unknown.\n"
-        ),
-        ["driver.version-mismatch"],
-    ),
 }
 
 
