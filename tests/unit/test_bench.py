@@ -37,16 +37,6 @@ def test_its_document_is_what_the_schema_says_and_is_read_back(gpudoctor: Progra
     assert [(run.kernel, run.status, run.right) for run in found.runs] == [(name, "ran", True) for name in DRIVER[4::2]]
 
 
-def test_without_a_gpu_it_says_how_to_run_the_checks_without_one(gpudoctor: Program) -> None:
-    ran = gpudoctor("bench", env={"CUDA_VISIBLE_DEVICES": ""})
-    assert ran.code == 3
-    assert ran.out.startswith("Nothing was measured: no GPU that CUDA lists")
-    assert "gpudoctor bench --device cpu" in ran.out
-    document = valid(gpudoctor("bench", "--json", env={"CUDA_VISIBLE_DEVICES": ""}).document)
-    assert (document["verdict"], document["devices"], document["runs"]) == ("unknown", [], [])
-    assert document["because"].startswith("no GPU that CUDA lists")
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -55,13 +55,6 @@ def test_each_column_is_declared_and_each_declared_one_is_there() -> None:
             assert {f"{group}.{column}" for column in row} == declared(group)
 
 
-def test_a_check_that_was_cut_short_is_no_go_and_no_no_go() -> None:
-    diagnosis = diagnosed(found(cut="told to end"), rulebook.load())
-    assert diagnosis.fleet
-    assert (diagnosis.verdict, diagnosis.fleet.verdict) == ("unknown", "unknown")
-    assert "told to end" in diagnosis.snapshot.target.name
-
-
 def test_a_fault_that_was_found_before_it_was_cut_short_is_a_no_go() -> None:
     failed = LinkSeen("n0", "n1", "peer", "refused", "n1 refuses", "nccl", "10.0.0.2", 4000, "eth0")
     assert set(ids(found(cut="told to end", links=[failed]))) == {"nccl.unreachable"}

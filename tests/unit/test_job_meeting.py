@@ -144,13 +144,6 @@ def test_strangers_are_shown_out(words: bytes, monkeypatch: pytest.MonkeyPatch) 
         assert meeting.guests == {}
 
 
-def test_nobody_comes_where_nobody_is() -> None:
-    port = free_port()
-    with pytest.raises(NotMetError, match="refuses port") as raised:
-        member.come(place(port, 1), HELLO, 0.5)
-    assert {way.outcome for way in raised.value.ways.values()} == {"refused"}
-
-
 def test_a_meeting_that_ends_without_a_word_is_told_with_the_last_step() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as door:
         port = door.getsockname()[1]

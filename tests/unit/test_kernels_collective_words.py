@@ -110,10 +110,3 @@ def test_one_gpu_tests_no_link_and_says_so() -> None:
     assert outcome.words == "one GPU: NCCL starts and reduces, and no link was tested"
     assert outcome.details
     assert outcome.details["nccl"] == "2.29.7"
-
-
-def test_wrong_values_are_told_by_rank() -> None:
-    bad = {"size": 4096, "seconds": 1e-3, "differ": 3, "compared": 1024, "first": 17}
-    outcome = exchange.outcome("broadcast", [_end(0).notes["broadcast"], [bad]], {})
-    assert (outcome.right, outcome.differ, outcome.compared) == (False, 3, 2048)
-    assert outcome.words == "rank 1: 3 of 1024 values are wrong, the first at 17"
