@@ -52,14 +52,6 @@ def _told(*match: str, words: str) -> Sign:
     return Sign(pattern, True, (), "", ((words,),), goes_on(pattern), ways(pattern))
 
 
-def test_a_message_over_several_lines_is_heard_around_its_words() -> None:
-    lines = ["nothing"] * 3000
-    lines[1500:1503] = ["Found", "no NVIDIA driver", "on your system"]
-    heard = _text(*lines).find(_told(r"Found\s+no\s+NVIDIA\s+driver\s+on", words="nvidia"))
-    assert heard is not None
-    assert [item.index for item in heard.evidence] == [1500, 1501, 1502]
-
-
 @pytest.mark.parametrize(("between", "there"), [(10, True), (2000, False)])
 def test_what_stands_pages_apart_is_heard_as_far_as_the_page_says(between: int, there: bool) -> None:
     sign = _told(r"first(?P<what> \w+)[\s\S]{0,4000}?", r"last error", words="first")

@@ -53,15 +53,6 @@ def test_who_fails_is_named_before_those_that_wait_for_it(
     assert str(raised.value) == f'{words}; rank 0 did not come to an end at "wait for the others"'
 
 
-def test_who_hangs_first_is_named_first() -> None:
-    ends = _together("wait", "hang", "", seconds=2.0)
-    assert [end.words for end in _ranks.faults(ends)] == [
-        'rank 1 did not come to an end at "begin"',
-        'rank 0 did not come to an end at "wait for the others"',
-    ]
-    assert ends[2].answer
-
-
 def test_who_is_ended_by_torch_for_waiting_in_vain_is_named_last() -> None:
     """torch's watchdog ends such a rank by SIGABRT, and no crash is at fault."""
     assert [end.words for end in _ranks.faults(_together("give up", "hang", seconds=2.0))] == [
