@@ -12,8 +12,7 @@ from collections.abc import Mapping
 import shtab
 
 from gpudoctor import demos, rulebook
-from gpudoctor.arguments import parser
-from gpudoctor.arguments._examples import commands_of
+from gpudoctor.arguments import commands_of, parser
 from gpudoctor.catalog import catalog
 from gpudoctor.commands import recipes
 from gpudoctor.commands.installing import COMPLETIONS

@@ -11,8 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from gpudoctor.arguments import parser
-from gpudoctor.arguments._examples import EXAMPLES, commands_of
+from gpudoctor.arguments import EXAMPLES, commands_of, parser
 from gpudoctor.version import __version__
 from tests.needs import REPOSITORY
 

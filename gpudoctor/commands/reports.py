@@ -9,16 +9,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.commands.exits import BROKEN, SOUND, UNKNOWN, exit_code
-from gpudoctor.commands.places import machine_of
 from gpudoctor.commands.sharing import shared
 from gpudoctor.model.errors import UsageError
+from gpudoctor.model.frozen import replace
 
 if TYPE_CHECKING:
     import argparse
 
     from gpudoctor.model.diagnosis import Diagnosis
     from gpudoctor.model.snapshot import Snapshot
-
 
 _WHOLE = {"html": "page", "junit": "document", "prometheus": "machine's metrics"}
 """Forms of which several cannot stand one after the other."""
@@ -166,3 +165,44 @@ def rendered(
     from gpudoctor.views import text
 
     return text.render(diagnosis, style_of(stream))
+
+
+# ---- The machine that ``--for`` names ----
+# Described in words, or ``here``, this one.
+
+HERE = "here"
+_OF_THE_MACHINE = ("driver", "gpu", "host", "nvml", "pci")
+"""Topics of facts that are the machine's, whatever is installed on it."""
+_USUAL = {"host.platform": "linux", "host.arch": "x86_64"}
+"""What a machine is that is described without a word of it."""
+
+
+def machine_of(words: str) -> Snapshot | None:
+    """The facts of the machine that the words describe; none for no words. Raises `UsageError` for a word it is not."""
+    if not words:
+        return None
+    return _here() if words.strip() == HERE else _described(words)
+
+
+def _described(words: str) -> Snapshot:
+    from gpudoctor.model.fact import Known
+    from gpudoctor.model.stack import GRANTED
+    from gpudoctor.setup import described
+
+    snapshot = described.snapshot_of(described.described(words))
+    usual = {name: Known(value, GRANTED) for name, value in _USUAL.items()}
+    return replace(snapshot, facts={**usual, **snapshot.facts})
+
+
+def _here() -> Snapshot:
+    """This machine as far as a manifest's packages do not change it: its GPUs, its driver, its system, its Python."""
+    from gpudoctor import doctor
+
+    snapshot = doctor.look("quick")
+    facts = {
+        name: fact
+        for name, fact in snapshot.facts.items()
+        if name.partition(".")[0] in _OF_THE_MACHINE or name == "python.version"
+    }
+    groups = {name: rows for name, rows in snapshot.groups.items() if name in _OF_THE_MACHINE}
+    return replace(snapshot, facts=facts, groups=groups, target=replace(snapshot.target, name="this machine"))

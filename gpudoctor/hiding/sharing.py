@@ -5,17 +5,17 @@ from __future__ import annotations
 import getpass
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from gpudoctor.hiding import nodesets, places
+from gpudoctor.hiding import places
 from gpudoctor.hiding.addresses import Addresses
 from gpudoctor.hiding.files import Files
-from gpudoctor.hiding.ledger import Ledger
-from gpudoctor.hiding.names import Names, is_word, learnable
+from gpudoctor.hiding.ledger import Ledger, is_ours
 from gpudoctor.hiding.numbers import Numbers
+from gpudoctor.hiding.public import ACCOUNTS, SUFFIXES, is_file, is_public_host, vocabulary
 from gpudoctor.hiding.spelling import decoded
 from gpudoctor.hiding.walk import mapped, texts
 from gpudoctor.model.secrets import HIDDEN, plain, without_long, without_secrets
@@ -103,7 +103,7 @@ class Sharing:
         self._addresses.learn(text)
         self._numbers.learn(text)
         if "[" in text:
-            for host in nodesets.lists(text):
+            for host in lists(text):
                 self._names.learn("host", host)
         for span in self._places(text):
             name = text[span.start : span.end].rstrip(_ENDS)
@@ -180,3 +180,202 @@ def _kind(text: str, key: str) -> str:
     if _USERS.fullmatch(key) and re.fullmatch(r"[\w.-]{1,64}", text):
         return "user"
     return "switch" if _SWITCHES.fullmatch(key) else ""
+
+
+# ---- Names of hosts and users ----
+# Which are somebody's, and the same text with each of them replaced wherever it stands.
+
+_SHORTEST = 4
+"""Characters of a user's name below which it is hidden only where a user must stand: ``al`` is part of anything."""
+_MOST_PARTS = 9
+"""Words joined by dots and hyphens of the longest name that is looked for as a whole."""
+_RUN = re.compile(r"[^\W_]+(?:[-_.]+[^\W_]+)*")
+_JOINT = re.compile(r"([-_.]+)")
+_HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9](?:[\w-]{0,62})(?:\.[A-Za-z0-9][\w-]{0,62})*\.?\Z")
+_NUMBER = re.compile(r"[\d.:x-]*\Z")
+
+
+class Names:
+    """Every name that was learnt, by what it is."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._known: dict[str, str] = {}
+        """Their kinds, by the names in small letters; those that are hidden wherever they stand."""
+        self._first: set[str] = set()
+        self._runs: dict[str, str] = {}
+        self._phrases: dict[str, str] = {}
+
+    def learn(self, kind: str, name: str) -> None:
+        """Hide that name from now on, wherever it stands, if it tells of somebody and is no word of ours."""
+        low = name.lower().rstrip(".")
+        if low in self._known or is_nobodys(kind, low) or not _is_distinct(kind, low):
+            return
+        if re.search(r"\s", low):
+            self._phrases[low] = kind
+            return
+        self._known[low] = kind
+        if kind == "host" and "." in low:
+            label, _, domain = low.partition(".")
+            self.learn("host", label)
+            self.learn("domain", domain)
+        self._first.add(_JOINT.split(low)[0])
+        self._runs.clear()
+
+    def word(self, kind: str, name: str) -> str:
+        """What stands for that name where such a name must stand; the name itself where it is nobody's."""
+        low = name.lower().rstrip(".")
+        if is_nobodys(kind, low):
+            return name
+        if kind == "host":
+            return self._host(low)
+        if kind == "domain":
+            return self._domain(low)
+        return self._ledger.word(kind, low)
+
+    def _host(self, low: str) -> str:
+        label, _, domain = low.partition(".")
+        if domain and "." not in domain and domain not in SUFFIXES:
+            return low if label == "example" else self._domain(low)
+        word = label if label in ACCOUNTS or is_ours(label) else self._ledger.word("host", label)
+        return f"{word}.{self._domain(domain)}" if domain else word
+
+    def _domain(self, domain: str) -> str:
+        """``domain1.example``; what every private network has stays."""
+        if domain.endswith(".example") and is_ours(domain.removesuffix(".example")):
+            return domain
+        suffix = next((end for end in SUFFIXES if domain == end or domain.endswith(f".{end}")), "")
+        if domain == suffix:
+            return domain
+        return f"{self._ledger.word('domain', domain)}.{suffix or 'example'}"
+
+    def hide(self, text: str) -> str:
+        """The text without any name that was learnt; numbers and letters beside it make it another one."""
+        for phrase, kind in self._phrases.items():
+            if phrase in text.lower():
+                text = re.sub(re.escape(phrase), self.word(kind, phrase), text, flags=re.IGNORECASE)
+        if "[" in text:
+            text = SET.sub(self._set, text)
+        return _RUN.sub(self._run, text) if self._known else text
+
+    def _set(self, match: re.Match[str]) -> str:
+        """Many hosts in one word, if one of them is known; else it may be a list's place: ``args[0]``."""
+        names = expanded(match)
+        if self._known.keys().isdisjoint(name.lower() for name in names):
+            return match[0]
+        return folded(self.word("host", name) for name in names)
+
+    def _run(self, match: re.Match[str]) -> str:
+        run = match[0]
+        found = self._runs.get(run)
+        if found is None:
+            found = self._runs[run] = self._replaced(run)
+        return found
+
+    def _replaced(self, run: str) -> str:
+        low = run.lower()
+        parts = _JOINT.split(low)
+        if len(low) != len(run) or self._first.isdisjoint(parts):
+            return run
+        out, place, at = [], 0, 0
+        while place < len(parts):
+            length = self._longest(parts, place)
+            size = sum(map(len, parts[place : place + max(1, length)]))
+            piece = run[at : at + size]
+            out.append(self.word(self._known[piece.lower()], piece) if length else piece)
+            place, at = place + max(1, length), at + size
+        return "".join(out)
+
+    def _longest(self, parts: list[str], place: int) -> int:
+        """How many of the parts from there are one name; none where no name begins."""
+        if parts[place] not in self._first:
+            return 0
+        most = min(len(parts), place + 2 * _MOST_PARTS)
+        return next((end - place for end in range(most, place, -1) if "".join(parts[place:end]) in self._known), 0)
+
+
+def is_nobodys(kind: str, low: str) -> bool:
+    """Whether a name tells of nobody: an account of every system, a number, a site of all the world, a word of ours."""
+    if kind == "cloud":
+        return not low or is_ours(low)
+    if not low or low in ACCOUNTS or _NUMBER.match(low) or is_ours(low):
+        return True
+    if kind == "domain":
+        return low in SUFFIXES or is_public_host(low) or is_ours(low.removesuffix(".example"))
+    return kind == "host" and (not _HOST.match(low) or is_public_host(low) or is_ours(low.partition(".")[0]))
+
+
+def _is_distinct(kind: str, low: str) -> bool:
+    """Whether it is nothing but that name wherever it stands."""
+    if is_word(low) or is_file(low):
+        return False
+    if kind in {"host", "switch"}:
+        return len(low) >= _SHORTEST or (len(low) > 1 and bool(re.search(r"\d", low)))
+    return len(low) >= _SHORTEST
+
+
+def is_word(name: str) -> bool:
+    """Whether it is a word of our own pages, or several joined: ``memory``, ``nvidia-ctk``."""
+    return all(part in vocabulary() for part in _JOINT.split(name.lower())[::2])
+
+
+def learnable(name: str) -> bool:
+    """Whether it can be a host's name at all: no file, and no variable."""
+    return bool(_HOST.match(name)) and not is_file(name) and not ("_" in name and name.isupper())
+
+
+# ---- Many hosts in one word, as Slurm and ClusterShell write them ----
+# ``node[01-08,12]``, ``login1,gpu[3-4].site``.
+
+_MOST = 4096
+"""Hosts that one word is taken apart into; of more, its first ones."""
+SET = re.compile(r"(?<![\w.-])([A-Za-z][\w.-]{0,60})\[(\d{1,6}(?:[-,]\d{1,6}){0,400})\]((?:[.-]?[\w-]{1,60}){0,4})")
+_LIST = re.compile(
+    r"(?:nodelist|node_list|nodename|nodes|hosts|hostlist|--?w|--hosts|--exclude)[=\s:]{1,3}['\"]?"
+    r"([A-Za-z][\w.,\[\]-]{1,4000})",
+    re.IGNORECASE,
+)
+_OURS = re.compile(r"(\D*)(\d+)(\D.*)?")
+
+
+def lists(text: str) -> Iterator[str]:
+    """The hosts of every list that stands where hosts must."""
+    for match in _LIST.finditer(text):
+        for part in re.split(r",(?![^\[]*\])", match[1].rstrip(",.")):
+            found = SET.fullmatch(part)
+            if found:
+                yield from expanded(found)
+
+
+def expanded(found: re.Match[str]) -> list[str]:
+    """``node[01-03]``: node01, node02, node03."""
+    head, numbers, tail = found.groups()
+    names: list[str] = []
+    for part in numbers.split(","):
+        first, _, last = part.partition("-")
+        end = min(int(last or first), int(first) + _MOST)
+        names += [f"{head}{number:0{len(first)}d}{tail}" for number in range(int(first), end + 1)]
+    return names[:_MOST]
+
+
+def folded(words: Iterable[str]) -> str:
+    """``host[1-3]`` for host1, host2 and host3."""
+    alike: dict[tuple[str, str], list[int]] = {}
+    for word in dict.fromkeys(words):
+        match = _OURS.fullmatch(word)
+        head, number, tail = match.groups(default="") if match else (word, "", "")
+        alike.setdefault((head, tail), []).extend([int(number)] if number else [])
+    return ",".join(_one(head, sorted(numbers), tail) for (head, tail), numbers in alike.items())
+
+
+def _one(head: str, numbers: Sequence[int], tail: str) -> str:
+    if len(numbers) < 2:
+        return f"{head}{numbers[0] if numbers else ''}{tail}"
+    begun: list[list[int]] = []
+    for number in numbers:
+        if begun and number == begun[-1][1] + 1:
+            begun[-1][1] = number
+        else:
+            begun.append([number, number])
+    ranges = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in begun)
+    return f"{head}[{ranges}]{tail}"

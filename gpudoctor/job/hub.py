@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ from gpudoctor.job.diagnosis import diagnosed
 from gpudoctor.job.door import Door, addresses
 from gpudoctor.job.found import Found
 from gpudoctor.job.guest import Guest
-from gpudoctor.job.holder import holder
 from gpudoctor.job.meeting import Meeting
 from gpudoctor.job.place import Place
 from gpudoctor.job.stages import Stages
@@ -100,3 +99,48 @@ class Hub:
             return {"verdict": "unknown", "code": UNKNOWN, "words": "the meeting's own diagnosis failed"}
         words = diagnosis.findings[0].title if diagnosis.findings else ""
         return {"verdict": diagnosis.fleet.verdict, "code": code_of(diagnosis), "words": words}
+
+
+# ---- Who listens on a port of this machine ----
+# From /proc, which tells the process only to its owner and to root.
+
+_LISTEN = "0A"
+
+
+def holder(port: int) -> str:
+    """``python (pid 4711)``; ``another program`` where it is not ours to know."""
+    inodes = set(_inodes(port))
+    for pid in _pids():
+        for target in _open_files(pid):
+            if target.startswith("socket:[") and target[8:-1] in inodes:
+                return f"{_name(pid)} (pid {pid})"
+    return "another program"
+
+
+def _inodes(port: int) -> Iterator[str]:
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path(table).read_text().splitlines()[1:]:
+                columns = line.split()
+                if columns[3] == _LISTEN and int(columns[1].rpartition(":")[2], 16) == port:
+                    yield columns[9]
+
+
+def _pids() -> list[str]:
+    with contextlib.suppress(OSError):
+        return [folder.name for folder in Path("/proc").iterdir() if folder.name.isdecimal()]
+    return []
+
+
+def _open_files(pid: str) -> Iterator[str]:
+    with contextlib.suppress(OSError):
+        for file in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                yield str(file.readlink())
+
+
+def _name(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return "a program"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +23,10 @@ from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from gpudoctor.mcp import asking
+from gpudoctor import shipped
 from gpudoctor.model.diagnosis import from_json
 from gpudoctor.model.errors import DoctorError, UsageError
+from gpudoctor.target.child import MARK, run_child
 from gpudoctor.version import __version__
 from gpudoctor.views import text as report
 from gpudoctor.views._terminal import Style
@@ -113,7 +115,7 @@ class Tools:
         key: Annotated[str, Field(max_length=100, description="what to look up in a table: RTX 5090")] = "",
     ) -> str:
         """Tell all that is known of a finding or a fact by its id, or what a table knows of a GPU or a CUDA release."""
-        return _cut(_or_error(lambda: asking.said(["explain", "--", id, *key.split()], _READING)))
+        return _cut(_or_error(lambda: said(["explain", "--", id, *key.split()], _READING)))
 
     def setup(
         self,
@@ -125,8 +127,8 @@ class Tools:
         """Work out which torch stack fits a machine, why, and which commands would install it; installs nothing."""
         words = ["setup", "torch", "--offline", *self._hidden, *(f"--want={one}" for one in want)]
         words += [f"--for={machine}"] if machine else [f"--python={self.python}"] if self.python else []
-        stack = _or_error(lambda: asking.document([*words, "--json"], _READING))
-        return _result(_cut(_or_error(lambda: asking.said(words, _READING))), stack)
+        stack = _or_error(lambda: document([*words, "--json"], _READING))
+        return _result(_cut(_or_error(lambda: said(words, _READING))), stack)
 
     @property
     def _hidden(self) -> Sequence[str]:
@@ -134,7 +136,7 @@ class Tools:
 
 
 def _diagnosis(words: Sequence[str], seconds: float, stdin: str, topics: Sequence[str]) -> CallToolResult:
-    found = _or_error(lambda: asking.document([*words, "--json"], seconds, stdin))
+    found = _or_error(lambda: document([*words, "--json"], seconds, stdin))
     told = _or_error(lambda: report.render(from_json(found), Style()))
     facts = {name: fact for name, fact in found.get("facts", {}).items() if name.partition(".")[0] in topics}
     return _result(_cut(told), {**found, "facts": facts})
@@ -217,3 +219,35 @@ def serve(python: str = "", share: bool = True, folders: Sequence[Path] = ()) ->
         if not folder.is_dir():
             raise UsageError(f"--folder {folder}: there is no such folder")
     server(python, share, [folder.resolve() for folder in folders]).run("stdio")
+
+
+# ---- A command of the command line in a process of its own, as a tool asks it ----
+# It may hang or crash, and keeps nothing.
+
+_MOST = 64 << 20
+"""Bytes that a command may print."""
+
+MISUSE = 2
+
+
+def said(words: Sequence[str], seconds: float, stdin: str = "") -> str:
+    """What the command prints. Raises `DoctorError` with its own sentence where it refuses, or does not end in time."""
+    quiet = {"GPUDOCTOR_HISTORY": "off", "GPUDOCTOR_LANG": "en", "NO_COLOR": "1", "COLUMNS": "100"}
+    env = {**os.environ, **quiet, MARK: secrets.token_hex(8)}
+    answer = run_child([*shipped.program(), *words], seconds, env, stdin, _MOST)
+    if answer.status is None or answer.status < 0 or answer.status == MISUSE or not answer.out.strip():
+        last = (answer.err.strip().splitlines() or [answer.how])[-1]
+        raise DoctorError(last.removeprefix("gpudoctor: ") if answer.status == MISUSE else f"{answer.how}: {last}")
+    return answer.out
+
+
+def document(words: Sequence[str], seconds: float, stdin: str = "") -> dict[str, Any]:
+    """The JSON object that it prints."""
+    text = said(words, seconds, stdin)
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise DoctorError(f"gpudoctor printed no document: {text[:200]!r}") from error
+    if not isinstance(found, dict):
+        raise DoctorError("gpudoctor printed several documents where one was meant")
+    return found

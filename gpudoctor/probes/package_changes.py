@@ -7,15 +7,17 @@ what pip and uv installed there the files' own times tell. Only the ends of logs
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
 from gpudoctor.model.catalog import column
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.probes._changes import debian, dists, others
+from gpudoctor.probes._changes import debian, others
 from gpudoctor.probes._changes.dnf import DATABASES, dnf
-from gpudoctor.probes._changes.entry import Entry, newest
+from gpudoctor.probes._changes.entry import Entry, newest, told
 from gpudoctor.probes._changes.logs import Zoned, clock
+from gpudoctor.probes._python.dists import Environment, environment, installer
 from gpudoctor.probes._python.site import Site, site_of
 from gpudoctor.probes._reading import number, refusal, text
 from gpudoctor.target import Target
@@ -52,7 +54,7 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
         prefix = site.prefix
         logs.append(((f"{prefix}/conda-meta/history",), lambda target, zoned: others.conda(target, zoned, prefix)))
     if isinstance(site, Site):
-        logs.append((site.folders, dists.installed))
+        logs.append((site.folders, installed))
     entries: list[Entry] = []
     refused: list[Unread] = []
     read = False
@@ -95,3 +97,28 @@ def _now(target: Target) -> float:
     booted, up = text(target, "/proc/stat", 1 << 18), number(target, "/proc/uptime")
     match = re.search(r"^btime (\d{1,12})$", booted, re.M) if isinstance(booted, str) else None
     return float(match[1]) + float(str(up.value)) if match and isinstance(up, Known) else time.time()
+
+
+# ---- What pip and uv installed into the target's environment ----
+# When, by the time of each RECORD, which is written last.
+
+_EARLIEST = 1_000_000_000
+"""Seconds since 1970: images that are built to be the same each time date their files to the beginning of time."""
+
+
+def installed(target: Target, zoned: Zoned) -> Iterator[Entry]:
+    """One for each distribution that conda did not bring; of the version before it nothing tells."""
+    found = environment(target)
+    if not isinstance(found, Environment):
+        return
+    for dist in found.dists:
+        if not told(dist.name) or found.by_conda(dist):
+            continue
+        record = f"{dist.path}/RECORD"
+        try:
+            stamp = target.modified(record)
+        except OSError:  # a distribution's own packages have none; a record of a machine may not tell
+            continue
+        at = zoned(time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(stamp))) if stamp > _EARLIEST else None
+        if at:
+            yield Entry(dist.name, "", dist.version, *at, installer(target, dist) or "", "", record)

@@ -9,22 +9,27 @@ its format is more or less exact than most, ``EXACT``: of two answers the one fr
 from __future__ import annotations
 
 import codecs
+import os
+import stat
+import sys
+import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
+from pathlib import PurePath
 from types import ModuleType
+from typing import BinaryIO
 
 from gpudoctor.model.budget import PER_MB, READING, Budget, TooCostlyError, within_part
 from gpudoctor.model.errors import DocumentError
-from gpudoctor.model.fact import Fact, Known, Rows
-from gpudoctor.model.snapshot import Snapshot, Target
-from gpudoctor.readers._merge import take
+from gpudoctor.model.fact import Fact, Known, Rows, Unread
+from gpudoctor.model.parsing import parsed
+from gpudoctor.model.snapshot import Snapshot, Target, from_json
+from gpudoctor.readers._merge import better, joined, take
 from gpudoctor.readers._paste import Paste, clean, worth_reading
-from gpudoctor.readers._saved import saved
 from gpudoctor.readers._select import MOST_OF_A_LINE
-from gpudoctor.readers._stream import pieces
-from gpudoctor.readers._together import together
 from gpudoctor.readers.files import manifest
 
 __all__ = ["EXACT", "LIMIT", "decode", "read_file", "read_text", "together"]
@@ -181,3 +186,180 @@ def every_reader() -> tuple[ModuleType, ...]:
 
     found = [module for package in (readers, people, tools) for module in modules_of(package)]
     return tuple(sorted(found, key=lambda module: (-getattr(module, "EXACT", EXACT), module.__name__.split(".")[-1])))
+
+
+# ---- Documents that we wrote ourselves ----
+# Strict JSON in, a snapshot out, and one line of error for anything else.
+
+
+def saved(text: str, name: str) -> Snapshot:
+    """The snapshot in `text`; raises `DocumentError`, which names the file as `name`."""
+    try:
+        return from_json(parsed(text))
+    except DocumentError as error:
+        raise DocumentError(f"{name}: {error}") from error
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise DocumentError(f"{name}: not a whole snapshot ({error}); save it again with gpudoctor snapshot") from error
+
+
+# ---- The bytes of a file, a pipe or standard input, piece by piece, unpacked where they are gzipped ----
+
+PIECE = 8 << 20
+"""Bytes of one piece at most."""
+_GZIP = b"\x1f\x8b"
+_PATIENCE = 5.0
+"""Seconds to wait until somebody opens the other end of a named pipe."""
+_TICK = 0.05
+
+
+def pieces(name: str) -> Iterator[bytes]:
+    """What the file holds, or standard input for ``-``; raises `OSError` and `zlib.error`.
+
+    A named pipe that nobody writes into is empty, not waited for forever.
+    """
+    packed = _packed(name)
+    first = next(packed, b"")
+    if not first.startswith(_GZIP):
+        yield first
+        yield from packed
+        return
+    unpacking = zlib.decompressobj(wbits=31)
+    for piece in (first, *packed):
+        rest = piece
+        while rest:
+            yield unpacking.decompress(rest, PIECE)
+            rest = unpacking.unconsumed_tail
+
+
+def _packed(name: str) -> Iterator[bytes]:
+    if name == "-":
+        yield from _read(sys.stdin.buffer)
+        return
+    with open(name, "rb", opener=_at_once) as file:
+        descriptor = file.fileno()
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            first = _first(descriptor)
+            if not first:
+                return
+            yield first
+        os.set_blocking(descriptor, True)
+        yield from _read(file)
+
+
+def _read(file: BinaryIO) -> Iterator[bytes]:
+    while piece := file.read(PIECE):
+        yield piece
+
+
+def _at_once(name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_NONBLOCK)
+
+
+def _first(descriptor: int) -> bytes:
+    """What the pipe holds when its first writer has come; empty where none came in time, or said nothing."""
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        try:
+            if data := os.read(descriptor, 65536):
+                return data
+        except BlockingIOError:  # a writer is there and thinks
+            os.set_blocking(descriptor, True)
+            return os.read(descriptor, 65536)
+        time.sleep(_TICK)
+    return b""
+
+
+# ---- Several pastes of one machine as one ----
+# What the second tells is added to the first, and wins where they clash.
+
+_ADDED = ("report.lines", "report.placed")
+_MOST_CLASHES = 5
+
+
+def together(snapshots: Sequence[Snapshot]) -> Snapshot:
+    """One snapshot of one machine out of several, the earliest first; every source names the file it came from.
+
+    Of two answers to one question the later one is taken, and ``report.clashes`` says so.
+    """
+    told = [_named(snapshot) for snapshot in snapshots]
+    facts: dict[str, Fact] = {}
+    for snapshot in reversed(told):  # the first answer is kept: that of the latest file
+        for name, fact in snapshot.facts.items():
+            facts[name] = better(facts.get(name), fact)
+    facts.update(_sums(told))
+    if clashes := tuple(_clashes(told, facts)):
+        facts["report.clashes"] = Known(clashes, "the files")
+    return Snapshot(_target(snapshots), facts, _groups(told))
+
+
+def _groups(told: Sequence[Snapshot]) -> dict[str, Rows]:
+    """Lines of text one file after the other, as they were printed; a GPU's newest answers before the older ones."""
+    groups: dict[str, Rows] = {}
+    for group in dict.fromkeys(group for snapshot in told for group in snapshot.groups):
+        for snapshot in reversed(told) if group == "gpu" else told:
+            rows, others = groups.get(group), snapshot.rows(group)
+            if group == "text" and isinstance(rows, tuple) and isinstance(others, tuple):
+                groups[group] = (*rows, *others)
+            else:
+                groups[group] = joined(rows, others, group)
+    return groups
+
+
+def _target(snapshots: Sequence[Snapshot]) -> Target:
+    """A report where all are; with a saved snapshot among them that one's interpreter and level."""
+    name = " + ".join(snapshot.target.name for snapshot in snapshots)
+    main = next((snapshot.target for snapshot in snapshots if snapshot.target.kind != "report"), snapshots[0].target)
+    return replace(main, name=name)
+
+
+def _named(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with the file's name before each source: ``a.txt, line 12``."""
+    name = snapshot.target.name
+    facts = {key: _sourced(fact, name) for key, fact in snapshot.facts.items()}
+    groups: dict[str, Rows] = {}
+    for group, rows in snapshot.groups.items():
+        if isinstance(rows, tuple):
+            groups[group] = tuple({key: _sourced(fact, name) for key, fact in row.items()} for row in rows)
+        else:
+            groups[group] = rows
+    return replace(snapshot, facts=facts, groups=groups)
+
+
+def _sourced(fact: Fact, name: str) -> Fact:
+    if not isinstance(fact, Known) or fact.source.startswith((name, PurePath(name).name)):
+        return fact
+    return replace(fact, source=f"{name}, {fact.source}")
+
+
+def _sums(snapshots: Sequence[Snapshot]) -> Mapping[str, Fact]:
+    """Lines read and lines understood, of all files."""
+    sums: dict[str, Fact] = {}
+    for name in _ADDED:
+        counts = [fact.value for snapshot in snapshots if isinstance(fact := snapshot.get(name), Known)]
+        if counts:
+            sums[name] = Known(sum(count for count in counts if isinstance(count, int)), "the files")
+    return sums
+
+
+def _clashes(snapshots: Sequence[Snapshot], taken: Mapping[str, Fact]) -> Iterator[str]:
+    """Facts to which two files give answers that cannot both hold, in words; no more than a reader can take in."""
+    told_of = (name for snapshot in snapshots for name in snapshot.facts)
+    names = dict.fromkeys(name for name in told_of if not name.startswith(("report.", "manifest.")))
+    told = 0
+    for name in names:
+        answers = [fact for snapshot in snapshots if not isinstance(fact := snapshot.get(name), Unread)]
+        if len({_said(fact) for fact in answers if not _agrees(fact, taken[name])} | {_said(taken[name])}) > 1:
+            told += 1
+            if told <= _MOST_CLASHES:
+                *_, last = answers
+                yield f"{name}: {' and then '.join(_said(fact) for fact in answers)}; {_said(last)} is taken"
+    if told > _MOST_CLASHES:
+        yield f"and {told - _MOST_CLASHES} more"
+
+
+def _agrees(fact: Fact, taken: Fact) -> bool:
+    return better(taken, fact) is fact or better(fact, taken) is taken or _said(fact) == _said(taken)
+
+
+def _said(fact: Fact) -> str:
+    return str(fact.value) if isinstance(fact, Known) else "none"

@@ -7,21 +7,21 @@ cure that would bring about another error is not offered first. Nothing is run h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from gpudoctor.language import say
 from gpudoctor.model.diagnosis import Diagnosis, Finding
-from gpudoctor.model.fact import Known, listed
-from gpudoctor.model.plan import Change, Plan, PlanStep, Way
+from gpudoctor.model.fact import Known, Value, listed
+from gpudoctor.model.plan import Change, Plan, PlanStep, Requirement, Way
 from gpudoctor.model.rule import LAYERS, Step
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.remedy import effects
 from gpudoctor.remedy.effects import Judge
-from gpudoctor.remedy.planning.caution import Names, blanks, requires
+from gpudoctor.remedy.effects.commands import bare, command_of
 from gpudoctor.remedy.planning.cures import Cure, cures_of, same
-from gpudoctor.remedy.planning.prospect import Outcome, Prospect
 from gpudoctor.remedy.planning.wording import makes_true, title_of
 
 _FREEZE = {"pip": ("-m", "pip", "freeze"), "uv": ("uv", "pip", "freeze"), "conda": ("conda", "list", "--explicit")}
@@ -247,3 +247,141 @@ def _note(steps: Sequence[PlanStep]) -> PlanStep | None:
         argv = (step.argv[0], *freeze) if tool == "pip" else (*freeze, *python)
         return PlanStep("", say("note what is installed now"), argv, makes_true=say(_ON_RECORD))
     return None
+
+
+# ---- What keeps a step from being run, and what must hold before it ----
+
+_WORDS = ("DEFAULT",)
+"""Words in capitals that a command takes as they are; any other stands for what only a person knows."""
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+_SHELL = re.compile(r"[;&|`$<>(){}'\"\\*?!#\s]")
+_REQUIREMENT = re.compile(
+    r"[A-Za-z0-9][\w.-]*(\[[\w.,-]+\])?((===?|[<>~!]=|[<>=])[\w.+!*]+(,\s?[<>~!=]{1,3}[\w.+!*]+)*(=[\w.*]+)?)?"
+)
+_PLACE = re.compile(r"([\w.-]+ @ )?https?://\S+|[/~.\\].*|[A-Za-z]:[\\/].*")
+"""A URL, a wheel by its URL, or a path; none begins with what a program would take for an option."""
+
+
+def blanks(argv: Sequence[str]) -> Iterator[str]:
+    """Words that stand for what only a person knows: IMAGE, POD."""
+    return (word for word in argv if word.isalpha() and word.isupper() and len(word) > 1 and word not in _WORDS)
+
+
+class Names:
+    """The names and paths that a snapshot holds: whoever wrote it chose them, and no word of a command may be one that
+    a program would take for something else.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        values = [fact.value for fact in snapshot.facts.values() if isinstance(fact, Known)]
+        for group, rows in snapshot.groups.items():
+            if group != "text" and isinstance(rows, tuple):
+                values += [fact.value for row in rows for fact in row.values() if isinstance(fact, Known)]
+        told = {text for value in values for text in _texts(value)}
+        self.options = {text for text in told if text.startswith("-")}
+        self.scripts = {text for text in told if len(text) > 2 and _SHELL.search(text)}
+
+    def refuse(self, argv: Sequence[str]) -> str:
+        """Why these words are no command to run; empty where they are one."""
+        for word in argv:
+            if _UNPRINTABLE.search(word.replace("\n", " ") if argv[:2] == ("sh", "-c") else word):
+                return f"{word[:40]!r} holds characters that do not show"
+            if any(word == option or word.endswith(f"={option}") for option in self.options):
+                return f"{word[:40]!r} was read from the machine and would be taken for an option"
+        if argv and PurePath(argv[0]).name in ("sh", "bash"):
+            return self._refuse_script(" ".join(argv[2:]))
+        return _no_package(argv)
+
+    def _refuse_script(self, script: str) -> str:
+        """Why a shell must not see this script: what was read from the machine would be more than a word in it."""
+        spoilt = next((text for text in self.scripts if text in script), "")
+        spoilt = spoilt or next((word for word in script.split() if word in self.options), "")
+        return f"{spoilt[:40]!r} was read from the machine, and a shell would take it apart" if spoilt else ""
+
+
+def _no_package(argv: Sequence[str]) -> str:
+    """Of a package command: the word that is neither a package, a path, a URL nor an option."""
+    if command_of(argv) is None:
+        return ""
+    for word in argv[1:]:
+        if not word.startswith("-") and not _REQUIREMENT.fullmatch(word) and not _PLACE.fullmatch(word):
+            return f"{word[:40]!r} is no package, path or address"
+    return ""
+
+
+def _texts(value: Value) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts(item)
+
+
+def requires(step: PlanStep, environment: str) -> tuple[Requirement, ...]:
+    """What must hold before that step: its program is there, its environment can be written to and is as it was."""
+    if not step.argv:
+        return ()
+    program = next(iter(bare(step.argv)), "")
+    wanted = [Requirement("program", program)] if program and not program.startswith(".") else []
+    command = command_of(step.argv)
+    if command and environment and not command.creates and step.touches == "environment":
+        wanted += [Requirement("writable", environment), Requirement("unchanged", environment)]
+    return tuple(wanted)
+
+
+# ---- The machine as the steps planned so far would leave it ----
+# What is to be cured there, and what a cure would add.
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a cure would come to: the findings that it would bring about or back, and whether it clears its own."""
+
+    adds: tuple[str, ...] = ()
+    clears: bool = False
+
+
+@dataclass
+class Prospect:
+    """Steps are taken into it cause by cause. Without a `judge` nothing is foreseen: every cause has its own cure."""
+
+    diagnosis: Diagnosis
+    judge: Judge | None
+    steps: tuple[Step, ...] = ()
+    causes: frozenset[str] = frozenset()
+    cleared: frozenset[str] = frozenset()
+
+    def take(self, cause: str, steps: Sequence[Step]) -> None:
+        """These steps are part of the plan, for that cause."""
+        self.steps = (*self.steps, *steps)
+        self.causes |= {cause} if any(map(effects.tells, steps)) else frozenset()
+        if self.judge and steps:
+            self.cleared = frozenset(self._seen(self.steps, self.causes).cleared)
+
+    def findings(self, cause: str, found: Sequence[Finding]) -> Sequence[Finding]:
+        """The findings of that cause as they would be then, with the cures that would then be offered; none where the
+        steps taken so far clear it. Where that can be judged only on the machine, those found now.
+        """
+        if not self.judge or not self.steps:
+            return found
+        if cause in self.cleared:
+            return ()
+        then = self.judge(effects.after(self.diagnosis.snapshot, self.steps))
+        return [finding for finding in then.findings if finding.id == cause and finding.fixes] or found
+
+    def of(self, cause: str, cure: Cure) -> Outcome:
+        """What this cure would come to after the steps taken so far."""
+        if not self.judge:
+            return Outcome()
+        mended = {cause} if any(map(effects.tells, cure.steps)) else set()
+        seen = self._seen((*self.steps, *cure.steps), self.causes | mended)
+        adds = (*seen.new, *(name for name in seen.stays if name in self.cleared))
+        return Outcome(adds, clears=cause in seen.cleared)
+
+    def _seen(self, steps: Sequence[Step], causes: frozenset[str]) -> effects.Foreseen:
+        assert self.judge is not None
+        then = effects.after(self.diagnosis.snapshot, steps)
+        return effects.seen(self.diagnosis, then, self.judge, mended=causes)

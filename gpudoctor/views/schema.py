@@ -9,12 +9,155 @@ from gpudoctor.model.difference import SCHEMA as DIFF
 from gpudoctor.model.kept import SCHEMA as HISTORY
 from gpudoctor.model.measurement import SCHEMA as KERNELS
 from gpudoctor.model.measurement import Level, Meanwhile, Rung, Status
+from gpudoctor.model.plan import SCHEMA as PLANS
+from gpudoctor.model.plan import Requires
 from gpudoctor.model.rule import CONFIDENCES, SEVERITIES
+from gpudoctor.model.run import SCHEMA as RUNS
+from gpudoctor.model.run import Outcome, State
 from gpudoctor.model.snapshot import SCHEMA
 from gpudoctor.views._fleet_schema import FLEET
-from gpudoctor.views._plan_schema import PLAN, RUN, STEP
-from gpudoctor.views._profile_schema import PROFILE
+from gpudoctor.views._schema_parts import COUNT, FLAG, NUMBER, TEXT, TEXTS, of
 from gpudoctor.views._stack_schema import STACK
+
+# The JSON Schema of an expectation profile, for editors of TOML: ``#:schema profile.json`` as its first line. Names
+# of facts and kernels are checked where the profile is read, which knows them all.
+
+_PLAIN: dict[str, Any] = {
+    "description": "what it must be: 8, true, a text, one of several, or a range: >= 570, < 590",
+    "type": ["string", "number", "boolean", "array"],
+    "items": {"type": ["string", "number"]},
+}
+_TOLD: dict[str, Any] = {
+    "severity": {"enum": list(SEVERITIES), "description": "of the finding where it is not so; error by default"},
+    "why": {**TEXT, "description": "what follows from it"},
+    "do": {"oneOf": [TEXT, TEXTS], "description": "what to do: a sentence, or a command as a list of words"},
+    "needs": {"type": "array", "items": {"enum": ["root", "reboot", "network", "downtime"]}},
+}
+_ENTRY: dict[str, Any] = {
+    "is": _PLAIN,
+    "not": {**_PLAIN, "description": "what it must not be"},
+    "matches": {**TEXT, "description": "a regular expression that must be found in it"},
+    "has": {**TEXTS, "description": "of a list: these are in it"},
+    "lacks": {**TEXTS, "description": "of a list: none of these is in it"},
+    "present": {"type": "boolean", "description": "false: it must not be there"},
+    "where": {**TEXT, "description": "a condition: only rows for which it holds count"},
+    "at_least": {"type": "integer", "minimum": 0, "description": "how many rows are enough; by default all"},
+    **_TOLD,
+}
+_TABLE = {
+    "description": "facts by name: gpu.count = 8; gpudoctor explain FACT tells what one means",
+    "type": "object",
+    "propertyNames": {"not": {"enum": list(_ENTRY)}},
+    "additionalProperties": {"anyOf": [_PLAIN, {"$ref": "#/$defs/entry"}, {"$ref": "#/$defs/facts"}]},
+}
+_LINE = {
+    "type": "object",
+    "properties": {
+        "when": {"oneOf": [TEXT, {**TEXTS, "minItems": 1}], "description": "conditions, all of which must hold"},
+        "each": {**TEXT, "description": "the group of which every row is judged: gpu, nvlink, rdma"},
+        "says": {**TEXT, "description": "the sentence where it does not hold, with facts in braces"},
+        "fact": {**TEXT, "description": "in place of when: a fact, which must be as the other keys say"},
+        **_ENTRY,
+    },
+    "additionalProperties": False,
+    "anyOf": [{"required": ["when"]}, {"required": ["fact"]}],
+}
+PROFILE: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "profile": {"type": "string", "pattern": r"^[a-z0-9][a-z0-9._-]{0,59}$", "description": "its name"},
+        "about": TEXT,
+        "sources": TEXTS,
+        "checked": {**TEXT, "description": "the day on which the sources were read"},
+        "extends": {"oneOf": [TEXT, TEXTS], "description": "profiles of which it has all lines, too"},
+        "without": {**TEXTS, "description": "lines of these that it has not"},
+        "expect": {"$ref": "#/$defs/facts"},
+        "measure": {
+            **_TABLE,
+            "description": "what kernels must reach, measured at level deep; gpudoctor bench --list names them",
+        },
+        "line": {
+            "type": "object",
+            "propertyNames": {"pattern": "^[a-z0-9]+(-[a-z0-9]+)*$"},
+            "additionalProperties": _LINE,
+        },
+    },
+    "required": ["profile"],
+    "additionalProperties": False,
+    "$defs": {
+        "facts": _TABLE,
+        "entry": {"type": "object", "properties": _ENTRY, "additionalProperties": False, "minProperties": 1},
+    },
+}
+
+
+# The JSON Schemas of a plan and of its run, and of the steps that plans and fixes have.
+
+STEP = of(
+    {
+        "argv": TEXTS,
+        "text": TEXT,
+        "needs": {"type": "array", "items": {"enum": ["root", "reboot", "network", "downtime"]}},
+        "touches": {"enum": ["environment", "system", "hardware", "nothing"]},
+    }
+)
+_CHANGE = of({"name": TEXT, "before": TEXT, "after": TEXT})
+PLAN = of(
+    {
+        "schema": {"const": PLANS},
+        "title": TEXT,
+        "machine": TEXT,
+        "environment": TEXT,
+        "before": TEXTS,
+        "downloads_mib": {"type": ["number", "null"]},
+        "undo": TEXTS,
+        "ways": {
+            "type": "array",
+            "items": of({"cause": TEXT, "number": COUNT, "title": TEXT, "undo": TEXT}),
+        },
+        "steps": {
+            "type": "array",
+            "items": of(
+                {
+                    **dict.fromkeys(("id", "title", "makes_true", "cause", "verify", "hindrance"), TEXT),
+                    **STEP["properties"],
+                    "way": COUNT,
+                    "changes": {"type": "array", "items": _CHANGE},
+                    "chosen": FLAG,
+                    "makes": {"type": "object"},
+                    "requires": {
+                        "type": "array",
+                        "items": of({"kind": {"enum": list(get_args(Requires))}, "subject": TEXT, "mib": NUMBER}),
+                    },
+                }
+            ),
+        },
+    },
+    foreseen=of(dict.fromkeys(("cleared", "stays", "new", "unjudged"), TEXTS)),
+)
+_RAN = of(
+    {
+        "state": {"enum": list(get_args(State))},
+        "seconds": NUMBER,
+        "status": {"type": ["integer", "null"]},
+        "output": TEXTS,
+        "dropped": COUNT,
+    }
+)
+RUN = of(
+    {
+        "schema": {"const": RUNS},
+        **dict.fromkeys(("id", "began", "undoes", "why"), TEXT),
+        "over": FLAG,
+        "outcome": {"enum": list(get_args(Outcome))},
+        "worse": TEXTS,
+        "changed": TEXTS,
+        "judged": {"type": "object", "additionalProperties": FLAG},
+        "steps": {"type": "array", "items": _RAN},
+        "plan": PLAN,
+    }
+)
+
 
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.expect import load
-from gpudoctor.expect.judging import judged
+from gpudoctor.expect import judged, load
 from gpudoctor.model.errors import UsageError
 from tests.expect.machines import known, profile, put
 

@@ -20,7 +20,7 @@ from gpudoctor.model.budget import JUDGING, TOO_COSTLY, Budget, TooCostlyError, 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.readers import LARGEST, LIMIT, read_file, read_text
-from gpudoctor.rulebook.repetition import nested
+from gpudoctor.rulebook.check import nested
 from tests.conftest import Program
 from tests.corpus import BOOK
 from tests.fuzz.examine import examine

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from gpudoctor import ruletest
-from gpudoctor.judge import arguments
+from gpudoctor.judge import cures
 from gpudoctor.model.errors import DoctorError, DocumentError, UsageError
 from gpudoctor.model.fact import Known
 from gpudoctor.model.plan import Plan, PlanStep
@@ -125,7 +125,7 @@ def test_a_fact_fits_its_place_in_a_command(
     argv: tuple[str, ...], sound: tuple[str, ...], hostile: tuple[str, ...]
 ) -> None:
     def fault(value: str) -> str:
-        return arguments.fault(argv, tuple(map(_filled(value), argv)), _filled(value))
+        return cures.fault(argv, tuple(map(_filled(value), argv)), _filled(value))
 
     assert [fault(value) for value in sound] == [""] * len(sound)
     assert [value for value in hostile if not fault(value)] == []
@@ -133,7 +133,7 @@ def test_a_fact_fits_its_place_in_a_command(
 
 def test_the_pages_own_words_may_be_options() -> None:
     template = "{'-open' if open else '' | -open}"
-    assert arguments.fault(("install", template), ("install", "-open"), lambda _: "-open") == ""
+    assert cures.fault(("install", template), ("install", "-open"), lambda _: "-open") == ""
 
 
 @pytest.fixture(scope="module")

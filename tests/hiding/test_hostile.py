@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from gpudoctor.hiding import Sharing, addresses, nodesets, numbers, places, spelling
+from gpudoctor.hiding import Sharing, addresses, numbers, places, sharing, spelling
 from gpudoctor.model import secrets
 from gpudoctor.model.pattern import Later
 from tests.fuzz.examine import deadline
@@ -22,7 +22,7 @@ def _patterns(module: ModuleType) -> list[str]:
 
 
 _ALL = [
-    *(pattern for module in (addresses, nodesets, numbers, secrets, spelling, places) for pattern in _patterns(module)),
+    *(pattern for module in (addresses, sharing, numbers, secrets, spelling, places) for pattern in _patterns(module)),
     *(place.pattern.pattern for place in places._PLACES),
 ]
 

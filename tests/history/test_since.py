@@ -12,7 +12,7 @@ import pytest
 from gpudoctor import doctor, history, rulebook
 from gpudoctor.catalog import catalog
 from gpudoctor.history import Shelf, dated
-from gpudoctor.history.families import FAMILIES
+from gpudoctor.history.since import FAMILIES
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.fact import Absent, Fact, Known, Row
 from gpudoctor.model.since import Since

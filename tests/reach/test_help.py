@@ -9,8 +9,7 @@ from itertools import takewhile
 import pytest
 
 from gpudoctor.arguments import COMMANDS as TOP
-from gpudoctor.arguments import parse, parser
-from gpudoctor.arguments._examples import EXAMPLES, commands_of
+from gpudoctor.arguments import EXAMPLES, commands_of, parse, parser
 
 COMMANDS = dict(commands_of(parser()))
 

@@ -7,8 +7,7 @@ import subprocess
 
 import pytest
 
-from gpudoctor.arguments import parser
-from gpudoctor.arguments._examples import commands_of
+from gpudoctor.arguments import commands_of, parser
 from tests import manual, needs
 
 PAGE = str(manual.PLACE)

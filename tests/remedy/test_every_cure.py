@@ -13,7 +13,7 @@ from gpudoctor.model.foreseen import Foreseen
 from gpudoctor.model.plan import Plan, PlanStep
 from gpudoctor.remedy import effects, plan
 from gpudoctor.remedy.effects.commands import command_of
-from gpudoctor.remedy.planning.caution import blanks
+from gpudoctor.remedy.plan import blanks
 from gpudoctor.views import plan as views
 from tests.remedy.specimens import CAUSES, judged, machines, specimens, told_by_facts
 from tests.sim.documents import Documents

@@ -12,8 +12,9 @@ from textual.pilot import Pilot
 
 from gpudoctor.model import diagnosis
 from gpudoctor.model.sample import GPU, Instance, Process, Sample
-from gpudoctor.views.tui import gpu_watch, marks
+from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.app import DoctorApp
+from gpudoctor.views.tui.screens import gpus
 from gpudoctor.views.tui.screens.gpus import GPUsScreen
 from gpudoctor.views.tui.words.gpu import health
 from gpudoctor.views.tui.words.gpu_columns import missing
@@ -167,7 +168,7 @@ async def test_silence_is_said_and_strikes_every_number(opened: Opened) -> None:
     async with opened(work, WIDE) as pilot:
         await pilot.press("2")
         await live.tell(pilot, sample())
-        now = [gpu_watch.STALE + 1]
+        now = [gpus.STALE + 1]
         watch = screen(pilot)._watch
         heard = watch._heard
         watch.clock = lambda: heard + now[0]

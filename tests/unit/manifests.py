@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from gpudoctor import doctor, rulebook
-from gpudoctor.commands.places import machine_of
+from gpudoctor.commands.reports import machine_of
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.fact import Known
 from gpudoctor.setup.emit import BASE

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor import cli
-from gpudoctor.arguments import parser
-from gpudoctor.arguments._examples import commands_of
+from gpudoctor.arguments import commands_of, parser
 from gpudoctor.readers import LIMIT
 from tests.conftest import Program
 from tests.processes import marked, until

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpudoctor.fleet import by_files
+from gpudoctor.fleet import asking
 from gpudoctor.fleet.reading import Reader, Reply
 from gpudoctor.fleet.summary import Rate, Summary
 from gpudoctor.model.errors import UsageError
@@ -162,11 +162,11 @@ def test_files_and_folders_and_standard_input_are_read(tmp_path: Path, monkeypat
     (tmp_path / ".hidden").write_text("x")
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(document("n6").encode())))
     reader = Reader(BOOK)
-    found = [one for reply in by_files.replies([str(tmp_path), "-"]) for one in reader.summaries(reply)]
+    found = [one for reply in asking.replies([str(tmp_path), "-"]) for one in reader.summaries(reply)]
     assert [one.host for one in found] == ["n3", "n4", "n5", "n1", "n2", "n6"]
     assert [one.host for one in found if not one.answered] == ["n5"]
 
 
 def test_a_file_that_is_not_there_is_misuse(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
-        by_files.verify([str(tmp_path / "x.json")])
+        asking.verify([str(tmp_path / "x.json")])

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpudoctor import cluster, rulebook
-from gpudoctor.job.diagnosis import diagnosed
-from gpudoctor.job.facts import facts, groups
+from gpudoctor.job.diagnosis import diagnosed, facts, groups
 from gpudoctor.job.found import Found, LinkSeen, RankSeen
 from gpudoctor.job.pairing.pairs import Direction, Pair
 from gpudoctor.job.pairing.suspect import Suspect

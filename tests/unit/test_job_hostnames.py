@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.job import hostnames
+from gpudoctor.job import run
 from tests.needs import program
 
 SHORT = {
@@ -26,7 +26,7 @@ def test_without_slurm_at_hand_they_are_written_out_alike(
     short: str, names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    assert hostnames.expanded(short) == names
+    assert run.expanded(short) == names
 
 
 @pytest.mark.parametrize(("short", "names"), [item for item in SHORT.items() if item[0] and "]-" not in item[0]])
@@ -43,4 +43,4 @@ def test_slurm_says_the_same_of_what_it_takes(
 @pytest.mark.parametrize("broken", ["n[a-b]", "n[1-2", "n[1-99999999]", "n[-]"])
 def test_what_is_no_list_names_nobody(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    assert not [name for name in hostnames.expanded(broken) if "[" in name]
+    assert not [name for name in run.expanded(broken) if "[" in name]

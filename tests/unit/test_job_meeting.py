@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 
 from gpudoctor.job import member, membership
-from gpudoctor.job.connecting import to_each_other
 from gpudoctor.job.descriptors import room_for
 from gpudoctor.job.door import Door
 from gpudoctor.job.hub import Hub
 from gpudoctor.job.meeting import Meeting, greeting
 from gpudoctor.job.member import Member, NotMetError
 from gpudoctor.job.place import Place
-from gpudoctor.job.stages import Limits
+from gpudoctor.job.stages import Limits, to_each_other
 from gpudoctor.job.wanted import LIMITS, Wanted
 from gpudoctor.job.wire import Line
 from tests.processes import free_port

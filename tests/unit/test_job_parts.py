@@ -9,12 +9,12 @@ from contextlib import closing
 
 import pytest
 
-from gpudoctor.job.barriers import barriers
-from gpudoctor.job.clocks import furthest_clock
 from gpudoctor.job.descriptors import room_for
+from gpudoctor.job.diagnosis import barriers
 from gpudoctor.job.door import Door
 from gpudoctor.job.found import LinkSeen
-from gpudoctor.job.holder import holder
+from gpudoctor.job.hub import holder
+from gpudoctor.job.stages import furthest_clock
 from gpudoctor.job.wanted import LIMITS, Wanted
 from gpudoctor.job.wire import GoneError, Line
 from tests.processes import free_port

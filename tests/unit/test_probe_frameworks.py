@@ -8,7 +8,7 @@ import pytest
 
 from gpudoctor.model.fact import Absent, Unread
 from gpudoctor.probes import frameworks
-from gpudoctor.probes._python.tags import Tag, tag_of
+from gpudoctor.probes._python.extensions import Tag, tag_of
 from tests.environments import Machine, Venv, column, rows, value
 
 BUILD_INFO = """# Auto-generated module providing information about the build.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.knowledge.manifests.images import Image, image_of
-from gpudoctor.knowledge.manifests.indexes import EVERY, PYPI, UNKNOWN, WITHOUT_TORCH, builds_in
+from gpudoctor.knowledge.manifests import Image, image_of
+from gpudoctor.knowledge.manifests.pip_takes import EVERY, PYPI, UNKNOWN, WITHOUT_TORCH, builds_in
 from gpudoctor.model.fact import Known
 from gpudoctor.readers import read_text
-from gpudoctor.readers.files import _conda, _shell, _sizes, pyproject
+from gpudoctor.readers.files import _conda, _sizes, dockerfile, pyproject
 from gpudoctor.readers.files._asked import asked
 from gpudoctor.readers.files._instructions import filled, instructions
 from tests.unit.manifests import RTX_4090, RTX_5090, errors, judged, value
@@ -136,8 +136,8 @@ def test_ngcs_torch_is_by_its_cuda() -> None:
     ],
 )
 def test_a_command_installs_what_its_words_say(command: str, names: list[str], index: str) -> None:
-    ((words),) = _shell.commands(command)
-    found, _ = _shell.installed(words)
+    ((words),) = dockerfile.commands(command)
+    found, _ = dockerfile.installed(words)
     assert [one.name for one in found] == names
     assert {one.index for one in found} <= {index}
 
@@ -154,8 +154,8 @@ def test_a_command_installs_what_its_words_say(command: str, names: list[str], i
     ],
 )
 def test_files_that_a_command_takes_more_from_are_named(command: str, files: list[str]) -> None:
-    ((words),) = _shell.commands(command)
-    assert _shell.installed(words)[1] == files
+    ((words),) = dockerfile.commands(command)
+    assert dockerfile.installed(words)[1] == files
 
 
 def test_uv_takes_the_first_index_that_has_it_and_pip_the_highest_version() -> None:
@@ -170,8 +170,14 @@ def test_uv_takes_the_first_index_that_has_it_and_pip_the_highest_version() -> N
 
 
 def test_commands_are_told_apart_and_quotes_that_do_not_close_are_survived() -> None:
-    assert list(_shell.commands("a b && c 'd && e' | f; (g)\nh")) == [["a", "b"], ["c", "d && e"], ["f"], ["g"], ["h"]]
-    assert list(_shell.commands("pip install 'torch")) == [["pip", "install", "'torch"]]
+    assert list(dockerfile.commands("a b && c 'd && e' | f; (g)\nh")) == [
+        ["a", "b"],
+        ["c", "d && e"],
+        ["f"],
+        ["g"],
+        ["h"],
+    ]
+    assert list(dockerfile.commands("pip install 'torch")) == [["pip", "install", "'torch"]]
 
 
 def test_instructions_are_joined_over_lines_comments_and_heredocs() -> None:
@@ -241,7 +247,7 @@ def test_a_service_has_64_mib_of_shared_memory_where_nothing_else_is_said() -> N
 
 def test_files_that_belong_together_are_one_environment() -> None:
     from gpudoctor import doctor
-    from gpudoctor.commands.places import machine_of
+    from gpudoctor.commands.reports import machine_of
     from gpudoctor.readers import together
     from tests.unit.manifests import book
 

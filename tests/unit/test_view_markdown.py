@@ -9,7 +9,7 @@ import pytest
 from gpudoctor.model.diagnosis import Evidence, Note, Unjudged
 from gpudoctor.model.fact import Absent, Known
 from gpudoctor.model.rule import Fix, Step
-from gpudoctor.views import _markdown, markdown
+from gpudoctor.views import markdown
 from tests.tui.machines import diagnosis_of
 
 JOINER = "\u2060"
@@ -42,11 +42,11 @@ def test_several_causes_are_put_in_order() -> None:
 
 @pytest.mark.parametrize("text", ["a", "``", "a ``` b", "````"])
 def test_no_run_of_back_ticks_ends_a_fence(text: str) -> None:
-    fence, *body, end = _markdown.fenced(text).splitlines()
+    fence, *body, end = markdown.fenced(text).splitlines()
     assert end == fence
     assert set(fence) == {"`"}
     assert fence not in "\n".join(body)
-    code = _markdown.code(text)
+    code = markdown.code(text)
     longest = max(len(run) for run in "".join(c if c == "`" else " " for c in f"{text} `").split())
     opening = len(code) - len(code.lstrip("`"))
     assert opening == 1 if "`" not in text else opening > longest - 1

@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 
 from gpudoctor.model.diagnosis import Evidence, Note, Unjudged
 from gpudoctor.model.fact import Known
-from gpudoctor.views import _markdown, markdown
+from gpudoctor.views import markdown
 from gpudoctor.views._terminal import one_line
 from tests.tui.machines import diagnosis_of
 
@@ -44,7 +44,7 @@ def read(said: str) -> tuple[set[str], str]:
 @example("1) one")
 @example("===")
 def test_foreign_text_reads_as_it_is(evil: str) -> None:
-    tags, words = read(_markdown.text(evil))
+    tags, words = read(markdown.text(evil))
     assert tags <= {"p", "code"}
     assert words.replace(JOINER, "").split() == one_line(evil).replace(JOINER, "").split()
 
@@ -52,7 +52,7 @@ def test_foreign_text_reads_as_it_is(evil: str) -> None:
 @settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(HOSTILE)
 def test_code_reads_as_it_is(evil: str) -> None:
-    tags, words = read(f"a {_markdown.code(evil)} b")
+    tags, words = read(f"a {markdown.code(evil)} b")
     assert tags <= {"p", "code"}
     assert words.split() == ["a", *one_line(evil).split(), "b"]
 
@@ -75,12 +75,12 @@ def test_a_report_full_of_it_keeps_its_form(evil: str) -> None:
 
 @pytest.mark.parametrize("said", ["@octocat", "see #12", "!12", "GH-7", "a :de: b", ":100:", ":+1:"])
 def test_nobody_is_called_and_nothing_is_linked(said: str) -> None:
-    assert JOINER in _markdown.text(said)
+    assert JOINER in markdown.text(said)
 
 
 def test_a_pci_address_can_be_copied_and_shows_no_flag() -> None:
-    assert _markdown.text("GPU 5 at 0000:de:00.0: hot") == "GPU 5 at `0000:de:00.0`: hot"
-    assert _markdown.text("gpu: 3, 12:34:56, driver: 580") == "gpu: 3, 12:34:56, driver: 580"
+    assert markdown.text("GPU 5 at 0000:de:00.0: hot") == "GPU 5 at `0000:de:00.0`: hot"
+    assert markdown.text("gpu: 3, 12:34:56, driver: 580") == "gpu: 3, 12:34:56, driver: 580"
 
 
 def test_a_tracker_has_room_for_it_however_much_was_found() -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.kernels.across import Across, Member, asking
+from gpudoctor.kernels import across
+from gpudoctor.kernels.across import Across, Member
 from gpudoctor.target.local import Local
 
 _PLANTED = """
@@ -58,11 +59,11 @@ Me.step = _fails
 def planted(folder: Path, rank: int, what: str, when: str) -> Iterator[None]:
     """Have that rank's child ``die``, ``hang``, ``raise`` or ``flip`` a bit of what it gets, when it says that step."""
     child = folder / "child"
-    shutil.copytree(Path(asking.program()).parent, child)
+    shutil.copytree(Path(across.program()).parent, child)
     with (child / "collective" / "_across.py").open("a") as file:
         file.write(_PLANTED.format(rank=rank, what=what, when=when))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asking, "program", lambda: str(child / "__main__.py"))
+        patch.setattr(across, "program", lambda: str(child / "__main__.py"))
         yield
 
 
@@ -80,7 +81,7 @@ def job(python: str, hosts: Sequence[str], world: int = 0, **options: Any) -> li
         if rank:
             known.wait(120)
         me = Member(rank, world or len(hosts), hosts[:rank].count(hosts[rank]), hosts[rank], ("127.0.0.1", port[0]))
-        answers[rank] = asking.run(target, me, listening=listening, **options)
+        answers[rank] = across.run(target, me, listening=listening, **options)
 
     threads = [threading.Thread(target=one, args=(rank,)) for rank in range(len(hosts))]
     for thread in threads:

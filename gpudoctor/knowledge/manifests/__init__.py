@@ -6,20 +6,21 @@ leaves a choice; what nobody can tell is said in ``manifest.open``.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
+from typing import NamedTuple
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from gpudoctor.knowledge._filling import Facts, Groups, fill, given, known, text
+from gpudoctor.knowledge._tables import table
 from gpudoctor.knowledge.manifests.companions import BRING
 from gpudoctor.knowledge.manifests.environment import Environment
-from gpudoctor.knowledge.manifests.frameworks import frameworks
-from gpudoctor.knowledge.manifests.images import Image, image_of
-from gpudoctor.knowledge.manifests.lines import applying
-from gpudoctor.knowledge.manifests.pip_takes import Place
-from gpudoctor.knowledge.manifests.silent import silent
+from gpudoctor.knowledge.manifests.lines import Line, applying
+from gpudoctor.knowledge.manifests.pip_takes import Place, pinned
 from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread, listed
 from gpudoctor.model.snapshot import Snapshot
 
@@ -166,3 +167,162 @@ def _tell(snapshot: Snapshot, facts: Facts, groups: Groups, found: Environment) 
         facts["torch.companions_unmet"] = Known(tuple(found.misfits), ", ".join(dict.fromkeys(found.misfits.values())))
     else:
         fill(snapshot, facts, "torch.companions_unmet", Known((), found.torch.source))
+
+
+# What pinned lines say of TensorFlow and JAX; where they are asked for and torch is not, torch is not there.
+
+_TENSORFLOW = ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tensorflow-intel")
+
+
+def frameworks(lines: Sequence[Line], torch: bool) -> Iterator[tuple[str, Fact]]:
+    """Their facts; `torch` is whether any line brings it."""
+    by_name = {line.name: line for line in lines}
+    found = dict([*_tensorflow(by_name), *_jax(by_name)])
+    yield from found.items()
+    if found and not torch:
+        yield "torch.version", Absent("no line asks for it")
+    if "jax.version" in found and "tf.version" not in found:
+        yield "tf.version", Absent("no line asks for it")
+
+
+def _tensorflow(by_name: Mapping[str, Line]) -> Iterator[tuple[str, Fact]]:
+    for name in _TENSORFLOW:
+        if (line := by_name.get(name)) and (version := pinned(line.spec)):
+            yield "tf.version", Known(version, line.source)
+            if name in ("tensorflow-cpu", "tensorflow-intel"):
+                yield "tf.built_with_cuda", Known(False, line.source)
+
+
+def _jax(by_name: Mapping[str, Line]) -> Iterator[tuple[str, Fact]]:
+    line = by_name.get("jax")
+    if not line or not (version := pinned(line.spec)):
+        return
+    yield "jax.version", Known(version, line.source)
+    yield "jax.jaxlib", Known(version, line.source)
+    plugin = next((name for name in by_name if name.startswith("jax-cuda") and "plugin" in name), "")
+    extra = next((extra for extra in line.extras if extra.startswith("cuda")), "")
+    if plugin and (own := pinned(by_name[plugin].spec)):
+        yield "jax.plugin", Known(own, by_name[plugin].source)
+    elif extra:
+        yield "jax.plugin", Known(version, line.source)
+        if extra[4:6].isdecimal():
+            yield "jax.plugin_cuda", Known(int(extra[4:6]), line.source)
+    elif not plugin:
+        yield "jax.plugin", Absent(f"{line.source} asks for jax without its extra cuda12 or cuda13")
+
+
+# ---- What a container image brings, by its name ----
+# Torch, CUDA, Python and the C library.
+
+_REFERENCE = re.compile(r"(?:docker\.io/)?(?:library/)?([a-z0-9][\w./:-]*?)(?::([\w][\w.+-]*))?(?:@sha256:[0-9a-f]+)?")
+_PYTORCH = re.compile(r"(\d+\.\d+(?:\.\d+)?)-cuda(\d+\.\d+)")
+_CUDA = re.compile(r"(\d+\.\d+)(?:\.\d+)?-(?:cudnn\d*-)?(base|runtime|devel)?")
+_NGC = re.compile(r"(\d\d\.\d\d)-py3")
+
+
+_LIFTED = {"12": "470", "13": "535"}
+"""The oldest driver branch that the compatibility libraries of each CUDA lift, on data-center GPUs."""
+
+
+class Image(NamedTuple):
+    """Empty where the name does not tell. `python` is the distribution's own where `own_python` is false."""
+
+    torch: str = ""
+    cuda: str = ""
+    python: str = ""
+    own_python: bool = False
+    glibc: str = ""
+    for_gpus: bool = False
+    requires: str = ""
+    """What NVIDIA_REQUIRE_CUDA is in it."""
+    compat: bool = False
+    """Whether it brings the compatibility libraries of its CUDA."""
+
+
+def image_of(reference: str) -> Image:
+    """What the image of that name brings; nothing for a name that says nothing, or holds a variable."""
+    match = _REFERENCE.fullmatch(reference.strip())
+    if not match:
+        return Image()
+    name, tag = match[1], match[2] or ""
+    found = _of_distribution(tag, name)._replace(for_gpus=_for_gpus(name, tag))
+    if name == "pytorch/pytorch" and (torch := _PYTORCH.match(tag)):
+        return found._replace(torch=f"{torch[1]}+cu{torch[2].replace('.', '')}", cuda=torch[2], python="", glibc="")
+    if name in ("nvidia/cuda", "nvcr.io/nvidia/cuda") and (cuda := _CUDA.match(tag)):
+        return found._replace(cuda=cuda[1], requires=_requires(cuda[1]), compat=True)
+    if name == "nvcr.io/nvidia/pytorch" and (release := _NGC.match(tag)):
+        row = next((row for row in table("images")["ngc"] if row["release"] == release[1]), None)
+        if row:
+            brought = {"torch": row["torch"], "cuda": row["cuda"], "python": row["python"]}
+            return found._replace(**brought, own_python=True, compat=True)
+    if name == "python" and (python := re.match(r"3\.\d+", tag)):
+        return found._replace(python=python[0], own_python=True)
+    return found
+
+
+def _of_distribution(tag: str, name: str) -> Image:
+    """The Python and the C library of the distribution that name or tag end in."""
+    words = tag.split("-")
+    for row in table("images")["distribution"]:
+        names = row["tags"].split()
+        own = name.rpartition("/")[2] == row["image"] and tag == row["release"]
+        if own or any(word in names for word in words):
+            return Image(python=row["python"], glibc=row["glibc"])
+    return Image()
+
+
+def _for_gpus(name: str, tag: str) -> bool:
+    rows = table("images")["made_for_gpus"]
+    return any(name.startswith(row["image"]) and row.get("tag", "") in tag for row in rows)
+
+
+def _requires(cuda: str) -> str:
+    """What NVIDIA's images ask for: their CUDA, or an older driver of a data-center GPU (forward compatibility)."""
+    older = _LIFTED.get(cuda.partition(".")[0])
+    return f"cuda>={cuda}" + (f" brand=tesla,driver>={older}" if older else "")
+
+
+# ---- Lines of a manifest that decide no fact ----
+# What is compiled on the machine, what no line pins, what is left out.
+
+_MOST = 200
+
+
+def silent(
+    rows: Sequence[Row], lines: Sequence[Line], placed: Collection[str], unsure: Sequence[str]
+) -> Iterator[tuple[str, Fact]]:
+    """What is to be said of lines that have told nothing.
+
+    `placed` are the packages whose version is told, `unsure` says of some whether they are for the machine.
+    """
+    source = "the manifest"
+    compiled = {line.name: f"{line.name} ({line.source})" for line in lines if _compiled(line)}
+    if compiled:
+        yield "manifest.compiled", Known(tuple(compiled.values())[:_MOST], source)
+    loose = [line.name for line in lines if line.name not in {*placed, *compiled} and not pinned(line.spec)]
+    if loose:
+        yield "manifest.loose", Known(tuple(dict.fromkeys(loose))[:_MOST], source)
+    there = {line.name for line in lines}
+    asked = (row for row in rows if text(row, "name") not in there)
+    left = {name: _why(row) for row in asked if not _open(name := text(row, "name"), unsure)}
+    if left:
+        yield "manifest.left_out", Known(tuple(f"{name} ({why})" for name, why in left.items())[:_MOST], source)
+
+
+def _compiled(line: Line) -> bool:
+    """Whether pip gets its source; a wheel that the line names, and conda, bring it compiled."""
+    return (
+        not line.url
+        and line.installer != "conda"
+        and line.name in {row["name"] for row in table("companions")["sdists"]}
+    )
+
+
+def _why(row: Row) -> str:
+    if extra := text(row, "extra"):
+        return f"the extra {extra}"
+    return text(row, "marker")
+
+
+def _open(name: str, unsure: Sequence[str]) -> bool:
+    return any(one.startswith(f"whether {name} is") for one in unsure)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+from packaging.version import Version
+
+from gpudoctor.knowledge import builds
+from gpudoctor.knowledge._tables import table
 from gpudoctor.knowledge.manifests import companions
-from gpudoctor.knowledge.manifests.conda_takes import conda_torch
 from gpudoctor.knowledge.manifests.lines import Line
-from gpudoctor.knowledge.manifests.pip_takes import NoWheelError, Place, Taken, pinned, spec_of, torch_taken
-from gpudoctor.knowledge.manifests.wheel_names import misplaced
+from gpudoctor.knowledge.manifests.pip_takes import NoWheelError, Place, Taken, fits, pinned, spec_of, torch_taken
 from gpudoctor.model.fact import Fact, Known, Row
 from gpudoctor.model.values import CannotJudge
 
@@ -178,3 +182,82 @@ class Environment:
                     self.misfits.setdefault(wrong, line.source)
             except CannotJudge as unknown:
                 self.open.append(f"{line.name}: {unknown}")
+
+
+# ---- Which build of torch conda takes ----
+# As its lines name it, for what they leave open is decided on the machine. conda-forge's torch is a CUDA build where
+# the machine that installs has a driver (the virtual package __cuda), and a CPU build elsewhere. The channel pytorch
+# had its last release with 2.5.1; pytorch-cuda names its CUDA.
+
+_LAST_OF_CHANNEL = "2.5.1"
+_CUDA_OF = ("pytorch-cuda", "cuda-version", "cudatoolkit")
+_BUILD = re.compile(r"cuda_?(\d{2})\.?(\d)")
+
+
+class Conda(NamedTuple):
+    """Release, flavor (cuda, cpu) and CUDA; each empty where the lines do not settle it. `why` says what does."""
+
+    torch: str
+    flavor: str
+    cuda: str
+    why: str
+
+
+def conda_torch(spec: str, build: str, channels: Sequence[str], beside: Mapping[str, str], place: Place) -> Conda:
+    """What the line for torch and those `beside` it (name, specifier) settle."""
+    named = [(name, cuda) for name in _CUDA_OF if (cuda := _release(beside.get(name, "")))]
+    flavor, cuda, why = "", "", ""
+    if "cpu" in build or "cpuonly" in beside:
+        flavor, why = "cpu", f"build {build}" if "cpu" in build else "cpuonly"
+    elif "cuda" in build or named:
+        flavor, why = "cuda", f"build {build}" if "cuda" in build else f"{named[0][0]} {named[0][1]}"
+        told = _BUILD.search(build)
+        cuda = f"{told[1]}.{told[2]}" if told else named[0][1] if named else ""
+    return Conda(_torch(spec, cuda, channels, place), flavor, cuda, why)
+
+
+def _release(spec: str) -> str:
+    """12.4 of ``==12.4.*``."""
+    match = re.fullmatch(r"===?(\d+\.\d+)(?:\.[\d*.]+)?", spec)
+    return match[1] if match else ""
+
+
+def _torch(spec: str, cuda: str, channels: Sequence[str], place: Place) -> str:
+    """The release; where the line leaves a choice, that of the channel pytorch, whose releases are all known."""
+    if version := pinned(spec):
+        return version
+    if not channels or channels[0] not in ("pytorch", "pytorch-lts") or not cuda or not place.python:
+        return ""
+    tag = f"cu{cuda.replace('.', '')}"
+    held = {row["torch"] for row in table("torch")["build"] if row["build"] == tag}
+    found = [
+        version
+        for version, row in builds.releases().items()
+        if version in held and fits(row, place) and spec_of(spec).contains(version)
+    ]
+    return max((one for one in found if Version(one) <= Version(_LAST_OF_CHANNEL)), key=Version, default="")
+
+
+# For which Python and platform a wheel is, by its name (packaging.python.org, binary distribution format).
+
+_TAGS = re.compile(r"[^/\\]*?-(?P<python>cp3\d+)-(?P<abi>\w+)-(?P<platform>[\w.]+)\.whl")
+_SYSTEMS = {"linux": ("linux", "manylinux"), "windows": ("win",), "macos": ("macosx",)}
+_MACHINES = {"x86_64": ("x86_64", "amd64"), "aarch64": ("aarch64", "arm64")}
+
+
+def misplaced(url: str, place: Place) -> str:
+    """Why pip refuses that wheel there; empty where it takes it, or nobody can say."""
+    file = re.split(r"[#?]", url, maxsplit=1)[0].replace("\\", "/").rpartition("/")[2]
+    match = _TAGS.fullmatch(file)
+    if not match:
+        return ""
+    python = f"3.{match['python'][3:]}"
+    there = ".".join(place.python.split(".")[:2])
+    if there and there != python and match["abi"] != "abi3":
+        return f"the wheel that the line names is for Python {python}, and there is {there}"
+    platform = match["platform"]
+    if place.platform and not platform.startswith(_SYSTEMS.get(place.platform, ("",))):
+        return f"the wheel that the line names is for {platform}, and there is {place.platform}"
+    if place.machine in _MACHINES and not platform.endswith(_MACHINES[place.machine]):
+        return f"the wheel that the line names is for {platform}, and there is {place.machine}"
+    return ""

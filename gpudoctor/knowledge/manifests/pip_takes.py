@@ -16,7 +16,6 @@ from packaging.version import InvalidVersion, Version
 
 from gpudoctor.knowledge import builds
 from gpudoctor.knowledge._tables import TableRow, table
-from gpudoctor.knowledge.manifests import indexes
 from gpudoctor.model.values import CannotJudge
 
 
@@ -85,34 +84,34 @@ def torch_taken(specs: Sequence[str], urls: Sequence[str], place: Place, first_o
     if not found:
         raise _none(specs, exact, held, there)
     _, version, kind = max(found, key=lambda one: one[0])
-    source = "table torch: PyPI" if kind == indexes.PYPI else f"table torch: the index of {kind}"
+    source = "table torch: PyPI" if kind == PYPI else f"table torch: the index of {kind}"
     if exact:
-        return Taken(version, source, plain=kind == indexes.PYPI)
+        return Taken(version, source, plain=kind == PYPI)
     unsaid = "" if place.python else ", for nobody says which Python"
-    others = [f"the index of {other} has older ones" for other in held if kind == indexes.PYPI and other != kind]
+    others = [f"the index of {other} has older ones" for other in held if kind == PYPI and other != kind]
     why = f"the newest that these lines and Python {_short(there.python)} take{unsaid}"
     return Taken(version, "; ".join([f"{source}: {why}", *others]))
 
 
 def _in_order(urls: Sequence[str]) -> list[str]:
     """What the indexes hold, each kind once; raises `CannotJudge` where one holds nobody knows what."""
-    kinds = list(dict.fromkeys(indexes.builds_in(url) for url in urls))
-    if indexes.UNKNOWN in kinds:
-        url = next(url for url in urls if indexes.builds_in(url) == indexes.UNKNOWN)
+    kinds = list(dict.fromkeys(builds_in(url) for url in urls))
+    if UNKNOWN in kinds:
+        url = next(url for url in urls if builds_in(url) == UNKNOWN)
         raise CannotJudge("torch build", f"what the index {url[:100]} holds is not known")
-    return [kind for kind in kinds if kind != indexes.WITHOUT_TORCH]
+    return [kind for kind in kinds if kind != WITHOUT_TORCH]
 
 
 def _offered(kind: str, exact: str, place: Place) -> Iterator[str]:
     """The versions that an index of that kind has for the place."""
-    if kind.startswith(("rocm", "xpu")) or kind == indexes.EVERY:
+    if kind.startswith(("rocm", "xpu")) or kind == EVERY:
         if not exact:
             raise CannotJudge("torch build", f"the tables do not list what the index of {kind} holds")
         yield _as_asked(kind, exact)
         return
     for version, row in builds.releases().items():
         if fits(row, place):
-            if kind == indexes.PYPI:
+            if kind == PYPI:
                 if place.machine != "aarch64" or row["aarch64"]:
                     yield version
             elif kind == "cpu" or _built(version, kind, place):
@@ -121,7 +120,7 @@ def _offered(kind: str, exact: str, place: Place) -> Iterator[str]:
 
 def _as_asked(kind: str, exact: str) -> str:
     """From an index of many builds the one that is asked for by its name."""
-    if kind == indexes.EVERY and "+" not in exact:
+    if kind == EVERY and "+" not in exact:
         raise CannotJudge("torch build", "that index holds several builds, and the line names none (==2.5.1+cu124)")
     return exact if "+" in exact else f"{exact}+{kind}"
 
@@ -162,7 +161,7 @@ def _none(specs: Sequence[str], exact: str, held: Sequence[str], place: Place) -
     release = builds.base(exact) if exact else None
     if exact and release is None:
         return CannotJudge("torch version", f"the table has no torch {exact}")
-    where = " and ".join("PyPI" if kind == indexes.PYPI else f"the index of {kind}" for kind in held) or "no index"
+    where = " and ".join("PyPI" if kind == PYPI else f"the index of {kind}" for kind in held) or "no index"
     if release:
         row = builds.releases()[release]
         if not fits(row, place._replace(glibc="")):
@@ -179,7 +178,7 @@ def _elsewhere(exact: str, release: str, held: Sequence[str]) -> str:
     if "+" in exact and (said := builds.flavor_of(exact)) and said.name in ("cuda", "cpu"):
         return f", it is in https://download.pytorch.org/whl/{exact.partition('+')[2]}"
     tags = [row["build"] for row in table("torch")["build"] if row["torch"] == release]
-    return f": {release} was built for {', '.join(tags)}" if tags and indexes.PYPI not in held else ""
+    return f": {release} was built for {', '.join(tags)}" if tags and PYPI not in held else ""
 
 
 def _python(tag: str) -> str:
@@ -188,3 +187,41 @@ def _python(tag: str) -> str:
 
 def _short(python: str) -> str:
     return ".".join(python.split(".")[:2])
+
+
+# ---- Which builds of torch a package index holds, by its address ----
+# PyTorch's indexes (download.pytorch.org/whl/cu124) hold one build each, its root and torch_stable.html hold all of
+# them, PyPI and its mirrors the release's default.
+
+PYPI = "pypi"
+EVERY = "every"
+UNKNOWN = "unknown"
+WITHOUT_TORCH = "without torch"
+
+_BUILD = re.compile(r"/(?:whl|pytorch-wheels)/(nightly/|test/)?(cu\d{2,3}|cpu|rocm[\d.]+|xpu)(?:/|$)", re.IGNORECASE)
+_ROOT = re.compile(
+    r"download\.pytorch\.org/whl(?:/(?:torch_)?stable(?:\.html)?)?/?$|/torch_stable\.html$|/pytorch-wheels/?$"
+)
+_PYPI = re.compile(r"//(?:[^/]*pypi[^/]*|[^/]+/(?:[^/]+/)*?[^/]*pypi[^/]*(?:/[^/]+)*?)/simple/?$", re.IGNORECASE)
+_VENDOR = re.compile(
+    r"//(?:pypi\.(?:ngc\.)?nvidia\.com|data\.pyg\.org|storage\.googleapis\.com/(?:jax-releases|libtpu)|wheels\.vllm\.ai"
+    r"|flashinfer\.ai|pypi\.anaconda\.org/(?:rapidsai|scipy)|download\.openmmlab\.com|dl\.fbaipublicfiles\.com|data\.dgl\.ai"
+    r"|pypi\.jetson-ai-lab)",
+    re.IGNORECASE,
+)
+
+
+def builds_in(url: str) -> str:
+    """``cu124``, ``cpu`` or ``rocm6.2`` of one build's index; `PYPI`, `EVERY`, `WITHOUT_TORCH`, or `UNKNOWN`.
+
+    A nightly index holds what no table follows.
+    """
+    if not url:
+        return PYPI
+    if one := _BUILD.search(url):
+        return UNKNOWN if one[1] else one[2].lower()
+    if _ROOT.search(url):
+        return EVERY
+    if _VENDOR.search(url):
+        return WITHOUT_TORCH if "jetson" not in url else UNKNOWN
+    return PYPI if _PYPI.search(url) else UNKNOWN

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from pathlib import PurePath
 
 from gpudoctor.knowledge import builds
-from gpudoctor.model.fact import Absent, Known
+from gpudoctor.model.fact import Absent, Fact, Known, Row
 from gpudoctor.model.values import CannotJudge
-from gpudoctor.remedy.effects import listed
-from gpudoctor.remedy.effects.choice import build_of, newest
 from gpudoctor.remedy.effects.commands import Command, Wanted, command_of, normal
 from gpudoctor.remedy.effects.outlook import ANEW, SOURCE, Outlook
 
@@ -86,7 +84,7 @@ def _mend(outlook: Outlook, names: list[str], whole: bool) -> None:
 
 
 def _remove(outlook: Outlook, names: list[str]) -> None:
-    listed.take_away(outlook, names)
+    take_away(outlook, names)
     gone = Absent("uninstalled by a step of the plan")
     if any(name in _TORCH for name in names):
         others = _other_installs(outlook)
@@ -126,17 +124,17 @@ def _satisfied(outlook: Outlook, one: Wanted, command: Command) -> bool:
     """Whether pip and uv leave what is installed: another build of that release, or another index, is none to them."""
     if command.tool == "conda" or command.anew:
         return False
-    there = outlook.text("torch.version") if one.name in _TORCH else listed.version_of(outlook, one.name)
+    there = outlook.text("torch.version") if one.name in _TORCH else version_of(outlook, one.name)
     public = there.partition("+")[0] if "+" not in one.version else there
     return bool(there) and one.version in ("", public)
 
 
 def _meet(outlook: Outlook, one: Wanted) -> None:
     """What torch requires of that package is there now, unless it is another version."""
-    asked = (row.get("wants") for row in outlook.rows("pin") if listed.name_of(row) == one.name)
+    asked = (row.get("wants") for row in outlook.rows("pin") if name_of(row) == one.name)
     if any(isinstance(wants, Known) and not one.version.startswith(str(wants.value)) for wants in asked):
         return
-    listed.keep(outlook, "pin", lambda row: listed.name_of(row) != one.name)
+    keep(outlook, "pin", lambda row: name_of(row) != one.name)
     told = outlook.known("torch.pins_unmet")
     if isinstance(told, tuple):
         left = tuple(entry for entry in told if str(entry).split(" ")[0] != one.name)
@@ -161,7 +159,7 @@ def _install_torch(outlook: Outlook, torch: Wanted, command: Command) -> None:
         outlook.put_rows("pin", ())
     if command.tool == "conda":
         outlook.put("python.installer", Known("conda", SOURCE))
-    listed.put(outlook, "torch", whole, command.tool)
+    put(outlook, "torch", whole, command.tool)
     flavor = builds.flavor_of(whole)
     if flavor and flavor.name == "cuda":
         _wheels_of(outlook, version, flavor.toolkit)
@@ -180,12 +178,12 @@ def _wheels_of(outlook: Outlook, version: str, cuda: str) -> None:
     for name in ("cudnn", "nccl"):
         if row and name in row:
             outlook.put(f"torch.{name}", Known(row[name], SOURCE))
-            listed.put(outlook, f"nvidia-{name}-cu{major}", row[name], "pip")
+            put(outlook, f"nvidia-{name}-cu{major}", row[name], "pip")
 
 
 def _install_other(outlook: Outlook, one: Wanted, command: Command) -> None:
     version = _companion(outlook, one, command) if one.name in _COMPANIONS else one.version
-    listed.put(outlook, one.name, version, command.tool)
+    put(outlook, one.name, version, command.tool)
     if version and (wheel := _WHEEL.fullmatch(one.name)):
         outlook.put(f"torch.{wheel[1]}", Known(version, SOURCE))
     if version and one.name in _TRITON:
@@ -218,3 +216,103 @@ def _forget_wheels(outlook: Outlook) -> None:
 def _forget_loaded(outlook: Outlook) -> None:
     """Which library is loaded, and from where."""
     outlook.forget(("lib", "libs.shadowing", "libs.missing", "libs.clashes"))
+
+
+# ---- Which torch a command brings where it leaves that open ----
+# As the index, uv and conda choose.
+
+
+def build_of(outlook: Outlook, version: str, build: str, command: Command) -> str:
+    """The build that comes: the one named, else what the index gives for this platform, or conda for this driver."""
+    if build and build != "auto":
+        return build
+    cuda = next((one.version for one in command.wanted if one.name == "cuda-version"), "")
+    if cuda:
+        return "cu" + "".join(cuda.split(".")[:2])
+    if command.tool == "conda" or build == "auto":
+        return _newest_build(outlook, version)
+    if outlook.text("host.platform") == "windows":
+        return "cpu"
+    release = version or newest(outlook, "")
+    with suppress(CannotJudge):
+        return builds.torch_default(release, outlook.text("host.arch") or "x86_64")
+    return ""
+
+
+def _newest_build(outlook: Outlook, version: str) -> str:
+    """The newest CUDA build that is not above the driver's CUDA, as uv and conda choose."""
+    highest = outlook.text("driver.cuda_version")
+    found = [
+        row
+        for row in builds.rows()
+        if row["build"].startswith("cu") and (not version or row["torch"] == version) and _at_most(row["cuda"], highest)
+    ]
+    return max(found, key=lambda row: _numbers(row["cuda"]))["build"] if found else ""
+
+
+def newest(outlook: Outlook, build: str) -> str:
+    """The newest release that has that build, for this Python; empty where the tables do not know."""
+    having = {row["torch"] for row in builds.rows() if not build or row["build"] == build or not build.startswith("cu")}
+    tag = "cp" + "".join(outlook.text("python.version").split(".")[:2])
+    found = [
+        version
+        for version, row in builds.releases().items()
+        if version in having and (tag == "cp" or tag in row["pythons"].split())
+    ]
+    return max(found, key=_numbers, default="")
+
+
+def _at_most(cuda: str, highest: str) -> bool:
+    return not highest or _numbers(cuda) <= _numbers(highest)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+# ---- The package list, and the extensions among them, while commands change them ----
+
+_GROUPS = ("package", "extension")
+
+
+def name_of(row: Row) -> str:
+    """The package's name as lists have it; empty where it is not known."""
+    name = row.get("name")
+    return normal(str(name.value)) if isinstance(name, Known) else ""
+
+
+def version_of(outlook: Outlook, name: str) -> str:
+    """The version of that package; empty where it is not listed, or without one."""
+    versions = (row.get("version") for row in outlook.rows("package") if name_of(row) == name)
+    return next((str(version.value) for version in versions if isinstance(version, Known)), "")
+
+
+def take_away(outlook: Outlook, names: Container[str]) -> None:
+    """The list without these packages."""
+    for group in _GROUPS:
+        keep(outlook, group, lambda row: name_of(row) not in names)
+
+
+def keep(outlook: Outlook, group: str, wanted: Callable[[Row], bool]) -> None:
+    """The group with these of its rows."""
+    rows = outlook.rows(group)
+    kept = tuple(row for row in rows if wanted(row))
+    if kept != rows:
+        outlook.put_rows(group, kept)
+
+
+def put(outlook: Outlook, name: str, version: str, tool: str) -> None:
+    """The list with that package, at that version or one that is not known.
+
+    An extension that is installed again has other libraries than before.
+    """
+    fact: Fact = Known(version, SOURCE) if version else ANEW
+    row: Row = {"name": Known(name, SOURCE), "version": fact, "installer": Known(tool, SOURCE)}
+    if isinstance(outlook.groups.get("package"), tuple):
+        kept = tuple(item for item in outlook.rows("package") if name_of(item) != name)
+        outlook.put_rows("package", (*kept, row))
+    before = outlook.rows("extension")
+    if any(name_of(item) == name for item in before):
+        fresh = ({**dict.fromkeys(item, ANEW), "name": item["name"], "version": fact} for item in before)
+        rows = (new if name_of(old) == name else old for old, new in zip(before, fresh, strict=True))
+        outlook.put_rows("extension", tuple(rows))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal
@@ -12,16 +12,20 @@ from textual.widget import Widget
 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.fleet import Fleet
+from gpudoctor.model.pairwise import Pairwise
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import background, hosts
+from gpudoctor.views.tui import background
 from gpudoctor.views.tui.screens.place import Band, Place
 from gpudoctor.views.tui.widgets.frame import NARROW
-from gpudoctor.views.tui.widgets.maps import Checks, Pairs
 from gpudoctor.views.tui.widgets.matrix import Matrix
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.widgets.suspects import Suspects
 from gpudoctor.views.tui.words import fleets, pairs
+from gpudoctor.views.tui.words.cells import headings
+
+if TYPE_CHECKING:
+    from gpudoctor.views.tui.app import DoctorApp
 
 
 class ClusterScreen(Place):
@@ -249,7 +253,7 @@ class ClusterScreen(Place):
         if fleet is None or save is None:
             self.doctor.say("no fleet, no list of hosts" if fleet is None else "no file can be written from here")
             return
-        hosts.write(self.doctor, fleet.sound, save)
+        write(self.doctor, fleet.sound, save)
 
     def band(self) -> Band:
         """The fleet's verdict, where there is a fleet."""
@@ -264,3 +268,59 @@ class ClusterScreen(Place):
         if fleet is None:
             return super().status()
         return fleets.counts(fleet), f"checked {one_line(fleet.at)}" if fleet.at else ""
+
+
+# ---- The hosts that may train, written to a file for whoever starts the job ----
+
+FILE = "sound-hosts.txt"
+
+
+def write(app: DoctorApp, names: Sequence[str], save: Callable[[str, str], None]) -> None:
+    """A line each, beside the interface; what came of it is said."""
+    if not names:
+        app.say("no host is sound: nothing was written")
+        return
+    text = "".join(f"{name}\n" for name in names)
+
+    def written(answer: BaseException | None) -> None:
+        fine = f"{len(names)} sound hosts written to {FILE}"
+        app.say(fine if answer is None else f"not written: {background.words(answer)}")
+
+    background.start(app, "save", lambda: save(text, FILE), written)
+
+
+# ---- A fleet as two maps ----
+# Its hosts by checks, and by each other.
+
+
+class Checks(Matrix):
+    """A row a host, a column a check."""
+
+    def __init__(self) -> None:
+        super().__init__(id="checks")
+        self.wide = True
+        self.border_title = "Hosts × checks"
+
+    def show(self, fleet: Fleet, everyone: bool) -> None:
+        """These hosts: `everyone`, or of many those of which there is something to say."""
+        hosts = fleets.shown_hosts(fleet, everyone)
+        cells = [[fleets.mark(fleet.result(host.name, check.id)) for check in fleet.checks] for host in hosts]
+        self.put([host.name for host in hosts], [check.short for check in fleet.checks], cells)
+        more = len(fleet.hosts) - len(hosts)
+        self.border_subtitle = Content(f"+ {more} hosts all sound (a)" if more else "")
+
+
+class Pairs(Matrix):
+    """Each host to each other one."""
+
+    def __init__(self) -> None:
+        super().__init__(id="pairs")
+
+    def show(self, pairwise: Pairwise) -> None:
+        """How fast each way is, as a share of what is expected."""
+        names = pairwise.names
+        cells = [[pairs.mark(pairwise.pair(source, target)) for target in names] for source in names]
+        self.border_title = Content(one_line(pairwise.title))
+        unit = one_line(f"{pairwise.expected:g} {pairwise.unit}")
+        self.border_subtitle = Content(f"· from 90 %, digits tenths of {unit}, x wrong, ? not read")
+        self.put(names, headings(names), cells)

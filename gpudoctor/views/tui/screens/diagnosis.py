@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+import contextlib
+import os
+import select
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.app import SuspendNotSupported
+from textual.app import App, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.widget import Widget
 
 from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.views.tui import aside
+from gpudoctor.views.tui import marks
+from gpudoctor.views.tui.reading import Reading, Source
 from gpudoctor.views.tui.screens.place import Place
 from gpudoctor.views.tui.widgets.findings import Findings
 from gpudoctor.views.tui.widgets.frame import NARROW
 from gpudoctor.views.tui.widgets.prose import Block, Pane
-from gpudoctor.views.tui.widgets.rows import Rows
-from gpudoctor.views.tui.widgets.sources import Sources
+from gpudoctor.views.tui.widgets.rows import Cell, Rows
 from gpudoctor.views.tui.words import finding as words
 from gpudoctor.views.tui.words import overview
 from gpudoctor.views.tui.words.entries import Entry
@@ -150,7 +155,7 @@ class DiagnosisScreen(Place):
             return
         self.findings.pin()
         try:
-            aside.show(self.app, words.commands_alone(entry.findings[0]))
+            show(self.app, words.commands_alone(entry.findings[0]))
         except SuspendNotSupported:
             self.doctor.say("there is no plain terminal behind this one: c copies one command after the other")
 
@@ -241,3 +246,91 @@ def _title(entry: Entry) -> str:
     if entry.reason:
         return "Not judged"
     return {"order": "What to do first", "notes": "Notes", "unjudged": "Not judged"}.get(entry.section, "What passed")
+
+
+# ---- Beside the interface ----
+# Text on the plain terminal, for what only the terminal itself can do.
+
+
+def show(app: App[Any], lines: Sequence[str]) -> None:
+    """Print the lines, each whole, and come back on Enter or Esc.
+
+    A mouse selection then takes them as they are, wherever the terminal wraps them, and after the end they are still
+    in its history. Raises `SuspendNotSupported` where there is no terminal behind the interface.
+    """
+    with app.suspend(), _each_key(sys.stdin.fileno()) as keys:
+        sys.stdout.write("\n".join(["", *lines, "", "Enter or Esc goes back to gpudoctor. "]))
+        sys.stdout.flush()
+        with contextlib.suppress(KeyboardInterrupt):
+            while (key := os.read(keys, 1)) not in _BACK or _goes_on(key, keys):
+                continue
+        sys.stdout.write("\n")
+
+
+_BACK = (b"\r", b"\n", b"q", b"\x1b", b"\x03", b"\x04", b"")
+_WITHIN = 0.05
+"""Seconds within which the rest of an arrow's or another key's sequence follows its Esc."""
+
+
+@contextlib.contextmanager
+def _each_key(terminal: int) -> Iterator[int]:
+    """Meanwhile each key is heard as it is pressed, not as a line; from before the words that ask for one."""
+    import termios
+    import tty
+
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setcbreak(terminal)
+        yield terminal
+    finally:
+        termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
+
+
+def _goes_on(key: bytes, terminal: int) -> bool:
+    """Whether that Esc was the first byte of another key, whose rest is then taken in."""
+    if key != b"\x1b" or not select.select([terminal], [], [], _WITHIN)[0]:
+        return False
+    if os.read(terminal, 1) in (b"[", b"O"):
+        while not b"@" <= os.read(terminal, 1) <= b"~":
+            continue
+    return True
+
+
+# ---- What is being asked, for how long, and what became of it ----
+
+_WORDS = {"died": "gave up: see u", "stopped": "ran out of time: see u"}
+
+
+class Sources(Rows):
+    """One row a source, those still asked on top."""
+
+    can_focus = False
+
+    def __init__(self) -> None:
+        super().__init__(id="sources", classes="pane")
+        self.border_title = "Sources"
+        self.set_reactive(Rows.cursor, -1)  # it is looked at, and nothing in it is chosen
+        self._sources: list[tuple[str, Source]] = []
+
+    def put(self, reading: Reading) -> None:
+        """Show how far each is."""
+        self._sources = sorted(reading.sources.items(), key=lambda item: (not item[1].asked, item[1].since))
+        self.fill(len(self._sources))
+
+    def row(self, index: int) -> Iterable[Cell]:
+        """Mark, name, seconds and what became of it."""
+        name, source = self._sources[index]
+        now = time.monotonic()
+        if source.asked:
+            mark, look = marks.SPINNER[int(now * 8) % len(marks.SPINNER)], "accent"
+        elif source.state == "done":
+            mark, look = marks.PASSED, "good"
+        else:
+            mark, look = marks.UNREAD, "warning"
+        seconds = now - source.since if source.asked else source.seconds
+        return [
+            (f"{mark} ", look),
+            (f"{name:<14}", ""),
+            (f"{seconds:5.2f} s  ", "dim"),
+            (source.detail if source.asked else _WORDS.get(source.state, ""), ""),
+        ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -13,7 +13,9 @@ from textual.widget import Widget
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.foreseen import Foreseen
 from gpudoctor.model.plan import Plan
+from gpudoctor.model.run import Run
 from gpudoctor.views._terminal import one_line
+from gpudoctor.views.tui import marks
 from gpudoctor.views.tui import repair as repairs
 from gpudoctor.views.tui.repair import Repair
 from gpudoctor.views.tui.screens.place import Band, Place
@@ -21,7 +23,10 @@ from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.widgets.steps import Steps
 from gpudoctor.views.tui.words import plan as words
-from gpudoctor.views.tui.words import run as run_words
+from gpudoctor.views.tui.words.plan import seconds
+
+if TYPE_CHECKING:
+    from gpudoctor.views.tui.repair import Repair
 
 
 class FixScreen(Place):
@@ -139,7 +144,7 @@ class FixScreen(Place):
             said = (
                 list(words.dry_run(plan, self._foreseen(plan)))
                 if plan.steps
-                else [Block(Content(run_words.nothing(self.doctor.diagnosis)))]
+                else [Block(Content(nothing(self.doctor.diagnosis)))]
             )
             self.output.put("Dry run: what would be done", said, keep=True)
         else:
@@ -166,12 +171,12 @@ class FixScreen(Place):
 
     def band(self) -> Band:
         """What the run does or came to, once there is one."""
-        own = run_words.band(self.repair)
+        own = band(self.repair)
         return Band(*own, self.machine()) if own else super().band()
 
     def status(self) -> Sequence[Content | str]:
         """What is planned, or how far the run is and how it is stopped."""
-        return run_words.status(self.repair, self.doctor.work.recorded) or super().status()
+        return status(self.repair, self.doctor.work.recorded) or super().status()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
         """Only what can be done now shows its key."""
@@ -287,3 +292,64 @@ class FixScreen(Place):
             self.doctor.say("")
         else:
             self.doctor.switch_mode(self.repair.came_from)
+
+
+# ---- The first two lines of the fix screen ----
+# What is planned, how far a run is, and what it came to.
+
+
+def band(repair: Repair) -> tuple[str, str, str] | None:
+    """Look, word and subject of the first line while a plan runs, and after; None before."""
+    run = repair.run
+    title = run.plan.title if run else repair.plan.title if repair.plan else ""
+    if repair.busy:
+        spinner = marks.SPINNER[int(repair.seconds() * 8) % len(marks.SPINNER)]
+        return "reading", f"{spinner} {'UNDOING' if run and run.undoes else 'FIXING'}", title
+    if not run:
+        return None
+    step = run.current
+    said = {
+        "fixed": ("sound", "✓ FIXED", f"{title} no longer found"),
+        "still found": ("broken", "✗ STILL FOUND", ", ".join(rule for rule, found in run.judged if found)),
+        "done": ("sound", "✓ DONE", title),
+        "undone": ("sound", "✓ UNDONE", f"run {run.undoes} was taken back"),
+    }
+    stopped = f"✗ STOPPED at step {run.plan.number(step.id) if step else 1}"
+    if run.worse:
+        return "broken", "✗ WORSE", f"{', '.join(run.worse)}: U takes the run back"
+    return said.get(run.outcome, ("broken", stopped, title))
+
+
+def status(repair: Repair, recorded: bool) -> tuple[Content | str, Content | str] | None:
+    """What is planned, or how far the run is and how it is stopped; None where there is no plan."""
+    run = repair.run
+    if repair.busy:
+        hint = "Esc stop after this step" if repair.wanted == "go on" else f"stops {repair.wanted}"
+        playing = "playing a recording, nothing is changed · " if recorded else ""
+        return Content(f"{playing}{_place(run)} · {seconds(repair.seconds())}"), hint
+    if run:
+        done = sum(ran.state == "done" for ran in run.steps)
+        took = seconds(sum(ran.seconds for ran in run.steps))
+        kept = "a recording: nothing was changed" if recorded else plain(f"record {run.id}")
+        return Content(f"{done} of {len(run.plan.chosen)} steps done · {took}"), kept
+    return (_planned(repair.plan), "nothing is run until you say yes") if repair.plan else None
+
+
+def _place(run: Run | None) -> str:
+    step = run.current if run else None
+    return f"step {run.plan.number(step.id)} of {len(run.plan.chosen)}" if run and step else "beginning"
+
+
+def _planned(plan: Plan) -> Content:
+    steps, causes = len(plan.chosen), len(set(plan.verifies))
+    said = f"{steps} step{'s' if steps != 1 else ''}"
+    said += f" for {causes} cause{'s' if causes != 1 else ''}" if causes else ""
+    hindered = f" · {len(plan.hindered)} cannot be run from here" if plan.hindered else ""
+    return Content(f"plan: {said}{hindered}")
+
+
+def nothing(diagnosis: Diagnosis | None) -> str:
+    """Why there is nothing to do."""
+    if diagnosis and diagnosis.verdict == "sound":
+        return "Nothing is wrong here, so there is nothing to cure."
+    return "No cure is written down for what was found here; e on the finding explains it."

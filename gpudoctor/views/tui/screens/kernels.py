@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -12,14 +14,17 @@ from textual.widget import Widget
 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.measurement import Kernel, Measurements, Run
+from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import background, marks
-from gpudoctor.views.tui.measuring import Measuring
 from gpudoctor.views.tui.screens.place import Band, Place
 from gpudoctor.views.tui.widgets.bars import Bars
 from gpudoctor.views.tui.widgets.kernels import Kernels, KernelTabs
-from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
+from gpudoctor.views.tui.widgets.prose import GAP, Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
-from gpudoctor.views.tui.words import measured, measuring, one_run
+from gpudoctor.views.tui.words import measured, one_run
+
+if TYPE_CHECKING:
+    from gpudoctor.views.tui.app import DoctorApp
 
 
 class KernelsScreen(Place):
@@ -101,7 +106,7 @@ class KernelsScreen(Place):
 
     def _nothing(self, said: str = "Nothing was measured here yet.") -> None:
         """An empty screen in words."""
-        self.detail.put("Kernels", list(measuring.nothing(said, here=self.doctor.work.kernels is not None)))
+        self.detail.put("Kernels", list(nothing(said, here=self.doctor.work.kernels is not None)))
 
     def _put(self, found: Measurements) -> None:
         """Show these; the cursors stay where they are, or go to the first trouble. No run is nothing to show."""
@@ -246,7 +251,131 @@ class KernelsScreen(Place):
     def status(self) -> Sequence[Content | str]:
         """About measuring, while something is measured or was."""
         if self.measuring.runs:
-            return measuring.progress(self.found, self.measuring.seconds)
+            return progress(self.found, self.measuring.seconds)
         if self.found and self.found.kernels and self.doctor.reading.over:
-            return measuring.counts(self.found)
+            return counts(self.found)
         return super().status()
+
+
+# ---- Kernels run beside the interface ----
+# Started, heard, stopped, and what they measured judged.
+
+Answer = Measurements | BaseException
+
+
+class Measuring:
+    """`partly` is told of what there is so far; `ended` of all of it, and whether it was stopped."""
+
+    def __init__(
+        self, app: DoctorApp, partly: Callable[[Measurements], None], ended: Callable[[Answer, bool], None]
+    ) -> None:
+        self._app = app
+        self._partly = partly
+        self._ended = ended
+        self._stop: threading.Event | None = None
+        self._since = 0.0
+
+    @property
+    def runs(self) -> bool:
+        """Whether something is measured now."""
+        return self._stop is not None
+
+    @property
+    def seconds(self) -> float:
+        """Since it was started."""
+        return time.monotonic() - self._since
+
+    def start(self, wanted: Sequence[str], at: str) -> None:
+        """Measure the kernels of those ids, all where there are none; `at` is when what is shown was measured."""
+        measure = self._app.work.kernels
+        if measure is None:
+            when = f"; what is shown was measured at {one_line(at)}" if at else ""
+            self._app.say(f"nothing can be measured from here{when}")
+            return
+        if self._stop is not None:
+            self._app.say("it is being measured already; x stops it")
+            return
+        stop = self._stop = threading.Event()
+        self._since = time.monotonic()
+
+        def tell(partly: Measurements) -> None:
+            background.tell(self._app, lambda: self._heard(stop, partly))
+
+        def work() -> Measurements:
+            return measure(wanted, tell, stop)
+
+        background.start(self._app, "kernels", work, lambda answer: self._over(stop, answer))
+
+    def stop(self) -> None:
+        """No further kernel is started; what was measured stays."""
+        if self._stop is None:
+            self._app.say("nothing is measured now")
+        else:
+            self._stop.set()
+            self._app.say("stopping; what was measured stays")
+
+    def _heard(self, mine: threading.Event, partly: Measurements) -> None:
+        if mine is self._stop:
+            self._partly(partly)
+
+    def _over(self, mine: threading.Event, answer: Answer) -> None:
+        self._stop = None
+        self._ended(answer, mine.is_set())
+
+    def judge(self, found: Measurements) -> None:
+        """What was measured becomes part of the diagnosis that all screens show."""
+        judged, diagnosis = self._app.work.judged, self._app.diagnosis
+        if judged and diagnosis:
+            background.start(self._app, "judged", lambda: judged(diagnosis, found), self._judged)
+
+    def _judged(self, answer: Diagnosis | BaseException) -> None:
+        if isinstance(answer, Diagnosis) and self._app.reading.over:
+            self._app.diagnosis = answer
+        elif isinstance(answer, BaseException):
+            self._app.say(f"what was measured cannot be judged: {background.words(answer)}")
+
+
+# ---- Measuring in words ----
+# Nothing yet, how far it is, what came of it.
+
+_BAR = 24
+_ABOUT = (
+    "Small kernels tell what no driver reports: whether a GPU computes right values, and as fast as its kind "
+    "should: matrix products, memory, the way to the host, and what launching costs."
+)
+_HERE = "R measures every kernel, minutes in all; GPUs in use are left alone."
+_THERE = "On the machine itself they are run by gpudoctor bench, and by gpudoctor check --level deep."
+
+
+def nothing(said: str, here: bool) -> Iterator[Block]:
+    """Why there is nothing to show, what kernels are for, and how they are run: `here`, or on the machine itself."""
+    yield Block(plain(said, "bold"))
+    yield GAP
+    yield Block(plain(_ABOUT))
+    yield GAP
+    yield Block(plain(_HERE if here else _THERE))
+
+
+def progress(found: Measurements | None, seconds: float) -> tuple[Content, Content]:
+    """How far it is after that time, and how it is stopped."""
+    runs = found.runs if found else ()
+    open_ = [run for run in runs if run.status in {"waiting", "running"}]
+    now = next((run for run in open_ if run.status == "running"), None)
+    asked = len(runs) or 1
+    full = _BAR * (asked - len(open_)) // asked if runs else 0
+    bar = Content.assemble(("█" * full, "$primary"), ("░" * (_BAR - full), "$foreground 40%"))
+    where = f" · {now.kernel} on {found.called(now.gpu)}" if now and found else ""
+    said = Content.assemble(bar, plain(f"  {asked - len(open_)} of {len(runs)} measured{where} · {seconds:.0f} s"))
+    return said, Content("x stop, keep what was measured")
+
+
+def counts(found: Measurements) -> tuple[Content, Content]:
+    """``61 sound · 2 wrong · 4 slow · 8 not measured``, and who is in use."""
+    states = [found.state(run) for run in found.runs]
+    words = ("sound", "wrong", "failed", "slow")
+    said = [f"{count} {word}" for word in words if (count := states.count(word)) or word == "sound"]  # type: ignore[arg-type]
+    unjudged = f"{states.count('unjudged')} not judged"
+    held = [f"GPU {device.index} is in use by {one_line(device.held)}" for device in found.devices if device.held]
+    right = f"{held[0]}: not touched" if len(held) == 1 else f"{len(held)} GPUs are in use: not touched" if held else ""
+    when = f"measured {one_line(found.at)}" if found.at else ""
+    return Content(" · ".join([*said, unjudged])), Content(right or when)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Container
@@ -14,8 +14,10 @@ from textual.widget import Widget
 
 from gpudoctor.model.diagnosis import Diagnosis
 from gpudoctor.model.errors import DoctorError
-from gpudoctor.model.stack import Stack, Wishes, read_from
-from gpudoctor.views.tui import background, wishing
+from gpudoctor.model.fact import Known
+from gpudoctor.model.plan import Plan
+from gpudoctor.model.stack import GPU, MACHINE, Stack, Wishes, read_from, wanted
+from gpudoctor.views.tui import background
 from gpudoctor.views.tui.repair import handed_over
 from gpudoctor.views.tui.screens.confirm import Sure
 from gpudoctor.views.tui.screens.place import Place
@@ -23,6 +25,9 @@ from gpudoctor.views.tui.widgets.form import Form
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.words import stack as words
+
+if TYPE_CHECKING:
+    from gpudoctor.views.tui.app import DoctorApp
 
 
 class SetupScreen(Place):
@@ -170,10 +175,10 @@ class SetupScreen(Place):
     def action_type(self) -> None:
         """Type another value for the field under the cursor."""
         option = self.form.option
-        if not option or option.field not in wishing.TYPED:
+        if not option or option.field not in TYPED:
             self.doctor.say("space chooses here; there is nothing to type")
         else:
-            wishing.ask(self.doctor, option.field, self.wishes, partial(self._set, option.field))
+            ask(self.doctor, option.field, self.wishes, partial(self._set, option.field))
 
     def action_smallest(self) -> None:
         """Set the smallest change with which something fits; pressed again, the next one."""
@@ -245,4 +250,58 @@ class SetupScreen(Place):
         elif self.doctor.repair and self.doctor.repair.busy:
             self.doctor.say("another plan is under way: f shows it")
         else:
-            handed_over(self.doctor, wishing.plan_of(stack, self.wishes, diagnosis))
+            handed_over(self.doctor, plan_of(stack, self.wishes, diagnosis))
+
+
+# ---- What the user wishes to have installed ----
+# Typed for a field, and made a plan of.
+
+TYPED = {
+    "gpus": "A GPU by its name: RTX 5090, H100, GTX 1080 Ti.",
+    "driver": "The driver's version: 570.124.06, or its branch: 570.",
+    "python": "3.10 to 3.14.",
+    "os": "linux, windows or wsl.",
+    "arch": "x86_64 or aarch64.",
+    "torch": "A release: 2.9 or 2.8.0. Empty is the newest that fits.",
+    "wants": "Requirements with a space between: torch>=2.6 flash-attn vllm. Empty is none.",
+}
+"""What may be typed for which field."""
+
+
+def ask(app: DoctorApp, name: str, wishes: Wishes, then: Callable[[object], None]) -> None:
+    """Have a value typed for the field of that name, and call `then` with it."""
+    from gpudoctor.views.tui.screens.ask import Ask
+
+    now = getattr(wishes, name)
+    value = "" if name == "gpus" else " ".join(now) if name == "wants" else str(now)
+
+    def typed(text: str | None) -> None:
+        if text or (name in ("torch", "wants") and text is not None):
+            then(_value(name, text))
+
+    app.push_screen(Ask(words.LABELS[name], value, TYPED[name]), typed)
+
+
+def _value(field: str, text: str) -> object:
+    """What was typed, as the wishes have it."""
+    if field == "gpus":
+        return (GPU(text),)
+    if field == "wants":
+        return wanted(text)
+    return tuple(text.split()) if field == "extras" else text
+
+
+def plan_of(stack: Stack, wishes: Wishes, diagnosis: Diagnosis) -> Plan:
+    """The commands as a plan for the machine that was read."""
+    prefix = diagnosis.snapshot.get("python.prefix")
+    where = str(prefix.value) if isinstance(prefix, Known) else ""
+    return stack.plan(wishes.tool, diagnosis.snapshot.target.name, where, _hindrance(wishes, diagnosis))
+
+
+def _hindrance(wishes: Wishes, diagnosis: Diagnosis) -> str:
+    if wishes.elsewhere:
+        said = ", ".join(words.LABELS.get(name, name) for name in MACHINE if name in wishes.said)
+        return f"not from here: it is for another machine ({said} as you said)"
+    if diagnosis.snapshot.target.kind != "local":
+        return "not from here: what was read is another machine"
+    return ""
