@@ -39,20 +39,9 @@ def test_another_model_is_no_sibling() -> None:
     assert lost((gpu(0), gpu(1, "NVIDIA A800-SXM4-80GB")), (*links(0, "1111"), *links(1, "1100"))) == [(), ()]
 
 
-def test_a_gpu_without_any_link_up_is_lost_beside_siblings_on_a_switch_only() -> None:
-    both = (gpu(0), gpu(1))
-    assert lost(both, (*links(0, "11"), *links(1, "00"))) == [(), (0, 1)]
-    assert lost(both, (*links(0, "11", "gpu"), *links(1, "00", "gpu"))) == [(), ()]
-
-
 def test_mig_switches_links_off() -> None:
     sliced = gpu(1, mig=Known(True, "NVML"))
     assert lost((gpu(0), sliced), (*links(0, "11"), *links(1, "00"))) == [(), "Absent"]
-
-
-def test_one_bridge_carries_all_links_or_is_at_fault() -> None:
-    name = "NVIDIA GeForce RTX 3090"
-    assert lost((gpu(0, name), gpu(1, name)), (*links(0, "1101", "gpu"), *links(1, "1101", "gpu"))) == [(2,), (2,)]
 
 
 def test_what_was_not_read_is_unread_and_what_is_not_there_is_absent() -> None:

@@ -13,7 +13,7 @@ from gpudoctor.judge.signs import Text
 from gpudoctor.knowledge import complete
 from gpudoctor.model.diagnosis import Finding
 from gpudoctor.model.errors import RuleError
-from gpudoctor.model.fact import Absent, Fact, Known
+from gpudoctor.model.fact import Fact, Known
 from gpudoctor.model.rule import Case, Fix
 from gpudoctor.model.setup_page import SetupCase
 from gpudoctor.model.snapshot import Snapshot, Target
@@ -208,15 +208,3 @@ def test_hostile_names_become_no_words_of_a_command(what: str, hostile: str) -> 
         for fix in ways(what, snapshot):
             for step in fix.steps:
                 assert not any(hostile in word for word in step.argv), f"{fix.title}: {step.argv}"
-
-
-def test_nothing_is_offered_where_nothing_is_known() -> None:
-    assert ways("driver", machine(("NVIDIA L4",), host__distribution="alpine", host__platform="linux")) == []
-
-
-def test_in_a_container_the_host_is_named() -> None:
-    inside = Snapshot(
-        Target("local", "test"), {"host.container": Known("docker", "test"), "host.wsl": Absent("no")}, {}
-    )
-    for what in ("driver", "container"):
-        assert ways(what, complete(inside))[0].title == "on the host"

@@ -87,8 +87,6 @@ WHOLE = documents.to_json(answer(H100))
     "spoilt",
     [
         None,
-        [],
-        {},
         {**WHOLE, "schema": "other"},
         {**WHOLE, "reasons": [{"candidate": "x", "standing": "maybe", "because": "y"}]},
         {**WHOLE, "packages": [["torch"]]},
@@ -100,14 +98,6 @@ WHOLE = documents.to_json(answer(H100))
 def test_what_is_no_stack_is_refused(spoilt: object) -> None:
     with pytest.raises(DocumentError):
         documents.from_json(spoilt)
-
-
-def test_nothing_fits_names_the_smallest_change() -> None:
-    stack: Stack = answer(replace(H100, torch="2.15"))
-    assert stack.torch == ""
-    assert stack.smallest[0].field == "driver"
-    for remedy in stack.smallest:
-        assert answer(stack.wishes.saying(remedy.field, remedy.value)).torch
 
 
 @pytest.mark.parametrize(

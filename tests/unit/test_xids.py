@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor import rulebook
-from gpudoctor.doctor import diagnose
-from gpudoctor.model.fact import Known
-from gpudoctor.readers import read_text
+from tests.unit.reading import rows as pasted
 from tests.unit.test_probe_kernel_log import record, rows, tree_of
 
 FORMS = {
@@ -20,11 +17,6 @@ FORMS = {
     "a GPU instance": ("(PCI:0000:1a:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9). RST: No", 94, "5"),
     "a compute instance": ("(PCI:0000:1a:00 GPU-I:01 GPU-CI:00): 43, pid=7, name=a.out, Ch 00000010", 43, "1/0"),
     "a consequence": ("(PCI:0000:1a:00): 45, pid=7, name=a.out, Ch 00000010 caused by previous Xid 31", 45, ""),
-    "a consequence in an instance": (
-        "(PCI:0000:1a:00 GPU-I:13 GPU-CI:02): 45, pid=7, name=a.out, Ch 00000010 caused by previous Xid 94",
-        45,
-        "13/2",
-    ),
     "no PCI": ("(0000:1a:00): 8, Channel 00000014", 8, ""),
     "no domain": ("(1a:00): 13, 0001 00000000 00005097 00001b0c", 13, ""),
     "a function": ("(PCI:0000:1a:00.0): 62, 2023b230", 62, ""),
@@ -55,9 +47,7 @@ NVLINK = [
 
 
 def _pasted(text: str, *columns: str) -> list[tuple[object, ...]]:
-    found = read_text(text).rows("xid")
-    assert isinstance(found, tuple)
-    return [tuple(f.value if isinstance(f := row[name], Known) else None for name in columns) for row in found]
+    return [tuple(row.get(name) for name in columns) for row in pasted(text, "xid")]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -87,10 +77,3 @@ def test_two_instances_of_one_gpu_are_two_events(tmp_path: Path) -> None:
     lines = [f"NVRM: Xid (PCI:0000:1a:00 GPU-I:0{n}): 94, Contained: SM (0x1)." for n in (1, 1, 2)]
     tree = tree_of(tmp_path, *(record(line, 90 - n) for n, line in enumerate(lines)))
     assert rows(tree, "xid", "code", "instance", "count") == [(94, "1", 2), (94, "2", 1)]
-
-
-@pytest.mark.parametrize(("printed", "unit", "fatal", "link"), NVLINK)
-def test_nonfatal_nvlink_events_in_a_paste_are_no_error(printed: str, unit: str, fatal: bool, link: int) -> None:
-    found = diagnose(read_text(f"[  12.5] NVRM: Xid {printed}"), rulebook.load()).findings
-    ids = {finding.id for finding in found if finding.severity != "info"}
-    assert ids == ({"gpu.nvlink-down"} if fatal else set())
