@@ -56,12 +56,6 @@ def test_the_hosts_side_is_not_claimed_from_inside(tmp_path: Path) -> None:
     assert all(isinstance(state, Unread) and "docker" in state.why for state in outside.values())
 
 
-def test_every_declared_fact_is_answered_for_on_both_sides(tmp_path: Path) -> None:
-    declared = {spec.name for spec in container.FACTS}
-    assert set(said(container, docker(tmp_path / "in").target())) == declared
-    assert set(said(container, Tree(tmp_path / "out").linux().target())) == declared
-
-
 def test_what_cannot_be_told_to_be_a_container_claims_neither_side(tmp_path: Path) -> None:
     tree = Tree(tmp_path).linux()
     tree.file("/proc/self/mountinfo", "651 533 0:72 / / rw - overlay overlay rw\n").folder("/sys/module")
@@ -106,29 +100,6 @@ def test_a_container_without_gpus_lacks_everything(tmp_path: Path) -> None:
     assert facts["container.lacks"] == ("the driver's libraries", "/dev/nvidiactl", "/dev/nvidia0 (or another GPU's)")
     assert facts["container.handover"] is Absent
     assert facts["container.device_access"] is Absent
-
-
-def test_a_privileged_container_has_devices_and_no_libraries(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).linux().container()
-    assert values(container, handed(tree).target())["container.lacks"] == ("the driver's libraries",)
-
-
-def test_wsl_hands_one_device_in(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).linux(kernel="5.15.167.4-microsoft-standard-WSL2").container()
-    handed(tree, "/usr/lib/wsl/drivers/nv_dispi.inf_amd64_1/libcuda.so.1.1", nodes=("dxg",))
-    assert values(container, tree.target())["container.lacks"] == ()
-
-
-def test_a_folder_mounted_whole_counts_as_the_driver(tmp_path: Path) -> None:
-    tree = handed(Tree(tmp_path).linux().container(), "/usr/local/nvidia")
-    facts = values(container, tree.target())
-    assert facts["container.lacks"] == ()
-    assert facts["container.driver_in_image"] is Absent
-
-
-def test_libraries_of_the_image_beside_the_mounted_ones(tmp_path: Path) -> None:
-    tree = docker(tmp_path).file(f"{LIB}/libcuda.so.570.133.07", b"\x7fELF")
-    assert values(container, tree.target())["container.driver_in_image"] == (f"{LIB}/libcuda.so.570.133.07",)
 
 
 def test_refused_folders_leave_what_is_lacking_open() -> None:

@@ -13,6 +13,8 @@ from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
 from gpudoctor.probes import cuda_toolkit
 from gpudoctor.target.local import Local
 from tests import needs
+from tests.unit.nvml_machine import known, rows
+from tests.unit.trees import Tree
 
 Facts = dict[str, "Fact | Rows"]
 
@@ -24,47 +26,32 @@ def ask(root: Path, python: str | None = None, **environ: str) -> Facts:
     return dict(cuda_toolkit.probe(target))
 
 
-def write(path: Path, text: str = "", mode: int = 0o644) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    path.chmod(mode)
-
-
 def toolkits(facts: Mapping[str, Fact | Rows]) -> dict[object, object]:
-    rows = facts["toolkit"]
-    assert isinstance(rows, tuple), rows
-    return {known(row["path"]): known(row["version"]) for row in rows}
-
-
-def known(state: Fact | Rows) -> object:
-    assert isinstance(state, Known), state
-    return state.value
+    return {known(row["path"]): known(row["version"]) for row in rows(facts, "toolkit")}
 
 
 def row(facts: Mapping[str, Fact | Rows], path: str) -> Row:
-    rows = facts["toolkit"]
-    assert isinstance(rows, tuple)
-    return next(row for row in rows if known(row["path"]) == path)
+    return next(row for row in rows(facts, "toolkit") if known(row["path"]) == path)
 
 
 def test_every_place_and_every_way_to_tell_the_release(tmp_path: Path) -> None:
-    local = tmp_path / "usr/local"
-    write(local / "cuda-12.4/version.json", json.dumps({"cuda": {"name": "CUDA SDK", "version": "12.4.1"}}))
-    write(local / "cuda-12.4/bin/nvcc")
-    write(local / "cuda-12.10/version.json", json.dumps({"cuda_nvcc": {"version": "12.10.131"}}))
-    write(local / "cuda-10.2/version.txt", "CUDA Version 10.2.89\nCUDA Patch Version 10.2.1\n")
-    write(local / "cuda-11.8/bin/ptxas")
-    (local / "cuda").symlink_to("/usr/local/cuda-12.4")
-    write(tmp_path / "opt/cuda/targets/x86_64-linux/include/cuda.h", "#define CUDA_VERSION 13010\n")
-    write(tmp_path / "opt/cuda/bin/nvcc")
-    write(tmp_path / "opt/nvidia/hpc_sdk/Linux_x86_64/24.3/cuda/12.3/bin/nvcc")
-    write(tmp_path / "opt/nvidia/hpc_sdk/Linux_x86_64/24.3/cuda/12.3/version.json", '{"cuda": {"version": "12.3.2"}}')
-    write(tmp_path / "venv/lib/python3.12/site-packages/nvidia/cu13/bin/nvcc")
-    write(
-        tmp_path / "venv/lib/python3.12/site-packages/nvidia/cu13/include/cuda_runtime_api.h",
+    tree = Tree(tmp_path)
+    tree.file("/usr/local/cuda-12.4/version.json", json.dumps({"cuda": {"name": "CUDA SDK", "version": "12.4.1"}}))
+    tree.file("/usr/local/cuda-12.4/bin/nvcc")
+    tree.file("/usr/local/cuda-12.10/version.json", json.dumps({"cuda_nvcc": {"version": "12.10.131"}}))
+    tree.file("/usr/local/cuda-10.2/version.txt", "CUDA Version 10.2.89\nCUDA Patch Version 10.2.1\n")
+    tree.file("/usr/local/cuda-11.8/bin/ptxas")
+    tree.link("/usr/local/cuda", "/usr/local/cuda-12.4")
+    tree.file("/opt/cuda/targets/x86_64-linux/include/cuda.h", "#define CUDA_VERSION 13010\n")
+    tree.file("/opt/cuda/bin/nvcc")
+    tree.file("/opt/nvidia/hpc_sdk/Linux_x86_64/24.3/cuda/12.3/bin/nvcc")
+    tree.file("/opt/nvidia/hpc_sdk/Linux_x86_64/24.3/cuda/12.3/version.json", '{"cuda": {"version": "12.3.2"}}')
+    tree.file("/venv/lib/python3.12/site-packages/nvidia/cu13/bin/nvcc")
+    tree.file(
+        "/venv/lib/python3.12/site-packages/nvidia/cu13/include/cuda_runtime_api.h",
         "#define CUDART_VERSION  13000\n",
     )
-    write(local / "cuda-leftover/lib64/libcudart.so.11.0")
+    tree.file("/usr/local/cuda-leftover/lib64/libcudart.so.11.0")
     facts = ask(tmp_path, python="/venv/bin/python")
     assert toolkits(facts) == {
         "/usr/local/cuda-12.4": "12.4",
@@ -88,8 +75,8 @@ def test_a_machine_without_any_says_so(tmp_path: Path) -> None:
 
 
 def test_cuda_home_wins_and_may_be_broken(tmp_path: Path) -> None:
-    write(tmp_path / "usr/local/cuda/version.json", '{"cuda": {"version": "12.4.1"}}')
-    write(tmp_path / "data/cuda-11.7/include/cuda.h", "#define CUDA_VERSION 11070\n")
+    tree = Tree(tmp_path).file("/usr/local/cuda/version.json", '{"cuda": {"version": "12.4.1"}}')
+    tree.file("/data/cuda-11.7/include/cuda.h", "#define CUDA_VERSION 11070\n")
     facts = ask(tmp_path, CUDA_HOME="/data/cuda-11.7/")
     assert facts["cuda.home"] == Known("/data/cuda-11.7/", "CUDA_HOME")
     assert known(facts["cuda.home_has_nvcc"]) is False
@@ -101,13 +88,11 @@ def test_cuda_home_wins_and_may_be_broken(tmp_path: Path) -> None:
 
 
 def test_damaged_version_files_fall_through_to_the_next_witness(tmp_path: Path) -> None:
-    write(tmp_path / "usr/local/cuda-12.6/version.json", "{ broken")
-    write(tmp_path / "usr/local/cuda-12.6/include/cuda.h", "#define CUDA_VERSION 12060\n")
-    write(tmp_path / "usr/local/cuda/version.json", "[]")
+    tree = Tree(tmp_path).file("/usr/local/cuda-12.6/version.json", "{ broken")
+    tree.file("/usr/local/cuda-12.6/include/cuda.h", "#define CUDA_VERSION 12060\n")
+    tree.file("/usr/local/cuda/version.json", "[]")
     facts = ask(tmp_path)
-    rows = facts["toolkit"]
-    assert isinstance(rows, tuple)
-    assert isinstance(row(facts, "/usr/local/cuda")["version"] if rows else None, Unread)
+    assert isinstance(row(facts, "/usr/local/cuda")["version"], Unread)
     assert known(row(facts, "/usr/local/cuda-12.6")["version"]) == "12.6"
 
 
@@ -125,12 +110,13 @@ def here(tmp_path: Path, **environ: str) -> Facts:
 
 
 def program(path: Path, prints: str, then: str = "") -> None:
-    write(path, "#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in prints.splitlines()) + then, 0o755)
+    script = "#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in prints.splitlines()) + then
+    Tree(path.parent).file(path.name, script, 0o755)
 
 
 def test_nvcc_is_run_only_where_its_files_do_not_tell(tmp_path: Path) -> None:
     program(tmp_path / "cuda/bin/nvcc", "", then=f"touch {tmp_path}/was-run\n")
-    write(tmp_path / "cuda/version.json", '{"cuda": {"version": "12.2.140"}}')
+    Tree(tmp_path).file("/cuda/version.json", '{"cuda": {"version": "12.2.140"}}')
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/nvcc").symlink_to(tmp_path / "cuda/bin/nvcc")
     facts = here(tmp_path)

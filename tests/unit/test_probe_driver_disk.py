@@ -43,22 +43,6 @@ def test_a_module_that_modules_dep_promises_and_the_disk_lacks(tmp_path: Path) -
     assert values(driver, tree.target())["driver.module_on_disk"] is False
 
 
-def test_a_module_for_the_previous_kernel_only(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).linux().on_disk("570.86.15", kernel="6.8.0-71-generic").libraries("570.86.15")
-    facts = values(driver, tree.target())
-    assert facts["driver.module_on_disk"] is False
-    assert facts["driver.module_kernels"] == ("6.8.0-71-generic",)
-    assert facts["driver.installed"] is True
-    assert facts["driver.version"] is Absent
-
-
-def test_a_kernel_that_was_replaced_under_the_running_one(tmp_path: Path) -> None:
-    tree = Tree(tmp_path).linux().file("/proc/sys/kernel/osrelease", "6.8.0-60-generic\n").on_disk("570.86.15")
-    facts = said(driver, tree.target())
-    assert facts["driver.module_on_disk"] == Known(False, "no /lib/modules/6.8.0-60-generic")
-    assert facts["driver.headers"].value is False
-
-
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", b"\x7fELF\x02\x01" + b"\xff" * 80, b"garbage" * 99], ids=len)
 def test_a_damaged_module_has_no_version(tmp_path: Path, content: bytes) -> None:
     tree = Tree(tmp_path).linux().on_disk("1").file(f"/lib/modules/{KERNEL}/updates/dkms/nvidia.ko", content)
@@ -106,14 +90,6 @@ def test_a_failed_build_says_why(tmp_path: Path) -> None:
     assert values(driver, tree.target())["driver.dkms_error"] == error
     tree.file(f"{DKMS}/535.104.05/build/make.log", log.replace(KERNEL, "5.0.0-1-generic"))
     assert values(driver, tree.target())["driver.dkms_error"] is Absent
-
-
-def test_a_failed_build_of_akmods(tmp_path: Path) -> None:
-    folder = "/var/cache/akmods/nvidia"
-    tree = Tree(tmp_path).linux().file(f"{folder}/570.86.15-1-for-5.0.0.failed.log", "x.c:1: error: old\n")
-    assert values(driver, tree.target())["driver.dkms_error"] is Absent
-    tree.file(f"{folder}/570.86.15-1-for-{KERNEL}.failed.log", "2026/11/21 akmodsbuild:\nnv.c:7: error: new\n")
-    assert values(driver, tree.target())["driver.dkms_error"] == "nv.c:7: error: new"
 
 
 def test_dkms_by_debians_name_and_beside_another_module(tmp_path: Path) -> None:

@@ -31,13 +31,6 @@ def stuck(tree: Tree) -> list[dict[str, Any]]:
     return shown(said(fitness, tree.target())["stuck"])
 
 
-def test_this_machine_answers_for_every_fact() -> None:
-    facts = said(fitness, Local("quick"))
-    assert {spec.name for spec in fitness.FACTS if not spec.group} <= set(facts)
-    assert facts["fitness.clock_source"].value in facts["fitness.clock_sources"].value
-    assert 0 <= facts["fitness.swap_used_mib"].value <= facts["fitness.swap_mib"].value
-
-
 def test_a_machine_of_files(tmp_path: Path) -> None:
     clocks, cpus = "/sys/devices/system/clocksource/clocksource0", "/sys/devices/system/cpu/cpufreq"
     tree = Tree(tmp_path).linux().file(f"{clocks}/current_clocksource", "hpet\n")
@@ -136,7 +129,6 @@ def test_a_real_process_in_uninterruptible_sleep(tmp_path: Path) -> None:
             rows = scan.stuck(Local("quick"))
         finally:
             os.killpg(process.pid, signal.SIGKILL)
-    assert isinstance(rows, tuple)
     assert ("nvidia-wait", process.pid) in [(row["name"], row["pid"]) for row in shown(rows)]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from gpudoctor.model.fact import Absent, Fact, Known, Unread
+from gpudoctor.model.fact import Absent, Known, Unread
 from gpudoctor.probes import kernel_log
-from gpudoctor.target.local import Local
+from tests.unit.buses import shown
 from tests.unit.trees import Tree, refused, said, values
 
 UPTIME = 200_000
@@ -31,30 +30,19 @@ def tree_of(root: Path, *records: str) -> Tree:
     return tree.file("/proc/uptime", f"{UPTIME}.21 1.0\n").file("/dev/kmsg", "".join(records))
 
 
-def plain(row: Mapping[str, Fact]) -> dict[str, object]:
-    """The row's values, and the type of what is not known."""
-    return {name: state.value if isinstance(state, Known) else type(state) for name, state in row.items()}
-
-
 def rows(tree: Tree, group: str, *columns: str) -> list[tuple[object, ...]]:
     """These columns of a group."""
-    return [tuple(plain(row)[name] for name in columns) for row in said(kernel_log, tree.target())[group]]
+    return [tuple(row[name] for name in columns) for row in shown(said(kernel_log, tree.target())[group])]
 
 
 def codes(tree: Tree) -> list[int]:
     return [row["code"].value for row in said(kernel_log, tree.target())["xid"]]
 
 
-def test_this_machine_is_read_or_refuses() -> None:
-    facts = said(kernel_log, Local("quick"))
-    assert {"xid", "sxid", "aer", "oom", "mce"} <= set(facts)
-    assert isinstance(facts["xid"], (tuple, Unread))
-
-
 def test_xids_have_a_code_an_address_and_an_age(tmp_path: Path) -> None:
     tree = tree_of(tmp_path, record(LOADING, 9000), record("usb 1-1: new device"), record(XID_79, 3600))
     (row,) = said(kernel_log, tree.target())["xid"]
-    assert plain(row) == {
+    assert shown([row])[0] == {
         "code": 79,
         "address": "0000:1a:00.0",
         "line": XID_79,

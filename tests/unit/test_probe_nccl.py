@@ -16,6 +16,7 @@ from gpudoctor.target.local import Local
 from tests import needs
 from tests.sim import build
 from tests.unit.nvml_machine import known as value
+from tests.unit.nvml_machine import rows
 
 Facts = dict[str, "Fact | Rows"]
 Ask = Callable[..., Facts]
@@ -68,9 +69,7 @@ def test_a_library_that_finds_no_interface(ask: Ask) -> None:
     assert value(facts["libnccl.state"]) == "failed"
     assert value(facts["libnccl.error"]) == "Bootstrap : no socket interface found"
     assert facts["libnccl.interface"] == Unread("Bootstrap : no socket interface found")
-    rows = facts["text"]
-    assert isinstance(rows, tuple)
-    assert "NCCL WARN Bootstrap : no socket interface found" in str(value(rows[0]["line"]))
+    assert "NCCL WARN Bootstrap : no socket interface found" in str(value(rows(facts, "text")[0]["line"]))
 
 
 def test_a_release_that_does_not_say_where(ask: Ask) -> None:
@@ -110,7 +109,11 @@ def test_a_machine_without_nccl(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "imports"),
-    [("ask_nccl.py", {"ctypes", "json", "os", "sys"}), ("ask_names.py", {"json", "os", "socket", "sys", "threading"})],
+    [
+        ("ask_cuda.py", {"ctypes", "json", "os", "sys"}),
+        ("ask_nccl.py", {"ctypes", "json", "os", "sys"}),
+        ("ask_names.py", {"json", "os", "socket", "sys", "threading"}),
+    ],
 )
 def test_the_children_run_on_python_3_8(name: str, imports: set[str]) -> None:
     child = Path(nccl.__file__).parent / "children" / name

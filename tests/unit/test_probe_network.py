@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gpudoctor.model.fact import Absent, Known, Unread
+from gpudoctor.model.fact import Absent, Unread
 from gpudoctor.probes import network
 from gpudoctor.target.local import Local
 from tests.unit.networks import Network
+from tests.unit.nvml_machine import rows
+from tests.unit.nvml_machine import values as columns
 from tests.unit.trees import Tree, values
 
 
@@ -80,14 +83,9 @@ def plain(tmp_path: Path) -> Network:
     return net.add("eth1", state="down")
 
 
-def row(facts: dict[str, object], name: str) -> dict[str, object]:
+def row(facts: dict[str, Any], name: str) -> dict[str, object]:
     """The known columns of one interface."""
-    group = facts["interface"]
-    assert isinstance(group, tuple)
-    told: list[dict[str, object]] = [
-        {key: fact.value for key, fact in one.items() if isinstance(fact, Known)} for one in group
-    ]
-    return next(one for one in told if one["name"] == name)
+    return next(told for one in rows(facts, "interface") if (told := columns(one))["name"] == name)
 
 
 def test_every_column_of_an_interface(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def test_every_column_of_a_healthy_gpu(ask: Ask) -> None:
     assert [known(facts[f"nvml.{name}"]) for name in ("state", "code", "library_version")] == ["ok", 0, "13.580.95.05"]
     assert isinstance(facts["nvml.message"], Absent)
     assert (known(facts["driver.version"]), known(facts["driver.cuda_version"])) == ("580.95.05", "13.0")
-    assert known(facts["gpu.count"]) == 2
+    assert (known(facts["gpu.count"]), facts["gpu_process"]) == (2, ())
     second = rows(facts)[1]
     found = values(second)
     assert found.pop("index") == 1

@@ -101,26 +101,12 @@ def test_a_gpu_that_never_wakes_is_named_and_the_others_are_read(tmp_path: Path,
     assert not (tmp_path / "asked").exists()
 
 
-def test_a_gpu_that_fails_to_wake_is_named_by_nvml_s_code(ask: Ask) -> None:
-    section = faulty("nvmlDeviceGetHandleByIndex", "sleep:1500", gpu=1)
-    section["faults"].append({"call": "nvmlDeviceGetHandleByIndex", "gpu": 1, "do": 999})
-    first, second = rows(ask(section))
-    assert known(second["error"]) == "nvmlDeviceGetHandleByIndex: Unknown Error (code 999)"
-    assert isinstance(first["error"], Absent)
-
-
 def test_a_count_that_never_returns_is_unanswered_with_the_time_it_got(tmp_path: Path, monkeypatch: Patch) -> None:
     facts = asker(tmp_path, monkeypatch, opening=4.0)(faulty("nvmlDeviceGetCount", "hang"))
     assert re.fullmatch(
         r"nvmlDeviceGetCount did not return within ([4-9]|\d\d+) s", str(known(facts["nvml.unanswered"]))
     )
     assert left(left_behind) == []
-
-
-def test_crashing_init_is_named_with_its_signal(ask: Ask) -> None:
-    facts = ask(faulty("nvmlInit", "crash"))
-    assert known(facts["nvml.state"]) == "crashed"
-    assert str(known(facts["nvml.message"])).startswith("nvmlInit crashed: killed by SIG")
 
 
 @pytest.mark.parametrize("do", ["hang", "dstate"])
@@ -163,15 +149,6 @@ def test_a_crash_costs_one_answer(ask: Ask) -> None:
     assert isinstance(first["error"], Absent)
     assert known(second["error"]) == why(second["serial"]) == message
     assert [name for name, state in second.items() if isinstance(state, Unread)] == ["serial"]
-
-
-def test_a_call_that_crashes_on_every_gpu_costs_that_call(ask: Ask) -> None:
-    facts = ask(faulty("nvmlDeviceGetFieldValues", "crash", gpus=4))
-    assert "; then nvmlDeviceGetFieldValues of GPU 1 crashed" in str(known(facts["nvml.message"]))
-    for row in rows(facts):
-        assert "nvmlDeviceGetFieldValues" in why(row["recovery_action"])
-        assert known(row["serial"])
-    assert isinstance(facts["nvlink"], Unread)
 
 
 def test_a_crash_in_a_question_about_the_machine_costs_that_answer(ask: Ask) -> None:

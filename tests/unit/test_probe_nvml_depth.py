@@ -191,10 +191,6 @@ def test_our_own_children_on_a_gpu_are_no_users_of_it(ask: Ask, monkeypatch: pyt
     assert known(rows(facts)[0]["processes"]) == 1
 
 
-def test_no_process_is_knowledge(ask: Ask) -> None:
-    assert ask(h100())["gpu_process"] == ()
-
-
 @pytest.mark.parametrize(
     ("enabled", "state", "end", "word"),
     [

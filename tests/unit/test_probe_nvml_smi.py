@@ -16,7 +16,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
     return asker(tmp_path, monkeypatch)
 
 
-OLD = """\
+BANNER = """\
 Tue Mar  4 11:02:31 2025
 +-----------------------------------------------------------------------------------------+
 | NVIDIA-SMI 570.86.15              Driver Version: 570.86.15      CUDA Version: 12.8     |
@@ -28,12 +28,6 @@ Tue Mar  4 11:02:31 2025
 | N/A   31C    P0             70W /  700W |       1MiB /  81559MiB |      0%      Default |
 |   1  NVIDIA GeForce RTX 3050 ...    Off |   00000000:5E:00.0 Off |                  N/A |
 """
-NEW = (
-    OLD.replace("Driver Version", "KMD Version")
-    .replace("CUDA Version", "CUDA UMD Version")
-    .replace("570.86.15", "610.43.02")
-    .replace("12.8", "13.3")
-)
 HEADER = (
     "index, name, uuid, pci.bus_id, memory.total [MiB], memory.used [MiB], mig.mode.current, compute_mode,"
     " ecc.errors.uncorrected.volatile.total, temperature.gpu, pcie.link.gen.current, pcie.link.gen.max,"
@@ -54,17 +48,12 @@ def printing(text: str, status: int = 0) -> str:
     return f"cat <<'END'\n{text}END\nexit {status}\n"
 
 
-@pytest.mark.parametrize(
-    ("banner", "driver", "cuda"), [(OLD, "570.86.15", "12.8"), (NEW, "610.43.02", "13.3")], ids=["to R595", "from R610"]
-)
-def test_nvidia_smi_answers_where_no_library_is_found(
-    ask: Ask, tmp_path: Path, banner: str, driver: str, cuda: str
-) -> None:
-    smi = f'if [ -n "$1" ]; then\n{printing(CSV)}fi\n{printing(banner)}'
+def test_nvidia_smi_answers_where_no_library_is_found(ask: Ask) -> None:
+    smi = f'if [ -n "$1" ]; then\n{printing(CSV)}fi\n{printing(BANNER)}'
     facts = ask(None, smi)
     assert known(facts["nvml.state"]) == "library not found"
-    assert facts["driver.version"] == Known(driver, "nvidia-smi")
-    assert facts["driver.cuda_version"] == Known(cuda, "nvidia-smi")
+    assert facts["driver.version"] == Known("570.86.15", "nvidia-smi")
+    assert facts["driver.cuda_version"] == Known("12.8", "nvidia-smi")
     assert known(facts["gpu.count"]) == 2
     first, second = rows(facts)
     assert known(first["memory_mib"]) == 81559
@@ -77,40 +66,21 @@ def test_nvidia_smi_answers_where_no_library_is_found(
 
 
 def test_the_banners_own_table_serves_where_the_query_fails(ask: Ask, tmp_path: Path) -> None:
-    facts = ask(None, f'[ -n "$1" ] && exit 2\n{printing(NEW)}')
+    facts = ask(None, f'[ -n "$1" ] && exit 2\n{printing(BANNER)}')
     first, second = rows(facts)
     assert known(first["name"]) == "NVIDIA H100 80GB HBM3"
     assert isinstance(second["name"], Unread), "a name that the table cuts short is not known"
     assert known(second["address"]) == "0000:5e:00.0"
 
 
-@pytest.mark.parametrize(
-    ("sentence", "state"),
-    [
-        (
-            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest",
-            "driver not loaded",
-        ),
-        (
-            "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 535.129",
-            "version mismatch",
-        ),
-        ("Failed to initialize NVML: Unknown Error", "unknown error"),
-        ("Failed to initialize NVML: Insufficient Permissions", "no permission"),
-        ("Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error", "unknown error"),
-        ("Unable to determine the device handle for GPU 0000:3B:00.0: GPU is lost.  Reboot the system", "gpu is lost"),
-    ],
-)
-def test_error_sentences_of_nvidia_smi_become_state_message_and_text(
-    ask: Ask, tmp_path: Path, sentence: str, state: str
-) -> None:
-    facts = ask(None, printing(sentence + "\n", status=9))
-    assert facts["nvml.state"] == Known(state, "nvidia-smi")
-    assert known(facts["nvml.message"]) == sentence.splitlines()[0]
+def test_an_error_sentence_of_nvidia_smi_becomes_state_message_and_text(ask: Ask) -> None:
+    """Which sentence tells which state is the readers' matter."""
+    sentence = "Failed to initialize NVML: Driver/library version mismatch"
+    facts = ask(None, printing(f"{sentence}\nNVML library version: 535.129\n", status=9))
+    assert facts["nvml.state"] == Known("version mismatch", "nvidia-smi")
+    assert known(facts["nvml.message"]) == sentence
     assert isinstance(facts["gpu"], Unread)
-    lines = facts["text"]
-    assert isinstance(lines, tuple)
-    assert [known(row["line"]) for row in lines] == sentence.splitlines()
+    assert [known(row["line"]) for row in rows(facts, "text")] == [sentence, "NVML library version: 535.129"]
 
 
 def test_nvidia_smi_is_heard_beside_an_nvml_that_fails(ask: Ask) -> None:
@@ -118,13 +88,11 @@ def test_nvidia_smi_is_heard_beside_an_nvml_that_fails(ask: Ask) -> None:
     facts = ask({**h100(), "init": 18}, printing(sentence, status=18))
     assert facts["nvml.state"] == Known("version mismatch", "NVML")
     assert facts["nvml.message"] == Known("Driver/library version mismatch", "NVML")
-    lines = facts["text"]
-    assert isinstance(lines, tuple)
-    assert known(lines[1]["line"]) == "NVML library version: 570.133"
+    assert known(rows(facts, "text")[1]["line"]) == "NVML library version: 570.133"
 
 
 def test_rows_are_matched_by_index_where_nvidia_smi_leaves_a_gpu_out(ask: Ask) -> None:
-    smi = f'if [ -n "$1" ]; then\n{printing(HEADER + SECOND)}fi\n{printing(OLD)}'
+    smi = f'if [ -n "$1" ]; then\n{printing(HEADER + SECOND)}fi\n{printing(BANNER)}'
     section = faulty("nvmlDeviceGetHandleByIndex", 15, gpu=0)
     section["faults"].append({"call": "nvmlDeviceGetUUID", "gpu": 1, "do": 999})
     facts = ask(section, smi)
@@ -156,7 +124,7 @@ def test_a_program_that_is_no_nvidia_smi_is_never_believed(
 
 
 def test_nvidia_smi_completes_what_a_crash_cut_off(ask: Ask) -> None:
-    smi = f'if [ -n "$1" ]; then\n{printing(CSV)}fi\n{printing(OLD)}'
+    smi = f'if [ -n "$1" ]; then\n{printing(CSV)}fi\n{printing(BANNER)}'
     facts = ask(faulty("nvmlDeviceGetUUID", "crash", gpu=1), smi)
     assert known(facts["nvml.state"]) == "crashed"
     first, second = rows(facts)

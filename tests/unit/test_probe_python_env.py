@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -254,15 +255,12 @@ def test_four_probes_ask_once(tmp_path: Path) -> None:
         calls.append(1)
         return len(calls)
 
-    def ask() -> None:
+    def ask(_: int) -> int:
         gate.wait(60)
-        once(target, "a question", answer)
+        return once(target, "a question", answer)
 
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(4))) == [1] * 4
     assert calls == [1]
     assert once(target, "a question", lambda: 99) == 1
 

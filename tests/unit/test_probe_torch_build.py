@@ -9,6 +9,7 @@ import pytest
 from gpudoctor.model.fact import Absent, Unread
 from gpudoctor.probes import torch_build
 from tests.environments import CUBIN, PTX, Venv, column, container, elf, entry, value
+from tests.unit.test_probe_python_env import conda
 
 LINUX = 'platform_system == "Linux" and platform_machine == "x86_64"'
 PINS = (f"nvidia-cudnn-cu12==9.1.0.70; {LINUX}", f"nvidia-nccl-cu12==2.21.5; {LINUX}", "filelock")
@@ -199,14 +200,6 @@ def test_each_torch_is_an_install(venv: Venv) -> None:
     assert value(facts, "torch.installs") == ("uv 2.4.0 in /opt/more", f"pip 2.5.1+cu124 in {venv.site}")
 
 
-def conda(tmp_path: Path) -> Venv:
-    env = Venv(tmp_path, prefix="/opt/conda")
-    env.at("/opt/conda/pyvenv.cfg").unlink()
-    env.write("/opt/conda/conda-meta/python-3.12.3-hab00c5b_0_cpython.json", "{}")
-    env.write("/opt/conda/conda-meta/pytorch-2.4.0-py3.12_cuda12.1_cudnn9.1.0_0.json", "{}")
-    return env
-
-
 def test_condas_torch_with_its_own_dist_info_is_one_install(tmp_path: Path) -> None:
     env = conda(tmp_path)
     env.torch("2.4.0", "12.1")
@@ -219,7 +212,7 @@ def test_pips_torch_over_condas_is_two(tmp_path: Path) -> None:
     env.torch("2.5.1+cu124", "12.4")
     assert value(env.asked(torch_build), "torch.installs") == (
         f"pip 2.5.1+cu124 in {env.site}",
-        "conda 2.4.0 (py3.12_cuda12.1_cudnn9.1.0_0) in /opt/conda/conda-meta",
+        "conda 2.4.0 (py3.12_cuda12.1_cudnn9.1.0_0) in /opt/conda/envs/ml/conda-meta",
     )
 
 

@@ -60,12 +60,6 @@ def test_ways_for_the_loader_to_get_there(tmp_path: Path, path: str, content: by
     assert values(wsl, tree.file(path, content).target(**environ))["wsl.loader"] is True
 
 
-def test_nothing_mounted_and_no_device(tmp_path: Path) -> None:
-    tree = sound(tmp_path).without("/usr/lib/wsl/lib/libcuda.so.1").without("/dev/dxg")
-    facts = values(wsl, tree.target())
-    assert (facts["wsl.driver"], facts["wsl.device"]) == (False, False)
-
-
 def test_a_linux_driver_in_the_distribution(tmp_path: Path) -> None:
     tree = sound(tmp_path).libraries("535.288.01")
     packages = [("libnvidia-compute-535", "ii"), ("nvidia-driver-570-open", "ii"), ("nvidia-cuda-toolkit", "ii")]

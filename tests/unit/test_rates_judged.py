@@ -10,7 +10,7 @@ import pytest
 from gpudoctor import rulebook
 from gpudoctor.doctor import diagnose, snapshot_of
 from gpudoctor.model.diagnosis import Diagnosis, Finding
-from gpudoctor.model.fact import Known
+from gpudoctor.model.fact import Known, listed
 from gpudoctor.model.measurement import Kernel, Run
 from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.version import __version__
@@ -83,8 +83,7 @@ def test_cards_of_one_name_with_fewer_multiprocessors_may_give_other_bits() -> N
     """RTX 3080 of 10 and of 12 GB: libraries sum in another order there."""
     sound = rates.snapshot("H100", rates.changed(rates.sound("H100"), range(8), "add", _digest))
     assert loud(judged(sound))[0].id == "gpu.wrong-results"
-    rows = sound.rows("cuda_device")
-    assert isinstance(rows, tuple)
+    rows = listed(sound.rows("cuda_device"))
     other = tuple({**row, "sms": Known(114, "test")} if at == 3 else row for at, row in enumerate(rows))
     assert loud(judged(replace(sound, groups={**sound.groups, "cuda_device": other}))) == []
 

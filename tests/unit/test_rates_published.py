@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -115,9 +116,7 @@ def card(name: str) -> Device:
 def test_published_products_are_not_called_slow(name: str, side: int, found: dict[str, float]) -> None:
     """At whole clock and far from the power limit: what is most demanding."""
     for product, rate in found.items():
-        seen = Meanwhile(
-            sm_clock_mhz=CARDS[name].mhz, power_w=AT_WORK.power_w, power_limit_w=AT_WORK.power_limit_w, utilization=100
-        )
+        seen = replace(AT_WORK, sm_clock_mhz=CARDS[name].mhz)
         told = rates.expected(f"matmul.{product}", card(name), seen, side or None)
         assert told is None or rate > SLOW * told.value * 1.05, (product, told and told.value)
 
@@ -146,7 +145,7 @@ def test_a_clock_at_rest_says_nothing() -> None:
      ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "fp16", 156.0), ("NVIDIA L20", "fp16", 50.0)],
 )  # fmt: skip
 def test_half_of_what_is_published_is_slow(name: str, product: str, rate: float) -> None:
-    seen = Meanwhile(sm_clock_mhz=CARDS[name].mhz, power_w=300, power_limit_w=1000, utilization=100)
+    seen = replace(AT_WORK, sm_clock_mhz=CARDS[name].mhz)
     told = rates.expected(f"matmul.{product}", card(name), seen, 8192)
     assert told
     assert rate < SLOW * told.value

@@ -20,7 +20,7 @@ from gpudoctor.recorder import recorded
 from gpudoctor.target import Answer
 from gpudoctor.target._watched import Parts
 from gpudoctor.target.record import Record
-from gpudoctor.target.record_json import from_json, parse, to_json
+from gpudoctor.target.record_json import from_json, to_json
 from gpudoctor.target.recorded import Recorded
 from gpudoctor.target.recording import Recording
 from tests.environments import CUBIN, Venv, container, elf, entry
@@ -42,24 +42,9 @@ def replayed(record: Record) -> Snapshot:
 
 
 def told(snapshot: Snapshot) -> Mapping[str, Fact | Rows]:
-    """The facts, but for what the machine below adds of itself, and for ages, which grow meanwhile."""
-    facts = {**snapshot.facts, **{name: _without_ages(rows) for name, rows in snapshot.groups.items()}}
+    """The facts, but for what the machine below adds of itself."""
+    facts = {**snapshot.facts, **snapshot.groups}
     return {name: fact for name, fact in facts.items() if not name.startswith(("fitness.", "space"))}
-
-
-def _without_ages(rows: Rows) -> Rows:
-    if not isinstance(rows, tuple):
-        return rows
-    return tuple({name: fact for name, fact in row.items() if name != "age_s"} for row in rows)
-
-
-def test_the_record_of_a_tree_answers_as_the_tree(tmp_path: Path) -> None:
-    tree = Tree(tmp_path)
-    tree.gpu("nvidia").gpu("nvidia", width=8).driver("570.86.15")
-    target, live = watched(tmp_path)
-    record = recorded(target, doctor.diagnose(live, rulebook.load()))
-    assert told(replayed(record)) == told(live)
-    assert told(replayed(parse(json.dumps(to_json(record))))) == told(live), "also after a way through a file"
 
 
 def test_of_a_large_library_only_what_was_read_is_kept(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import venv
 from collections.abc import Mapping
 from dataclasses import replace
@@ -200,29 +199,6 @@ def test_what_the_steps_make_true_comes_true(tmp_path: Path, python: str) -> Non
         elif isinstance(state, Known):
             assert state.value == (tuple(value) if isinstance(value, list) else value), name
     assert now.get("torch.version") == Known("2.14.1+cu126", now.get("torch.version").source)  # type: ignore[union-attr]
-
-
-@pytest.mark.full
-@pytest.mark.skipif(sys.platform != "linux", reason="nvidia wheels are for Linux")
-def test_the_nvidia_wheels_of_one_cuda_are_put_back(tmp_path: Path, python: str) -> None:
-    library = "nvidia/cudnn/lib/libcudnn.so.9"
-    with Index(tmp_path / "shelves") as index:
-        ours = Wheel("nvidia-cudnn-cu12", "9.10.2.21", files={library: b"cu12"})
-        index.add(ours, Wheel("nvidia-cudnn-cu13", "9.13.0.50", files={library: b"of cu13"}))
-        index.add(torch("2.9.0+cu126", "nvidia-cudnn-cu12==9.10.2.21"), ours, shelf="cu126")
-        run((python, "-m", "pip", "install", "torch", "--index-url", index.url("cu126")), index)
-        run((python, "-m", "pip", "install", "nvidia-cudnn-cu13"), index)
-        before = looked(python)
-        assert len(before.get("python.overwritten").value) == 1  # type: ignore[union-attr, arg-type]
-        (fix,) = torch_cures(before, "nvidia wheels")
-        for step in fix.steps:
-            run(step.argv, index)
-        now = looked(python)
-    assert next(Path(python).parent.parent.glob(f"lib/python*/site-packages/{library}")).read_bytes() == b"cu12"
-    for name, value in fix.steps[-1].makes:
-        state = now.get(name)
-        assert isinstance(state, Known), name
-        assert state.value == tuple(value), name  # type: ignore[arg-type]
 
 
 def test_what_the_solver_works_out_is_known_without_it() -> None:
