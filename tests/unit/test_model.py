@@ -63,22 +63,9 @@ def test_a_diagnosis_survives_json() -> None:
     assert diagnoses.from_json(json.loads(json.dumps(before.to_json()))) == before
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        [],
-        {},
-        {"facts": {}},
-        {"schema": "gpudoctor/2", "facts": {}, "target": {}},
-        {"schema": "gpudoctor/1", "facts": {}},
-        {"schema": "gpudoctor/1", "target": {}, "facts": {"a.b": 3}},
-        {"schema": "gpudoctor/1", "target": {}, "facts": {"gpu": [3]}},
-    ],
-)
-def test_what_is_no_snapshot_is_refused_in_one_line(raw: object) -> None:
-    with pytest.raises(DocumentError) as caught:
-        snapshots.from_json(raw)
-    assert "\n" not in str(caught.value)
+def test_a_list_is_no_snapshot() -> None:
+    with pytest.raises(DocumentError, match="not a gpudoctor snapshot"):
+        snapshots.from_json([])
 
 
 @pytest.mark.parametrize("text", ["9" * 5000, "12." + "9" * 5000, "", "abc"], ids=["digits", "minor", "none", "word"])

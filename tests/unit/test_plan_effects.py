@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpudoctor.catalog import catalog
 from gpudoctor.knowledge import complete
-from gpudoctor.model.fact import Absent, Fact, Json, Known, Row, Rows, Unread, Value
+from gpudoctor.model.fact import Absent, Fact, Json, Known, Row, Rows, Unread, Value, listed
 from gpudoctor.model.rule import Step
 from gpudoctor.model.snapshot import Snapshot, Target
 from gpudoctor.remedy.effects import after
@@ -151,9 +151,8 @@ def test_a_new_driver_is_another_driver_in_all_that_follows_from_it() -> None:
 
 def test_a_column_is_made_of_all_rows_or_of_one() -> None:
     def modes(name: str) -> list[object]:
-        rows = after(machine(), [Step(("nvidia-smi",), makes=((name, "default"),))]).rows("gpu")
-        assert isinstance(rows, tuple)
-        return [row.get("compute_mode") for row in rows]
+        then = after(machine(), [Step(("nvidia-smi",), makes=((name, "default"),))])
+        return [row.get("compute_mode") for row in listed(then.rows("gpu"))]
 
     assert [isinstance(mode, Known) for mode in modes("gpu.compute_mode")] == [True, True]
     assert [isinstance(mode, Known) for mode in modes("gpu[1].compute_mode")] == [False, True]

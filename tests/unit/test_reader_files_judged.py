@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.model.fact import Known
 from tests.unit.manifests import H100, OLD, RTX_4090, RTX_5090, V100, errors, examples, judged, of_file, source, value
+from tests.unit.reading import column
 
 SOUND = [
     ("requirements-cu124.txt", RTX_4090),
@@ -183,9 +183,7 @@ def test_a_release_that_no_table_has_fits_no_torch_beyond_its_neighbours() -> No
 )
 def test_vllm_decides_the_torch_that_comes_with_it(lines: str, torch: str, vllm: str) -> None:
     diagnosis = judged(lines, "requirements.txt", H100)
-    rows = diagnosis.snapshot.rows("package")
-    assert isinstance(rows, tuple)
-    assert [fact.value for row in rows if isinstance(fact := row["version"], Known)] == [torch, vllm]
+    assert column(diagnosis.snapshot, "package", "version") == [torch, vllm]
     assert value(diagnosis, "torch.version") == torch
     assert errors(diagnosis) == []
 

@@ -12,6 +12,7 @@ from gpudoctor.readers.files import _conda, _sizes, dockerfile, pyproject
 from gpudoctor.readers.files._asked import asked
 from gpudoctor.readers.files._instructions import filled, instructions
 from tests.unit.manifests import RTX_4090, RTX_5090, errors, judged, value
+from tests.unit.reading import rows
 
 
 @pytest.mark.parametrize(
@@ -234,27 +235,10 @@ def test_hashes_are_no_part_of_a_requirement() -> None:
     text = (
         "torch==2.4.0 \\\n    --hash=sha256:0d9bc3f1 \\\n    --hash=sha256:a1b2c3d4\nnumpy==1.26.4 --hash=sha256:cc01\n"
     )
-    rows = judged(text, "requirements.txt", RTX_4090).snapshot.rows("package")
-    assert isinstance(rows, tuple)
-    found = [[fact.value for name in ("name", "version") if isinstance(fact := row[name], Known)] for row in rows]
-    assert found == [["torch", "2.4.0"], ["numpy", "1.26.4"]]
+    packages = rows(judged(text, "requirements.txt", RTX_4090).snapshot, "package")
+    assert [(row["name"], row["version"]) for row in packages] == [("torch", "2.4.0"), ("numpy", "1.26.4")]
 
 
 def test_a_service_has_64_mib_of_shared_memory_where_nothing_else_is_said() -> None:
     text = "services:\n  train:\n    image: nvcr.io/nvidia/pytorch:25.01-py3\n    gpus: all\n"
     assert value(judged(text, "compose.yaml", RTX_4090), "limits.shm_mib") == 64
-
-
-def test_files_that_belong_together_are_one_environment() -> None:
-    from gpudoctor import doctor
-    from gpudoctor.commands.reports import machine_of
-    from gpudoctor.readers import together
-    from tests.unit.manifests import book
-
-    docker = doctor.snapshot_of("FROM python:3.12-slim\nRUN pip install -r requirements.txt\n", "Dockerfile")
-    lines = doctor.snapshot_of("torch==2.6.0\n", "requirements.txt")
-    whole = doctor.on_machine(together([docker, lines]), machine_of(RTX_5090))
-    diagnosis = doctor.diagnose(whole, book())
-    assert errors(diagnosis) == ["torch.arch-too-new"]
-    assert value(diagnosis, "torch.version") == "2.6.0"
-    assert value(judged("torch==2.6.0\n", "requirements.txt", RTX_4090), "torch.version") == "2.6.0"

@@ -72,18 +72,6 @@ def test_a_shell_session() -> None:
     assert values(running)["driver.dkms"] == "installed", "it was built for another kernel"
 
 
-def test_xids_new_old_and_short() -> None:
-    text = """\
-[12345.678905] NVRM: Xid (PCI:0000:3b:00): 45, pid=1234, name=python, Ch 00000008
-Nov 21 08:00:00 node kernel: NVRM: Xid (0000:01:00): 31, Ch 00000008, engmask 00000101, intr 10000000
-[  99.1] NVRM: Xid: 154, GPU recovery action changed
-[  100.0] nvidia-nvswitch0: SXid (PCI:0000:c4:00.0): 12028, Non-fatal, Link 32 egress
-"""
-    found = [(row["code"], row.get("address")) for row in rows(text, "xid")]
-    assert found == [(45, "0000:3b:00.0"), (31, "0000:01:00.0"), (154, None)]
-    assert (values(text)["kernel_log.first_xid"], values(text)["kernel_log.sxid"]) == (31, (12028,))
-
-
 MODULE = """\
 $ uname -r
 6.8.0-45-generic
@@ -282,3 +270,4 @@ nvidia-nvswitch0: SXid (PCI:0000:c4:00.0): 12028, Non-fatal, Link 32 egress
     snapshot = read_text(text)
     assert [row.get("fatal") for row in rows(snapshot, "xid")] == [True, False, None]
     assert [(row["code"], row["fatal"]) for row in rows(snapshot, "sxid")] == [(24007, True), (12028, False)]
+    assert values(snapshot)["kernel_log.sxid"] == (24007, 12028)

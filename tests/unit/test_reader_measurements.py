@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.model.fact import Known
-from gpudoctor.readers import read_text
+from tests.unit.reading import rows
 
 
 def rates(text: str) -> list[tuple[object, ...]]:
-    rows = read_text(text).groups.get("rate", ())
-    assert isinstance(rows, tuple)
     return [
-        tuple(fact.value for name in ("gpu", "value", "unit", "others") if isinstance(fact := row.get(name), Known))
-        for row in rows
+        tuple(row[name] for name in ("gpu", "value", "unit", "others") if name in row) for row in rows(text, "rate")
     ]
 
 

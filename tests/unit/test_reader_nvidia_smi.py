@@ -40,14 +40,12 @@ Wed Nov 19 10:00:00 2025
 QUERY = """\
 ==============NVSMI LOG==============
 
-Timestamp                                 : Wed Aug 26 15:47:19 2026
 Driver Version                            : 535.183.01
 CUDA Version                              : 12.2
 
 Attached GPUs                             : 2
 GPU 00000000:06:00.0
     Product Name                          : NVIDIA A100-SXM4-80GB
-    Product Brand                         : NVIDIA
     MIG Mode
         Current                           : Disabled
         Pending                           : Enabled
@@ -80,6 +78,16 @@ GPU 00000000:06:00.0
     Utilization
         Gpu                               : 12 %
         Memory                            : 99 %
+    GPU Power Readings
+        Average Power Draw                : 238.41 W
+        Current Power Limit               : 400.00 W
+        Default Power Limit               : 450.00 W
+    Clocks
+        SM                                : 615 MHz
+    Applications Clocks
+        Graphics                          : 1275 MHz
+    Max Clocks
+        SM                                : 1410 MHz
     ECC Errors
         Volatile
             SRAM Uncorrectable            : 1
@@ -270,6 +278,11 @@ def test_query() -> None:
         "memory_used_mib": 7,
         "compute_mode": "Exclusive_Process",
         "utilization": 12,
+        "power_w": 238,
+        "power_limit_w": 400,
+        "power_limit_default_w": 450,
+        "clock_mhz": 615,
+        "clock_max_mhz": 1410,
         "ecc_uncorrected": 3,
         "remap_pending": True,
         "remap_failed": False,

@@ -7,9 +7,15 @@ import pytest
 from gpudoctor.doctor import read
 from gpudoctor.model.fact import Absent, listed
 from gpudoctor.readers import read_text
-from gpudoctor.readers._verdict import past, verdict
+from gpudoctor.readers._verdict import verdict
 from tests.unit.reading import column, rows, told, values
 
+BUS = (
+    "00:00.0 Host bridge: Intel Corporation 440FX - 82441FX PMC [Natoma]\n"
+    "00:01.0 ISA bridge: Intel Corporation 82371SB PIIX3 ISA [Natoma/Triton II]\n"
+    "00:03.0 VGA compatible controller: Amazon.com, Inc. Device 1111\n"
+    "00:05.0 Ethernet controller: Amazon.com, Inc. Elastic Network Adapter (ENA)\n"
+)
 TOLD: list[tuple[str, dict[str, object]]] = [
     # compilers, toolkits and wheels
     ("which nvcc: (empty)", {"cuda.nvcc": Absent}),
@@ -76,19 +82,6 @@ TOLD: list[tuple[str, dict[str, object]]] = [
         {"torch.version": "1.0.1.post2+cu100"},
     ),
     (">>> import torch;torch._C._cuda_getDriverVersion()\n9010", {"cuda_driver.version": "9.1"}),
-    (">>> torch._C._cuda_getDriverVersion()\n12040", {"cuda_driver.version": "12.4"}),
-    # whether torch computes
-    ("torch: 2.1.0", {"live.computes": None}),
-    ("torch works only on cpu", {"live.computes": None}),
-    ("torch.cuda.is_available(): True", {"live.computes": None}),
-    ("torch: does not work on the GPU", {"live.computes": None}),
-    ("torch.compile: works", {"live.computes": None}),
-    ("torch_scatter: works", {"live.computes": None}),
-    ("pytorch built from source with TORCH_CUDA_ARCH_LIST=6.1: works", {"live.computes": None}),
-    ("torchvision: ok", {"live.computes": None}),
-    ("torch on cuda: not ok", {"live.computes": None}),
-    ("torch import: ok", {"live.computes": None}),
-    ("tensor([2., 2.])", {"live.computes": None}),
     # the driver
     ("nvidia-smi on the host: works\ndocker: 27.1", {"nvml.state": None}),
     ("kernel running: 6.8.0-49-generic", {"host.kernel": "6.8.0-49-generic"}),
@@ -96,7 +89,6 @@ TOLD: list[tuple[str, dict[str, object]]] = [
     ("driver on the node: not installed", {"driver.installed": False}),
     ("working driver: 470.223.02", {"driver.version": None}),
     ("nvidia.ko: built for 6.1.0-18-amd64\nuname -r: 6.1.0-18-amd64", {"driver.module_on_disk": True}),
-    ("after disabling secure boot: works", {"host.secure_boot": None}),
     ("package: nvidia-open-dkms 590.48.01-2", {"driver.module_disk_version": "590.48.01"}),
     ("driver: nvidia-driver-570-open", {"driver.module_kind": "open"}),
     ("driver: 570.144, proprietary kernel module", {"driver.module_kind": "proprietary"}),
@@ -212,33 +204,9 @@ TOLD: list[tuple[str, dict[str, object]]] = [
         {"cuda_driver.init_code": 803, "driver.fabric_manager_version": "550.90.07", "gpu.count": 8},
     ),
     # parts of long outputs
-    (
-        (
-            "$ lspci\n00:00.0 Host bridge: Intel Corporation 440FX - 82441FX PMC [Natoma]\n"
-            "00:01.0 ISA bridge: Intel Corporation 82371SB PIIX3 ISA [Natoma/Triton II]\n"
-            "00:03.0 VGA compatible controller: Amazon.com, Inc. Device 1111\n"
-            "00:05.0 Ethernet controller: Amazon.com, Inc. Elastic Network Adapter (ENA)\n"
-        ),
-        {"pci.devices": 4, "pci.nvidia_count": 0, "host.wsl": Absent},
-    ),
-    (
-        (
-            "00:00.0 Host bridge: Intel Corporation 440FX - 82441FX PMC [Natoma]\n"
-            "00:01.0 ISA bridge: Intel Corporation 82371SB PIIX3 ISA [Natoma/Triton II]\n"
-            "00:05.0 Ethernet controller: Amazon.com, Inc. Elastic Network Adapter (ENA)\n"
-            "00:06.0 SCSI storage controller: Red Hat, Inc."
-        ),
-        {"pci.nvidia_count": 0},
-    ),
-    (
-        (
-            "$ lspci | grep -i bridge\n00:00.0 Host bridge: Intel Corporation 440FX - 82441FX PMC"
-            " [Natoma]\n00:01.0 ISA bridge: Intel Corporation 82371SB PIIX3 ISA [Natoma/Triton II]\n"
-            "00:03.0 PCI bridge: Amazon.com, Inc. Device 1111\n"
-            "00:05.0 Ethernet controller: Amazon.com, Inc. Elastic Network Adapter (ENA)\n"
-        ),
-        {"pci.nvidia_count": None},
-    ),
+    (f"$ lspci\n{BUS}", {"pci.devices": 4, "pci.nvidia_count": 0, "host.wsl": Absent}),
+    (BUS.removesuffix(" Elastic Network Adapter (ENA)\n"), {"pci.nvidia_count": 0}),
+    (f"$ lspci | grep -i bridge\n{BUS.replace('VGA compatible controller', 'PCI bridge')}", {"pci.nvidia_count": None}),
     ("00:05.0 Ethernet controller: Amazon.com, Inc. Elastic Network Adapter (ENA)\n", {"pci.nvidia_count": None}),
     (
         "     11021:\tcalling init: /usr/lib/wsl/lib/libcuda.so.1\n",
@@ -267,12 +235,10 @@ GPUS: list[tuple[str, list[tuple[object, ...]], str]] = [
     ("gpu: mx150", [("mx150",)], "name"),
     ("Video card: 3060ti", [("3060ti",)], "name"),
     ("works on an A100", [], "name"),
-    ("the RTX 4090 arrived today", [], "name"),
     ("GPU: RTX 4060, replaced a GTX 1060", [("RTX 4060",)], "name"),
     ("Name\nIntel(R) UHD Graphics 770\nNVIDIA GeForce RTX 4070\n", [("NVIDIA GeForce RTX 4070",)], "name"),
     ("torch.cuda.get_device_name(1) NVIDIA B200\n", [("NVIDIA B200",)], "name"),
     ("torch.cuda.get_device_name(0) raises an error\n", [], "name"),
-    ("download: 3.1 of 5.0 GB", [], "memory_used_mib memory_mib"),
     ("host ram used: 120 of 128 GB", [], "memory_used_mib memory_mib"),
     ("gpu used: 3 of 8 GB\ngpu used: 7 of 8 GB", [], "memory_used_mib memory_mib"),
     ("gpu used: 12000 of 8000 MiB", [], "memory_used_mib memory_mib"),
@@ -305,9 +271,6 @@ def test_gpus_that_a_text_names(text: str, found: list[tuple[object, ...]], colu
     "line",
     [
         "works with CUDA 11.8",
-        "after upgrading to CUDA 12.4",
-        "we need CUDA 12",
-        "requires CUDA 12.4",
         "the build for CUDA 12.1 and torch 2.4 fails",
     ],
 )
@@ -347,12 +310,6 @@ def test_verdict(text: str, expected: bool | None) -> None:
     assert verdict(text) is expected
 
 
-def test_what_is_past_says_so() -> None:
-    assert past("earlier today: Failed to initialize NVML: Driver/library version mismatch")
-    assert past("after a reboot: driver/library version mismatch gone")
-    assert not past("Failed to initialize NVML: Driver/library version mismatch")
-
-
 DEVIATIONS = "matmul, max abs difference to the CPU\ncuda:0: 3.8e-05\ncuda:1 nan\ncuda:2: 4.1e-05\n"
 
 
@@ -373,34 +330,6 @@ def test_results_against_a_reference() -> None:
 )
 def test_no_results_against_a_reference(text: str) -> None:
     assert column(text, "deviation", "gpu") == []
-
-
-CLOCKS = """\
-    Clocks Event Reasons
-        Idle                              : Not Active
-        SW Power Cap                      : Active
-    GPU Power Readings
-        Average Power Draw                : 238.41 W
-        Current Power Limit               : 400.00 W
-        Default Power Limit               : 400.00 W
-    Clocks
-        SM                                : 615 MHz
-    Applications Clocks
-        Graphics                          : 1275 MHz
-    Max Clocks
-        SM                                : 1410 MHz
-    Utilization
-        Gpu                               : 100 %
-        Memory                            : 61 %
-"""
-
-
-@pytest.mark.parametrize("head", ["", "GPU 00000000:CA:00.0\n", "Attached GPUs : 1\nGPU 00000000:CA:00.0\n"])
-def test_sections_of_nvidia_smi_q_are_read_without_its_beginning(head: str) -> None:
-    (row,) = rows(head + CLOCKS)
-    expected = {"throttle_reasons": ("sw_power_cap",), "power_w": 238, "power_limit_w": 400, "clock_mhz": 615}
-    expected |= {"power_limit_default_w": 400, "clock_max_mhz": 1410, "utilization": 100}
-    assert row.items() >= expected.items()
 
 
 WRAPPED = """\

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import random
 import re
 from collections.abc import Iterator
@@ -16,10 +15,11 @@ from hypothesis import strategies as st
 from gpudoctor.catalog import catalog
 from gpudoctor.model.errors import DocumentError
 from gpudoctor.model.fact import Absent, Fact, Known, Unread, listed
-from gpudoctor.model.snapshot import Snapshot, Target
+from gpudoctor.model.snapshot import Snapshot
 from gpudoctor.readers import LIMIT, decode, read_file, read_text
 from gpudoctor.readers._merge import better, joined
 from gpudoctor.readers._paste import Paste
+from tests.unit.reading import column
 from tests.unit.reading import rows as gpus
 
 REPORT = """\
@@ -65,8 +65,7 @@ def test_gpus_of_several_formats_become_one_row_each() -> None:
 
 def test_a_row_without_a_name_is_about_the_first_gpu() -> None:
     one = ({"index": Known(0, "a"), "name": Known("X", "a")}, {"index": Known(1, "a"), "name": Known("X", "a")})
-    merged = joined(one, ({"compute_mode": Known("Default", "b")},), "gpu")
-    assert isinstance(merged, tuple)
+    merged = listed(joined(one, ({"compute_mode": Known("Default", "b")},), "gpu"))
     assert ["compute_mode" in row for row in merged] == [True, False]
 
 
@@ -229,9 +228,7 @@ def test_a_log_of_many_megabytes() -> None:
     text = f"{half}\nNVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n{half}\nRuntimeError: NCCL error: x\n"
     snapshot = read_text(text)
     assert "report.trouble" not in snapshot.facts, snapshot.facts["report.trouble"]
-    rows = snapshot.rows("text")
-    assert isinstance(rows, tuple)
-    lines = [str(fact.value) for row in rows if isinstance(fact := row["line"], Known)]
+    lines = list(map(str, column(snapshot, "text", "line")))
     assert len(lines) <= 4000
     assert sum(map(len, lines)) <= 512 << 10
     assert "RuntimeError: NCCL error: x" in lines
@@ -243,9 +240,7 @@ def test_of_a_large_log_every_xid_is_kept_once() -> None:
     xids = "".join(
         f"[{n}.0] NVRM: Xid (PCI:0000:{n % 2:02x}:00): {(13, 48)[n % 2]}, pid={n}, name=x\n" for n in range(50000)
     )
-    rows = read_text(xids).rows("xid")
-    assert isinstance(rows, tuple)
-    assert [fact.value for row in rows if isinstance(fact := row["code"], Known)] == [13, 48]
+    assert column(xids, "xid", "code") == [13, 48]
 
 
 @pytest.mark.parametrize(
@@ -299,33 +294,6 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     for name in (tmp_path, tmp_path / "missing", "nul\0byte"):
         with pytest.raises(DocumentError, match="give a text file"):
             read_file(str(name))
-
-
-def test_a_file(tmp_path: Path) -> None:
-    (tmp_path / "r.txt").write_text("driver: 550.54\n")
-    assert read_file(str(tmp_path / "r.txt")) == "driver: 550.54\n"
-
-
-def test_a_saved_snapshot_comes_back() -> None:
-    saved = Snapshot(Target("local", "box"), {"driver.version": Known("550.54", "nvml")}, {"gpu": Absent("none")})
-    back = read_text(json.dumps(saved.to_json()))
-    assert (back.facts, back.groups, back.target.name) == (saved.facts, saved.groups, "box")
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ('{"schema": "gpudoctor/1", "facts": {', "broken JSON"),
-        ('{"schema": "gpudoctor/2", "facts": {}, "target": {}}', "newer"),
-        ('{"schema": "gpudoctor/1"}', "not a gpudoctor snapshot"),
-        ('{"schema": "gpudoctor/1", "facts": {"a.b": 3}, "target": {}}', "not a fact"),
-        ('{"schema": "gpudoctor/1", "facts": {}, "target": {}, "timings_ms": [1]}', "snapshot"),
-        ('{"schema": ' + "[" * 100000, "broken JSON"),
-    ],
-)
-def test_documents_that_are_none(text: str, words: str) -> None:
-    with pytest.raises(DocumentError, match=words):
-        read_text(text, "file")
 
 
 def test_a_paste_keeps_prompts_apart() -> None:

@@ -83,7 +83,7 @@ def changed(path: str, value: Any) -> str:
     ("words", "says"),
     [
         (json.dumps(GOOD)[:300], "broken JSON"),
-        (changed("schema", "gpudoctor/9"), "'gpudoctor/9' is not gpudoctor/1"),
+        (changed("schema", "gpudoctor/9"), "is not gpudoctor/1; read it with the gpudoctor that wrote it or a newer"),
         (changed("facts", 3), "no facts"),
         (changed("target", None), "no target"),
         (changed("target/level", "thorough"), "level"),

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from gpudoctor import cli
 from gpudoctor.model import plan as plans
+from tests.conftest import Program
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = cli.run(words)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def test_setup_driver_prints_the_whole_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "setup", "driver", "--for", "distribution=debian 13,gpu=RTX 5090,arch=x86_64,os=linux")
+def test_setup_driver_prints_the_whole_plan(called: Program) -> None:
+    code, out, _ = called("setup", "driver", "--for", "distribution=debian 13,gpu=RTX 5090,arch=x86_64,os=linux")
     assert code == 0
     for words in (
         "Install the NVIDIA driver",
@@ -30,18 +22,16 @@ def test_setup_driver_prints_the_whole_plan(capsys: pytest.CaptureFixture[str]) 
         assert words in out
 
 
-def test_as_json_it_is_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(
-        capsys, "setup", "cuda-toolkit", "--cuda", "12.8", "--json", "--for", "distribution=rocky 9.5,arch=x86_64"
-    )
-    plan = plans.from_json(json.loads(out))
-    assert code == 0
+def test_as_json_it_is_a_plan(called: Program) -> None:
+    ran = called("setup", "cuda-toolkit", "--cuda", "12.8", "--json", "--for", "distribution=rocky 9.5,arch=x86_64")
+    plan = plans.from_json(ran.document)
+    assert ran.code == 0
     assert ("dnf", "install", "--assumeyes", "cuda-toolkit-12-8") in [step.argv for step in plan.chosen]
     assert not plan.verifies
 
 
-def test_where_no_way_is_known_it_says_what_is(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "setup", "driver", "--for", "distribution=alpine 3.20,gpu=L4,os=linux")
+def test_where_no_way_is_known_it_says_what_is(called: Program) -> None:
+    code, out, err = called("setup", "driver", "--for", "distribution=alpine 3.20,gpu=L4,os=linux")
     assert (code, out) == (1, "")
     assert "no way is known for alpine 3.20" in err
     assert "520" in err
@@ -57,7 +47,7 @@ def test_where_no_way_is_known_it_says_what_is(capsys: pytest.CaptureFixture[str
         ("driver", "--for", "colour=red"),
     ],
 )
-def test_misuse_is_refused(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "setup", *words)
+def test_misuse_is_refused(words: tuple[str, ...], called: Program) -> None:
+    code, out, err = called("setup", *words)
     assert (code, out) == (2, "")
     assert err.startswith("gpudoctor: ")

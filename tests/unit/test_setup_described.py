@@ -6,7 +6,7 @@ import pytest
 
 from gpudoctor.knowledge import complete
 from gpudoctor.model.errors import UsageError
-from gpudoctor.model.fact import Known
+from gpudoctor.model.fact import Known, listed
 from gpudoctor.model.stack import GPU, Wishes, read_from
 from gpudoctor.setup.described import KEYS, SOURCE, described, snapshot_of, words
 
@@ -83,9 +83,9 @@ def test_the_facts_are_those_that_were_said_and_say_so() -> None:
     assert snapshot.get("host.platform") == Known("linux", SOURCE)
     assert snapshot.get("host.wsl") == Known(2, SOURCE)
     assert snapshot.get("host.glibc") == Known("2.31", SOURCE)
-    rows = snapshot.rows("gpu")
-    assert isinstance(rows, tuple)
-    assert [row["name"] for row in rows] == [Known(name, SOURCE) for name in ("RTX 5090", "RTX 5090", "H100")]
+    assert [row["name"] for row in listed(snapshot.rows("gpu"))] == [
+        Known(name, SOURCE) for name in ("RTX 5090", "RTX 5090", "H100")
+    ]
     again = read_from(complete(snapshot))
     kept = ("gpus", "driver", "python", "os", "arch", "libc", "distribution")
     assert all(getattr(again, name) == getattr(wishes, name) for name in kept)

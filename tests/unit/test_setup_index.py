@@ -98,9 +98,7 @@ def redirect(request: Handler, where: str) -> None:
 
 
 def drip(request: Handler) -> None:
-    request.send_response(200)
-    request.send_header("Content-Type", "text/html")
-    request.end_headers()
+    answer(request, b"")
     for _ in range(200):
         request.wfile.write(b"<")
         request.wfile.flush()
@@ -115,9 +113,7 @@ def drip_headers(request: Handler) -> None:
 
 
 def endless(request: Handler) -> None:
-    request.send_response(200)
-    request.send_header("Content-Type", "text/html")
-    request.end_headers()
+    answer(request, b"")
     for _ in range(1000):
         request.wfile.write(b"<a href=x>" * 10_000)
 

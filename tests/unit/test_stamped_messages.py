@@ -7,9 +7,9 @@ import re
 import pytest
 
 from gpudoctor.doctor import diagnose
-from gpudoctor.model.fact import Fact, Known
 from gpudoctor.readers import read_text
 from tests.corpus import BOOK, blocks, findings
+from tests.unit.reading import rows, values
 
 BLOCKS = blocks("high")
 STAMPS = (
@@ -38,7 +38,6 @@ def test_what_a_logger_puts_before_each_line_hides_no_message() -> None:
     ("line", "name", "capability"),
     [
         ("Device: cuda:0 NVIDIA GeForce RTX 5080 : cudaMallocAsync", "NVIDIA GeForce RTX 5080", "12.0"),
-        ("  Device 0: NVIDIA GeForce RTX 3090, compute capability 8.6, VMM: yes", "NVIDIA GeForce RTX 3090", "8.6"),
         ("Ultralytics 8.3.40 Python-3.11.9 torch-2.4.1+cu121 CUDA:0 (Tesla T4, 15102MiB)", "Tesla T4", "7.5"),
         (
             'msg="inference compute" id=GPU-1 library=cuda variant=v12 compute=8.9 driver=12.4 name="NVIDIA L4"',
@@ -48,16 +47,11 @@ def test_what_a_logger_puts_before_each_line_hides_no_message() -> None:
     ],
 )
 def test_programs_announce_their_gpu(line: str, name: str, capability: str) -> None:
-    rows = diagnose(read_text(f"starting\n{line}\nready\n"), BOOK).snapshot.rows("gpu")
-    assert isinstance(rows, tuple)
-    assert [(value(row["name"]), value(row["compute_capability"])) for row in rows] == [(name, capability)]
-
-
-def value(fact: Fact) -> object:
-    return fact.value if isinstance(fact, Known) else fact
+    told = rows(diagnose(read_text(f"starting\n{line}\nready\n"), BOOK).snapshot)
+    assert [(row["name"], row["compute_capability"]) for row in told] == [(name, capability)]
 
 
 def test_the_torch_that_answers_is_the_one_meant() -> None:
     """The version printed beside the file of the module is the one imported, whatever the lists of packages show."""
     text = "torch      2.2.1+cu121\n1.12.1+cu102 /home/a/.local/lib/python3.10/site-packages/torch/__init__.py\n"
-    assert value(read_text(text).get("torch.version")) == "1.12.1+cu102"
+    assert values(text)["torch.version"] == "1.12.1+cu102"

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from gpudoctor.model.diagnosis import Evidence, Note, Unjudged
-from gpudoctor.model.fact import Absent, Known
-from gpudoctor.model.rule import Fix, Step
 from gpudoctor.views import markdown
 from tests.tui.machines import diagnosis_of
-
-JOINER = "\u2060"
 
 
 def test_it_has_a_headline_the_evidence_as_a_table_and_commands_in_fences() -> None:
@@ -46,37 +39,6 @@ def test_no_run_of_back_ticks_ends_a_fence(text: str) -> None:
     assert end == fence
     assert set(fence) == {"`"}
     assert fence not in "\n".join(body)
-    code = markdown.code(text)
-    longest = max(len(run) for run in "".join(c if c == "`" else " " for c in f"{text} `").split())
-    opening = len(code) - len(code.lstrip("`"))
-    assert opening == 1 if "`" not in text else opening > longest - 1
-
-
-def test_foreign_text_is_no_markup_no_mention_and_no_line_of_ours() -> None:
-    whole = diagnosis_of("too-old-b200")
-    evil = "<img src=x> [a](http://b) **c** # d @octocat #12 | e \x1b[31m\n## forged"
-    finding = replace(
-        whole.findings[0],
-        title=evil,
-        why=f"- {evil}",
-        evidence=(Evidence("a.b", Known(evil, evil)), Evidence("c.d", Absent(evil))),
-        fixes=(Fix(evil, (Step(("echo", "```\n## x"), evil, ("root",)),), undo=evil),),
-    )
-    said = markdown.render(
-        replace(whole, findings=(finding,), notes=(Note((), evil),), unjudged=(Unjudged("x.y", evil),))
-    )
-    outside = "\n".join(part for at, part in enumerate(said.split("````")) if at % 2 == 0)
-    assert "\x1b" not in said
-    assert "\n## forged" not in outside
-    assert "<img" not in outside.replace("\\<img", "")
-    assert "@octocat" not in outside
-    assert f"@{JOINER}octocat" in outside
-    assert "\n\\- \\<img" in outside
-    rows = [line for line in said.splitlines() if line.startswith("| `")]
-    assert len(rows) == 2
-    for row in rows:
-        assert row.replace("\\\\", "").replace("\\|", "").count("|") == 4
-    assert "\n````sh\necho $'```\\n## x'\n````\n" in said
 
 
 def test_a_sound_machine_says_so_and_what_was_not_judged() -> None:

@@ -13,7 +13,7 @@ import pytest
 from gpudoctor import bench
 from gpudoctor.kernels import recall, specs
 from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.fact import Known
+from gpudoctor.model.fact import Known, listed
 from gpudoctor.model.fleet import Fleet, Host
 from gpudoctor.model.measurement import Measurements, Run
 from gpudoctor.model.pairwise import Pairwise
@@ -161,8 +161,7 @@ def test_what_a_deep_check_measured_is_drawn_from_its_document(called: Program, 
 def test_what_the_tables_expect_is_recalled_with_what_was_measured() -> None:
     whole = diagnosis_of("hgx-h100")
     snapshot = bench.measured(whole.snapshot, measured.node())
-    rows = snapshot.rows("measured")
-    assert isinstance(rows, tuple)
+    rows = listed(snapshot.rows("measured"))
     told = {"expected": Known(722.0, "tables"), "limit": Known(989.0, "tables")}
     found = recall.measurements(replace(snapshot, groups={"measured": tuple({**row, **told} for row in rows[:8])}))
     bf16 = figures(whole, found)["bf16 matmul 8192³ or less"]

@@ -15,7 +15,7 @@ from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding, Unjudged
 from gpudoctor.model.fact import Absent, Fact, Known
 from gpudoctor.model.rule import Fix, Step
 from gpudoctor.model.snapshot import Event, Snapshot, Target
-from gpudoctor.views import document, text
+from gpudoctor.views import text
 from gpudoctor.views._terminal import Style, command, safe, style_of, wrapped
 from gpudoctor.views.progress import progress_on
 
@@ -100,12 +100,6 @@ def test_colour_is_only_decoration() -> None:
 
 def test_a_pipe_gets_no_colour() -> None:
     assert not style_of(io.StringIO()).colour
-
-
-def test_the_document_is_one_line_of_ascii() -> None:
-    line = document.render(diagnosis(FINDING))
-    assert line.isascii()
-    assert "\n" not in line
 
 
 @settings(max_examples=50, deadline=None)
