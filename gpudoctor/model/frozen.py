@@ -65,7 +65,7 @@ def frozen(cls: type[T]) -> type[T]: ...
 def frozen(*, slots: bool = True, eq: bool = True) -> Callable[[type[T]], type[T]]: ...
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: Any = None, *, slots: bool = True, eq: bool = True) -> Any:
-    """Make a frozen class of the annotated fields; every field is an argument of its ``__init__``.
+    """Make a frozen class of the fields annotated in its body; every field is an argument of its ``__init__``.
 
     Without `slots` it can keep what is worked out once (`functools.cached_property`); without `eq` each instance
     equals itself alone.
@@ -83,21 +83,17 @@ def mutable(cls: type[T]) -> type[T]:
 
 def _made(cls: Any, slots: bool, shared: Mapping[str, Any]) -> Any:
     own = {name: _field_of(cls, name) for name, kind in _annotated(cls).items() if not kind.startswith("ClassVar")}
-    known: dict[str, _Field] = {}
-    for base in reversed(cls.__mro__[1:]):
-        known.update(base.__dict__.get("fields_", {}))
-    known.update(own)
     space = {name: value for name, value in cls.__dict__.items() if name not in own}
     for name in ("__dict__", "__weakref__"):
         space.pop(name, None)
-    names = tuple(known)
+    names = tuple(own)
     for name, method in shared.items():
         space.setdefault(name, method)
     if slots:
         space["__slots__"] = tuple(own)
     else:
         space.update((name, one.default) for name, one in own.items() if one.default is not _UNSET)
-    space.update(fields_=known, values_=_values_of(names), __match_args__=names)
+    space.update(fields_=own, values_=_values_of(names), __match_args__=names)
     space["__dataclass_fields__"] = _AsDataclass()
     made = type(cls)(cls.__name__, cls.__bases__, space)
     made.__qualname__ = cls.__qualname__
@@ -180,7 +176,7 @@ class _AsDataclass:
                 repr=each.shown, **{word: value for word, value in given.items() if value is not _UNSET}
             )
 
-        kinds = {name: kind for base in reversed(cls.__mro__) for name, kind in _annotated(base).items()}
+        kinds = _annotated(cls)
         parts = [(name, kinds[name], told(each)) for name, each in cls.fields_.items()]
         twin: Any = dataclasses.make_dataclass(cls.__name__, parts, repr=False, eq=False)
         cls.__dataclass_fields__ = twin.__dataclass_fields__
