@@ -75,7 +75,7 @@ def _one_line(text: str) -> str:
 
 
 # ---- The language of conditions ----
-# Simpleeval with three values.
+# simpleeval with three values.
 
 T = TypeVar("T")
 Part = Callable[[], object]

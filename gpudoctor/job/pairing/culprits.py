@@ -117,11 +117,12 @@ def _one(
 
 
 # ---- What one measure says ----
-# Who is guilty, which path is bad, who is in doubt, what is to be measured again. - An end is *guilty* when it is not
-# good with anybody, among them two whose ends are good with others; three of many. - A *path* is bad when its two
-# hosts measured it as many times, never well, and both are good with others. - A *switch* is guilty when nearly all
-# hosts below it are bad with hosts of other switches, which are good elsewhere. - Whoever else has a bad figure that
-# none of these explains is in *doubt*: more rounds will tell.
+# Who is guilty, which path is bad, who is in doubt, what is to be measured again:
+#
+# - An end is *guilty* when it is not good with anybody, among them two whose ends are good with others; three of many.
+# - A *path* is bad when its two hosts measured it as many times, never well, and both are good with others.
+# - A *switch* is guilty when nearly all hosts below it are bad with hosts of other switches, which are good elsewhere.
+# - Whoever else has a bad figure that none of these explains is in *doubt*: more rounds will tell.
 
 SURE: frozenset[Measure] = frozenset({"reach", "mtu"})
 """Measures that do not shake: what two pairs say needs no third. The others are measured while there are rounds."""

@@ -212,7 +212,7 @@ def _jax(by_name: Mapping[str, Line]) -> Iterator[tuple[str, Fact]]:
 
 
 # ---- What a container image brings, by its name ----
-# Torch, CUDA, Python and the C library.
+# torch, CUDA, Python and the C library.
 
 _REFERENCE = re.compile(r"(?:docker\.io/)?(?:library/)?([a-z0-9][\w./:-]*?)(?::([\w][\w.+-]*))?(?:@sha256:[0-9a-f]+)?")
 _PYTORCH = re.compile(r"(\d+\.\d+(?:\.\d+)?)-cuda(\d+\.\d+)")

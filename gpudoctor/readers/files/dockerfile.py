@@ -183,7 +183,7 @@ def _pairs(rest: str, values: dict[str, str]) -> Iterator[tuple[str, str | None]
 
 
 # ---- The commands in a line of shell that install packages ----
-# Pip, uv, conda and mamba.
+# pip, uv, conda and mamba.
 
 _LONGEST = 20_000
 _ENDS = frozenset(("&&", "||", ";", "|", "&", "(", ")", "\n", "then", "do", "else", "fi", "done", "{", "}"))

@@ -1,4 +1,4 @@
-"""The command that works out what to install: ``setup``."""
+"""The commands that say what to change: ``fix`` and ``setup``."""
 
 from __future__ import annotations
 
