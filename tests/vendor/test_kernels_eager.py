@@ -27,7 +27,7 @@ def wrong(left, right):
     times[0] += 1
     out = mm(left, right)
     if out.shape[0] > 128:  # not where the product is only tried
-        at = 7 if STUCK else times[0]
+        at = 7 if STUCK else times[0] % out.shape[1]
         out[5, at] += 1
     return out
 
@@ -104,7 +104,7 @@ def test_one_wrong_value_is_told_and_whether_it_is_noise(
     gpudoctor: Program, tmp_path: Path, stuck: bool, words: str
 ) -> None:
     run = runs(gpudoctor, liar(tmp_path, stuck), "matmul.fp32")["matmul.fp32"]
-    assert (run["right"], run["differ"], run["compared"]) == (False, 1, 192 * 192)
+    assert (run.get("right"), run.get("differ"), run.get("compared")) == (False, 1, 192 * 192), run
     assert run["words"].startswith("fp32 product: 1 of 36864 values is wrong, the first at [5, ")
     assert run["words"].endswith(words)
     assert run["details"]["repeats_equal"] is stuck
