@@ -188,10 +188,12 @@ def logged(snapshot: Snapshot) -> list[Logged]:
     rows = snapshot.rows("package_change")
     found = []
     for row in listed(rows):
-        said = {column: state.value for column, state in row.items() if isinstance(state, Known)}
-        name, age = row.get("name"), said.get("age_s")
+        values = {column: state.value for column, state in row.items() if isinstance(state, Known)}
+        name, age = row.get("name"), values.get("age_s")
         if isinstance(name, Known) and isinstance(age, int) and age >= _EARLIEST:
-            before, after, at, by, user = (str(said.get(key, "")) for key in ("before", "after", "time", "by", "user"))
+            before, after, at, by, user = (
+                str(values.get(key, "")) for key in ("before", "after", "time", "by", "user")
+            )
             found.append(Logged(str(name.value), before, after, at, age, by, user, name.source))
     return sorted(found, key=lambda entry: entry.age)
 
@@ -359,7 +361,7 @@ FAMILIES = (
 
 def of_facts(names: Iterable[str]) -> Iterator[Family]:
     """The families whose packages those facts rest on, each once."""
-    told = tuple(names)
+    fact_names = tuple(names)
     for family in FAMILIES:
-        if any(name.startswith(family.facts) for name in told):
+        if any(name.startswith(family.facts) for name in fact_names):
             yield family

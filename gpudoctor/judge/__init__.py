@@ -132,19 +132,19 @@ class Judgement:
         proof = self._holds(self.rule.when) if self.rule.when else None
         if proof is False and not self.matches and self.rule.id not in self.text.given_up:
             return None
-        weighed, self.facts.touched = self.facts.touched, {}
+        touched, self.facts.touched = self.facts.touched, {}
         if any(self._holds((condition,)) is True for condition in self.rule.unless):
             return None
-        self.facts.touched = weighed
+        self.facts.touched = touched
         if proof is True:
             return self._finding(self.rule.confidence, self.rule.finding, self.matches)
         contradicted = proof is False and not self.rule.several
         proven: Touched = dict(self.facts.touched) if contradicted else {}  # what contradicts a sign is shown too
-        confidence, heard = self._hear(contradicted, touched=proven)
+        confidence, counting = self._weigh_signs(contradicted, touched=proven)
         if confidence:
             self.facts.touched = proven
-            speaker = next((match for match in heard if match.sign.finding), heard[0])
-            return self._finding(confidence, speaker.sign.finding or self.rule.title, heard, speaker.groups)
+            titled = next((match for match in counting if match.sign.finding), counting[0])
+            return self._finding(confidence, titled.sign.finding or self.rule.title, counting, titled.groups)
         if proof is False and self.rule.id not in self.text.given_up:
             return None
         return Unjudged(self.rule.id, str(proof) if isinstance(proof, CannotJudge) else self.text.why_silent(self.rule))
@@ -156,9 +156,9 @@ class Judgement:
         except TooCostlyError as error:
             return CannotJudge("text", str(error))
 
-    def _hear(self, contradicted: bool, touched: Touched) -> tuple[Confidence | None, list[Match]]:
-        """How sure the signs make us, and which of them count."""
-        heard: list[Match] = []
+    def _weigh_signs(self, contradicted: bool, touched: Touched) -> tuple[Confidence | None, list[Match]]:
+        """The confidence that the matched signs give, None for none, and those that count towards it."""
+        counting: list[Match] = []
         supported = False
         for match in self.matches:
             self.facts.touched = {}
@@ -168,14 +168,14 @@ class Judgement:
             if holds is True:
                 touched.update(self.facts.touched)
                 supported = supported or bool(match.sign.when)
-            heard.append(match)
-        if any(match.sign.conclusive for match in heard):
-            heard.sort(key=lambda match: not match.sign.conclusive)
-            return ("likely" if contradicted else self.rule.confidence), heard
-        if not heard or contradicted:
+            counting.append(match)
+        if any(match.sign.conclusive for match in counting):
+            counting.sort(key=lambda match: not match.sign.conclusive)
+            return ("likely" if contradicted else self.rule.confidence), counting
+        if not counting or contradicted:
             return None, []
-        agree = len({match.evidence for match in heard}) > 1
-        return ("likely" if supported or agree else "possible"), heard
+        agree = len({match.evidence for match in counting}) > 1
+        return ("likely" if supported or agree else "possible"), counting
 
     def _lines(self, matches: Sequence[Match]) -> list[Evidence]:
         lines = {item.index: item for match in matches for item in match.evidence}
@@ -190,7 +190,7 @@ class Judgement:
     ) -> Finding:
         rule = self.rule
         title = fill(template, self.evaluator, groups)
-        if NOT_KNOWN in title:  # a sign was heard, and what its sentence would name is not there to be named
+        if NOT_KNOWN in title:  # a sign matched, but a value that its sentence names is not known
             title = rule.title
         why = fill(rule.why, self.evaluator, groups)
         about = self._subjects([match.groups for match in matches])

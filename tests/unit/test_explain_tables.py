@@ -65,7 +65,7 @@ def test_a_driver_is_told_from_a_cuda_release_by_its_number() -> None:
         ("GRID A100-10C", "Names that begin like ", "a slice that a hypervisor cut from A100"),
         ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "A100-SXM4-40GB", "one instance of A100-SXM4-40GB"),
         ("NVIDIA GeForce RTX 5090 Ti", "Names that begin like ", "no row of its own"),
-        ("NVIDIA GeForce RTX 30...", "GeForce RTX 3050", "may be any of these"),
+        ("NVIDIA GeForce RTX 30...", "GeForce RTX 3050", "matches several GPUs"),
         ("8.9", "Compute capability 8.9: Ada Lovelace", ""),
         ("sm_90a", "Compute capability 9.0: Hopper", ""),
         ("blackwell", "Compute capability 10.0: Blackwell", ""),

@@ -34,8 +34,10 @@ def of_xid(key: str) -> Found:
 def _with_words(row: TableRow) -> TableRow:
     """The row with what its action words mean beside them."""
     means = {action["name"]: action["text"] for action in table("xid")["action"]}
-    told = {column: f"{word} ({means[word]})" for column in ("action", "then") if (word := row.get(column)) in means}
-    return {**row, **told}
+    explained = {
+        column: f"{word} ({means[word]})" for column in ("action", "then") if (word := row.get(column)) in means
+    }
+    return {**row, **explained}
 
 
 def of_codes(key: str) -> Found:
@@ -137,7 +139,7 @@ def _of_name(key: str) -> Found:
     elif hits[0].section == "family":
         note = f"{bare} has no row of its own and is judged by its name"
     elif len(hits) > 1:
-        note = f"{key} may be any of these: what they share may be said of it"
+        note = f"{key} matches several GPUs: only what their rows have in common holds for it"
     else:
         note = "" if bare.casefold() == key.casefold() else f"{key} is looked up as {hits[0].row['name']}"
     return Found([*hits, *_generations_of(hits)], note)
@@ -152,8 +154,8 @@ def _of_capability(key: str) -> list[Hit]:
 
 
 def _generations_of(hits: list[Hit]) -> Iterator[Hit]:
-    told = dict.fromkeys(one for hit in hits for one in hit.row.get("cc", "").split())
-    for cc in told:
+    capabilities = dict.fromkeys(one for hit in hits for one in hit.row.get("cc", "").split())
+    for cc in capabilities:
         yield from rows("gpus", "generation", lambda row, cc=cc: row["cc"] == cc)  # type: ignore[misc]
 
 
