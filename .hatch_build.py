@@ -22,8 +22,8 @@ class CompileRules(BuildHookInterface):  # type: ignore[type-arg]
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        from gpudoctor.language import OTHERS
-        from gpudoctor.rulebook.compiled import compiled_copies
+        from gpudoctor.core.language import OTHERS
+        from gpudoctor.diagnosis.rulebook.compiling import compiled_copies
 
         rules = Path(self.root) / "rules"
         for page in rules.rglob("*"):

@@ -1,8 +1,8 @@
 """gpudoctor names the cause when a GPU machine does not work.
 
-The path, one folder or file a step::
+The path, one folder a step::
 
-    target -> probes -> Snapshot -> rules -> Diagnosis -> views
+    target -> probes -> Snapshot -> rules -> Diagnosis -> views, fixes
 
 From Python::
 
@@ -28,17 +28,17 @@ describes. Nothing is imported before it is used; torch never is.
 
 from __future__ import annotations
 
-from gpudoctor.version import __version__
+from gpudoctor.core.about import __version__
 
 TYPE_CHECKING = False  # as that of typing, which --version has no need of
 if TYPE_CHECKING:
-    from gpudoctor.api import Report, check, load, read
-    from gpudoctor.job.inside import NoGoError, preflight
-    from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding, Unjudged
-    from gpudoctor.model.errors import DoctorError, DocumentError, RuleError, UsageError
-    from gpudoctor.model.fact import Absent, Known, Unread
-    from gpudoctor.model.rule import Fix, Step
-    from gpudoctor.model.snapshot import Snapshot
+    from gpudoctor.app.api import Report, check, load, read
+    from gpudoctor.app.in_training import NoGoError, preflight
+    from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Unjudged
+    from gpudoctor.core.errors import DoctorError, DocumentError, RuleError, UsageError
+    from gpudoctor.core.fact import Absent, Known, Unread
+    from gpudoctor.core.rule import Fix, Step
+    from gpudoctor.core.snapshot import Snapshot
 
 __all__ = [
     "Absent",
@@ -65,13 +65,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "gpudoctor.api": ("Report", "check", "load", "read"),
-    "gpudoctor.job.inside": ("NoGoError", "preflight"),
-    "gpudoctor.model.diagnosis": ("Diagnosis", "Evidence", "Finding", "Unjudged"),
-    "gpudoctor.model.errors": ("DoctorError", "DocumentError", "RuleError", "UsageError"),
-    "gpudoctor.model.fact": ("Absent", "Known", "Unread"),
-    "gpudoctor.model.rule": ("Fix", "Step"),
-    "gpudoctor.model.snapshot": ("Snapshot",),
+    "gpudoctor.app.api": ("Report", "check", "load", "read"),
+    "gpudoctor.app.in_training": ("NoGoError", "preflight"),
+    "gpudoctor.core.diagnosis": ("Diagnosis", "Evidence", "Finding", "Unjudged"),
+    "gpudoctor.core.errors": ("DoctorError", "DocumentError", "RuleError", "UsageError"),
+    "gpudoctor.core.fact": ("Absent", "Known", "Unread"),
+    "gpudoctor.core.rule": ("Fix", "Step"),
+    "gpudoctor.core.snapshot": ("Snapshot",),
 }
 
 

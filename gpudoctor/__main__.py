@@ -7,13 +7,13 @@ import sys
 def main() -> int:
     """Run the command line and return the exit code."""
     if sys.argv[1:] in (["--version"], ["-V"]):
-        from gpudoctor.version import __version__
+        from gpudoctor.core.about import __version__
 
         print(f"gpudoctor {__version__}")
         return 0
     try:
-        from gpudoctor.cli import run
-        from gpudoctor.streams import leave
+        from gpudoctor.app.cli import run
+        from gpudoctor.core.streams import finish_process
 
         code = run(sys.argv[1:])
     except KeyboardInterrupt:  # so early that nothing was begun; 128 + SIGINT
@@ -21,7 +21,7 @@ def main() -> int:
     except SystemExit as end:  # a misspelt option, or a signal
         code = end.code if isinstance(end.code, int) else 1
     gc.freeze()  # the process gives all back at once: to look for cycles at its end took a fifth of a quick run
-    return leave(code)
+    return finish_process(code)
 
 
 if __name__ == "__main__":

@@ -11,17 +11,18 @@ from collections.abc import Mapping
 
 import shtab
 
-from gpudoctor import demos, rulebook
-from gpudoctor.arguments import commands_of, parser
-from gpudoctor.catalog import catalog
-from gpudoctor.commands import recipes
-from gpudoctor.commands.installing import COMPLETIONS
-from gpudoctor.expect import reading
+from gpudoctor.app import demos
+from gpudoctor.app.arguments import commands_of, parser
+from gpudoctor.app.commands import supplies
+from gpudoctor.app.commands.supplies import COMPLETIONS
+from gpudoctor.diagnosis import rulebook
+from gpudoctor.diagnosis.catalog import catalog
+from gpudoctor.diagnosis.expect import reading
+from gpudoctor.diagnosis.knowledge import entries
 from gpudoctor.kernels import specs
-from gpudoctor.knowledge import entries
 from tests.needs import REPOSITORY
 
-PLACE = REPOSITORY / "gpudoctor/completion"
+PLACE = REPOSITORY / "gpudoctor/app/completion"
 _PATHS: Mapping[str, object] = {
     "FILE": shtab.FILE,
     "PATH": shtab.FILE,
@@ -46,11 +47,11 @@ def names() -> dict[tuple[str, str], list[str]]:
         ("explain", "id"): [*ids, *entries.NAMES, *catalog().specs],
         ("fix", "ids"): [rule.id for rule in book.rules if rule.role == "cause" and rule.fixes],
         ("fix", "undo"): ["last"],
-        ("bench", "kernel"): [*specs.FAMILIES, *(one.spec.id for one in specs.every())],
-        ("expect", "name"): reading.shipped(),
+        ("bench", "kernel"): [*specs.FAMILIES, *(one.spec.id for one in specs.all_kernels())],
+        ("expect", "name"): reading.shipped_names(),
         ("demo", "name"): [demo.name for demo in demos.every()],
-        ("recipe show", "name"): list(recipes.titles()),
-        ("recipe write", "name"): list(recipes.titles()),
+        ("recipe show", "name"): list(supplies.recipe_titles()),
+        ("recipe write", "name"): list(supplies.recipe_titles()),
     }
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import gc
-import json
+import io
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
 from tests.documents import watching
+from tests.processes import Ran
 
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -22,26 +23,16 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 _STEERING = ("CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_", "PYTHONPATH")
 
 
-class Run(NamedTuple):
-    """What the program did."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        """Its one JSON document."""
-        return json.loads(self.out)
-
-
-Program = Callable[..., Run]
+Program = Callable[..., Ran]
 
 
 def pytest_collection_finish() -> None:
-    """Let the collector of garbage pass over what ten thousand collected tests hold, each time it runs in one."""
+    """Let the garbage collector pass over what ten thousand collected tests hold, and run seldom: it took a quarter of
+    the time of a test of the interface.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 10, 10)
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -51,7 +42,13 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.fixture(scope="session", autouse=True)
 def _quiet_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One cache for the whole run, so that the rulebook is compiled once; nothing of the user's own, and no history."""
+    """One cache for the whole run, so that the rulebook is compiled once; nothing of the user's own, and no history.
+    What the product lays out in temporary folders is in memory where it can be: hundreds of machines' trees.
+    """
+    cache = tmp_path_factory.getbasetemp() / "cache"
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        cache = cache.parent.with_name("cache")
+    cache.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith(_STEERING):
@@ -59,7 +56,9 @@ def _quiet_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         patch.setenv("NO_COLOR", "1")
         patch.setenv("GPUDOCTOR_LANG", "en")
         patch.setenv("GPUDOCTOR_HISTORY", "off")
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_CACHE_HOME", str(cache))
+        if os.access("/dev/shm", os.W_OK) and not os.statvfs("/dev/shm").f_flag & os.ST_NOEXEC:
+            patch.setattr(tempfile, "tempdir", "/dev/shm")
         yield
 
 
@@ -76,7 +75,7 @@ def gpudoctor() -> Program:
 
     def run(
         *words: str, stdin: str = "", timeout: float = 240, env: dict[str, str] | None = None, cwd: Path | None = None
-    ) -> Run:
+    ) -> Ran:
         done = subprocess.run(
             [sys.executable, "-m", "gpudoctor", *words],
             check=False,
@@ -87,6 +86,29 @@ def gpudoctor() -> Program:
             cwd=cwd,
             env={**os.environ, **(env or {})},
         )
-        return Run(done.returncode, done.stdout, done.stderr)
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def called(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Program:
+    """The program as `gpudoctor` of all tests, without a process of its own."""
+
+    def run(
+        *words: str, stdin: str = "", timeout: float = 0, env: dict[str, str] | None = None, cwd: Path | None = None
+    ) -> Ran:
+        from gpudoctor.app import cli
+
+        if timeout or env or cwd:
+            raise ValueError("these need a process")
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8"))
+        capsys.readouterr()
+        try:
+            code = cli.run(words)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        captured = capsys.readouterr()
+        return Ran(code, captured.out, captured.err)
 
     return run

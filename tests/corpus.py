@@ -1,4 +1,4 @@
-"""Messages as machines print them, by the cause they name: ``tests/messages/*.txt``.
+"""Messages as machines print them, by the cause they name: ``tests/readers/messages/*.txt``.
 
 A line ``== cause`` (or ``== sound``) starts a block; the lines below are the paste.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor import rulebook
-from gpudoctor.doctor import diagnose
-from gpudoctor.model.diagnosis import Finding
+from gpudoctor.app.pipeline import diagnose
+from gpudoctor.core.diagnosis import Finding
+from gpudoctor.diagnosis import rulebook
 from gpudoctor.readers import read_text
 from tests.needs import REPOSITORY
 
@@ -18,8 +18,8 @@ _HEAD = re.compile(r"^== (?=[a-z.0-9-]+$)", re.MULTILINE)
 
 
 def blocks(name: str) -> list[tuple[str, str]]:
-    """Cause and paste, for each block of ``tests/messages/<name>.txt``."""
-    text = (REPOSITORY / "tests" / "messages" / f"{name}.txt").read_text("utf-8")
+    """Cause and paste, for each block of ``tests/readers/messages/<name>.txt``."""
+    text = (REPOSITORY / "tests/readers/messages" / f"{name}.txt").read_text("utf-8")
     parts = (block.partition("\n") for block in _HEAD.split(text)[1:])
     return [(head.strip(), body) for head, _, body in parts]
 

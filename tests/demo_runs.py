@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpudoctor.demos import playing
-from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.fact import Json
-from gpudoctor.model.plan import Plan, PlanStep
-from gpudoctor.remedy import plan as remedy
-from gpudoctor.setup.emit import BASE
+from gpudoctor.app.demos import playing
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.fact import Json
+from gpudoctor.core.plan import Plan, PlanStep
+from gpudoctor.fixes import plan as remedy
+from gpudoctor.fixes.solver.order import BASE
 
 Prints = list[tuple[float, str]]
 Changes = tuple[tuple[str, str, str], ...]
@@ -40,12 +40,7 @@ def _libraries(suffix: str, cublas: str, cudnn: str, nccl: str) -> tuple[tuple[s
     )
 
 
-_MEGABYTES = {
-    "triton": 170.5,
-    "nvidia-cublas": 393.1,
-    "nvidia-cudnn": 571.0,
-    "nvidia-nccl": 322.4,
-}
+_MEGABYTES = {"triton": 170.5, "nvidia-cublas": 393.1, "nvidia-cudnn": 571.0, "nvidia-nccl": 322.4}
 """About what their wheels weigh."""
 _12 = ("-cu12", "12.8.4.1", "9.10.2.21", "2.27.5")
 _13 = ("", "13.2.1.1", "9.26.0.51", "2.30.7")
@@ -61,10 +56,7 @@ SCENES = {
         2290,
     ),
     "cpu-torch": Scene(
-        (("torch", "2.9.0+cpu"),),
-        (("torch", "2.9.0+cu128"), ("triton", "3.5.0"), *_libraries(*_12)),
-        2950,
-        full=True,
+        (("torch", "2.9.0+cpu"),), (("torch", "2.9.0+cu128"), ("triton", "3.5.0"), *_libraries(*_12)), 2950, full=True
     ),
 }
 
@@ -74,7 +66,7 @@ def made(home: Path, name: str, diagnosis: Diagnosis) -> Iterator[tuple[Path, by
     scene = SCENES.get(name)
     if scene is None:
         return
-    yield home / name / "run.json", _packed(_recorded(scene, remedy.of(diagnosis)))
+    yield home / name / "run.json", _packed(_recorded(scene, remedy.plan_for(diagnosis)))
 
 
 def _packed(document: object) -> bytes:
@@ -87,7 +79,7 @@ def _recorded(scene: Scene, plan: Plan) -> dict[str, Json]:
     steps: list[Json] = [_step(scene, step) for step in wanted]
     python = next(step.argv[0] for step in wanted if step.argv)
     return {
-        "schema": playing.SCHEMA,
+        "schema": playing.RUN_SCHEMA,
         "before": [f"{name} {version}" for name, version in scene.before],
         "downloads_mib": scene.mib,
         "steps": steps,

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpudoctor import doctor
-from gpudoctor.model.sample import sample_of
-from gpudoctor.target.record_json import to_json
+from gpudoctor.app import pipeline
+from gpudoctor.core.sample import sample_of
+from gpudoctor.target.record import to_json
 from gpudoctor.target.recorded import Recorded
 from tests import demo_runs, sampled
 from tests.needs import REPOSITORY
 from tests.sim import scenario
 
-HOME = REPOSITORY / "gpudoctor/demos"
+HOME = REPOSITORY / "gpudoctor/app/demos"
 FOLDERS = (scenario.SICK, scenario.PROFILES)
 
 
@@ -152,7 +152,7 @@ def made() -> Iterator[tuple[Path, bytes]]:
         path = next(path for path in (folder / f"{told.scenario}.json" for folder in FOLDERS) if path.exists())
         record = replace(scenario.load(path), title=told.title, name=told.host, expect={})
         with Recorded(record) as target:
-            diagnosis = doctor.check(target=target)
+            diagnosis = pipeline.check(target=target)
         about = {"verdict": diagnosis.verdict, "title": told.title, "meets": told.meets, "machine": told.machine}
         index.append({"name": told.name, **about})
         text = json.dumps(to_json(record), ensure_ascii=True, separators=(",", ":"))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from gpudoctor.model.fact import Fact, Known, Row, Rows
+from gpudoctor.core.fact import Fact, Known, Row, Rows
 from gpudoctor.target.local import Local
 from tests import needs
 
@@ -49,8 +49,7 @@ class Venv(Machine):
         self.site = f"{prefix}/lib/python{version.rpartition('.')[0]}/site-packages"
         self.write(self.python)
         self.write(
-            f"{prefix}/pyvenv.cfg",
-            f"home = /usr/bin\ninclude-system-site-packages = false\nversion = {version}\n",
+            f"{prefix}/pyvenv.cfg", f"home = /usr/bin\ninclude-system-site-packages = false\nversion = {version}\n"
         )
         self.at(f"{self.site}/x")
 
@@ -168,12 +167,7 @@ def ld_cache(entries: Sequence[tuple[int, str, str]], old: bool = False) -> byte
 
 
 def compiled(
-    path: Path,
-    needed: Iterable[Path] = (),
-    rpath: str = "",
-    runpath: str = "",
-    soname: str = "",
-    source: str = "",
+    path: Path, needed: Iterable[Path] = (), rpath: str = "", runpath: str = "", soname: str = "", source: str = ""
 ) -> Path:
     """Compile a real library that needs others: `rpath` as DT_RPATH, `runpath` as DT_RUNPATH, `source` in C."""
     gcc = needs.program("gcc")

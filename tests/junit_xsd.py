@@ -18,11 +18,7 @@ _KINDS: dict[str, tuple[set[str], set[str], set[str]]] = {
         {"group", "time", "skipped", "timestamp", "hostname", "id", "package", "file", "log", "url"},
         {"testsuite", "properties", "testcase", "system-out", "system-err"},
     ),
-    "testcase": (
-        {"name"},
-        {"time", "classname", "group"},
-        {"skipped", "error", "failure", "system-out", "system-err"},
-    ),
+    "testcase": ({"name"}, {"time", "classname", "group"}, {"skipped", "error", "failure", "system-out", "system-err"}),
     "failure": _OUTCOME,
     "error": _OUTCOME,
     "skipped": _OUTCOME,

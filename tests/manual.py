@@ -11,11 +11,11 @@ import re
 import sys
 from collections.abc import Iterator
 
-from gpudoctor.arguments import EXAMPLES, commands_of, parser
-from gpudoctor.version import __version__
+from gpudoctor.app.arguments import EXAMPLES, commands_of, parser
+from gpudoctor.core.about import __version__
 from tests.needs import REPOSITORY
 
-PLACE = REPOSITORY / "gpudoctor/man/gpudoctor.1"
+PLACE = REPOSITORY / "gpudoctor/app/man/gpudoctor.1"
 
 RELEASED = "2026-11-22"
 """The day of this version."""

@@ -13,14 +13,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from gpudoctor.core.fact import Json
+from gpudoctor.core.fleet import OK, Check, Drain, Fleet, Host, Pairwise, Result, Suspect
+from gpudoctor.core.measurement import Device, Expected, Kernel, Meanwhile, Measurements, Run, Step
 from gpudoctor.kernels import specs
-from gpudoctor.model.fact import Json
-from gpudoctor.model.fleet import OK, Check, Drain, Fleet, Host, Result, Suspect
-from gpudoctor.model.measurement import Device, Expected, Kernel, Meanwhile, Measurements, Run, Step
-from gpudoctor.model.pairwise import Pairwise
 from tests.needs import REPOSITORY
 
-HOME = REPOSITORY / "gpudoctor/demos"
+HOME = REPOSITORY / "gpudoctor/app/demos"
 H100 = "H100 80GB HBM3"
 _TABLE = "rules/tables/gpus.toml, of ml-engineering 744d01e1 (2025-10)"
 _LIMITS: tuple[tuple[str, float, float, str], ...] = (
@@ -33,7 +32,7 @@ _LIMITS: tuple[tuple[str, float, float, str], ...] = (
     ("copy.from", 63.0, 0.87, "PCIe 5 ×16"),
 )
 """Kernel, limit of an H100, share that a sound one achieves, and what the limit is of."""
-_EVERY = {one.spec.id: one.kernel for one in specs.every()}
+_EVERY = {one.spec.id: one.kernel for one in specs.all_kernels()}
 _KERNELS = tuple((_EVERY[name], limit, share, words) for name, limit, share, words in _LIMITS)
 _LAUNCH = _EVERY["launch"]
 _DEEP = (_EVERY["triton.matmul.bf16"], _EVERY["nccl.all_reduce"])

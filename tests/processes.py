@@ -1,16 +1,40 @@
-"""What tests of processes need: which there are, whether one is gone, a port for it."""
+"""What tests of processes need: what one did, which there are, whether one is gone, a port for it."""
 
 from __future__ import annotations
 
+import json
 import random
 import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, NamedTuple
 
 _CHANCE = random.SystemRandom()
 """Of no seed: tests beside each other must not draw the same."""
+
+
+class Ran(NamedTuple):
+    """What a program did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """Its one JSON document."""
+        return json.loads(self.out)
+
+    @property
+    def ids(self) -> set[str]:
+        """Of its findings that are worse than information."""
+        return {finding["id"] for finding in self.document["findings"] if finding["severity"] != "info"}
+
+    def titles(self, name: str) -> list[str]:
+        """What its findings of one kind say."""
+        return [finding["title"] for finding in self.document["findings"] if finding["id"] == name]
 
 
 def is_alive(pid: int) -> bool:

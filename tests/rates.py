@@ -13,13 +13,12 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from gpudoctor import bench
-from gpudoctor.bench import devices
-from gpudoctor.doctor import snapshot_of
-from gpudoctor.model.fact import Known, Unread, Value
-from gpudoctor.model.measurement import Kernel, Meanwhile, Measurements, Run, Rung, Step
-from gpudoctor.model.snapshot import Snapshot
-from gpudoctor.target.record_json import to_json
+from gpudoctor.app import bench
+from gpudoctor.app.reading import snapshot_of
+from gpudoctor.core.fact import Known, Unread, Value
+from gpudoctor.core.measurement import Kernel, Meanwhile, Measurements, Run, Rung, Step
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.target.record import to_json
 from tests.sim import scenario
 
 _UNITS = {"matmul": "TFLOP/s", "copy": "GB/s", "launch": "µs", "allocator": "µs"}
@@ -154,7 +153,7 @@ def _laid_over(snapshot: Snapshot, group: str, columns: Mapping[str, Value]) -> 
 def sound(model: str, seed: int = 1, spread: float = 0.05) -> Measurements:
     """What sound GPUs gave, each value within `spread` of what is published; with two dozen small kernels."""
     told, noise = MODELS[model], random.Random(seed)
-    there = devices.of(machine(model))
+    there = bench.devices_of(machine(model))
     kernels = [Kernel(name, name, _UNITS[name.partition(".")[0]]) for name in told.reaches]
     small = [Kernel(f"{name}.{kind}", name, "GB/s") for name in _SMALL for kind in ("fp32", "bf16")]
     runs = [

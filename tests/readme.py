@@ -11,15 +11,17 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from gpudoctor import doctor, language, rulebook
-from gpudoctor.pages import home
-from gpudoctor.rulebook.translation import translations
+from gpudoctor.app import pipeline, reading
+from gpudoctor.core import language
+from gpudoctor.diagnosis import rulebook
+from gpudoctor.diagnosis.pages import home
+from gpudoctor.diagnosis.rulebook.translation import translations
 from gpudoctor.views import text
 from gpudoctor.views._terminal import Style
 from tests.needs import REPOSITORY
 
 README = REPOSITORY / "README.md"
-DOCS = REPOSITORY / "gpudoctor" / "docs"
+DOCS = REPOSITORY / "gpudoctor/app/docs"
 SITE = DOCS / "site-rules" / "driver" / "site.driver-branch.toml"
 REPORT = """\
 PyTorch version: 2.13.0+cpu
@@ -35,7 +37,7 @@ PAGE = "gpu/gpu.compute-mode.toml"
 
 def report() -> str:
     """A pasted report and what is said of it."""
-    said = text.render(doctor.diagnose(doctor.snapshot_of(REPORT, "-"), rulebook.load(), today=TODAY))
+    said = text.render(pipeline.diagnose(reading.snapshot_of(REPORT, "-"), rulebook.load(), today=TODAY))
     return f"```console\n$ cat report.txt\n{REPORT}$ gpudoctor read{_lang()} - < report.txt\n{said}\n```"
 
 
@@ -90,26 +92,26 @@ Nvidia driver version: 535.183.01
 
 def stack() -> str:
     """What fits a machine that is described."""
-    from gpudoctor.setup import stacks
-    from gpudoctor.setup.described import described
-    from gpudoctor.setup.environment import Environment
+    from gpudoctor.fixes.solver import stacks
+    from gpudoctor.fixes.solver.described import parse_machine
+    from gpudoctor.fixes.solver.environment import Environment
     from gpudoctor.views import stack as view
 
-    said = view.render(stacks.stack(described(MACHINE), Environment()), "pip", Style())
+    said = view.render(stacks.stack(parse_machine(MACHINE), Environment()), "pip", Style())
     return f'```console\n$ gpudoctor setup torch{_lang()} --for "{MACHINE}"\n{said}\n```'
 
 
 def plan() -> str:
     """The plan for a report, as it is printed."""
-    from gpudoctor.remedy import plan as plans
-    from gpudoctor.remedy.effects import foreseen
+    from gpudoctor.fixes import plan as plans
+    from gpudoctor.fixes.effects import predict
     from gpudoctor.views import plan as view
 
     book = rulebook.load()
-    diagnosis = doctor.diagnose(doctor.snapshot_of(CPU_BUILD, "cpu.txt"), book, today=TODAY)
-    judge = doctor.judging(())
-    made = plans.of(diagnosis, judge=judge)
-    said = view.render(made, foreseen=foreseen(diagnosis, made, judge))
+    diagnosis = pipeline.diagnose(reading.snapshot_of(CPU_BUILD, "cpu.txt"), book, today=TODAY)
+    judge = pipeline.judging(())
+    made = plans.plan_for(diagnosis, judge=judge)
+    said = view.render(made, foreseen=predict(diagnosis, made, judge))
     return f"```console\n$ gpudoctor fix --dry-run --read cpu.txt\n{said}\n```"
 
 
@@ -145,7 +147,7 @@ def keys() -> str:
 
 def demo_list() -> str:
     """The recorded machines, in a table."""
-    from gpudoctor import demos
+    from gpudoctor.app import demos
 
     rows = [f"| `{demo.name}` | {demo.title} | {demo.machine} |" for demo in demos.every()]
     return "\n".join(["| name | what is wrong | machine |", "|---|---|---|", *rows])
@@ -153,9 +155,9 @@ def demo_list() -> str:
 
 def recipe_list() -> str:
     """What ships for provisioning, CI and schedulers, in a table."""
-    from gpudoctor.commands import recipes
+    from gpudoctor.app.commands import supplies
 
-    rows = [f"| `{name}` | {title} |" for name, title in recipes.titles().items()]
+    rows = [f"| `{name}` | {title} |" for name, title in supplies.recipe_titles().items()]
     return "\n".join(["| recipe | what it does |", "|---|---|", *rows])
 
 

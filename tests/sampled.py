@@ -9,8 +9,8 @@ import math
 import random
 from typing import Any
 
-from gpudoctor.demos.watching import SCHEMA
-from gpudoctor.model.sample import GPU, Sample
+from gpudoctor.app.demos.playing import LIVE_SCHEMA
+from gpudoctor.core.sample import GPU, Sample
 
 EVERY = 0.5
 MOMENTS = 200
@@ -23,12 +23,12 @@ _LINK_MB_S = 148_000
 
 
 def document(first: Sample, seed: int) -> dict[str, Any]:
-    """The document that `gpudoctor.demos.watching` plays."""
+    """The document that `gpudoctor.app.demos.playing` plays."""
     noise = random.Random(seed)
     rows = [[_numbers(gpu, moment, noise) for gpu in first.gpus] for moment in range(MOMENTS)]
     names = {name: None for row in rows for numbers in row for name in numbers}
     return {
-        "schema": SCHEMA,
+        "schema": LIVE_SCHEMA,
         "every": EVERY,
         "again": AGAIN,
         "first": first.to_json(),

@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 
 from textual.pilot import Pilot
 
-from gpudoctor import demos
-from gpudoctor.views.tui import hints, places, themes
+from gpudoctor.app import demos
+from gpudoctor.views.tui import hints, themes
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.recordings import LIST, RecordingsApp
+from gpudoctor.views.tui.widgets import frame
 from tests.needs import REPOSITORY
-from tests.tui.conftest import settled
+from tests.views.tui.conftest import settled
 
-_AT = "tests/tui/screenshots"
+_AT = "tests/views/tui/screenshots"
 HOME = REPOSITORY / _AT
 SIZE, SMALL = (128, 40), (80, 24)
 _WORDS = {"this page": "the keys of the screen"}
@@ -43,13 +44,7 @@ SHOTS = (
     Shot("diagnosis", "diagnosis", "The cause first, its cure with it; `c` copies the command.", "torch-cu130"),
     Shot("gpus", "gpus", "One of eight H100 is held back by heat.", "hot-gpu", ("2",)),
     Shot("kernels", "kernels", "What small kernels measured, against what an H100 achieves.", "hot-gpu", ("4",)),
-    Shot(
-        "cluster",
-        "cluster",
-        "64 hosts by ten checks and by pairs: which to take out, and why.",
-        "sound",
-        ("5",),
-    ),
+    Shot("cluster", "cluster", "64 hosts by ten checks and by pairs: which to take out, and why.", "sound", ("5",)),
     Shot("fix", "fix", "The plan, before anything is run.", "cpu-torch", ("f",)),
     Shot("setup", "setup", "Which torch fits this driver, and why no other.", "torch-cu130", ("6",)),
     Shot("facts", "facts", "Every fact, with its source and the rules that read it.", "torch-cu130", ("3",)),
@@ -89,7 +84,7 @@ async def write() -> None:
 
 def gallery() -> str:
     """All pictures with what they show, as Markdown; the first of them stands alone above."""
-    pictures = (f"{shot.about}\n\n![{shot.name}](../../{_AT}/{shot.name}.svg)" for shot in SHOTS[1:])
+    pictures = (f"{shot.about}\n\n![{shot.name}](../../../{_AT}/{shot.name}.svg)" for shot in SHOTS[1:])
     return "\n\n".join(pictures)
 
 
@@ -99,15 +94,15 @@ async def keys() -> str:
     by_screen: dict[str, list[hints.Hint]] = {}
     async with app.run_test(size=SIZE) as pilot:
         await settled(pilot)
-        for door in (*places.DOORS, places.FIX):
+        for door in (*frame.SCREEN_ENTRIES, frame.FIX_SCREEN):
             await app.run_action(f"open('{door.name}')")
             await pilot.pause(0.3)
-            by_screen[door.title] = [hint for hint in hints.of(app.screen) if not hint.action.startswith("open(")]
+            by_screen[door.title] = [hint for hint in hints.hints_of(app.screen) if not hint.action.startswith("open(")]
     told = Counter((hint.keys, hint.words) for of in by_screen.values() for hint in of)
     most = {which for which, count in told.items() if count >= len(by_screen) - 1}
     first = next(iter(by_screen.values()))
     general = [hint for hint in first if (hint.keys, hint.words) in most or hint.moves]
-    rows = [("everywhere", f"`1` … `{len(places.DOORS)}` the screens · {_listed(general)}")]
+    rows = [("everywhere", f"`1` … `{len(frame.SCREEN_ENTRIES)}` the screens · {_listed(general)}")]
     for title, of in by_screen.items():
         own = [hint for hint in of if (hint.keys, hint.words) not in most and not hint.moves]
         rows.append((title, _listed(own)))
@@ -122,7 +117,7 @@ def _listed(of: Sequence[hints.Hint]) -> str:
 
 def screens() -> set[str]:
     """Every screen that there is to take a picture of."""
-    return {door.name for door in (*places.DOORS, places.FIX)} | {LIST}
+    return {door.name for door in (*frame.SCREEN_ENTRIES, frame.FIX_SCREEN)} | {LIST}
 
 
 if __name__ == "__main__":

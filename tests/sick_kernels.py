@@ -1,4 +1,4 @@
-"""Kernels that misbehave, laid out beside the real child's own program: what `talk` and `Ladder` must survive."""
+"""Kernels that misbehave, laid out beside the real child's own program: what `runner` and `Ladder` must survive."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from gpudoctor.kernels.child._kernel import Spec
-from gpudoctor.kernels.place import program
-from gpudoctor.kernels.specs import FAMILIES, Placed
+from gpudoctor.kernels.specs import FAMILIES, KernelEntry, program
 
 _KERNELS = {
     "right": "return Outcome(value=7.5, spread=0.01, right=True, differ=0, compared=16, words='as it should')",
@@ -30,12 +29,12 @@ _KERNELS = {
     "forks": "started = subprocess.Popen(SLEEP, start_new_session=True); tell(started.pid); time.sleep(600)",
     "leaves_one": "started = subprocess.Popen(SLEEP); tell(started.pid); return Outcome(value=1.0)",
     "garbage": """
-        _protocol.say(kernel=["right"], status="ran")
-        _protocol.say(step={})
-        _protocol.say(kernel="sick.nobody", status="ran", value=1)
-        _protocol.say(closed="too late", failed=True)
-        os.write(_protocol._out, b"\\n@gpudoctor {\\n@gpudoctor [1]\\n\\xff\\x00@gpudoctor {}\\n@gpudoctor {}\\n")
-        os.write(_protocol._out, b'@gpudoctor {"kernel": "sick.garbage", "status": "ran", "value": NaN, '
+        _kernel.say(kernel=["right"], status="ran")
+        _kernel.say(step={})
+        _kernel.say(kernel="sick.nobody", status="ran", value=1)
+        _kernel.say(closed="too late", failed=True)
+        os.write(_kernel._out, b"\\n@gpudoctor {\\n@gpudoctor [1]\\n\\xff\\x00@gpudoctor {}\\n@gpudoctor {}\\n")
+        os.write(_kernel._out, b'@gpudoctor {"kernel": "sick.garbage", "status": "ran", "value": NaN, '
                  b'"spread": true, "right": "yes", "differ": 1e999, "compared": 4, "words": ["a"], "because": 7, '
                  b'"details": {"rate": Infinity, "deep": {"er": {"still": {"more": 1}}}, "name": "a\\\\u001b[31m"}}\\n')
         time.sleep(600)
@@ -45,7 +44,7 @@ _KERNELS = {
 
 _HEAD = """
 import ctypes, os, signal, subprocess, sys, time
-from .. import _protocol
+from .. import _kernel
 from .._kernel import CannotRun, Outcome, Spec
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
@@ -60,7 +59,7 @@ from .._kernel import CannotRun
 
 class Context:
     on_cpu = True
-    def told(self):
+    def description(self):
         return {"sick": True}
 
 def opened(ask):
@@ -97,24 +96,23 @@ class Sick:
         seconds: float = 10,
         scope: str = "gpu",
         ids: Mapping[str, str] = MappingProxyType({}),
-    ) -> list[Placed]:
+    ) -> list[KernelEntry]:
         """These kernels in that folder, whose rung does that when it is opened. `ids` gives them those of real ones."""
         place = self.folder / family
         place.mkdir(exist_ok=True)
-        (place / "__init__.py").touch()
-        (place / "_rung.py").write_text(_RUNG.replace("BODY", opened))
+        (place / "__init__.py").write_text(_RUNG.replace("BODY", opened))
         assert family in FAMILIES
         specs = {
             name: Spec(ids.get(name, f"{family}.{name}"), name, "GB/s", "", "deep", seconds, scope) for name in names
         }
         return [self._kernel(family, name, spec) for name, spec in specs.items()]
 
-    def _kernel(self, family: str, name: str, spec: Spec) -> Placed:
+    def _kernel(self, family: str, name: str, spec: Spec) -> KernelEntry:
         body = textwrap.indent(textwrap.dedent(_KERNELS[name].replace("sick.", f"{family}.")).strip(), "    ")
         line = f"KERNELS = ({spec!r},)"
         text = f"{_HEAD}{line}\n\ndef run(context, spec):\n{body}\n"
         (self.folder / family / f"{name}.py").write_text(text)
-        return Placed(spec, family)
+        return KernelEntry(spec, family)
 
     def pids(self) -> list[int]:
         """Processes that kernels have started."""

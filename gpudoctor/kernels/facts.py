@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Unread, Value, value_from_json
+from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Unread, Value, value_from_json
 
 if TYPE_CHECKING:  # what a probe declares must be known at once, by every start
-    from gpudoctor.model.measurement import Kernel, Meanwhile, Measurements, Run
+    from gpudoctor.core.measurement import Kernel, Meanwhile, Measurements, Run
 
 SOURCE = "gpudoctor bench"
 
@@ -108,21 +108,23 @@ FACTS = (
 _MAY_BE_NONE = {"because", "words", "advice", "details", "gpu", "unit", "agrees"}
 
 
-def rows(found: Measurements) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-    """The groups ``measured`` and ``rung``; what has not been run yet is left out."""
-    kernels = {kernel.id: kernel for kernel in found.kernels}
-    runs = [run for run in found.runs if run.status not in {"waiting", "running"}]
-    agree = _agreement(found, runs)
-    said = (dict(_run(found, kernels[run.kernel], run, agree.get((run.kernel, run.gpu)))) for run in runs)
-    return tuple(said), tuple(_rungs(runs))
+def rows(measurements: Measurements) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """Rows of the fact groups ``measured`` and ``rung``; runs that have not ended are left out."""
+    kernels = {kernel.id: kernel for kernel in measurements.kernels}
+    runs = [run for run in measurements.runs if run.status not in {"waiting", "running"}]
+    agreement = _agreement(measurements, runs)
+    measured = (
+        dict(_run_columns(measurements, kernels[run.kernel], run, agreement.get((run.kernel, run.gpu)))) for run in runs
+    )
+    return tuple(measured), tuple(_rung_rows(runs))
 
 
-def _agreement(found: Measurements, runs: Sequence[Run]) -> dict[tuple[str, int], bool]:
-    """Of each run with a digest of its result, where a GPU of that name has a sibling: whether most have the same.
+def _agreement(measurements: Measurements, runs: Sequence[Run]) -> dict[tuple[str, int], bool]:
+    """Whether most GPUs of that name have the same result digest, by (kernel, GPU); none for a lone GPU.
 
-    Only of those that computed as much: where memory is short, matrices are smaller and cases are left out.
+    Only runs that compared equally many values are compared: where memory is short, matrices are smaller.
     """
-    names = {device.index: device.name for device in found.devices}
+    names = {device.index: device.name for device in measurements.devices}
     digests = {
         (run.kernel, run.gpu): (run.kernel, names[run.gpu], run.compared, str(run.details["digest"]))
         for run in runs
@@ -135,10 +137,15 @@ def _agreement(found: Measurements, runs: Sequence[Run]) -> dict[tuple[str, int]
     }
 
 
-def _run(found: Measurements, kernel: Kernel, run: Run, agrees: bool | None) -> Iterator[tuple[str, Fact]]:
-    unknown: Fact = Unread(run.because or "the kernel does not say")
-    device = found.device(run.gpu)
-    said: dict[str, Value | None] = {
+def _run_columns(
+    measurements: Measurements, kernel: Kernel, run: Run, agrees: bool | None
+) -> Iterator[tuple[str, Fact]]:
+    """Name and fact of each column of one run; unknown values are absent if it ran, else unread with its reason."""
+    device = measurements.device(run.gpu)
+    in_use = run.status == "not-run" and device is not None and bool(device.held)
+    reason = Reason.IN_USE if in_use else Reason.UNSPECIFIED
+    unknown: Fact = Unread(run.because or "the kernel does not say", reason=reason)
+    columns: dict[str, Value | None] = {
         "kernel": run.kernel,
         "gpu": run.gpu if run.gpu >= 0 else None,
         "device": device.name if device else None,
@@ -156,15 +163,15 @@ def _run(found: Measurements, kernel: Kernel, run: Run, agrees: bool | None) -> 
         "advice": run.advice or None,
         "details": value_from_json(run.details) if run.details else None,
     }
-    for name, value in said.items():
+    for name, value in columns.items():
         if value is not None:
             yield name, Known(value, SOURCE)
         else:
             yield name, Absent("none") if name in _MAY_BE_NONE or run.status == "ran" else unknown
-    yield from _meanwhile(run.meanwhile)
+    yield from _meanwhile_columns(run.meanwhile)
 
 
-SEEN: Mapping[str, str] = {
+MEANWHILE_FIELDS: Mapping[str, str] = {
     "sm_clock_mhz": "sm_clock_mhz",
     "sm_clock_max_mhz": "max_sm_clock_mhz",
     "power_w": "power_w",
@@ -180,27 +187,29 @@ SEEN: Mapping[str, str] = {
 """Columns, and the fields of `Meanwhile` that they hold."""
 
 
-def _meanwhile(seen: Meanwhile | None) -> Iterator[tuple[str, Fact]]:
-    for name, field in SEEN.items():
-        value: Value | None = getattr(seen, field) if seen else None
+def _meanwhile_columns(meanwhile: Meanwhile | None) -> Iterator[tuple[str, Fact]]:
+    """Name and fact of each column that NVML gave while the kernel ran; unread where it gave none."""
+    for name, field in MEANWHILE_FIELDS.items():
+        value: Value | None = getattr(meanwhile, field) if meanwhile else None
         yield name, Known(value, "NVML") if value is not None else Unread("NVML was not read while it ran")
 
 
-def _weight(held: bool | None, message: str) -> int:
+def _severity(held: bool | None, message: str) -> int:
+    """Rank of a rung's answer: 0 not tried, 1 held, 2 given up, 3 failed."""
     if held is None:
         return 2 if message else 0
     return 1 if held else 3
 
 
-def _rungs(runs: Sequence[Run]) -> Iterator[Row]:
-    """Each rung of each device once: by the first run that failed on it, else that was given up, else by any."""
-    seen: dict[tuple[int, str], tuple[bool | None, str]] = {}
+def _rung_rows(runs: Sequence[Run]) -> Iterator[Row]:
+    """One row for each rung of each device: from the first run that failed on it, else given up, else any."""
+    by_rung: dict[tuple[int, str], tuple[bool | None, str]] = {}
     for run in runs:
         for step in run.ladder:
-            key, known = (run.gpu, step.rung), (step.held, step.message)
-            if key not in seen or _weight(*known) > _weight(*seen[key]):
-                seen[key] = known
-    for (gpu, rung), (held, message) in seen.items():
+            at, answer = (run.gpu, step.rung), (step.held, step.message)
+            if at not in by_rung or _severity(*answer) > _severity(*by_rung[at]):
+                by_rung[at] = answer
+    for (gpu, rung), (held, message) in by_rung.items():
         yield {
             "gpu": Known(gpu, SOURCE) if gpu >= 0 else Absent("all of them"),
             "name": Known(rung, SOURCE),

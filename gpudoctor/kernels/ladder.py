@@ -14,16 +14,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpudoctor.kernels.outcome import is_unfinished, run_of, status_of, trouble
-from gpudoctor.kernels.specs import BELOW, FAMILIES, Placed
-from gpudoctor.kernels.talk import Question, ask
-from gpudoctor.model.measurement import Device, Meanwhile, Measurements, Run, Step
+from gpudoctor.core.measurement import Device, Meanwhile, Measurements, Run, Step
+from gpudoctor.kernels.runner import Question, ask, failure_message, is_unfinished, run_from_outcome, status_of
+from gpudoctor.kernels.specs import BELOW, FAMILIES, KernelEntry
 from gpudoctor.target import Target
 
 NODE = -1
 """Number of the "device" that stands for all GPUs together."""
 
-Tell = Callable[[Measurements], None]
+OnChange = Callable[[Measurements], None]
 Meter = Callable[[str, int], Callable[[], "Meanwhile | None"]]
 """Begins to watch a device while that kernel runs there; what it returns ends that and says what was seen."""
 
@@ -32,14 +31,18 @@ _LAST = 1.5
 
 
 class Ladder:
-    """One climb. `cpu` runs every kernel's checks without a GPU; `budget` is the most seconds that it may take."""
+    """One run of kernels over the rungs of all devices.
+
+    `cpu` runs every kernel's checks without a GPU; `budget` limits the seconds; `tell` is called with all runs after
+    every change, `meter` with each kernel that begins on a GPU; setting `stop` ends the run.
+    """
 
     def __init__(
         self,
         target: Target,
         devices: Sequence[Device],
-        kernels: Sequence[Placed],
-        tell: Tell = lambda _: None,
+        kernels: Sequence[KernelEntry],
+        tell: OnChange = lambda _: None,
         stop: threading.Event | None = None,
         meter: Meter | None = None,
         cpu: bool = False,
@@ -53,178 +56,199 @@ class Ladder:
         self._meter = meter
         self._cpu = cpu
         self._budget = budget
-        self._until = time.monotonic() + budget
-        self._lock, self._telling = threading.Lock(), threading.Lock()
+        self._deadline = time.monotonic() + budget
+        self._lock, self._tell_lock = threading.Lock(), threading.Lock()
         self._steps: dict[int, dict[str, Step]] = {device.index: {} for device in (*devices, Device(NODE, ""))}
-        self._ends: dict[int, str] = {}
+        self._stop_reasons: dict[int, str] = {}
         """Of a device on which nothing more is tried: why."""
-        self._watched: dict[int, Callable[[], Meanwhile | None]] = {}
+        self._meters: dict[int, Callable[[], Meanwhile | None]] = {}
         self._runs = {
-            (one.spec.id, index): Run(one.spec.id, index, "waiting") for one in kernels for index in self._places(one)
+            (kernel.spec.id, index): Run(kernel.spec.id, index, "waiting")
+            for kernel in kernels
+            for index in self._device_numbers(kernel)
         }
 
     def climb(self) -> Measurements:
-        """Run all; whatever happens to a child, every kernel ends as ran, failed or not run, and says why."""
+        """Run all kernels; each ends as ran, failed or not-run with a reason, whatever happens to a child."""
         for device in self._devices:
             if device.held:
-                self._ends[device.index] = f"in use by {device.held}"
-                self._leave(device.index, self._ends[device.index])
+                self._stop_reasons[device.index] = f"in use by {device.held}"
+                self._skip_remaining(device.index, self._stop_reasons[device.index])
         free = [device.index for device in self._devices if not device.held]
-        threads = [threading.Thread(target=self._fenced, args=(index,), daemon=True) for index in free]
+        threads = [threading.Thread(target=self._run_device_guarded, args=(index,), daemon=True) for index in free]
         try:
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
             if self._devices:
-                self._node()
+                self._run_node()
         except BaseException:  # Ctrl-C, or the end of the program: the children go first
             self._stop.set()
             until = time.monotonic() + _LAST
             for thread in threads:
                 thread.join(max(0.0, until - time.monotonic()))
             raise
-        self._end()
+        self._finish()
         return self.so_far()
 
     def so_far(self) -> Measurements:
-        """All runs as they are now."""
+        """All runs in their present state, stamped with the time in UTC."""
         with self._lock:
             runs = tuple(self._runs.values())
-        kernels = tuple(one.kernel for one in self._kernels)
+        kernels = tuple(kernel.kernel for kernel in self._kernels)
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         return Measurements(self._target.name, kernels, tuple(self._devices), runs, at)
 
-    def _places(self, one: Placed) -> list[int]:
-        if one.spec.scope == "gpu":
+    def _device_numbers(self, kernel: KernelEntry) -> list[int]:
+        """Numbers of the devices that a kernel runs on: every GPU, or `NODE` for one that needs all together."""
+        if kernel.spec.scope == "gpu":
             return [device.index for device in self._devices]
         return [NODE] if self._devices else []
 
-    def _halt(self) -> str:
+    def _halt_reason(self) -> str:
+        """Why to stop now: stopped, or the budget is spent; empty to go on."""
         if self._stop.is_set():
             return "stopped"
-        return f"the {self._budget:g} s for kernels were over" if time.monotonic() > self._until else ""
+        return f"the {self._budget:g} s for kernels were over" if time.monotonic() > self._deadline else ""
 
-    def _fenced(self, index: int) -> None:
+    def _run_device_guarded(self, index: int) -> None:
+        """`_run_device`; an unexpected exception marks the device's remaining runs as not run."""
         try:
-            self._device(index)
+            self._run_device(index)
         except Exception as error:  # a fault of ours on one device must not cost the others
-            self._leave(index, f"gpudoctor itself failed: {type(error).__name__}: {error}")
+            self._skip_remaining(index, f"gpudoctor itself failed: {type(error).__name__}: {error}")
 
-    def _node(self) -> None:
-        """What needs all devices, on those that are fit for it."""
-        fit = self._fit()
+    def _run_node(self) -> None:
+        """Run the kernels that need all devices together, on those that are still fit."""
+        fit = self._fit_devices()
         if not fit:
-            self._leave(NODE, f"no GPU is left for it: GPU {self._devices[0].index}: {next(iter(self._ends.values()))}")
+            self._skip_remaining(
+                NODE, f"no GPU is left for it: GPU {self._devices[0].index}: {next(iter(self._stop_reasons.values()))}"
+            )
         elif not self._cpu and not all(device.uuid for device in fit):
-            self._leave(NODE, "CUDA cannot be told which GPUs it may use: their UUIDs are not known")
-        elif not self._halt():
-            self._fenced(NODE)
+            self._skip_remaining(NODE, "CUDA cannot be told which GPUs it may use: their UUIDs are not known")
+        elif not self._halt_reason():
+            self._run_device_guarded(NODE)
 
-    def _fit(self) -> list[Device]:
-        """Those that nobody uses, and that torch works on as far as it was tried."""
-        return [device for device in self._devices if device.index not in self._ends]
+    def _fit_devices(self) -> list[Device]:
+        """Devices on which no process works and no rung below others failed."""
+        return [device for device in self._devices if device.index not in self._stop_reasons]
 
-    def _device(self, index: int) -> None:
-        """Rung over rung."""
+    def _run_device(self, index: int) -> None:
+        """Run the rungs of one device (or `NODE`) in order."""
         scope = "node" if index == NODE else "gpu"
         for family in FAMILIES:
-            kernels = [one for one in self._kernels if one.family == family and one.spec.scope == scope]
+            kernels = [kernel for kernel in self._kernels if kernel.family == family and kernel.spec.scope == scope]
             if not kernels:
                 continue
-            if self._halt():
+            if self._halt_reason():
                 return
-            if index in self._ends:
-                self._close(index, family, kernels, Step(FAMILIES[family], None, f"not tried: {self._ends[index]}"))
+            if index in self._stop_reasons:
+                self._close_rung(
+                    index, family, kernels, Step(FAMILIES[family], None, f"not tried: {self._stop_reasons[index]}")
+                )
             else:
-                self._rung(index, family, kernels)
+                self._run_rung(index, family, kernels)
 
-    def _rung(self, index: int, family: str, kernels: Sequence[Placed]) -> None:
+    def _run_rung(self, index: int, family: str, kernels: Sequence[KernelEntry]) -> None:
+        """Run one rung's kernels on a device and record whether it holds; a failure may bar the rungs above it."""
         rung = FAMILIES[family]
 
-        def hear(name: str, outcome: Mapping[str, Any]) -> None:
-            self._heard(index, family, name, outcome)
+        def on_kernel(name: str, outcome: Mapping[str, Any]) -> None:
+            """Pass one kernel's outcome on, with device and family."""
+            self._on_kernel(index, family, name, outcome)
 
-        together = self._fit() if index == NODE and not self._cpu else []
-        question = Question(family, self._name(index), kernels, self._env(index), [one.index for one in together])
-        heard = ask(self._target, question, hear, self._halt)
-        if not heard.opened and not heard.closed:
+        together = self._fit_devices() if index == NODE and not self._cpu else []
+        question = Question(
+            family, self._child_device(index), kernels, self._child_env(index), [device.index for device in together]
+        )
+        result = ask(self._target, question, on_kernel, self._halt_reason)
+        if not result.opened and not result.closed:
             return  # halted
-        if not heard.opened:
-            step = Step(rung, False if heard.failed else None, heard.closed)
-            self._close(index, family, kernels, step)
-            if heard.failed and _is_below_others(family):
-                self._ends[index] = f"the rung below it, {rung}, does not hold: {heard.closed}"
+        if not result.opened:
+            step = Step(rung, False if result.failed else None, result.closed)
+            self._close_rung(index, family, kernels, step)
+            if result.failed and _is_below_others(family):
+                self._stop_reasons[index] = f"the rung below it, {rung}, does not hold: {result.closed}"
             return
-        bad = [said for name, outcome in heard.outcomes.items() if (said := trouble(name, outcome))]
-        right = [name for name, said in heard.outcomes.items() if status_of(said) == "ran" and not trouble(name, said)]
-        held = False if bad else None if heard.unfinished else True
-        why = bad[0] if bad else heard.unfinished
+        bad = [message for name, outcome in result.outcomes.items() if (message := failure_message(name, outcome))]
+        right = [
+            name
+            for name, outcome in result.outcomes.items()
+            if status_of(outcome) == "ran" and not failure_message(name, outcome)
+        ]
+        held = False if bad else None if result.unfinished else True
+        why = bad[0] if bad else result.unfinished
         self._steps[index][family] = Step(rung, held, why)
         if why and not right and index != NODE and _is_below_others(family):
-            self._ends[index] = f"on the rung below it, {rung}, nothing is right: {why}"
+            self._stop_reasons[index] = f"on the rung below it, {rung}, nothing is right: {why}"
 
-    def _name(self, index: int) -> str:
+    def _child_device(self, index: int) -> str:
+        """The device as the child knows it: ``cpu``, ``node`` or ``cuda:N``."""
         if self._cpu:
             return "cpu"
         return "node" if index == NODE else f"cuda:{index}"
 
-    def _env(self, index: int) -> dict[str, str]:
-        """A fair share of the CPU for each of several devices; for all together nothing but those that are fit."""
+    def _child_env(self, index: int) -> dict[str, str]:
+        """Variables for the child: an equal share of CPU threads for each GPU; for `NODE`, which GPUs are visible."""
         if self._cpu:
             return {}
         if index == NODE:
-            return {"CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device in self._fit())}
+            return {"CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device in self._fit_devices())}
         if len(self._devices) < 2 or "OMP_NUM_THREADS" in self._target.environ:
             return {}
         return {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // len(self._devices)))}
 
-    def _heard(self, index: int, family: str, name: str, outcome: Mapping[str, Any]) -> None:
-        """A kernel began, or is over."""
+    def _on_kernel(self, index: int, family: str, name: str, outcome: Mapping[str, Any]) -> None:
+        """Record that a kernel began (empty outcome) or ended."""
         if not outcome:
             if self._meter and index != NODE:
-                self._watched[index] = self._meter(name, index)
-            self._put(replace(self._runs[name, index], status="running"))
+                self._meters[index] = self._meter(name, index)
+            self._store(replace(self._runs[name, index], status="running"))
             return
-        bad = trouble(name, outcome)
+        bad = failure_message(name, outcome)
         held = None if status_of(outcome) == "not-run" else not bad
         why = f"{name}: {outcome['because']}" if is_unfinished(outcome) else bad
-        ladder = (*self._below(index, family), Step(FAMILIES[family], held, why))
-        seen = self._watched.pop(index, lambda: None)()
-        self._put(run_of(name, index, outcome, ladder, seen))
+        ladder = (*self._steps_below(index, family), Step(FAMILIES[family], held, why))
+        meanwhile = self._meters.pop(index, lambda: None)()
+        self._store(run_from_outcome(name, index, outcome, ladder, meanwhile))
 
-    def _below(self, index: int, family: str) -> Iterator[Step]:
+    def _steps_below(self, index: int, family: str) -> Iterator[Step]:
+        """The recorded steps of the rungs that this one stands on."""
         steps = self._steps[index]
         yield from (steps[name] for name in BELOW[family] if name in steps)
 
-    def _close(self, index: int, family: str, kernels: Sequence[Placed], step: Step) -> None:
-        """The rung does not hold, or could not be tried."""
+    def _close_rung(self, index: int, family: str, kernels: Sequence[KernelEntry], step: Step) -> None:
+        """Record `step` for a rung that failed to open or was not tried, and end its kernels accordingly."""
         self._steps[index][family] = step
-        ladder = (*self._below(index, family), step)
+        ladder = (*self._steps_below(index, family), step)
         status = "failed" if step.held is False else "not-run"
-        for one in kernels:
-            self._put(Run(one.spec.id, index, status, because=step.message, ladder=ladder))  # type: ignore[arg-type]
+        for kernel in kernels:
+            self._store(Run(kernel.spec.id, index, status, because=step.message, ladder=ladder))  # type: ignore[arg-type]
 
-    def _leave(self, index: int, why: str) -> None:
-        """Nothing is run on it, because of that."""
+    def _skip_remaining(self, index: int, why: str) -> None:
+        """Mark every kernel of the device that has not ended as not run, because of `why`."""
         for run in list(self._runs.values()):
             if run.gpu == index and run.status in {"waiting", "running"}:
-                self._put(replace(run, status="not-run", because=why))
+                self._store(replace(run, status="not-run", because=why))
 
-    def _end(self) -> None:
-        """Whatever is not over by now is not run: it was halted."""
-        why = self._halt() or "nothing was heard of it"
+    def _finish(self) -> None:
+        """Mark all kernels that have not ended as not run: the ladder was halted."""
+        why = self._halt_reason() or "nothing was heard of it"
         for run in list(self._runs.values()):
             if run.status in {"waiting", "running"}:
                 when = "while it ran" if run.status == "running" else "before its turn came"
-                self._put(replace(run, status="not-run", because=f"{why} {when}"))
+                self._store(replace(run, status="not-run", because=f"{why} {when}"))
 
-    def _put(self, run: Run) -> None:
+    def _store(self, run: Run) -> None:
+        """Replace a run by its new state and report all of them."""
         with self._lock:
             self._runs[run.kernel, run.gpu] = run
-        with self._telling:  # one after the other, so that the last one told is the newest
+        with self._tell_lock:  # one after the other, so that the last one told is the newest
             self._tell(self.so_far())
 
 
 def _is_below_others(family: str) -> bool:
+    """True if another folder requires this one to hold first."""
     return any(family in below for below in BELOW.values())

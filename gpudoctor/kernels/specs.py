@@ -1,4 +1,4 @@
-"""Every kernel there is, found by looking: to add one is to add a file to the folder of its rung."""
+"""Every kernel there is, found by looking: to add one is to add a file to the folder of its rung; and their program."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from gpudoctor.core import shipped
+from gpudoctor.core.errors import UsageError
+from gpudoctor.core.measurement import Kernel, Level, Rung
 from gpudoctor.kernels import child
 from gpudoctor.kernels.child._kernel import Spec
 from gpudoctor.kernels.child._main import modules
-from gpudoctor.model.errors import UsageError
-from gpudoctor.model.measurement import Kernel, Level, Rung
 
 FAMILIES: dict[str, Rung] = {
     "driver": "driver",
@@ -34,61 +35,72 @@ BELOW: dict[str, Sequence[str]] = {
 }
 """What must hold before a folder is tried."""
 
-SAID = {"readiness": "training", "torch": "eager", "nccl": "collective", "triton": "compiled"}
+_ALIASES = {"readiness": "training", "torch": "eager", "nccl": "collective", "triton": "compiled"}
 """Other names of a folder, as a user may say them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """A kernel and the folder that it lies in."""
+class KernelEntry:
+    """A kernel's spec and the folder (family) of ``child`` that it lies in."""
 
     spec: Spec
     family: str
 
     @property
     def rung(self) -> Rung:
-        """What it stands on."""
+        """The rung of its folder: driver, torch, triton, nccl, ..."""
         return FAMILIES[self.family]
 
     @property
     def kernel(self) -> Kernel:
-        """As the model has it."""
+        """The kernel as `core.measurement` describes it; any level but ``standard`` counts as ``deep``."""
         spec = self.spec
         level: Level = "standard" if spec.level == "standard" else "deep"
         return Kernel(spec.id, spec.title, spec.unit, spec.size, level, self.rung)
 
 
 @lru_cache(maxsize=1)
-def every() -> tuple[Placed, ...]:
-    """All of them, the lowest rung first."""
+def all_kernels() -> tuple[KernelEntry, ...]:
+    """All kernels, the lowest rung first."""
     return tuple(
-        Placed(spec, family)
+        KernelEntry(spec, family)
         for family in FAMILIES
         for module in modules(family, child.__name__)
         for spec in module.KERNELS
     )
 
 
-def chosen(names: Iterable[str], level: str = "deep") -> tuple[Placed, ...]:
-    """Those of these ids, whose ids begin so (``matmul``), or of these families; all of that level where none is named.
+def select_kernels(names: Iterable[str], level: str = "deep") -> tuple[KernelEntry, ...]:
+    """Kernels by id, by start of an id (``matmul``) or by family; without names all of that level.
 
-    Raises `UsageError` for a name that is none.
+    Raises `UsageError` for a name that matches none. Level ``deep`` includes ``standard``.
     """
     wanted = list(names)
     if not wanted:
-        return tuple(one for one in every() if level == "deep" or one.spec.level == level)
+        return tuple(entry for entry in all_kernels() if level == "deep" or entry.spec.level == level)
     for name in wanted:
-        if not any(_is(one, name) for one in every()):
+        if not any(_matches(entry, name) for entry in all_kernels()):
             raise UsageError(
-                f"there is no kernel {name!r}; there are: {_names()}; gpudoctor bench --list names them all"
+                f"there is no kernel {name!r}; available: {_available_names()}; gpudoctor bench --list names them all"
             )
-    return tuple(one for one in every() if any(_is(one, name) for name in wanted))
+    return tuple(entry for entry in all_kernels() if any(_matches(entry, name) for name in wanted))
 
 
-def _is(one: Placed, wanted: str) -> bool:
-    return one.spec.id == wanted or one.spec.id.startswith(f"{wanted}.") or one.family == SAID.get(wanted, wanted)
+def _matches(entry: KernelEntry, wanted: str) -> bool:
+    """True if `wanted` is the kernel's id, the part of it before a dot, its family or an alias of that."""
+    return (
+        entry.spec.id == wanted
+        or entry.spec.id.startswith(f"{wanted}.")
+        or entry.family == _ALIASES.get(wanted, wanted)
+    )
 
 
-def _names() -> str:
-    families = (*FAMILIES, *SAID)
-    return ", ".join(dict.fromkeys([*families, *(one.spec.id.partition(".")[0] for one in every())]))
+def _available_names() -> str:
+    """Families, aliases and first parts of ids, joined by commas, for error messages."""
+    families = (*FAMILIES, *_ALIASES)
+    return ", ".join(dict.fromkeys([*families, *(entry.spec.id.partition(".")[0] for entry in all_kernels())]))
+
+
+def program() -> str:
+    """Path of the child's ``__main__.py``; unpacked to a temporary folder while running from a zip."""
+    return str(shipped.folder("kernels/child") / "__main__.py")

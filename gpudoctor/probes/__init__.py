@@ -1,1 +1,224 @@
-"""One file per source of facts. A probe reads and never judges; see `gpudoctor.collect` for what makes one."""
+"""One file per source of facts; all run side by side, each with a deadline, into one snapshot. None judges.
+
+A probe is a module of ``gpudoctor/probes`` with ``FACTS`` (what it answers), ``probe(target)`` (a generator of
+``(name, fact)`` and ``(group, rows)``), where it is not ``quick`` a ``LEVEL``, and where it need not be waited for once
+others say something a ``MOOT``, those facts and their values. What a probe said before it died or ran out of time is
+kept; the rest of its facts are unread, because of that.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import cast, get_args
+
+from gpudoctor.core.fact import Absent, Fact, Known, Reason, Rows, Unread
+from gpudoctor.core.frozen import field, mutable
+from gpudoctor.core.secrets import secret_values
+from gpudoctor.core.snapshot import Event, Level, Progress, Snapshot
+from gpudoctor.core.snapshot import Target as Subject
+from gpudoctor.core.texts import screened
+from gpudoctor.target import Target
+
+DEADLINE = 8.0
+"""Seconds a probe may take where it names none: by ``DEADLINE``, or by a function ``deadline(target)``."""
+
+_HEAD_START = 0.02
+"""Seconds that a probe has the interpreter for itself: most are through by then, and side by side they only take turns
+at it. Those that wait for a child (``WAITS``) need none.
+"""
+_RETRY = 0.01
+"""Seconds until a probe that found no room for a thread is tried again."""
+_SILENT = "the probe did not say"
+_ASKED = "still being asked"
+
+
+@mutable
+class _ProbeRun:
+    """One probe's run. It ends by itself or is given up, never both; the lock `ending` guards that."""
+
+    module: ModuleType
+    results: list[tuple[str, Fact | Rows]] = field(default_factory=list)
+    started: float = 0.0
+    seconds: float = 0.0
+    trouble: str = _SILENT
+    reason: Reason = Reason.NOT_STATED
+    asked: bool = True
+    """Not where the level is too low for this probe."""
+    thread: threading.Thread | None = None
+    ending: threading.Lock = field(default_factory=threading.Lock)
+    ended: bool = False
+    given_up: bool = False
+
+    @property
+    def name(self) -> str:
+        """The module's last name, such as ``nvml``."""
+        return self.module.__name__.rpartition(".")[2]
+
+    @property
+    def running(self) -> bool:
+        """True from its start until it ended or was given up."""
+        return self.thread is not None and not self.ended and not self.given_up
+
+
+def collect(target: Target, probes: Iterable[ModuleType], progress: Progress = lambda _: None) -> Snapshot:
+    """A snapshot from all probes of the target's level; facts of the other probes are unread, with that reason."""
+    return Collection(target, probes, progress).snapshot()
+
+
+class Collection:
+    """Probes running in threads; each starts as soon as the iterable gives it, while the next is imported."""
+
+    def __init__(self, target: Target, probes: Iterable[ModuleType], progress: Progress = lambda _: None) -> None:
+        """Starts each probe of the target's level; the facts of the others will be unread."""
+        self.target = target
+        self._progress = progress
+        self._runs: list[_ProbeRun] = []
+        target.listener = lambda source, detail: progress(Event(source, "working", detail))
+        levels = get_args(Level)
+        for module in probes:
+            run = _ProbeRun(module)
+            self._runs.append(run)
+            if levels.index(getattr(module, "LEVEL", "quick")) <= levels.index(target.level):
+                _start(run, target, progress, self._runs)
+                if run.thread and not getattr(module, "WAITS", False):
+                    run.thread.join(_HEAD_START)
+            else:
+                run.trouble, run.asked = f"asked from level {module.LEVEL} on", False
+                run.reason = Reason.needs(module.LEVEL)
+
+    def snapshot(self) -> Snapshot:
+        """The snapshot, after waiting for each probe until its deadline."""
+        asked = [run for run in self._runs if run.thread]
+        for run in sorted(asked, key=lambda run: bool(_moot_conditions(run))):
+            moot = self._moot_reason(run)
+            _await(run, self.target, self._progress, moot)
+        return self.so_far()
+
+    def so_far(self) -> Snapshot:
+        """The snapshot of what the probes have reported by now; facts of running probes are unread, as pending."""
+        runs = sorted(self._runs, key=lambda run: run.name)
+        facts, groups = _merge(runs)
+        timings = {f"probe.{run.name}": run.seconds * 1000 for run in runs if run.thread}
+        target = self.target
+        return Snapshot(Subject("local", target.name, target.python, target.level), facts, groups, timings)
+
+    def _moot_reason(self, run: _ProbeRun) -> str:
+        """Why this probe need not be waited for (all facts in its `MOOT` have the values there); empty otherwise."""
+        conditions = _moot_conditions(run)
+        results = dict(entry for other in self._runs for entry in tuple(other.results) if entry[0] in conditions)
+        values = {name: fact.value for name, fact in results.items() if isinstance(fact, Known)}
+        so = bool(conditions) and values == conditions
+        return ", ".join(f"{name} is {conditions[name]}" for name in sorted(conditions)) if so else ""
+
+
+def _start(run: _ProbeRun, target: Target, progress: Progress, others: Sequence[_ProbeRun]) -> None:
+    """Start the probe's thread; retries while the system has no room for a thread and another probe still runs."""
+
+    def run_contained() -> None:
+        """Run the probe and store its results; any exception is recorded as the probe's trouble."""
+        secrets = secret_values(dict(target.environ.items()))
+        try:
+            for name, entry in cast("Iterator[tuple[str, Fact | Rows]]", run.module.probe(target)):
+                if not isinstance(entry, (Known, Absent, Unread) if "." in name else (tuple, Absent, Unread)):
+                    raise TypeError(f"{name} is a {type(entry).__name__}, not a fact")
+                run.results.append((name, screened(entry, secrets)))
+            trouble = ""
+        except BaseException as error:  # also SystemExit: nothing that a probe does may end more than itself
+            trouble = screened(f"the probe {run.name} died: {type(error).__name__}: {error}"[:300], secrets)
+        with run.ending:
+            if run.given_up:
+                return
+            run.ended = True
+            if trouble:
+                run.trouble, run.reason = trouble, Reason.CRASHED
+            run.seconds = time.monotonic() - run.started
+        progress(Event(run.name, "died" if trouble else "done"))
+
+    progress(Event(run.name, "started"))
+    until = time.monotonic() + DEADLINE
+    while True:
+        run.started = time.monotonic()
+        thread = threading.Thread(target=run_contained, name=f"probe {run.name}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # a limit of memory or of threads: there is room when another has ended
+            if time.monotonic() > until or not any(other.running for other in others):
+                run.trouble = f"the probe {run.name} was not started: a limit of memory or threads (ulimit -a)"
+                run.reason = Reason.FAILED
+                progress(Event(run.name, "died"))
+                return
+            time.sleep(_RETRY)
+        else:
+            run.thread = thread
+            return
+
+
+def _moot_conditions(run: _ProbeRun) -> Mapping[str, str]:
+    """The module's `MOOT`: fact names and the values that make the probe moot; empty if it has none."""
+    conditions: Mapping[str, str] = getattr(run.module, "MOOT", {})
+    return conditions
+
+
+def _await(run: _ProbeRun, target: Target, progress: Progress, moot: str) -> None:
+    """Wait for the probe until its deadline, or not at all if it is `moot` (the reason); then give it up."""
+    deadline = 0.0 if moot else _deadline(run.module, target)
+    assert run.thread
+    run.thread.join(max(0.0, run.started + deadline - time.monotonic()))
+    with run.ending:
+        if run.ended:
+            return
+        run.given_up = True
+        run.seconds = time.monotonic() - run.started
+        run.trouble = f"the probe {run.name} was stopped " + (f"because {moot}" if moot else f"after {deadline:g} s")
+        run.reason = Reason.TIMED_OUT
+    progress(Event(run.name, "stopped"))
+
+
+def _deadline(module: ModuleType, target: Target) -> float:
+    """Seconds that this probe may take from its start: its `deadline(target)`, its `DEADLINE`, or the default."""
+    module_deadline = getattr(module, "deadline", None)
+    return float(module_deadline(target) if module_deadline else getattr(module, "DEADLINE", DEADLINE))
+
+
+def _merge(runs: Sequence[_ProbeRun]) -> tuple[dict[str, Fact], dict[str, Rows]]:
+    """Facts and groups of all probes.
+
+    Declared ones without a result are unread with the probe's trouble as the reason.
+    """
+    facts: dict[str, Fact] = {}
+    groups: dict[str, Rows] = {}
+    for run in runs:
+        for name, entry in tuple(run.results):  # a probe that was given up may still be talking
+            if "." in name:
+                facts[name] = _more_certain(facts.get(name), cast(Fact, entry))
+            else:
+                groups[name] = _join_rows(groups.get(name), cast(Rows, entry))
+    for run in sorted(runs, key=lambda run: run.trouble == _SILENT):  # of two reasons, the one that tells more
+        for spec in run.module.FACTS:
+            group = spec.name.rpartition(".")[0]
+            unread = Unread(run.trouble, run.asked, run.reason)
+            if run.running:
+                unread = Unread(_ASKED, run.asked, Reason.PENDING)
+            if spec.group and group not in groups:
+                groups[group] = unread
+            elif not spec.group and spec.name not in facts and not spec.name.endswith("*"):
+                facts[spec.name] = unread
+    return facts, groups
+
+
+def _more_certain(first: Fact | None, second: Fact) -> Fact:
+    """The more certain of two facts of one name: known before absent before unread; the first of equals."""
+    if first is None:
+        return second
+    rank = (Known, Absent, Unread)
+    return second if rank.index(type(second)) < rank.index(type(first)) else first
+
+
+def _join_rows(first: Rows | None, second: Rows) -> Rows:
+    """The rows of both groups; if one has no rows, the one that has, and an absent group before an unread one."""
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        return first + second
+    return second if first is None or isinstance(second, tuple) or isinstance(first, Unread) else first

@@ -5,44 +5,56 @@ from __future__ import annotations
 import os
 import re
 
-from gpudoctor.model.fact import Absent, Fact, Known, Unread
+from gpudoctor.core.fact import Absent, Fact, Known, Reason, Unread
 from gpudoctor.target import Target
 
 
 def text(target: Target, path: str, limit: int = 1 << 20) -> str | Absent | Unread:
-    """The file's text without surrounding white space and NULs."""
+    """The file's text, at most `limit` bytes, without surrounding white space and NULs; absent if it is missing."""
     try:
         return target.read(path, limit).strip("\0 \t\r\n")
     except (FileNotFoundError, NotADirectoryError):
-        return Absent(f"no {path}")
+        return Absent(f"no {path}", Reason.MISSING)
     except OSError as error:
         return refusal(path, error)
 
 
 def refusal(path: str, error: OSError) -> Unread:
-    """Why `path` could not be read, in the operating system's words."""
-    return Unread(f"{path}: {error.strerror or type(error).__name__}")
+    """The operating system's error as an `Unread` with the path."""
+    reason = Reason.DENIED if isinstance(error, PermissionError) else Reason.FAILED
+    return Unread(f"{path}: {error.strerror or type(error).__name__}", reason=reason)
+
+
+def as_unread(absence: Absent | Unread) -> Unread:
+    """The reason of `absence` as an `Unread`, for a file whose absence tells nothing."""
+    return Unread(absence.why, reason=absence.reason)
 
 
 def names(target: Target, folder: str) -> list[str] | Absent | Unread:
-    """The names in a folder, sorted; `Absent` where there is no such folder."""
+    """The sorted names in a folder; absent if there is no such folder, unread if it cannot be listed."""
     try:
         found = target.listing(folder)
-        return found if found or target.exists(folder) else Absent(f"no {folder}")
+        return found if found or target.exists(folder) else Absent(f"no {folder}", Reason.MISSING)
     except OSError as error:
         return refusal(folder, error)
 
 
-def there(target: Target, path: str) -> bool | Unread:
-    """Whether `path` is there, links followed."""
+def names_in(target: Target, folder: str) -> list[str]:
+    """The sorted names in a folder; empty if it is missing or cannot be listed."""
+    found = names(target, folder)
+    return found if isinstance(found, list) else []
+
+
+def path_exists(target: Target, path: str) -> bool | Unread:
+    """True if the path exists, links followed; unread if that cannot be told."""
     try:
         return target.exists(path)
     except OSError as error:
         return refusal(path, error)
 
 
-def real(target: Target, path: str) -> str:
-    """Where `path` really is, links followed; empty where that cannot be told."""
+def resolve_path(target: Target, path: str) -> str:
+    """The path with links followed; empty if it cannot be resolved."""
     try:
         return target.link(path)
     except OSError:
@@ -50,25 +62,26 @@ def real(target: Target, path: str) -> str:
 
 
 def line(target: Target, path: str) -> Fact:
-    """The file's first line."""
+    """The file's first line, stripped; unread if it is empty, absent if the file is missing."""
     found = text(target, path, 4096)
     if not isinstance(found, str):
         return found
     first = found.partition("\n")[0].strip()
-    return Known(first, path) if first else Unread(f"{path} is empty")
+    return Known(first, path) if first else Unread(f"{path} is empty", reason=Reason.MALFORMED)
 
 
 def number(target: Target, path: str) -> Fact:
-    """The whole number that the file starts with."""
+    """The whole number that the file starts with; unread if it starts with none, absent if the file is missing."""
     found = text(target, path, 64)
     if not isinstance(found, str):
         return found
     match = re.match(r"-?\d+", found)
-    return Known(int(match[0]), path) if match else Unread(f"{path} holds {found[:20]!r}, not a number")
+    malformed = Unread(f"{path} holds {found[:20]!r}, not a number", reason=Reason.MALFORMED)
+    return Known(int(match[0]), path) if match else malformed
 
 
 def usable(target: Target, path: str) -> bool:
-    """Whether this user may open `path` for reading and writing, by its permissions."""
+    """True if this user may open the path for reading and writing, by its permissions."""
     try:
         place = target.path(path)
     except OSError:

@@ -6,18 +6,23 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
-from gpudoctor.model.pattern import pattern
-from gpudoctor.probes._libraries.copies import Copy, absent_reason, copies, kind_of, owners, version_of
-from gpudoctor.probes._libraries.elf import Elf, MalformedError, opened
-from gpudoctor.probes._libraries.loader import Loader, Object
-from gpudoctor.probes._libraries.symbols import Names, wanted
-from gpudoctor.probes._python.dists import Dist, Environment, environment
-from gpudoctor.probes._python.pins import torch_unmet
-from gpudoctor.probes._python.site import Site, site_of
-from gpudoctor.probes._python.torch_files import Torch, torch_of
-from gpudoctor.probes._python.torch_load import loaded_torch
+from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.core.pattern import pattern
+from gpudoctor.probes._dists import Dist, Environment, environment
+from gpudoctor.probes._elf import DefinedSymbols, Elf, MalformedError, opened, undefined_symbols
+from gpudoctor.probes._loader import (
+    LibraryCopy,
+    LibraryObject,
+    Loader,
+    libcuda_kind,
+    library_copies,
+    no_libcuda_reason,
+    version_of,
+    wheel_owners,
+)
+from gpudoctor.probes._site import Site, site_of
+from gpudoctor.probes._torch_files import Torch, loaded_torch, torch_of, torch_unmet
 from gpudoctor.target import Target
 
 FACTS = (
@@ -53,42 +58,44 @@ _NVIDIA = re.compile(r"lib(cu(?!da\.)|nv(?!idia)|nccl)")
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """The driver's library first: it is there to find even where the interpreter is not."""
+    """Yields the ``libs`` facts and the group ``lib``; the driver's library first, as it needs no interpreter."""
     site = site_of(target)
     torch = torch_of(target)
     known_site = site if isinstance(site, Site) else None
     loader = loaded_torch(target)
-    yield from _libcuda(target, loader)
-    found = copies(target, loader, known_site)
+    yield from _libcuda_facts(target, loader)
+    found = library_copies(target, loader, known_site)
     installed = environment(target)
-    owned = owners(target, installed if isinstance(installed, Environment) else None)
-    yield "lib", tuple(_row(copy, owned, torch, loader, target) for copy in found)
+    owners = wheel_owners(target, installed if isinstance(installed, Environment) else None)
+    yield "lib", tuple(_library_row(copy, owners, torch, loader, target) for copy in found)
     yield "libs.shadowing", _shadowing(target, torch, loader)
     yield "libs.missing", _missing(torch, loader)
-    yield "libs.clashes", _clashes(target, torch, loader)
+    yield "libs.clashes", _clashes_fact(target, torch, loader)
 
 
-def _libcuda(target: Target, loader: Loader) -> Iterator[tuple[str, Fact]]:
+def _libcuda_facts(target: Target, loader: Loader) -> Iterator[tuple[str, Fact]]:
+    """Facts about the libcuda.so.1 that the loader would take."""
     names = ("libs.libcuda", "libs.libcuda_kind", "libs.libcuda_version", "libs.compat_on_path")
     found = loader.resolve("libcuda.so.1", None)
     if found is None:
-        yield from ((name, absent_reason(loader)) for name in names)
+        yield from ((name, no_libcuda_reason(loader)) for name in names)
         return
     real = target.link(found.path)
-    kind = kind_of(found.path, real)
+    kind = libcuda_kind(found.path, real)
     yield names[0], Known(found.path, found.why)
     yield names[1], Known(kind, real)
-    yield names[2], version_of(Copy("libcuda", found.path, real, "driver"), {})
+    yield names[2], version_of(LibraryCopy("libcuda", found.path, real, "driver"), {})
     yield names[3], Known(kind == "compat", found.path)
 
 
-def _row(
-    copy: Copy, owned: dict[str, Dist], torch: Torch | Absent | Unread, loader: Loader, target: Target
+def _library_row(
+    copy: LibraryCopy, owners: dict[str, Dist], torch: Torch | Absent | Unread, loader: Loader, target: Target
 ) -> dict[str, Fact]:
+    """The row of one copy: name, path, version, origin, and whether and why torch would load it."""
     row: dict[str, Fact] = {
         "name": Known(copy.name, copy.path),
         "path": Known(copy.path, copy.path),
-        "version": version_of(copy, owned),
+        "version": version_of(copy, owners),
         "origin": Known(copy.origin, copy.path),
     }
     if copy.name == "libcuda":
@@ -108,20 +115,23 @@ def _row(
 
 
 def _shadowing(target: Target, torch: Torch | Absent | Unread, loader: Loader) -> Fact:
-    """Only what torch would load: another copy in LD_LIBRARY_PATH that an RPATH beats does no harm."""
+    """Libraries of LD_LIBRARY_PATH that torch would load in place of its own.
+
+    Only what torch would load counts: a copy that an RPATH beats does no harm.
+    """
     if not isinstance(torch, Torch):
         return torch
     own = _own_files(target, torch)
     sentences = []
     for name, taken in loader.loaded.items():
-        mine = own.get(name)
-        if mine and taken.by_variable and target.link(taken.path) != target.link(mine):
-            sentences.append(f"{taken.path} instead of {mine}")
+        torch_copy = own.get(name)
+        if torch_copy and taken.by_variable and target.link(taken.path) != target.link(torch_copy):
+            sentences.append(f"{taken.path} instead of {torch_copy}")
     return Known(tuple(dict.fromkeys(sentences)), f"LD_LIBRARY_PATH and the RPATHs in {torch.path}/lib")
 
 
 def _own_files(target: Target, torch: Torch) -> dict[str, str]:
-    """The libraries that came with torch, by file name."""
+    """Libraries that came with torch: file name to path."""
     folders = [f"{torch.path}/lib"]
     for site in torch.site.folders:
         folders += [f"{site}/nvidia/{part}/lib" for part in target.listing(f"{site}/nvidia")]
@@ -133,31 +143,35 @@ def _own_files(target: Target, torch: Torch) -> dict[str, str]:
 
 
 def _missing(torch: Torch | Absent | Unread, loader: Loader) -> Fact:
+    """CUDA libraries that torch needs and the loader finds nowhere, as sentences; the driver's are left out."""
     if not isinstance(torch, Torch):
         return torch
     if not torch.path:
         return Unread("torch has no package folder")
     names = tuple(
-        f"{name}, which {asking.file} needs"
-        for name, asking in loader.missing.items()
+        f"{name}, which {needed_by.file} needs"
+        for name, needed_by in loader.missing.items()
         if not name.startswith(("libcuda.so", "libnvidia-"))  # the driver's, which other facts tell of
     )
     return Known(names, f"the libraries in {torch.path}/lib and the loader's search order")
 
 
-def _clashes(target: Target, torch: Torch | Absent | Unread, loader: Loader) -> Fact:
-    """Where every library is the wheel that torch pins they fit, so that the names need not be read."""
+def _clashes_fact(target: Target, torch: Torch | Absent | Unread, loader: Loader) -> Fact:
+    """Functions that one loaded library needs and another's loaded copy lacks, as sentences.
+
+    If every library is the wheel that torch pins, they fit, and no names are read.
+    """
     if not isinstance(torch, Torch):
         return torch
     sites = tuple(f"{folder}/" for folder in torch.site.folders)
-    strangers = [
+    foreign_libraries = [
         found for name, found in loader.loaded.items() if _NVIDIA.match(name) and not found.path.startswith(sites)
     ]
     try:
         pinned = torch.dist is not None and not torch_unmet(target, torch, torch.dist)
-        if pinned and not strangers:
+        if pinned and not foreign_libraries:
             return Known((), "every library loaded is a wheel that torch pins")
-        return Known(tuple(clashes(target, loader)), "the names that the loaded libraries want and define")
+        return Known(tuple(missing_functions(target, loader)), "the names that the loaded libraries want and define")
     except (OSError, MalformedError) as error:
         return Unread(f"the names in the libraries could not be read: {error}")
 
@@ -187,35 +201,36 @@ _NVIDIAS = ("libcu", "libnv", "libnccl")
 _NAME = pattern(rb"_{0,2}(" + "|".join(_PROVIDERS).encode() + rb")[A-Z_]")
 
 
-def clashes(target: Target, loader: Loader) -> Iterator[str]:
-    """``libcusparse.so.12 wants __nvJitLinkAddData_12_1, which /.../libnvJitLink.so.12 does not define``, one a pair.
+def missing_functions(target: Target, loader: Loader) -> Iterator[str]:
+    """Yields a sentence per pair of libraries that do not fit; raises `OSError` or `MalformedError`.
 
-    Raises `OSError` or `MalformedError`.
+    ``libcusparse.so.12 wants __nvJitLinkAddData_12_1, which /.../libnvJitLink.so.12 does not define``
     """
     objects = {found.path: found for found in loader.loaded.values()}.values()
-    theirs = [found for found in objects if found.file.startswith(_NVIDIAS)]
-    told: set[tuple[str, str]] = set()
+    nvidia_libraries = [found for found in objects if found.file.startswith(_NVIDIAS)]
+    reported: set[tuple[str, str]] = set()
     with ExitStack() as open_files:
-        names = [Names(_open(target, found, open_files)) for found in theirs]
+        names = [DefinedSymbols(_open(target, found, open_files)) for found in nvidia_libraries]
         for caller in objects:
-            if caller not in theirs and not caller.file.startswith("libtorch_cuda"):
+            if caller not in nvidia_libraries and not caller.file.startswith("libtorch_cuda"):
                 continue
-            for name in wanted(_open(target, caller, open_files), _NAME):
-                provider = _provider(name, theirs)
+            for name in undefined_symbols(_open(target, caller, open_files), _NAME):
+                provider = _provider(name, nvidia_libraries)
                 if provider is None or any(name in defined for defined in names):
                     continue
-                if (caller.path, provider.path) not in told:
-                    told.add((caller.path, provider.path))
+                if (caller.path, provider.path) not in reported:
+                    reported.add((caller.path, provider.path))
                     yield f"{caller.file} wants {name}, which {provider.path} does not define"
 
 
-def _provider(name: str, loaded: Sequence[Object]) -> Object | None:
-    """The library that should define it; None where none of that name would be loaded, which is another fault."""
+def _provider(name: str, loaded: Sequence[LibraryObject]) -> LibraryObject | None:
+    """The loaded library that should define the function, by its prefix; None if no such library is loaded."""
     match = _NAME.match(name.encode())
     assert match
     library = _PROVIDERS[match[1].decode()]
     return next((found for found in loaded if found.file.startswith(library)), None)
 
 
-def _open(target: Target, found: Object, open_files: ExitStack) -> Elf:
-    return open_files.enter_context(opened(target.path(found.path)))
+def _open(target: Target, library: LibraryObject, open_files: ExitStack) -> Elf:
+    """The library as `Elf`, open until the stack is closed."""
+    return open_files.enter_context(opened(target.path(library.path)))

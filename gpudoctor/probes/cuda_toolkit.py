@@ -8,9 +8,9 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.model.pattern import pattern
+from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known, text_of, value_of
+from gpudoctor.core.pattern import pattern
 from gpudoctor.target import Target
 from gpudoctor.target.protocol import printable
 
@@ -44,35 +44,35 @@ _RELEASE = re.compile(r"release (\d+\.\d+)")
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """Everything that files tell first; the programs, each with its own few seconds, last."""
+    """Yields the ``cuda`` facts and the group ``toolkit``; files are read first, programs run last."""
     toolkits = _toolkits(target)
     yield (
         "toolkit",
-        tuple(_row(target, folder, release) for folder, release in toolkits.items())
+        tuple(_toolkit_row(target, folder, release) for folder, release in toolkits.items())
         or Absent("no CUDA toolkit in the usual places, in CUDA_HOME, or in the Python environment"),
     )
-    home = _home(target)
+    home = _cuda_home(target)
     yield "cuda.home", home
     yield "cuda.home_has_nvcc", _home_has_nvcc(target, home)
     nvcc, release = _program(target, "nvcc", 3.0)
     yield "cuda.nvcc", nvcc
     yield "cuda.nvcc_version", release
-    yield "cuda.toolkit_version", _used(target, home, nvcc, release)
+    yield "cuda.toolkit_version", _build_release(target, home, nvcc, release)
     ptxas, release = _program(target, "ptxas", 2.0)
     yield "cuda.ptxas", ptxas
     yield "cuda.ptxas_version", release
-    yield from facts(target)
+    yield from host_compiler_facts(target)
 
 
 def _toolkits(target: Target) -> dict[str, Fact]:
-    """Real folder of each toolkit -> its release; a link such as /usr/local/cuda is not counted again."""
-    places = [f"/usr/local/{name}" for name in _names(target, "/usr/local") if name.startswith("cuda")]
+    """The resolved folder of each toolkit to its release; a link such as /usr/local/cuda is not counted again."""
+    places = [f"/usr/local/{name}" for name in _list_names(target, "/usr/local") if name.startswith("cuda")]
     places += ["/opt/cuda", "/usr/lib/cuda", "/usr/lib/nvidia-cuda-toolkit"]
     sdk = "/opt/nvidia/hpc_sdk/Linux_x86_64"
-    for release in _names(target, sdk):
-        places += [f"{sdk}/{release}/cuda/{name}" for name in _names(target, f"{sdk}/{release}/cuda")]
+    for release in _list_names(target, sdk):
+        places += [f"{sdk}/{release}/cuda/{name}" for name in _list_names(target, f"{sdk}/{release}/cuda")]
     places += [target.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX")]
-    places += _wheels(target)
+    places += _wheel_folders(target)
     found: dict[str, Fact] = {}
     for place in places:
         folder = target.link(place) if place.startswith("/") else ""
@@ -84,37 +84,38 @@ def _toolkits(target: Target) -> dict[str, Fact]:
     return found
 
 
-def _names(target: Target, folder: str) -> list[str]:
-    """The names in a folder; none where it is closed to us, for then it is no place a build could use either."""
+def _list_names(target: Target, folder: str) -> list[str]:
+    """Names in a folder; empty if it cannot be listed, as no build could use it either."""
     try:
         return target.listing(folder)
     except OSError:
         return []
 
 
-def _wheels(target: Target) -> Iterator[str]:
-    """Where the nvidia-cuda-nvcc wheels of the target's environment put the compiler."""
+def _wheel_folders(target: Target) -> Iterator[str]:
+    """Yields the folders where nvidia-cuda-nvcc wheels in the target's environment put the compiler."""
     if not target.python:
         return
     library = os.path.dirname(os.path.dirname(target.python)) + "/lib"  # noqa: PTH120 - the patient's path, not ours
-    for name in _names(target, library):
+    for name in _list_names(target, library):
         if name.startswith("python3."):
             yield from (f"{library}/{name}/site-packages/nvidia/{part}" for part in ("cuda_nvcc", "cu13", "cu14"))
 
 
 def _is_toolkit(target: Target, folder: str) -> bool:
-    """A compiler, or a version file with headers; a folder of leftover libraries is none."""
+    """True if the folder holds a compiler, or a version file or cuda.h; a folder of left-over libraries is none."""
     if target.exists(f"{folder}/bin/nvcc") or target.exists(f"{folder}/bin/ptxas"):
         return True
     return any(target.exists(f"{folder}/{name}") for name in ("version.json", "version.txt", "include/cuda.h"))
 
 
-def _row(target: Target, folder: str, release: Fact) -> Row:
-    return {"path": Known(folder, folder), "version": release, "nvcc": _there(target, f"{folder}/bin/nvcc")}
+def _toolkit_row(target: Target, folder: str, release: Fact) -> Row:
+    """The row of one toolkit: its folder, release, and whether it has nvcc."""
+    return {"path": Known(folder, folder), "version": release, "nvcc": _exists_fact(target, f"{folder}/bin/nvcc")}
 
 
-def _there(target: Target, path: str) -> Fact:
-    """Whether the file is there; unread where a folder on the way is closed to us."""
+def _exists_fact(target: Target, path: str) -> Fact:
+    """Whether the path exists; unread if a folder on the way cannot be entered."""
     try:
         return Known(target.exists(path), path)
     except OSError as error:
@@ -122,15 +123,15 @@ def _there(target: Target, path: str) -> Fact:
 
 
 def _release_of(target: Target, folder: str) -> Fact:
-    """``12.4`` by the toolkit's own files, else by its folder's name."""
-    for name, find in (("version.json", _from_json), ("version.txt", _from_text)):
-        text = _text(target, f"{folder}/{name}")
+    """The toolkit's release such as ``12.4``, by its own files, else by its folder's name; unread if neither tells."""
+    for name, find in (("version.json", _release_in_json), ("version.txt", _release_in_text)):
+        text = _read_or_none(target, f"{folder}/{name}")
         release = find(text) if text else None
         if release:
             return Known(release, f"{folder}/{name}")
     for include in ("include", "targets/x86_64-linux/include", "targets/sbsa-linux/include"):
         for header in _HEADERS:
-            match = _CUDA_H.search(_text(target, f"{folder}/{include}/{header}") or "")
+            match = _CUDA_H.search(_read_or_none(target, f"{folder}/{include}/{header}") or "")
             if match:
                 number = int(match[1])
                 return Known(f"{number // 1000}.{number % 1000 // 10}", f"{folder}/{include}/{header}")
@@ -138,8 +139,8 @@ def _release_of(target: Target, folder: str) -> Fact:
     return Known(match[1], f"the name {folder}") if match else Unread(f"{folder} does not tell its release")
 
 
-def _from_json(text: str) -> str | None:
-    """The release in version.json: of the whole, else of the compiler in it (its 12.4.131 counts as 12.4)."""
+def _release_in_json(text: str) -> str | None:
+    """The CUDA release (major.minor) in the text of version.json, else the compiler's; None if there is none."""
     try:
         parts = json.loads(text)
     except ValueError:
@@ -152,19 +153,22 @@ def _from_json(text: str) -> str | None:
     return None
 
 
-def _from_text(text: str) -> str | None:
+def _release_in_text(text: str) -> str | None:
+    """The release in the text of version.txt; None if there is none."""
     match = _VERSION_TXT.search(text)
     return match[1] if match else None
 
 
-def _text(target: Target, path: str) -> str | None:
+def _read_or_none(target: Target, path: str) -> str | None:
+    """The file's text, at most 256 KiB; None if it cannot be read."""
     try:
         return target.read(path, limit=1 << 18)
     except OSError:
         return None
 
 
-def _home(target: Target) -> Fact:
+def _cuda_home(target: Target) -> Fact:
+    """The value of CUDA_HOME, else of CUDA_PATH; absent if neither is set."""
     for name in ("CUDA_HOME", "CUDA_PATH"):
         value = target.environ.get(name)
         if value:
@@ -173,20 +177,19 @@ def _home(target: Target) -> Fact:
 
 
 def _home_has_nvcc(target: Target, home: Fact) -> Fact:
-    if not isinstance(home, Known):
-        return home
-    return _there(target, f"{home.value}/bin/nvcc")
+    """Whether CUDA_HOME/bin/nvcc exists; absent if CUDA_HOME is."""
+    return _exists_fact(target, f"{text_of(home)}/bin/nvcc") if known(home) else home
 
 
-def _used(target: Target, home: Fact, nvcc: Fact, nvcc_release: Fact) -> Fact:
-    """The release that torch's extension builder would take: CUDA_HOME's, else nvcc's, else /usr/local/cuda's."""
-    if isinstance(home, Known):
-        folder = str(home.value).rstrip("/")
-        there = _there(target, folder)
-        if isinstance(there, Known) and there.value:
+def _build_release(target: Target, home: Fact, nvcc: Fact, nvcc_release: Fact) -> Fact:
+    """The release that torch's extension builder would use: CUDA_HOME's, else nvcc's, else /usr/local/cuda's."""
+    if setting := known(home):
+        folder = str(setting.value).rstrip("/")
+        there = _exists_fact(target, folder)
+        if value_of(there):
             return _release_of(target, target.link(folder))
-        return there if isinstance(there, Unread) else Absent(f"{home.source}={folder}, which is not there")
-    if isinstance(nvcc, Known):
+        return there if isinstance(there, Unread) else Absent(f"{setting.source}={folder}, which is not there")
+    if known(nvcc):
         return nvcc_release
     if target.exists("/usr/local/cuda"):
         return _release_of(target, target.link("/usr/local/cuda"))
@@ -194,7 +197,7 @@ def _used(target: Target, home: Fact, nvcc: Fact, nvcc_release: Fact) -> Fact:
 
 
 def _program(target: Target, name: str, seconds: float) -> tuple[Fact, Fact]:
-    """Path and release of ``nvcc`` or ``ptxas``: by the files of its toolkit, else by asking it."""
+    """Path and release of ``nvcc`` or ``ptxas`` on PATH; the release by the toolkit's files, else by ``--version``."""
     path = target.which(name)
     if not path:
         missing = Absent(f"no {name} on PATH")
@@ -204,13 +207,13 @@ def _program(target: Target, name: str, seconds: float) -> tuple[Fact, Fact]:
     release: Fact = Unread("not read from files")
     if folder and last == name and folder not in {"/usr", "/usr/local"}:
         release = _release_of(target, folder)
-    if not isinstance(release, Known):
-        release = _release_by(target, path, seconds)
+    if not known(release):
+        release = _release_by_running(target, path, seconds)
     return where, release
 
 
-def _release_by(target: Target, path: str, seconds: float) -> Fact:
-    """The release that the program itself prints."""
+def _release_by_running(target: Target, path: str, seconds: float) -> Fact:
+    """The release that the program prints for ``--version``; unread if it prints none within `seconds`."""
     try:
         answer = target.run([path, "--version"], timeout=seconds)
     except OSError as error:
@@ -228,10 +231,10 @@ _CCBIN = pattern(r"(?:-ccbin|--compiler-bindir)[=\s]+(\S+)")
 _LAUNCHERS = frozenset({"ccache", "sccache", "distcc", "icecc"})
 
 
-def facts(target: Target) -> Iterator[tuple[str, Fact]]:
-    """The C++ compiler that nvcc and torch's extension builder would take, its version and kind."""
+def host_compiler_facts(target: Target) -> Iterator[tuple[str, Fact]]:
+    """Facts of the C++ compiler that nvcc and torch's extension builder would use: path, version and kind."""
     try:
-        source, path = _chosen(target)
+        source, path = _choose_host_compiler(target)
     except OSError as error:
         unread = Unread(f"the compiler that a variable names: {error.strerror or error}")
         yield from ((f"cuda.host_compiler{part}", unread) for part in ("", "_version", "_kind"))
@@ -241,13 +244,16 @@ def facts(target: Target) -> Iterator[tuple[str, Fact]]:
         yield from ((f"cuda.host_compiler{part}", missing) for part in ("", "_version", "_kind"))
         return
     yield "cuda.host_compiler", Known(path, source)
-    version, kind = _told_by(target, path)
+    version, kind = _compiler_version(target, path)
     yield "cuda.host_compiler_version", version
     yield "cuda.host_compiler_kind", kind
 
 
-def _chosen(target: Target) -> tuple[str, str | None]:
-    """Where the choice comes from and the compiler's path; the reason and None where there is none."""
+def _choose_host_compiler(target: Target) -> tuple[str, str | None]:
+    """Where the choice comes from and the compiler's path; if there is none, the reason and None.
+
+    Raises `OSError` if a folder on the way cannot be read.
+    """
     for variable in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "NVCC_CCBIN", "CXX"):
         value = target.environ.get(variable, "").strip()
         if variable.endswith("_FLAGS"):
@@ -255,7 +261,7 @@ def _chosen(target: Target) -> tuple[str, str | None]:
             value = flag[1] if flag else ""
         if not value:
             continue
-        words = _words(value)
+        words = _split_command(value)
         word = next((word for word in words if word.rpartition("/")[2] not in _LAUNCHERS), value)
         if variable != "CXX" and target.exists(f"{word}/g++"):
             word = f"{word}/g++"
@@ -268,15 +274,16 @@ def _chosen(target: Target) -> tuple[str, str | None]:
     return "no C++ compiler on PATH, and neither NVCC_CCBIN nor CXX is set", None
 
 
-def _words(value: str) -> list[str]:
+def _split_command(value: str) -> list[str]:
+    """The value split as a shell would; the whole value if its quotes do not match."""
     try:
         return shlex.split(value) or [value]
     except ValueError:
         return [value]
 
 
-def _told_by(target: Target, path: str) -> tuple[Fact, Fact]:
-    """Version and kind by the first line it prints: ``g++ (Debian 12.2.0-14) 12.2.0``, ``clang version 17.0.6``."""
+def _compiler_version(target: Target, path: str) -> tuple[Fact, Fact]:
+    """Version and kind by the first line of ``--version``, such as ``g++ (Debian 12.2.0-14) 12.2.0``."""
     try:
         answer = target.run([path, "--version"], timeout=2.0)
     except OSError as error:

@@ -9,12 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.probes import _marks
-from gpudoctor.probes._bus.config import BUS, asleep
-from gpudoctor.probes._driver import daemons, disk, dkms
-from gpudoctor.probes._reading import line, names, number, text, there, usable
+from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known, text_of, value_of
+from gpudoctor.probes import _machine_kind
+from gpudoctor.probes._daemons import persistenced
+from gpudoctor.probes._driver_files import (
+    dkms_builds,
+    driver_libraries,
+    kernel_headers,
+    module_of,
+    module_version,
+    other_kernels,
+)
+from gpudoctor.probes._pci_bus import BUS, unread_if_asleep
+from gpudoctor.probes._reading import as_unread, line, names, names_in, number, path_exists, text, usable
 from gpudoctor.target import Target
 
 FACTS = (
@@ -45,11 +53,7 @@ FACTS = (
         "text",
         "what DKMS says of nvidia for the running kernel: installed, built, added; absent without DKMS source",
     ),
-    fact(
-        "driver.dkms_error",
-        "text",
-        "first error of a failed build by DKMS or akmods for the running kernel",
-    ),
+    fact("driver.dkms_error", "text", "first error of a failed build by DKMS or akmods for the running kernel"),
     fact("driver.headers", "bool", "whether headers of the running kernel are installed"),
     fact("driver.uvm_loaded", "bool", "whether the kernel module nvidia_uvm is loaded"),
     fact("driver.peermem_loaded", "bool", "whether nvidia_peermem (or nv_peer_mem) is loaded, for GPUDirect RDMA"),
@@ -73,38 +77,38 @@ _NO_MODULE_IN_WSL = "in WSL the Windows driver serves the GPU; no Linux module i
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """What is loaded, what is on the disk, device files, services."""
-    wsl = isinstance(_marks.wsl(target), Known)
-    inside = _marks.container(target)
-    hidden = _marks.host_hidden(target)
-    loaded = _loaded(target, "nvidia")
-    version, kind = _module(target, loaded)
+    """Yields the ``driver`` facts and the group ``node``: what is loaded, on disk and in /dev, and running services."""
+    wsl = known(_machine_kind.wsl(target)) is not None
+    inside = _machine_kind.container(target)
+    hidden = _machine_kind.host_hidden(target)
+    loaded = _module_loaded(target, "nvidia")
+    version, kind = _loaded_module(target, loaded)
     yield "driver.module_loaded", Absent(_NO_MODULE_IN_WSL) if wsl else loaded
     yield "driver.module_version", version
     yield "driver.module_kind", kind
-    yield "driver.version", Unread(version.why) if wsl and isinstance(version, Absent) else version
+    yield "driver.version", as_unread(version) if wsl and isinstance(version, Absent) else version
     for name, module in (("nouveau", "nouveau"), ("nova", "nova_core"), ("uvm", "nvidia_uvm")):
-        yield f"driver.{name}_loaded", Absent(_NO_MODULE_IN_WSL) if wsl else _loaded(target, module)
-    peer = [_loaded(target, module) for module in ("nvidia_peermem", "nv_peer_mem")]
-    yield "driver.peermem_loaded", next((one for one in peer if isinstance(one, Known) and one.value), peer[0])
-    yield from _gpus(target, loaded)
+        yield f"driver.{name}_loaded", Absent(_NO_MODULE_IN_WSL) if wsl else _module_loaded(target, module)
+    peer = [_module_loaded(target, module) for module in ("nvidia_peermem", "nv_peer_mem")]
+    yield "driver.peermem_loaded", next((fact for fact in peer if value_of(fact)), peer[0])
+    yield from _bound_gpu_facts(target, loaded)
     yield "driver.gsp_files", _gsp_files(target, version)
     yield "driver.module_params", params(target)
     yield from device_files(target, loaded, inside, wsl)
-    yield from _on_disk(target, loaded, hidden, wsl)
+    yield from _disk_facts(target, loaded, hidden, wsl)
     for module in ("nouveau", "nvidia"):
         yield f"driver.{module}_blacklisted", blacklisted(target, module, hidden)
-    yield "driver.persistenced", daemons.persistenced(target, hidden)
-    yield "driver.recent_suspend", _suspended(target)
+    yield "driver.persistenced", persistenced(target, hidden)
+    yield "driver.recent_suspend", _recent_suspend(target)
 
 
-def _loaded(target: Target, module: str) -> Fact:
-    """By /proc/modules and /sys/module, which also holds modules built into the kernel."""
+def _module_loaded(target: Target, module: str) -> Fact:
+    """Whether the kernel module is loaded, by /proc/modules and /sys/module (which also holds built-in modules)."""
     listed = text(target, "/proc/modules")
     if isinstance(listed, str) and re.search(rf"^{module} ", listed, re.M):
         return Known(True, "/proc/modules")
     folder = f"/sys/module/{module}"
-    if there(target, folder) is True:
+    if path_exists(target, folder) is True:
         return Known(True, folder)
     if isinstance(listed, str):
         return Known(False, "/proc/modules")
@@ -114,44 +118,46 @@ def _loaded(target: Target, module: str) -> Fact:
     return Unread(f"{listed.why}, and /sys/module cannot be read either")
 
 
-def _module(target: Target, loaded: Fact) -> tuple[Fact, Fact]:
-    """Version and kind of the loaded module.
+def _loaded_module(target: Target, loaded: Fact) -> tuple[Fact, Fact]:
+    """Version and kind (open or proprietary) of the loaded nvidia module; absent if it is not loaded.
 
     ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 ...`` or
     ``NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (...)``.
     """
     path = f"{PROC}/version"
-    said = text(target, path, 4096)
-    first = said.partition("\n")[0] if isinstance(said, str) else ""
+    content = text(target, path, 4096)
+    first = content.partition("\n")[0] if isinstance(content, str) else ""
     match = re.search(r"Kernel Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)", first)
     if match:
         kind = "open" if "Open Kernel Module" in first else "proprietary"
         return Known(match[1], path), Known(kind, path)
-    if isinstance(loaded, Known) and not loaded.value:
-        gone = Absent(f"the nvidia module is not loaded ({loaded.source})")
+    if (state := known(loaded)) and not state.value:
+        gone = Absent(f"the nvidia module is not loaded ({state.source})")
         return gone, gone
     version = line(target, "/sys/module/nvidia/version")
-    if not isinstance(version, Known):
+    if isinstance(version, (Absent, Unread)):
         version = Unread(loaded.why if isinstance(loaded, Unread) else version.why)
-    return version, Unread(f"{path} does not say" if isinstance(said, str) else said.why)
+    return version, Unread(f"{path} does not say" if isinstance(content, str) else content.why)
 
 
-def _gpus(target: Target, loaded: Fact) -> Iterator[tuple[str, Fact]]:
-    """What the module says of each GPU it has taken, in ``gpus/<address>/information``."""
+def _bound_gpu_facts(target: Target, loaded: Fact) -> Iterator[tuple[str, Fact]]:
+    """Count of bound GPUs, excluded GPUs and GSP firmware version, from ``gpus/<address>/information``."""
     folder = f"{PROC}/gpus"
     found = names(target, folder)
     if not isinstance(found, list):
-        none: Fact = Unread(found.why)
-        if isinstance(loaded, Known) and not loaded.value:
+        none: Fact = as_unread(found)
+        if value_of(loaded) is False:
             none = Absent("the nvidia module is not loaded")
         for name in ("bound_count", "excluded", "gsp_firmware"):
             yield f"driver.{name}", none
         return
-    notes = {address: _note(target, address) for address in found}
+    notes = {address: _gpu_information(target, address) for address in found}
     yield "driver.bound_count", Known(len(found), folder)
-    left = tuple(a for a, note in notes.items() if isinstance(note, str) and re.search(r"GPU Excluded:\s*Yes", note))
+    excluded = tuple(
+        a for a, note in notes.items() if isinstance(note, str) and re.search(r"GPU Excluded:\s*Yes", note)
+    )
     unread = next((note for note in notes.values() if isinstance(note, Unread)), None)
-    yield "driver.excluded", Known(left, folder) if left or not unread else unread
+    yield "driver.excluded", Known(excluded, folder) if excluded or not unread else unread
     firmware: Fact = Absent(f"{folder}: no GPU uses GSP firmware")
     for address, note in notes.items():
         match = re.search(r"^GPU Firmware:\s*(\d\S*)", note, re.M) if isinstance(note, str) else None
@@ -163,13 +169,13 @@ def _gpus(target: Target, loaded: Fact) -> Iterator[tuple[str, Fact]]:
     yield "driver.gsp_firmware", firmware
 
 
-def _note(target: Target, address: str) -> str | Absent | Unread:
-    """What the module says of a GPU; it would wake one that sleeps to say it."""
-    return asleep(target, f"{BUS}/{address}") or text(target, f"{PROC}/gpus/{address}/information", 4096)
+def _gpu_information(target: Target, address: str) -> str | Absent | Unread:
+    """The driver's information file of a GPU; unread while the GPU sleeps, as reading would wake it."""
+    return unread_if_asleep(target, f"{BUS}/{address}") or text(target, f"{PROC}/gpus/{address}/information", 4096)
 
 
 def _gsp_files(target: Target, version: Fact) -> Fact:
-    """Firmware files are loaded by the version of the module: /lib/firmware/nvidia/580.95.05/gsp_ga10x.bin."""
+    """Whether GSP firmware of the module's version is on disk: /lib/firmware/nvidia/580.95.05/gsp_ga10x.bin."""
     if not isinstance(version, Known):
         return version
     for root in ("/lib", "/usr/lib", "/run/current-system"):
@@ -179,15 +185,16 @@ def _gsp_files(target: Target, version: Fact) -> Fact:
             return found
         if isinstance(found, list) and any(name.startswith("gsp") for name in found):
             return Known(True, folder)
-    if hidden := _marks.host_hidden(target):
+    if hidden := _machine_kind.host_hidden(target):
         return Unread(hidden)
     return Known(False, f"no gsp*.bin in /lib/firmware/nvidia/{version.value}")
 
 
-def _on_disk(target: Target, loaded: Fact, hidden: str, wsl: bool) -> Iterator[tuple[str, Fact]]:
-    kernel = _marks.kernel(target)
-    release = str(kernel.value) if isinstance(kernel, Known) else ""
-    found = disk.module_of(target, release) if release else Unread(getattr(kernel, "why", "no kernel release"))
+def _disk_facts(target: Target, loaded: Fact, hidden: str, wsl: bool) -> Iterator[tuple[str, Fact]]:
+    """Facts about the module, libraries, DKMS builds and headers on disk. `hidden`: why the host cannot be seen."""
+    kernel = _machine_kind.kernel(target)
+    release = text_of(kernel)
+    found = module_of(target, release) if release else Unread(getattr(kernel, "why", "no kernel release"))
     others: Fact = Absent("the running kernel has one")
     version: Fact
     on_disk: Fact
@@ -195,25 +202,26 @@ def _on_disk(target: Target, loaded: Fact, hidden: str, wsl: bool) -> Iterator[t
         on_disk = version = others = Absent(_NO_MODULE_IN_WSL)
     elif isinstance(found, Known):
         on_disk = Known(True, str(found.value))
-        version = disk.module_version(target, str(found.value), release)
+        version = module_version(target, str(found.value), release)
     elif isinstance(found, Absent) and not hidden:
-        on_disk, version, others = Known(False, found.why), found, disk.other_kernels(target, release)
+        on_disk, version, others = Known(False, found.why), found, other_kernels(target, release)
     else:
         on_disk = version = others = Unread(hidden or found.why)
     yield "driver.module_on_disk", on_disk
     yield "driver.module_disk_version", version
     yield "driver.module_kernels", others
-    libraries, empty, trouble = disk.libraries(target)
+    libraries, empty, trouble = driver_libraries(target)
     yield from _library_facts(libraries, empty, trouble)
     installed = _installed(target, (loaded, on_disk), libraries, trouble, hidden)
     yield "driver.installed", installed
     if installed == Known(False, _NOTHING):
         yield "driver.version", Absent(_NOTHING)
-    yield from dkms.builds(target, release, hidden)
-    yield "driver.headers", Absent(_NO_MODULE_IN_WSL) if wsl else disk.headers(target, release, hidden)
+    yield from dkms_builds(target, release, hidden)
+    yield "driver.headers", Absent(_NO_MODULE_IN_WSL) if wsl else kernel_headers(target, release, hidden)
 
 
 def _library_facts(libraries: dict[str, str], empty: list[str], trouble: Unread | None) -> Iterator[tuple[str, Fact]]:
+    """Facts about driver libraries. `libraries`: path to version; `empty`: paths of empty files."""
     first = next(iter(libraries), "")
     one: Fact = Known(libraries[first], first) if first else Absent("no libcuda.so.<version> in the usual folders")
     yield "driver.library_version", one if first or not trouble else trouble
@@ -225,34 +233,36 @@ def _library_facts(libraries: dict[str, str], empty: list[str], trouble: Unread 
 def _installed(
     target: Target, modules: tuple[Fact, Fact], libraries: dict[str, str], trouble: Unread | None, hidden: str
 ) -> Fact:
+    """Whether any driver file is there: a module, a library or nvidia-smi; unread if not all could be looked at."""
     for state in modules:
-        if isinstance(state, Known) and state.value:
-            return Known(True, state.source)
+        if (module := known(state)) and module.value:
+            return Known(True, module.source)
     if libraries:
         return Known(True, next(iter(libraries)))
     for path in ("/usr/bin/nvidia-smi", "/usr/lib/wsl/lib/libcuda.so.1", "/run/current-system/sw/bin/nvidia-smi"):
-        if there(target, path) is True:
+        if path_exists(target, path) is True:
             return Known(True, path)
     unseen = hidden or (trouble.why if trouble else "")
     unseen = unseen or next((state.why for state in modules if isinstance(state, Unread)), "")
     return Unread(unseen) if unseen else Known(False, _NOTHING)
 
 
-def _suspended(target: Target) -> Fact:
+def _recent_suspend(target: Target) -> Fact:
+    """Whether the machine was suspended and resumed since boot; absent if the kernel cannot suspend."""
     path = "/sys/power/suspend_stats/success"
     count = number(target, path)
-    if isinstance(count, Known):
-        return Known(count.value != 0, path)
-    if isinstance(count, Absent) and there(target, "/sys/power") is True:
+    if isinstance(count, Absent) and path_exists(target, "/sys/power") is True:
         return Absent("this kernel cannot suspend")
-    return Unread(count.why)
+    if isinstance(count, (Absent, Unread)):
+        return as_unread(count)
+    return Known(count.value != 0, path)
 
 
 # ---- Modules that modprobe is told to leave alone ----
 
 
 def blacklisted(target: Target, module: str, hidden: str) -> Fact:
-    """Whether the module is kept from loading: by the kernel's command line, or by a line in modprobe.d."""
+    """Whether the module is kept from loading, by the kernel's command line or a line in modprobe.d."""
     boot = text(target, "/proc/cmdline")
     if isinstance(boot, str):
         for word in boot.split():
@@ -266,7 +276,7 @@ def blacklisted(target: Target, module: str, hidden: str) -> Fact:
         rf"|install[ \t]+{module}[ \t]+(?:/usr)?(?:/bin/)?(?:false|true)|remove[ \t]+{module}[ \t]+/bin/false)\b",
         re.M,
     )
-    paths, refused = _configured(target)
+    paths, refused = _modprobe_files(target)
     trouble: str = hidden or refused
     for path in paths:
         content = text(target, path)
@@ -280,8 +290,11 @@ def blacklisted(target: Target, module: str, hidden: str) -> Fact:
     return Unread(trouble) if trouble else Known(False, "modprobe.d and /proc/cmdline")
 
 
-def _configured(target: Target) -> tuple[list[str], str]:
-    """The files of modprobe.d, and why there may be more. A file replaces its namesake in a later folder."""
+def _modprobe_files(target: Target) -> tuple[list[str], str]:
+    """Paths of the modprobe.d files in force, and why some may be missing (empty if none).
+
+    A file replaces its namesake in a later folder.
+    """
     out: dict[str, str] = {}
     trouble = ""
     for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib"):
@@ -301,7 +314,7 @@ PROC = "/proc/driver/nvidia"
 
 
 def params(target: Target) -> Fact:
-    """Lines ``EnableGpuFirmware: 18``."""
+    """The loaded module's parameters as a map, from lines ``EnableGpuFirmware: 18``."""
     path = f"{PROC}/params"
     found = text(target, path, 1 << 16)
     if not isinstance(found, str):
@@ -310,28 +323,30 @@ def params(target: Target) -> Fact:
 
 
 def device_files(target: Target, loaded: Fact, inside: Fact, wsl: bool) -> Iterator[tuple[str, Fact | Rows]]:
+    """The group ``node`` and the missing and denied device files. `inside`: the container fact."""
     present = names(target, "/dev")
     if not isinstance(present, list):
-        why = Unread(present.why)
+        why = as_unread(present)
         yield from (("node", why), ("driver.nodes_missing", why), ("driver.nodes_denied", why))
         return
     paths = [f"/dev/{name}" for name in present if re.fullmatch(r"nvidia(?:\d+|ctl|-uvm|-uvm-tools|-modeset)", name)]
-    rows = tuple(_node(target, path) for path in paths)
+    rows = tuple(_node_row(target, path) for path in paths)
     yield "node", rows
     needed = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm)")
     denied = [path for path, row in zip(paths, rows, strict=True) if row["usable"] == Known(False, path)]
     yield "driver.nodes_denied", Known(tuple(path for path in denied if needed.fullmatch(path)), "/dev")
     if wsl:
         yield "driver.nodes_missing", Absent("WSL has /dev/dxg in their place")
-    elif not isinstance(loaded, Known):
+    elif not known(loaded):
         yield "driver.nodes_missing", loaded
-    elif not loaded.value:
+    elif not value_of(loaded):
         yield "driver.nodes_missing", Absent("the nvidia module is not loaded")
     else:
-        yield "driver.nodes_missing", _missing(target, paths, inside)
+        yield "driver.nodes_missing", _missing_nodes(target, paths, inside)
 
 
-def _node(target: Target, path: str) -> Row:
+def _node_row(target: Target, path: str) -> Row:
+    """The row of one device file: path, mode (octal) and whether this user may open it."""
     try:
         mode: Fact = Known(f"{target.path(path).stat().st_mode & 0o7777:04o}", path)
     except OSError as error:
@@ -339,15 +354,15 @@ def _node(target: Target, path: str) -> Row:
     return {"path": Known(path, "/dev"), "mode": mode, "usable": Known(usable(target, path), path)}
 
 
-def _missing(target: Target, present: list[str], inside: Fact) -> Fact:
-    """Those that a process would need and nobody will make.
+def _missing_nodes(target: Target, present: list[str], inside: Fact) -> Fact:
+    """Device files that a process needs, that are not there, and that nothing will create.
 
-    Outside containers nvidia-modprobe, set to run as root, makes them at first use, unless the module was told not to
-    let it. Inside a container a GPU that was not handed over has no node, so that one GPU's node is enough.
+    Outside containers nvidia-modprobe, set to run as root, makes them at first use, unless the module forbids it.
+    Inside a container a GPU that was not handed over has no node, so that one GPU's node is enough.
     """
     wanted = ["/dev/nvidiactl", "/dev/nvidia-uvm"]
-    contained = isinstance(inside, Known)
-    if not contained and _on_demand(target):
+    contained = known(inside) is not None
+    if not contained and _created_on_demand(target):
         return Known((), "nvidia-modprobe makes them at first use")
     cards = [f"/dev/nvidia{minor}" for minor in _minors(target)]
     if not (contained and any(card in present for card in cards)):
@@ -356,18 +371,19 @@ def _missing(target: Target, present: list[str], inside: Fact) -> Fact:
 
 
 def _minors(target: Target) -> list[str]:
-    """Numbers of the GPUs that the module has taken, but for those that are asleep."""
-    found = names(target, f"{PROC}/gpus")
-    listed = found if isinstance(found, list) else []
-    taken = [address for address in listed if not asleep(target, f"{BUS}/{address}")]
+    """Minor numbers of the bound GPUs, as text, without those that are asleep."""
+    taken = [
+        address for address in names_in(target, f"{PROC}/gpus") if not unread_if_asleep(target, f"{BUS}/{address}")
+    ]
     notes = [text(target, f"{PROC}/gpus/{address}/information", 4096) for address in taken]
     minors = [re.search(r"^Device Minor:\s*(\d+)", note, re.M) for note in notes if isinstance(note, str)]
     return sorted(minor[1] for minor in minors if minor)
 
 
-def _on_demand(target: Target) -> bool:
-    said = params(target)
-    if isinstance(said, Known) and isinstance(said.value, dict) and said.value.get("ModifyDeviceFiles") == "0":
+def _created_on_demand(target: Target) -> bool:
+    """True if device files are created at first use: we are root, or nvidia-modprobe is setuid root."""
+    values = value_of(params(target))
+    if isinstance(values, dict) and values.get("ModifyDeviceFiles") == "0":
         return False
     status = text(target, "/proc/self/status", 4096)
     if isinstance(status, str) and re.search(r"^Uid:\s+\d+\s+0\s", status, re.M):

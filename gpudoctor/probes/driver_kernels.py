@@ -9,16 +9,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gpudoctor.core.fact import Absent, Fact, Rows, Unread
+from gpudoctor.core.measurement import Device
 from gpudoctor.kernels import facts
-from gpudoctor.model.fact import Absent, Fact, Rows, Unread
 from gpudoctor.target import Target
 from gpudoctor.target.protocol import answers, patience, printable
 from gpudoctor.target.waiting import WAKING, gpus_on_bus, seconds_to_wake
-
-if TYPE_CHECKING:
-    from gpudoctor.model.measurement import Device
 
 WAITS = True
 LEVEL = "standard"
@@ -37,16 +35,17 @@ _FAMILY = "driver"
 
 
 def deadline(target: Target) -> float:
-    """Seconds for all of it on this machine."""
-    return seconds_to_wake(target, LISTING) + _running(target) + 8.0
+    """Seconds that this probe may take on this machine."""
+    return seconds_to_wake(target, LISTING) + _kernel_seconds(target) + 8.0
 
 
-def _running(target: Target) -> float:
+def _kernel_seconds(target: Target) -> float:
+    """Seconds for all kernels on this machine."""
     return SECONDS + WAKING * gpus_on_bus(target)
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """What was measured on each GPU, and whether the rung holds there."""
+    """Yields the groups ``measured`` and ``rung``: what each kernel measured on each GPU, and whether it was right."""
     devices = _devices(target)
     if not isinstance(devices, tuple):
         yield from (("measured", devices), ("rung", devices))
@@ -54,14 +53,14 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     from gpudoctor.kernels import specs
     from gpudoctor.kernels.ladder import Ladder
 
-    kernels = [one for one in specs.chosen([_FAMILY]) if one.spec.level == LEVEL]
-    runs, rungs = facts.rows(Ladder(target, devices, kernels, budget=_running(target)).climb())
+    kernels = [one for one in specs.select_kernels([_FAMILY]) if one.spec.level == LEVEL]
+    runs, rungs = facts.rows(Ladder(target, devices, kernels, budget=_kernel_seconds(target)).climb())
     yield from (("measured", runs), ("rung", rungs))
 
 
 def _devices(target: Target) -> tuple[Device, ...] | Absent | Unread:
-    """The GPUs as CUDA numbers them in this session, by a child that makes no context."""
-    from gpudoctor.kernels.place import program
+    """The GPUs as CUDA numbers them in this session, by a child that creates no context; absent if there are none."""
+    from gpudoctor.kernels.specs import program
 
     wanted = {"family": _FAMILY, "device": "node", "kernels": []}
     try:
@@ -70,21 +69,20 @@ def _devices(target: Target) -> tuple[Device, ...] | Absent | Unread:
         )
     except OSError as error:
         return Unread(error.strerror or str(error))
-    said: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for entry in answers(answer.out):
-        said.update(entry)
-    if "closed" in said:
-        return Unread(printable(said["closed"], 600))
-    told = said.get("opened")
-    if not isinstance(told, dict) or not isinstance(told.get("devices"), list):
+        entries.update(entry)
+    if "closed" in entries:
+        return Unread(printable(entries["closed"], 600))
+    listing = entries.get("opened")
+    if not isinstance(listing, dict) or not isinstance(listing.get("devices"), list):
         return Unread(f"the child that lists the GPUs did not finish: {printable(answer.how)}")
-    found = tuple(_device(item) for item in told["devices"] if isinstance(item, dict))
-    return found or Absent(printable(told.get("because", "CUDA lists no device"), 600))
+    found = tuple(_device(item) for item in listing["devices"] if isinstance(item, dict))
+    return found or Absent(printable(listing.get("because", "CUDA lists no device"), 600))
 
 
 def _device(item: Mapping[str, Any]) -> Device:
-    from gpudoctor.model.measurement import Device
-
+    """One listed GPU as a `Device`; with the reason why it is left alone in compute mode Exclusive_Process."""
     name = printable(item.get("name", "")).removeprefix("NVIDIA ")
-    held = "jobs that must be alone on it (compute mode Exclusive_Process)"
-    return Device(int(item.get("index", 0)), name, held if item.get("exclusive") else "")
+    reserved_for = "jobs that must be alone on it (compute mode Exclusive_Process)"
+    return Device(int(item.get("index", 0)), name, reserved_for if item.get("exclusive") else "")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from gpudoctor.model.catalog import fact
-from gpudoctor.model.fact import Absent, Fact, Known, Rows
-from gpudoctor.model.secrets import variable_shown, without_secrets
+from gpudoctor.core.catalog import fact
+from gpudoctor.core.fact import Absent, Fact, Known, Rows
+from gpudoctor.core.secrets import variable_shown, without_secrets
 from gpudoctor.target import Target
 
 FACTS = (
@@ -38,82 +38,23 @@ _FAMILIES = re.compile(
 channels). Nothing else of the environment becomes a fact."""
 
 ASKED = (
-    "CUDA_VISIBLE_DEVICES",
-    "NVIDIA_VISIBLE_DEVICES",
-    "NVIDIA_DRIVER_CAPABILITIES",
-    "NVIDIA_REQUIRE_CUDA",
-    "NVIDIA_DISABLE_REQUIRE",
-    "HIP_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES",
-    "HSA_OVERRIDE_GFX_VERSION",
-    "CUDA_DEVICE_ORDER",
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "CUDA_ROOT",
-    "CUDA_LAUNCH_BLOCKING",
-    "CUDA_MODULE_LOADING",
-    "CUDA_MPS_PIPE_DIRECTORY",
-    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
-    "CUDA_FORCE_PTX_JIT",
-    "CUDA_DISABLE_PTX_JIT",
-    "CUDA_CACHE_PATH",
-    "LD_LIBRARY_PATH",
-    "LD_PRELOAD",
-    "PYTHONPATH",
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "CC",
-    "CXX",
-    "CUDAHOSTCXX",
-    "CUDACXX",
-    "MAX_JOBS",
-    "TORCH_CUDA_ARCH_LIST",
-    "TORCH_LOGS",
-    "TORCH_DISTRIBUTED_DEBUG",
-    "TORCH_NCCL_ASYNC_ERROR_HANDLING",
-    "TORCH_NCCL_BLOCKING_WAIT",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "PYTORCH_ALLOC_CONF",
-    "PYTORCH_NVML_BASED_CUDA_CHECK",
-    "NCCL_SOCKET_IFNAME",
-    "NCCL_SOCKET_FAMILY",
-    "NCCL_COMM_ID",
-    "NCCL_DEBUG",
-    "NCCL_P2P_DISABLE",
-    "NCCL_P2P_LEVEL",
-    "NCCL_SHM_DISABLE",
-    "NCCL_CUMEM_ENABLE",
-    "NCCL_CUMEM_HOST_ENABLE",
-    "NCCL_NVLS_ENABLE",
-    "NCCL_IB_DISABLE",
-    "NCCL_IB_HCA",
-    "NCCL_IB_GID_INDEX",
-    "NCCL_NET",
-    "NCCL_NET_GDR_LEVEL",
-    "NCCL_NET_PLUGIN",
-    "NCCL_ALGO",
-    "NCCL_PROTO",
-    "NCCL_TOPO_FILE",
-    "NCCL_ASYNC_ERROR_HANDLING",
-    "NCCL_BLOCKING_WAIT",
-    "GLOO_SOCKET_IFNAME",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "SLURM_JOB_ID",
-    "SLURM_JOB_GPUS",
-    "SLURM_STEP_GPUS",
-    "SLURM_NNODES",
-    "OMP_NUM_THREADS",
-    "BNB_CUDA_VERSION",
-    "XLA_FLAGS",
-    "XLA_PYTHON_CLIENT_PREALLOCATE",
-    "XLA_PYTHON_CLIENT_MEM_FRACTION",
-    "JAX_PLATFORMS",
-    "TF_FORCE_GPU_ALLOW_GROWTH",
-    "TRITON_LIBCUDA_PATH",
+    *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_CUDA"),
+    *("NVIDIA_DISABLE_REQUIRE", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HSA_OVERRIDE_GFX_VERSION"),
+    *("CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_LAUNCH_BLOCKING"),
+    *("CUDA_MODULE_LOADING", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
+    *("CUDA_FORCE_PTX_JIT", "CUDA_DISABLE_PTX_JIT", "CUDA_CACHE_PATH", "LD_LIBRARY_PATH", "LD_PRELOAD"),
+    *("PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CC"),
+    *("CXX", "CUDAHOSTCXX", "CUDACXX", "MAX_JOBS"),
+    *("TORCH_CUDA_ARCH_LIST", "TORCH_LOGS", "TORCH_DISTRIBUTED_DEBUG", "TORCH_NCCL_ASYNC_ERROR_HANDLING"),
+    *("TORCH_NCCL_BLOCKING_WAIT", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"),
+    *("PYTORCH_NVML_BASED_CUDA_CHECK", "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_COMM_ID"),
+    *("NCCL_DEBUG", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_CUMEM_ENABLE"),
+    *("NCCL_CUMEM_HOST_ENABLE", "NCCL_NVLS_ENABLE", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX"),
+    *("NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_NET_PLUGIN", "NCCL_ALGO", "NCCL_PROTO", "NCCL_TOPO_FILE"),
+    *("NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT", "GLOO_SOCKET_IFNAME", "MASTER_ADDR", "MASTER_PORT"),
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_JOB_ID", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_NNODES"),
+    *("OMP_NUM_THREADS", "BNB_CUDA_VERSION", "XLA_FLAGS", "XLA_PYTHON_CLIENT_PREALLOCATE"),
+    *("XLA_PYTHON_CLIENT_MEM_FRACTION", "JAX_PLATFORMS", "TF_FORCE_GPU_ALLOW_GROWTH", "TRITON_LIBCUDA_PATH"),
     "TRITON_PTXAS_PATH",
 )
 """Variables whose being unset is an answer."""
@@ -123,27 +64,28 @@ _TOOLS = ("nvcc", "nvidia-smi", "ptxas", "gcc", "g++", "cc", "c++", "clang")
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """The session's own variables. PATH itself is not yielded: only those of its folders that matter here."""
+    """Yields the session's variables as ``env`` facts; of PATH only the folders that hold GPU tools or compilers."""
     environ = target.environ
     for name in sorted(environ):
         if _FAMILIES.fullmatch(name):
-            yield f"env.{name}", Known(_shown(name, environ[name]), "environment")
+            yield f"env.{name}", Known(_shown_value(name, environ[name]), "environment")
     for name in ASKED:
         if name not in environ:
             yield f"env.{name}", Absent("not set")
-    yield "env.library_path", _folders(environ, "LD_LIBRARY_PATH")
+    yield "env.library_path", _search_path(environ, "LD_LIBRARY_PATH")
     yield "env.path", _tool_folders(target)
     steering = [name for name in sorted(environ) if name.startswith(("NCCL_", "GLOO_", "TORCH_NCCL_"))]
     yield "env.nccl_set", Known(tuple(steering), "environment")
 
 
-def _shown(name: str, value: str) -> str:
+def _shown_value(name: str, value: str) -> str:
+    """The value without secrets, cut to 4096 characters."""
     value = variable_shown(name, value)
     return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}… ({len(value)} characters)"
 
 
-def _folders(environ: Mapping[str, str], name: str) -> Fact:
-    """The folders of a search path; an empty entry is the working directory, as the loader takes it."""
+def _search_path(environ: Mapping[str, str], name: str) -> Fact:
+    """The folders of a search path; an empty entry is ``.``, as the loader takes it. Absent if it is not set."""
     value = environ.get(name)
     if value is None:
         return Absent(f"{name} is not set")
@@ -151,6 +93,7 @@ def _folders(environ: Mapping[str, str], name: str) -> Fact:
 
 
 def _tool_folders(target: Target) -> Fact:
+    """The folders of PATH that hold a GPU tool or a compiler; absent if PATH is not set."""
     path = target.environ.get("PATH")
     if not path:
         return Absent("PATH is not set")
@@ -159,6 +102,7 @@ def _tool_folders(target: Target) -> Fact:
 
 
 def _has_tool(target: Target, folder: str) -> bool:
+    """True if the folder holds one of the tools; False if it cannot be read."""
     for tool in _TOOLS:
         try:
             if target.exists(f"{folder}/{tool}"):

@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpudoctor.model.catalog import fact
-from gpudoctor.model.fact import Absent, Fact, Known, Unread
-from gpudoctor.probes._driver import daemons
-from gpudoctor.probes._marks import host_hidden
-from gpudoctor.probes._reading import names, refusal, text, there
+from gpudoctor.core.catalog import fact
+from gpudoctor.core.fact import Absent, Fact, Known, Unread, known, texts_of, value_of
+from gpudoctor.probes._daemons import Daemon, last_run, logged_errors, logged_version
+from gpudoctor.probes._machine_kind import host_hidden
+from gpudoctor.probes._reading import names, path_exists, refusal, text
 from gpudoctor.target import Target
 
 FACTS = (
@@ -39,59 +39,63 @@ FACTS = (
     fact("imex.errors", "list", "last lines that nvidia-imex logged as errors since it was started"),
 )
 
-_MANAGER = daemons.Daemon(
+_MANAGER = Daemon(
     "nv-fabricmanager",
     "/run/nvidia-fabricmanager/nv-fabricmanager.pid",
     unit="nvidia-fabricmanager",
     package="nvidia-fabricmanager",
 )
-_SUBNET = daemons.Daemon("nvlsm", "/run/nvlsm.pid", unit="nvidia-fabricmanager", folder="/opt/nvidia/nvlsm/sbin")
-_IMEX = daemons.Daemon("nvidia-imex", unit="nvidia-imex", package="nvidia-imex")
+_SUBNET = Daemon("nvlsm", "/run/nvlsm.pid", unit="nvidia-fabricmanager", folder="/opt/nvidia/nvlsm/sbin")
+_IMEX = Daemon("nvidia-imex", unit="nvidia-imex", package="nvidia-imex")
 _CONFIG = "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
 _CHANNELS = "/dev/nvidia-caps-imex-channels"
 _NODES = "/etc/nvidia-imex/nodes_config.cfg"
 _INFINIBAND = "/sys/class/infiniband"
-_SAID = re.compile(
+_FAILURE_WORDS = re.compile(
     r"Nothing to do|n.t match|not match|NOT_READY|not been loaded|cannot be started|fail|fatal|error|mismatch", re.I
 )
 """Words of the lines in which a daemon tells the journal why it did not start."""
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact]]:
-    """Files and processes; systemd and its journal only for a daemon that is installed and does not run."""
+    """Yields the ``fabric`` and ``imex`` facts.
+
+    Systemd and its journal are asked only if an installed daemon is down.
+    """
     hidden = host_hidden(target)
-    yield from _channels(target)
+    yield from _imex_channels(target)
     if hidden:
         yield from ((spec.name, Unread(hidden)) for spec in FACTS if spec.name != "imex.channels")
         return
-    yield from _manager(target)
-    yield from _switches(target)
-    yield from _imex(target)
+    yield from _fabric_manager_facts(target)
+    yield from _switch_facts(target)
+    yield from _imex_facts(target)
 
 
-def _manager(target: Target) -> Iterator[tuple[str, Fact]]:
+def _fabric_manager_facts(target: Target) -> Iterator[tuple[str, Fact]]:
+    """Facts about the fabric manager; absent but for its state if it is not installed."""
     state = _MANAGER.state(target)
     yield "driver.fabric_manager", state
-    if isinstance(state, Known) and state.value == "not installed":
-        gone = Absent(state.source)
+    if (fact := known(state)) and fact.value == "not installed":
+        gone = Absent(fact.source)
         for name in ("driver.fabric_manager_version", "fabric.installed_version", "fabric.enabled", "fabric.errors"):
             yield name, gone
         return
     yield "fabric.enabled", _MANAGER.enabled(target)
     path = _log_path(target)
-    said = daemons.last_run(target, path)
-    installed = _version(target)
-    logged = daemons.started(said, path)
-    runs = isinstance(state, Known) and state.value == "running"
+    log = last_run(target, path)
+    installed = _installed_version(target)
+    logged = logged_version(log, path)
+    runs = value_of(state) == "running"
     yield "fabric.installed_version", installed
-    yield "driver.fabric_manager_version", logged if runs and isinstance(logged, Known) else installed
-    yield "fabric.errors", _why(target, _MANAGER, state, daemons.errors(said, path))
+    yield "driver.fabric_manager_version", logged if runs and known(logged) else installed
+    yield "fabric.errors", _daemon_errors(target, _MANAGER, state, logged_errors(log, path))
 
 
-def _version(target: Target) -> Fact:
-    """By the package, else by the program's own word: ``Fabric Manager version is : 535.54.03``."""
+def _installed_version(target: Target) -> Fact:
+    """The fabric manager's version by its package, else by ``--version``."""
     packaged = _MANAGER.packaged(target)
-    if isinstance(packaged, Known) or target.level == "quick":
+    if known(packaged) or target.level == "quick":
         return packaged
     argv = (_MANAGER.binary(target), "--version")
     try:
@@ -103,15 +107,15 @@ def _version(target: Target) -> Fact:
 
 
 def _log_path(target: Target) -> str:
-    """Where its configuration sends the log."""
+    """Path of the fabric manager's log, by its configuration, else the default."""
     settings = text(target, _CONFIG, 1 << 16)
     match = re.search(r"^LOG_FILE_NAME=(/\S+)", settings, re.M) if isinstance(settings, str) else None
     return match[1] if match else "/var/log/fabricmanager.log"
 
 
-def _why(target: Target, daemon: daemons.Daemon, state: Fact, logged: Fact) -> Fact:
-    """Its own log's errors; of one that does not run also what it told the journal before it had a log."""
-    down = isinstance(state, Known) and state.value in ("failed", "stopped")
+def _daemon_errors(target: Target, daemon: Daemon, state: Fact, logged: Fact) -> Fact:
+    """Errors in the daemon's log, and, if it is down, lines of the journal that say why it did not start."""
+    down = value_of(state) in ("failed", "stopped")
     if not down or target.level == "quick" or not target.which("journalctl"):
         return logged
     argv = ("journalctl", "-b", "-u", daemon.unit, "-n", "40", "-o", "cat", "--no-pager")
@@ -119,15 +123,19 @@ def _why(target: Target, daemon: daemons.Daemon, state: Fact, logged: Fact) -> F
         answer = target.run(argv, timeout=2)
     except OSError:
         return logged
-    found = [line.strip()[:300] for line in answer.out.split("\n") if _SAID.search(line) and "-- " not in line[:3]]
-    known = logged.value if isinstance(logged, Known) and isinstance(logged.value, tuple) else ()
+    found = [
+        line.strip()[:300] for line in answer.out.split("\n") if _FAILURE_WORDS.search(line) and "-- " not in line[:3]
+    ]
     if not found:
         return logged
-    return Known((*known, *dict.fromkeys(found))[-20:], " ".join(argv[:4]))
+    return Known((*texts_of(logged), *dict.fromkeys(found))[-20:], " ".join(argv[:4]))
 
 
-def _switches(target: Target) -> Iterator[tuple[str, Fact]]:
-    """From NVLink 5 on switches show as InfiniBand devices; their product data, which root reads, say ``SW_MNG``."""
+def _switch_facts(target: Target) -> Iterator[tuple[str, Fact]]:
+    """Facts about NVSwitches that show as InfiniBand devices, from NVLink 5 on.
+
+    Their product data, which only root may read, contain ``SW_MNG``.
+    """
     devices = names(target, _INFINIBAND)
     found: list[str] = []
     refused: Unread | None = None
@@ -146,8 +154,8 @@ def _switches(target: Target) -> Iterator[tuple[str, Fact]]:
         "fabric.switch_ports",
         refused if refused and not found else Known(tuple(found), f"{_INFINIBAND}/*/device/vpd"),
     )
-    loaded = there(target, "/sys/module/ib_umad")
-    modules = there(target, "/sys/module")
+    loaded = path_exists(target, "/sys/module/ib_umad")
+    modules = path_exists(target, "/sys/module")
     if isinstance(loaded, bool) and modules is True:
         yield "fabric.umad", Known(loaded, "/sys/module/ib_umad" if loaded else "no /sys/module/ib_umad")
     else:
@@ -155,22 +163,23 @@ def _switches(target: Target) -> Iterator[tuple[str, Fact]]:
     yield "fabric.subnet_manager", _SUBNET.state(target)
 
 
-def _imex(target: Target) -> Iterator[tuple[str, Fact]]:
-    yield "imex.nodes", _nodes(target)
+def _imex_facts(target: Target) -> Iterator[tuple[str, Fact]]:
+    """Facts about the IMEX daemon; absent but for its state if it is not installed."""
+    yield "imex.nodes", _imex_nodes(target)
     state = _IMEX.state(target)
     yield "imex.state", state
-    if isinstance(state, Known) and state.value == "not installed":
+    if (fact := known(state)) and fact.value == "not installed":
         for name in ("imex.version", "imex.enabled", "imex.errors"):
-            yield name, Absent(state.source)
+            yield name, Absent(fact.source)
         return
     yield "imex.version", _IMEX.packaged(target)
     yield "imex.enabled", _IMEX.enabled(target)
     path = "/var/log/nvidia-imex.log"
-    yield "imex.errors", _why(target, _IMEX, state, daemons.errors(daemons.last_run(target, path), path))
+    yield "imex.errors", _daemon_errors(target, _IMEX, state, logged_errors(last_run(target, path), path))
 
 
-def _nodes(target: Target) -> Fact:
-    """One address a line; as installed, the file holds only remarks."""
+def _imex_nodes(target: Target) -> Fact:
+    """Number of addresses in IMEX's node list, one a line; absent if there are only comments, as installed."""
     listed = text(target, _NODES, 1 << 16)
     if not isinstance(listed, str):
         return listed
@@ -178,7 +187,8 @@ def _nodes(target: Target) -> Fact:
     return Known(len(nodes), _NODES) if nodes else Absent(f"{_NODES} lists no machine")
 
 
-def _channels(target: Target) -> Iterator[tuple[str, Fact]]:
+def _imex_channels(target: Target) -> Iterator[tuple[str, Fact]]:
+    """Number of IMEX channel device files; absent without their folder."""
     found = names(target, _CHANNELS)
     if isinstance(found, list):
         yield "imex.channels", Known(sum(name.startswith("channel") for name in found), _CHANNELS)

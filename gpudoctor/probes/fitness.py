@@ -5,16 +5,18 @@ Numbers only: what suits one job does not suit another. Folders come last, for a
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread, Value
-from gpudoctor.model.pattern import pattern
-from gpudoctor.probes._host.stuck import stuck
-from gpudoctor.probes._marks import host_hidden
-from gpudoctor.probes._reading import line, names, number, real, refusal, text, there
-from gpudoctor.target import Target
+from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, Value, known, text_of, value_of
+from gpudoctor.core.frozen import frozen
+from gpudoctor.core.pattern import pattern
+from gpudoctor.probes._machine_kind import host_hidden
+from gpudoctor.probes._reading import as_unread, line, names, names_in, number, path_exists, refusal, resolve_path, text
+from gpudoctor.target import Target, child
 
 FACTS = (
     fact(
@@ -72,78 +74,91 @@ _OVERCOMMIT = ("heuristic", "always", "never")
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """Only files of /proc and /sys, and the sizes of file systems."""
+    """Yields the ``fitness`` facts and the groups ``stuck`` and ``space``, from /proc, /sys and the file systems."""
     hidden = host_hidden(target)
-    held = stuck(target)
-    yield "stuck", held if held or not hidden else Unread(f"none here, and {hidden}")
-    yield "fitness.clock_source", _sure(line(target, f"{_CLOCKS}/current_clocksource"))
-    yield "fitness.clock_sources", _words(line(target, f"{_CLOCKS}/available_clocksource"))
-    yield from _time(target, hidden)
-    yield from _processors(target)
-    yield "fitness.transparent_hugepages", _chosen(target, "/sys/kernel/mm/transparent_hugepage/enabled")
-    yield "fitness.numa_balancing", _as(number(target, "/proc/sys/kernel/numa_balancing"), bool)
-    yield from _memory(target)
-    yield "fitness.overcommit", _as(_sure(number(target, "/proc/sys/vm/overcommit_memory")), _overcommit)
-    yield "fitness.load", _as(_sure(line(target, "/proc/loadavg")), lambda said: float(str(said).split()[0]))
-    yield from _errors(target)
-    yield "space", tuple(rooms(target))
+    stuck_rows = stuck(target)
+    yield "stuck", stuck_rows if stuck_rows or not hidden else Unread(f"none here, and {hidden}")
+    yield "fitness.clock_source", _absent_as_unread(line(target, f"{_CLOCKS}/current_clocksource"))
+    yield "fitness.clock_sources", _split_words(line(target, f"{_CLOCKS}/available_clocksource"))
+    yield from _time_facts(target, hidden)
+    yield from _cpu_frequency_facts(target)
+    yield "fitness.transparent_hugepages", _bracketed_option(target, "/sys/kernel/mm/transparent_hugepage/enabled")
+    yield "fitness.numa_balancing", _convert(number(target, "/proc/sys/kernel/numa_balancing"), bool)
+    yield from _memory_facts(target)
+    yield (
+        "fitness.overcommit",
+        _convert(_absent_as_unread(number(target, "/proc/sys/vm/overcommit_memory")), _overcommit_mode),
+    )
+    yield (
+        "fitness.load",
+        _convert(_absent_as_unread(line(target, "/proc/loadavg")), lambda raw: float(str(raw).split()[0])),
+    )
+    yield from _edac_facts(target)
+    yield "space", tuple(_space_rows(target))
 
 
-def _sure(found: Fact) -> Fact:
-    """Every kernel has this file: without it nothing is known."""
-    return Unread(found.why) if isinstance(found, Absent) else found
+def _absent_as_unread(state: Fact) -> Fact:
+    """Absent becomes unread, for a file that every kernel has; other facts unchanged."""
+    return as_unread(state) if isinstance(state, Absent) else state
 
 
-def _as(found: Fact, turn: Callable[[Value], Value]) -> Fact:
-    if not isinstance(found, Known):
-        return found
+def _convert(state: Fact, convert: Callable[[Value], Value]) -> Fact:
+    """A known fact with its value converted; unread if that raises `ValueError` or `IndexError`; others unchanged."""
+    if not isinstance(state, Known):
+        return state
     try:
-        return Known(turn(found.value), found.source)
+        return Known(convert(state.value), state.source)
     except (ValueError, IndexError):
-        return Unread(f"{found.source} says {str(found.value)[:20]!r}")
+        return Unread(f"{state.source} says {str(state.value)[:20]!r}")
 
 
-def _overcommit(said: object) -> str:
-    return _OVERCOMMIT[int(str(said))]
+def _overcommit_mode(raw: object) -> str:
+    """heuristic, always or never for 0, 1 or 2; `ValueError` or `IndexError` for anything else."""
+    return _OVERCOMMIT[int(str(raw))]
 
 
-def _words(found: Fact) -> Fact:
-    return _as(_sure(found), lambda said: tuple(str(said).split()))
+def _split_words(state: Fact) -> Fact:
+    """A known text as a tuple of its words; absent becomes unread."""
+    return _convert(_absent_as_unread(state), lambda raw: tuple(str(raw).split()))
 
 
-def _chosen(target: Target, path: str) -> Fact:
-    """``always [madvise] never``: the one in brackets holds; without the file the kernel has no such thing."""
+def _bracketed_option(target: Target, path: str) -> Fact:
+    """The option in brackets of a file such as ``always [madvise] never``; absent if the kernel lacks the file."""
     found = text(target, path, 256)
     if isinstance(found, str):
         match = re.search(r"\[(\w+)\]", found)
         return Known(match[1], path) if match else Unread(f"{path} says {found[:20]!r}")
-    if isinstance(found, Absent) and there(target, "/sys/kernel/mm") is not True:
-        return Unread(found.why)
+    if isinstance(found, Absent) and path_exists(target, "/sys/kernel/mm") is not True:
+        return as_unread(found)
     return found
 
 
-def _time(target: Target, hidden: str) -> Iterator[tuple[str, Fact]]:
-    """Services by what they keep under /run. Only timesyncd says there that the clock is right."""
-    service = next(((name, path) for name, path in _SERVICES if there(target, path) is True), None)
+def _time_facts(target: Target, hidden: str) -> Iterator[tuple[str, Fact]]:
+    """Facts about time synchronization, by the files services keep under /run.
+
+    `hidden`: why the host cannot be seen.
+    """
+    service = next(((name, path) for name, path in _SERVICES if path_exists(target, path) is True), None)
     if service is None:
-        why = hidden or ("" if there(target, "/run/systemd") is True else "no /run/systemd to look beside")
+        why = hidden or ("" if path_exists(target, "/run/systemd") is True else "no /run/systemd to look beside")
         yield "fitness.time_service", Unread(why) if why else Absent("nothing of a time service under /run")
         yield "fitness.time_synchronized", Unread(why or "no time service is known to run")
         return
     name, path = service
     yield "fitness.time_service", Known(name, path)
-    mark = there(target, f"{path}/synchronized")
+    mark = path_exists(target, f"{path}/synchronized")
     if name != "systemd-timesyncd" or isinstance(mark, Unread):
         yield "fitness.time_synchronized", Unread(f"{name} does not say in files: chronyc tracking, timedatectl")
     else:
         yield "fitness.time_synchronized", Known(mark, f"{path}/synchronized")
 
 
-def _processors(target: Target) -> Iterator[tuple[str, Fact]]:
+def _cpu_frequency_facts(target: Target) -> Iterator[tuple[str, Fact]]:
+    """Facts about CPU frequencies, MHz, from at most `_MOST_POLICIES` cpufreq policies; absent if there are none."""
     listed = names(target, _POLICIES)
     policies = [name for name in listed if name.startswith("policy")] if isinstance(listed, list) else []
     if not policies:
-        blind = isinstance(listed, Unread) or there(target, "/sys/devices/system/cpu") is not True
+        blind = isinstance(listed, Unread) or path_exists(target, "/sys/devices/system/cpu") is not True
         why = getattr(listed, "why", f"{_POLICIES} is empty")
         for name in ("governors", "cpu_mhz_limit", "cpu_mhz_max"):
             yield f"fitness.{name}", Unread(why) if blind else Absent(f"{why}: frequencies are not the kernel's affair")
@@ -151,51 +166,53 @@ def _processors(target: Target) -> Iterator[tuple[str, Fact]]:
     step = -(-len(policies) // _MOST_POLICIES)
     chosen = sorted(policies, key=lambda name: int(re.sub(r"\D", "", name) or 0))[::step]
     governors = [line(target, f"{_POLICIES}/{name}/scaling_governor") for name in chosen]
-    found = tuple(sorted({str(one.value) for one in governors if isinstance(one, Known)}))
+    found = tuple(sorted({str(fact.value) for governor in governors if (fact := known(governor))}))
     yield "fitness.governors", Known(found, f"{_POLICIES}/*/scaling_governor") if found else governors[0]
-    yield "fitness.cpu_mhz_limit", _highest(target, chosen, "scaling_max_freq")
-    yield "fitness.cpu_mhz_max", _highest(target, chosen, "cpuinfo_max_freq")
+    yield "fitness.cpu_mhz_limit", _highest_mhz(target, chosen, "scaling_max_freq")
+    yield "fitness.cpu_mhz_max", _highest_mhz(target, chosen, "cpuinfo_max_freq")
 
 
-def _highest(target: Target, policies: list[str], name: str) -> Fact:
-    """The kernel counts in kHz."""
-    said = [number(target, f"{_POLICIES}/{policy}/{name}") for policy in policies]
-    known = [int(str(one.value)) // 1000 for one in said if isinstance(one, Known)]
-    return Known(max(known), f"{_POLICIES}/*/{name}") if known else said[0]
+def _highest_mhz(target: Target, policies: list[str], name: str) -> Fact:
+    """The highest value of a cpufreq file (kHz) over the policies, as MHz; if none is known, the first one's state."""
+    facts = [number(target, f"{_POLICIES}/{policy}/{name}") for policy in policies]
+    khz = [limit for fact in facts if isinstance(limit := value_of(fact), int)]
+    return Known(max(khz) // 1000, f"{_POLICIES}/*/{name}") if khz else facts[0]
 
 
-def _memory(target: Target) -> Iterator[tuple[str, Fact]]:
+def _memory_facts(target: Target) -> Iterator[tuple[str, Fact]]:
+    """Facts about huge pages (counts), swap and available memory (MiB), from /proc/meminfo."""
     path = "/proc/meminfo"
     found = text(target, path, 1 << 16)
     fields = dict(re.findall(r"^(\w+):\s+(\d{1,15})\b", found, re.M)) if isinstance(found, str) else {}
 
-    def said(name: str, divisor: int = 1024) -> Fact:
+    def field_fact(name: str, divisor: int = 1024) -> Fact:
+        """The field's value divided by `divisor` (kB to MiB by default); unread if the file lacks it."""
         if name in fields:
             return Known(int(fields[name]) // divisor, path)
         return Unread(f"{path} has no {name}" if isinstance(found, str) else found.why)
 
-    yield "fitness.hugepages", said("HugePages_Total", 1)
-    yield "fitness.hugepages_free", said("HugePages_Free", 1)
-    yield "fitness.swap_mib", said("SwapTotal")
-    used = said("SwapFree")
-    if isinstance(used, Known) and "SwapTotal" in fields:
+    yield "fitness.hugepages", field_fact("HugePages_Total", 1)
+    yield "fitness.hugepages_free", field_fact("HugePages_Free", 1)
+    yield "fitness.swap_mib", field_fact("SwapTotal")
+    used = field_fact("SwapFree")
+    if known(used) and "SwapTotal" in fields:
         used = Known((int(fields["SwapTotal"]) - int(fields["SwapFree"])) // 1024, path)
     yield "fitness.swap_used_mib", used
-    yield "fitness.memory_available_mib", said("MemAvailable")
+    yield "fitness.memory_available_mib", field_fact("MemAvailable")
 
 
-def _errors(target: Target) -> Iterator[tuple[str, Fact]]:
-    """Sums over the memory controllers; a kernel without EDAC drivers for this board has none."""
+def _edac_facts(target: Target) -> Iterator[tuple[str, Fact]]:
+    """ECC error counts of the main memory, summed over all EDAC controllers; absent if there is no controller."""
     listed = names(target, _EDAC)
     controllers = [name for name in listed if re.fullmatch(r"mc\d+", name)] if isinstance(listed, list) else []
     for name, file in (("memory_corrected", "ce_count"), ("memory_uncorrected", "ue_count")):
-        said = [number(target, f"{_EDAC}/{controller}/{file}") for controller in controllers]
-        counts = [int(str(one.value)) for one in said if isinstance(one, Known)]
-        if not said:
-            unseen = isinstance(listed, Unread) or there(target, "/sys/devices/system") is not True
+        raw = [number(target, f"{_EDAC}/{controller}/{file}") for controller in controllers]
+        counts = [count for fact in raw if isinstance(count := value_of(fact), int)]
+        if not raw:
+            unseen = isinstance(listed, Unread) or path_exists(target, "/sys/devices/system") is not True
             why = f"no memory controller in {_EDAC}"
             yield f"fitness.{name}", Unread(why) if unseen else Absent(why)
-        elif len(counts) < len(said):
+        elif len(counts) < len(raw):
             yield f"fitness.{name}", Unread(f"{_EDAC}/*/{file} cannot all be read")
         else:
             yield f"fitness.{name}", Known(sum(counts), f"{_EDAC}/*/{file}")
@@ -207,8 +224,8 @@ def _errors(target: Target) -> Iterator[tuple[str, Fact]]:
 _NETWORK = pattern(r"nfs|cifs|smb|lustre|gpfs|beegfs|ceph|fuse|9p|virtiofs|wekafs|afs|panfs", re.I)
 
 
-def places(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Each folder and what fills it, as the programs themselves work it out."""
+def _filled_folders(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Pairs of folder and use, for caches and temporary files, from the environment and the programs' defaults."""
     home = environ.get("HOME", "")
     cache = environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")
     given = environ.get
@@ -229,19 +246,19 @@ def places(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield path.rstrip("/") or "/", use
 
 
-def rooms(target: Target) -> Iterator[Row]:
-    """One row per file system: its mount, which of the folders are on it, and the room left. Network ones come last."""
+def _space_rows(target: Target) -> Iterator[Row]:
+    """One row per file system that holds such folders: mount, type, uses, and free space; network file systems last."""
     table = text(target, "/proc/self/mountinfo", 1 << 18)
-    mounts = _mounts(table) if isinstance(table, str) else {}
+    mounts = _parse_mountinfo(table) if isinstance(table, str) else {}
     uses: dict[str, dict[str, None]] = {}
     first: dict[str, str] = {}
-    for path, use in places(target.environ):
-        mount = _mount_of(real(target, path) or path, mounts) if mounts else path
+    for path, use in _filled_folders(target.environ):
+        mount = _mount_of(resolve_path(target, path) or path, mounts) if mounts else path
         uses.setdefault(mount, {})[use] = None
         first.setdefault(mount, path)
     for mount in sorted(uses, key=lambda mount: bool(_NETWORK.match(mounts.get(mount, ("", ""))[0]))):
         kind, options = mounts.get(mount, ("", ""))
-        room = _room(target, mount)
+        room = _space_of(target, mount)
         yield {
             "mount": Known(mount, "/proc/self/mountinfo"),
             "kind": Known(kind, "/proc/self/mountinfo") if kind else Unread("/proc/self/mountinfo cannot be read"),
@@ -253,23 +270,201 @@ def rooms(target: Target) -> Iterator[Row]:
         }
 
 
-def _room(target: Target, mount: str) -> tuple[int, int] | Unread:
+def _space_of(target: Target, mount: str) -> tuple[int, int] | Unread:
+    """Total and free bytes of the file system mounted there; `Unread` if it cannot be asked."""
     try:
         return target.space(mount)
     except OSError as error:
         return refusal(mount, error)
 
 
-def _mounts(table: str) -> dict[str, tuple[str, str]]:
-    """Kind and options by mount point; the last one mounted there is in sight. Blanks are octal: ``\\040``."""
+def _parse_mountinfo(table: str) -> dict[str, tuple[str, str]]:
+    """Type and options by mount point, from /proc/self/mountinfo; of several mounts at one point, the last."""
     found = re.findall(r"^\S+ \S+ \S+ \S+ (\S+) (\S+) .*?- (\S+) \S+ (\S+)", table, re.M)
     return {
-        re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point): (kind, f"{options},{of_disk}")
-        for point, options, kind, of_disk in found
+        re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point): (kind, f"{options},{super_options}")
+        for point, options, kind, super_options in found
     }
 
 
 def _mount_of(path: str, mounts: Mapping[str, object]) -> str:
+    """The mount point that holds the path; ``/`` if no other does."""
     while path not in mounts and path != "/":
         path = path.rpartition("/")[0] or "/"
     return path
+
+
+# ---- Processes stuck in the driver ----
+# The kernel holds them in an uninterruptible wait (state D) while they are at the NVIDIA driver. Such a process cannot
+# be killed, and what holds it mostly holds the next one too. Waiting for a disk is the same state for a moment: only a
+# process that did not move between two looks counts. What a running gpudoctor has started does not count: a child that
+# wakes GPUs waits in the driver for seconds, and who started it says so where it does not come back.
+
+MOST_PROCESSES = 4000
+BUDGET = 0.02
+"""Processes looked at, and seconds of our own time spent on it, newest first."""
+_BETWEEN = 0.25
+"""Seconds between the two looks at a process in state D."""
+_MOST_FILES = 256
+
+_MOST_PARENTS = 16
+
+_STAT = pattern(r"(\d+) \((.*)\) (\S) (.*)", re.S)
+_NVIDIA = pattern(r"nvidia|nvml|dcgm|\bnv-|uvm|cuda", re.I)
+_CHILD = pattern(r"gpudoctor/(probes/children|kernels/child)/|@gpudoctor ")
+"""In the command line of a child of ours: its file, or its own text where we run from a zip file."""
+_CHANNEL = pattern(r"^_*(?:nv|rm_|uvm|os_acquire|osAcquire|RmInit)", re.I)
+
+
+@frozen
+class _Process:
+    """A process in state D: pid, name, start time in clock ticks since boot, and its context-switch counts."""
+
+    pid: str
+    name: str
+    started: int
+    switches: str
+
+
+def stuck(target: Target) -> Rows:
+    """One row per process stuck in the NVIDIA driver; unread if none was found and not all could be looked at."""
+    listed = names(target, "/proc")
+    if not isinstance(listed, list):
+        return as_unread(listed)
+    pids = sorted((name for name in listed if name.isdigit()), key=int, reverse=True)
+    if not pids:
+        return Unread("/proc shows no process")
+    waiting, inspected = _uninterruptible(target, pids[:MOST_PROCESSES])
+    others = [process for process in waiting if not _started_by_gpudoctor(target, process.pid)]
+    suspects = [(process, device) for process in others if (device := _nvidia_device(target, process)) is not None]
+    if suspects:
+        time.sleep(_BETWEEN)
+    rows = tuple(_stuck_row(target, process, device) for process, device in suspects if _is_unchanged(target, process))
+    if not rows and inspected < len(pids):
+        return Unread(f"only the newest {inspected} of {len(pids)} processes were looked at")
+    return rows
+
+
+def _uninterruptible(target: Target, pids: list[str]) -> tuple[list[_Process], int]:
+    """Processes in state D, and how many processes were looked at within `BUDGET` seconds."""
+    found: list[_Process] = []
+    folder = str(target.path("/proc"))
+    deadline = time.thread_time() + BUDGET
+    for count, pid in enumerate(pids):
+        if not count % 64 and time.thread_time() > deadline:
+            return found, count
+        process = _if_uninterruptible(target, folder, pid)
+        if process:
+            found.append(process)
+    return found, len(pids)
+
+
+def _started_by_gpudoctor(target: Target, pid: str) -> bool:
+    """True if it or an ancestor was started by this program or by another running gpudoctor."""
+    folder = str(target.path("/proc"))
+    for _ in range(_MOST_PARENTS):
+        match = _STAT.match(_read_fast(f"{folder}/{pid}/stat"))
+        if not match:
+            return False
+        parent = match[4].split()[0]
+        if int(pid) in child.begun and parent == str(os.getpid()):
+            return True
+        if _CHILD.search(_command_line(target, pid)) and "gpudoctor" in _command_line(target, parent):
+            return True
+        pid = parent
+    return False
+
+
+def _command_line(target: Target, pid: str) -> str:
+    """The process's command line, joined by blanks; empty if it cannot be read."""
+    cmdline = text(target, f"/proc/{pid}/cmdline", 4096)
+    return cmdline.replace("\0", " ") if isinstance(cmdline, str) else ""
+
+
+def _read_fast(path: str) -> str:
+    """The file's first 1024 bytes as text, without a Python file object (there are thousands); empty on an error."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError:
+        return ""
+    try:
+        return os.read(handle, 1024).decode("utf-8", "replace")
+    except OSError:  # it ended meanwhile
+        return ""
+    finally:
+        os.close(handle)
+
+
+def _if_uninterruptible(target: Target, folder: str, pid: str) -> _Process | None:
+    """The process if it is in state D, else None."""
+    match = _STAT.match(_read_fast(f"{folder}/{pid}/stat"))
+    if not match or match[3] != "D":
+        return None
+    fields = match[4].split()
+    started = int(fields[18]) if len(fields) > 18 and fields[18].isdigit() else 0
+    return _Process(pid, match[2], started, _context_switches(target, pid))
+
+
+def _context_switches(target: Target, pid: str) -> str:
+    """Its counts of context switches, as text; the same text twice means that it has not run in between."""
+    found = text(target, f"/proc/{pid}/status", 1 << 16)
+    return " ".join(re.findall(r"^\w*voluntary_ctxt_switches:\s*(\d+)$", found, re.M)) if isinstance(found, str) else ""
+
+
+def _is_unchanged(target: Target, process: _Process) -> bool:
+    """True if the process is still in state D and has not run since."""
+    return _if_uninterruptible(target, str(target.path("/proc")), process.pid) == process
+
+
+def _nvidia_device(target: Target, process: _Process) -> str | None:
+    """The NVIDIA device file it has open.
+
+    Empty if only its name or wait channel points to the driver, None if nothing.
+    """
+    folder = f"/proc/{process.pid}"
+    for handle in names_in(target, f"{folder}/fd")[:_MOST_FILES]:
+        goal = _link_text(target, f"{folder}/fd", handle)
+        if goal.startswith("/dev/nvidia"):
+            return goal
+    cmdline = text(target, f"{folder}/cmdline", 4096)
+    channel = line(target, f"{folder}/wchan")
+    named = _NVIDIA.search(process.name) or (isinstance(cmdline, str) and _NVIDIA.search(cmdline.partition("\0")[0]))
+    return "" if named or _CHANNEL.match(text_of(channel)) else None
+
+
+def _link_text(target: Target, folder: str, name: str) -> str:
+    """The link's text, not followed (the file behind it may hang); empty if it cannot be read."""
+    try:
+        return os.readlink(target.path(folder) / name)  # noqa: PTH115 - text, not a path of ours
+    except OSError:
+        return ""
+
+
+def _stuck_row(target: Target, process: _Process, device: str) -> Row:
+    """The row of a stuck process: pid, name, wait channel, device file, and seconds since its start."""
+    folder = f"/proc/{process.pid}"
+    return {
+        "pid": Known(int(process.pid), f"{folder}/stat"),
+        "name": Known(process.name, f"{folder}/stat"),
+        "wchan": _wait_channel(target, folder),
+        "device": Known(device, f"{folder}/fd") if device else Unread("its open files show none, or may not be seen"),
+        "seconds": _age(target, process),
+    }
+
+
+def _wait_channel(target: Target, folder: str) -> Fact:
+    """The kernel function it waits in; unread if the file shows ``0``, as it does to other users."""
+    found = line(target, f"{folder}/wchan")
+    if value_of(found) in ("0", "1"):
+        return Unread(f"{folder}/wchan: only root may see it")
+    return Unread(found.why) if isinstance(found, Absent) else found
+
+
+def _age(target: Target, process: _Process) -> Fact:
+    """Seconds since the process started; unread if its start or the uptime is not known."""
+    uptime = text(target, "/proc/uptime", 64)
+    match = re.match(r"\d+", uptime) if isinstance(uptime, str) else None
+    if not match or not process.started:
+        return Unread("its start is not known")
+    ticks = os.sysconf("SC_CLK_TCK")
+    return Known(max(0, int(match[0]) - process.started // ticks), f"/proc/{process.pid}/stat")

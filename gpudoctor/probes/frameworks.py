@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
-from gpudoctor.model.version import parse
-from gpudoctor.probes._python.dists import Dist, Environment, environment
-from gpudoctor.probes._python.extensions import bitsandbytes_builds, extensions
-from gpudoctor.probes._python.pins import unmet
-from gpudoctor.probes._python.requires import exact, meets, requirements
-from gpudoctor.probes._python.site import Site, site_of
-from gpudoctor.probes._python.torch_files import Torch, torch_of
+from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.core.versions import parse
+from gpudoctor.probes._dists import Dist, Environment, environment, exact_pins, meets, requirements
+from gpudoctor.probes._extensions import bitsandbytes_builds, extensions
+from gpudoctor.probes._site import Site, site_of
+from gpudoctor.probes._torch_files import Torch, torch_of, unmet_requirements
 from gpudoctor.target import Target
 
 FACTS = (
@@ -79,27 +77,28 @@ _TRITONS = ("triton", "pytorch-triton", "pytorch-triton-rocm", "pytorch-triton-x
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """Each framework by itself: one that cannot be read does not silence the others."""
+    """Yields the ``tf``, ``jax``, ``triton`` and ``bitsandbytes`` facts and the group ``extension``."""
     site = site_of(target)
-    found = environment(target)
-    if not isinstance(site, Site) or not isinstance(found, Environment):
-        trouble = site if not isinstance(site, Site) else found
+    installed = environment(target)
+    if not isinstance(site, Site) or not isinstance(installed, Environment):
+        trouble = site if not isinstance(site, Site) else installed
         assert not isinstance(trouble, Environment)
         yield from ((spec.name, trouble) for spec in FACTS if not spec.group)
         yield "extension", trouble
         return
-    yield from _tensorflow(target, site, found)
-    yield from _jax(target, site, found)
-    yield from _triton(target, site, found)
+    yield from _tensorflow_facts(target, site, installed)
+    yield from _jax_facts(target, site, installed)
+    yield from _triton_facts(target, site, installed)
     torch = torch_of(target)
-    yield "extension", tuple(extensions(target, site, found, torch))
-    builds = bitsandbytes_builds(target, found)
+    yield "extension", tuple(extensions(target, site, installed, torch))
+    builds = bitsandbytes_builds(target, installed)
     yield "bitsandbytes.cuda_builds", builds
     yield "bitsandbytes.has_build", _has_build(target, torch, builds)
 
 
-def _tensorflow(target: Target, site: Site, found: Environment) -> Iterator[tuple[str, Fact]]:
-    dist = found.first(*_TENSORFLOWS) or next((one for one in found.conda if one.name == "tensorflow"), None)
+def _tensorflow_facts(target: Target, site: Site, installed: Environment) -> Iterator[tuple[str, Fact]]:
+    """Facts about TensorFlow, from its metadata and build_info.py; absent if it is not installed."""
+    dist = installed.first(*_TENSORFLOWS) or next((dist for dist in installed.conda if dist.name == "tensorflow"), None)
     names = ("tf.built_with_cuda", "tf.cuda", "tf.cudnn", "tf.pins_unmet")
     if dist is None:
         yield from ((name, Absent("TensorFlow is not installed")) for name in ("tf.version", *names))
@@ -108,34 +107,35 @@ def _tensorflow(target: Target, site: Site, found: Environment) -> Iterator[tupl
     folder = next((f for f in site.folders if target.exists(f"{f}/tensorflow")), dist.folder)
     path = f"{folder}/tensorflow/python/platform/build_info.py"
     try:
-        told = {key: text or flag for key, text, flag in _BUILD_INFO.findall(target.read(path, 1 << 16))}
+        build_info = {key: text or flag for key, text, flag in _BUILD_INFO.findall(target.read(path, 1 << 16))}
     except OSError as error:
-        told = {}
+        build_info = {}
         trouble: Fact = Unread(f"{path} could not be read: {error.strerror or error}")
     else:
         trouble = Unread(f"{path} does not say is_cuda_build")
-    if "is_cuda_build" not in told:
+    if "is_cuda_build" not in build_info:
         yield from ((name, trouble) for name in names[:3])
     else:
-        yield names[0], Known(told["is_cuda_build"] == "True", path)
+        yield names[0], Known(build_info["is_cuda_build"] == "True", path)
         for name, key in ((names[1], "cuda_version"), (names[2], "cudnn_version")):
-            yield name, Known(told[key], path) if told.get(key) else Absent(f"{path} names no {key}")
-    yield names[3], _pins_unmet(target, site, found, dist, "and-cuda")
+            yield name, Known(build_info[key], path) if build_info.get(key) else Absent(f"{path} names no {key}")
+    yield names[3], _pins_unmet(target, site, installed, dist, "and-cuda")
 
 
-def _jax(target: Target, site: Site, found: Environment) -> Iterator[tuple[str, Fact]]:
-    jax, jaxlib = found.first("jax"), found.first("jaxlib")
+def _jax_facts(target: Target, site: Site, installed: Environment) -> Iterator[tuple[str, Fact]]:
+    """Facts about jax, jaxlib and the CUDA plugin; absent if they are not installed."""
+    jax, jaxlib = installed.first("jax"), installed.first("jaxlib")
     missing = Absent("jax is not installed")
     yield "jax.version", Known(jax.version, jax.path) if jax else missing
     yield "jax.jaxlib", Known(jaxlib.version, jaxlib.path) if jaxlib else Absent("jaxlib is not installed")
     majors = (13, 12, 11)
-    plugins = [dist for major in majors for dist in found.all(f"jax-cuda{major}-plugin")[:1]]
+    plugins = [dist for major in majors for dist in installed.all(f"jax-cuda{major}-plugin")[:1]]
     inside = re.search(r"\+cuda(\d{2})", jaxlib.version) if jaxlib else None
     if plugins:
         plugin = plugins[0]
         yield "jax.plugin", Known(plugin.version, plugin.path)
         yield "jax.plugin_cuda", Known(int(plugin.name[8:10]), plugin.path)
-        yield "jax.pins_unmet", _pins_unmet(target, site, found, plugin, "with-cuda")
+        yield "jax.pins_unmet", _pins_unmet(target, site, installed, plugin, "with-cuda")
     elif inside and jaxlib:
         yield "jax.plugin", Known(jaxlib.version, f"{jaxlib.path}, which holds the CUDA code itself")
         yield "jax.plugin_cuda", Known(int(inside[1]), jaxlib.path)
@@ -145,8 +145,9 @@ def _jax(target: Target, site: Site, found: Environment) -> Iterator[tuple[str, 
         yield from ((name, why) for name in ("jax.plugin", "jax.plugin_cuda", "jax.pins_unmet"))
 
 
-def _triton(target: Target, site: Site, found: Environment) -> Iterator[tuple[str, Fact]]:
-    dist = found.first(*_TRITONS)
+def _triton_facts(target: Target, site: Site, installed: Environment) -> Iterator[tuple[str, Fact]]:
+    """Triton's version, the one that torch pins, and whether they fit."""
+    dist = installed.first(*_TRITONS)
     yield "triton.version", Known(dist.version, dist.path) if dist else Absent("triton is not installed")
     torch = torch_of(target)
     if not isinstance(torch, Torch) or torch.dist is None:
@@ -159,7 +160,7 @@ def _triton(target: Target, site: Site, found: Environment) -> Iterator[tuple[st
     except OSError as error:
         yield from ((name, Unread(f"{source} could not be read: {error}")) for name in ("triton.wanted", "triton.fits"))
         return
-    pins = [version for need in needs for version in exact(need)]
+    pins = [version for need in needs for version in exact_pins(need)]
     yield "triton.wanted", Known(pins[0], source) if pins else Absent("torch pins no exact triton")
     if needs and dist and parse(dist.version):
         fits = any(meets(dist.version, need) for need in needs)
@@ -168,16 +169,17 @@ def _triton(target: Target, site: Site, found: Environment) -> Iterator[tuple[st
         yield "triton.fits", Absent("triton is not installed" if needs else "torch asks for no triton")
 
 
-def _pins_unmet(target: Target, site: Site, found: Environment, dist: Dist, extra: str) -> Fact:
+def _pins_unmet(target: Target, site: Site, installed: Environment, dist: Dist, extra: str) -> Fact:
+    """Sentences for NVIDIA wheels that the distribution with this extra requires and the environment lacks."""
     try:
-        sentences = tuple(need.sentence for need in unmet(target, site, found, dist, ("", extra)))
+        sentences = tuple(need.sentence for need in unmet_requirements(target, site, installed, dist, ("", extra)))
         return Known(sentences, f"{dist.path}/METADATA, extra {extra}")
     except OSError as error:
         return Unread(f"METADATA of {dist.name} could not be read: {error}")
 
 
 def _has_build(target: Target, torch: Torch | Absent | Unread, builds: Fact) -> Fact:
-    """bitsandbytes takes the CUDA of torch's build, unless BNB_CUDA_VERSION names another."""
+    """Whether bitsandbytes has a build for the CUDA of torch, or the one that BNB_CUDA_VERSION names."""
     if not isinstance(builds, Known) or not isinstance(builds.value, tuple):
         return builds
     forced = target.environ.get("BNB_CUDA_VERSION", "")
@@ -185,7 +187,7 @@ def _has_build(target: Target, torch: Torch | Absent | Unread, builds: Fact) -> 
         return Known(f"{forced[:2]}.{forced[2]}" in builds.value, f"BNB_CUDA_VERSION={forced} and {builds.source}")
     if not isinstance(torch, Torch):
         return torch
-    cuda = torch.said.get("cuda")
+    cuda = torch.version_texts.get("cuda")
     if not cuda:
         return Absent("torch is no CUDA build")
     return Known(cuda in builds.value, f"{torch.source} and {builds.source}")

@@ -8,12 +8,11 @@ import struct
 import sys
 from collections.abc import Iterator
 
-from gpudoctor.model.catalog import fact
-from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
-from gpudoctor.model.secrets import without_secrets
-from gpudoctor.probes import _marks
-from gpudoctor.probes._host import firmware
-from gpudoctor.probes._reading import line, names, refusal, text, there
+from gpudoctor.core.catalog import fact
+from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread, known
+from gpudoctor.core.secrets import without_secrets
+from gpudoctor.probes import _machine_kind
+from gpudoctor.probes._reading import as_unread, line, names, names_in, path_exists, refusal, text
 from gpudoctor.target import Target
 
 FACTS = (
@@ -69,74 +68,74 @@ _MACHINES = {0x03: "i686", 0x28: "armv7l", 0x3E: "x86_64", 0xB7: "aarch64", 0x15
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """Only files of /proc, /sys and /etc; nothing is run."""
+    """Yields the ``host`` facts, from files of /proc, /sys and /etc; nothing is run."""
     yield "host.platform", _platform(target)
-    yield from _release(target)
-    yield "host.kernel", _marks.kernel(target)
+    yield from _distribution_facts(target)
+    yield "host.kernel", _machine_kind.kernel(target)
     yield "host.kernel_command_line", _command_line(target)
     yield "host.arch", _arch(target)
     yield "host.glibc", _glibc(target)
-    yield "host.container", _marks.container(target)
-    yield "host.wsl", _marks.wsl(target)
-    yield "host.jetson", _marks.jetson(target)
+    yield "host.container", _machine_kind.container(target)
+    yield "host.wsl", _machine_kind.wsl(target)
+    yield "host.jetson", _machine_kind.jetson_model(target)
     processor = text(target, "/proc/cpuinfo", 8192)
     yield "host.cpu_vendor", _field(processor, r"^vendor_id\s*:\s*(\S+)", "/proc/cpuinfo")
-    yield "host.virtual_machine", firmware.virtual_machine(target, processor)
-    yield "host.secure_boot", firmware.secure_boot(target)
-    yield "host.shim_validation", firmware.shim_validation(target)
+    yield "host.virtual_machine", _virtual_machine(target, processor)
+    yield "host.secure_boot", _secure_boot(target)
+    yield "host.shim_validation", _shim_validation(target)
     yield "host.lockdown", _lockdown(target)
-    yield "host.module_signatures", _signatures(target)
-    yield "host.iommu", _iommu(target)
-    yield (
-        "host.memory_mib",
-        _counted(text(target, "/proc/meminfo"), r"^MemTotal:\s*(\d{1,15}) kB", "/proc/meminfo", 1024),
-    )
-    yield "host.uptime_s", _counted(text(target, "/proc/uptime"), r"^(\d{1,15})\b", "/proc/uptime", 1)
+    yield "host.module_signatures", _module_signatures(target)
+    yield "host.iommu", _iommu_units(target)
+    yield "host.memory_mib", _number_field(target, "/proc/meminfo", r"^MemTotal:\s*(\d{1,15}) kB", 1024)
+    yield "host.uptime_s", _number_field(target, "/proc/uptime", r"^(\d{1,15})\b", 1)
 
 
-def _field(found: str | Absent | Unread, pattern: str, source: str) -> Fact:
-    """The pattern's group in a text that was read; absent where the text does not have it."""
-    if not isinstance(found, str):
-        return Unread(found.why)
-    match = re.search(pattern, found, re.M)
+def _field(content: str | Absent | Unread, pattern: str, source: str) -> Fact:
+    """Group 1 of the pattern in a text that was read; absent if the text does not match, unread if it was not read."""
+    if not isinstance(content, str):
+        return as_unread(content)
+    match = re.search(pattern, content, re.M)
     return Known(match[1], source) if match else Absent(f"{source} does not say")
 
 
-def _counted(found: str | Absent | Unread, pattern: str, source: str, divisor: int) -> Fact:
-    state = _field(found, pattern, source)
-    if isinstance(state, Known):
-        return Known(int(str(state.value)) // divisor, source)
-    return Unread(state.why)
+def _number_field(target: Target, path: str, pattern: str, divisor: int) -> Fact:
+    """Group 1 of the pattern in that file, a whole number, divided by `divisor`; unread if there is none."""
+    state = _field(text(target, path), pattern, path)
+    if isinstance(state, (Absent, Unread)):
+        return as_unread(state)
+    return Known(int(str(state.value)) // divisor, path)
 
 
-def _signatures(target: Target) -> Fact:
-    """The parameter sig_enforce of the module loader: Y or N."""
+def _module_signatures(target: Target) -> Fact:
+    """Whether the kernel enforces module signatures (parameter sig_enforce); absent if it checks none."""
     state = line(target, "/sys/module/module/parameters/sig_enforce")
-    if isinstance(state, Known):
-        return Known(state.value in ("Y", "1"), state.source)
-    if isinstance(state, Absent) and there(target, "/sys/module") is True:
+    if isinstance(state, Absent) and path_exists(target, "/sys/module") is True:
         return Absent("this kernel checks no signatures of modules")
-    return Unread(state.why)
+    if isinstance(state, (Absent, Unread)):
+        return as_unread(state)
+    return Known(state.value in ("Y", "1"), state.source)
 
 
 def _platform(target: Target) -> Fact:
+    """linux, windows or macos, by the kernel's ostype, else by the Python that runs this."""
     kind = line(target, "/proc/sys/kernel/ostype")
-    if isinstance(kind, Known) and kind.value == "Linux":
-        return Known("linux", kind.source)
+    if (fact := known(kind)) and fact.value == "Linux":
+        return Known("linux", fact.source)
     if sys.platform in ("win32", "darwin"):
         return Known("windows" if sys.platform == "win32" else "macos", "the platform of the Python that runs this")
     return Known("linux", "the platform of the Python that runs this") if sys.platform == "linux" else Unread(str(kind))
 
 
 def _command_line(target: Target) -> Fact:
+    """The kernel's command line without secrets."""
     state = line(target, "/proc/cmdline")
-    if isinstance(state, Known):
-        return Known(without_secrets(str(state.value)), state.source)
-    return Unread(state.why)
+    if isinstance(state, (Absent, Unread)):
+        return as_unread(state)
+    return Known(without_secrets(str(state.value)), state.source)
 
 
-def _release(target: Target) -> Iterator[tuple[str, Fact]]:
-    """os-release: lines NAME=value, quoted as a shell would."""
+def _distribution_facts(target: Target) -> Iterator[tuple[str, Fact]]:
+    """Facts about the distribution, from os-release."""
     fields: dict[str, str] = {}
     source = "/etc/os-release"
     why: Fact = Unread(f"neither {source} nor /usr/lib/os-release is there")
@@ -149,18 +148,20 @@ def _release(target: Target) -> Iterator[tuple[str, Fact]]:
             why = found
             break
 
-    def said(key: str) -> Fact:
+    def field_fact(key: str) -> Fact:
+        """The value of that key; absent if the file lacks it."""
         if fields.get(key):
             return Known(fields[key], source)
         return Absent(f"{source} has no {key}") if fields else why
 
-    yield "host.os", said("PRETTY_NAME")
-    yield "host.distribution", said("ID")
-    yield "host.distribution_version", said("VERSION_ID")
-    yield "host.package_manager", _manager(fields, source) if fields else why
+    yield "host.os", field_fact("PRETTY_NAME")
+    yield "host.distribution", field_fact("ID")
+    yield "host.distribution_version", field_fact("VERSION_ID")
+    yield "host.package_manager", _package_manager(fields, source) if fields else why
 
 
 def _assignment(entry: str) -> tuple[str, str] | None:
+    """Key and unquoted value of a line ``NAME=value``; None for any other line."""
     key, sign, value = entry.strip().partition("=")
     if not sign or not re.fullmatch(r"[A-Z0-9_]+", key):
         return None
@@ -170,7 +171,8 @@ def _assignment(entry: str) -> tuple[str, str] | None:
         return key, value.strip("\"'")
 
 
-def _manager(fields: dict[str, str], source: str) -> Fact:
+def _package_manager(fields: dict[str, str], source: str) -> Fact:
+    """The package manager by ID, else by ID_LIKE of os-release; unread if neither is known."""
     for name in (fields.get("ID", ""), *fields.get("ID_LIKE", "").split()):
         if name in _MANAGERS:
             return Known(_MANAGERS[name], f"{source}: {name}")
@@ -178,10 +180,9 @@ def _manager(fields: dict[str, str], source: str) -> Fact:
 
 
 def _arch(target: Target) -> Fact:
-    """By the kernel (6.1 and newer), else by the ELF header of the shell."""
-    said = line(target, "/proc/sys/kernel/arch")
-    if isinstance(said, Known):
-        return said
+    """The machine architecture by the kernel (6.1 and newer), else by the ELF header of /bin/sh."""
+    if arch := known(line(target, "/proc/sys/kernel/arch")):
+        return arch
     try:
         header = target.read_bytes("/bin/sh", 20)
     except OSError as error:
@@ -194,7 +195,10 @@ def _arch(target: Target) -> Fact:
 
 
 def _glibc(target: Target) -> Fact:
-    """From the banner inside libc.so.6: ``GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36.``"""
+    """glibc's version from the banner in libc.so.6; absent on musl.
+
+    ``GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36.``
+    """
     tried: list[str] = []
     for folder in ("/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"):
         path = f"{folder}/libc.so.6"
@@ -209,28 +213,126 @@ def _glibc(target: Target) -> Fact:
         if match:
             return Known(match[1].decode(), path)
         tried.append(path)
-    musl = [name for name in _listed(target, "/lib") if name.startswith("ld-musl-")]
+    musl = [name for name in names_in(target, "/lib") if name.startswith("ld-musl-")]
     if musl:
         return Absent(f"/lib/{musl[0]}: musl instead of the GNU C library")
     return Unread(f"{tried[0]} does not say its version" if tried else "libc.so.6 is in no usual folder")
 
 
-def _listed(target: Target, folder: str) -> list[str]:
-    found = names(target, folder)
-    return found if isinstance(found, list) else []
-
-
 def _lockdown(target: Target) -> Fact:
-    """``none [integrity] confidentiality``: the one in brackets holds."""
+    """The kernel lockdown mode, in brackets in a text such as ``none [integrity] confidentiality``."""
     path = "/sys/kernel/security/lockdown"
     state = _field(text(target, path, 256), r"\[(\w+)\]", path)
-    return Unread(state.why) if isinstance(state, Absent) else state
+    return as_unread(state) if isinstance(state, Absent) else state
 
 
-def _iommu(target: Target) -> Fact:
+def _iommu_units(target: Target) -> Fact:
+    """Names of the IOMMU units; empty if none is on."""
     units = names(target, "/sys/class/iommu")
     if isinstance(units, list):
         return Known(tuple(units), "/sys/class/iommu")
-    if isinstance(units, Absent) and there(target, "/sys/class") is True:
+    if isinstance(units, Absent) and path_exists(target, "/sys/class") is True:
         return Known((), "/sys/class has no iommu")
-    return Unread(units.why)
+    return as_unread(units)
+
+
+# ---- What the firmware says: its makers' names (a hypervisor's among them), and Secure Boot ----
+
+_EFI_GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
+_SHIM = "605dab50-e046-4300-abb6-3dd810dd8b23"
+
+_HYPERVISORS = (
+    ("amazon", r"amazon ec2|\.amazon"),
+    ("google", r"google"),
+    ("vmware", r"vmware"),
+    ("hyper-v", r"microsoft corporation.*virtual machine"),
+    ("virtualbox", r"virtualbox|innotek"),
+    ("xen", r"\bxen\b|hvm domu"),
+    ("parallels", r"parallels"),
+    ("kvm", r"kvm|qemu|openstack|ovirt|rhev|nutanix|alibaba cloud|cloudstack|bochs|proxmox|bhyve"),
+)
+"""Words of the firmware's tables (vendor, product, BIOS), most telling first."""
+
+_ALSO_BARE = ("amazon", "google")
+"""Clouds that rent bare machines under the same vendor name."""
+
+
+def _virtual_machine(target: Target, processor: str | Absent | Unread) -> Fact:
+    """The hypervisor, by the firmware's vendor names and the CPU flag ``hypervisor``; absent on bare metal.
+
+    The host can hide either.
+    """
+    if known(_machine_kind.wsl(target)):
+        return Known("hyper-v", "WSL runs on it")
+    product: list[str] = []
+    for name in ("sys_vendor", "product_name", "bios_vendor", "bios_version", "board_vendor"):
+        state = known(line(target, f"/sys/class/dmi/id/{name}"))
+        product += [str(state.value)] if state else []
+    table = " ".join(product).lower()
+    flag = _has_hypervisor_flag(processor)
+    for engine, pattern in _HYPERVISORS:
+        if re.search(pattern, table):
+            if engine in _ALSO_BARE and (flag is False or ".metal" in table):
+                return Absent(f"/sys/class/dmi/id: {product[0]}, and /proc/cpuinfo shows no hypervisor")
+            return Known(engine, f"/sys/class/dmi/id: {' '.join(product[:2])}")
+    if below := known(line(target, "/sys/hypervisor/type")):
+        return below
+    if flag:
+        return Known("hypervisor", "flag hypervisor in /proc/cpuinfo; the firmware does not name it")
+    if flag is False or product:
+        return Absent("no hypervisor in /sys/class/dmi/id or /proc/cpuinfo")
+    return Unread("neither /sys/class/dmi/id nor the processor's flags can be read")
+
+
+def _has_hypervisor_flag(processor: str | Absent | Unread) -> bool | None:
+    """Whether an x86 CPU has the flag ``hypervisor``; None if there are no flags (ARM, or not readable)."""
+    flags = re.search(r"^flags\s*:(.*)$", processor, re.M) if isinstance(processor, str) else None
+    return "hypervisor" in flags[1].split() if flags else None
+
+
+def _secure_boot(target: Target) -> Fact:
+    """Whether Secure Boot is on, by the UEFI variable SecureBoot."""
+    return _efi_flag(target, f"SecureBoot-{_EFI_GLOBAL}", "this firmware has no Secure Boot")
+
+
+def _efi_flag(target: Target, variable: str, missing: str) -> Fact:
+    """Whether an EFI variable is 1 (its fifth byte, after four of attributes); `missing`: reason if it is not there."""
+    folder = "/sys/firmware/efi/efivars"
+    if known(_machine_kind.wsl(target)):
+        return Absent("WSL boots without UEFI")
+    path = f"{folder}/{variable}"
+    try:
+        content = target.read_bytes(path, 16)
+    except (FileNotFoundError, NotADirectoryError):
+        return _no_variable(target, folder, missing)
+    except OSError as error:
+        return refusal(path, error)
+    return Known(content[4] == 1, path) if len(content) > 4 else Unread(f"{path} is cut short")
+
+
+def _no_variable(target: Target, folder: str, missing: str) -> Fact:
+    """Why an EFI variable is not there: absent with `missing`, or unread if efivars is hidden or not mounted.
+
+    Containers hide /sys/firmware under an empty folder, so that its emptiness means nothing.
+    """
+    firmware = names(target, "/sys/firmware")
+    if not isinstance(firmware, list):
+        return as_unread(firmware)
+    if not firmware:
+        return Unread("/sys/firmware is empty: hidden, as containers do")
+    if "efi" not in firmware:
+        return Absent("booted without UEFI")
+    variables = names(target, folder)
+    if isinstance(variables, list) and variables:
+        return Absent(missing)
+    return Unread(variables.why if isinstance(variables, Unread) else f"{folder} is not mounted")
+
+
+def _shim_validation(target: Target) -> Fact:
+    """Whether shim validates; off if ``mokutil --disable-validation`` set MokSBStateRT, which else does not exist."""
+    state = _efi_flag(target, f"MokSBStateRT-{_SHIM}", "")
+    if flag := known(state):
+        return Known(not flag.value, flag.source)
+    if isinstance(state, Absent) and not state.why:
+        return Known(True, "no EFI variable MokSBStateRT")
+    return state

@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from gpudoctor.model.catalog import FactSpec, column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread, Value
-from gpudoctor.probes._log import events
-from gpudoctor.probes._log.lines import Log, read_log
-from gpudoctor.probes._marks import container, host_hidden
-from gpudoctor.probes._reading import names, real
+from gpudoctor.core.catalog import FactSpec, column, fact
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, Value, known
+from gpudoctor.probes import _log
+from gpudoctor.probes._log import Log, read_log
+from gpudoctor.probes._machine_kind import container, host_hidden
+from gpudoctor.probes._reading import names_in, resolve_path
 from gpudoctor.target import Target
 
 
-def _times(group: str) -> tuple[FactSpec, ...]:
-    """What every group of events has."""
+def _time_columns(group: str) -> tuple[FactSpec, ...]:
+    """The declarations of count and time columns, which every group of events has."""
     return (
         column(
             f"{group}.count", "int", "how often in the last day, at least; Xids and SXids: since the driver was loaded"
@@ -49,31 +49,31 @@ FACTS = (
     column("xid.fatal", "bool", "whether an Xid of 144 to 150 calls itself fatal; absent where the line does not say"),
     column("xid.link", "int", "NVLink that an Xid of 144 to 150 names"),
     column("xid.first", "bool", "whether it is its GPU's first that NVIDIA's catalogue treats as the GPU's own fault"),
-    *_times("xid"),
+    *_time_columns("xid"),
     column("sxid.code", "int", "SXid number: an error of an NVSwitch"),
     column("sxid.address", "text", "PCI address of the NVSwitch"),
     column("sxid.fatal", "bool", "whether the line calls it fatal"),
     column("sxid.link", "int", "the switch's link that it is about; absent where the line names none"),
     column("sxid.line", "text", _LINE),
-    *_times("sxid"),
+    *_time_columns("sxid"),
     column("aer.address", "text", "PCI address of the device that reported a PCIe error (Advanced Error Reporting)"),
     column("aer.driver", "text", "its kernel driver, such as nvidia, pcieport for a bridge"),
     column("aer.severity", "text", "corrected, non-fatal or fatal"),
     column("aer.kind", "text", "layer of the error: Physical Layer, Data Link Layer, Transaction Layer"),
     column("aer.gpu", "text", "PCI address of the NVIDIA GPU whose link it is: the device, or right below the port"),
     column("aer.line", "text", _LINE),
-    *_times("aer"),
+    *_time_columns("aer"),
     column("oom.process", "text", "name of a process that the kernel killed because memory ran out"),
     column("oom.pid", "int", "its process id"),
-    column("oom.scope", "text", "whose memory ran out: machine or cgroup (a container, a job)"),
+    column("oom.scope", "text", "whose memory ran out: machine, cgroup, container, pod, Slurm step"),
     column("oom.memory_mib", "int", "memory of its own that it held", "MiB"),
     column("oom.line", "text", _LINE),
-    *_times("oom"),
+    *_time_columns("oom"),
     column("mce.kind", "text", "machine check (of a CPU) or memory (a DIMM, by EDAC)"),
     column("mce.where", "text", "CPU and bank, or memory controller and DIMM"),
     column("mce.corrected", "bool", "whether the hardware corrected it"),
     column("mce.line", "text", _LINE),
-    *_times("mce"),
+    *_time_columns("mce"),
     fact("kernel_log.sxid", "list", "SXid numbers, each once"),
     fact("kernel_log.fallen_off", "list", "PCI addresses of GPUs that the driver says have fallen off the bus"),
     fact("kernel_log.init_failures", "list", "lines in which the loaded driver says that it cannot start a GPU"),
@@ -99,92 +99,108 @@ _REFUSED = re.compile(
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """The kernel's ring buffer, the file kept of it, or from level standard on the journal, whichever may be read."""
+    """Yields the groups of kernel events and the ``kernel_log`` facts; all unread if no log may be read."""
     log = read_log(target)
     if isinstance(log, Unread):
         yield from ((group, log) for group in _GROUPS)
         yield from ((f"kernel_log.{name}", log) for name in _SCALARS)
         return
-    own = _own_gpus(target)
-    xids = events.xids(_of_driver_today(log), own)
+    own_gpus = _own_gpus(target)
+    xids = _log.xids(_driver_lines_today(log), own_gpus)
     yield "xid", xids
-    yield from _others(target, log.without_xids, own, xids)
+    yield from _other_events(target, log.without_xids, own_gpus, xids)
 
 
-def _of_driver_today(log: Log) -> Log:
-    return _of_driver(log).since(log.now - _DAY)
+def _driver_lines_today(log: Log) -> Log:
+    """The log since the driver was loaded, at most of the last day."""
+    return _driver_lines(log).since(log.now - _DAY)
 
 
-def _of_driver(log: Log) -> Log:
-    """Since the driver was loaded. It names itself only after it has probed the GPUs, NVLink's part before that."""
+def _driver_lines(log: Log) -> Log:
+    """The log since the driver was loaded; the whole log if it holds no such line.
+
+    The driver names itself only after it has probed the GPUs, NVLink's part before that.
+    """
     return log.after_last("NVRM: loading NVIDIA UNIX", since="nvidia-nvlink: Nvlink Core is being initialized")
 
 
-def _others(target: Target, log: Log, own: set[str] | None, xids: tuple[Row, ...]) -> Iterator[tuple[str, Fact | Rows]]:
-    """What else the log tells of, in a log without Xids: there may be so many that looking through them costs."""
-    driver, today = _of_driver_today(log), log.since(log.now - _DAY)
-    switches = events.sxids(driver)
+def _other_events(
+    target: Target, log: Log, own_gpus: set[str] | None, xids: tuple[Row, ...]
+) -> Iterator[tuple[str, Fact | Rows]]:
+    """All but the Xids, from a log without Xid lines: there may be so many that searching them is slow."""
+    driver, today = _driver_lines_today(log), log.since(log.now - _DAY)
+    switches = _log.sxids(driver)
     yield "sxid", switches
-    yield "kernel_log.sxid", Known(tuple(dict.fromkeys(_column(switches, "code"))), log.source)
-    yield "aer", events.bus_errors(today, _Ports(target).gpu_of)
+    yield "kernel_log.sxid", Known(tuple(dict.fromkeys(_column_values(switches, "code"))), log.source)
+    yield "aer", _log.bus_errors(today, _Ports(target).gpu_of)
     hidden = host_hidden(target)
-    yield "oom", Unread(f"the log is the whole host's: {hidden}") if hidden else events.killed(today)
-    yield "mce", events.machine_checks(today)
-    lost = [row for row in xids if row["code"] == Known(79, log.source)]
-    fallen = [one for one in (*_column(lost, "address"), *events.fallen_off(driver)) if own is None or one in own]
+    yield "oom", Unread(f"the log is the whole host's: {hidden}") if hidden else _log.oom_kills(today)
+    yield "mce", _log.machine_checks(today)
+    xid_79 = [row for row in xids if row["code"] == Known(79, log.source)]
+    fallen = [
+        address
+        for address in (*_column_values(xid_79, "address"), *_log.fallen_off(driver))
+        if own_gpus is None or address in own_gpus
+    ]
     yield "kernel_log.fallen_off", Known(tuple(dict.fromkeys(fallen)), log.source)
-    failures = _failures(_of_driver(log))
+    failures = _init_failure_lines(_driver_lines(log))
     yield "kernel_log.init_failures", Known(failures, log.source)
     if failures:
         yield "text", tuple({"line": Known(line, log.source)} for line in failures)
-    yield "kernel_log.uvm_fatal", _uvm_fatal(_of_driver(log))
-    yield "kernel_log.module_refused", _refused(log)
+    yield "kernel_log.uvm_fatal", _uvm_fatal(_driver_lines(log))
+    yield "kernel_log.module_refused", _module_refused(log)
 
 
-def _column(rows: Sequence[Row], name: str) -> list[Value]:
-    return [state.value for row in rows if isinstance(state := row[name], Known)]
+def _column_values(rows: Sequence[Row], name: str) -> list[Value]:
+    """The known values of one column."""
+    return [state.value for row in rows if (state := known(row[name]))]
 
 
-def _failures(log: Log) -> tuple[str, ...]:
-    said = dict.fromkeys(log.bare(line) for line in log.having("NVRM", "nvrm", "firmware load for nvidia/"))
-    return tuple(line for line in said if _FAILED.search(line))
+def _init_failure_lines(log: Log) -> tuple[str, ...]:
+    """Messages in which the driver reports that it cannot start a GPU, each once."""
+    messages = dict.fromkeys(
+        log.without_stamp(line) for line in log.lines_with("NVRM", "nvrm", "firmware load for nvidia/")
+    )
+    return tuple(line for line in messages if _FAILED.search(line))
 
 
 def _uvm_fatal(log: Log) -> Fact:
-    lines = log.having("uvm encountered global fatal error")
-    return Known(log.bare(lines[0]), log.source) if lines else Absent(f"{log.source} has no such line")
+    """The first message of a fatal error in nvidia-uvm; absent if there is none."""
+    lines = log.lines_with("uvm encountered global fatal error")
+    return Known(log.without_stamp(lines[0]), log.source) if lines else Absent(f"{log.source} has no such line")
 
 
-def _refused(log: Log) -> Fact:
-    lines = [line for line in log.having("is rejected", "unsigned module loading") if _REFUSED.search(line)]
-    return Known(log.bare(lines[-1]), log.source) if lines else Absent(f"{log.source} has no such line")
+def _module_refused(log: Log) -> Fact:
+    """The last message in which the kernel refuses a module for its signature; absent if there is none."""
+    lines = [line for line in log.lines_with("is rejected", "unsigned module loading") if _REFUSED.search(line)]
+    return Known(log.without_stamp(lines[-1]), log.source) if lines else Absent(f"{log.source} has no such line")
 
 
 def _own_gpus(target: Target) -> set[str] | None:
-    """In a container, the GPUs that it was given: the log is the whole host's. None elsewhere: all are its own."""
-    if not isinstance(container(target), Known):
+    """In a container, PCI addresses of the GPUs that it was given, as the log is the whole host's; None outside."""
+    if not known(container(target)):
         return None
-    found = names(target, "/proc/driver/nvidia/gpus")
-    return set(found) if isinstance(found, list) else set()
+    return set(names_in(target, "/proc/driver/nvidia/gpus"))
 
 
 class _Ports:
-    """Which NVIDIA GPU a device of the bus is, or has right below it."""
+    """Looks up which NVIDIA GPU a PCI device is, or has right below it; sysfs is read once."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._above: dict[str, str] | None = None
 
     def gpu_of(self, address: str) -> Fact:
+        """PCI address of the GPU that is this device, or right below this port; absent if there is none."""
         if self._above is None:
             self._above = dict(self._pairs())
         gpu = self._above.get(address)
         return Known(gpu, "/sys/bus/pci/devices") if gpu else Absent(f"{address} is no link of an NVIDIA GPU")
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
-        found = names(self._target, "/proc/driver/nvidia/gpus")
-        for gpu in found if isinstance(found, list) else ():
+        """Yields (device, GPU) for each GPU itself and the port above it."""
+        for gpu in names_in(self._target, "/proc/driver/nvidia/gpus"):
             yield gpu, gpu
-            port = real(self._target, f"/sys/bus/pci/devices/{gpu}").split("/")[-2:-1]
+            port = resolve_path(self._target, f"/sys/bus/pci/devices/{gpu}").split("/")[-2:-1]
             if port and ":" in port[0]:
                 yield port[0], gpu

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpudoctor.model.catalog import fact
-from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
-from gpudoctor.probes._reading import refusal, text, there
+from gpudoctor.core.catalog import fact
+from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.probes._reading import as_unread, path_exists, refusal, text
 from gpudoctor.target import Target
 
 FACTS = (
@@ -27,21 +27,22 @@ _NO_LIMIT = 1 << 60
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """From statvfs, /proc/self and the cgroup of the process; limits of the session are those it inherits."""
-    yield from _shared_memory(target)
+    """Yields the ``limits`` facts, from statvfs, /proc/self and the cgroup of the process."""
+    yield from _shared_memory_facts(target)
     inherited = text(target, "/proc/self/limits", 1 << 16)
     yield "limits.memlock_kib", _limit(inherited, "Max locked memory", 1024)
     yield "limits.open_files", _limit(inherited, "Max open files", 1)
     yield "limits.processes", _limit(inherited, "Max processes", 1)
     yield "limits.stack_kib", _limit(inherited, "Max stack size", 1024)
-    own = text(target, "/proc/self/cgroup", 1 << 16)
-    yield "limits.memory_mib", _memory(target, own)
-    yield "limits.cpus", _processors(target, own)
+    cgroup_file = text(target, "/proc/self/cgroup", 1 << 16)
+    yield "limits.memory_mib", _memory_limit(target, cgroup_file)
+    yield "limits.cpus", _usable_processors(target, cgroup_file)
 
 
-def _shared_memory(target: Target) -> Iterator[tuple[str, Fact]]:
+def _shared_memory_facts(target: Target) -> Iterator[tuple[str, Fact]]:
+    """Size and free space of /dev/shm in MiB; absent if there is none."""
     path = "/dev/shm"
-    here = there(target, path)
+    here = path_exists(target, path)
     size: Fact
     free: Fact
     if here is True:
@@ -59,9 +60,9 @@ def _shared_memory(target: Target) -> Iterator[tuple[str, Fact]]:
 
 
 def _limit(inherited: str | Absent | Unread, name: str, divisor: int) -> Fact:
-    """The soft limit in a line ``Max open files   1024   524288   files``."""
+    """The soft limit that the line `name` states, floor-divided by `divisor`; -1 if unlimited, Unread if missing."""
     if not isinstance(inherited, str):
-        return Unread(inherited.why)
+        return as_unread(inherited)
     match = re.search(rf"^{name}\s+(unlimited|\d{{1,18}})\s", inherited, re.M)
     if not match:
         return Unread(f"/proc/self/limits has no line {name!r}")
@@ -69,14 +70,14 @@ def _limit(inherited: str | Absent | Unread, name: str, divisor: int) -> Fact:
     return Known(value, f"/proc/self/limits: {name}")
 
 
-def _folders(own: str, controller: str) -> list[str]:
-    """The folders that may hold this process's limits, its own first, then each above it.
+def _cgroup_folders(cgroup_file: str, controller: str) -> list[str]:
+    """The cgroup folders that may hold this process's limits, its own first, then each parent.
 
-    Lines of /proc/self/cgroup: ``0::/user.slice`` in version 2, ``4:memory:/docker/ab12`` in version 1. In a
-    container the path may be the host's, which is not mounted here: the last folder, the mount, is then its own.
+    `cgroup_file`: text of /proc/self/cgroup: ``0::/user.slice`` in version 2, ``4:memory:/docker/ab12`` in version 1.
+    In a container the path may be the host's, which is not mounted here: the last folder, the mount, is then its own.
     """
-    version1 = re.search(rf"^\d+:(?:[^:\n]*,)?{controller}(?:,[^:\n]*)?:(/.*)$", own, re.M)
-    version2 = re.search(r"^0::(/.*)$", own, re.M)
+    version1 = re.search(rf"^\d+:(?:[^:\n]*,)?{controller}(?:,[^:\n]*)?:(/.*)$", cgroup_file, re.M)
+    version2 = re.search(r"^0::(/.*)$", cgroup_file, re.M)
     out: list[str] = []
     for match, mount in ((version1, f"{_CGROUPS}/{controller}"), (version2, _CGROUPS)):
         inside = match[1].rstrip("/") if match else None
@@ -87,60 +88,63 @@ def _folders(own: str, controller: str) -> list[str]:
     return out
 
 
-def _memory(target: Target, own: str | Absent | Unread) -> Fact:
-    """The smallest limit on the way up."""
-    if not isinstance(own, str):
-        return Unread(own.why)
+def _memory_limit(target: Target, cgroup_file: str | Absent | Unread) -> Fact:
+    """The smallest memory limit of the cgroup and its parents, in MiB; absent if none is set."""
+    if not isinstance(cgroup_file, str):
+        return as_unread(cgroup_file)
     best: Known | None = None
-    heard = False
-    for folder in _folders(own, "memory"):
+    limit_file_seen = False
+    for folder in _cgroup_folders(cgroup_file, "memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
             found = text(target, f"{folder}/{name}", 64)
             if isinstance(found, Unread):
                 return found
             if not isinstance(found, str):
                 continue
-            heard = True
+            limit_file_seen = True
             if found.isdigit() and int(found) < _NO_LIMIT:
                 limit = int(found) >> 20
                 if best is None or limit < int(str(best.value)):
                     best = Known(limit, f"{folder}/{name}")
     if best:
         return best
-    if heard:
+    if limit_file_seen:
         return Absent(f"{_CGROUPS}: no limit is set")
-    root = re.search(r"^(?:0:|\d+:memory):/$", own, re.M)
-    shown = there(target, _CGROUPS)
+    root = re.search(r"^(?:0:|\d+:memory):/$", cgroup_file, re.M)
+    shown = path_exists(target, _CGROUPS)
     if root and shown is True:
         return Absent("the process is in the root cgroup, which has no limit")
     return Unread(f"no memory limit can be read under {_CGROUPS}")
 
 
-def _processors(target: Target, own: str | Absent | Unread) -> Fact:
-    """Those the scheduler may use, or fewer where the cgroup has a quota (rounded up)."""
+def _usable_processors(target: Target, cgroup_file: str | Absent | Unread) -> Fact:
+    """The processors that the scheduler may use, or the cgroup's CPU quota, rounded up, if it is lower."""
     path = "/proc/self/status"
     status = text(target, path, 1 << 16)
     if not isinstance(status, str):
-        return Unread(status.why)
+        return as_unread(status)
     match = re.search(r"^Cpus_allowed_list:\s*([\d,-]+)$", status, re.M)
     if not match:
         return Unread(f"{path} has no Cpus_allowed_list")
-    allowed = _count(match[1])
-    for folder in _folders(own, "cpu") if isinstance(own, str) else ():
-        quota = _quota(target, folder)
+    allowed = _count_ranges(match[1])
+    for folder in _cgroup_folders(cgroup_file, "cpu") if isinstance(cgroup_file, str) else ():
+        quota = _cpu_quota(target, folder)
         if quota and quota < allowed:
             return Known(quota, f"processor quota in {folder}")
     return Known(allowed, f"{path}: Cpus_allowed_list")
 
 
-def _count(ranges: str) -> int:
-    """The number of processors in ``0-3,8``."""
+def _count_ranges(ranges: str) -> int:
+    """The number of processors in a list such as ``0-3,8``."""
     spans = re.findall(r"\b(\d{1,6})(?:-(\d{1,6}))?\b", ranges)
     return sum(int(last or first) - int(first) + 1 for first, last in spans)
 
 
-def _quota(target: Target, folder: str) -> int | None:
-    """Processors' worth of time: ``cpu.max`` holds ``200000 100000``, or ``max 100000`` without a quota."""
+def _cpu_quota(target: Target, folder: str) -> int | None:
+    """The folder's CPU quota in processors, rounded up, at least 1; None if there is none.
+
+    ``cpu.max`` holds ``200000 100000``, or ``max 100000`` without a quota.
+    """
     found = text(target, f"{folder}/cpu.max", 64)
     if not isinstance(found, str):
         parts = [text(target, f"{folder}/cpu.cfs_{name}_us", 64) for name in ("quota", "period")]

@@ -10,12 +10,13 @@ import re
 import sys
 from collections.abc import Iterator
 
-from gpudoctor.model.catalog import fact
-from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
-from gpudoctor.probes._child import script
-from gpudoctor.probes._libraries.copies import copies
-from gpudoctor.probes._python.site import Site, site_of
-from gpudoctor.probes._python.torch_load import loaded_torch
+from gpudoctor.core.catalog import fact
+from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.probes._loader import library_copies
+from gpudoctor.probes._reading import as_unread
+from gpudoctor.probes._site import Site, site_of
+from gpudoctor.probes._torch_files import loaded_torch
+from gpudoctor.probes.children import script
 from gpudoctor.target import Answer, Target
 from gpudoctor.target.protocol import answers, patience, printable, text_rows
 
@@ -38,36 +39,40 @@ _NAMES = tuple(spec.name for spec in FACTS)
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """What the child told; all facts are absent where the target has no libnccl."""
+    """Yields the ``libnccl`` facts, by a child that calls libnccl; absent if the target has none."""
     path = _library(target)
     if not isinstance(path, str):
         yield from ((name, path) for name in _NAMES)
         return
     yield "libnccl.path", Known(path, path)
     try:
-        answer = _ask(target, path)
+        answer = _run_child(target, path)
     except OSError as error:
         why = Unread(f"the child that asks libnccl could not be started: {error.strerror or error}")
         yield from ((name, why) for name in _NAMES[1:])
         return
-    yield from _told(answer, path)
+    yield from _answer_facts(answer, path)
 
 
 def _library(target: Target) -> str | Absent | Unread:
-    """What torch would load; without torch, the environment's own copy, then the loader's."""
+    """Path of the libnccl that torch would load; without torch, the environment's copy, else the loader's."""
     loader = loaded_torch(target)
     taken = loader.loaded.get("libnccl.so.2")
     if taken:
         return taken.path
     site = site_of(target)
-    found = [one for one in copies(target, loader, site if isinstance(site, Site) else None) if one.name == "libnccl"]
+    found = [
+        copy
+        for copy in library_copies(target, loader, site if isinstance(site, Site) else None)
+        if copy.name == "libnccl"
+    ]
     if found:
         return found[0].path
-    return Unread(site.why) if isinstance(site, Unread) else Absent("no libnccl.so.2 here")
+    return as_unread(site) if isinstance(site, Unread) else Absent("no libnccl.so.2 here")
 
 
-def _ask(target: Target, path: str) -> Answer:
-    """In the target's interpreter; NCCL's own log is asked for, whatever the session wants of it. Raises `OSError`."""
+def _run_child(target: Target, path: str) -> Answer:
+    """Run the child in the target's interpreter, with NCCL's own log switched on. Raises `OSError`."""
     env = {name: value for name, value in target.environ.items() if not name.startswith("NCCL_DEBUG")}
     env |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,BOOTSTRAP,NET", "NCCL_DEBUG_FILE": ""}
     return target.run(
@@ -75,52 +80,50 @@ def _ask(target: Target, path: str) -> Answer:
     )
 
 
-def _told(answer: Answer, path: str) -> Iterator[tuple[str, Fact | Rows]]:
+def _answer_facts(answer: Answer, path: str) -> Iterator[tuple[str, Fact | Rows]]:
+    """The facts from the child's answers and NCCL's log on its stderr."""
     entries = list(answers(answer.out))
-    said = {str(entry.get("call")): entry for entry in entries if "call" in entry}
+    by_call = {str(entry.get("call")): entry for entry in entries if "call" in entry}
     if not entries:
-        why = Unread(f"the child that asks libnccl did not start: {printable(_last(answer))}")
+        why = Unread(f"the child that asks libnccl did not start: {printable(answer.complaint or answer.how)}")
         yield from ((name, why) for name in _NAMES[1:])
         return
     using = _USING.search(answer.err)
-    state = _state(answer, said)
+    state = _state(answer, by_call)
     yield "libnccl.state", Known(state, path)
-    yield "libnccl.version", _version(said.get("ncclGetVersion", {}).get("is"), state, path)
-    met = said.get("ncclGetUniqueId", {}).get("is") is True
+    yield "libnccl.version", _version(by_call.get("ncclGetVersion", {}).get("is"), state, path)
+    has_unique_id = by_call.get("ncclGetUniqueId", {}).get("is") is True
     for part in ("interface", "address"):
-        spoken = Known(using[part].strip("[]"), f"{path}, NCCL_DEBUG=INFO") if using and met else None
-        yield f"libnccl.{part}", spoken or Unread(_error(answer, said) or "this release does not print it")
-    words = _error(answer, said)
-    yield "libnccl.error", Known(words, path) if words else Absent("it found a place to meet")
-    if words:
+        announced = Known(using[part].strip("[]"), f"{path}, NCCL_DEBUG=INFO") if using and has_unique_id else None
+        yield f"libnccl.{part}", announced or Unread(_error(answer, by_call) or "this release does not print it")
+    error = _error(answer, by_call)
+    yield "libnccl.error", Known(error, path) if error else Absent("it found a place to meet")
+    if error:
         yield "text", text_rows("\n".join(line for line in answer.err.splitlines() if "NCCL WARN" in line), "libnccl")
 
 
-def _state(answer: Answer, said: dict[str, dict[str, object]]) -> str:
-    if "is" not in said.get("library", {"is": None}):
+def _state(answer: Answer, by_call: dict[str, dict[str, object]]) -> str:
+    """The value of `libnccl.state`: ok, unusable, failed, hung or crashed."""
+    if "is" not in by_call.get("library", {"is": None}):
         return "unusable"
     if answer.status is None:
         return "hung"
     if answer.status != 0:
         return "crashed"
-    return "ok" if said.get("ncclGetUniqueId", {}).get("is") is True else "failed"
+    return "ok" if by_call.get("ncclGetUniqueId", {}).get("is") is True else "failed"
 
 
-def _error(answer: Answer, said: dict[str, dict[str, object]]) -> str:
-    """NCCL's last warning, else the failed call's own words, else how the child ended; empty where nothing failed."""
-    failed = next((entry for entry in said.values() if "code" in entry), None)
+def _error(answer: Answer, by_call: dict[str, dict[str, object]]) -> str:
+    """NCCL's error message, else how the child ended; empty if nothing failed."""
+    failed = next((entry for entry in by_call.values() if "code" in entry), None)
     if failed:
         return printable(failed.get("text") or failed.get("name") or f"code {failed['code']}")
     return "" if answer.ok else printable(f"the child that asks libnccl was {answer.how}")
 
 
 def _version(number: object, state: str, path: str) -> Fact:
-    """22705 is 2.27.5; up to 2.8 the numbers had one digit less (2804 is 2.8.4)."""
+    """The version number as text: 22705 is 2.27.5; up to 2.8 with one digit less (2804 is 2.8.4)."""
     if not isinstance(number, int) or number <= 0:
         return Unread(f"libnccl is {state}")
     major = 10000 if number >= 10000 else 1000
     return Known(f"{number // major}.{number % major // 100}.{number % 100}", path)
-
-
-def _last(answer: Answer) -> str:
-    return (answer.err.strip().splitlines() or [answer.how])[-1]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.model.secrets import variable_shown
-from gpudoctor.probes._libraries.loader import Loader
-from gpudoctor.probes._net.settings import Settings, settings_of
-from gpudoctor.probes._python.torch_load import loaded_torch
-from gpudoctor.probes._reading import line, names, there
+from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, value_of
+from gpudoctor.core.secrets import variable_shown
+from gpudoctor.probes._loader import Loader
+from gpudoctor.probes._net_choice import Settings, settings_of
+from gpudoctor.probes._reading import line, names, path_exists
+from gpudoctor.probes._torch_files import loaded_torch
 from gpudoctor.target import Target
 
 FACTS = (
@@ -37,11 +37,14 @@ _LONGEST = 1024
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """From the environment, the two files of NCCL and the loader's search order; nothing is loaded."""
+    """Yields the group ``setting`` and the ``net`` facts about plugins, from settings and the loader's search order."""
     settings = settings_of(target)
-    yield "setting", tuple(_rows(target, settings))
-    yield "net.settings_unread", Known(settings.blind, "nccl.conf") if settings.blind else Absent("all were read")
-    yield "net.efa", _efa(target)
+    yield "setting", tuple(_setting_rows(target, settings))
+    yield (
+        "net.settings_unread",
+        Known(settings.unreadable, "nccl.conf") if settings.unreadable else Absent("all were read"),
+    )
+    yield "net.efa", _efa_devices(target)
     try:
         loader = loaded_torch(target)
     except OSError as error:
@@ -49,67 +52,73 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
         yield "net.plugins_missing", why
         yield "net.plugin", why
         return
-    yield from _plugins(settings, loader)
+    yield from _plugin_facts(settings, loader)
 
 
-def _rows(target: Target, settings: Settings) -> Iterator[Row]:
-    for setting in sorted(settings.by_name.values(), key=lambda one: one.name):
+def _setting_rows(target: Target, settings: Settings) -> Iterator[Row]:
+    """One row per setting in force, by name."""
+    for setting in sorted(settings.by_name.values(), key=lambda setting: setting.name):
         yield {
             "name": Known(setting.name, setting.origin),
             "value": Known(variable_shown(setting.name, setting.value)[:_LONGEST], setting.origin),
             "origin": Known(setting.origin, setting.origin),
-            "missing": _missing(target, setting.name, setting.value),
+            "missing": _missing_file(target, setting.name, setting.value),
         }
 
 
-def _missing(target: Target, name: str, value: str) -> Fact:
+def _missing_file(target: Target, name: str, value: str) -> Fact:
+    """The file that the setting names, if it does not exist; absent otherwise."""
     if name not in _FILES or not value.startswith("/"):
         return Absent("it names no file")
-    here = there(target, value)
+    here = path_exists(target, value)
     if isinstance(here, Unread):
         return here
     return Absent("the file is there") if here else Known(value, value)
 
 
-def _efa(target: Target) -> Fact:
+def _efa_devices(target: Target) -> Fact:
+    """Names of the RDMA devices that are Amazon's EFA."""
     devices = names(target, _DEVICES)
     if not isinstance(devices, list):
         return devices
     vendors = {name: line(target, f"{_DEVICES}/{name}/device/vendor") for name in devices}
-    found = tuple(name for name, said in vendors.items() if isinstance(said, Known) and said.value == _AMAZON)
+    found = tuple(name for name, vendor in vendors.items() if value_of(vendor) == _AMAZON)
     return Known(found, _DEVICES)
 
 
-def _plugins(settings: Settings, loader: Loader) -> Iterator[tuple[str, Fact]]:
-    """By the rules of NCCL's src/plugin/plugin_open.cc: the value as it is, then as the end of a library's name."""
+def _plugin_facts(settings: Settings, loader: Loader) -> Iterator[tuple[str, Fact]]:
+    """Plugins that are set and not found, and the network plugin that NCCL would load.
+
+    By the rules of NCCL's src/plugin/plugin_open.cc: the value as it is, then as the end of a library's name.
+    """
     if loader.cache.trouble:
         why = Unread(loader.cache.trouble)
         yield "net.plugins_missing", why
         yield "net.plugin", why
         return
-    lost = tuple(
+    not_found = tuple(
         f"{variable}={name}"
         for variable, stem in _PLUGINS.items()
-        for name in _named(settings[variable])
-        if not _found(loader, name, stem)
+        for name in _plugin_names(settings[variable])
+        if not _library_path(loader, name, stem)
     )
-    yield "net.plugins_missing", Known(lost, "the loader's search order")
+    yield "net.plugins_missing", Known(not_found, "the loader's search order")
     value = settings["NCCL_NET_PLUGIN"]
-    candidates = _named(value) if value is not None else ["libnccl-net.so"]
-    used = next((path for name in candidates if (path := _found(loader, name, "libnccl-net"))), "")
+    candidates = _plugin_names(value) if value is not None else ["libnccl-net.so"]
+    used = next((path for name in candidates if (path := _library_path(loader, name, "libnccl-net"))), "")
     yield "net.plugin", Known(used, used) if used else Absent("the loader finds no libnccl-net.so")
 
 
-def _named(value: str | None) -> list[str]:
-    """Names in a setting, a list since 2.28; those that stand for no library of their own are none."""
+def _plugin_names(value: str | None) -> list[str]:
+    """Plugin names in a setting (a list since NCCL 2.28); ``none`` and ``static_plugin`` name no library."""
     parts = [part.strip() for part in (value or "").split(",")]
     return [part for part in parts if part and part.lower() not in ("none", "static_plugin")]
 
 
-def _found(loader: Loader, name: str, stem: str) -> str:
-    """The plugin's path; empty where the loader would find none. The search starts from libnccl, which asks for it."""
+def _library_path(loader: Loader, name: str, stem: str) -> str:
+    """The plugin's path; empty if the loader would not find it. The search starts from libnccl, which loads it."""
     if "/" in name:
         return name if loader.target.exists(name) else ""
-    tried = [name] if re.fullmatch(r"lib.*\.so(\.\d+)*", name) else [name, f"{stem}-{name}.so"]
-    asking = loader.loaded.get("libnccl.so.2")
-    return next((found.path for one in tried if (found := loader.resolve(one, asking))), "")
+    candidates = [name] if re.fullmatch(r"lib.*\.so(\.\d+)*", name) else [name, f"{stem}-{name}.so"]
+    libnccl = loader.loaded.get("libnccl.so.2")
+    return next((found.path for one in candidates if (found := loader.resolve(one, libnccl))), "")

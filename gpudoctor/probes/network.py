@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.links.choice import selected
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
-from gpudoctor.probes._net import choice
-from gpudoctor.probes._net import interfaces as sysfs
-from gpudoctor.probes._net.addresses import Addresses, addresses_of
-from gpudoctor.probes._net.interfaces import Interface
-from gpudoctor.probes._net.settings import settings_of
-from gpudoctor.probes._reading import line, names
+from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread, text_of
+from gpudoctor.probes._interfaces import INTERFACES, Addresses, Interface, addresses_of, interface_rows, interfaces
+from gpudoctor.probes._net_choice import choice_facts, choice_of_nccl, settings_of
+from gpudoctor.probes._reading import as_unread, line, names
 from gpudoctor.target import Target
+from gpudoctor.target.network import selected_names
 
 FACTS = (
     fact("net.interfaces", "list", "network interfaces by name, loopback included"),
@@ -55,63 +52,72 @@ _RULES = "the interfaces, by NCCL's rules"
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """From sysfs, /proc/net and the settings; nothing is sent to anyone."""
-    found = sysfs.interfaces(target)
-    yield from _interfaces(target, found)
-    names_ = [one.name for one in found] if isinstance(found, list) else found
-    yield "net.unmatched", _unmatched(target, names_)
+    """Yields the ``net`` facts and the group ``interface``, from sysfs, /proc/net and settings; nothing is sent."""
+    found = interfaces(target)
+    yield from _interface_facts(target, found)
+    interface_names = [one.name for one in found] if isinstance(found, list) else found
+    yield "net.unmatched", _unmatched(target, interface_names)
     devices = names(target, _DEVICES)
     yield "net.hca_unmatched", _hca_unmatched(target, devices)
     yield "net.hca_inactive", _hca_inactive(target, devices)
 
 
-def _interfaces(target: Target, found: list[Interface] | Absent | Unread) -> Iterator[tuple[str, Fact | Rows]]:
-    if not isinstance(found, list):
-        yield "net.interfaces", found
-        yield "interface", found
-        yield "net.default_interface", found
-        yield from choice.facts("nccl", found, [], _RULES)
+def _interface_facts(target: Target, listed: list[Interface] | Absent | Unread) -> Iterator[tuple[str, Fact | Rows]]:
+    """The interfaces, the default one, and the one that NCCL would choose."""
+    if not isinstance(listed, list):
+        yield "net.interfaces", listed
+        yield "interface", listed
+        yield "net.default_interface", listed
+        yield from choice_facts("nccl", listed, [], _RULES)
         return
-    yield "net.interfaces", Known(tuple(sorted(one.name for one in found)), sysfs.FOLDER)
-    held = addresses_of(target, [one.name for one in found if one.up is not False])
-    yield "interface", tuple(sysfs.rows(target, found, held))
-    yield "net.default_interface", _default(held)
-    chosen = held if isinstance(held, Unread) else choice.nccl(target, found, held)
-    yield from choice.facts("nccl", chosen, found, _RULES)
+    yield "net.interfaces", Known(tuple(sorted(interface.name for interface in listed)), INTERFACES)
+    addresses = addresses_of(target, listed)
+    yield "interface", tuple(interface_rows(target, listed, addresses))
+    yield "net.default_interface", _default_interface(addresses)
+    chosen = addresses if isinstance(addresses, Unread) else choice_of_nccl(target, listed, addresses)
+    yield from choice_facts("nccl", chosen, listed, _RULES)
 
 
-def _default(held: Addresses | Unread) -> Fact:
-    if isinstance(held, Unread):
-        return held
-    return Known(held.default, "/proc/net/route") if held.default else Absent("no IPv4 route to everywhere else")
+def _default_interface(addresses: Addresses | Unread) -> Fact:
+    """The interface of the IPv4 default route; absent if there is none."""
+    if isinstance(addresses, Unread):
+        return addresses
+    return (
+        Known(addresses.default, "/proc/net/route") if addresses.default else Absent("no IPv4 route to everywhere else")
+    )
 
 
-def _unmatched(target: Target, interfaces: list[str] | Absent | Unread) -> Fact:
-    """NCCL takes prefixes, and no heed of a single character; Gloo's names must each be an interface."""
-    if not isinstance(interfaces, list):
-        return interfaces
+def _unmatched(target: Target, present: list[str] | Absent | Unread) -> Fact:
+    """Settings that name no present interface; absent or unread as the interfaces are.
+
+    NCCL takes prefixes and ignores a single character; each of Gloo's names must be an interface.
+    """
+    if not isinstance(present, list):
+        return present
     wrong = []
     wanted = settings_of(target)["NCCL_SOCKET_IFNAME"] or ""
-    if len(wanted) > 1 and not selected(wanted, interfaces):
+    if len(wanted) > 1 and not selected_names(wanted, present):
         wrong.append(f"NCCL_SOCKET_IFNAME={wanted}")
-    plain = target.environ.get("GLOO_SOCKET_IFNAME")
-    if plain and not set(plain.split(",")) <= set(interfaces):
-        wrong.append(f"GLOO_SOCKET_IFNAME={plain}")
-    return Known(tuple(wrong), f"the settings against {sysfs.FOLDER}")
+    gloo_names = target.environ.get("GLOO_SOCKET_IFNAME")
+    if gloo_names and not set(gloo_names.split(",")) <= set(present):
+        wrong.append(f"GLOO_SOCKET_IFNAME={gloo_names}")
+    return Known(tuple(wrong), f"the settings against {INTERFACES}")
 
 
 def _hca_unmatched(target: Target, devices: list[str] | Absent | Unread) -> Fact:
+    """NCCL_IB_HCA if it selects none of the RDMA devices; absent if it selects some or is not set."""
     wanted = settings_of(target)["NCCL_IB_HCA"]
     if not wanted:
         return Absent("NCCL_IB_HCA is not set")
     if not isinstance(devices, list):
         return devices
-    if selected(wanted, devices):
+    if selected_names(wanted, devices):
         return Absent(f"NCCL_IB_HCA={wanted} selects RDMA devices")
     return Known(wanted, f"the settings against {_DEVICES}")
 
 
 def _hca_inactive(target: Target, devices: list[str] | Absent | Unread) -> Fact:
+    """NCCL_IB_HCA if no port of the devices it selects is active; absent if one is or it is not set."""
     wanted = settings_of(target)["NCCL_IB_HCA"]
     if not wanted:
         return Absent("NCCL_IB_HCA is not set")
@@ -119,12 +125,12 @@ def _hca_inactive(target: Target, devices: list[str] | Absent | Unread) -> Fact:
         return devices
     states = [
         line(target, f"{_DEVICES}/{device}/ports/{port}/state")
-        for device in selected(wanted, devices)
+        for device in selected_names(wanted, devices)
         for port in target.listing(f"{_DEVICES}/{device}/ports")
     ]
-    if any(isinstance(state, Known) and "ACTIVE" in str(state.value) for state in states):
+    if any("ACTIVE" in text_of(state) for state in states):
         return Absent(f"NCCL_IB_HCA={wanted} selects a device with an active port")
-    blind = next((state for state in states if not isinstance(state, Known)), None)
-    if blind or not states:
-        return Unread(blind.why) if blind else Absent(f"NCCL_IB_HCA={wanted} selects no port")
+    unreadable = next((state for state in states if isinstance(state, (Absent, Unread))), None)
+    if unreadable or not states:
+        return as_unread(unreadable) if unreadable else Absent(f"NCCL_IB_HCA={wanted} selects no port")
     return Known(wanted, f"the settings against the ports in {_DEVICES}")

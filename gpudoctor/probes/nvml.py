@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.catalog import fact
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread, listed
-from gpudoctor.probes._nvml import groups, links, smi, talk, words
+from gpudoctor.core.catalog import fact
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known, listed, value_of
+from gpudoctor.probes._nvml import groups, smi, values
 from gpudoctor.probes._nvml.columns import COLUMNS
-from gpudoctor.probes._nvml.told import HANDLE, Told
-from gpudoctor.probes._reading import line, names, there
+from gpudoctor.probes._nvml.replies import HANDLE, NvmlRequest, Replies, ask_nvml, limits
+from gpudoctor.probes._reading import as_unread, line, names_in, path_exists
 from gpudoctor.target import Target
 from gpudoctor.target.protocol import printable
 
@@ -28,7 +28,6 @@ FACTS = (
     fact("gpu.count", "int", "GPUs that the driver lists"),
     *(column.spec for column in COLUMNS),
     *groups.FACTS,
-    *links.FACTS,
 )
 
 WAITS = True
@@ -37,13 +36,14 @@ _KILL_SECONDS = 6.0
 """Seconds for a child that was killed to disappear, on a busy machine."""
 _MOST_GPUS = 64
 _LISTED = "/proc/driver/nvidia/gpus"
+"""PCI addresses of the GPUs that the kernel's driver has, in the order in which NVML counts them."""
 ASLEEP = "the kernel has suspended the GPU; level quick does not wake it, --level standard does"
 
 _MACHINE = (
-    ("driver.version", "nvmlSystemGetDriverVersion", words.version),
-    ("driver.cuda_version", "nvmlSystemGetCudaDriverVersion", words.cuda),
-    ("nvml.library_version", "nvmlSystemGetNVMLVersion", words.version),
-    ("gpu.count", "nvmlDeviceGetCount", words.whole),
+    ("driver.version", "nvmlSystemGetDriverVersion", values.version),
+    ("driver.cuda_version", "nvmlSystemGetCudaDriverVersion", values.cuda_version),
+    ("nvml.library_version", "nvmlSystemGetNVMLVersion", values.version),
+    ("gpu.count", "nvmlDeviceGetCount", values.as_int),
 )
 _STATES = {
     4: "no permission",
@@ -58,53 +58,53 @@ _WORDLESS = frozenset({"", "library not found", "crashed"})
 
 
 def deadline(target: Target) -> float:
-    """Seconds for all that the probe does on this machine."""
-    return talk.limits(target, len(_listed(target))).whole + _SMI_SECONDS + _KILL_SECONDS
+    """Seconds that this probe may take on this machine."""
+    return limits(target, len(names_in(target, _LISTED))).whole + _SMI_SECONDS + _KILL_SECONDS
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """NVML's answers; where it fails, crashes or is not found, also what nvidia-smi says.
+    """Yields NVML's facts and groups; where it fails, crashes or is not found, also what nvidia-smi reports.
 
-    Not where it hangs: nvidia-smi asks the same library, and would leave one more process in the driver. Level quick
-    asks neither where they would load a kernel module, make a device file or wake a GPU that the kernel has suspended.
+    Not where it hangs: nvidia-smi asks the same library, and would leave one more process in the driver.
+    Level quick asks neither if that would load a kernel module, create a device file or wake a suspended GPU.
     """
     quick = target.level == "quick"
-    if quick and (unasked := _unasked(target)):
-        yield from _nobody(Unread(unasked.why))
-        yield "gpu", Unread(unasked.why)
-        yield from ((spec.name, unasked) for spec in FACTS if spec.name.startswith("nvml."))
+    if quick and (not_asked := _reason_not_to_ask(target)):
+        yield from _all_but_gpus(as_unread(not_asked))
+        yield "gpu", as_unread(not_asked)
+        yield from ((spec.name, not_asked) for spec in FACTS if spec.name.startswith("nvml."))
         return
-    places = _listed(target)
+    places = names_in(target, _LISTED)
     asleep = {index: ASLEEP for index, place in enumerate(places) if quick and _suspended(target, place)}
     if asleep and len(asleep) == len(places):
         unread = Unread(ASLEEP)
-        yield from _nobody(unread)
+        yield from _all_but_gpus(unread)
         yield "gpu.count", Known(len(places), _LISTED)
         every = {column.name: unread for column in COLUMNS}
         yield "gpu", tuple({**every, "address": Known(place, _LISTED)} for place in places)
         return
     awake = [(index, place) for index, place in enumerate(places) if index not in asleep] if asleep else None
-    told = talk.ask(target, talk.Order(talk.limits(target, len(places)), awake, asleep, unprivileged=quick))
-    if path := told.answered(None, "library"):
-        told.source = f"NVML ({printable(path)})" if "/" in str(path) else "NVML"
-    own = _facts(told)
-    yield from own.items()
-    rows = _rows(told, own["gpu.count"])
-    state = _state(told)
-    witness = smi.Witness()
-    if not quick and not told.late and not (told.done and _healthy(rows)):
+    replies = ask_nvml(target, NvmlRequest(limits(target, len(places)), awake, asleep, unprivileged=quick))
+    if path := replies.raw_answer(None, "library"):
+        replies.source = f"NVML ({printable(path)})" if "/" in str(path) else "NVML"
+    machine_facts = _machine_facts(replies)
+    yield from machine_facts.items()
+    rows = _gpu_rows(replies, machine_facts["gpu.count"])
+    state = _state(replies)
+    smi_answer = smi.SmiAnswer()
+    if not quick and not replies.timed_out and not (replies.done and _healthy(rows)):
         program = target.which("nvidia-smi")
-        witness = smi.ask(target, program, _SMI_SECONDS) if program else smi.Witness("nvidia-smi is not on PATH")
-    yield from _outcome(told, state, witness).items()
-    yield from ((name, state) for name, state in witness.facts.items() if not isinstance(own.get(name), Known))
-    yield "gpu", _merged(rows, witness)
-    yield from _groups(told, own["gpu.count"])
-    if witness.text:
-        yield "text", witness.text
+        smi_answer = smi.ask(target, program, _SMI_SECONDS) if program else smi.SmiAnswer("nvidia-smi is not on PATH")
+    yield from _state_facts(replies, state, smi_answer).items()
+    yield from ((name, state) for name, state in smi_answer.facts.items() if not known(machine_facts.get(name)))
+    yield "gpu", _merge_rows(rows, smi_answer)
+    yield from _group_rows(replies, machine_facts["gpu.count"])
+    if smi_answer.text:
+        yield "text", smi_answer.text
 
 
-def _nobody(why: Unread) -> Iterator[tuple[str, Fact | Rows]]:
-    """Every fact but those of the GPUs, where NVML is not asked at all."""
+def _all_but_gpus(why: Unread) -> Iterator[tuple[str, Fact | Rows]]:
+    """Every fact and group but those of the GPUs, unread for the same reason."""
     yield from (
         (name, why) for name in {*(spec.name for spec in FACTS if not spec.group), *(row[0] for row in _MACHINE)}
     )
@@ -112,158 +112,166 @@ def _nobody(why: Unread) -> Iterator[tuple[str, Fact | Rows]]:
     yield from ((group, why) for group in sorted(lists - {"gpu"}))
 
 
-def _listed(target: Target) -> list[str]:
-    """PCI addresses of the GPUs that the kernel's driver has, in the order in which NVML counts them."""
-    found = names(target, _LISTED)
-    return found if isinstance(found, list) else []
-
-
 def _suspended(target: Target, place: str) -> bool:
-    """Whether the kernel has put that GPU to sleep: laptops do, and opening it would wake it."""
+    """True if the kernel has suspended that GPU (a PCI address); opening it would wake it."""
     return line(target, f"/sys/bus/pci/devices/{place}/power/runtime_status") == Known(
         "suspended", f"/sys/bus/pci/devices/{place}/power/runtime_status"
     )
 
 
-def _unasked(target: Target) -> Absent | Unread | None:
-    """Why level quick leaves NVML alone; None where asking changes nothing on the machine."""
-    if there(target, "/dev/dxg") is True:
+def _reason_not_to_ask(target: Target) -> Absent | Unread | None:
+    """Why level quick does not ask NVML; None if asking changes nothing on the machine."""
+    if path_exists(target, "/dev/dxg") is True:
         return None  # WSL: the driver is Windows' own
-    loaded = any(there(target, path) is True for path in ("/sys/module/nvidia", "/proc/driver/nvidia/version"))
-    shown = any(there(target, path) is True for path in ("/sys/module", "/proc/modules"))  # a sandbox may show neither
+    loaded = any(path_exists(target, path) is True for path in ("/sys/module/nvidia", "/proc/driver/nvidia/version"))
+    # a sandbox may show neither
+    shown = any(
+        path_exists(target, path) is True for path in ("/sys/module", "/proc/modules")
+    )  # a sandbox may show neither
     if not loaded and shown:
         return Absent("no NVIDIA kernel module is loaded; asking NVML would load it, and level quick changes nothing")
-    if there(target, "/dev/nvidiactl") is not True:
+    if path_exists(target, "/dev/nvidiactl") is not True:
         return Unread("/dev/nvidiactl is not there; asking NVML would make it, and level quick changes nothing")
     return None
 
 
-def _facts(told: Told) -> dict[str, Fact]:
-    if not told.started:
-        return {name: Unread(told.ending) for name, _, _ in _MACHINE}
-    return {name: told.fact(None, call, read) for name, call, read in _MACHINE}
+def _machine_facts(replies: Replies) -> dict[str, Fact]:
+    """Versions and GPU count by NVML; unread if it did not start."""
+    if not replies.started:
+        return {name: replies.unread_rest for name, _, _ in _MACHINE}
+    return {name: replies.fact(None, call, read) for name, call, read in _MACHINE}
 
 
-def _state(told: Told) -> str:
-    """NVML's state in a word; empty where it did not start in time, or our own child broke."""
-    failed = {} if told.started else told.failures.get(None, {})
+def _state(replies: Replies) -> str:
+    """The value of `nvml.state`; empty if NVML did not start in time or our own child failed."""
+    failed = {} if replies.started else replies.failures.get(None, {})
     if library := failed.get("library"):
         return "library not found" if "No such file" in library.text else "library unusable"
-    if init := failed.get("nvmlInit") or told.lost:
+    if init := failed.get("nvmlInit") or replies.driver_lost:
         return _STATES.get(init.code or 0, smi.state_of(init.text))
-    if any(fault.state == "crashed" for fault in told.faults):
+    if any(fault.state == "crashed" for fault in replies.faults):
         return "crashed"
-    if told.stuck is not None:
+    if replies.stuck is not None:
         return "hung"
-    return "ok" if told.done or (told.late and told.started) else ""
+    return "ok" if replies.done or (replies.timed_out and replies.started) else ""
 
 
-def _outcome(told: Told, state: str, witness: smi.Witness) -> dict[str, Fact]:
-    """NVML's state by our own child, or by nvidia-smi's sentence where our child found no library to ask."""
-    failed = {} if told.started else told.failures.get(None, {})
-    known: Fact = Known(state, told.source) if state else Unread(told.ending)
-    code: Fact = Known(0, told.source) if told.started else Unread(told.ending)
-    message: Fact = Absent("NVML answered") if state == "ok" else Known(told.ending, told.source)
+def _state_facts(replies: Replies, state: str, smi_answer: smi.SmiAnswer) -> dict[str, Fact]:
+    """State, message, code and unanswered calls; by nvidia-smi where our child found no library or no message."""
+    failed = {} if replies.started else replies.failures.get(None, {})
+    ended = replies.unread_rest
+    known: Fact = Known(state, replies.source) if state else ended
+    code: Fact = Known(0, replies.source) if replies.started else ended
+    message: Fact = Absent("NVML answered") if state == "ok" else Known(replies.ending, replies.source)
     if library := failed.get("library"):
         code = Absent("there is no library to initialise")
         message = Known(library.text, "the loader")
-    elif init := failed.get("nvmlInit") or told.lost:
-        code = Unread(init.text) if init.code is None else Known(init.code, told.source)
-        message = Known(init.text, told.source)
+    elif init := failed.get("nvmlInit") or replies.driver_lost:
+        code = Unread(init.text) if init.code is None else Known(init.code, replies.source)
+        message = Known(init.text, replies.source)
     elif not state:
-        message = Unread("; ".join(filter(None, (told.ending, witness.trouble))))
-    if witness.message and state in _WORDLESS:
-        message = Known(witness.message, smi.SOURCE)
-        if state in {"", "library not found"} and witness.state != "ok":
-            known = Known(witness.state, smi.SOURCE)
-    elif not state and witness.trouble:
-        known = Unread(f"{told.ending}; {witness.trouble}")
-    unanswered: Fact = Absent("every call returned") if told.done or told.started else Unread(told.ending)
-    if told.unanswered:
-        unanswered = Known(told.unanswered, told.source)
+        message = Unread("; ".join(filter(None, (replies.ending, smi_answer.trouble))))
+    if smi_answer.message and state in _WORDLESS:
+        message = Known(smi_answer.message, smi.SOURCE)
+        if state in {"", "library not found"} and smi_answer.state != "ok":
+            known = Known(smi_answer.state, smi.SOURCE)
+    elif not state and smi_answer.trouble:
+        known = Unread(f"{replies.ending}; {smi_answer.trouble}")
+    unanswered: Fact = Absent("every call returned") if replies.done or replies.started else ended
+    if replies.unanswered:
+        unanswered = Known(replies.unanswered, replies.source)
     return {"nvml.state": known, "nvml.message": message, "nvml.code": code, "nvml.unanswered": unanswered}
 
 
-def _rows(told: Told, count: Fact) -> Rows:
-    """One row for each GPU that NVML counts, every column in each."""
+def _gpu_rows(replies: Replies, count: Fact) -> Rows:
+    """One row per GPU that NVML counts, at most 64, with every column."""
     if not isinstance(count, Known):
-        return Unread(count.why)
+        return as_unread(count)
     assert isinstance(count.value, int)
     if count.value <= 0:
         return Absent("NVML lists no GPU")
-    return tuple(_row(told, gpu) for gpu in range(min(count.value, _MOST_GPUS)))
+    return tuple(_gpu_row(replies, gpu) for gpu in range(min(count.value, _MOST_GPUS)))
 
 
-def _row(told: Told, gpu: int) -> Row:
-    row: dict[str, Fact] = {"index": Known(gpu, told.source)}
+def _gpu_row(replies: Replies, gpu: int) -> Row:
+    """The row of one GPU, every column."""
+    row: dict[str, Fact] = {"index": Known(gpu, replies.source)}
     for column in COLUMNS:
         if column.calls:
-            call = next((one for one in column.calls if told.answered(gpu, one) is not None), column.calls[0])
-            row[column.name] = told.fact(gpu, call, column.read)
-    row.update(groups.columns(told, gpu))
-    if isinstance(virtual := row["virtual"], Known) and not virtual.value:
+            call = next((one for one in column.calls if replies.raw_answer(gpu, one) is not None), column.calls[0])
+            row[column.name] = replies.fact(gpu, call, column.read)
+    row.update(groups.columns(replies, gpu))
+    if value_of(row["virtual"]) is False:
         row["license"] = Absent("only a vGPU needs a licence")
-    row["error"] = _error(told, gpu)
-    row["error_code"] = _error_code(told, gpu, row["error"])
+    row["error"] = _error(replies, gpu)
+    row["error_code"] = _error_code(replies, gpu, row["error"])
     return row
 
 
-def _error(told: Told, gpu: int) -> Fact:
-    crash = next((fault.why for fault in told.faults if fault.gpu == gpu and fault.state == "crashed"), "")
-    opened = told.failures.get(gpu, {}).get(HANDLE)
-    shut = f"{HANDLE}: {opened.text} (code {opened.code})" if opened and opened.code is not None else told.error(gpu)
-    if why := crash or shut:
-        return Known(why, told.source)
-    if late := told.silent(gpu):
+def _error(replies: Replies, gpu: int) -> Fact:
+    """Why this GPU does not answer; absent if it does, unread if it was not asked to the end."""
+    crash = next((fault.why for fault in replies.faults if fault.gpu == gpu and fault.state == "crashed"), "")
+    open_failure = replies.failures.get(gpu, {}).get(HANDLE)
+    open_error = (
+        f"{HANDLE}: {open_failure.text} (code {open_failure.code})"
+        if open_failure and open_failure.code is not None
+        else replies.error(gpu)
+    )
+    if why := crash or open_error:
+        return Known(why, replies.source)
+    if late := replies.why_silent(gpu):
         return Unread(late)
-    return Absent("it answers") if told.done or told.answers.get(gpu) else Unread(told.ending)
+    if replies.done or replies.answers.get(gpu):
+        return Absent("it answers")
+    return replies.unread_rest
 
 
-def _error_code(told: Told, gpu: int, error: Fact) -> Fact:
-    failure = told.failure(gpu)
+def _error_code(replies: Replies, gpu: int, error: Fact) -> Fact:
+    """NVML's return code for a GPU that does not answer; absent if there is none."""
+    failure = replies.failure(gpu)
     if failure and failure.code is not None:
-        return Known(failure.code, told.source)
-    return Absent("NVML returned no code") if isinstance(error, Known) else error
+        return Known(failure.code, replies.source)
+    return Absent("NVML returned no code") if known(error) else error
 
 
 def _healthy(rows: Rows) -> bool:
-    """Whether NVML answered for every GPU that it lists."""
-    return not isinstance(rows, tuple) or not any(isinstance(row["error"], Known) for row in rows)
+    """False if NVML gave an error for some GPU that it lists; True if there are no rows."""
+    return not isinstance(rows, tuple) or not any(known(row["error"]) for row in rows)
 
 
-def _merged(rows: Rows, witness: smi.Witness) -> Rows:
-    """Rows by NVML, and what nvidia-smi adds to a GPU that NVML could not finish."""
-    if isinstance(rows, Unread) and witness.rows is None:
-        if "gpu.count" in witness.facts:
-            return Absent(f"{smi.SOURCE}: {witness.message}")
-        return Unread(f"{rows.why}; {witness.trouble}") if witness.trouble else rows
+def _merge_rows(rows: Rows, smi_answer: smi.SmiAnswer) -> Rows:
+    """NVML's rows and those that nvidia-smi has besides, with its values for columns that NVML left unknown.
+
+    Where NVML could not be asked: nvidia-smi's rows, Absent where it counts no GPU, Unread where it did not answer.
+    """
+    if isinstance(rows, Unread) and smi_answer.rows is None:
+        if "gpu.count" in smi_answer.facts:
+            return Absent(f"{smi.SOURCE}: {smi_answer.message}")
+        return Unread(f"{rows.why}; {smi_answer.trouble}") if smi_answer.trouble else rows
     if isinstance(rows, Absent):
         return rows
-    own = _by_index(listed(rows))
-    told = _by_index(witness.rows or ())
-    untold = rows.why if isinstance(rows, Unread) else "NVML does not list this GPU"
+    nvml_rows = _by_index(listed(rows))
+    smi_rows = _by_index(smi_answer.rows or ())
+    missing_reason = rows.why if isinstance(rows, Unread) else "NVML does not list this GPU"
     merged: list[Row] = []
-    for index in sorted({*own, *told}):
-        row = dict(own.get(index) or {column.name: Unread(untold) for column in COLUMNS})
-        for name, state in told.get(index, {}).items():
-            row[name] = row[name] if isinstance(row[name], Known) else state
+    for index in sorted({*nvml_rows, *smi_rows}):
+        row = dict(nvml_rows.get(index) or {column.name: Unread(missing_reason) for column in COLUMNS})
+        for name, state in smi_rows.get(index, {}).items():
+            row[name] = row[name] if known(row[name]) else state
         merged.append(row)
     return tuple(merged)
 
 
 def _by_index(rows: tuple[Row, ...]) -> dict[int, Row]:
-    """nvidia-smi leaves out a GPU that it cannot open: rows are told apart by their index, not by their place."""
-    return {
-        state.value: row for row in rows if isinstance(state := row["index"], Known) and isinstance(state.value, int)
-    }
+    """Rows by GPU index: nvidia-smi leaves out GPUs that it cannot open, so that positions do not match."""
+    return {index: row for row in rows if isinstance(index := value_of(row["index"]), int)}
 
 
-def _groups(told: Told, count: Fact) -> Iterator[tuple[str, Fact | Rows]]:
-    """What is listed beside the GPUs; nothing is known of it where the GPUs are not."""
-    if isinstance(count, Known) and isinstance(count.value, int):
-        number = max(0, min(count.value, _MOST_GPUS))
-        yield from groups.rows(told, number)
-        yield from links.rows(told, number)
+def _group_rows(replies: Replies, count: Fact) -> Iterator[tuple[str, Fact | Rows]]:
+    """Yields the groups listed beside the GPUs; unread if the count of GPUs is not known."""
+    if isinstance(gpus := value_of(count), int):
+        number = max(0, min(gpus, _MOST_GPUS))
+        yield from groups.rows(replies, number)
         return
     for name in ("gpu_ecc", "mig", "gpu_process", "nvlink", "p2p", "topology.pairs"):
-        yield name, Unread(told.ending)
+        yield name, replies.unread_rest

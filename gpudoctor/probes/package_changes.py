@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 
-from gpudoctor.model.catalog import column
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.probes._changes import debian, others
-from gpudoctor.probes._changes.dnf import DATABASES, dnf
-from gpudoctor.probes._changes.entry import Entry, newest, told
-from gpudoctor.probes._changes.logs import Zoned, clock
-from gpudoctor.probes._python.dists import Environment, environment, installer
-from gpudoctor.probes._python.site import Site, site_of
+from gpudoctor.core.catalog import column
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, number_of
+from gpudoctor.probes._dists import Environment, environment, installer
+from gpudoctor.probes._packages import (
+    SYSTEM_LOGS,
+    ClockReader,
+    LogReader,
+    PackageChange,
+    conda_changes,
+    is_relevant,
+    machine_clock,
+    newest_changes,
+    utc_text,
+)
 from gpudoctor.probes._reading import number, refusal, text
+from gpudoctor.probes._site import Site, site_of
 from gpudoctor.target import Target
 from gpudoctor.target.protocol import printable
 
@@ -36,67 +42,62 @@ FACTS = (
 )
 
 _MOST = 200
-_Log = Callable[[Target, Zoned], Iterator[Entry]]
-_LOGS: tuple[tuple[tuple[str, ...], _Log], ...] = (
-    ((debian.APT,), debian.apt),
-    ((debian.DPKG,), debian.dpkg),
-    ((others.PACMAN,), others.pacman),
-    ((others.ZYPP,), others.zypp),
-    *(((path,), partial(dnf, path=path)) for path in DATABASES),
-)
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """The newest change first."""
+    """Yields the group ``package_change``, the newest first; absent if there is no log of a package manager."""
     site = site_of(target)
-    logs = list(_LOGS)
+    logs: list[tuple[tuple[str, ...], LogReader]] = [((path,), read) for path, read in SYSTEM_LOGS]
     if isinstance(site, Site) and site.environment == "conda":
         prefix = site.prefix
-        logs.append(((f"{prefix}/conda-meta/history",), lambda target, zoned: others.conda(target, zoned, prefix)))
+        logs.append(
+            ((f"{prefix}/conda-meta/history",), lambda target, parse_time: conda_changes(target, parse_time, prefix))
+        )
     if isinstance(site, Site):
-        logs.append((site.folders, installed))
-    entries: list[Entry] = []
+        logs.append((site.folders, pip_changes))
+    entries: list[PackageChange] = []
     refused: list[Unread] = []
     read = False
-    zoned: Zoned | None = None
+    parse_time: ClockReader | None = None
     for paths, parse in logs:
         try:
             if not any(target.exists(path) for path in paths):
                 continue
-            zoned = zoned or clock(target)
-            entries += parse(target, zoned)
+            parse_time = parse_time or machine_clock(target)
+            entries += parse(target, parse_time)
             read = True
         except OSError as error:
             refused.append(refusal(paths[0], error))
     if entries or (read and not refused):
         now = _now(target)
-        yield "package_change", tuple(_row(entry, now) for entry in newest(entries, _MOST))
+        yield "package_change", tuple(_change_row(entry, now) for entry in newest_changes(entries, _MOST))
     else:
         yield "package_change", refused[0] if refused else Absent("no log of a package manager is there")
 
 
-def _row(entry: Entry, now: float) -> Row:
-    def said(text: str, otherwise: str) -> Fact:
-        return Known(printable(text), entry.source) if text else Absent(otherwise)
+def _change_row(entry: PackageChange, now: float) -> Row:
+    """The row of one change; `now` in seconds since 1970."""
+
+    def text_fact(text: str, why_empty: str) -> Fact:
+        """The text as a fact; absent with the reason `why_empty` if it is empty."""
+        return Known(printable(text), entry.source) if text else Absent(why_empty)
 
     return {
         "name": Known(printable(entry.name), entry.source),
-        "before": said(entry.before, "it was not installed, or the log does not say"),
-        "after": said(entry.after, "it was removed"),
+        "before": text_fact(entry.before, "it was not installed, or the log does not say"),
+        "after": text_fact(entry.after, "it was removed"),
         "time": Known(entry.time, entry.source),
         "age_s": Known(int(now - entry.stamp), entry.source),
-        "by": said(entry.by, f"{entry.source} does not say"),
-        "user": said(entry.user, f"{entry.source} does not say"),
+        "by": text_fact(entry.by, f"{entry.source} does not say"),
+        "user": text_fact(entry.user, f"{entry.source} does not say"),
     }
 
 
 def _now(target: Target) -> float:
-    """The machine's clock: when its kernel booted and how long ago; ours where it tells neither."""
-    import time
-
-    booted, up = text(target, "/proc/stat", 1 << 18), number(target, "/proc/uptime")
+    """The machine's time in seconds since 1970, by its boot time and uptime; ours if it gives neither."""
+    booted, up = text(target, "/proc/stat", 1 << 18), number_of(number(target, "/proc/uptime"))
     match = re.search(r"^btime (\d{1,12})$", booted, re.M) if isinstance(booted, str) else None
-    return float(match[1]) + float(str(up.value)) if match and isinstance(up, Known) else time.time()
+    return float(match[1]) + up if match and up is not None else time.time()
 
 
 # ---- What pip and uv installed into the target's environment ----
@@ -106,19 +107,22 @@ _EARLIEST = 1_000_000_000
 """Seconds since 1970: images that are built to be the same each time date their files to the beginning of time."""
 
 
-def installed(target: Target, zoned: Zoned) -> Iterator[Entry]:
-    """One for each distribution that conda did not bring; of the version before it nothing tells."""
+def pip_changes(target: Target, parse_time: ClockReader) -> Iterator[PackageChange]:
+    """A change per relevant distribution that conda did not install, dated by its RECORD.
+
+    The version before is unknown.
+    """
     found = environment(target)
     if not isinstance(found, Environment):
         return
     for dist in found.dists:
-        if not told(dist.name) or found.by_conda(dist):
+        if not is_relevant(dist.name) or found.by_conda(dist):
             continue
         record = f"{dist.path}/RECORD"
         try:
             stamp = target.modified(record)
         except OSError:  # a distribution's own packages have none; a record of a machine may not tell
             continue
-        at = zoned(time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(stamp))) if stamp > _EARLIEST else None
+        at = parse_time(utc_text(stamp)) if stamp > _EARLIEST else None
         if at:
-            yield Entry(dist.name, "", dist.version, *at, installer(target, dist) or "", "", record)
+            yield PackageChange(dist.name, "", dist.version, *at, installer(target, dist) or "", "", record)

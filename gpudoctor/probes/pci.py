@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.probes._bus import link
-from gpudoctor.probes._bus.config import asleep
-from gpudoctor.probes._marks import bus_reason, pci_hidden
+from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, text_of, value_of
+from gpudoctor.probes._machine_kind import no_bus_hint, pci_hidden
+from gpudoctor.probes._pci_bus import link_speed, link_width, port_above, unread_if_asleep, uplink
 from gpudoctor.probes._reading import line, names, number, refusal, text
 from gpudoctor.target import Target
 
@@ -60,98 +59,106 @@ _NAMES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """One row per display or 3D device of any vendor; without a PCI bus in sysfs everything is unread."""
+    """Yields the ``pci`` facts and one row per display or 3D device; all unread if sysfs shows no PCI bus."""
     addresses = names(target, _BUS)
     if not isinstance(addresses, list):
-        yield from _nothing(Unread(pci_hidden(target) or addresses.why + bus_reason(target)))
+        yield from _all_unread(Unread(pci_hidden(target) or addresses.why + no_bus_hint(target)))
         return
     devices = [(address, *_identity(target, address)) for address in addresses]
     yield "pci.devices", Known(len(devices), _BUS)
-    yield "driver.nvswitch", _nvswitch([(vendor, kind) for _, vendor, _, kind in devices])
+    yield "driver.nvswitch", _nvswitch_fact([(vendor, kind) for _, vendor, _, kind in devices])
     gpus = [(address, vendor, device) for address, vendor, device, kind in devices if _is_gpu(vendor, kind)]
     unclear = [address for address, vendor, _, kind in devices if not vendor or not kind]
-    known = _names(target, {(vendor, device) for _, vendor, device in gpus})
+    known = _names_by_id(target, {(vendor, device) for _, vendor, device in gpus})
     rows = tuple(_row(target, address, vendor, device, known) for address, vendor, device in gpus)
     yield "pci", rows
-    yield from _summary(target, gpus, rows, unclear)
+    yield from _summary_facts(target, gpus, rows, unclear)
 
 
 def _is_gpu(vendor: str, kind: str) -> bool:
+    """True for a display or 3D class (hex digits), or AMD's accelerator class."""
     return kind[:4] in _GPU_CLASSES or (vendor, kind[:4]) == _ACCELERATOR
 
 
-def _nothing(why: Unread) -> Iterator[tuple[str, Fact | Rows]]:
+def _all_unread(why: Unread) -> Iterator[tuple[str, Fact | Rows]]:
+    """Every fact and group of this probe, unread for the same reason."""
     yield "pci", why
     for name in ("pci.devices", "pci.nvidia_count", "pci.gpu_vendors", "pci.nvidia_drivers", "driver.nvswitch"):
         yield name, why
 
 
 def _identity(target: Target, address: str) -> tuple[str, str, str]:
-    """Vendor, device and class as hex digits (``10de``, ``2330``, ``030200``); empty where they cannot be read."""
+    """Vendor, device and class as hexadecimal digits (``10de``, ``2330``, ``030200``); empty if they cannot be read."""
     found = [text(target, f"{_BUS}/{address}/{name}", 16) for name in ("vendor", "device", "class")]
     vendor, device, kind = (entry.removeprefix("0x") if isinstance(entry, str) else "" for entry in found)
     return vendor, device, kind
 
 
-def _nvswitch(kinds: list[tuple[str, str]]) -> Fact:
+def _nvswitch_fact(kinds: list[tuple[str, str]]) -> Fact:
+    """Fact `driver.nvswitch`: whether any device's (vendor, class) is an NVIDIA bridge of class 0680."""
     count = sum(vendor == "10de" and kind.startswith(_BRIDGE_OTHER) for vendor, kind in kinds)
     if count:
         return Known(True, f"{_BUS}: {count} NVIDIA bridge devices of class 0680")
     return Known(False, f"{_BUS}: no NVIDIA bridge device of class 0680")
 
 
-def _summary(
+def _summary_facts(
     target: Target, gpus: list[tuple[str, str, str]], rows: tuple[Row, ...], unclear: list[str]
 ) -> Iterator[tuple[str, Fact]]:
+    """Count and drivers of NVIDIA GPUs and the vendors of all GPUs. `gpus`: (address, vendor, device id) per row.
+
+    `unclear`: addresses whose vendor or class cannot be read, which leaves a count of zero unread.
+    """
     nvidia = [(address, row) for (address, vendor, _), row in zip(gpus, rows, strict=True) if vendor == "10de"]
     vendors = tuple(dict.fromkeys(_VENDORS.get(vendor, "other") for _, vendor, _ in gpus))
     whole = [address for address, _ in nvidia if isinstance(text(target, f"{_BUS}/{address}/physfn/vendor"), Absent)]
     count: Fact = Known(len(whole), _BUS)
-    seen: Fact = Known(vendors, _BUS)
+    vendors_fact: Fact = Known(vendors, _BUS)
     hidden = pci_hidden(target)
     if not nvidia and (hidden or unclear):
-        count = seen = Unread(hidden or f"{_BUS}/{unclear[0]} cannot be read")
-    bound = tuple(dict.fromkeys(str(row["driver"].value) for _, row in nvidia if isinstance(row["driver"], Known)))
+        count = vendors_fact = Unread(hidden or f"{_BUS}/{unclear[0]} cannot be read")
+    bound = tuple(dict.fromkeys(name for _, row in nvidia if (name := text_of(row["driver"]))))
     yield "pci.nvidia_count", count
-    yield "pci.gpu_vendors", seen
+    yield "pci.gpu_vendors", vendors_fact
     yield "pci.nvidia_drivers", Known(bound, _BUS) if nvidia else Absent(f"no NVIDIA GPU in {_BUS}")
 
 
 def _row(target: Target, address: str, vendor: str, device: str, known: dict[tuple[str, str], Fact]) -> Row:
+    """The row of one device; link and state columns are unread while it sleeps, as reading them would wake it."""
     folder = f"{_BUS}/{address}"
-    sleeping = asleep(target, folder)
+    sleeping = unread_if_asleep(target, folder)
     return {
         "address": Known(address, _BUS),
         "vendor": Known(_VENDORS.get(vendor, "other"), f"{folder}/vendor"),
         "device_id": Known(f"{vendor}:{device}", f"{folder}/device"),
         "name": _name(target, address, known.get((vendor, device)), sleeping),
         "driver": _driver(target, folder),
-        "alive": sleeping or _alive(target, folder),
-        "link_speed": sleeping or link.speed(target, f"{folder}/current_link_speed"),
-        "link_speed_max": sleeping or link.speed(target, f"{folder}/max_link_speed"),
-        "link_width": sleeping or link.width(target, f"{folder}/current_link_width"),
-        "link_width_max": sleeping or link.width(target, f"{folder}/max_link_width"),
+        "alive": sleeping or _alive_fact(target, folder),
+        "link_speed": sleeping or link_speed(target, f"{folder}/current_link_speed"),
+        "link_speed_max": sleeping or link_speed(target, f"{folder}/max_link_speed"),
+        "link_width": sleeping or link_width(target, f"{folder}/current_link_width"),
+        "link_width_max": sleeping or link_width(target, f"{folder}/max_link_width"),
         **_slot(target, folder),
-        **link.uplink(target, folder),
-        **_regions(target, f"{folder}/resource"),
-        "numa_node": _numa(target, folder),
+        **uplink(target, folder),
+        **_bar_columns(target, f"{folder}/resource"),
+        "numa_node": _numa_node(target, folder),
         "iommu": line(target, f"{folder}/iommu_group/type"),
         "power_state": line(target, f"{folder}/power_state"),
     }
 
 
 def _slot(target: Target, folder: str) -> Row:
-    """What the port above can at most."""
-    port = link.port(target, folder)
-    unread = asleep(target, port) if port else Unread(f"no port above {folder}")
+    """Highest link speed and width of the port above the device."""
+    port = port_above(target, folder)
+    unread = unread_if_asleep(target, port) if port else Unread(f"no port above {folder}")
     return {
-        "slot_speed_max": unread or link.speed(target, f"{port}/max_link_speed"),
-        "slot_width_max": unread or link.width(target, f"{port}/max_link_width"),
+        "slot_speed_max": unread or link_speed(target, f"{port}/max_link_speed"),
+        "slot_width_max": unread or link_width(target, f"{port}/max_link_width"),
     }
 
 
 def _driver(target: Target, folder: str) -> Fact:
-    """The folder ``driver`` is a link into /sys/bus/pci/drivers; it is missing where nothing is bound."""
+    """Name of the bound kernel driver; absent if none is bound."""
     path = f"{folder}/driver"
     try:
         if not target.exists(path):
@@ -161,7 +168,8 @@ def _driver(target: Target, folder: str) -> Fact:
         return refusal(path, error)
 
 
-def _alive(target: Target, folder: str) -> Fact:
+def _alive_fact(target: Target, folder: str) -> Fact:
+    """Whether the configuration space answers: its first four bytes are not all ones."""
     path = f"{folder}/config"
     try:
         first = target.read_bytes(path, 4)
@@ -170,8 +178,8 @@ def _alive(target: Target, folder: str) -> Fact:
     return Known(first != b"\xff\xff\xff\xff", path) if len(first) == 4 else Unread(f"{path} is cut short")
 
 
-def _regions(target: Target, path: str) -> dict[str, Fact]:
-    """Lines of ``start end flags``, six of them BARs. A region that was given no address starts at 0 and has an end."""
+def _bar_columns(target: Target, path: str) -> dict[str, Fact]:
+    """The unassigned BARs and the size of BAR 1 (MiB), from sysfs' ``resource``: lines of ``start end flags``."""
     found = text(target, path, 4096)
     regions = re.findall(r"^0x([0-9a-f]+) 0x([0-9a-f]+) 0x([0-9a-f]+)$", found, re.M) if isinstance(found, str) else []
     if len(regions) < 6:
@@ -185,14 +193,19 @@ def _regions(target: Target, path: str) -> dict[str, Fact]:
     }
 
 
-def _numa(target: Target, folder: str) -> Fact:
+def _numa_node(target: Target, folder: str) -> Fact:
+    """The device's NUMA node; absent for -1."""
     node = number(target, f"{folder}/numa_node")
-    if isinstance(node, Known) and node.value == -1:
+    if value_of(node) == -1:
         return Absent(f"{folder}/numa_node says -1")
     return node
 
 
 def _name(target: Target, address: str, by_id: Fact | None, sleeping: Unread | None) -> Fact:
+    """The product name: the driver's, else the one by id; a sleeping device is not asked.
+
+    Unread if there is neither.
+    """
     if sleeping:
         return by_id or sleeping
     path = f"/proc/driver/nvidia/gpus/{address}/information"
@@ -203,8 +216,8 @@ def _name(target: Target, address: str, by_id: Fact | None, sleeping: Unread | N
     return by_id or Unread("its id is in no table of names on this machine")
 
 
-def _names(target: Target, ids: set[tuple[str, str]]) -> dict[tuple[str, str], Fact]:
-    """Names by vendor and device from the machine's pci.ids: vendors at the margin, devices after one tab."""
+def _names_by_id(target: Target, ids: set[tuple[str, str]]) -> dict[tuple[str, str], Fact]:
+    """Product names by (vendor, device id) from the machine's pci.ids; ids that are not in it are left out."""
     out: dict[tuple[str, str], Fact] = {}
     for path in _NAMES if ids else ():
         found = text(target, path, 4 << 20)

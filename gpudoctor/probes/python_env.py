@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.probes._python.dists import Dist, Environment, environment, installer, libraries
-from gpudoctor.probes._python.site import Site, pyvenv, site_of
+from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.probes._dists import Dist, Environment, environment, installer, libraries_of
+from gpudoctor.probes._site import Site, pyvenv, site_of
 from gpudoctor.target import Target
 
 FACTS = (
@@ -73,7 +73,7 @@ _RECORDED = ("nvidia-", "triton", "pytorch-triton", "onnxruntime")
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """The interpreter, then what is installed, then what is wrong with it."""
+    """Yields the ``python`` facts and the group ``package``."""
     site = site_of(target)
     if not isinstance(site, Site):
         names = [spec.name for spec in FACTS if not spec.group]
@@ -82,26 +82,27 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
             yield "python.path", Known(target.python, "target")
         yield "package", site
         return
-    yield from _interpreter(target, site)
-    found = environment(target)
-    if not isinstance(found, Environment):
+    yield from _interpreter_facts(target, site)
+    installed = environment(target)
+    if not isinstance(installed, Environment):
         unread = ("installer", "duplicates", "leftovers", "damaged", "overwritten")
-        yield from ((f"python.{name}", found) for name in unread)
-        yield "package", found
+        yield from ((f"python.{name}", installed) for name in unread)
+        yield "package", installed
         return
-    yield "python.installer", _installer(target, site, found)
-    yield "package", _packages(target, found)
-    yield "python.duplicates", Known(_duplicates(found), found.source)
-    yield "python.leftovers", Known(found.leftovers, found.source)
-    yield from _integrity(target, found)
+    yield "python.installer", _installer(target, site, installed)
+    yield "package", _package_rows(target, installed)
+    yield "python.duplicates", Known(_duplicates(installed), installed.source)
+    yield "python.leftovers", Known(installed.leftovers, installed.source)
+    yield from _integrity_facts(target, installed)
 
 
 def is_gpu(name: str) -> bool:
-    """Whether a distribution has to do with GPUs."""
+    """True if the distribution has to do with GPUs, by its name."""
     return name.startswith(_GPU_PREFIXES) or name in _GPU_NAMES
 
 
-def _interpreter(target: Target, site: Site) -> Iterator[tuple[str, Fact]]:
+def _interpreter_facts(target: Target, site: Site) -> Iterator[tuple[str, Fact]]:
+    """Facts about the interpreter itself."""
     yield "python.path", Known(site.python, "target")
     yield "python.version", Known(site.version, site.source)
     yield "python.implementation", Known(site.implementation, site.source)
@@ -114,37 +115,43 @@ def _interpreter(target: Target, site: Site) -> Iterator[tuple[str, Fact]]:
     yield "python.externally_managed", Known(managed, marker)
 
 
-def _installer(target: Target, site: Site, found: Environment) -> Fact:
-    """What brought torch into a conda environment; elsewhere uv where ``pyvenv.cfg`` names it, else the pip in it."""
-    torch = found.first("torch")
-    told = installer(target, torch) if torch else None
-    brought = f"{torch.path}/INSTALLER" if torch else ""
+def _installer(target: Target, site: Site, installed: Environment) -> Fact:
+    """What installs packages here: in conda what installed torch, else uv if pyvenv.cfg names it, else pip."""
+    torch = installed.first("torch")
+    torch_installer = installer(target, torch) if torch else None
+    installer_file = f"{torch.path}/INSTALLER" if torch else ""
     if site.environment == "conda":
-        return Known(told, brought) if told in ("pip", "uv") else Known("conda", f"{site.prefix}/conda-meta")
+        return (
+            Known(torch_installer, installer_file)
+            if torch_installer in ("pip", "uv")
+            else Known("conda", f"{site.prefix}/conda-meta")
+        )
     try:
         if site.environment == "venv" and "uv" in (pyvenv(target, site.prefix) or {}):
             return Known("uv", f"{site.prefix}/pyvenv.cfg")
     except OSError:
         pass  # the packages may say it
-    if told == "uv":
-        return Known(told, brought)
-    if pip := found.first("pip"):
+    if torch_installer == "uv":
+        return Known(torch_installer, installer_file)
+    if pip := installed.first("pip"):
         return Known("pip", pip.path)
     return Unread("it has no pip, and nothing in it names uv")
 
 
-def _packages(target: Target, found: Environment) -> tuple[Row, ...]:
-    """One row per distribution, and per conda package of which there is no dist-info of that version."""
-    builds = {(dist.name, dist.version): dist for dist in found.conda}
+def _package_rows(target: Target, installed: Environment) -> tuple[Row, ...]:
+    """One row per distribution, and per conda package about GPUs without a dist-info of that version."""
+    builds = {(dist.name, dist.version): dist for dist in installed.conda}
     rows: list[Row] = []
-    for dist in found.dists:
+    for dist in installed.dists:
         source = dist.path
         row: dict[str, Fact] = {"name": Known(dist.name, source), "version": Known(dist.version, source)}
         conda = builds.pop((dist.name, dist.version), None)
         row["build"] = Known(conda.info, conda.folder) if conda else Absent("not a conda package")
         if is_gpu(dist.name):
-            told = installer(target, dist) or ("conda" if conda else None)
-            row["installer"] = Known(told, f"{source}/INSTALLER") if told else Unread("its INSTALLER does not say")
+            installed_by = installer(target, dist) or ("conda" if conda else None)
+            row["installer"] = (
+                Known(installed_by, f"{source}/INSTALLER") if installed_by else Unread("its INSTALLER does not say")
+            )
         rows.append(row)
     rows.extend(
         {
@@ -159,10 +166,10 @@ def _packages(target: Target, found: Environment) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _duplicates(found: Environment) -> tuple[str, ...]:
-    """Copies in one folder are a fault; a copy further down ``sys.path`` is only hidden."""
+def _duplicates(installed: Environment) -> tuple[str, ...]:
+    """Distributions with several versions in one folder, as texts; a copy later on ``sys.path`` is only hidden."""
     together: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for dist in found.dists:
+    for dist in installed.dists:
         together[dist.name, dist.folder].append(dist.version)
     return tuple(
         f"{name} {' and '.join(versions)} in {folder}"
@@ -171,43 +178,47 @@ def _duplicates(found: Environment) -> tuple[str, ...]:
     )
 
 
-def _integrity(target: Target, found: Environment) -> Iterator[tuple[str, Fact]]:
+def _integrity_facts(target: Target, installed: Environment) -> Iterator[tuple[str, Fact]]:
+    """Damaged and overwritten libraries, by comparing RECORDs with file sizes; unread if no RECORD can be read."""
     writers: dict[str, list[str]] = defaultdict(list)
     damaged: dict[str, list[str]] = defaultdict(list)
-    silent: list[str] = []
-    watched = _watched(found)
-    for dist in watched:
-        recorded = libraries(target, dist)
+    unrecorded: list[str] = []
+    checked = _checked_distributions(installed)
+    for dist in checked:
+        recorded = libraries_of(target, dist)
         if recorded is None:
-            silent.append(dist.name)
+            unrecorded.append(dist.name)
             continue
         for library in recorded:
             writers[library.path].append(dist.name)
-            if trouble := _trouble(target, library.path, library.size):
+            if trouble := _file_damage(target, library.path, library.size):
                 damaged[dist.name].append(f"{library.path} {trouble}, {dist.name} recorded {library.size}")
     names = ("python.damaged", "python.damaged_files", "python.overwritten")
-    if watched and len(silent) == len(watched):
-        yield from ((name, Unread(f"no RECORD of {', '.join(silent)} could be read")) for name in names)
+    if checked and len(unrecorded) == len(checked):
+        yield from ((name, Unread(f"no RECORD of {', '.join(unrecorded)} could be read")) for name in names)
         return
-    source = (
-        f"RECORD of {', '.join(d.name for d in watched if d.name not in silent) or 'no GPU package'} in {found.source}"
-    )
+    compared = ", ".join(dist.name for dist in checked if dist.name not in unrecorded) or "no GPU package"
+    source = f"RECORD of {compared} in {installed.source}"
     pairs = {" and ".join(sorted(set(dists))) for dists in writers.values() if len(set(dists)) > 1}
     yield names[0], Known(tuple(damaged), source)
     yield names[1], Known(tuple(file for files in damaged.values() for file in files), source)
     yield names[2], Known(tuple(sorted(pairs)), source)
 
 
-def _watched(found: Environment) -> Sequence[Dist]:
-    """TensorFlow's RECORD lists ten thousand headers: it is read only where two builds may have met."""
-    tensorflows = [dist for dist in found.dists if dist.name.startswith(("tensorflow", "tf-nightly"))]
+def _checked_distributions(installed: Environment) -> Sequence[Dist]:
+    """The distributions whose libraries are compared with their RECORD.
+
+    TensorFlow's lists ten thousand headers: it is read only if two builds of it are installed.
+    """
+    tensorflows = [dist for dist in installed.dists if dist.name.startswith(("tensorflow", "tf-nightly"))]
     builds = {"tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly", "tf-nightly-gpu", "tensorflow-rocm"}
     rivals = [dist for dist in tensorflows if dist.name in builds]
-    chosen = [dist for dist in found.dists if dist.name == "torch" or dist.name.startswith(_RECORDED)]
-    return [dist for dist in (*chosen, *(rivals if len(rivals) > 1 else ())) if not found.by_conda(dist)]
+    chosen = [dist for dist in installed.dists if dist.name == "torch" or dist.name.startswith(_RECORDED)]
+    return [dist for dist in (*chosen, *(rivals if len(rivals) > 1 else ())) if not installed.by_conda(dist)]
 
 
-def _trouble(target: Target, path: str, size: int) -> str:
+def _file_damage(target: Target, path: str, size: int) -> str:
+    """``is missing`` or ``has N bytes`` if the file differs from the recorded size in bytes; empty if it does not."""
     try:
         found = target.path(path).stat().st_size
     except FileNotFoundError:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.probes._reading import line, names, number, real, text, there, usable
+from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, text_of, value_of
+from gpudoctor.probes._reading import as_unread, line, names, number, path_exists, resolve_path, text, usable
 from gpudoctor.target import Target
 
 FACTS = (
@@ -57,38 +57,40 @@ _COUNTERS = {
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """From sysfs: one row per port."""
+    """Yields the ``rdma`` facts and one row per port, from sysfs."""
     devices = names(target, _DEVICES)
-    yield "rdma", tuple(_ports(target, devices)) if isinstance(devices, list) else _without(target, devices)
-    yield "rdma.verbs_loaded", _verbs(target)
-    yield from _nodes(target, devices)
+    yield "rdma", tuple(_port_rows(target, devices)) if isinstance(devices, list) else _absence(target, devices)
+    yield "rdma.verbs_loaded", _verbs_loaded(target)
+    yield from _node_facts(target, devices)
     yield "rdma.may_lock", _may_lock(target)
 
 
-def _without(target: Target, devices: Absent | Unread) -> Absent | Unread:
-    """Without /sys nothing is known."""
-    if isinstance(devices, Absent) and there(target, "/sys") is not True:
+def _absence(target: Target, devices: Absent | Unread) -> Absent | Unread:
+    """The state of the devices; unread instead of absent if there is no /sys."""
+    if isinstance(devices, Absent) and path_exists(target, "/sys") is not True:
         return Unread(f"{devices.why}; /sys may not be mounted")
     return devices
 
 
-def _ports(target: Target, devices: Sequence[str]) -> Iterator[Row]:
+def _port_rows(target: Target, devices: Sequence[str]) -> Iterator[Row]:
+    """One row per port of the devices."""
     for device in devices:
         folder = f"{_DEVICES}/{device}"
         ports = names(target, f"{folder}/ports")
-        card = _card(target, device) if isinstance(ports, list) else {}
+        card = _device_columns(target, device) if isinstance(ports, list) else {}
         for port in ports if isinstance(ports, list) else ():
-            yield {**card, **_port(target, f"{folder}/ports/{port}")}
+            yield {**card, **_port_columns(target, f"{folder}/ports/{port}")}
 
 
-def _card(target: Target, device: str) -> Row:
+def _device_columns(target: Target, device: str) -> Row:
+    """The columns that all ports of a device share."""
     folder = f"{_DEVICES}/{device}"
-    place = real(target, f"{folder}/device")
+    place = resolve_path(target, f"{folder}/device")
     address = place.rpartition("/")[2]
     on_pci = re.fullmatch(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", address)
     interfaces = names(target, f"{folder}/device/net")
     node = number(target, f"{folder}/device/numa_node")
-    virtual = there(target, f"{folder}/device/physfn")
+    virtual = path_exists(target, f"{folder}/device/physfn")
     return {
         "device": Known(device, _DEVICES),
         "address": Known(address, f"{folder}/device") if on_pci else Absent(f"{folder} is on no PCI bus"),
@@ -96,20 +98,21 @@ def _card(target: Target, device: str) -> Row:
         "firmware": line(target, f"{folder}/fw_ver"),
         "board": line(target, f"{folder}/board_id"),
         "model": line(target, f"{folder}/hca_type"),
-        "numa_node": Absent(f"{node.source} says -1") if isinstance(node, Known) and node.value == -1 else node,
+        "numa_node": Absent(f"{folder}/device/numa_node says -1") if value_of(node) == -1 else node,
         "virtual": virtual if isinstance(virtual, Unread) else Known(virtual, f"{folder}/device/physfn"),
     }
 
 
-def _port(target: Target, folder: str) -> Row:
-    number_ = folder.rpartition("/")[2]
+def _port_columns(target: Target, folder: str) -> Row:
+    """The columns of one port: state, link layer, rate, GIDs and error counters."""
+    port = folder.rpartition("/")[2]
     layer = line(target, f"{folder}/link_layer")
     rate = line(target, f"{folder}/rate")
-    speed = re.match(r"\d+(\.\d+)?", str(rate.value)) if isinstance(rate, Known) else None
+    speed = re.match(r"\d+(\.\d+)?", text_of(rate))
     return {
-        "port": Known(int(number_), folder) if number_.isdigit() else Unread(f"{folder} is no port"),
-        "state": _state(line(target, f"{folder}/state")),
-        "physical_state": _state(line(target, f"{folder}/phys_state")),
+        "port": Known(int(port), folder) if port.isdigit() else Unread(f"{folder} is no port"),
+        "state": _state_name(line(target, f"{folder}/state")),
+        "physical_state": _state_name(line(target, f"{folder}/phys_state")),
         "link_layer": layer,
         "rate": rate,
         "rate_gbps": Known(float(speed[0]), f"{folder}/rate") if speed else Unread(f"{folder}/rate is no number"),
@@ -118,60 +121,64 @@ def _port(target: Target, folder: str) -> Row:
     }
 
 
-def _state(raw: Fact) -> Fact:
-    """``ACTIVE`` of ``4: ACTIVE``."""
+def _state_name(raw: Fact) -> Fact:
+    """The name in a state such as ``4: ACTIVE``."""
     return Known(str(raw.value).rpartition(":")[2].strip(), raw.source) if isinstance(raw, Known) else raw
 
 
 def _gids(target: Target, folder: str, layer: Fact) -> Row:
-    """The table holds up to 256 entries, filled from its start; the type of an empty one cannot be read."""
+    """Number of addresses among the first 16 entries, and whether one is RoCE v2 (absent on InfiniBand).
+
+    The table is filled from its start; the type of an empty entry cannot be read.
+    """
     listed = names(target, f"{folder}/gids")
     if not isinstance(listed, list):
-        return {"gids": Unread(listed.why), "roce_v2": Unread(listed.why)}
+        return {"gids": as_unread(listed), "roce_v2": as_unread(listed)}
     filled = []
     for entry in sorted((name for name in listed if name.isdigit()), key=int)[:_MOST_GIDS]:
         gid = text(target, f"{folder}/gids/{entry}", 64)
         if isinstance(gid, str) and not _NO_GID.fullmatch(gid):
             filled.append(entry)
     count = Known(len(filled), f"{folder}/gids")
-    if isinstance(layer, Known) and layer.value == "InfiniBand":
+    if value_of(layer) == "InfiniBand":
         return {"gids": count, "roce_v2": Absent("the port is InfiniBand")}
     kinds = [text(target, f"{folder}/gid_attrs/types/{entry}", 64) for entry in filled]
-    blind = next((kind for kind in kinds if not isinstance(kind, str)), None)
-    if "RoCE v2" in kinds or not blind:
+    unreadable = next((kind for kind in kinds if not isinstance(kind, str)), None)
+    if "RoCE v2" in kinds or not unreadable:
         return {"gids": count, "roce_v2": Known("RoCE v2" in kinds, f"{folder}/gid_attrs/types")}
-    return {"gids": count, "roce_v2": Unread(blind.why)}
+    return {"gids": count, "roce_v2": as_unread(unreadable)}
 
 
-def _verbs(target: Target) -> Fact:
+def _verbs_loaded(target: Target) -> Fact:
+    """Whether the kernel module ib_uverbs is loaded; unread without /sys/module."""
     path = "/sys/module/ib_uverbs"
-    here = there(target, path)
+    here = path_exists(target, path)
     if isinstance(here, Unread):
         return here
-    if not here and there(target, "/sys/module") is not True:
+    if not here and path_exists(target, "/sys/module") is not True:
         return Unread("no /sys/module")
     return Known(here, path if here else f"no {path}")
 
 
-def _nodes(target: Target, devices: list[str] | Absent | Unread) -> Iterator[tuple[str, Fact]]:
-    """/sys/class/infiniband_verbs/uverbs0 stands for /dev/infiniband/uverbs0."""
+def _node_facts(target: Target, devices: list[str] | Absent | Unread) -> Iterator[tuple[str, Fact]]:
+    """Missing and denied device files; /sys/class/infiniband_verbs/uverbs0 stands for /dev/infiniband/uverbs0."""
     verbs = names(target, _VERBS) if isinstance(devices, list) else devices
     if not isinstance(verbs, list):
-        why = _without(target, verbs)
+        why = _absence(target, verbs)
         yield "rdma.nodes_missing", why
         yield "rdma.nodes_denied", why
         return
     wanted = [f"{_NODES}/{name}" for name in verbs if re.fullmatch(r"uverbs\d+", name)]
-    present = {path: there(target, path) for path in wanted}
-    blind = next((here for here in present.values() if isinstance(here, Unread)), None)
+    present = {path: path_exists(target, path) for path in wanted}
+    unreadable = next((here for here in present.values() if isinstance(here, Unread)), None)
     missing = tuple(path for path, here in present.items() if here is False)
     denied = tuple(path for path, here in present.items() if here is True and not usable(target, path))
-    yield "rdma.nodes_missing", blind or Known(missing, _NODES)
-    yield "rdma.nodes_denied", blind or Known(denied, _NODES)
+    yield "rdma.nodes_missing", unreadable or Known(missing, _NODES)
+    yield "rdma.nodes_denied", unreadable or Known(denied, _NODES)
 
 
 def _may_lock(target: Target) -> Fact:
-    """Bit 14 of the effective capabilities."""
+    """Whether the process has CAP_IPC_LOCK, bit 14 of the effective capabilities."""
     path = "/proc/self/status"
     found = text(target, path, 1 << 16)
     match = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", found, re.M) if isinstance(found, str) else None

@@ -9,12 +9,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.probes._bus.config import BUS, acs_redirects, ats_enabled
-from gpudoctor.probes._bus.tree import ORDER, Place, between, place
-from gpudoctor.probes._marks import bus_reason, pci_hidden
-from gpudoctor.probes._reading import line, names, real, text, there
+from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, value_of
+from gpudoctor.probes._machine_kind import no_bus_hint, pci_hidden
+from gpudoctor.probes._pci_bus import BUS, PATH_KINDS, PciPlace, acs_redirects, ats_enabled, path_between, place_of
+from gpudoctor.probes._reading import as_unread, line, names, names_in, path_exists, resolve_path, text
 from gpudoctor.target import Target
 
 FACTS = (
@@ -48,39 +47,39 @@ _MOST_GPUS = 64
 _VIRTUAL = re.compile(r"veth|cali|lxc|docker|br-|virbr|cni|flannel|cilium|tap|tun|lo$")
 """Interfaces that a node with many containers has by the hundred."""
 
-Places = Mapping[str, Place]
+Places = Mapping[str, PciPlace]
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """One row per NVIDIA GPU, one per pair of them."""
+    """Yields the ``topology`` facts, one row per NVIDIA GPU and one per pair of them."""
     nodes = _numa_nodes(target)
     yield "topology.numa_nodes", nodes
     addresses = names(target, BUS)
     hidden = pci_hidden(target)
     if hidden or not isinstance(addresses, list):
-        why = hidden or getattr(addresses, "why", "") + bus_reason(target)
+        why = hidden or getattr(addresses, "why", "") + no_bus_hint(target)
         for name in ("topology.nvswitches", "topology.switches", "topology.acs_bridges", "gpu_path", "gpu_pair"):
             yield name, Unread(why)
         return
-    kinds = {at: kind for at in addresses if (kind := _nvidia(target, at))}
+    kinds = {at: kind for at in addresses if (kind := _nvidia_class(target, at))}
     yield "topology.nvswitches", Known(sum(kind.startswith("0x0680") for kind in kinds.values()), f"{BUS}, class 0680")
-    single = isinstance(nodes, Known) and nodes.value == 1
-    found = [place(target, f"{BUS}/{at}", single) for at, kind in kinds.items() if _is_gpu(target, at, kind)]
+    single = value_of(nodes) == 1
+    found = [place_of(target, f"{BUS}/{at}", single) for at, kind in kinds.items() if _is_gpu(target, at, kind)]
     gpus = [gpu for gpu in found if gpu][:_MOST_GPUS]
     yield "topology.switches", Known(len({gpu.switch for gpu in gpus} - {None}), f"paths under {BUS}")
-    acs = _Acs(target)
-    yield from _pairs(gpus, acs)
-    yield "gpu_path", tuple(_rows(target, gpus, acs, single))
+    acs = _AcsCache(target)
+    yield from _pair_facts(gpus, acs)
+    yield "gpu_path", tuple(_gpu_rows(target, gpus, acs, single))
 
 
 def _numa_nodes(target: Target) -> Fact:
-    """``0-1,4``"""
+    """The number of NUMA nodes, from a list such as ``0-1,4``; 1 if the kernel has no such file."""
     path = "/sys/devices/system/node/online"
     found = line(target, path)
-    if isinstance(found, Absent) and there(target, "/sys/devices/system") is True:
+    if isinstance(found, Absent) and path_exists(target, "/sys/devices/system") is True:
         return Known(1, f"no {path}")
-    if not isinstance(found, Known):
-        return Unread(found.why)
+    if isinstance(found, (Absent, Unread)):
+        return as_unread(found)
     spans = [span.partition("-") for span in str(found.value).split(",")]
     try:
         return Known(sum(int(last or first) - int(first) + 1 for first, _, last in spans), path)
@@ -88,8 +87,8 @@ def _numa_nodes(target: Target) -> Fact:
         return Unread(f"{path} says {str(found.value)[:20]!r}")
 
 
-def _nvidia(target: Target, address: str) -> str:
-    """The class, ``0x030200``, of a device of NVIDIA; empty for all others."""
+def _nvidia_class(target: Target, address: str) -> str:
+    """The PCI class of an NVIDIA device, such as ``0x030200``; empty for other vendors or if it cannot be read."""
     if text(target, f"{BUS}/{address}/vendor", 16) != "0x10de":
         return ""
     kind = text(target, f"{BUS}/{address}/class", 16)
@@ -97,58 +96,63 @@ def _nvidia(target: Target, address: str) -> str:
 
 
 def _is_gpu(target: Target, address: str, kind: str) -> bool:
-    """A whole GPU; the virtual functions of one are not."""
-    return kind.startswith(_GPU_CLASSES) and there(target, f"{BUS}/{address}/physfn") is not True
+    """True for a whole GPU; a GPU's virtual functions are not."""
+    return kind.startswith(_GPU_CLASSES) and path_exists(target, f"{BUS}/{address}/physfn") is not True
 
 
-class _Acs:
-    """What each bridge says of ACS, asked once."""
+class _AcsCache:
+    """Whether bridges redirect by ACS, read once per bridge."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._known: dict[str, Fact] = {}
+        self._cached: dict[str, Fact] = {}
 
     def redirects(self, bridge: str) -> Fact:
-        if bridge not in self._known:
-            self._known[bridge] = acs_redirects(self._target, bridge)
-        return self._known[bridge]
+        """Whether ACS at this bridge (a PCI address) redirects peer-to-peer traffic upstream."""
+        if bridge not in self._cached:
+            self._cached[bridge] = acs_redirects(self._target, bridge)
+        return self._cached[bridge]
 
     def any_of(self, bridges: Sequence[str]) -> Fact:
-        """Whether one of them redirects; unread where none is known to and one could not be asked."""
-        said = [self.redirects(bridge) for bridge in bridges]
-        yes = next((one for one in said if isinstance(one, Known) and one.value), None)
-        return yes or next((one for one in said if isinstance(one, Unread)), None) or Known(False, "bridges' config")
+        """Whether one of the bridges redirects; unread if none is known to and one could not be read."""
+        facts = [self.redirects(bridge) for bridge in bridges]
+        yes = next((fact for fact in facts if value_of(fact)), None)
+        unread = next((fact for fact in facts if isinstance(fact, Unread)), None)
+        return yes or unread or Known(False, "bridges' config")
 
 
-def _pairs(gpus: Sequence[Place], acs: _Acs) -> Iterator[tuple[str, Fact | Rows]]:
+def _pair_facts(gpus: Sequence[PciPlace], acs: _AcsCache) -> Iterator[tuple[str, Fact | Rows]]:
+    """The group ``gpu_pair`` and the fact `topology.acs_bridges`."""
     rows: list[Row] = []
-    inside: dict[str, None] = {}
+    between_gpus: dict[str, None] = {}
     for a, b in combinations(gpus, 2):
-        path, bridges = between(a, b)
+        path, bridges = path_between(a, b)
         switched = path in ("PIX", "PXB")
-        inside.update(dict.fromkeys(bridges if switched else ()))
+        between_gpus.update(dict.fromkeys(bridges if switched else ()))
         rows.append(
             {
                 "a": Known(a.address, BUS),
                 "b": Known(b.address, BUS),
-                "path": _path(path),
+                "path": _path_fact(path),
                 "acs": acs.any_of(bridges) if switched else Absent("no PCIe switch between them"),
             }
         )
     yield "gpu_pair", tuple(rows)
-    said = {bridge: acs.redirects(bridge) for bridge in inside}
-    blind = next((one for one in said.values() if isinstance(one, Unread)), None)
-    on = tuple(sorted(bridge for bridge, one in said.items() if isinstance(one, Known) and one.value))
+    redirects = {bridge: acs.redirects(bridge) for bridge in between_gpus}
+    blind = next((fact for fact in redirects.values() if isinstance(fact, Unread)), None)
+    on = tuple(sorted(bridge for bridge, fact in redirects.items() if value_of(fact)))
     yield "topology.acs_bridges", blind or Known(on, "bridges' config")
 
 
-def _path(path: str | None) -> Fact:
+def _path_fact(path: str | None) -> Fact:
+    """The path kind (PIX, PXB, PHB, NODE, SYS) as a fact; unread for None."""
     return Known(path, f"paths under {BUS}") if path else Unread("the NUMA nodes of the two are not known")
 
 
-def _rows(target: Target, gpus: Sequence[Place], acs: _Acs, single: bool) -> Iterator[Row]:
-    cards = _cards(target, "/sys/class/infiniband", single) or _cards(target, "/sys/class/net", single)
-    disks = _cards(target, "/sys/class/nvme", single)
+def _gpu_rows(target: Target, gpus: Sequence[PciPlace], acs: _AcsCache, single: bool) -> Iterator[Row]:
+    """One row per GPU, with the nearest network cards and NVMe disks. `single`: the machine has one NUMA node."""
+    cards = _class_devices(target, "/sys/class/infiniband", single) or _class_devices(target, "/sys/class/net", single)
+    disks = _class_devices(target, "/sys/class/nvme", single)
     for gpu in gpus:
         nics, nic_path = _nearest(gpu, cards, "network card")
         nvme, disk_path = _nearest(gpu, disks, "NVMe disk")
@@ -157,7 +161,7 @@ def _rows(target: Target, gpus: Sequence[Place], acs: _Acs, single: bool) -> Ite
             "bridges": Known(gpu.above[::-1], f"path of {BUS}/{gpu.address}"),
             "root": Known(gpu.root, f"path of {BUS}/{gpu.address}"),
             "switch": Known(gpu.switch, f"path of {BUS}/{gpu.address}") if gpu.switch else Absent("no switch above it"),
-            "iommu_group": _group(target, gpu.address),
+            "iommu_group": _iommu_group(target, gpu.address),
             "acs": acs.any_of(gpu.above),
             "ats": ats_enabled(target, gpu.address),
             "nics": nics,
@@ -167,31 +171,34 @@ def _rows(target: Target, gpus: Sequence[Place], acs: _Acs, single: bool) -> Ite
         }
 
 
-def _cards(target: Target, folder: str, single: bool) -> Places:
-    """Devices of a class by name, where they are on PCI; virtual ones (bridges, veth) have no ``device``."""
-    found = names(target, folder)
-    listed = [name for name in found if not _VIRTUAL.match(name)] if isinstance(found, list) else []
-    places = {name: place(target, f"{folder}/{name}/device", single) for name in listed}
+def _class_devices(target: Target, folder: str, single: bool) -> Places:
+    """PCI places of a sysfs class's devices, by name; virtual ones (bridges, veth) have no ``device``."""
+    listed = [name for name in names_in(target, folder) if not _VIRTUAL.match(name)]
+    places = {name: place_of(target, f"{folder}/{name}/device", single) for name in listed}
     return {name: where for name, where in places.items() if where}
 
 
-def _nearest(gpu: Place, cards: Places, what: str) -> tuple[Fact, Fact]:
+def _nearest(gpu: PciPlace, cards: Places, what: str) -> tuple[Fact, Fact]:
+    """Names of the nearest of `cards` to the GPU and the path kind to them; `what`: their name, for the reason."""
     if not cards:
         none = Absent(f"no {what} on the PCI bus")
         return none, none
-    ranked = [(ORDER.index(path), name) for name, card in cards.items() if (path := between(gpu, card)[0])]
+    paths = {name: path_between(gpu, card)[0] for name, card in cards.items()}
+    ranked = [(PATH_KINDS.index(path), name) for name, path in paths.items() if path]
     if not ranked:
         unknown = Unread("the NUMA nodes of the two are not known")
         return unknown, unknown
     nearest = min(ranked)[0]
     source = f"paths under {BUS}"
-    return Known(tuple(sorted(name for rank, name in ranked if rank == nearest)), source), Known(ORDER[nearest], source)
+    named = tuple(sorted(name for rank, name in ranked if rank == nearest))
+    return Known(named, source), Known(PATH_KINDS[nearest], source)
 
 
-def _group(target: Target, address: str) -> Fact:
+def _iommu_group(target: Target, address: str) -> Fact:
+    """The number of the device's IOMMU group; absent if it has none."""
     path = f"{BUS}/{address}/iommu_group"
-    here = there(target, path)
+    here = path_exists(target, path)
     if here is not True:
         return here if isinstance(here, Unread) else Absent(f"no {path}")
-    last = real(target, path).rpartition("/")[2]
+    last = resolve_path(target, path).rpartition("/")[2]
     return Known(int(last), path) if last.isdigit() else Unread(f"{path} leads to no numbered group")

@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.model.version import parse
-from gpudoctor.probes._libraries.elf import MalformedError
-from gpudoctor.probes._libraries.fatbin import architectures
-from gpudoctor.probes._libraries.native import Native
-from gpudoctor.probes._python import pins
-from gpudoctor.probes._python.dists import Dist, installer
-from gpudoctor.probes._python.requires import meets, requirements, wanted_text
-from gpudoctor.probes._python.site import Site, site_of
-from gpudoctor.probes._python.torch_files import Torch, assignments, torch_of
+from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known, texts_of
+from gpudoctor.core.versions import parse
+from gpudoctor.probes._dists import Dist, installer, meets, requirements, wanted_text
+from gpudoctor.probes._elf import MalformedError, architectures
+from gpudoctor.probes._extensions import NativeLibraries
+from gpudoctor.probes._site import Site, site_of
+from gpudoctor.probes._torch_files import Torch, UnmetRequirement, assignments, torch_of, torch_unmet
 from gpudoctor.target import Target
 
 FACTS = (
@@ -76,7 +73,7 @@ FACTS = (
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """The cheap answers first: the fat binaries are last, as a cold disk may take long over them."""
+    """Yields the ``torch`` facts and the group ``pin``; the fat binaries come last, as a cold disk is slow."""
     torch = torch_of(target)
     if not isinstance(torch, Torch):
         yield from ((spec.name, torch) for spec in FACTS if not spec.group)
@@ -88,38 +85,47 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
         "torch.path",
         Known(torch.path, torch.source) if torch.path else Absent("no torch/version.py beside its dist-info"),
     )
-    yield from _version_file(target, torch)
+    yield from _version_file_facts(target, torch)
     yield "torch.elsewhere", _elsewhere(target, torch.site.folders)
     yield "torch.installs", Known(tuple(_installs(target, torch)), torch.environment.source)
-    yield "torch.cudnn", _beside(torch, "cudnn")
-    yield "torch.nccl", _beside(torch, "nccl")
-    yield from _pinned(target, torch)
-    yield "torch.companions_unmet", _companions_said(torch, unmet(target, torch), "METADATA")
+    yield "torch.cudnn", _bundled_version(torch, "cudnn")
+    yield "torch.nccl", _bundled_version(torch, "nccl")
+    yield from _pin_facts(target, torch)
+    yield "torch.companions_unmet", _sentences_fact(torch, companions_unmet(target, torch), "METADATA")
     if torch.path:
-        yield (
-            "torch.companions_broken",
-            _companions_said(torch, broken(target, torch), "names in libraries"),
-        )
+        yield "torch.companions_broken", _sentences_fact(torch, companions_broken(target, torch), "names in libraries")
     yield from _architectures(target, torch)
 
 
-def _version_file(target: Target, torch: Torch) -> Iterator[tuple[str, Fact]]:
-    said = torch.said
-    if not said:
+def _version_file_facts(target: Target, torch: Torch) -> Iterator[tuple[str, Fact]]:
+    """Flavor, CUDA, HIP and git commit, from version.py."""
+    version_texts = torch.version_texts
+    if not version_texts:
         trouble = Unread("torch has a dist-info but no version.py to read")
         yield from ((f"torch.{name}", trouble) for name in ("flavor", "cuda", "hip", "git"))
         return
-    flavor = "cuda" if "cuda" in said else "rocm" if "hip" in said else "xpu" if "xpu" in said else "cpu"
+    flavor = (
+        "cuda"
+        if "cuda" in version_texts
+        else "rocm"
+        if "hip" in version_texts
+        else "xpu"
+        if "xpu" in version_texts
+        else "cpu"
+    )
     if flavor == "cpu" and target.exists(f"{torch.path}/lib/libtorch_cpu.dylib"):
         flavor = "mps"
     yield "torch.flavor", Known(flavor, torch.source)
     for name, key in (("cuda", "cuda"), ("hip", "hip"), ("git", "git_version")):
-        value = said.get(key)
+        value = version_texts.get(key)
         yield f"torch.{name}", Known(value, torch.source) if value else Absent(f"version.py says {key} = None")
 
 
-def _elsewhere(target: Target, read: Sequence[str]) -> Fact:
-    """Where an environment was not activated, or its Python was upgraded under it, torch is there and not found."""
+def _elsewhere(target: Target, searched: Sequence[str]) -> Fact:
+    """Package folders near by that hold a torch and are not among `searched`: another Python's, or of an environment
+
+    that is not activated.
+    """
     site = site_of(target)
     environ = target.environ
     prefixes = [site.prefix, "/usr", "/usr/local"] if isinstance(site, Site) else ["/usr", "/usr/local"]
@@ -130,7 +136,7 @@ def _elsewhere(target: Target, read: Sequence[str]) -> Fact:
         for prefix in dict.fromkeys(prefixes):
             for name in target.listing(f"{prefix}/lib"):
                 folders = [f"{prefix}/lib/{name}/{kind}-packages" for kind in ("site", "dist")]
-                found += [folder for folder in folders if name.startswith("python3") and folder not in read]
+                found += [folder for folder in folders if name.startswith("python3") and folder not in searched]
         holding = tuple(folder for folder in found if target.exists(f"{folder}/torch/version.py"))
     except OSError as error:
         return Unread(f"{error.filename or 'a folder'} could not be read: {error.strerror or error}")
@@ -138,65 +144,71 @@ def _elsewhere(target: Target, read: Sequence[str]) -> Fact:
 
 
 def _installs(target: Target, torch: Torch) -> Iterator[str]:
-    """Each dist-info is one, and conda's pytorch is one more where no dist-info is its own."""
+    """Each installed copy of torch as text: installer, version and folder."""
     conda = next((dist for dist in torch.environment.conda if dist.name == "pytorch"), None)
     own = False
     for dist in torch.environment.all("torch"):
-        told = installer(target, dist)
-        is_conda = conda is not None and told in (None, "conda") and dist.version.startswith(conda.version)
+        installed_by = installer(target, dist)
+        is_conda = conda is not None and installed_by in (None, "conda") and dist.version.startswith(conda.version)
         own = own or is_conda
-        yield f"{'conda' if is_conda else told or 'unknown installer'} {dist.version} in {dist.folder}"
+        yield f"{'conda' if is_conda else installed_by or 'unknown installer'} {dist.version} in {dist.folder}"
     if conda and not own:
         yield f"conda {conda.version} ({conda.info}) in {conda.folder}"
     if not conda and not torch.environment.all("torch"):
         yield f"source tree {torch.version} in {torch.path}"
 
 
-def _beside(torch: Torch, library: str) -> Fact:
+def _bundled_version(torch: Torch, library: str) -> Fact:
     """The version of the NVIDIA wheel, or conda package, that this torch loads the library from."""
-    major = torch.said.get("cuda", "").partition(".")[0]
+    major = torch.version_texts.get("cuda", "").partition(".")[0]
     wheel = torch.environment.first(f"nvidia-{library}-cu{major}", f"nvidia-{library}")
     if wheel is None:
         wheel = next((dist for dist in torch.environment.conda if dist.name == library), None)
     return Known(wheel.version, wheel.path) if wheel else Absent(f"no nvidia-{library} wheel is installed beside it")
 
 
-def _pinned(target: Target, torch: Torch) -> Iterator[tuple[str, Fact | Rows]]:
+def _pin_facts(target: Target, torch: Torch) -> Iterator[tuple[str, Fact | Rows]]:
+    """The fact `torch.pins_unmet` and the group ``pin``: requirements on NVIDIA wheels and triton that are not met."""
     if torch.dist is None:
         nothing = Absent("torch has no dist-info, so it pins nothing")
         yield from (("torch.pins_unmet", nothing), ("pin", nothing))
         return
     source = f"{torch.dist.path}/METADATA"
     try:
-        found = pins.torch_unmet(target, torch, torch.dist)
+        unmet = torch_unmet(target, torch, torch.dist)
     except OSError as error:
         trouble = Unread(f"{source} could not be read: {error.strerror or error}")
         yield from (("torch.pins_unmet", trouble), ("pin", trouble))
         return
-    yield "torch.pins_unmet", Known(tuple(need.sentence for need in found), source)
-    yield "pin", tuple(_pin(need, source) for need in found)
+    yield "torch.pins_unmet", Known(tuple(need.sentence for need in unmet), source)
+    yield "pin", tuple(_pin_row(need, source) for need in unmet)
 
 
-def _pin(need: pins.Unmet, source: str) -> Row:
+def _pin_row(need: UnmetRequirement, source: str) -> Row:
+    """The row of one unmet requirement: name, version wanted, version installed."""
     return {
         "name": Known(need.name, source),
-        "wants": Known(need.least, source) if need.least else Absent("it names no lowest version"),
+        "wants": Known(need.lowest_version, source) if need.lowest_version else Absent("it names no lowest version"),
         "has": Known(need.has, need.name) if need.has else Absent(f"{need.name} is not installed"),
     }
 
 
-def _companions_said(torch: Torch, found: Iterator[str], what: str) -> Fact:
+def _sentences_fact(torch: Torch, sentences: Iterator[str], what: str) -> Fact:
+    """The sentences as a fact; unread if a file cannot be read. `what` names what they were read from."""
     try:
-        return Known(tuple(found), f"{what} in {torch.environment.source}")
+        return Known(tuple(sentences), f"{what} in {torch.environment.source}")
     except OSError as error:
         return Unread(f"{what} could not be read: {error}")
 
 
 def _architectures(target: Target, torch: Torch) -> Iterator[tuple[str, Fact]]:
-    """Of the first library that holds fat binaries: older torch keeps them in libtorch_cuda_cu.so or libtorch.so."""
+    """GPU architectures of the first library that holds fat binaries, general and of a few kernels only.
+
+    Older torch keeps them in libtorch_cuda_cu.so or libtorch.so.
+    """
     names = ("torch.archs", "torch.few_archs")
-    if torch.said and "cuda" not in torch.said:
-        kind = Unread("ROCm code objects are not read") if "hip" in torch.said else Absent("not a CUDA build")
+    if torch.version_texts and "cuda" not in torch.version_texts:
+        kind = Unread("ROCm code objects are not read") if "hip" in torch.version_texts else Absent("not a CUDA build")
         yield from ((name, kind) for name in names)
         return
     trouble = f"no libtorch_cuda.so in {torch.path}/lib" if torch.path else "torch has no package folder"
@@ -223,45 +235,55 @@ def _architectures(target: Target, torch: Torch) -> Iterator[tuple[str, Fact]]:
 _COMPANIONS = ("torchvision", "torchaudio", "torchtext")
 
 
-def unmet(target: Target, torch: Torch) -> Iterator[str]:
-    """One sentence for each that was built for another torch or another CUDA. Raises `OSError`."""
+def companions_unmet(target: Target, torch: Torch) -> Iterator[str]:
+    """A sentence per companion (torchvision, ...) that was built for another torch or CUDA. Raises `OSError`."""
     for name in _COMPANIONS:
         dist = torch.environment.first(name)
         if dist:
-            yield from _other_torch(target, torch, dist)
-            yield from _other_cuda(target, torch, dist)
+            yield from _torch_mismatch(target, torch, dist)
+            yield from _cuda_mismatch(target, torch, dist)
 
 
-def broken(target: Target, torch: Torch) -> Iterator[str]:
-    """One sentence for each whose compiled part wants what this torch does not define. Raises `OSError`."""
+def companions_broken(target: Target, torch: Torch) -> Iterator[str]:
+    """A sentence per companion whose library needs a function that this torch does not define. Raises `OSError`."""
     for name in _COMPANIONS:
         dist = torch.environment.first(name)
-        found = Native(target, torch, dist).missing_symbols() if dist else None
+        found = NativeLibraries(target, torch, dist).missing_symbols() if dist else None
         if isinstance(found, Unread):
             raise OSError(f"{name}: {found.why}")
-        if isinstance(found, Known) and isinstance(found.value, tuple) and found.value:
-            yield f"{name} ({found.source}) wants {found.value[0]}"
+        if (fact := known(found)) and (symbols := texts_of(fact)):
+            yield f"{name} ({fact.source}) wants {symbols[0]}"
 
 
 def cuda_tag(local: str) -> str | None:
-    """``12.4`` of a local version ``cu124`` or ``cu12.4``, ``cpu`` of ``cpu``, None of anything else."""
+    """``12.4`` for a local version ``cu124`` or ``cu12.4``, ``cpu`` for ``cpu``, None for anything else."""
     if local == "cpu":
         return "cpu"
     match = re.fullmatch(r"cu(\d{1,2})\.?(\d)", local)
     return f"{match[1]}.{match[2]}" if match else None
 
 
-def _other_torch(target: Target, torch: Torch, dist: Dist) -> Iterator[str]:
+def _torch_mismatch(target: Target, torch: Torch, dist: Dist) -> Iterator[str]:
+    """A sentence if the companion requires another torch version."""
     for need in requirements(target, torch.site, dist, lambda name: name == "torch"):
         if parse(torch.version) and not meets(torch.version, need):
             yield f"{dist.name} {dist.version} is for torch {wanted_text(need)}"
 
 
-def _other_cuda(target: Target, torch: Torch, dist: Dist) -> Iterator[str]:
-    """torchvision refuses another CUDA major, torchaudio before 2.9 also another minor; the rest has no CUDA code."""
-    tag = cuda_tag(_local(target, dist))
-    built = torch.said.get("cuda", "")
-    if tag is None or dist.name == "torchtext" or not torch.said or "hip" in torch.said or "xpu" in torch.said:
+def _cuda_mismatch(target: Target, torch: Torch, dist: Dist) -> Iterator[str]:
+    """A sentence if the companion is for another CUDA than torch.
+
+    torchvision refuses another major, torchaudio before 2.9 also another minor; the rest has no CUDA code.
+    """
+    tag = cuda_tag(_local_version(target, dist))
+    built = torch.version_texts.get("cuda", "")
+    if (
+        tag is None
+        or dist.name == "torchtext"
+        or not torch.version_texts
+        or "hip" in torch.version_texts
+        or "xpu" in torch.version_texts
+    ):
         return
     if dist.name == "torchaudio" and not (built and tag != "cpu"):
         return  # its Python code serves any torch
@@ -277,12 +299,15 @@ def _other_cuda(target: Target, torch: Torch, dist: Dist) -> Iterator[str]:
             yield f"{dist.name} {dist.version} is for CUDA {tag}, torch is built with CUDA {built}"
 
 
-def _local(target: Target, dist: Dist) -> str:
-    """The local part of its version, from its dist-info or else from its own version.py: ``cu121``."""
+def _local_version(target: Target, dist: Dist) -> str:
+    """The local part of its version such as ``cu121``, by its dist-info, else its version.py.
+
+    Empty if there is none.
+    """
     if "+" in dist.version:
         return dist.version.partition("+")[2]
     try:
-        said = assignments(target.read(f"{dist.folder}/{dist.name}/version.py", 1 << 14))
+        version_texts = assignments(target.read(f"{dist.folder}/{dist.name}/version.py", 1 << 14))
     except OSError:
         return ""
-    return said.get("__version__", "").partition("+")[2]
+    return version_texts.get("__version__", "").partition("+")[2]

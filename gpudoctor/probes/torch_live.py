@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Rows, Unread
-from gpudoctor.probes._child import script
+from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.fact import Absent, Fact, Known, Reason, Rows, Unread, known
+from gpudoctor.probes.children import script
 from gpudoctor.target import Answer, Target
 from gpudoctor.target.protocol import answers, patience, printable, text_rows
 from gpudoctor.target.waiting import STILL, WAKING, Waiting, gpus_on_bus
@@ -36,11 +36,12 @@ MOOT = {"cuda_driver.state": "hung"}
 
 
 def deadline(target: Target) -> float:
-    """Seconds for all of it on this machine."""
-    return _most(gpus_on_bus(target)) + 10.0
+    """Seconds that this probe may take on this machine."""
+    return _child_seconds(gpus_on_bus(target)) + 10.0
 
 
-def _most(gpus: int) -> float:
+def _child_seconds(gpus: int) -> float:
+    """Seconds that the child may take with that many GPUs."""
     return IMPORT_SECONDS + CUDA_SECONDS + CUDA_SECONDS_EACH * gpus
 
 
@@ -92,23 +93,26 @@ _NOISE = 4 << 20
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """What a user's first lines would meet: import, is_available, one kernel per GPU."""
+    """Yields the ``live`` facts and the group ``live_gpu``, from a child that imports torch and runs a kernel per GPU.
+
+    Also the group ``text`` with what the import printed to stderr.
+    """
     if target.python is None:
-        yield from _all(Absent("there is no Python to import torch with"))
+        yield from _every_fact_as(Absent("there is no Python to import torch with"))
         return
     gpus = gpus_on_bus(target)
-    waiting = _Waiting(target, gpus)
-    argv = [target.python, *script("ask_torch.py"), f"{_most(gpus) + 60:g}"]
+    waiting = _ImportWatch(target, gpus)
+    argv = [target.python, *script("ask_torch.py"), f"{_child_seconds(gpus) + 60:g}"]
     try:
-        answer = target.run(argv, timeout=_most(gpus) + 3.0, limit=_NOISE, watch=waiting.watch)
+        answer = target.run(argv, timeout=_child_seconds(gpus) + 3.0, limit=_NOISE, watch=waiting.watch)
     except OSError as error:
-        yield from _all(Unread(f"{target.python} could not be started: {error.strerror or error}"))
+        yield from _every_fact_as(Unread(f"{target.python} could not be started: {error.strerror or error}"))
         return
     entries = list(answers(answer.out))[: waiting.entries if waiting.why else None]
     if any("missing" in entry for entry in entries):
-        yield from _all(Absent(f"torch is not installed in {target.python}"))
+        yield from _every_fact_as(Absent(f"torch is not installed in {target.python}"))
         return
-    live = _Live(target.python, answer, entries, waiting.why)
+    live = _LiveAnswers(target.python, answer, entries, waiting.why)
     yield from live.facts()
     if not live.steps:
         return  # what it printed is about our child, not about torch
@@ -117,75 +121,79 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
         yield "text", rows
 
 
-def _all(state: Absent | Unread) -> Iterator[tuple[str, Fact | Rows]]:
+def _every_fact_as(state: Absent | Unread) -> Iterator[tuple[str, Fact | Rows]]:
+    """Every fact and group of this probe with the same state."""
     yield from ((spec.name, state) for spec in FACTS if not spec.group)
     yield "live_gpu", state
 
 
 def _without_frames_of_ours(err: str) -> str:
-    """The child's stderr without the traceback lines that name the child itself."""
+    """The child's stderr without the traceback lines that name the child script itself."""
     return re.sub(r'^  File "[^"]*ask_torch\.py", line .*\n(?:    .*\n)?', "", err, flags=re.MULTILINE)
 
 
-class _Waiting:
-    """How long the child is waited for, step by step, and telling people what it is waited for."""
+class _ImportWatch:
+    """Decides, step by step, how long to wait for the child, and reports progress to the target's listener."""
 
     def __init__(self, target: Target, gpus: int) -> None:
         self._target, self._gpus = target, gpus
-        self._rule = Waiting(IMPORT_SECONDS, min(STILL_SECONDS, IMPORT_SECONDS))
+        self._waiting = Waiting(IMPORT_SECONDS, min(STILL_SECONDS, IMPORT_SECONDS))
         self._step = "start"
         self.entries = 0
         """Answers until it was given up; the signal that it then gets may well end what it waits in."""
 
     @property
     def why(self) -> str:
-        return self._rule.why
+        """Why the child was given up; empty if it was not."""
+        return self._waiting.why
 
     def watch(self, line: str | None) -> bool:
+        """Takes a line of the child's output (None: time passed without one); False means that it is given up."""
         for entry in answers(line) if line and not self.why else ():
             self.entries += 1
             if type(pid := entry.get("pid")) is int:
-                self._rule.pid = pid
+                self._waiting.pid = pid
             if self._step in _IMPORT and "step" in entry and entry["step"] not in _IMPORT:
                 most = CUDA_SECONDS + CUDA_SECONDS_EACH * self._gpus
-                self._rule.begin(most, min(STILL_SECONDS, most) + STILL_SECONDS_EACH * self._gpus)
+                self._waiting.begin(most, min(STILL_SECONDS, most) + STILL_SECONDS_EACH * self._gpus)
             self._step = str(entry.get("step", self._step))
         if self._step == "done":
             self._target.listener("torch_live", "")
-        elif line is None and self._rule.seconds > _TELL:
-            self._target.listener("torch_live", f"torch: {self._step}, {self._rule.seconds:.0f} s")
-        return self._rule(line)
+        elif line is None and self._waiting.seconds > _TELL:
+            self._target.listener("torch_live", f"torch: {self._step}, {self._waiting.seconds:.0f} s")
+        return self._waiting(line)
 
 
-class _Live:
-    """The child's lines and its end, as facts; `why` it was given up, if it was."""
+class _LiveAnswers:
+    """The child's output and its end as facts. `why`: the reason it was given up, empty if it was not."""
 
     def __init__(self, python: str, answer: Answer, entries: Sequence[Mapping[str, Any]], why: str = "") -> None:
         self.answer = answer
         self.why = why
         self.source = f"torch in {python}"
         self.entries = entries
-        self.said = {entry["name"]: entry for entry in entries if isinstance(entry.get("name"), str)}
+        self.answers_by_name = {entry["name"]: entry for entry in entries if isinstance(entry.get("name"), str)}
         self.steps = [str(entry["step"]) for entry in entries if "step" in entry]
         self.outcome = self._outcome()
-        self.end = self._end()
+        self.ending = self._describe_ending()
+        self.unread_rest = Unread(self.ending, reason=self._reason())
 
     def facts(self) -> Iterator[tuple[str, Fact | Rows]]:
-        """Every declared fact."""
-        yield "live.last_step", Known(self.steps[-1], self.source) if self.steps else Unread(self.end)
-        yield "live.outcome", Known(self.outcome, self.source) if self.outcome else Unread(self.end)
-        yield from self._import()
+        """Yields every declared fact and the group ``live_gpu``."""
+        yield "live.last_step", Known(self.steps[-1], self.source) if self.steps else self.unread_rest
+        yield "live.outcome", Known(self.outcome, self.source) if self.outcome else self.unread_rest
+        yield from self._import_facts()
         for name in ("cuda_available", "device_count"):
-            yield f"live.{name}", self._told(name)
-        yield "live.arch_list", self._told("arch_list")
+            yield f"live.{name}", self._answer_fact(name)
+        yield "live.arch_list", self._answer_fact("arch_list")
         yield "live.cuda_error", self._cuda_error()
-        yield "live.cudnn", self._version("cudnn", _cudnn)
-        yield "live.nccl", self._version("nccl", _nccl)
+        yield "live.cudnn", self._version_fact("cudnn", _cudnn_version)
+        yield "live.nccl", self._version_fact("nccl", _nccl_version)
         yield "live_gpu", self._gpus()
 
     def _outcome(self) -> str:
-        """Empty where the child could not even start."""
-        if "done" in self.steps or "error" in self.said.get("import", {}):
+        """done, hung, not finished, stopped or crashed; empty if the child could not start."""
+        if "done" in self.steps or "error" in self.answers_by_name.get("import", {}):
             return "done"
         if not self.steps:
             return ""
@@ -195,13 +203,19 @@ class _Live:
             return "not finished"
         return "stopped" if self.answer.status is None else "crashed"
 
-    def _end(self) -> str:
-        """The same in words, for the facts that the child could not tell any more."""
+    def _reason(self) -> Reason:
+        """The typed reason for facts that the child did not report."""
+        if self.outcome == "done":
+            return Reason.TORCH_FAILED
+        return Reason.TIMED_OUT if self.outcome in {"hung", "not finished"} else Reason.CRASHED
+
+    def _describe_ending(self) -> str:
+        """How the child ended, as text for the facts that it did not report."""
         if self.outcome == "done":
             return "the import of torch failed"
         if not self.steps:
-            last = (self.answer.err.strip().splitlines() or [""])[-1]
-            return printable(f"the child that imports torch did not start: {self.answer.how} {last}".strip())
+            how = f"{self.answer.how} {self.answer.complaint}".strip()
+            return printable(f"the child that imports torch did not start: {how}")
         step = self.steps[-1]
         if self.outcome in {"hung", "not finished"}:
             left = f"; {self.answer.how}" if self.answer.stuck else ""
@@ -211,30 +225,35 @@ class _Live:
         how = "ended the process" if self.answer.status is not None and self.answer.status >= 0 else "crashed"
         return f"`{step}` {how}: {self.answer.how}"
 
-    def _import(self) -> Iterator[tuple[str, Fact]]:
-        entry = self.said.get("import", {})
+    def _import_facts(self) -> Iterator[tuple[str, Fact]]:
+        """Yields `live.import_outcome` and `live.import_error`."""
+        entry = self.answers_by_name.get("import", {})
         error: Fact
         if "value" in entry:
             state, error = "ok", Absent("the import succeeded")
         elif "error" in entry:
             state, error = "error", Known(printable(entry["error"], 600), self.source)
         elif self.outcome == "crashed":
-            state, error = self.outcome, Known(self.end, self.source)
+            state, error = self.outcome, Known(self.ending, self.source)
         elif self.outcome in {"hung", "not finished"}:  # by storage, for all we know
-            state, error = self.outcome, Unread(self.end)
+            state, error = self.outcome, self.unread_rest
         else:
-            yield from (("live.import_outcome", Unread(self.end)), ("live.import_error", Unread(self.end)))
+            yield from (("live.import_outcome", self.unread_rest), ("live.import_error", self.unread_rest))
             return
         yield "live.import_outcome", Known(state, self.source)
         yield "live.import_error", error
 
-    def _told(self, name: str) -> Fact:
-        entry = self.said.get(name)
+    def _answer_fact(self, name: str) -> Fact:
+        """torch's answer of that name as a fact.
+
+        Absent if this torch is built without it, unread if it has the wrong type.
+        """
+        entry = self.answers_by_name.get(name)
         if entry is None:
-            built = self.said.get("built_for", {"value": True})
+            built = self.answers_by_name.get("built_for", {"value": True})
             if "value" in built and built["value"] is None:
                 return Absent("this torch is built without CUDA")
-            return Unread(self.end)
+            return self.unread_rest
         if "error" in entry:
             return Unread(printable(entry["error"]))
         value: Any = entry.get("value")
@@ -245,32 +264,35 @@ class _Live:
             return Unread(f"torch answered {printable(value, 60)} for {name}")
         return Known(tuple(value) if isinstance(value, list) else value, self.source)
 
-    def _version(self, name: str, spell: Any) -> Fact:
-        told = self._told(name)
-        return Known(spell(told.value), told.source) if isinstance(told, Known) else told
+    def _version_fact(self, name: str, format_version: Any) -> Fact:
+        """The answer of that name formatted as a version; unchanged if it is not known."""
+        answer = self._answer_fact(name)
+        return Known(format_version(answer.value), answer.source) if isinstance(answer, Known) else answer
 
     def _cuda_error(self) -> Fact:
-        warning, error = self.said.get("cuda_warning"), self.said.get("cuda_error")
+        """The error or warning of CUDA's initialisation; absent if it went without one."""
+        warning, error = self.answers_by_name.get("cuda_warning"), self.answers_by_name.get("cuda_error")
         if warning:
             return Known(printable(warning["value"], 600), self.source)
         if error:
             return Known(printable(error["error"], 600), self.source)
         if self.steps[-1:] == ["cuda init"] and self.outcome in {"hung", "crashed"}:
-            return Known(self.end, self.source)  # to be hung takes a process that even SIGKILL does not end
-        if "cudnn" in self.steps and isinstance(self._told("arch_list"), Known):
+            return Known(self.ending, self.source)  # to be hung takes a process that even SIGKILL does not end
+        if "cudnn" in self.steps and known(self._answer_fact("arch_list")):
             return Absent("CUDA was initialised without a word")
-        return self._told("cuda_error")
+        return self._answer_fact("cuda_error")
 
     def _gpus(self) -> Rows:
-        count = self._told("device_count")
+        """One row per device that torch counts; absent if it sees none."""
+        count = self._answer_fact("device_count")
         if not isinstance(count, Known):
             return count
-        available = self.said.get("cuda_available", {}).get("value")
+        available = self.answers_by_name.get("cuda_available", {}).get("value")
         if not isinstance(count.value, int) or count.value <= 0 or available is False:
             return Absent("torch sees no CUDA device")
         if count.value > _MOST_GPUS:
             return Unread(f"torch says that it sees {printable(count.value, 60)} devices")
-        rows: list[dict[str, Fact]] = [self._blank(index) for index in range(count.value)]
+        rows: list[dict[str, Fact]] = [self._initial_row(index) for index in range(count.value)]
         for entry in self.entries:
             if type(number := entry.get("gpu")) is int and 0 <= number < len(rows):
                 row = rows[number]
@@ -281,30 +303,31 @@ class _Live:
                     row["error"] = Absent("the kernel ran")
         return tuple(rows)
 
-    def _blank(self, index: int) -> dict[str, Fact]:
-        """A GPU before its answers: not run, or the one at which the child ended."""
-        row: dict[str, Fact] = dict.fromkeys(_COLUMNS, Unread(self.end))
+    def _initial_row(self, index: int) -> dict[str, Fact]:
+        """A GPU's row before its answers: kernel not run, or the outcome if the child ended at this GPU."""
+        row: dict[str, Fact] = dict.fromkeys(_COLUMNS, self.unread_rest)
         row["kernel"] = Known("not run", self.source)
         if self.steps[-1:] == [f"kernel on GPU {index}"]:
             if self.outcome in {"hung", "crashed"}:
-                row.update(kernel=Known("error", self.source), error=Known(self.end, self.source))
+                row.update(kernel=Known("error", self.source), error=Known(self.ending, self.source))
             elif self.outcome == "not finished":
-                row["kernel"] = Unread(self.end)
+                row["kernel"] = self.unread_rest
         return row
 
 
 def _text(raw: object) -> str:
+    """Printable text of at most 600 characters."""
     return printable(raw, 600)
 
 
-def _cudnn(number: Any) -> str:
-    """90100 is 9.1.0 and 8902 is 8.9.2: cuDNN counted in thousands until 8, in ten thousands since."""
+def _cudnn_version(number: Any) -> str:
+    """cuDNN's version number as text: 90100 is 9.1.0 and 8902 is 8.9.2 (ten thousands since version 9)."""
     major, rest = divmod(int(number), 10000 if int(number) >= 90000 else 1000)
     return f"{major}.{rest // 100}.{rest % 100}"
 
 
-def _nccl(raw: Any) -> str:
-    """``(2, 21, 5)``; torch before 1.9 gave 2708 for 2.7.8."""
+def _nccl_version(raw: Any) -> str:
+    """NCCL's version as text: ``(2, 21, 5)`` is 2.21.5; torch before 1.9 gives a number, 2708 for 2.7.8."""
     if isinstance(raw, tuple):
         return ".".join(str(part) for part in raw)
     major, rest = divmod(int(raw), 10000 if int(raw) >= 20000 else 1000)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpudoctor.model.catalog import fact
-from gpudoctor.model.fact import Fact, Known, Rows, Unread
-from gpudoctor.probes import _marks
-from gpudoctor.probes._dpkg import STATUS, packages
-from gpudoctor.probes._driver.disk import LIBRARY_FOLDERS
-from gpudoctor.probes._reading import names, real, refusal, text, there
+from gpudoctor.core.catalog import fact
+from gpudoctor.core.fact import Fact, Known, Rows, Unread, known
+from gpudoctor.probes import _machine_kind
+from gpudoctor.probes._driver_files import LIBRARY_FOLDERS
+from gpudoctor.probes._packages import DPKG_STATUS, installed_packages
+from gpudoctor.probes._reading import as_unread, names, path_exists, refusal, resolve_path, text
 from gpudoctor.target import Target
 
 FACTS = (
@@ -32,31 +32,35 @@ _PACKAGES = (
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
-    """Only files. Outside WSL everything is absent; a container in WSL sees another's files, and says nothing."""
-    found = _marks.wsl(target)
-    hidden = _marks.host_hidden(target)
-    if not isinstance(found, Known) or hidden:
-        none = found if not isinstance(found, Known) else Unread(hidden)
+    """Yields the ``wsl`` facts, from files; absent outside WSL, unread in a container within WSL."""
+    found = _machine_kind.wsl(target)
+    hidden = _machine_kind.host_hidden(target)
+    if hidden or not known(found):
+        none = Unread(hidden) if known(found) else found
         yield from ((spec.name, none) for spec in FACTS)
         return
-    yield "wsl.driver", _there(target, f"{_FOLDER}/libcuda.so.1")
-    yield "wsl.loader", _loader(target)
-    yield "wsl.device", _there(target, _DEVICE)
-    yield "wsl.linux_driver", _libraries(target)
-    installed = packages(target, _PACKAGES)
+    yield "wsl.driver", _exists_fact(target, f"{_FOLDER}/libcuda.so.1")
+    yield "wsl.loader", _loader_finds_driver(target)
+    yield "wsl.device", _exists_fact(target, _DEVICE)
+    yield "wsl.linux_driver", _linux_driver_libraries(target)
+    installed = installed_packages(target, _PACKAGES)
     yield (
         "wsl.linux_packages",
-        Known(tuple(sorted(installed)), STATUS) if isinstance(installed, dict) else Unread(installed.why),
+        Known(tuple(sorted(installed)), DPKG_STATUS) if isinstance(installed, dict) else as_unread(installed),
     )
 
 
-def _there(target: Target, path: str) -> Fact:
-    state = there(target, path)
+def _exists_fact(target: Target, path: str) -> Fact:
+    """Whether the path exists; unread if that cannot be told."""
+    state = path_exists(target, path)
     return state if isinstance(state, Unread) else Known(state, path)
 
 
-def _loader(target: Target) -> Fact:
-    """WSL writes /etc/ld.so.conf.d/ld.wsl.conf itself, unless /etc/wsl.conf tells it not to."""
+def _loader_finds_driver(target: Target) -> Fact:
+    """Whether LD_LIBRARY_PATH, ld.so.cache or ld.so.conf.d names /usr/lib/wsl/lib.
+
+    WSL writes /etc/ld.so.conf.d/ld.wsl.conf itself, unless /etc/wsl.conf tells it not to.
+    """
     if _FOLDER in target.environ.get("LD_LIBRARY_PATH", "").split(":"):
         return Known(True, "LD_LIBRARY_PATH")
     try:
@@ -72,16 +76,16 @@ def _loader(target: Target) -> Fact:
     more = listed if isinstance(listed, list) else []
     paths = ["/etc/ld.so.conf", *(f"/etc/ld.so.conf.d/{name}" for name in more)]
     for path in paths:
-        said = text(target, path, 1 << 16)
-        if isinstance(said, Unread):
-            return said
-        if isinstance(said, str) and re.search(rf"^\s*{_FOLDER}/?\s*$", said, re.M):
+        content = text(target, path, 1 << 16)
+        if isinstance(content, Unread):
+            return content
+        if isinstance(content, str) and re.search(rf"^\s*{_FOLDER}/?\s*$", content, re.M):
             return Known(True, path)
     return Known(False, f"neither {_CACHE} nor /etc/ld.so.conf.d nor LD_LIBRARY_PATH names {_FOLDER}")
 
 
-def _libraries(target: Target) -> Fact:
-    """Files of the distribution's own; a link that leads to /usr/lib/wsl is WSL's."""
+def _linux_driver_libraries(target: Target) -> Fact:
+    """Paths of driver libraries that belong to the distribution; links that lead to /usr/lib/wsl are left out."""
     found: dict[str, str] = {}
     trouble: Unread | None = None
     for folder in LIBRARY_FOLDERS:
@@ -90,9 +94,9 @@ def _libraries(target: Target) -> Fact:
             trouble = trouble or here
         for name in here if isinstance(here, list) else ():
             place = f"{folder}/{name}"
-            goal = real(target, place) if _LIBRARY.fullmatch(name) else ""
-            if goal and not goal.startswith("/usr/lib/wsl/"):
-                found.setdefault(goal, place)
+            resolved = resolve_path(target, place) if _LIBRARY.fullmatch(name) else ""
+            if resolved and not resolved.startswith("/usr/lib/wsl/"):
+                found.setdefault(resolved, place)
     if trouble and not found:
         return trouble
     return Known(tuple(found.values()), "the usual folders of libraries")

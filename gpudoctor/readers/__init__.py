@@ -1,6 +1,6 @@
 """One file per pasted format: text in, facts out. What no reader can place is left, and counted.
 
-`tools` holds the formats of programs, `people` the labels and figures that people note; `lines` reads all of the text.
+`tools` holds the formats of programs, `notes` the labels and figures that people note; `lines` reads all of the text.
 
 A reader is a module with ``FACTS``, ``read(paste)`` (a generator of ``(name, fact)`` and ``(group, rows)``) and, where
 its format is more or less exact than most, ``EXACT``: of two answers the one from the higher reader is taken.
@@ -22,12 +22,13 @@ from pathlib import PurePath
 from types import ModuleType
 from typing import BinaryIO
 
-from gpudoctor.model.budget import PER_MB, READING, Budget, TooCostlyError, within_part
-from gpudoctor.model.errors import DocumentError
-from gpudoctor.model.fact import Fact, Known, Rows, Unread
-from gpudoctor.model.parsing import parsed
-from gpudoctor.model.snapshot import Snapshot, Target, from_json
-from gpudoctor.readers._merge import better, joined, take
+from gpudoctor.core.document import parse_json
+from gpudoctor.core.errors import DocumentError
+from gpudoctor.core.fact import Fact, Known, Rows, Unread, known, text_of
+from gpudoctor.core.shipped import modules_of
+from gpudoctor.core.snapshot import Snapshot, Target, from_json
+from gpudoctor.core.text_budget import PER_MB, READING, Budget, TooCostlyError, within_part
+from gpudoctor.readers._merge import better_fact, merge_entry, merged_rows
 from gpudoctor.readers._paste import Paste, clean, worth_reading
 from gpudoctor.readers._select import MOST_OF_A_LINE
 from gpudoctor.readers.files import manifest
@@ -50,15 +51,15 @@ EXACT = 5
 def read_file(name: str) -> str:
     """The text of a file, or of standard input for ``-``; raises `DocumentError` saying what to do.
 
-    Of a log longer than `LIMIT` it is the lines worth reading, each where it stood: the others are empty.
+    Of a log longer than `LIMIT` only the lines worth reading are kept, each at its line number: the others are empty.
     """
     try:
-        found = pieces(name)
+        chunks = read_in_pieces(name)
         head = b""
-        for piece in found:
+        for piece in chunks:
             head = head + piece if head else piece
             if len(head) > LIMIT:
-                return _long_log(chain((head,), found), name)
+                return _lines_worth_reading(chain((head,), chunks), name)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise DocumentError(
@@ -70,7 +71,10 @@ def read_file(name: str) -> str:
 
 
 def decode(raw: bytes, name: str) -> str:
-    """The text in `raw`: UTF-8, UTF-16 or Windows-1252, unzipped; raises `DocumentError` for what is no text."""
+    """The text in `raw` bytes: UTF-8, UTF-16 or Windows-1252, gunzipped; raises `DocumentError` for binary or empty.
+
+    `name` is the file's name for the error; more than `LIMIT` bytes raise as well.
+    """
     name = clean(name)
     if raw.startswith(b"\x1f\x8b") and len(raw) <= LIMIT:
         try:
@@ -79,31 +83,33 @@ def decode(raw: bytes, name: str) -> str:
             raise _broken_gzip(name, error) from error
     if len(raw) > LIMIT:
         raise _too_large(name, LIMIT)
-    text = _text(raw, name)
+    text = _decoded(raw, name)
     if not text.strip("\0 \t\r\n\v\f\ufeff"):
         raise DocumentError(f"{name}: empty; paste the report into it first")
     return text
 
 
 def _broken_gzip(name: str, error: zlib.error) -> DocumentError:
+    """The error for a gzip file that cannot be unpacked."""
     return DocumentError(f"{name}: broken gzip file ({error}); copy it again, or unpack it with gzip -d")
 
 
 def _too_large(name: str, limit: int) -> DocumentError:
+    """The error for a file larger than `limit` bytes, with a command that cuts it."""
     return DocumentError(
         f"{name}: larger than {limit >> 20} MB; cut it first: grep -E 'NVRM|Xid|NCCL|CUDA|Error' {name} | tail -n 5000"
     )
 
 
-def _long_log(found: Iterator[bytes], name: str) -> str:
-    """The lines worth reading of a log, which is read a piece at a time; no document of ours is as large."""
+def _lines_worth_reading(chunks: Iterator[bytes], name: str) -> str:
+    """The lines worth reading of a log read in pieces, the others empty; raises `DocumentError` where too large."""
     name = clean(name)
-    kept: list[str] = []
+    kept_lines: list[str] = []
     open_line = ""
-    size = room = 0
+    size = kept_size = 0
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    for piece in found:
-        if not size and '"schema"' in _text(piece[:65536], name):
+    for piece in chunks:
+        if not size and '"schema"' in _decoded(piece[:65536], name):
             raise _too_large(name, LIMIT)
         size += len(piece)
         if size > LARGEST:
@@ -111,15 +117,16 @@ def _long_log(found: Iterator[bytes], name: str) -> str:
         text = open_line + decoder.decode(piece)
         end = text.rfind("\n") + 1
         if end:
-            kept.append(worth_reading(text[:end]))
-            room += len(kept[-1])
+            kept_lines.append(worth_reading(text[:end]))
+            kept_size += len(kept_lines[-1])
         open_line = text[end : end + MOST_OF_A_LINE]
-        if room > LIMIT:
+        if kept_size > LIMIT:
             raise _too_large(name, LIMIT)
-    return "".join(kept) + open_line
+    return "".join(kept_lines) + open_line
 
 
-def _text(raw: bytes, name: str) -> str:
+def _decoded(raw: bytes, name: str) -> str:
+    """The bytes as text by their apparent encoding; raises `DocumentError` for binary data."""
     head = raw[:65536]
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         return raw.decode("utf-16", "replace")
@@ -137,28 +144,33 @@ def _text(raw: bytes, name: str) -> str:
 
 
 def read_text(text: str, name: str = "report") -> Snapshot:
-    """A saved snapshot or diagnosis as it was, a manifest, or a pasted report as far as its formats are known."""
+    """The snapshot in a text: a saved snapshot or diagnosis, a manifest, or a pasted report.
+
+    `name` is the file's name for sources and errors. Raises `DocumentError` for a broken snapshot or manifest; a report
+    is read as far as its formats are known.
+    """
     if text.lstrip("\ufeff \t\r\n").startswith("{") and '"schema"' in text:
-        return saved(text, clean(name))
-    return manifest(text, clean(name)) or _pasted(text, clean(name))
+        return parse_snapshot(text, clean(name))
+    return manifest(text, clean(name)) or _read_report(text, clean(name))
 
 
-def _pasted(text: str, name: str) -> Snapshot:
+def _read_report(text: str, name: str) -> Snapshot:
+    """The facts that all readers find in a pasted report; readers that fail or take too long in ``report.trouble``."""
     facts: dict[str, Fact] = {}
     groups: dict[str, Rows] = {}
     trouble: list[str] = []
-    every = Budget(READING + PER_MB * len(text) / 1e6)
-    every.start()
+    budget = Budget(READING + PER_MB * len(text) / 1e6)
+    budget.start()
     paste = Paste(text)
-    every.stop()
-    for module in every_reader():
+    budget.stop()
+    for module in readers_by_exactness():
         reader = module.__name__.removeprefix("gpudoctor.readers.")
-        if reader.startswith("people.") and reader != "people.labels" and len(paste.text) > _PROSE:
+        if reader.startswith("notes.") and reader != "notes.labels" and len(paste.text) > _PROSE:
             continue
         try:
-            entries = _entries(module, paste, None if reader == "lines" else every)
+            entries = _run_reader(module, paste, None if reader == "lines" else budget)
             for key, entry in entries:
-                take(facts, groups, key, entry)
+                merge_entry(facts, groups, key, entry)
         except TooCostlyError as error:
             trouble.append(f"{reader.rpartition('.')[2]}: {error}")
         except Exception as error:
@@ -170,32 +182,34 @@ def _pasted(text: str, name: str) -> Snapshot:
     return Snapshot(Target("report", name), facts, groups)
 
 
-def _entries(reader: ModuleType, paste: Paste, budget: Budget | None) -> list[tuple[str, Fact | Rows]]:
-    """What the reader finds: all or nothing, for half a list of GPUs would be a wrong one."""
+def _run_reader(reader: ModuleType, paste: Paste, budget: Budget | None) -> list[tuple[str, Fact | Rows]]:
+    """All that the reader finds in the paste; raises `TooCostlyError` beyond its share of the budget (None: no limit).
+
+    All or nothing: half a list of GPUs would be wrong.
+    """
     if budget is None:
         return list(reader.read(paste))
     return within_part(budget, _SECONDS_EACH, lambda: list(reader.read(paste)))
 
 
 @lru_cache(maxsize=1)
-def every_reader() -> tuple[ModuleType, ...]:
-    """The readers, the most exact first."""
+def readers_by_exactness() -> tuple[ModuleType, ...]:
+    """All reader modules, the most exact first, then by name."""
     from gpudoctor import readers
-    from gpudoctor.discovery import modules_of
-    from gpudoctor.readers import people, tools
+    from gpudoctor.readers import notes, tools
 
-    found = [module for package in (readers, people, tools) for module in modules_of(package)]
-    return tuple(sorted(found, key=lambda module: (-getattr(module, "EXACT", EXACT), module.__name__.split(".")[-1])))
+    modules = [module for package in (readers, notes, tools) for module in modules_of(package)]
+    return tuple(sorted(modules, key=lambda module: (-getattr(module, "EXACT", EXACT), module.__name__.split(".")[-1])))
 
 
 # ---- Documents that we wrote ourselves ----
 # Strict JSON in, a snapshot out, and one line of error for anything else.
 
 
-def saved(text: str, name: str) -> Snapshot:
-    """The snapshot in `text`; raises `DocumentError`, which names the file as `name`."""
+def parse_snapshot(text: str, name: str) -> Snapshot:
+    """The snapshot in the JSON `text`; raises `DocumentError`, which names the file as `name`."""
     try:
-        return from_json(parsed(text))
+        return from_json(parse_json(text))
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}") from error
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -212,51 +226,54 @@ _PATIENCE = 5.0
 _TICK = 0.05
 
 
-def pieces(name: str) -> Iterator[bytes]:
-    """What the file holds, or standard input for ``-``; raises `OSError` and `zlib.error`.
+def read_in_pieces(name: str) -> Iterator[bytes]:
+    """The bytes of the file, or of standard input for ``-``, in pieces of at most 8 MiB, gunzipped.
 
-    A named pipe that nobody writes into is empty, not waited for forever.
+    A named pipe without a writer is given up after 5 s and empty. Raises `OSError` and `zlib.error`.
     """
-    packed = _packed(name)
-    first = next(packed, b"")
+    raw_pieces = _raw_pieces(name)
+    first = next(raw_pieces, b"")
     if not first.startswith(_GZIP):
         yield first
-        yield from packed
+        yield from raw_pieces
         return
     unpacking = zlib.decompressobj(wbits=31)
-    for piece in (first, *packed):
-        rest = piece
-        while rest:
-            yield unpacking.decompress(rest, PIECE)
-            rest = unpacking.unconsumed_tail
+    for piece in (first, *raw_pieces):
+        compressed = piece
+        while compressed:
+            yield unpacking.decompress(compressed, PIECE)
+            compressed = unpacking.unconsumed_tail
 
 
-def _packed(name: str) -> Iterator[bytes]:
+def _raw_pieces(name: str) -> Iterator[bytes]:
+    """The bytes of the file, pipe or standard input in pieces, as they are; raises `OSError`."""
     if name == "-":
-        yield from _read(sys.stdin.buffer)
+        yield from _chunks(sys.stdin.buffer)
         return
-    with open(name, "rb", opener=_at_once) as file:
+    with open(name, "rb", opener=_open_nonblocking) as file:
         descriptor = file.fileno()
         if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-            first = _first(descriptor)
+            first = _first_bytes(descriptor)
             if not first:
                 return
             yield first
         os.set_blocking(descriptor, True)
-        yield from _read(file)
+        yield from _chunks(file)
 
 
-def _read(file: BinaryIO) -> Iterator[bytes]:
+def _chunks(file: BinaryIO) -> Iterator[bytes]:
+    """The rest of an open binary file in pieces of at most 8 MiB."""
     while piece := file.read(PIECE):
         yield piece
 
 
-def _at_once(name: str, flags: int) -> int:
+def _open_nonblocking(name: str, flags: int) -> int:
+    """An opener for `open` that does not wait for a named pipe's writer."""
     return os.open(name, flags | os.O_NONBLOCK)
 
 
-def _first(descriptor: int) -> bytes:
-    """What the pipe holds when its first writer has come; empty where none came in time, or said nothing."""
+def _first_bytes(descriptor: int) -> bytes:
+    """The first bytes written into a named pipe; empty where no writer came within 5 s or it wrote nothing."""
     end = time.monotonic() + _PATIENCE
     while time.monotonic() < end:
         try:
@@ -276,90 +293,98 @@ _ADDED = ("report.lines", "report.placed")
 _MOST_CLASHES = 5
 
 
-def together(snapshots: Sequence[Snapshot]) -> Snapshot:
-    """One snapshot of one machine out of several, the earliest first; every source names the file it came from.
+def merge_snapshots(snapshots: Sequence[Snapshot]) -> Snapshot:
+    """One snapshot of one machine from several, given oldest first; every source names the file it came from.
 
-    Of two answers to one question the later one is taken, and ``report.clashes`` says so.
+    Of two different answers the later one is taken, and ``report.clashes`` lists them.
     """
-    told = [_named(snapshot) for snapshot in snapshots]
+    named = [_with_file_name(snapshot) for snapshot in snapshots]
     facts: dict[str, Fact] = {}
-    for snapshot in reversed(told):  # the first answer is kept: that of the latest file
+    for snapshot in reversed(named):  # the first answer is kept: that of the latest file
         for name, fact in snapshot.facts.items():
-            facts[name] = better(facts.get(name), fact)
-    facts.update(_sums(told))
-    if clashes := tuple(_clashes(told, facts)):
+            facts[name] = better_fact(facts.get(name), fact)
+    facts.update(_summed_counts(named))
+    if clashes := tuple(_describe_clashes(named, facts)):
         facts["report.clashes"] = Known(clashes, "the files")
-    return Snapshot(_target(snapshots), facts, _groups(told))
+    return Snapshot(_merged_target(snapshots), facts, _merged_groups(named))
 
 
-def _groups(told: Sequence[Snapshot]) -> dict[str, Rows]:
-    """Lines of text one file after the other, as they were printed; a GPU's newest answers before the older ones."""
+def _merged_groups(snapshots: Sequence[Snapshot]) -> dict[str, Rows]:
+    """The rows of every group from all snapshots: text lines in file order, a GPU's newest values first."""
     groups: dict[str, Rows] = {}
-    for group in dict.fromkeys(group for snapshot in told for group in snapshot.groups):
-        for snapshot in reversed(told) if group == "gpu" else told:
+    for group in dict.fromkeys(group for snapshot in snapshots for group in snapshot.groups):
+        for snapshot in reversed(snapshots) if group == "gpu" else snapshots:
             rows, others = groups.get(group), snapshot.rows(group)
             if group == "text" and isinstance(rows, tuple) and isinstance(others, tuple):
                 groups[group] = (*rows, *others)
             else:
-                groups[group] = joined(rows, others, group)
+                groups[group] = merged_rows(rows, others, group)
     return groups
 
 
-def _target(snapshots: Sequence[Snapshot]) -> Target:
-    """A report where all are; with a saved snapshot among them that one's interpreter and level."""
+def _merged_target(snapshots: Sequence[Snapshot]) -> Target:
+    """The target of the merged snapshot: all names; kind and level of the first that is no report, if any."""
     name = " + ".join(snapshot.target.name for snapshot in snapshots)
     main = next((snapshot.target for snapshot in snapshots if snapshot.target.kind != "report"), snapshots[0].target)
     return replace(main, name=name)
 
 
-def _named(snapshot: Snapshot) -> Snapshot:
+def _with_file_name(snapshot: Snapshot) -> Snapshot:
     """The snapshot with the file's name before each source: ``a.txt, line 12``."""
     name = snapshot.target.name
-    facts = {key: _sourced(fact, name) for key, fact in snapshot.facts.items()}
+    facts = {key: _with_source(fact, name) for key, fact in snapshot.facts.items()}
     groups: dict[str, Rows] = {}
     for group, rows in snapshot.groups.items():
         if isinstance(rows, tuple):
-            groups[group] = tuple({key: _sourced(fact, name) for key, fact in row.items()} for row in rows)
+            groups[group] = tuple({key: _with_source(fact, name) for key, fact in row.items()} for row in rows)
         else:
             groups[group] = rows
     return replace(snapshot, facts=facts, groups=groups)
 
 
-def _sourced(fact: Fact, name: str) -> Fact:
+def _with_source(fact: Fact, name: str) -> Fact:
+    """The fact with `name` before its source; as it is where it is not known or the source begins with it."""
     if not isinstance(fact, Known) or fact.source.startswith((name, PurePath(name).name)):
         return fact
     return replace(fact, source=f"{name}, {fact.source}")
 
 
-def _sums(snapshots: Sequence[Snapshot]) -> Mapping[str, Fact]:
-    """Lines read and lines understood, of all files."""
+def _summed_counts(snapshots: Sequence[Snapshot]) -> Mapping[str, Fact]:
+    """``report.lines`` and ``report.placed`` summed over all snapshots."""
     sums: dict[str, Fact] = {}
     for name in _ADDED:
-        counts = [fact.value for snapshot in snapshots if isinstance(fact := snapshot.get(name), Known)]
+        counts = [fact.value for snapshot in snapshots if (fact := snapshot.known(name))]
         if counts:
             sums[name] = Known(sum(count for count in counts if isinstance(count, int)), "the files")
     return sums
 
 
-def _clashes(snapshots: Sequence[Snapshot], taken: Mapping[str, Fact]) -> Iterator[str]:
-    """Facts to which two files give answers that cannot both hold, in words; no more than a reader can take in."""
-    told_of = (name for snapshot in snapshots for name in snapshot.facts)
-    names = dict.fromkeys(name for name in told_of if not name.startswith(("report.", "manifest.")))
-    told = 0
+def _describe_clashes(snapshots: Sequence[Snapshot], taken: Mapping[str, Fact]) -> Iterator[str]:
+    """A sentence for each fact to which two snapshots give incompatible answers; at most five and a count."""
+    all_names = (name for snapshot in snapshots for name in snapshot.facts)
+    names = dict.fromkeys(name for name in all_names if not name.startswith(("report.", "manifest.")))
+    clashes = 0
     for name in names:
         answers = [fact for snapshot in snapshots if not isinstance(fact := snapshot.get(name), Unread)]
-        if len({_said(fact) for fact in answers if not _agrees(fact, taken[name])} | {_said(taken[name])}) > 1:
-            told += 1
-            if told <= _MOST_CLASHES:
-                *_, last = answers
-                yield f"{name}: {' and then '.join(_said(fact) for fact in answers)}; {_said(last)} is taken"
-    if told > _MOST_CLASHES:
-        yield f"and {told - _MOST_CLASHES} more"
+        contradicting = {_value_text(fact) for fact in answers if not _compatible(fact, taken[name])}
+        if contradicting - {_value_text(taken[name])}:
+            clashes += 1
+            if clashes <= _MOST_CLASHES:
+                texts = [_value_text(fact) for fact in answers]
+                yield f"{name}: {' and then '.join(texts)}; {texts[-1]} is taken"
+    if clashes > _MOST_CLASHES:
+        yield f"and {clashes - _MOST_CLASHES} more"
 
 
-def _agrees(fact: Fact, taken: Fact) -> bool:
-    return better(taken, fact) is fact or better(fact, taken) is taken or _said(fact) == _said(taken)
+def _compatible(fact: Fact, accepted: Fact) -> bool:
+    """Whether the two facts can both hold: equal, or one more exact than the other."""
+    return (
+        better_fact(accepted, fact) is fact
+        or better_fact(fact, accepted) is accepted
+        or _value_text(fact) == _value_text(accepted)
+    )
 
 
-def _said(fact: Fact) -> str:
-    return str(fact.value) if isinstance(fact, Known) else "none"
+def _value_text(fact: Fact) -> str:
+    """The fact's value as text; ``none`` where it is not known."""
+    return text_of(fact) if known(fact) else "none"

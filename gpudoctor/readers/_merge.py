@@ -5,99 +5,123 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.model.snapshot import MOST_GPUS, MOST_OTHER_ROWS, MOST_ROWS
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, value_of
+from gpudoctor.core.snapshot import MOST_GPUS, MOST_OTHER_ROWS, MOST_ROWS
 
 CUT = ("...", "…")
 """How nvidia-smi ends a name that it has cut."""
 _MOST = {**MOST_ROWS, "gpu": MOST_GPUS, "pci": MOST_GPUS}
 
 
-def take(facts: dict[str, Fact], groups: dict[str, Rows], key: str, entry: Fact | Rows) -> None:
-    """Put what a reader says with what is there, a fact or the rows of a group; of rows as many as are kept."""
+def merge_entry(facts: dict[str, Fact], groups: dict[str, Rows], key: str, entry: Fact | Rows) -> None:
+    """Add a reader's fact or rows to `facts` or `groups`, merged with what is there; rows are cut to the group's limit.
+
+    A `key` with a dot names a fact, one without a group of rows.
+    """
     if "." in key:
-        facts[key] = better(facts.get(key), cast("Fact", entry))
+        facts[key] = better_fact(facts.get(key), cast("Fact", entry))
     else:
-        rows = joined(groups.get(key), cast("Rows", entry), key)
+        rows = merged_rows(groups.get(key), cast("Rows", entry), key)
         groups[key] = rows[: _MOST.get(key, MOST_OTHER_ROWS)] if isinstance(rows, tuple) else rows
 
 
-def better(one: Fact | None, other: Fact) -> Fact:
-    """Of two answers, the first from the more exact reader: any but unread, and whole rather than cut."""
-    if one is None or isinstance(one, Unread):
-        return one if isinstance(one, Unread) and isinstance(other, Unread) else other
-    if isinstance(one, Known) and isinstance(other, Known) and _fuller(one.value, other.value):
-        return other
-    return one
+def better_fact(first: Fact | None, second: Fact) -> Fact:
+    """The first fact, unless it is None or unread, or the second says the same more completely."""
+    if first is None or isinstance(first, Unread):
+        return first if isinstance(first, Unread) and isinstance(second, Unread) else second
+    if isinstance(first, Known) and isinstance(second, Known) and _is_more_complete(first.value, second.value):
+        return second
+    return first
 
 
-def _fuller(one: object, other: object) -> bool:
-    """Whether `other` says the same as `one` and more: 2.5.1+cu124 after 2.5.1, a whole name after a cut one."""
-    if not isinstance(one, str) or not isinstance(other, str):
+def _is_more_complete(text: object, candidate: object) -> bool:
+    """Whether `candidate` is `text` and more: 2.5.1+cu124 for 2.5.1, a whole name for a cut one."""
+    if not isinstance(text, str) or not isinstance(candidate, str):
         return False
-    if one.endswith(CUT):
-        return not other.endswith(CUT) or len(other) > len(one)
-    return len(other) > len(one) and other.startswith(one) and other[len(one)] in ".+" and one[-1:].isdecimal()
+    if text.endswith(CUT):
+        return not candidate.endswith(CUT) or len(candidate) > len(text)
+    return (
+        len(candidate) > len(text)
+        and candidate.startswith(text)
+        and candidate[len(text)] in ".+"
+        and text[-1:].isdecimal()
+    )
 
 
-def joined(one: Rows | None, other: Rows, group: str) -> Rows:
-    """The rows of both; rows of ``gpu`` that are about the same GPU become one row."""
-    if not isinstance(one, tuple) or not isinstance(other, tuple):
-        return one if isinstance(one, tuple) or (isinstance(one, Absent) and isinstance(other, Unread)) else other
+def merged_rows(first: Rows | None, second: Rows, group: str) -> Rows:
+    """The rows of both; duplicates once; rows of ``gpu`` that are about the same GPU become one, sorted by index.
+
+    An operand that is not rows gives way to the other; of two that are not, the second is returned, unless the first is
+    `Absent` and the second `Unread`.
+    """
+    if not isinstance(first, tuple) or not isinstance(second, tuple):
+        return (
+            first if isinstance(first, tuple) or (isinstance(first, Absent) and isinstance(second, Unread)) else second
+        )
     if group != "gpu":
-        return _distinct([*one, *other])
-    rows = [dict(row) for row in one]
-    for row in other:
-        places = _places(rows, row)
-        for place in places:
-            _add(rows[place], row)
-        if not places:
+        return _without_duplicates([*first, *second])
+    rows = [dict(row) for row in first]
+    for row in second:
+        matches = _matching_rows(rows, row)
+        for position in matches:
+            _merge_into(rows[position], row)
+        if not matches:
             rows.append(dict(row))
-    return tuple(sorted(rows, key=_order))
+    return tuple(sorted(rows, key=_index_or_last))
 
 
-def _distinct(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """The rows, of those that are alike in every value only the first."""
-    kept: dict[object, Row] = {}
+def _without_duplicates(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """The rows; of those equal in every value only the first."""
+    first_by_values: dict[object, Row] = {}
     for row in rows:
-        kept.setdefault(tuple(sorted((name, repr(_value(fact))) for name, fact in row.items())), row)
-    return tuple(kept.values())
+        first_by_values.setdefault(tuple(sorted((name, repr(value_of(fact))) for name, fact in row.items())), row)
+    return tuple(first_by_values.values())
 
 
-def _add(row: dict[str, Fact], other: Row) -> None:
+def _merge_into(row: dict[str, Fact], other: Row) -> None:
+    """Merge the facts of `other` into `row`, each the better of the two."""
     for name, fact in other.items():
-        row[name] = better(row.get(name), fact)
+        row[name] = better_fact(row.get(name), fact)
 
 
-def _places(rows: list[dict[str, Fact]], row: Row) -> list[int]:
-    """Which of `rows` the row is about: the GPU of its index, address or UUID; all of its name; else the first."""
-    told = [column for column in ("index", "address", "uuid") if _value(row.get(column)) is not None]
-    for column in told:
-        wanted = _value(row[column])
-        if found := [place for place, known in enumerate(rows) if _value(known.get(column)) == wanted]:
-            return found[:1]
-    free = [place for place, known in enumerate(rows) if all(_value(known.get(column)) is None for column in told)]
-    name = _value(row.get("name"))
+def _matching_rows(rows: list[dict[str, Fact]], row: Row) -> list[int]:
+    """Indexes of the rows about the same GPU: by index, address or UUID, else by name, else the first free one.
+
+    Several only for a name without any of these keys; empty for a new GPU.
+    """
+    known_columns = [column for column in ("index", "address", "uuid") if value_of(row.get(column)) is not None]
+    for column in known_columns:
+        key = value_of(row[column])
+        if same_key := [position for position, known in enumerate(rows) if value_of(known.get(column)) == key]:
+            return same_key[:1]
+    free = [
+        position
+        for position, known in enumerate(rows)
+        if all(value_of(known.get(column)) is None for column in known_columns)
+    ]
+    name = value_of(row.get("name"))
     if name is None:
         return free[:1]
-    alike = [place for place in free if _alike(str(name), str(_value(rows[place].get("name")) or ""))]
-    return alike[:1] if told else alike
+    alike = [
+        position
+        for position in free
+        if _may_be_same_product(str(name), str(value_of(rows[position].get("name")) or ""))
+    ]
+    return alike[:1] if known_columns else alike
 
 
-def _alike(one: str, other: str) -> bool:
-    """Whether two names may mean one product: cut, with or without the maker's name, shortened by a person."""
-    short, long = sorted((_core(one), _core(other)), key=len)
+def _may_be_same_product(first: str, second: str) -> bool:
+    """Whether two names may mean one product: one cut, abbreviated, or without the maker's name."""
+    short, long = sorted((_bare_product(first), _bare_product(second)), key=len)
     return not short or long.startswith(short) or short in long
 
 
-def _core(name: str) -> str:
+def _bare_product(name: str) -> str:
+    """The product name in lower case without "nvidia", "geforce" and a cut's dots."""
     return name.rstrip(".… ").lower().removeprefix("nvidia ").removeprefix("geforce ").strip()
 
 
-def _value(fact: Fact | None) -> object:
-    return fact.value if isinstance(fact, Known) else None
-
-
-def _order(row: Mapping[str, Fact]) -> int:
-    index = _value(row.get("index"))
+def _index_or_last(row: Mapping[str, Fact]) -> int:
+    """The GPU's index as sort key; larger than any index where it is not known."""
+    index = value_of(row.get("index"))
     return index if isinstance(index, int) else 1 << 30

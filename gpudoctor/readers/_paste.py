@@ -1,15 +1,15 @@
-"""A pasted text, cleaned of what terminals, mail programs and chat windows put around it."""
+"""A pasted text by lines, commands and labels, cleaned of what terminals, mail and chat put around it."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 
-from gpudoctor.model.secrets import without_secret_lines
-from gpudoctor.readers._labels import Label, label_of
+from gpudoctor.core.secrets import without_secret_lines
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._select import select
 
@@ -67,18 +67,20 @@ _FAILED = re.compile(
 
 
 class Paste:
-    """The lines, and which of them a reader could place.
+    """A pasted text as cleaned lines, with a record of which lines a reader understood (placed).
 
-    `lines` are cleaned: no control characters, fences and documentation emptied, quote marks taken off. Of a large log
-    only the lines worth reading are kept (see `_select`); `use` still names the line as the paste counts it.
+    `lines` have no control characters, code fences, quote marks or secrets; documentation is emptied. Of a large log
+    only the lines worth reading are kept (see `_select`); `numbers` are their line numbers in the original, `total` its
+    non-blank lines, `whole` whether all were kept. `used`, `listed` and `data` are indexes of lines: placed, of a
+    listing, without messages.
     """
 
     def __init__(self, text: str) -> None:
-        kept = select(_plain(text))
-        self.numbers = kept.numbers
-        self.total = kept.total
-        self.whole = kept.whole
-        self.lines = without_secret_lines([_clean(line) for line in kept.lines])
+        selection = select(_without_control_characters(text))
+        self.numbers = selection.numbers
+        self.total = selection.total
+        self.whole = selection.whole
+        self.lines = without_secret_lines([_without_markup(line) for line in selection.lines])
         self.used: set[int] = set()
         self.listed: set[int] = set()
         self.data: set[int] = set()
@@ -89,50 +91,54 @@ class Paste:
 
     @cached_property
     def text(self) -> str:
-        """All kept lines as one string."""
+        """All kept lines joined by newlines."""
         return "\n".join(self.lines)
 
     @cached_property
     def lower(self) -> str:
-        """`text` in lower case, for cheap tests before any pattern is tried."""
+        """`text` in lower case, for cheap tests before a pattern is tried."""
         return self.text.lower()
 
     @cached_property
     def _starts(self) -> list[int]:
+        """Offset in `lower` at which each line starts."""
         return list(accumulate((len(line.lower()) + 1 for line in self.lines), initial=0))[:-1]
 
     @cached_property
     def commands(self) -> dict[int, str]:
-        """What was typed at a prompt, by index of the line."""
-        found = ((index, _PROMPT.match(line)) for index, line in enumerate(self.lines) if line)
-        return {index: self.lines[index][match.end() :].strip() for index, match in found if match}
+        """Commands typed at a prompt, without the prompt, by line index."""
+        prompts = ((index, _PROMPT.match(line)) for index, line in enumerate(self.lines) if line)
+        return {index: self.lines[index][match.end() :].strip() for index, match in prompts if match}
 
     @cached_property
     def bare(self) -> list[str]:
         """The lines without prompts, time stamps and line numbers in front."""
         lines = [self.commands.get(index, line) for index, line in enumerate(self.lines)]
-        return _unnumbered([_without(_STAMP, _without(_STAMP, line)) for line in lines])
+        return _without_line_numbers([_without_prefix(_STAMP, _without_prefix(_STAMP, line)) for line in lines])
 
     @cached_property
     def labels(self) -> list[Label]:
-        """Every line that reads ``label: value``."""
-        found = (label_of(index, line) for index, line in enumerate(self.bare) if line)
-        return [label for label in found if label]
+        """The ``label: value`` lines, in order."""
+        parsed = (label_of(index, line) for index, line in enumerate(self.bare) if line)
+        return [label for label in parsed if label]
 
     def having(self, *needles: str) -> Iterator[tuple[int, str]]:
-        """Index and text of each line that holds one of `needles` (lower case), in order."""
+        """Index and text of each line that contains one of `needles` (given in lower case), in order."""
         hits: set[int] = set()
         for needle in needles:
-            place = self.lower.find(needle)
-            while place >= 0:
-                index = bisect_right(self._starts, place) - 1
+            offset = self.lower.find(needle)
+            while offset >= 0:
+                index = bisect_right(self._starts, offset) - 1
                 hits.add(index)
-                place = self.lower.find(needle, self._starts[index] + len(self.lines[index].lower()))
+                offset = self.lower.find(needle, self._starts[index] + len(self.lines[index].lower()))
         for index in sorted(hits):
             yield index, self.lines[index]
 
     def output(self, index: int, most: int = 200) -> Iterator[tuple[int, str]]:
-        """The lines that follow the command in line `index`: to the next command, or to the second blank line."""
+        """Index and text of the non-blank lines printed by the command in line `index`.
+
+        They end at the next command, at the second blank line in a row, or after `most` lines.
+        """
         blanks = 0
         for after in range(index + 1, min(len(self.lines), index + 1 + most)):
             blanks = blanks + 1 if not self.lines[after].strip() else 0
@@ -141,52 +147,53 @@ class Paste:
             if not blanks:
                 yield after, self.lines[after]
 
-    def asked(self, *words: str) -> Iterator[tuple[int, str]]:
-        """Index and text of each command that starts with, or pipes from, one of `words`."""
+    def commands_starting(self, *prefixes: str) -> Iterator[tuple[int, str]]:
+        """Index and text of each command that starts with one of `prefixes`, ``sudo`` ignored."""
         for index, command in self.commands.items():
-            head = command.removeprefix("sudo ").lstrip()
-            if head.startswith(words):
+            program = command.removeprefix("sudo ").lstrip()
+            if program.startswith(prefixes):
                 yield index, command
 
     def use(self, first: int, last: int | None = None) -> str:
-        """Mark the lines as placed; returns their source, as facts name it."""
+        """Mark the lines as placed; returns their source, as facts name it: ``line 3``, ``lines 3-5``."""
         last = first if last is None else last
         self.used.update(range(first, last + 1))
         if first == last:
             return f"line {self.numbers[first]}"
         return f"lines {self.numbers[first]}-{self.numbers[last]}"
 
-    def understand(self, *indexes: int, data: bool = False) -> None:
-        """Mark lines of a listing of state, such as nvidia-smi -q, that a reader understood.
+    def mark_listed(self, *indexes: int, data: bool = False) -> None:
+        """Mark lines of a state listing, such as nvidia-smi -q, as placed, so that rules do not read them as messages.
 
-        `data`: they hold values only (CSV, XML), in which no rule looks for messages either. A line that shows a value
-        which the tool could not get stays what it was.
+        `data`: they hold values only (CSV, XML) and are left out of the text rows. A line that shows a value the tool
+        could not get (ERR!, Unknown Error) is not marked.
         """
-        told = {index for index in indexes if not _FAILED.search(self.lines[index])}
-        self.used |= told
-        self.listed |= told
+        readable = {index for index in indexes if not _FAILED.search(self.lines[index])}
+        self.used |= readable
+        self.listed |= readable
         if data:
-            self.data |= told
+            self.data |= readable
 
 
 def clean(text: str) -> str:
-    """One line of text without control characters, for anything that is shown."""
-    return _plain(_ANSI.sub("", text)).replace("\n", " ")
+    """The text as one line without control characters and escape sequences, safe to print."""
+    return _without_control_characters(_ANSI.sub("", text)).replace("\n", " ")
 
 
 def worth_reading(piece: str) -> str:
-    """The lines of a piece of a log worth reading, each where it stood: the others are empty."""
-    plain = _plain(piece)
-    kept = select(plain, _SHARE)
+    """The lines of a piece of a log that are worth reading, each at its line number: the others are empty."""
+    plain = _without_control_characters(piece)
+    selection = select(plain, _SHARE)
     lines: list[str] = []
     last = 1
-    for number, line in zip(kept.numbers, kept.lines, strict=True):
+    for number, line in zip(selection.numbers, selection.lines, strict=True):
         lines.append("\n" * (number - last) + line)
         last = number
     return "".join(lines) + "\n" * (plain.count("\n") + 1 - last)
 
 
-def _plain(text: str) -> str:
+def _without_control_characters(text: str) -> str:
+    """The text without control characters and escape sequences; odd spaces and line ends made plain."""
     if "\x1b" in text or "\x9b" in text:
         text = _ANSI.sub("", text)
     text = text.replace("\r\n", "\n")
@@ -196,7 +203,8 @@ def _plain(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
-def _clean(line: str) -> str:
+def _without_markup(line: str) -> str:
+    """The line without trailing space, code fence, quote mark or very wide gaps; empty for a fence."""
     line = line.rstrip()
     if not line:
         return line
@@ -209,22 +217,22 @@ def _clean(line: str) -> str:
     return line
 
 
-def _unnumbered(lines: list[str]) -> list[str]:
-    """The lines without the counting 1, 2, 3 that an editor or a viewer put in front, if it did."""
+def _without_line_numbers(lines: list[str]) -> list[str]:
+    """The lines without the line numbers of an editor in front; unchanged where most have none that rise."""
     filled = [line for line in lines if line.strip()]
-    heads = [match for line in filled[:200] if (match := _NUMBER.match(line))]
-    if len(heads) < 4 or len(heads) < 0.7 * min(len(filled), 200):
+    numbered = [match for line in filled[:200] if (match := _NUMBER.match(line))]
+    if len(numbered) < 4 or len(numbered) < 0.7 * min(len(filled), 200):
         return lines
-    numbers = [int(match.group(1)) for match in heads]
-    rising = sum(one < other for one, other in pairwise(numbers))
+    numbers = [int(match.group(1)) for match in numbered]
+    rising = sum(before < after for before, after in pairwise(numbers))
     if rising < 0.9 * (len(numbers) - 1):
         return lines
-    return [_without(_NUMBER, line) for line in lines]
+    return [_without_prefix(_NUMBER, line) for line in lines]
 
 
-def _without(head: re.Pattern[str], line: str) -> str:
-    """The line without what `head` matches at its beginning."""
-    match = head.match(line)
+def _without_prefix(prefix: re.Pattern[str], line: str) -> str:
+    """The line without what `prefix` matches at its beginning."""
+    match = prefix.match(line)
     return line[match.end() :] if match else line
 
 
@@ -248,26 +256,28 @@ _BORDER = Pattern(r"\s*(?:[#=*_~-]{10,}\s*$|\+[-=]{10,}|=+NVSMI LOG=+|<\?xml )")
 
 
 def documentation(lines: Sequence[str], commands: Sequence[int]) -> Iterator[int]:
-    """Indexes of the lines that are documentation; `commands` are the lines at which something was typed."""
-    typed = set(commands)
+    """Indexes of lines that are a tool's help, manual or legend; `commands` are indexes of typed commands."""
+    command_lines = set(commands)
     index = 0
     while index < len(lines):
-        end = _end(lines, index, typed)
-        yield from range(index + (index in typed), end)
+        end = _documentation_end(lines, index, command_lines)
+        yield from range(index + (index in command_lines), end)
         index = max(end, index + 1)
 
 
-def _end(lines: Sequence[str], start: int, typed: set[int]) -> int:
-    """Where the block of documentation that begins at `start` ends; `start` where none begins."""
+def _documentation_end(lines: Sequence[str], start: int, command_lines: set[int]) -> int:
+    """Index after the block of documentation that begins at `start`; `start` where none begins."""
     line = lines[start]
-    if start in typed:
-        return _through(lines, start + 1, typed) if _ASKED.match(line.rstrip()) else start
+    if start in command_lines:
+        return _end_of_output(lines, start + 1, command_lines) if _ASKED.match(line.rstrip()) else start
     if _FIELDS.match(line) or _NAMED.match(line.rstrip()):
-        return _paragraphs(lines, start + 1, typed)
+        return _end_of_field_list(lines, start + 1, command_lines)
     if _HELP.match(line):
-        return _help(lines, start + 1, typed)
+        return _end_of_help(lines, start + 1, command_lines)
     if _USAGE.match(line) or _OPTION.match(line):
-        return next((at for at in range(start + 1, len(lines)) if at in typed or lines[at][:1].strip()), len(lines))
+        return next(
+            (at for at in range(start + 1, len(lines)) if at in command_lines or lines[at][:1].strip()), len(lines)
+        )
     if _LEGEND.match(line):
         after = start + 1
         while after < len(lines) and (not lines[after].strip() or _MEANING.match(lines[after])):
@@ -279,30 +289,68 @@ def _end(lines: Sequence[str], start: int, typed: set[int]) -> int:
     return start
 
 
-def _through(lines: Sequence[str], start: int, typed: set[int]) -> int:
-    """To the next command, or to the line that frames another output."""
+def _end_of_output(lines: Sequence[str], start: int, command_lines: set[int]) -> int:
+    """Index of the next command, or of the line that frames another output."""
     framed = start < len(lines) and _BORDER.match(lines[start])
     first = start + 1 if framed else start
-    return next((at for at in range(first, len(lines)) if at in typed or _BORDER.match(lines[at])), len(lines))
+    return next((at for at in range(first, len(lines)) if at in command_lines or _BORDER.match(lines[at])), len(lines))
 
 
-def _paragraphs(lines: Sequence[str], start: int, typed: set[int]) -> int:
-    """To the first paragraph that describes no field."""
+def _end_of_field_list(lines: Sequence[str], start: int, command_lines: set[int]) -> int:
+    """Index of the first paragraph that describes no field, the next command or frame."""
     for at in range(start, len(lines)):
         begins = bool(lines[at].strip()) and not lines[at - 1].strip()
-        if at in typed or _BORDER.match(lines[at]) or (begins and not _FIELD.match(lines[at])):
+        if at in command_lines or _BORDER.match(lines[at]) or (begins and not _FIELD.match(lines[at])):
             return at
     return len(lines)
 
 
-def _help(lines: Sequence[str], start: int, typed: set[int]) -> int:
-    """To the last sentence of ``nvidia-smi -h``, else to what is not indented behind its options."""
+def _end_of_help(lines: Sequence[str], start: int, command_lines: set[int]) -> int:
+    """Index after the last sentence of ``nvidia-smi -h``, else of the first unindented line after its options."""
     options = False
     for at in range(start, len(lines)):
         line = lines[at]
         if _HELP_END.match(line):
             return at + 1
-        if at in typed or _BORDER.match(line) or (options and line[:1].strip()):
+        if at in command_lines or _BORDER.match(line) or (options and line[:1].strip()):
             return at
         options = options or bool(_OPTIONS.match(line))
     return len(lines)
+
+
+# ---- ``label: value`` lines ----
+# As tools, bug forms and people write them, with the label brought to one spelling.
+
+_BULLET = " \t-*•·+#|"
+_SPLIT = re.compile(r"(?<!:)[:：](?!:|//|\\)\s*|\s\.{3,}\s|\s={1,2}>?\s|\s->\s")
+_FRAME = re.compile(r"[:\d]\s*\|")
+_LABEL_WORDS = re.compile(r"(?:[^\w%+]|_)+")
+_LONGEST_LABEL = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A line that reads ``label: value``; `name` is the label in lower case, words separated by single spaces."""
+
+    index: int
+    name: str
+    value: str
+
+
+def label_of(index: int, line: str) -> Label | None:
+    """The ``label: value`` in the line with that index; None without one, or for a label over 64 characters."""
+    text = line.strip(_BULLET)
+    if line[:1] == "|" and line.count("|") == 3 and not _FRAME.search(text):
+        text = text.replace("|", ":", 1)
+    if "**" in text or "`" in text:
+        text = text.replace("**", "").replace("`", "")
+    separator = _SPLIT.search(text, 0, _LONGEST_LABEL + 8)
+    if not separator or not 0 < separator.start() <= _LONGEST_LABEL:
+        return None
+    name = normalized_label(text[: separator.start()])
+    return Label(index, name, text[separator.end() :].strip().strip("\"',;").strip()) if name else None
+
+
+def normalized_label(label: str) -> str:
+    """The label in lower case with words only: ``torch.cuda.is_available()`` is ``torch cuda is available``."""
+    return _LABEL_WORDS.sub(" ", label).strip().lower()

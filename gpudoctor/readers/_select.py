@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from gpudoctor.readers._lists import phrases
+from gpudoctor.readers._pattern import phrases
 
 LINES = 4000
 """Most lines that are kept."""
@@ -57,8 +57,8 @@ _XID = re.compile(r"xid[^,\n]{0,60}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """The kept lines with their numbers in the paste, how many lines are not blank, and whether all were kept."""
+class Selection:
+    """The selected lines, their line numbers from 1, the count of non-blank lines, and whether all lines were kept."""
 
     lines: list[str]
     numbers: list[int]
@@ -66,63 +66,68 @@ class Kept:
     whole: bool
 
 
-def select(text: str, share: int = 1) -> Kept:
-    """All lines of a report; of a larger text the ones that look machine-printed and erroneous.
+def select(text: str, share: int = 1) -> Selection:
+    """All lines of a short text; of a larger one the most telling lines, each shape once, in order.
 
-    Of one of many pieces a `share` of what would be kept of a whole text: a fourth for 4.
+    `share` divides the limits of lines and characters, for one of several pieces: a fourth for 4.
     """
     if len(text) <= SIZE // share and (count := text.count("\n")) < LINES // share:
         lines = [line[:MOST_OF_A_LINE] for line in text.split("\n")]
-        return Kept(lines, list(range(1, count + 2)), sum(1 for line in lines if line.strip()), whole=True)
-    starts = _starts(text, _HITS // share)
-    kept: list[tuple[int, str]] = []
+        return Selection(lines, list(range(1, count + 2)), sum(1 for line in lines if line.strip()), whole=True)
+    starts = _candidate_starts(text, _HITS // share)
+    selected: list[tuple[int, str]] = []
     shapes: set[str] = set()
-    room = SIZE // share
-    for start, wanted in starts.items():
+    room_left = SIZE // share
+    for start, in_block in starts.items():
         end = text.find("\n", start)
         line = text[start : min(end if end >= 0 else len(text), start + MOST_OF_A_LINE)]
-        shape = _shape(line)
-        if not line.strip() or (shape in shapes and not wanted):
+        shape = _repeatable_shape(line)
+        if not line.strip() or (shape in shapes and not in_block):
             continue
         shapes.add(shape)
-        room -= len(line)
-        if room < 0 or len(kept) >= LINES // share:
+        room_left -= len(line)
+        if room_left < 0 or len(selected) >= LINES // share:
             break
-        kept.append((start, line))
-    kept.sort()
-    return Kept([line for _, line in kept], _numbers(text, [start for start, _ in kept]), _filled(text), whole=False)
+        selected.append((start, line))
+    selected.sort()
+    return Selection(
+        [line for _, line in selected],
+        _line_numbers(text, [start for start, _ in selected]),
+        _count_filled(text),
+        whole=False,
+    )
 
 
-def _starts(text: str, hits: int) -> dict[int, bool]:
-    """Where kept lines start, the most telling first; true for those that belong together as a block."""
+def _candidate_starts(text: str, hits: int) -> dict[int, bool]:
+    """Offsets of lines worth keeping, the most telling first; True for lines of a block kept as a whole."""
     lower = text.lower()
     if len(lower) != len(text):
         lower = text
-    found: dict[int, bool] = {}
+    starts: dict[int, bool] = {}
     for word, length in _ANCHORS.items():
-        for start in _lines_with(lower, word, 20):
-            place = start
+        for start in _line_starts(lower, word, 20):
+            offset = start
             for _ in range(length):
-                found.setdefault(place, True)
-                place = lower.find("\n", place) + 1
-                if not place:
+                starts.setdefault(offset, True)
+                offset = lower.find("\n", offset) + 1
+                if not offset:
                     break
-    _edges(lower, found)
+    _add_edges(lower, starts)
     for word in _FIRST + _THEN:
-        for start in _lines_with(lower, word, hits):
-            found.setdefault(start, False)
-    return found
+        for start in _line_starts(lower, word, hits):
+            starts.setdefault(start, False)
+    return starts
 
 
-def _lines_with(text: str, word: str, most: int) -> list[int]:
-    """Starts of the first lines that hold `word`, and of the last ones where there are more."""
+def _line_starts(text: str, word: str, most: int) -> list[int]:
+    """Offsets of the first `most` lines that hold `word`; where there are more, also of the last few."""
     starts: list[int] = []
-    place = text.find(word)
-    while place >= 0 and len(starts) < most:
-        starts.append(text.rfind("\n", 0, place) + 1)
-        end = text.find("\n", place)
-        place = text.find(word, end) if end >= 0 else -1
-    if place >= 0:
+    offset = text.find(word)
+    while offset >= 0 and len(starts) < most:
+        starts.append(text.rfind("\n", 0, offset) + 1)
+        end = text.find("\n", offset)
+        offset = text.find(word, end) if end >= 0 else -1
+    if offset >= 0:
         last = text.rfind(word)
         for _ in range(most // 10):
             start = text.rfind("\n", 0, last) + 1
@@ -135,39 +140,41 @@ def _lines_with(text: str, word: str, most: int) -> list[int]:
     return starts
 
 
-def _edges(text: str, found: dict[int, bool]) -> None:
-    place = 0
+def _add_edges(text: str, starts: dict[int, bool]) -> None:
+    """Add the offsets of the text's first and last 150 lines to `starts`."""
+    offset = 0
     for _ in range(_EDGE):
-        found.setdefault(place, False)
-        place = text.find("\n", place) + 1
-        if not place:
+        starts.setdefault(offset, False)
+        offset = text.find("\n", offset) + 1
+        if not offset:
             return
-    place = len(text)
+    offset = len(text)
     for _ in range(_EDGE):
-        place = text.rfind("\n", 0, place)
-        if place < 0:
+        offset = text.rfind("\n", 0, offset)
+        if offset < 0:
             return
-        found.setdefault(place + 1, False)
+        starts.setdefault(offset + 1, False)
 
 
-def _shape(line: str) -> str:
-    """The line without what differs from one printing to the next; an Xid keeps its number and its GPU."""
+def _repeatable_shape(line: str) -> str:
+    """The line without numbers that vary between repetitions; an Xid keeps its number and GPU."""
     xid = _XID.search(line)
     return xid.group() if xid else _VARIES.sub("#", line[:400].lower())
 
 
-def _numbers(text: str, starts: list[int]) -> list[int]:
+def _line_numbers(text: str, starts: list[int]) -> list[int]:
+    """The line numbers, from 1, of the ascending offsets `starts`."""
     numbers: list[int] = []
-    number, place = 1, 0
+    number, offset = 1, 0
     for start in starts:
-        number += text.count("\n", place, start)
+        number += text.count("\n", offset, start)
         numbers.append(number)
-        place = start
+        offset = start
     return numbers
 
 
-def _filled(text: str) -> int:
-    """Lines that are not blank, counted a piece at a time."""
+def _count_filled(text: str) -> int:
+    """Number of lines that are not blank."""
     filled = start = 0
     while start < len(text):
         end = text.rfind("\n", start, start + SIZE)

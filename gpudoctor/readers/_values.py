@@ -1,12 +1,12 @@
-"""Values as tools and people write them, brought to the form that the facts declare."""
+"""Values as tools and people write them, brought to the form that the facts declare; and words that say yes or no."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 
-from gpudoctor.model.fact import Absent, Fact, Unread
-from gpudoctor.readers._lists import phrases, words
-from gpudoctor.readers._pattern import Pattern
+from gpudoctor.core.fact import Absent, Fact, Unread, Value
+from gpudoctor.readers._pattern import Pattern, phrases, words
 
 _RELEASE = Pattern(r"(?<![\d.])v?(\d+\.\d+)", re.IGNORECASE)
 _DOTTED = Pattern(r"(?<![\w.])v?(\d+(?:\.\d+)+(?:\.?(?:dev|post|rc|a|b)\d+)?(?:\+[\w.]+)?)", re.IGNORECASE)
@@ -34,21 +34,21 @@ _NO = words("no false off disabled absent unloaded missing none inactive 0 unsup
 _MIB = {"": 1 / (1 << 20), "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
 
 
-def release(text: str) -> str | None:
-    """The first two numbers of a version: 12.4 of ``V12.4.131``, 10.1 of ``10.1.243``."""
+def major_minor(text: str) -> str | None:
+    """The first two numbers of a version: 12.4 of ``V12.4.131``, 10.1 of ``10.1.243``; None without one."""
     match = _RELEASE.search(text)
     return match.group(1) if match else None
 
 
-def dotted(text: str) -> str | None:
-    """The first thing in the text that has the form of a version, local part included."""
+def first_version(text: str) -> str | None:
+    """The first version in the text, local part included (2.5.1+cu124); None without one."""
     match = _DOTTED.search(text)
     return match.group(1).rstrip(".") if match else None
 
 
 def driver_version(text: str) -> str | None:
-    """A driver's version; of Windows' own form 31.0.15.3713 the NVIDIA driver's: 537.13. None for a CUDA version."""
-    version = dotted(text)
+    """NVIDIA driver version; 537.13 for Windows' form 31.0.15.3713; None for none, or a CUDA version."""
+    version = first_version(text)
     if version is None:
         return None
     parts = version.split(".")
@@ -58,32 +58,32 @@ def driver_version(text: str) -> str | None:
     return version if len(parts[0]) == 3 else None
 
 
-def whole(text: str) -> int | None:
-    """The first whole number in the text: 45 of ``45 C``."""
+def first_integer(text: str) -> int | None:
+    """The first whole number in the text: 45 of ``45 C``; None without one or beyond 17 digits."""
     match = _WHOLE.search(text)
     return int(match.group()) if match and len(match.group()) < 18 else None
 
 
-def truth(text: str) -> bool | None:
-    """Yes or no, however it is put; None where it is neither."""
-    said = text.strip(" .()[]'\"").lower()
-    said = re.sub(r"^(?:still|is|are|was|already|also|indeed|correctly|properly|currently|now|it is) ", "", said)
-    if said.startswith(("not ", "no ")):
+def yes_or_no(text: str) -> bool | None:
+    """True for yes, enabled, loaded and the like, False for no, off, missing; None for anything else."""
+    answer = text.strip(" .()[]'\"").lower()
+    answer = re.sub(r"^(?:still|is|are|was|already|also|indeed|correctly|properly|currently|now|it is) ", "", answer)
+    if answer.startswith(("not ", "no ")):
         return False
-    first = re.split(r"[ ,;(]", said, maxsplit=1)[0]
+    first = re.split(r"[ ,;(]", answer, maxsplit=1)[0]
     return True if first in _YES else False if first in _NO else None
 
 
-def mib(text: str) -> int | None:
-    """A size in MiB: ``24564MiB``, ``64M``, ``1.5G``, ``80 GB``; a number alone is taken as bytes."""
+def size_mib(text: str) -> int | None:
+    """A size in MiB, rounded down: ``24564MiB``, ``1.5G``, ``80 GB``; a bare number is bytes; None without a number."""
     match = _SIZE.search(text)
     if not match or match.group(1).count(".") > 1 or not match.group(1).strip(".") or len(match.group(1)) > 18:
         return None
     return int(float(match.group(1)) * _MIB[match.group(2).lower()])
 
 
-def address(text: str) -> str | None:
-    """A PCI address with a domain of four digits, in lower case: 0000:3b:00.0."""
+def normalized_pci_address(text: str) -> str | None:
+    """The PCI address in the text as 0000:3b:00.0, lower case; None without one."""
     match = _ADDRESS.search(text)
     if not match:
         return None
@@ -91,17 +91,234 @@ def address(text: str) -> str | None:
     return f"{(domain or '0000')[-4:]}:{bus}:{device}.{function or '0'}".lower()
 
 
-def missing(text: str, source: str) -> Fact | None:
-    """`Absent` or `Unread` where the text says so instead of giving a value; None where it gives one."""
-    said = text.strip(" .'\"").lower()
-    if said in _GONE:
+def missing_fact(text: str, source: str) -> Fact | None:
+    """`Absent` for words such as ``not set``, `Unread` for ``N/A`` or nothing; None where there is a value."""
+    answer = text.strip(" .'\"").lower()
+    if answer in _GONE:
         return Absent(f"{text.strip()} ({source})")
-    if said in _UNSEEN or not said:
+    if answer in _UNSEEN or not answer:
         return Unread(f"the report says {text.strip() or 'nothing'} ({source})")
     return None
 
 
 def libcuda_kind(path: str) -> str:
-    """What copy of libcuda lies at `path`: stub, compat, wsl or driver."""
+    """The kind of libcuda at `path`, by its folder: stub, compat, wsl or driver."""
     kinds = (("/stubs/", "stub"), ("compat", "compat"), ("/wsl/", "wsl"))
     return next((kind for part, kind in kinds if part in path), "driver")
+
+
+# ---- The form of a label's value ----
+# By the name that the form has in the tables of `notes._words`.
+
+_ARCHS = Pattern(r"(?:sm|compute)_\d{2,3}[af]?")
+_CODES = Pattern(r"code=((?:sm|compute)_\d{2,3}[af]?)")
+_NUMBER = Pattern(r"(?<![\w.])(\d+(?:\.\d+)*)")
+_PROSE = Pattern(r"^\D*\b(?:unsupported|requires?|errors?|needs?|than|fail\w*|cannot|not|missing|expected|no)\b", 2)
+"""Words before a number that make it something else than the version of the thing."""
+_MODES = {
+    "exclusive process": "Exclusive_Process",
+    "exclusive thread": "Exclusive_Thread",
+    "e process": "Exclusive_Process",
+    "prohibited": "Prohibited",
+    "default": "Default",
+    "exclusive": "Exclusive_Process",
+}
+_REASONS = (
+    ("hw thermal", "hw_thermal_slowdown"),
+    ("sw thermal", "sw_thermal_slowdown"),
+    ("power brake", "hw_power_brake_slowdown"),
+    ("sw power cap", "sw_power_cap"),
+    ("power cap", "sw_power_cap"),
+    ("hw slowdown", "hw_slowdown"),
+    ("sync boost", "sync_boost"),
+    ("applications clocks", "applications_clocks_setting"),
+    ("thermal", "hw_thermal_slowdown"),
+    ("idle", "gpu_idle"),
+)
+
+
+def _bare_number(text: str) -> str | None:
+    """The first dotted number that stands alone, as text; None without one."""
+    match = _NUMBER.search(text)
+    return match.group(1) if match else None
+
+
+def _parse_version(text: str) -> str | None:
+    """A version, or a bare number; None for a sentence such as ``requires 12.1``."""
+    return None if _PROSE.search(text) else first_version(text) or _bare_number(text)
+
+
+def _parse_release(text: str) -> str | None:
+    """The first two numbers of a version, or a bare number; None for a sentence such as ``requires 12.1``."""
+    return None if _PROSE.search(text) else major_minor(text) or _bare_number(text)
+
+
+def _parse_archs(text: str) -> Value:
+    """GPU architectures such as sm_90 or compute_80, from nvcc's ``code=`` flags where there are some; None without."""
+    if flags := _CODES.compiled.findall(text):
+        return tuple(dict.fromkeys(flags))
+    return tuple(_ARCHS.compiled.findall(text)) or None
+
+
+def _parse_compute_mode(text: str) -> str | None:
+    """The compute mode in NVML's spelling, such as Exclusive_Process; None for another word."""
+    normalized = " ".join(text.lower().replace("_", " ").replace(".", " ").split())
+    return next((mode for start, mode in _MODES.items() if normalized.startswith(start)), None)
+
+
+def _parse_throttle_reasons(text: str) -> Value:
+    """Names of the clock-throttle reasons in the text; None for none."""
+    text_words = text.lower().replace("_", " ")
+    reasons = [name for word, name in _REASONS if word in text_words and not text_words.strip().startswith("not")]
+    return tuple(dict.fromkeys(reasons)) or None
+
+
+def _parse_memlock_kib(text: str) -> int | None:
+    """Locked-memory limit in KiB, a bare number being KiB already; -1 for unlimited; None without a number."""
+    if "unlimited" in text.lower():
+        return -1
+    number = first_integer(text)
+    if number is None:
+        return None
+    size = size_mib(text) if any(unit in text.lower() for unit in ("mb", "mib", "gb", "gib")) else None
+    return size * 1024 if size is not None else number
+
+
+def _parse_missing(text: str) -> bool | None:
+    """Whether the thing is missing: the opposite of `yes_or_no`; None where the text does not say."""
+    answer = yes_or_no(text)
+    return None if answer is None else not answer
+
+
+def _parse_count(text: str) -> int | None:
+    """The first whole number, if it is not negative; else None."""
+    number = first_integer(text)
+    return number if number is None or number >= 0 else None
+
+
+def _parse_paths(text: str) -> Value:
+    """The absolute paths in the text; None for none."""
+    return tuple(word.strip(",;") for word in text.split() if word.startswith("/")) or None
+
+
+def _parse_shared_memory_mib(text: str) -> int | None:
+    """A size in MiB; a bare number is MiB; None without a number."""
+    return (
+        size_mib(text if any(unit in text.lower() for unit in "kmgt") else f"{text} MiB")
+        if first_integer(text) is not None
+        else None
+    )
+
+
+def _parse_driver(text: str) -> str | None:
+    """A driver version, or a branch of three digits such as 550; None for a sentence such as ``requires 550``."""
+    branch = _bare_number(text)
+    return None if _PROSE.search(text) else driver_version(text) or (branch if branch and len(branch) == 3 else None)
+
+
+def cudnn_version(number: int) -> str:
+    """cuDNN's version from its number: 8902 is 8.9.2, 90100 is 9.1.0."""
+    if number >= 90000:
+        return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+    return f"{number // 1000}.{number // 100 % 10}.{number % 100}"
+
+
+def _parse_cudnn(text: str) -> str | None:
+    """cuDNN's version, from a version or from its number of 4 to 6 digits; None for neither."""
+    number = text.strip(" ()'\"").split(" ")[0]
+    return cudnn_version(int(number)) if number.isdecimal() and 4 <= len(number) <= 6 else _parse_version(text)
+
+
+FORMS: Mapping[str, Callable[[str], Value]] = {
+    "version": _parse_version,
+    "cudnn": _parse_cudnn,
+    "driver": _parse_driver,
+    "release": _parse_release,
+    "number": _bare_number,
+    "text": lambda text: text or None,
+    "lower": lambda text: text.lower() or None,
+    "bool": yes_or_no,
+    "gone": _parse_missing,
+    "int": _parse_count,
+    "mib": _parse_shared_memory_mib,
+    "memlock": _parse_memlock_kib,
+    "archs": _parse_archs,
+    "mode": _parse_compute_mode,
+    "throttling": _parse_throttle_reasons,
+    "address": normalized_pci_address,
+    "paths": _parse_paths,
+    "path": lambda text: text.strip("[]'\" ") or None,
+    "first": lambda text: text.split()[0] if text.split() else None,
+}
+
+
+_PLACE = Pattern(
+    r" (?:(?:in|inside|within|of|for|on|at) (?:the |a |my |this )?(?:\w+ ){0,2}?\w+|value|is|env|variable)$"
+)
+
+
+def env_name(label: str) -> str:
+    """The environment variable that a label spells: NVIDIA_DRIVER_CAPABILITIES of ``nvidia driver capabilities``.
+
+    Words that say where it is set are dropped: ``CUDA_VISIBLE_DEVICES in the job``.
+    """
+    label = _PLACE.compiled.sub("", label)
+    return (
+        label.removeprefix("env ")
+        .removeprefix("export ")
+        .removeprefix("os environ ")
+        .removeprefix("echo ")
+        .replace(" ", "_")
+        .upper()
+    )
+
+
+# ---- Whether people's words say that a thing is there and works: ``fine``, ``not there``, ``lists both GPUs`` ----
+
+_UNWELL = Pattern(
+    r"\b(?:not|cannot|can.?t|won.?t|isn.?t|doesn.?t|does ?n.t|didn.?t|wasn.?t|fails?|failed|failing|failure"
+    r"|errors?|refus\w+|reject\w+"
+    r"|no longer|unable|never|broken|inactive|dead|down|stopped|absent|missing|gone|empty|nothing|none|disabled"
+    r"|off|false"
+    r"|masked|unloaded|skipped|hangs?|crash\w*|mismatch\w*|denied|unavailable|zero|lacking|removed|uninstalled"
+    r"|without)\b|^\W*no\b",
+    2,
+)
+_WELL = Pattern(
+    r"\b(?:works?|worked|working|ok|okay|fine|good|healthy|normal|loads?|loaded|running|active|present|there"
+    r"|yes|true|on|enabled"
+    r"|installed|built|lists?|listed|shows?|shown|sees?|succeeds?|success\w*|passes|passed|detected"
+    r"|recogni[sz]ed|visible"
+    r"|available|correct\w*|fixed|all (?:\w+ )?gpus?)\b",
+    2,
+)
+_NO_FAULT = Pattern(r"\b(?:no|without(?: any)?|zero|not any) (?:errors?|problems?|issues?|faults?|failures?)\b", 2)
+
+
+_PAST = Pattern(
+    r"^\W*(?:earlier|previous\w*|formerly|yesterday|last (?:week|night|month|time)|in the past|at first|once"
+    r"|(?:it )?used to)"
+    r"\b[^:\n]{0,30}:",
+    2,
+)
+
+
+_RESOLVED = Pattern(
+    r"(?:mismatch|error|nvml|driver|xid)\b[^\n]{0,12}\b(?:is |are |was |has |have )?(?:now |since )?"
+    r"(?:gone|resolved|fixed|solved|disappear\w*|went away|cured|no longer (?:there|shown|seen|appears))\b",
+    2,
+)
+
+
+def is_about_the_past(line: str) -> bool:
+    """Whether the line says that it describes an earlier state, or a problem that is gone."""
+    return bool(_PAST.match(line) or _RESOLVED.search(line))
+
+
+def works(text: str) -> bool | None:
+    """True where the words say that a thing works, False that it does not, None for neither; a denial wins."""
+    if _NO_FAULT.search(text):
+        return True
+    if _UNWELL.search(text):
+        return False
+    return True if _WELL.search(text) else None

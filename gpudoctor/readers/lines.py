@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Fact, Known, Rows
+from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.fact import Fact, Known, Rows
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
@@ -27,7 +27,10 @@ FACTS = (
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """All kept lines that are not blank, as rows; `gpudoctor.readers` counts them when every reader is done."""
+    """Rows of ``text``: every kept line that is not blank, wrapped messages rejoined, log lines without prefix.
+
+    Lines that hold values only are left out; frames, headings and commands are marked as placed.
+    """
     for index, line in enumerate(paste.lines):
         if line[:1] in "+|=-$#CVI" and _FURNITURE.fullmatch(line):
             paste.use(index)
@@ -38,45 +41,49 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     for index, line in enumerate(paste.lines):
         if line.strip() and index not in paste.data:
             rows.append({"line": Known(line, f"line {paste.numbers[index]}")})
-    rows += [{"line": Known(text, source)} for text, source in (*_unwrapped(numbered), *_unstamped(paste))]
+    rows += [
+        {"line": Known(text, source)}
+        for text, source in (*_rejoined_driver_messages(numbered), *_without_log_prefix(paste))
+    ]
     yield "text", tuple(rows)
 
 
-def _unwrapped(numbered: Sequence[tuple[int, str]]) -> Iterator[tuple[str, str]]:
-    """Messages of the driver that the kernel log shows over several lines, each on one: its text and its lines.
+def _rejoined_driver_messages(numbered: Sequence[tuple[int, str]]) -> Iterator[tuple[str, str]]:
+    """Driver messages that the kernel log wraps over several lines, each as one text with its source.
 
-    The driver wraps at about 60 columns and repeats ``NVRM:``; a sentence goes on where the next line starts small.
+    The driver wraps at about 60 columns and repeats ``NVRM:``; a sentence continues where the next line starts lower
+    case.
     """
-    words: list[str] = []
+    parts: list[str] = []
     first = last = 0
     for number, line in [*numbered, (0, "")]:
-        body = found[1].strip() if "NVRM: " in line and (found := _NVRM.search(line)) else ""
-        if body and words and not words[-1].endswith(".") and (body[0].islower() or len(words) > 1):
-            words.append(body)
+        body = message[1].strip() if "NVRM: " in line and (message := _NVRM.search(line)) else ""
+        if body and parts and not parts[-1].endswith(".") and (body[0].islower() or len(parts) > 1):
+            parts.append(body)
             last = number
             continue
-        if len(words) > 1:
-            yield "NVRM: " + " ".join(words), f"lines {first}-{last}"
-        words, first = [body] if body else [], number
+        if len(parts) > 1:
+            yield "NVRM: " + " ".join(parts), f"lines {first}-{last}"
+        parts, first = [body] if body else [], number
 
 
-def _unstamped(paste: Paste) -> Iterator[tuple[str, str]]:
-    """Lines of a program's log once more without what the logger put in front, where several follow each other.
+def _without_log_prefix(paste: Paste) -> Iterator[tuple[str, str]]:
+    """Text and source of consecutive log lines without the logger's prefix (``[rank0]:``, a time).
 
-    A message of several lines is one message, though torchrun writes ``[rank0]:`` and vLLM its time before each line.
+    Only runs of two lines and more: a message over several lines is then one message.
     """
-    run: list[tuple[str, str]] = []
+    consecutive: list[tuple[str, str]] = []
     for index, (line, bare) in enumerate(zip(paste.lines, paste.bare, strict=True)) if paste.whole else ():
         listed = index in paste.listed or index in paste.commands
         if bare != line and not listed and "kernel:" not in line and not _KERNEL.match(line):
             if bare.strip():
-                run.append((bare, f"line {paste.numbers[index]}"))
+                consecutive.append((bare, f"line {paste.numbers[index]}"))
             continue
-        if len(run) > 1:
-            yield from run
-        run = []
-    if len(run) > 1:
-        yield from run
+        if len(consecutive) > 1:
+            yield from consecutive
+        consecutive = []
+    if len(consecutive) > 1:
+        yield from consecutive
 
 
 _KERNEL = Pattern(r"\s*\[\s*\d+\.\d+\]")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from gpudoctor.model.frozen import frozen
+from gpudoctor.core.frozen import frozen
 
 Watch = Callable[["str | None"], bool]
 """Told each line that a child prints, and None while it prints none; False ends the child."""
@@ -14,11 +15,11 @@ Watch = Callable[["str | None"], bool]
 
 @frozen
 class Answer:
-    """What a child process said before it ended or was ended.
+    """The result of a child process: exit status, captured output and how it ended.
 
-    `status` is the exit code, negative for a signal, None where the child was stopped. `out` and `err` are cut at the
-    limit given. `stuck` is the pid of a child that could not be killed and was left behind; `cut` says that it was
-    stopped, or not heard to its end, for printing more than the limit.
+    `status` is the exit code, negative for a signal, None where the child was stopped. `out` and `err` are its standard
+    output and standard error, cut at the limit given. `stuck` is the pid of a child that could not be killed and was
+    left behind; `cut` says that it was stopped, or its output not read to the end, for printing more than the limit.
     """
 
     argv: tuple[str, ...]
@@ -31,28 +32,35 @@ class Answer:
 
     @property
     def ok(self) -> bool:
-        """Whether it ended by itself with 0."""
+        """Whether it exited by itself with status 0."""
         return self.status == 0
 
     @property
     def how(self) -> str:
-        """How it ended, in words: ``exit 3``, ``signal SIGSEGV``, ``stopped after 5 s``."""
+        """How it ended, in words: ``exit 3``, ``killed by SIGSEGV``, ``stopped after 5 s``."""
         if self.stuck is not None:
             return f"could not be stopped (pid {self.stuck} is left behind)"
         if self.status is None:
             return "stopped for printing without end" if self.cut else f"stopped after {self.seconds:.0f} s"
         if self.status < 0:
-            import signal
-
             try:
                 return f"killed by {signal.Signals(-self.status).name}"
             except ValueError:
                 return f"killed by signal {-self.status}"
         return f"exit {self.status}"
 
+    @property
+    def complaint(self) -> str:
+        """The last line of its standard error; empty where it wrote none."""
+        return (self.err.strip().splitlines() or [""])[-1]
+
 
 class Target(Protocol):
-    """Who answers. Paths are the patient's; every method raises `OSError` where the patient refuses."""
+    """A machine that can be diagnosed: files, environment and programs.
+
+    Paths are paths of that machine; every method raises `OSError` where access is refused, and `path`, `read` and the
+    like also where the file does not exist.
+    """
 
     name: str
     level: str
@@ -67,34 +75,34 @@ class Target(Protocol):
 
     @property
     def python(self) -> str | None:
-        """The interpreter being diagnosed, None where there is none."""
+        """Absolute path of the Python interpreter being diagnosed; None where there is none."""
 
     def path(self, path: str) -> Path:
-        """Where the patient's absolute `path` can be opened from here, for memory-mapping large files."""
+        """The path under which the target's absolute `path` can be opened here, for memory-mapping large files."""
 
     def read(self, path: str, limit: int = 1 << 20) -> str:
-        """The file's first `limit` bytes as text."""
+        """The file's first `limit` bytes as text; bytes that are not UTF-8 are replaced."""
 
     def read_bytes(self, path: str, limit: int = 1 << 20) -> bytes:
         """The file's first `limit` bytes."""
 
     def listing(self, path: str) -> list[str]:
-        """The names in a folder, sorted; empty where the folder is missing."""
+        """The names in a folder, sorted; empty where the folder does not exist."""
 
     def exists(self, path: str) -> bool:
-        """Whether the path is there, links followed."""
+        """Whether the path exists, symbolic links followed."""
 
     def link(self, path: str) -> str:
-        """The full path that `path` really is."""
+        """The path with all symbolic links resolved."""
 
     def space(self, path: str) -> tuple[int, int]:
-        """Size of the file system that holds `path`, and what this user may still write there, in bytes."""
+        """Total size, and bytes that an unprivileged user may still write, of the file system that holds `path`."""
 
     def modified(self, path: str) -> float:
-        """When the file or folder was written last, in seconds since 1970."""
+        """Modification time of the file or folder, in seconds since 1970."""
 
     def which(self, program: str) -> str | None:
-        """The program of that name that the session's PATH gives first."""
+        """Full path of the first program of that name on the session's PATH; None where there is none."""
 
     def run(
         self,
@@ -106,8 +114,10 @@ class Target(Protocol):
         silence: float | None = None,
         watch: Watch | None = None,
     ) -> Answer:
-        """Run a program without a shell, in its own process group, and end the group after `timeout` seconds.
+        """Run a program without a shell in its own process group; kill the group after `timeout` seconds.
 
-        With `silence` it is ended that many seconds after its last output, once it has begun to print. `watch` hears
-        its lines as they come.
+        `env` is added to the session's variables, `stdin` is written to the program, `limit` is the most bytes taken of
+        each output stream. With `silence` (seconds) it is killed that long after its last output, once it has begun to
+        print. `watch` is called with each line of output as it arrives. Raises `OSError` where the program cannot be
+        started.
         """

@@ -1,4 +1,4 @@
-"""A child process with a deadline: whatever it does, we get an answer in time."""
+"""Child processes: `run_child` gets an answer in time, whatever the child does; a `Stream` talks on and on."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ living: set[subprocess.Popen[bytes]] = set()
 begun: set[int] = set()
 """Process ids of all that we started: what they hold of the patient is our own doing."""
 
-_births: set[object] = set()
+_starting: set[object] = set()
 """Children that other threads are just starting."""
 
 MARK = "GPUDOCTOR_CHILD"
 """The variable by which what a child has started is known to be its own, in whatever session that lives."""
 
-_marks: set[str] = set()
-_over = threading.Event()
+_active_marks: set[str] = set()
+_exiting = threading.Event()
 """Set once we end: nothing is started any more."""
 
 
@@ -53,68 +53,78 @@ def run_child(
     limit: int = 1 << 20,
     silence: float | None = None,
     watch: Watch | None = None,
-    **begins: Any,
+    **popen_options: Any,
 ) -> Answer:
-    """Run `argv` in its own session; end the whole group after `timeout` seconds or `limit` bytes of a stream.
+    """Run `argv` in a session of its own and return its answer; kill the whole group after `timeout` seconds.
 
-    With `silence` it is ended that long after its last output, once it has begun to print. `watch` is told each line
-    of its standard output as it comes, and None a few times a second while there is none; False ends the child.
-    Where `env` gives it a `MARK`, whatever inherited that is ended with it: also what left the group for a session of
-    its own. `begins` goes to `subprocess.Popen`. Raises `OSError` where the program cannot be started at all.
+    It is also killed after `limit` bytes on one stream. With `silence` it is killed that many seconds after its last
+    output, once it has begun to print. `watch` is called with each line of its standard output as it arrives, and with
+    None a few times a second while there is none; if it returns False the child is killed. Where `env` holds a `MARK`
+    variable, every process that inherited it is killed as well, also one that moved to another session. `popen_options`
+    go to `subprocess.Popen`. Raises `OSError` where the program cannot be started.
     """
     started = time.monotonic()
-    marks = {env.get(MARK, "")} - {"", os.environ.get(MARK)}  # our own is not its own
-    child = start_child(argv, env, bool(stdin), **begins)
-    _marks.update(marks)
-    talk = _Talk(child, stdin.encode(), limit, silence, watch)
+    own_marks = {env.get(MARK, "")} - {"", os.environ.get(MARK)}  # our own is not its own
+    child = start_child(argv, env, bool(stdin), **popen_options)
+    _active_marks.update(own_marks)
+    pipes = _Pipes(child, stdin.encode(), limit, silence, watch)
     try:
-        closed = talk.until(started + timeout)
-        ended = wait_for(child, max(0.0, started + timeout - time.monotonic()) if closed else 0.0)
+        streams_closed = pipes.until(started + timeout)
+        exited = wait_for(child, max(0.0, started + timeout - time.monotonic()) if streams_closed else 0.0)
     finally:
         kill_group(child)  # the child, or the grandchildren that outlived it
-        kill_marked(marks)
-        _marks.difference_update(marks)
-        talk.close()
-        gone = disappears(child)
-        if gone:
+        kill_marked(own_marks)
+        _active_marks.difference_update(own_marks)
+        pipes.close()
+        reaped = wait_until_reaped(child)
+        if reaped:
             living.discard(child)
     return Answer(
         argv=tuple(argv),
-        status=child.returncode if ended else None,
-        out=bytes(talk.heard["out"][:limit]).decode("utf-8", "replace"),
-        err=bytes(talk.heard["err"][:limit]).decode("utf-8", "replace"),
+        status=child.returncode if exited else None,
+        out=bytes(pipes.received["out"][:limit]).decode("utf-8", "replace"),
+        err=bytes(pipes.received["err"][:limit]).decode("utf-8", "replace"),
         seconds=time.monotonic() - started,
-        stuck=None if gone else child.pid,
-        cut=talk.flooded,
+        stuck=None if reaped else child.pid,
+        cut=pipes.over_limit,
     )
 
 
-def start_child(argv: Sequence[str], env: Mapping[str, str], talks: bool, **begins: Any) -> subprocess.Popen[bytes]:
-    """The child in a session of its own, known to `_kill_all` from its first moment on."""
-    birth = object()
-    _births.add(birth)
+def start_child(
+    argv: Sequence[str], env: Mapping[str, str], with_stdin: bool, **popen_options: Any
+) -> subprocess.Popen[bytes]:
+    """Start `argv` in a session of its own with pipes for its output, registered in `living` and `begun`.
+
+    Standard input is a pipe where `with_stdin`, else /dev/null. Raises `OSError` where it cannot be started or
+    gpudoctor is exiting.
+    """
+    token = object()
+    _starting.add(token)
     try:
-        if _over.is_set():
+        if _exiting.is_set():
             raise OSError(errno.ESHUTDOWN, "gpudoctor is ending")
         child = subprocess.Popen(
             list(argv),
-            stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
+            stdin=subprocess.PIPE if with_stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=dict(env),
             start_new_session=True,
             bufsize=0,
-            **begins,
+            **popen_options,
         )
         living.add(child)
         begun.add(child.pid)
     finally:
-        _births.discard(birth)
+        _starting.discard(token)
     return child
 
 
-class _Talk:
-    """What is said to a child and heard of it, neither of which may block."""
+class _Pipes:
+    """The pipes to and from a child: writes `stdin` and collects both output streams without blocking.
+
+    `received` holds the bytes of ``out`` and ``err``; `over_limit` is true once one of them exceeds `limit` bytes.
+    """
 
     def __init__(
         self, child: subprocess.Popen[bytes], stdin: bytes, limit: int, silence: float | None, watch: Watch | None
@@ -122,13 +132,13 @@ class _Talk:
         assert child.stdout
         assert child.stderr
         self.child = child
-        self.heard = {"out": bytearray(), "err": bytearray()}
-        self.flooded = False
-        self._rest = stdin
+        self.received = {"out": bytearray(), "err": bytearray()}
+        self.over_limit = False
+        self._unsent = stdin
         self._limit = limit
         self._silence = silence
         self._watch = watch
-        self._told = 0
+        self._reported_bytes = 0
         self._quiet_until = float("inf")
         self._selector = selectors.DefaultSelector()
         self._selector.register(child.stdout, selectors.EVENT_READ, "out")
@@ -138,82 +148,87 @@ class _Talk:
             self._selector.register(child.stdin, selectors.EVENT_WRITE, "in")
 
     def until(self, deadline: float) -> bool:
-        """Whether both its streams were closed before the deadline, the limit, its falling silent, or its own end.
+        """Exchange data until both output streams close (True), or it must be stopped or has exited (False).
 
-        On a busy machine it may be us who come late: what it has said by then is heard before it is given up.
+        Reasons to stop: `deadline` (of `time.monotonic`), the byte limit, the silence limit, or `watch` returning
+        False. After the deadline, output that is already in the pipes is still read.
         """
         late = 0
-        while self._listens():
-            if self.flooded:
+        while self._output_is_open():
+            if self.over_limit:
                 return False
             now = time.monotonic()
             left = min(deadline, self._quiet_until) - now
             ready = self._exchange(max(0.0, min(left, _TICK)))
-            if self._watch and not self._tell(self._watch):
+            if self._watch and not self._report_lines(self._watch):
                 if self._exchange(0):
-                    self._tell(self._watch)
+                    self._report_lines(self._watch)
                 return False
             late += now >= deadline
             if left <= 0 and (late > _LATE or not any(key.data != "in" for key in ready)):
                 return False
-            if self.child.poll() is not None and not self._has_more():
+            if self.child.poll() is not None and not self._output_is_ready():
                 return False
         return True
 
     def close(self) -> None:
-        """Let go of the streams, whoever may hold their other ends."""
+        """Close the selector and our ends of all pipes."""
         self._selector.close()
         for pipe in (self.child.stdin, self.child.stdout, self.child.stderr):
             if pipe:
                 pipe.close()
 
     def _exchange(self, seconds: float) -> list[selectors.SelectorKey]:
-        """Read and write what can be within so many seconds; the streams on which something could."""
+        """Read and write what is ready within so many seconds; the selector keys that were ready."""
         ready = [key for key, _ in self._selector.select(seconds)]
         for key in ready:
             self._write(key) if key.data == "in" else self._read(key)
         return ready
 
-    def _tell(self, watch: Watch) -> bool:
-        """Tell of all lines that have come since; whether the child may go on after each."""
-        out = self.heard["out"]
-        end = out.rfind(b"\n", self._told)
+    def _report_lines(self, watch: Watch) -> bool:
+        """Pass all new complete lines to `watch` (None where there are none); whether it allowed the child to go on."""
+        out = self.received["out"]
+        end = out.rfind(b"\n", self._reported_bytes)
         if end < 0:
             return watch(None)
-        lines = bytes(out[self._told : end]).decode("utf-8", "replace").split("\n")
-        self._told = end + 1
+        lines = bytes(out[self._reported_bytes : end]).decode("utf-8", "replace").split("\n")
+        self._reported_bytes = end + 1
         goes_on = [watch(line) for line in lines]
         return all(goes_on)
 
-    def _listens(self) -> bool:
+    def _output_is_open(self) -> bool:
+        """Whether standard output or standard error is still open."""
         return any(key.data != "in" for key in self._selector.get_map().values())
 
-    def _has_more(self) -> bool:
+    def _output_is_ready(self) -> bool:
+        """Whether there is unread output, or an end of file, on an output stream now."""
         return any(key.data != "in" for key, _ in self._selector.select(0))
 
     def _read(self, key: selectors.SelectorKey) -> None:
+        """Read up to 64 KiB from one output stream; end of file unregisters it."""
         data = os.read(key.fd, 65536)
         if not data:
             self._selector.unregister(key.fileobj)
-        self.heard[key.data] += data
+        self.received[key.data] += data
         if self._silence is not None:
             self._quiet_until = time.monotonic() + self._silence
-        self.flooded = self.flooded or len(self.heard[key.data]) > self._limit
+        self.over_limit = self.over_limit or len(self.received[key.data]) > self._limit
 
     def _write(self, key: selectors.SelectorKey) -> None:
+        """Write more of the standard input; close it when all is written or the child does not read it."""
         try:
-            self._rest = self._rest[os.write(key.fd, self._rest[:65536]) :]
+            self._unsent = self._unsent[os.write(key.fd, self._unsent[:65536]) :]
         except BlockingIOError:
             return
         except OSError:  # it does not read: its own affair
-            self._rest = b""
-        if not self._rest and self.child.stdin:
+            self._unsent = b""
+        if not self._unsent and self.child.stdin:
             self._selector.unregister(key.fileobj)
             self.child.stdin.close()
 
 
 def wait_for(child: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Whether it has ended by then."""
+    """Wait up to `seconds` for the child to exit; whether it has."""
     try:
         child.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -221,17 +236,20 @@ def wait_for(child: subprocess.Popen[bytes], seconds: float) -> bool:
     return True
 
 
-def disappears(child: subprocess.Popen[bytes]) -> bool:
-    """Whether a child that was killed is gone soon: only one that waits in the kernel, in state D, is not."""
-    gone = wait_for(child, GRACE)
+def wait_until_reaped(child: subprocess.Popen[bytes]) -> bool:
+    """Wait for a killed child to exit; False where it does not, as one in uninterruptible sleep (state D).
+
+    `GRACE` seconds, and up to `_TURN` more while it is not in state D.
+    """
+    reaped = wait_for(child, GRACE)
     deadline = time.monotonic() + _TURN
-    while not gone and _state(child.pid) != "D" and time.monotonic() < deadline:
-        gone = wait_for(child, 0.05)
-    return gone
+    while not reaped and _process_state(child.pid) != "D" and time.monotonic() < deadline:
+        reaped = wait_for(child, 0.05)
+    return reaped
 
 
-def _state(pid: int) -> str:
-    """The letter that /proc has for it; empty where there is none."""
+def _process_state(pid: int) -> str:
+    """The state letter of a process in /proc/PID/stat, such as R, S or D; empty where it does not exist."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
     except (OSError, IndexError):
@@ -239,7 +257,7 @@ def _state(pid: int) -> str:
 
 
 def kill_group(child: subprocess.Popen[bytes]) -> None:
-    """End it and all that it started; gone already is as good."""
+    """Send SIGKILL to the child's process group; no error where it is gone already."""
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -247,12 +265,12 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
 
 
 def kill_marked(marks: Iterable[str]) -> None:
-    """End every process whose environment has one of these marks."""
-    wanted = [f"{MARK}={mark}".encode() for mark in marks]
-    for folder in Path("/proc").glob("[0-9]*") if wanted else ():
+    """Send SIGKILL to every process whose environment has ``GPUDOCTOR_CHILD`` set to one of `marks`."""
+    assignments = [f"{MARK}={mark}".encode() for mark in marks]
+    for folder in Path("/proc").glob("[0-9]*") if assignments else ():
         try:
-            given = (folder / "environ").read_bytes().split(b"\0")
-            if any(word in given for word in wanted):
+            variables = (folder / "environ").read_bytes().split(b"\0")
+            if any(assignment in variables for assignment in assignments):
                 os.kill(int(folder.name), signal.SIGKILL)
         except OSError:  # another user's, or gone
             continue
@@ -260,12 +278,99 @@ def kill_marked(marks: Iterable[str]) -> None:
 
 @atexit.register
 def end_all() -> None:
-    """Leave nothing running behind a diagnosis that ended, or was interrupted, before its children."""
-    _over.set()
+    """Kill all children that still run and allow no new ones; runs when the interpreter exits."""
+    _exiting.set()
     deadline = time.monotonic() + GRACE
-    while _births and time.monotonic() < deadline:
+    while _starting and time.monotonic() < deadline:
         time.sleep(0.001)
     for child in tuple(living):
         if child.poll() is None:
             kill_group(child)
-    kill_marked(tuple(_marks))
+    kill_marked(tuple(_active_marks))
+
+
+# ---- A child that talks on and on ----
+
+_LONGEST_LINE = 8 << 20
+"""Bytes of one line: what prints more without an end of line is no longer listened to."""
+
+
+class Stream:
+    """A long-running child whose output is read line by line, until it exits, prints nothing more, or is ended.
+
+    Its standard input stays open as long as gpudoctor runs, so that the child can tell when to end. `popen_options` go
+    to `subprocess.Popen`. Raises `OSError` where the program cannot be started.
+    """
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], **popen_options: Any) -> None:
+        self._child = start_child(argv, env, with_stdin=True, **popen_options)
+        assert self._child.stdout
+        assert self._child.stderr
+        self._received = {"out": bytearray(), "err": bytearray()}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._child.stdout, selectors.EVENT_READ, "out")
+        self._selector.register(self._child.stderr, selectors.EVENT_READ, "err")
+
+    @property
+    def pid(self) -> int:
+        """Process id of the child."""
+        return self._child.pid
+
+    def line(self, seconds: float) -> str | None:
+        """The next line of output; None where none comes within `seconds`; raises `EOFError` at the end of output."""
+        deadline = time.monotonic() + seconds
+        out = self._received["out"]
+        while b"\n" not in out:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return None
+            if len(out) > _LONGEST_LINE or not self._receive(left):
+                raise EOFError
+        line, _, rest = out.partition(b"\n")
+        self._received["out"] = rest
+        return line.decode("utf-8", "replace")
+
+    def _receive(self, seconds: float) -> bool:
+        """Collect output that comes within so many seconds; whether standard output is still open.
+
+        Of standard error only the last 4096 bytes are kept.
+        """
+        for key, _ in self._selector.select(seconds):
+            data = os.read(key.fd, 1 << 16)
+            buffer = self._received[key.data]
+            buffer += data
+            if key.data == "err":
+                del buffer[:-4096]
+            if not data:
+                self._selector.unregister(key.fileobj)
+        return self._is_open("out")
+
+    def end(self) -> tuple[int | None, str]:
+        """Kill it if it still runs; its exit status and the last line of its standard error (empty where none).
+
+        The status is negative for a signal, None where it cannot be killed. One that exited by itself keeps its own
+        status.
+        """
+        ended = self._exits_by_itself()
+        if not ended:
+            kill_group(self._child)
+            ended = wait_until_reaped(self._child)
+        self._selector.close()
+        for pipe in (self._child.stdin, self._child.stdout, self._child.stderr):
+            if pipe:
+                pipe.close()
+        if ended:
+            living.discard(self._child)
+        last = self._received["err"].decode("utf-8", "replace").strip().splitlines()
+        return self._child.returncode if ended else None, last[-1] if last else ""
+
+    def _exits_by_itself(self) -> bool:
+        """Whether it has exited; where its standard output is closed, wait up to `GRACE` seconds for that."""
+        deadline = time.monotonic() + (0.0 if self._is_open("out") else GRACE)
+        while self._is_open("err") and not self._is_open("out") and (left := deadline - time.monotonic()) > 0:
+            self._receive(left)
+        return wait_for(self._child, max(0.0, deadline - time.monotonic()))
+
+    def _is_open(self, name: str) -> bool:
+        """Whether the stream ``out`` or ``err`` has not reached its end."""
+        return any(key.data == name for key in self._selector.get_map().values())

@@ -11,8 +11,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from gpudoctor.model.fact import Known, Row
-from gpudoctor.model.secrets import without_secrets
+from gpudoctor.core.fact import Known, Row
+from gpudoctor.core.secrets import without_secrets
 
 MARK = "@gpudoctor "
 TEXT_LINES = 200
@@ -20,7 +20,7 @@ _LINE = 1000
 
 
 def answers(out: str) -> Iterator[dict[str, Any]]:
-    """The objects that a child printed, in order; a line cut short by its death is skipped."""
+    """The JSON objects behind `MARK` in a child's output, in order; lines that are no such object are skipped."""
     for line in out.split("\n"):
         if not line.startswith(MARK):
             continue
@@ -33,13 +33,17 @@ def answers(out: str) -> Iterator[dict[str, Any]]:
 
 
 def printable(text: object, limit: int = 300) -> str:
-    """The text without secrets, control characters and lone surrogates escaped, cut to `limit` characters."""
+    """The text with secrets removed and unprintable characters escaped, cut to `limit` characters."""
     cut = without_secrets(str(text)[: limit + 4096])[:limit]
-    return cut if cut.isprintable() else "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in cut)
+    return (
+        cut
+        if cut.isprintable()
+        else "".join(character if character.isprintable() else ascii(character)[1:-1] for character in cut)
+    )
 
 
 def text_rows(text: str, source: str) -> tuple[Row, ...]:
-    """Machine-printed text as rows of the group ``text``: of a flood, the first and the last lines."""
+    """Non-blank lines of machine-printed text as rows of the group ``text``; of more than 200 the first and last."""
     lines = [printable(line.replace("\t", "    "), _LINE) for line in text.splitlines() if line.strip()]
     if len(lines) > TEXT_LINES:
         lines = lines[: TEXT_LINES // 2] + lines[-TEXT_LINES // 2 :]
@@ -47,7 +51,7 @@ def text_rows(text: str, source: str) -> tuple[Row, ...]:
 
 
 def patience(variable: str, default: float) -> float:
-    """Seconds to wait: those of the environment variable where it holds a positive number."""
+    """Seconds to wait: the environment variable's number where it is above 0 and below 3600, else `default`."""
     try:
         seconds = float(os.environ.get(variable, ""))
     except ValueError:

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.model.errors import DocumentError
-from gpudoctor.target import Answer, Watch
-from gpudoctor.target._transcripts import transcript
+from gpudoctor.core.errors import DocumentError
+from gpudoctor.target import Answer, Watch, error_words
 from gpudoctor.target.local import Local
+from gpudoctor.target.protocol import MARK
 from gpudoctor.target.record import Command, Record
 
 _BIN = "/usr/bin"
 
 
 class Recorded(Local):
-    """Files from a temporary tree, programs from the record; whatever was not recorded is refused, saying so.
+    """A recorded machine as target: files from a temporary tree, programs' answers from the record.
 
-    Use as a context manager: the tree goes when it ends.
+    Anything that was not recorded raises `OSError` (ENODATA). Use as a context manager: the tree is removed when it
+    ends. Raises `DocumentError` where the tree cannot be written.
     """
 
     def __init__(self, record: Record, level: str | None = None) -> None:
@@ -45,41 +47,48 @@ class Recorded(Local):
 
     @property
     def python(self) -> str | None:
-        """The interpreter that was diagnosed when the record was made."""
+        """The interpreter that was diagnosed when the record was made; None where there was none."""
         return self._record.python
 
     def meanwhile(self, kernel: str, gpu: int) -> Mapping[str, Any] | None:
-        """What NVML said of that GPU while that kernel ran there."""
-        seen = (self._record.kernels or {}).get("meanwhile") or ()
-        return next((one for one in seen if (one.get("kernel"), one.get("gpu")) == (kernel, gpu)), None)
+        """What NVML reported of that GPU while that kernel ran there; None where it was not recorded."""
+        entries = (self._record.kernels or {}).get("meanwhile") or ()
+        return next((entry for entry in entries if (entry.get("kernel"), entry.get("gpu")) == (kernel, gpu)), None)
 
     def path(self, path: str) -> Path:
-        place = super().path(path)
-        spots = {path, self._spot(place)}
-        if any(spot == shut or spot.startswith(f"{shut}/") for shut in self._record.denied for spot in spots):
+        """The path in the temporary tree; raises `OSError` where the machine refused or it was left out."""
+        tree_path = super().path(path)
+        aliases = {path, self._original_path(tree_path)}
+        if any(
+            alias == denied or alias.startswith(f"{denied}/") for denied in self._record.denied for alias in aliases
+        ):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        if not spots.isdisjoint(self._record.left_out):
+        if not aliases.isdisjoint(self._record.left_out):
             raise OSError(errno.ENODATA, "left out of the record", path)
-        return place
+        return tree_path
 
     def exists(self, path: str) -> bool:
-        return self._spot(super().path(path)) in self._record.left_out or super().exists(path)
+        """Whether the machine had that path, also where its content was left out of the record."""
+        return self._original_path(super().path(path)) in self._record.left_out or super().exists(path)
 
-    def _spot(self, place: Path) -> str:
-        """Where a file of the tree lies on the machine."""
-        return f"/{place.relative_to(self._root)}".removesuffix("/.")
+    def _original_path(self, tree_path: Path) -> str:
+        """The path on the recorded machine of a path in the temporary tree."""
+        return f"/{tree_path.relative_to(self._root)}".removesuffix("/.")
 
     def space(self, path: str) -> tuple[int, int]:
+        """Total and free bytes as recorded; raises `OSError` where not recorded."""
         if path in self._record.space:
             return self._record.space[path]
         raise OSError(errno.ENODATA, "its size was not recorded", path)
 
     def modified(self, path: str) -> float:
+        """Modification time as recorded, in seconds since 1970; raises `OSError` where not recorded."""
         if path in self._record.times:
             return self._record.times[path]
         raise OSError(errno.ENODATA, "when it was written was not recorded", path)
 
     def which(self, program: str) -> str | None:
+        """Full path of the program on the recorded PATH; None where there is none."""
         folders = self.environ.get("PATH", os.defpath).split(":")
         return next((f"{folder}/{program}" for folder in folders if self.exists(f"{folder}/{program}")), None)
 
@@ -93,70 +102,214 @@ class Recorded(Local):
         silence: float | None = None,
         watch: Watch | None = None,
     ) -> Answer:
+        """The recorded answer to `argv`, without running anything; raises `OSError` where none was recorded.
+
+        A command that hung answers with the time it would have been waited for and no status.
+        """
         argv = [word.removeprefix(self._folder.name) for word in argv]
-        said = transcript(self._record, argv)
-        if said is None:
-            said = next((one for one in self._record.commands if _same(one.argv, argv)), None)
-        if said is None:
+        recorded = transcript(self._record, argv)
+        if recorded is None:
+            recorded = next(
+                (command for command in self._record.commands if _is_same_command(command.argv, argv)), None
+            )
+        if recorded is None:
             raise OSError(errno.ENODATA, f"what {argv[0]} answers was not recorded")
-        patience = timeout if silence is None or not said.out else min(timeout, silence)
-        seconds = patience if said.hangs else 0.0
+        patience = timeout if silence is None or not recorded.out else min(timeout, silence)
+        seconds = patience if recorded.hangs else 0.0
         if watch:
-            for line in said.out[:limit].split("\n"):
+            for line in recorded.out[:limit].split("\n"):
                 watch(line)
-        return Answer(tuple(argv), None if said.hangs else said.status, said.out[:limit], said.err[:limit], seconds)
+        return Answer(
+            tuple(argv),
+            None if recorded.hangs else recorded.status,
+            recorded.out[:limit],
+            recorded.err[:limit],
+            seconds,
+        )
 
 
-def _same(recorded: Sequence[str], asked: Sequence[str]) -> bool:
-    """Whether the record's command is the one asked: a program is the same by its name, wherever it lies."""
-    return recorded[0].rpartition("/")[2] == asked[0].rpartition("/")[2] and tuple(recorded[1:]) == tuple(asked[1:])
+def _is_same_command(recorded: Sequence[str], requested: Sequence[str]) -> bool:
+    """Whether two commands have the same arguments and program name; the program's folder does not matter."""
+    return recorded[0].rpartition("/")[2] == requested[0].rpartition("/")[2] and tuple(recorded[1:]) == tuple(
+        requested[1:]
+    )
 
 
-def lay_out(record: Record, root: Path, program: Callable[[str], bytes] = lambda _: b"") -> None:
+def lay_out(record: Record, root: Path, program_content: Callable[[str], bytes] = lambda _: b"") -> None:
     """Write the record's files, folders, links and device nodes (as plain files with their mode) under `root`.
 
-    `program` gives the content of a recorded command's file, so that ``which`` finds it.
+    `program_content(path)` gives the content of a recorded command's file, so that ``which`` finds it. Raises
+    `OSError`.
     """
-    made: set[Path] = set()
-    for path, content in _contents(record, program):
-        place = root / path[1:]
-        if place.parent not in made:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            made.add(place.parent)
-        place.write_bytes(content)
+    created_folders: set[Path] = set()
+
+    def place_of(path: str) -> Path:
+        """Where `path` lies under `root`; its folder is created."""
+        file_path = root / path[1:]
+        if file_path.parent not in created_folders:
+            file_path.parent.mkdir(parents=True, exist_ok=True)
+            created_folders.add(file_path.parent)
+        return file_path
+
+    for path, content in _files_to_write(record, program_content):
+        file_path = place_of(path)
+        file_path.write_bytes(content)
         if path.startswith(f"{_BIN}/"):
-            place.chmod(0o755)
+            file_path.chmod(0o755)
     for path, sparse in record.sparse.items():
-        place = root / path[1:]
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with place.open("wb") as file:
+        with place_of(path).open("wb") as file:
             file.truncate(sparse.size)
             for offset, data in sparse.parts:
                 file.seek(offset)
                 file.write(data)
     for path in record.left_out:
-        place = root / path[1:]
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.touch()
+        place_of(path).touch()
     for path in record.folders:
         (root / path[1:]).mkdir(parents=True, exist_ok=True)
     for path, word in record.devices.items():
-        place = root / path[1:]
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.touch()
-        place.chmod(int(word.rpartition(" ")[2], 8))
+        file_path = place_of(path)
+        file_path.touch()
+        file_path.chmod(int(word.rpartition(" ")[2], 8))
     for path, goal in record.links.items():  # last: nothing may be written through them
-        place = root / path[1:]
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.symlink_to(goal)
+        place_of(path).symlink_to(goal)
 
 
-def _contents(record: Record, program: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:
+def _files_to_write(record: Record, program_content: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:
+    """Path and content of the recorded files, then of each recorded command's program that is not among them."""
     yield from record.files.items()
-    taken = {*record.files, *record.sparse, *record.left_out, *record.links}
-    for name in sorted({_place(command) for command in record.commands} - taken):
-        yield name, program(name)
+    existing = {*record.files, *record.sparse, *record.left_out, *record.links}
+    for name in sorted({_program_path(command) for command in record.commands} - existing):
+        yield name, program_content(name)
 
 
-def _place(command: Command) -> str:
+def _program_path(command: Command) -> str:
+    """The path of a recorded command's program: as recorded, or in /usr/bin where only a name was recorded."""
     return command.argv[0] if command.argv[0].startswith("/") else f"{_BIN}/{command.argv[0]}"
+
+
+# ---- What our own child programs would have printed there ----
+
+_NOT_SUPPORTED = 3
+
+
+def transcript(record: Record, argv: Sequence[str]) -> Command | None:
+    """What the gpudoctor child started by `argv` printed; None where it is none of our children."""
+    name = next((word.rpartition("/")[2] for word in argv if word.endswith(".py")), "")
+    if name == "ask_torch.py":
+        return _torch_child_answer(record, argv)
+    if name == "ask_nvml.py":
+        return _library_child_answer(record.nvml, argv, "nvmlInit", "libnvidia-ml.so.1")
+    if name == "__main__.py" and (ask := ladder_request(argv)):
+        return _kernel_child_answer(record, argv, ask)
+    if name == "ask_cuda.py":
+        return _library_child_answer(record.cuda, argv, "cuInit", "libcuda.so.1")
+    return None
+
+
+def _torch_child_answer(record: Record, argv: Sequence[str]) -> Command:
+    """What the child ``ask_torch.py`` printed; that torch is not installed where nothing was recorded."""
+    recorded = record.torch_child
+    if recorded is None:
+        return Command(tuple(argv), out=_protocol_line({"step": "start"}) + _protocol_line({"missing": True}))
+    out = "".join(_protocol_line(entry) for entry in recorded.get("out", ()))
+    status = recorded.get("status", 0)
+    return Command(tuple(argv), status or 0, out, str(recorded.get("err", "")), status is None)
+
+
+def ladder_request(argv: Sequence[str]) -> Mapping[str, Any] | None:
+    """The JSON request in the last argument of a kernel child; None where it is another program."""
+    try:
+        request = json.loads(argv[-1])
+    except ValueError:
+        return None
+    return request if isinstance(request, dict) and "family" in request else None
+
+
+_REQUEST_KEYS = ("family", "device", "kernels")
+
+
+def _kernel_child_answer(record: Record, argv: Sequence[str], request: Mapping[str, Any]) -> Command:
+    """What the kernel child with the same request printed; a "closed" line where the record has none."""
+    for child in (record.kernels or {}).get("children") or ():
+        recorded_request = child.get("ask") or {}
+        if all(recorded_request.get(key) == request.get(key) for key in _REQUEST_KEYS):
+            out = "".join(_protocol_line(entry) for entry in child.get("out") or () if isinstance(entry, dict))
+            status = child.get("status")
+            return Command(tuple(argv), status or 0, out, str(child.get("err", "")), status is None)
+    return Command(tuple(argv), out=_protocol_line({"closed": "the record has no answer to this", "failed": False}))
+
+
+def _library_child_answer(section: Mapping[str, Any] | None, argv: Sequence[str], init: str, library: str) -> Command:
+    """What the child that asks NVML or libcuda printed, rebuilt from the recorded calls, with faults applied.
+
+    `init` is the name of the library's first call. A library that was not recorded cannot be opened.
+    """
+    lines: list[str] = [_protocol_line({"ask": "library", "gpu": None})]
+    if section is None:
+        text = f"{library}: cannot open shared object file: No such file or directory"
+        lines.append(_protocol_line({"gpu": None, "call": "library", "text": text, "code": None}))
+        return Command(tuple(argv), out="".join(lines))
+    lines.append(_protocol_line({"gpu": None, "call": "library", "is": section.get("library", library)}))
+    faults = [fault for fault in section.get("faults") or () if not str(fault["do"]).startswith("sleep")]
+    left_out = _skipped_calls(argv[-1])
+    if argv[-1] == "unmasked" and "unmasked" in section:
+        section = {**section, "system": section["unmasked"], "gpus": ()}
+    for gpu, call, recorded in _library_calls(section, init):
+        if not left_out.isdisjoint({(gpu, call), (gpu, "*"), (None, call.partition("(")[0])}):
+            continue
+        fault = _fault_of_call(faults, gpu, call)
+        if isinstance(fault, str):
+            lines.append(_protocol_line({"ask": call, "gpu": gpu}))
+            return Command(tuple(argv), -11, "".join(lines), hangs=fault != "crash")
+        answer = recorded if fault is None else {"code": fault}
+        if isinstance(answer, Mapping) and "code" in answer and answer.keys() <= {"code", "text"}:
+            if answer["code"] != _NOT_SUPPORTED:
+                error_name = error_words.NVML.get(answer["code"]) if init == "nvmlInit" else None
+                words = answer.get("text", error_name or f"code {answer['code']}")
+                lines.append(_protocol_line({"gpu": gpu, "call": call, "code": answer["code"], "text": words}))
+            if call == init and answer["code"]:
+                lines += [_protocol_line({"done": True})] if init == "cuInit" else []  # NVML's child just ends
+                return Command(tuple(argv), out="".join(lines))
+        else:
+            lines.append(_protocol_line({"gpu": gpu, "call": call, "is": answer}))
+    lines.append(_protocol_line({"done": True}))
+    return Command(tuple(argv), out="".join(lines))
+
+
+def _library_calls(section: Mapping[str, Any], init: str) -> Iterator[tuple[int | None, str, Any]]:
+    """GPU index (None: the system), call and answer of every recorded call, the `init` call first."""
+    code = section.get("init", 0)
+    words = {"text": section["init_text"]} if section.get("init_text") else {}
+    system, every = section.get("system") or {}, section.get("every") or {}  # null is as good as nothing
+    if init not in system:
+        yield None, init, {"code": code, **words} if code else None
+    for call, answer in system.items():
+        yield None, call, answer
+    for index, gpu_calls in enumerate(section.get("gpus") or ()):
+        for call, answer in {**every, **gpu_calls}.items():
+            if answer is not None:
+                yield index, call, answer
+
+
+def _skipped_calls(word: str) -> set[tuple[int | None, str]]:
+    """(GPU index, call) pairs that the child's JSON option ``left_out`` tells it not to make."""
+    try:
+        options = json.loads(word)
+    except ValueError:
+        return set()
+    return {(gpu, call) for gpu, call in options.get("left_out", ())} if isinstance(options, dict) else set()
+
+
+def _fault_of_call(faults: Sequence[Mapping[str, Any]], gpu: int | None, call: str) -> str | int | None:
+    """What the first matching fault does to a call: an error code, or a word such as crash; None without one."""
+    bare = call.partition("(")[0]
+    for fault in faults:
+        if fault.get("gpu") in (None, gpu) and fault["call"] in ("*", bare) and fault.get("from", 1) == 1:
+            do = fault["do"]
+            return do if isinstance(do, (int, str)) else None
+    return None
+
+
+def _protocol_line(entry: Mapping[str, Any]) -> str:
+    """A line of the child protocol: `MARK`, the entry as JSON, a newline."""
+    return f"{MARK}{json.dumps(entry)}\n"

@@ -6,15 +6,17 @@ gigabyte those are a few hundred kilobytes.
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import stat
-from collections.abc import ItemsView, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Any
 
 from gpudoctor.target import Answer, Watch
-from gpudoctor.target._watched import MISSING, Parts, Watched, ring
 from gpudoctor.target.local import Local
 
 _MOST_LINKS = 40
@@ -23,8 +25,8 @@ _CONFIG = 4096
 
 
 @dataclass(slots=True)
-class Seen:
-    """All that was asked. Paths are real ones: none lies below a link."""
+class Observations:
+    """Everything a target was asked during one diagnosis. Paths are real ones: none lies below a link."""
 
     files: dict[str, Parts] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
@@ -47,66 +49,74 @@ class Recording(Local):
         root: str = "/",
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        self.seen = Seen()
+        self.seen = Observations()
         super().__init__(level, python, root, environ)
         if python is not None:
-            self._asked = os.path.abspath(python)  # noqa: PTH100 - a link, such as bin/python, stays one
+            self._requested_python = os.path.abspath(python)  # noqa: PTH100 - a link, such as bin/python, stays one
 
     @property
     def environ(self) -> Mapping[str, str]:
+        """The session's variables; each one read by name is noted in `seen.variables`."""
         return _Environ(self._environ, self.seen.variables)
 
     def path(self, path: str) -> Path:
-        place = super().path(path)
-        with self._refusals(path) as spot:
-            parts = self._kind(spot)
-            if spot == _RING and place.exists():
-                log = ring(place)  # may be refused, and then there is nothing to keep
-                parts = self.seen.files[spot] = Parts(0)
-                self.seen.devices.pop(spot, None)
+        """The path to open, as a `Watched` one that notes which parts of the file are read."""
+        local_path = super().path(path)
+        with self._noting_refusal(path) as real_path:
+            parts = self._note_path(real_path)
+            if real_path == _RING and local_path.exists():
+                log = read_kernel_ring(local_path)  # may be refused, and then there is nothing to keep
+                parts = self.seen.files[real_path] = Parts(0)
+                self.seen.devices.pop(real_path, None)
                 parts.note(0, log)
-            elif parts and spot.startswith("/sys/") and spot.endswith("/config"):
-                parts.note(0, place.read_bytes()[:_CONFIG])
-        watched = Watched(place)
+            elif parts and real_path.startswith("/sys/") and real_path.endswith("/config"):
+                parts.note(0, local_path.read_bytes()[:_CONFIG])
+        watched = Watched(local_path)
         watched.note = parts.note if parts else None
-        watched.refused = lambda: self.seen.denied.add(spot)
+        watched.refused = lambda: self.seen.denied.add(real_path)
         return watched
 
     def listing(self, path: str) -> list[str]:
-        with self._refusals(path) as spot:
+        """As `Local.listing`; the folder and each entry are noted."""
+        with self._noting_refusal(path) as real_path:
             names = super().listing(path)
-        if names or self._at(spot).is_dir():
-            self.seen.folders.add(spot)
+        if names or self._under_root(real_path).is_dir():
+            self.seen.folders.add(real_path)
         for name in names:
-            self._kind(f"{spot.rstrip('/')}/{name}")
+            self._note_path(f"{real_path.rstrip('/')}/{name}")
         return names
 
     def exists(self, path: str) -> bool:
-        with self._refusals(path) as spot:
-            there = super().exists(path)
-        if there:
-            self._kind(spot)
-        return there
+        """As `Local.exists`; what is there is noted."""
+        with self._noting_refusal(path) as real_path:
+            found = super().exists(path)
+        if found:
+            self._note_path(real_path)
+        return found
 
     def link(self, path: str) -> str:
-        self._kind(self._spot(path))
+        """As `Local.link`; the links on the way are noted."""
+        self._note_path(self._real_path(path))
         return super().link(path)
 
     def space(self, path: str) -> tuple[int, int]:
+        """As `Local.space`; the answer is noted."""
         self.seen.space[path] = super().space(path)
         return self.seen.space[path]
 
     def modified(self, path: str) -> float:
-        found = super().modified(path)
-        self.seen.times[path] = int(found)
-        return found
+        """As `Local.modified`; the answer is noted in whole seconds."""
+        seconds = super().modified(path)
+        self.seen.times[path] = int(seconds)
+        return seconds
 
     def which(self, program: str) -> str | None:
+        """As `Local.which`; PATH and the program found are noted."""
         self.seen.variables.add("PATH")
-        found = super().which(program)
-        if found:
-            self._kind(self._spot(found))
-        return found
+        executable = super().which(program)
+        if executable:
+            self._note_path(self._real_path(executable))
+        return executable
 
     def run(
         self,
@@ -118,80 +128,83 @@ class Recording(Local):
         silence: float | None = None,
         watch: Watch | None = None,
     ) -> Answer:
+        """As `Local.run`; the answer is noted."""
         answer = super().run(argv, timeout, env, stdin, limit, silence, watch)
         self.seen.answers.append(answer)
         return answer
 
     @contextmanager
-    def _refusals(self, path: str) -> Iterator[str]:
-        """Keep that the machine refused an answer: a record must not make of that that nothing is there."""
-        spot = self._spot(path)
+    def _noting_refusal(self, path: str) -> Iterator[str]:
+        """Context manager giving the real path of `path`; a refusal (no missing file) is noted and raised again."""
+        real_path = self._real_path(path)
         try:
-            yield spot
+            yield real_path
         except OSError as error:
             if error.errno not in MISSING:
-                self.seen.denied.add(spot)
+                self.seen.denied.add(real_path)
             raise
 
-    def _spot(self, path: str) -> str:
-        """The real path of `path`; the links on the way are kept."""
-        done: list[str] = []
-        rest = [part for part in reversed(os.path.abspath(path).split("/")) if part]  # noqa: PTH100 - keeps links
+    def _real_path(self, path: str) -> str:
+        """The absolute path with all links resolved; each link on the way is noted."""
+        resolved: list[str] = []
+        pending = [part for part in reversed(os.path.abspath(path).split("/")) if part]  # noqa: PTH100 - keeps links
         for _ in range(_MOST_LINKS + len(path)):
-            if not rest:
+            if not pending:
                 break
-            part = rest.pop()
+            part = pending.pop()
             if part == "..":
-                done[-1:] = []
+                resolved[-1:] = []
                 continue
-            here = "/".join(("", *done, part))
-            if part == "." or not (goal := self._goal(here)):
-                done += [part] if part != "." else []
+            candidate = "/".join(("", *resolved, part))
+            if part == "." or not (link_target := self._link_target(candidate)):
+                resolved += [part] if part != "." else []
                 continue
-            done = [] if goal.startswith("/") else done
-            rest.extend(piece for piece in reversed(goal.split("/")) if piece)
-        return "/" + "/".join(done)
+            resolved = [] if link_target.startswith("/") else resolved
+            pending.extend(piece for piece in reversed(link_target.split("/")) if piece)
+        return "/" + "/".join(resolved)
 
-    def _goal(self, here: str) -> str:
-        if here not in self.seen.links:
+    def _link_target(self, link_path: str) -> str:
+        """The target text of the symbolic link at that path, noted; empty where it is no link."""
+        if link_path not in self.seen.links:
             try:
-                self.seen.links[here] = os.readlink(self._at(here))  # noqa: PTH115 - text, not a path of ours
+                self.seen.links[link_path] = os.readlink(self._under_root(link_path))  # noqa: PTH115 - text, not a path of ours
             except OSError:
                 return ""
-        return self.seen.links[here]
+        return self.seen.links[link_path]
 
-    def _kind(self, spot: str) -> Parts | None:
-        """Keep what is at a path; its parts where it is a plain file."""
+    def _note_path(self, real_path: str) -> Parts | None:
+        """Note the file, link, folder or device at a path; the `Parts` of a plain file, else None."""
         try:
-            found = self._at(spot).lstat()
+            status = self._under_root(real_path).lstat()
         except (OSError, ValueError):
             return None
-        mode = found.st_mode
+        mode = status.st_mode
         if stat.S_ISLNK(mode):
-            self._goal(spot)
+            self._link_target(real_path)
         elif stat.S_ISDIR(mode):
-            self.seen.folders.add(spot)
-        elif stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or (spot.startswith("/dev/") and not found.st_size):
-            numbers = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
-            if spot != _RING or spot not in self.seen.files:  # whose words are kept is no device any more
-                self.seen.devices.setdefault(spot, f"{numbers} {mode & 0o777:04o}")
+            self.seen.folders.add(real_path)
+        elif stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or (real_path.startswith("/dev/") and not status.st_size):
+            numbers = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+            if real_path != _RING or real_path not in self.seen.files:  # whose words are kept is no device any more
+                self.seen.devices.setdefault(real_path, f"{numbers} {mode & 0o777:04o}")
         else:
-            kernel = spot.startswith(("/proc/", "/sys/"))  # whose sizes mean nothing
-            return self.seen.files.setdefault(spot, Parts(0 if kernel else found.st_size))
+            kernel = real_path.startswith(("/proc/", "/sys/"))  # whose sizes mean nothing
+            return self.seen.files.setdefault(real_path, Parts(0 if kernel else status.st_size))
         return None
 
-    def _at(self, spot: str) -> Path:
-        return self._root / spot[1:]
+    def _under_root(self, real_path: str) -> Path:
+        """The path under the target's root."""
+        return self._root / real_path[1:]
 
 
 class _Environ(Mapping[str, str]):
-    """The variables, and which of them were asked for by name. To walk over all is not to ask for each."""
+    """A mapping of variables that adds each name read to the set `names_read`; iterating adds none."""
 
-    def __init__(self, variables: Mapping[str, str], asked: set[str]) -> None:
-        self._variables, self._asked = variables, asked
+    def __init__(self, variables: Mapping[str, str], names_read: set[str]) -> None:
+        self._variables, self._names_read = variables, names_read
 
     def __getitem__(self, name: str) -> str:
-        self._asked.add(name)
+        self._names_read.add(name)
         return self._variables[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -201,4 +214,105 @@ class _Environ(Mapping[str, str]):
         return len(self._variables)
 
     def items(self) -> ItemsView[str, str]:
+        """All variables, without noting any as read."""
         return self._variables.items()
+
+
+# ---- Files that tell which of their parts are read ----
+
+MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR)
+"""Refusals that say that there is no such file."""
+
+_MOST_OF_RING = 8 << 20
+
+
+@dataclass(slots=True)
+class Parts:
+    """What was read of a file of `size` bytes: (offset, bytes) pairs in the order of reading."""
+
+    size: int
+    read: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def note(self, offset: int, data: bytes) -> None:
+        """Keep the bytes read at `offset`; empty data is ignored."""
+        if data:
+            self.read.append((offset, data))
+
+    def joined(self) -> list[tuple[int, bytes]]:
+        """The parts sorted by offset, touching or overlapping ones merged."""
+        out: list[tuple[int, bytearray]] = []
+        for offset, data in sorted(self.read, key=lambda part: part[0]):
+            end = out[-1][0] + len(out[-1][1]) if out else -1
+            if offset <= end:
+                out[-1][1].extend(data[end - offset :])
+            else:
+                out.append((offset, bytearray(data)))
+        return [(offset, bytes(data)) for offset, data in out]
+
+
+class Watched(type(Path())):  # type: ignore[misc]  # before Python 3.12 Path itself cannot be subclassed
+    """A path that reports which parts of its file are read: through `open`, or by calling `note` for `os.pread`.
+
+    `note` takes offset and bytes; `refused` is called where opening is refused.
+    """
+
+    note: Callable[[int, bytes], None] | None = None
+    refused: Callable[[], object] = staticmethod(lambda: None)
+
+    def open(self, mode: str = "r", *args: Any, **options: Any) -> IO[Any]:
+        """As `Path.open`; a file opened with mode ``rb`` reports every read to `note`."""
+        if mode != "rb" or self.note is None:
+            return super().open(mode, *args, **options)  # type: ignore[no-any-return]
+        try:
+            return io.BufferedReader(_ReportingFile(str(self), self.note))
+        except OSError as error:
+            if error.errno not in MISSING:
+                self.refused()
+            raise
+
+    def read_bytes(self) -> bytes:
+        """The file's whole content, each read reported."""
+        with self.open("rb") as file:
+            return bytes(file.read())
+
+
+class _ReportingFile(io.FileIO):
+    """An unbuffered file that calls `note(offset, data)` for every read."""
+
+    def __init__(self, path: str, note: Callable[[int, bytes], None]) -> None:
+        super().__init__(path, "r")
+        self._note = note
+
+    def readinto(self, buffer: Any) -> int:
+        """As `io.FileIO.readinto`; the bytes read are reported."""
+        at = self.tell() if self.seekable() else 0
+        count = super().readinto(buffer) or 0
+        self._note(at, bytes(memoryview(buffer)[:count]))
+        return count
+
+    def readall(self) -> bytes:
+        """As `io.FileIO.readall`; the bytes read are reported."""
+        at = self.tell() if self.seekable() else 0
+        data = super().readall() or b""
+        self._note(at, data)
+        return data
+
+
+def read_kernel_ring(device: Path) -> bytes:
+    """All records of the kernel log device (/dev/kmsg) that are there now, at most 8 MiB; raises `OSError`."""
+    handle = os.open(device, os.O_RDONLY | os.O_NONBLOCK)
+    log = bytearray()
+    try:
+        while len(log) < _MOST_OF_RING:
+            try:
+                entry = os.read(handle, 1 << 14)
+            except BlockingIOError:
+                break
+            except BrokenPipeError:  # overwritten before we came to it
+                continue
+            if not entry:
+                break
+            log += entry
+    finally:
+        os.close(handle)
+    return bytes(log)

@@ -15,7 +15,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from gpudoctor import shipped, trusted
+from gpudoctor.core import files, shipped
+
+if sys.platform != "win32":
+    import pwd
 
 Consent = Literal["", "as owner", "trust"]
 consent: Consent = ""
@@ -28,121 +31,124 @@ _OF_A_SESSION = re.compile(r"XDG_\w+|SUDO_\w+|TMPDIR|MAIL|PWD|OLDPWD|DBUS_SESSIO
 
 
 class Owner(NamedTuple):
-    """A user whom a program belongs to, as whom it is run."""
+    """The user that a program belongs to and as whom it is run; `name` is empty where the machine has no such user."""
 
     uid: int
     gid: int
     name: str
     home: str
 
-    def begins(self) -> Mapping[str, Any]:
-        """What `subprocess.Popen` is given."""
+    def popen_options(self) -> Mapping[str, Any]:
+        """The options of `subprocess.Popen` that run a program as this user: user, group and extra groups."""
         groups = os.getgrouplist(self.name, self.gid) if self.name else []
         return {"user": self.uid, "group": self.gid, "extra_groups": groups}
 
     def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """That environment as this user's own."""
-        kept = {name: value for name, value in environ.items() if not _OF_A_SESSION.fullmatch(name)}
-        return {**kept, "HOME": self.home, "USER": self.name, "LOGNAME": self.name}
+        """Those variables with HOME, USER and LOGNAME of this user and without those of the session (XDG_*, SUDO_*)."""
+        variables = {name: value for name, value in environ.items() if not _OF_A_SESSION.fullmatch(name)}
+        return {**variables, "HOME": self.home, "USER": self.name, "LOGNAME": self.name}
 
 
-def words() -> list[str]:
-    """The options by which a gpudoctor that this one starts is told the same."""
+def consent_options() -> list[str]:
+    """The command-line options that give a started gpudoctor the same consent: ``--as-owner``, ``--trust-python``."""
     return {"as owner": ["--as-owner"], "trust": ["--trust-python"], "": []}[consent]
 
 
 def refusal(program: str) -> str:
-    """Why root does not run that program, and what to type; empty where it may be run."""
-    found = _doubt(program, 0) if os.geteuid() == 0 and not _ours(program) else None
-    if found is None or consent == "trust":
+    """Why root must not run that program, and which option allows it; empty where it may be run."""
+    doubt = _doubt_of_program(program, 0) if os.geteuid() == 0 and not _is_own_interpreter(program) else None
+    if doubt is None or consent == "trust":
         return ""
-    if consent == "as owner" and found.owned:
-        other = _doubt(program, found.uid)
-        if other is None:
-            return _unreadable(found.uid)
-        return f"{other}: not even its owner can trust it; --trust-python runs it as root"
-    as_owner = f"--as-owner runs it as {found.whose}, " if found.owned else ""
-    return f"{found}, and it would run as root: {as_owner}--trust-python runs it as root"
+    if consent == "as owner" and doubt.owned:
+        owners_doubt = _doubt_of_program(program, doubt.uid)
+        if owners_doubt is None:
+            return _unreadable(doubt.uid)
+        return f"{owners_doubt}: not even its owner can trust it; --trust-python runs it as root"
+    as_owner = f"--as-owner runs it as {doubt.whose}, " if doubt.owned else ""
+    return f"{doubt}, and it would run as root: {as_owner}--trust-python runs it as root"
 
 
-def foreign(program: str) -> bool:
-    """Whether root is not to run that program, or not as root."""
+def is_foreign(program: str) -> bool:
+    """Whether root must not run that program, or must run it as another user."""
     return bool(refusal(program)) or owner(program) is not None
 
 
 def owner(program: str) -> Owner | None:
-    """As whom it is run, where it is not as ourselves; raises `PermissionError` for what is not run."""
+    """The user as whom root runs that program; None for the current user; raises `PermissionError` if not allowed."""
     if why := refusal(program):
         raise PermissionError(errno.EPERM, why)
-    if consent != "as owner" or os.geteuid() != 0 or _ours(program):
+    if consent != "as owner" or os.geteuid() != 0 or _is_own_interpreter(program):
         return None
-    found = _doubt(program, 0)
-    return None if found is None else _user(found.uid)
+    doubt = _doubt_of_program(program, 0)
+    return None if doubt is None else _user_of(doubt.uid)
 
 
-def search(path: str) -> str:
-    """A search path as programs are looked for in it: not in the working directory, and by root in nobody's folder."""
-    folders = [folder for folder in path.split(":") if folder.startswith("/")]
-    return ":".join(folder for folder in folders if os.geteuid() != 0 or not _said(folder, "PATH"))
+def trusted_search_path(search_path: str) -> str:
+    """PATH without relative folders, and for root without folders that another user can change."""
+    folders = [folder for folder in search_path.split(":") if folder.startswith("/")]
+    return ":".join(folder for folder in folders if os.geteuid() != 0 or not _doubt_of_folder(folder, "PATH"))
 
 
-def closed(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a child: as it is, with PATH as we look through it; for root without what others can change.
+def trusted_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a child: PATH by `trusted_search_path`; for root nothing that another user can change.
 
-    A variable that names such a file or folder is left out; of several folders, those are.
+    A variable that names such a file or folder is left out; of a list of folders, only those folders are.
     """
-    given = dict(environ)
-    if "PATH" in given:
-        given["PATH"] = search(given["PATH"])
+    trusted = dict(environ)
+    if "PATH" in trusted:
+        trusted["PATH"] = trusted_search_path(trusted["PATH"])
     if os.geteuid() != 0 or consent == "trust":
-        return given
+        return trusted
     for name, value in environ.items():
         if name == "PATH" or "/" not in value:
             continue
         parts = re.split(r"[:\s]" if name == "LD_PRELOAD" else ":", value)
-        kept = [part for part in parts if not part.startswith("/") or not _said(part, name)]
+        allowed = [part for part in parts if not part.startswith("/") or not _doubt_of_folder(part, name)]
         if name in _LOADED:
-            kept = [
-                part for part in kept if part.startswith("/") or (name == "LD_PRELOAD" and "/" not in part and part)
+            allowed = [
+                part for part in allowed if part.startswith("/") or (name == "LD_PRELOAD" and "/" not in part and part)
             ]
-        if kept:
-            given[name] = ":".join(kept) if kept != parts else value
+        if allowed:
+            trusted[name] = ":".join(allowed) if allowed != parts else value
         else:
-            del given[name]
-    if "HOME" not in given and "HOME" in environ:
-        given["HOME"] = _user(0).home
-    return given
+            del trusted[name]
+    if "HOME" not in trusted and "HOME" in environ:
+        trusted["HOME"] = _user_of(0).home
+    return trusted
 
 
-def _said(place: str, name: str) -> trusted.Doubt | None:
-    found = trusted.doubt(f"{place}/new" if name == "TMPDIR" else place)
-    if found and name in _LOADED and (name == "HOME" or os.path.exists(place)):  # noqa: PTH110
-        trusted.say(f"{name}: {found}: not used for what root runs")
-    return found
+def _doubt_of_folder(path: str, variable: str) -> files.Doubt | None:
+    """Who else could change the path that a variable names, None for nobody; warns where it decides what is loaded."""
+    doubt = files.doubt(f"{path}/new" if variable == "TMPDIR" else path)
+    if doubt and variable in _LOADED and (variable == "HOME" or os.path.exists(path)):  # noqa: PTH110
+        files.warn_once(f"{variable}: {doubt}: not used for what root runs")
+    return doubt
 
 
-def _doubt(program: str, uid: int) -> trusted.Doubt | None:
-    """Who else could change what runs: the file, its folders, and of an interpreter what it loads when it starts."""
-    if found := trusted.doubt(program, uid):
-        return found
-    return next((found for place in _loads(program) if (found := trusted.doubt(place, uid))), None)
+def _doubt_of_program(program: str, uid: int) -> files.Doubt | None:
+    """Who but `uid` could change the program, its folders, or what an interpreter loads at start; None for nobody."""
+    if doubt := files.doubt(program, uid):
+        return doubt
+    return next((doubt for path in _files_loaded(program) if (doubt := files.doubt(path, uid))), None)
 
 
-def _loads(program: str) -> Iterator[str]:
+def _files_loaded(program: str) -> Iterator[str]:
+    """Paths that a Python interpreter loads at start: pyvenv.cfg, libraries, site-packages, .pth files; else none."""
     if not _is_python(program):
         return
-    for prefix in dict.fromkeys(str(Path(place).parent.parent) for place in (program, os.path.realpath(program))):
+    for prefix in dict.fromkeys(str(Path(path).parent.parent) for path in (program, os.path.realpath(program))):
         yield f"{prefix}/pyvenv.cfg"
         for library in ("lib", "lib64", "local/lib"):
-            for folder in _names(f"{prefix}/{library}"):
+            for folder in _listdir(f"{prefix}/{library}"):
                 if re.fullmatch(r"python3[.\d]*t?", folder):
-                    yield (whole := f"{prefix}/{library}/{folder}")
-                    for site in (f"{whole}/site-packages", f"{whole}/dist-packages"):
+                    yield (library_folder := f"{prefix}/{library}/{folder}")
+                    for site in (f"{library_folder}/site-packages", f"{library_folder}/dist-packages"):
                         yield site
-                        yield from (f"{site}/{name}" for name in _names(site) if name.endswith(_CUSTOM))
+                        yield from (f"{site}/{name}" for name in _listdir(site) if name.endswith(_CUSTOM))
 
 
-def _names(folder: str) -> list[str]:
+def _listdir(folder: str) -> list[str]:
+    """The names in a folder, unsorted; empty where it cannot be read."""
     try:
         return os.listdir(folder)  # noqa: PTH208 - names, not paths
     except OSError:
@@ -150,34 +156,35 @@ def _names(folder: str) -> list[str]:
 
 
 def _is_python(program: str) -> bool:
+    """Whether the program's name begins with python or pypy."""
     return os.path.basename(program).startswith(("python", "pypy"))  # noqa: PTH119
 
 
-def _ours(program: str) -> bool:
-    """Whether it is the interpreter that runs us already, or one of the same environment."""
+def _is_own_interpreter(program: str) -> bool:
+    """Whether it is the interpreter that runs gpudoctor, or one of the same environment."""
     same = os.path.dirname(os.path.dirname(program)) == sys.prefix  # noqa: PTH120
     return program == sys.executable or (same and _is_python(program))
 
 
-def _user(uid: int) -> Owner:
-    import pwd
-
+def _user_of(uid: int) -> Owner:
+    """The user with that id; one without name and groups, at home in ``/``, where the machine does not know it."""
     try:
-        found = pwd.getpwuid(uid)
+        entry = pwd.getpwuid(uid)
     except KeyError:  # nobody whom this machine knows: it has no groups
         return Owner(uid, uid, "", "/")
-    return Owner(uid, found.pw_gid, found.pw_name, found.pw_dir)
+    return Owner(uid, entry.pw_gid, entry.pw_name, entry.pw_dir)
 
 
 def _unreadable(uid: int) -> str:
-    """Why that user cannot run our children, whose programs lie beside us; empty where it can."""
-    place = str(shipped.folder("probes")) if not shipped.ARCHIVE else "/"
-    while place != "/":
-        state = os.stat(place)  # noqa: PTH116
+    """Why that user cannot run our children, whose files lie beside this one; empty where it can."""
+    folder = str(shipped.folder("probes")) if not shipped.ARCHIVE else "/"
+    while folder != "/":
+        state = os.stat(folder)  # noqa: PTH116
         if not state.st_mode & 0o001 and state.st_uid != uid:
-            name = trusted.name_of(uid)
+            name = files.user_name(uid)
             return (
-                f"user {name} may not read gpudoctor's files in {place}: install it where {name} may, or --trust-python"
+                f"user {name} may not read gpudoctor's files in {folder}:"
+                f" install it where {name} may, or --trust-python"
             )
-        place = os.path.dirname(place)  # noqa: PTH120
+        folder = os.path.dirname(folder)  # noqa: PTH120
     return ""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gpudoctor.model.frozen import frozen
+from gpudoctor.core.frozen import frozen
 from gpudoctor.target import Target
 
 WAKING = 5.0
@@ -30,26 +30,26 @@ _MOST_PROCESSES = 64
 
 @frozen
 class Work:
-    """What a process and its descendants have done: seconds of processor time, bytes read, pages read from disk."""
+    """What a process and its descendants have done: CPU seconds, bytes read, major page faults."""
 
     seconds: float = 0.0
     read: int = 0
     pages: int = 0
 
-    def since(self, before: Work) -> bool:
-        """Whether it has worked since then. Numbers may fall, where a descendant is gone."""
+    def progressed_since(self, earlier: Work) -> bool:
+        """Whether it has worked since that measurement. Numbers may fall, where a descendant is gone."""
         return (
-            abs(self.seconds - before.seconds) >= _LEAST_SECONDS
-            or abs(self.read - before.read) >= _LEAST_BYTES
-            or self.pages != before.pages
+            abs(self.seconds - earlier.seconds) >= _LEAST_SECONDS
+            or abs(self.read - earlier.read) >= _LEAST_BYTES
+            or self.pages != earlier.pages
         )
 
 
 class Waiting:
     """Decides, as a child's `Watch`, whether it may go on; `why` says why not, and is empty until then.
 
-    Every line that the child prints is a sign of work. Without its process id (`pid`), or where the system does not
-    show what a process does, it has all of `most`.
+    `most` and `still` are seconds: in all, and without a sign of work. Every line that the child prints is a sign of
+    work. Without its process id (`pid`), or where the system does not show what a process does, it has all of `most`.
     """
 
     def __init__(
@@ -69,22 +69,23 @@ class Waiting:
 
     @property
     def seconds(self) -> float:
-        """Since the step began."""
+        """Seconds since the current step began."""
         return self._clock() - self._began
 
     def begin(self, most: float, still: float) -> None:
-        """A new step, with seconds of its own."""
+        """Begin a new step that may take `most` seconds, `still` of them without a sign of work."""
         self._most, self._still = most, still
         self._began = self._last = self._clock()
 
     def __call__(self, line: str | None) -> bool:
+        """Note a line of output, or None for none; False once it was given up and had 1 s for a traceback."""
         now = self._clock()
         if self.why:
             return now < self._end
         if line:
             self._last = now
         elif now - self._looked >= 1.0:
-            self._look(now)
+            self._measure_work(now)
         if now - self._began > self._most:
             self._give_up(f"given up after {now - self._began:.0f} s, still at work")
         elif self._before and now - self._last > self._still:
@@ -93,16 +94,17 @@ class Waiting:
             )
         return True
 
-    def _look(self, now: float) -> None:
+    def _measure_work(self, now: float) -> None:
+        """Measure the process's work; progress, or no measurement at all, resets the time without a sign of work."""
         self._looked = now
         if not self.pid or not self._before:
             return
         work = self._measure(self.pid)
-        if work is None or work.since(self._before):
+        if work is None or work.progressed_since(self._before):
             self._last, self._before = now, work
 
     def _give_up(self, why: str) -> None:
-        """Have it print where it is, by faulthandler, if it can."""
+        """Keep the reason, and send SIGUSR1 so that the child's faulthandler prints where it is."""
         self.why = why
         self._end = self._clock() + _TRACE
         if self.pid and _is_descendant(self.pid):
@@ -113,7 +115,7 @@ class Waiting:
 
 
 def gpus_on_bus(target: Target) -> int:
-    """NVIDIA's display and 3D controllers; 0 where the bus is not to be seen. Reading these files wakes no GPU."""
+    """Number of NVIDIA display and 3D controllers on the PCI bus; 0 where it cannot be read. Wakes no GPU."""
     folder = "/sys/bus/pci/devices"
     try:
         return sum(_is_gpu(target, f"{folder}/{name}") for name in target.listing(folder))
@@ -122,11 +124,12 @@ def gpus_on_bus(target: Target) -> int:
 
 
 def seconds_to_wake(target: Target, each: float = WAKING) -> float:
-    """For the driver to start, all GPUs on the bus with it; few are given as much as five, WSL shows none."""
+    """Seconds for the driver and all GPUs to wake: `each` per GPU plus one more; at least five GPUs are assumed."""
     return each * (1 + max(5, gpus_on_bus(target)))
 
 
 def _is_gpu(target: Target, folder: str) -> bool:
+    """Whether the PCI device in that sysfs folder is an NVIDIA display or 3D controller."""
     try:
         return target.read(f"{folder}/vendor").startswith("0x10de") and target.read(f"{folder}/class").startswith(
             "0x03"
@@ -136,33 +139,35 @@ def _is_gpu(target: Target, folder: str) -> bool:
 
 
 def work_of(pid: int) -> Work | None:
-    """What the process and its descendants have done; None where it is none of ours or the system does not say."""
+    """Work done by the process and its descendants; None where it is not our descendant or /proc does not say."""
     if not _is_descendant(pid):
         return None
-    seconds, read, pages = 0.0, 0, 0
-    for one in _family(pid):
-        fields = _stat(one)
+    seconds, bytes_read, pages = 0.0, 0, 0
+    for process in _descendants(pid):
+        fields = _stat(process)
         if len(fields) < 15:
             continue
         # after the command's name: state, parent, ...; major faults 12th, of ended children 13th; then times in ticks
         pages += int(fields[9]) + int(fields[10])
         seconds += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-        read += _bytes_read(one)
-    return Work(seconds, read, pages)
+        bytes_read += _bytes_read(process)
+    return Work(seconds, bytes_read, pages)
 
 
-def _family(pid: int) -> Iterator[int]:
-    left = [pid]
+def _descendants(pid: int) -> Iterator[int]:
+    """The process id and those of its descendants, at most 64."""
+    pending = [pid]
     for _ in range(_MOST_PROCESSES):
-        if not left:
+        if not pending:
             return
-        one = left.pop()
-        yield one
-        for place in Path(f"/proc/{one}/task").glob("*/children"):
-            left += map(int, _text(place).split())
+        process = pending.pop()
+        yield process
+        for path in Path(f"/proc/{process}/task").glob("*/children"):
+            pending += map(int, _read_text(path).split())
 
 
 def _is_descendant(pid: int) -> bool:
+    """Whether the process is a descendant of this one, up to 16 generations."""
     for _ in range(16):
         fields = _stat(pid)
         if len(fields) < 2 or pid <= 1:
@@ -174,17 +179,19 @@ def _is_descendant(pid: int) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the state on."""
-    return _text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    """The fields of /proc/PID/stat from the state on; empty where the process does not exist."""
+    return _read_text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
 
 
 def _bytes_read(pid: int) -> int:
-    lines = dict(line.split(": ") for line in _text(Path(f"/proc/{pid}/io")).splitlines() if ": " in line)
+    """Bytes read by the process from files, pipes and disk (/proc/PID/io); 0 where it may not be read."""
+    lines = dict(line.split(": ") for line in _read_text(Path(f"/proc/{pid}/io")).splitlines() if ": " in line)
     return int(lines.get("rchar", 0)) + int(lines.get("read_bytes", 0))
 
 
-def _text(place: Path) -> str:
+def _read_text(path: Path) -> str:
+    """The file's text; empty where it cannot be read."""
     try:
-        return place.read_text("utf-8", "replace")
+        return path.read_text("utf-8", "replace")
     except OSError:
         return ""

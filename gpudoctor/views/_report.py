@@ -1,4 +1,4 @@
-"""What every view of a diagnosis says, each in its own form: its words, what to act on, why rules were not judged."""
+"""What all views of a diagnosis share: its verdict, the causes to act on, why rules were not judged, what changed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from gpudoctor.language import say
-from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding, Verdict
-from gpudoctor.model.fact import Known, listed
-from gpudoctor.views._terminal import one_line
+from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Unjudged, Verdict
+from gpudoctor.core.fact import Absent, known, listed, text_of
+from gpudoctor.core.fact import Reason as Kind
+from gpudoctor.core.history import Since
+from gpudoctor.core.language import say
+from gpudoctor.views._terminal import one_line, value
 
 _VERDICTS: dict[Verdict, str] = {
     "sound": "Sound",
@@ -20,35 +22,35 @@ _VERDICTS: dict[Verdict, str] = {
 }
 _READ_IMPAIRED = "Impaired: the environment works, with the warnings below"
 _ONE_CAUSE = "Broken: the finding below is why"
-_SEEN = "Broken: what is seen stands below, why it is so is not known yet"
+_ONLY_SYMPTOMS = "Broken: the symptoms are below, their cause is not known"
 _UNPROVEN = "Broken, and no cause is proven: the first finding is where to look first"
-_MISSING = re.compile(r"([a-z_]+(?:\.\w+)?): (.+)", re.DOTALL)
 ASK_FOR = (
     "nvidia-smi",
     "python -m torch.utils.collect_env",
     "sudo dmesg | grep -iE 'nvrm|xid|nvidia'",
     "env | grep -E 'CUDA|NVIDIA|NCCL|LD_'",
 )
-"""What a pasted report is asked for, so that more can be judged."""
+"""Commands whose output would let more of a pasted report be judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why some rules were not judged: what kept us, of which facts, and the rules that wait for them."""
+    """Why some rules were not judged: the reason, the facts that are missing, and ids of the rules that read them."""
 
     why: str
     facts: tuple[str, ...]
     rules: tuple[str, ...]
+    kind: Kind = Kind.UNSPECIFIED
 
 
 def verdict(diagnosis: Diagnosis) -> str:
-    """The verdict as a sentence."""
+    """The verdict as one translated sentence; for a broken one it says whether its cause is proven."""
     if diagnosis.verdict == "broken":
         first = diagnosis.findings[0]
         if first.confidence == "possible":
             return say(_UNPROVEN)
         if first.role == "symptom":
-            return say(_SEEN)
+            return say(_ONLY_SYMPTOMS)
         if len(diagnosis.findings) == 1:
             return say(_ONE_CAUSE)
     if diagnosis.verdict == "impaired" and diagnosis.snapshot.pasted:  # what somebody pasted has mostly failed
@@ -56,109 +58,228 @@ def verdict(diagnosis: Diagnosis) -> str:
     return say(_VERDICTS[diagnosis.verdict])
 
 
-def about(diagnosis: Diagnosis) -> str:
-    """``node17, level standard, /srv/venv/bin/python``: whom it is about."""
+def target_text(diagnosis: Diagnosis) -> str:
+    """What was diagnosed, on one line: ``node17, level standard, /srv/venv/bin/python``; the level only if local."""
     target = diagnosis.snapshot.target
-    kind = diagnosis.snapshot.get("manifest.kind")
-    what = str(kind.value) if isinstance(kind, Known) else say(target.kind)
-    local = target.kind == "local"
-    said = [target.name, say("level {level}", level=target.level)] if local else [what, target.name]
-    return one_line(", ".join([*said, target.python] if target.python else said))
+    kind = diagnosis.snapshot.text("manifest.kind") or say(target.kind)
+    is_local = target.kind == "local"
+    parts = [target.name, say("level {level}", level=target.level)] if is_local else [kind, target.name]
+    return one_line(", ".join([*parts, target.python] if target.python else parts))
 
 
-def manifest(diagnosis: Diagnosis) -> bool:
-    """Whether it is of a file that says what is to be installed or started."""
-    return isinstance(diagnosis.snapshot.get("manifest.kind"), Known)
+def is_manifest(diagnosis: Diagnosis) -> bool:
+    """Whether the diagnosis is of a manifest: a file that says what to install or start."""
+    return diagnosis.snapshot.known("manifest.kind") is not None
 
 
-def installs(diagnosis: Diagnosis) -> Iterator[tuple[str, str, str]]:
-    """Package, version and where that is known from, of what a manifest would bring."""
-    for row in listed(diagnosis.snapshot.rows("package") if manifest(diagnosis) else ()):
-        name, version = row.get("name"), row.get("version")
-        if isinstance(name, Known) and isinstance(version, Known):
-            yield one_line(str(name.value)), one_line(str(version.value)), one_line(version.source)
+def packages_to_install(diagnosis: Diagnosis) -> Iterator[tuple[str, str, str]]:
+    """(name, version, source) of each package that a manifest would install; empty for any other diagnosis."""
+    for row in listed(diagnosis.snapshot.rows("package") if is_manifest(diagnosis) else ()):
+        name, version = text_of(row.get("name")), known(row.get("version"))
+        if name and version:
+            yield one_line(name), one_line(str(version.value)), one_line(version.source)
 
 
-def together(findings: Sequence[Finding]) -> Iterator[tuple[Finding, list[Finding]]]:
-    """Each finding with those that say the same of other GPUs."""
-    for _, same in groupby(findings, key=lambda finding: (finding.id, finding.severity)):
-        first, *others = same
+def group_same_rule(findings: Sequence[Finding]) -> Iterator[tuple[Finding, list[Finding]]]:
+    """(first, others) of each run of adjacent findings with the same rule id and severity, as for several GPUs."""
+    for _, group in groupby(findings, key=lambda finding: (finding.id, finding.severity)):
+        first, *others = group
         yield first, others
 
 
-def elsewhere(finding: Finding, others: Sequence[Finding]) -> tuple[list[str], list[Finding]]:
-    """Of what, besides, the very same is said (``gpu 3``), and the others, which say it in other words."""
-    named, unlike = [], []
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A fact that a finding rests on, as every format shows it."""
+
+    evidence: Evidence
+    name: str
+    value: str
+    source: str
+    is_line: bool = False
+    """Whether it is a line of a log or report that was read; it is shown without its name."""
+    is_absent: bool = False
+    """Whether the fact is absent; `source` then says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What every output format shows of a finding, composed once; other fields are read from the finding itself."""
+
+    finding: Finding
+    is_guess: bool
+    same_of: str
+    """``gpu 3, gpu 5``: subjects of the other findings with the same title."""
+    also: tuple[str, ...]
+    """Titles of the same rule's findings about other GPUs, where they differ from this one's."""
+    proofs: tuple[Proof, ...]
+    changes_lead: str
+    changes: tuple[str, ...]
+    confirm: str
+    """How to confirm the finding; empty where it is certain."""
+
+
+def account(finding: Finding, others: Sequence[Finding] = ()) -> Account:
+    """Compose the `Account` of a finding; `others` are findings of the same rule about other GPUs."""
+    same_title, other_title = _split_by_title(finding, others)
+    lead, changes = changes_before(finding) if finding.since else ("", [])
+    return Account(
+        finding=finding,
+        is_guess=finding.confidence == "possible",
+        same_of=", ".join(same_title),
+        also=tuple(other.title for other in other_title),
+        proofs=tuple(proof for item in finding.evidence if (proof := _proof(item))),
+        changes_lead=lead,
+        changes=tuple(changes),
+        confirm="" if finding.confidence == "certain" else finding.confirm,
+    )
+
+
+def _proof(item: Evidence) -> Proof | None:
+    """The fact's name, value and source; an absent fact has the reason as its source; None where it was not read."""
+    if fact := known(item.state):
+        shown = value(fact)
+        is_line = item.fact == "text.line"
+        return Proof(item, fact_name(item), shown if is_line else shown or say("none"), fact.source, is_line)
+    if isinstance(item.state, Absent):
+        return Proof(item, fact_name(item), say("none"), item.state.why, is_absent=True)
+    return None
+
+
+def _split_by_title(finding: Finding, others: Sequence[Finding]) -> tuple[list[str], list[Finding]]:
+    """(subjects, findings): ``gpu 3`` of each finding with the same title; the findings whose titles differ."""
+    subjects, different = [], []
     for other in others:
         if other.title == finding.title and other.subject:
             kind = "gpu" if "gpu" in other.subject else next(iter(other.subject))
-            named.append(f"{kind} {other.subject[kind]}")
+            subjects.append(f"{kind} {other.subject[kind]}")
         else:
-            unlike.append(other)
-    return named, unlike
+            different.append(other)
+    return subjects, different
 
 
 def causes(diagnosis: Diagnosis) -> list[Finding]:
-    """What is to be acted on, each cause once, in the order of the diagnosis."""
-    found = {
+    """Root causes to act on: no information, nothing merely possible; one finding per rule id, in diagnosis order."""
+    by_id = {
         finding.id: finding
         for finding in reversed(diagnosis.findings)
         if finding.role == "cause" and finding.severity != "info" and finding.confidence != "possible"
     }
-    return list(reversed(found.values()))
+    return list(reversed(by_id.values()))
 
 
-def acts(causes: Sequence[Finding]) -> list[tuple[Finding, str]]:
-    """Each cause and what to do about it, in a line: its first cure, or one of its cures that a cause above it has."""
-    taken: dict[str, int] = {}
-    said = []
+def actions(causes: Sequence[Finding]) -> list[tuple[Finding, str]]:
+    """(cause, action) of each cause, the action as one line: ``TITLE, as in 1`` where an earlier cause shares a fix,
+    else the title of its first fix, else its own title.
+    """
+    numbers: dict[str, int] = {}
+    pairs = []
     for number, finding in enumerate(causes, 1):
         titles = [fix.title for fix in finding.fixes]
-        shared = next((title for title in titles if title in taken), "")
-        act = say("{act}, as in {number}", act=shared, number=taken[shared]) if shared else [*titles, finding.title][0]
-        taken.setdefault(act, number)
-        said.append((finding, act))
-    return said
+        shared = next((title for title in titles if title in numbers), "")
+        action = (
+            say("{act}, as in {number}", act=shared, number=numbers[shared]) if shared else [*titles, finding.title][0]
+        )
+        numbers.setdefault(action, number)
+        pairs.append((finding, action))
+    return pairs
 
 
 def reasons(diagnosis: Diagnosis) -> list[Reason]:
-    """Why rules were not judged, what keeps most of them first."""
-    found: dict[str, tuple[dict[str, None], list[str]]] = {}
+    """Why rules were not judged, one `Reason` per message, the one that affects most rules first."""
+    by_reason: dict[str, list[Unjudged]] = {}
     for item in diagnosis.unjudged:
-        named = _MISSING.match(item.because)
-        facts, ids = found.setdefault(named[2] if named else item.because, ({}, []))
-        if named:
-            facts[named[1]] = None
-        ids.append(item.id)
-    said = [Reason(say(why), tuple(facts), tuple(ids)) for why, (facts, ids) in found.items()]
-    return sorted(said, key=lambda reason: -len(reason.rules))
+        by_reason.setdefault(item.why, []).append(item)
+    reasons = [
+        Reason(
+            why=say(why),
+            facts=tuple(dict.fromkeys(item.fact for item in items if item.fact)),
+            rules=tuple(item.id for item in items),
+            kind=next((item.reason for item in items if item.reason is not Kind.UNSPECIFIED), Kind.UNSPECIFIED),
+        )
+        for why, items in by_reason.items()
+    ]
+    return sorted(reasons, key=lambda reason: -len(reason.rules))
 
 
 def fact_name(item: Evidence) -> str:
-    """``gpu[0].name`` for a row's fact."""
+    """The fact's full name, ``gpu[0].name`` for one in a row."""
     group, _, column = item.fact.rpartition(".")
     return item.fact if item.index is None else f"{group}[{item.index}].{column}"
 
 
 def without_gpu(diagnosis: Diagnosis) -> bool:
-    """Whether there is known to be no GPU: then all that can be wrong with one passes, and tells nothing."""
-    count = diagnosis.snapshot.get("gpu.count")
-    return isinstance(count, Known) and count.value == 0
+    """Whether the GPU count is known to be 0: then every rule about a GPU passes, which proves nothing."""
+    return diagnosis.snapshot.number("gpu.count") == 0
 
 
 def counts(diagnosis: Diagnosis) -> str:
-    """Found, not judged, passed; and how much of a pasted report was understood."""
-    report = diagnosis.snapshot.get("report.lines")
-    placed = diagnosis.snapshot.get("report.placed")
-    said = say(
+    """``2 found, 3 not judged, 90 passed``; for a pasted report also how many of its lines were understood."""
+    total, understood = diagnosis.snapshot.known("report.lines"), diagnosis.snapshot.known("report.placed")
+    sentence = say(
         "{found} found, {unjudged} not judged, {passed} passed",
         found=len(diagnosis.findings),
         unjudged=len(diagnosis.unjudged),
         passed=len(diagnosis.passed),
     )
     if without_gpu(diagnosis):
-        said += say(" (no GPU to check)")
-    if isinstance(report, Known) and isinstance(placed, Known):
+        sentence += say(" (no GPU to check)")
+    if total and understood:
         lines = "; {placed} of {all} lines of the report were understood"
-        said += say(lines, placed=placed.value, all=report.value)
-    return said
+        sentence += say(lines, placed=understood.value, all=total.value)
+    return sentence
+
+
+# ---- What changed before something was found ----
+
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+
+
+def changes_before(finding: Finding) -> tuple[str, list[str]]:
+    """(heading, sentences) of what changed before the finding: since it last worked if known, else within 14 days."""
+    recent = [change for change in finding.since if change.worked]
+    if recent:
+        day = _date_text(str(recent[0].worked))
+        return say("What changed since it was last in order ({day})", day=day), [
+            change_sentence(change) for change in recent
+        ]
+    return say("What changed within the 14 days before"), [change_sentence(change) for change in finding.since]
+
+
+def change_sentence(change: Since) -> str:
+    """``driver went from 550.90.07 to 580.95.05 on 3 November 2025 by unattended-upgrades (/var/log/...)``."""
+    when = say(" on {day}", day=_date_text(change.at)) if change.at else ""
+    by = say(" by {who}", who=change.by) if change.by else ""
+    sentence = _setting_change(change) if change.source.startswith("env.") else _version_change(change)
+    return one_line(say("{said}{when}{by} ({source})", said=sentence, when=when, by=by, source=change.source))
+
+
+def _version_change(change: Since) -> str:
+    """``driver went from 550.90.07 to 580.95.05``, or that the package was installed or removed."""
+    if change.before and change.after:
+        return say("{what} went from {before} to {after}", what=change.what, before=change.before, after=change.after)
+    if change.after:
+        return say("{what} {version} was installed", what=change.what, version=change.after)
+    return say("{what} {version} was removed", what=change.what, version=change.before or "")
+
+
+def _setting_change(change: Since) -> str:
+    """``LD_PRELOAD was 'a' and is 'b'``, or that the environment variable was set or unset."""
+    if change.before is None:
+        return say("{what} was not set and is {after}", what=change.what, after=repr(change.after))
+    if change.after is None:
+        return say("{what} was {before} and is not set", what=change.what, before=repr(change.before))
+    return say(
+        "{what} was {before} and is {after}", what=change.what, before=repr(change.before), after=repr(change.after)
+    )
+
+
+def _date_text(moment: str) -> str:
+    """An ISO 8601 time as ``3 November 2025``; any other text is returned unchanged."""
+    match = re.match(r"(\d{4})-(\d\d)-(\d\d)T", moment)
+    if not match or not 1 <= int(match[2]) <= 12:
+        return moment
+    month = say(_MONTHS[int(match[2]) - 1])
+    return say("{day} {month} {year}", day=int(match[3]), month=month, year=match[1])

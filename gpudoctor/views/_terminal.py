@@ -1,17 +1,23 @@
-"""What every text view needs: wrapping, marks, colour where it is wanted, and no control character ever."""
+"""What every text view needs: colour where it is wanted, no control character ever, wrapping by columns, and figures.
+
+Some characters, as Chinese ones are, take two columns. Text of such has no blanks to break lines at: a line may end
+behind any wide character, but no line begins with what closes or parts (，。）) and none ends with what opens (（“),
+which typesetters call kinsoku.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import textwrap
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
-from gpudoctor.language import say
-from gpudoctor.model.fact import Known, value_to_json
-from gpudoctor.views._columns import folded, has_wide
+from gpudoctor.core.fact import Known, value_to_json
+from gpudoctor.core.language import say
 
 WIDTH = 80
 _CODES = {"bold": "1", "red": "31", "yellow": "33", "green": "32", "dim": "2"}
@@ -19,10 +25,11 @@ _UNSAFE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     r"\ud800-\udfff\U000e0000-\U000e007f]"
 )
-"""What a terminal obeys, what turns the direction of a line, and what nobody sees."""
-_UNTYPED = re.compile(rf"{_UNSAFE.pattern}|[\t\n]")
-"""What belongs in no command line."""
-_BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
+"""Control characters, those that change the direction of text, and invisible ones."""
+_UNTYPABLE = re.compile(rf"{_UNSAFE.pattern}|[\t\n]")
+"""`_UNSAFE`, and tabs and newlines: they cannot be typed in a command line."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[mK]")
+_LINE_BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 _MARKS = {
     "by hand": "by hand",
     "root": "needs root",
@@ -37,63 +44,99 @@ _MARKS = {
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Whether to colour."""
+    """How text is painted: with ANSI colours, or plain."""
 
     colour: bool = False
 
     def paint(self, text: str, *names: str) -> str:
-        """The text in those colours, or as it is."""
+        """The text in ANSI codes of these `_CODES` names (``bold``, ``red``); unchanged without colour."""
         if not self.colour:
             return text
         return f"\x1b[{';'.join(_CODES[name] for name in names)}m{text}\x1b[0m"
 
 
 def style_of(stream: TextIO) -> Style:
-    """Colour on a terminal, unless NO_COLOR or TERM=dumb."""
+    """Colour where the stream is a terminal, unless NO_COLOR is set or TERM is ``dumb``."""
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb" or not stream.isatty()
     return Style(colour=not plain)
 
 
 def safe(text: str) -> str:
-    """The text with control characters spelt out, so that a GPU's name cannot drive the terminal."""
+    r"""The text with control and invisible characters as escapes (``\x1b``); tabs and newlines stay."""
     return _UNSAFE.sub(lambda match: repr(match.group())[1:-1], text)
 
 
 def drawable(text: str) -> str:
-    """The text safe and on one line, its spaces kept: quick where there is nothing to be done."""
+    """The text made `safe` and on one line, each of its spaces kept; fast for text that is printable already."""
     return text if text.isprintable() else safe(text.replace("\n", " ").replace("\t", " "))
 
 
 def one_line(text: str) -> str:
-    """The text safe and on one line, so that a name cannot pass for a line of ours."""
+    """The text made `safe` and on one line, runs of white space as one blank."""
     return " ".join(safe(text).split())
 
 
-def few(said: str, most: int = 3) -> str:
-    """The first of many things that are said in one line, ``;`` between them, and how many there are besides."""
-    parts = said.split("; ")
+def uncoloured(line: str) -> str:
+    """The line without ANSI codes that colour or erase (``ESC [ m``, ``ESC [ K``); other control characters stay."""
+    return _COLOURS.sub("", line)
+
+
+def few(text: str, most: int = 3) -> str:
+    """The first `most` of the parts between ``;``, and how many more there are; unchanged if only one would be cut."""
+    parts = text.split("; ")
     if len(parts) <= most + 1:
-        return said
+        return text
     return "; ".join([*parts[:most], say("and {count} more", count=len(parts) - most)])
 
 
-def value(known: Known) -> str:
-    """A fact's value as a person reads it, cut where it is long."""
-    raw = value_to_json(known.value)
-    text = _BREAKS.sub(" ", ", ".join(map(str, raw)) if isinstance(raw, list) else str(raw))
+def digits(value: float) -> str:
+    """A number in three digits and at most five characters: ``4e-05``, ``0.195``, ``54.1``, ``712``, ``12.3k``."""
+    size = abs(value)
+    for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if size >= unit * 0.9995:
+            scaled = value / (1e3 if name == "k" else unit)
+            return f"{scaled:.0f}{name}" if abs(scaled) >= 100 else f"{scaled:.1f}{name}"
+    if size < 0.01:
+        return f"{value:.0e}" if size else "0"
+    return f"{value:.{3 if size < 1 else 2 if size < 10 else 1 if size < 100 else 0}f}"
+
+
+def seconds(value: float) -> str:
+    """A duration given in seconds as text: ``0.2 s``, ``18 s``, ``2 min 5 s``."""
+    if value < 10:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def size(mib: float) -> str:
+    """A size given in MiB as text: ``850 MiB``, ``2.4 GiB``."""
+    return f"{mib / 1024:.1f} GiB" if mib >= 1024 else f"{mib:.0f} MiB"
+
+
+def plural(count: int, word: str) -> str:
+    """The count with its noun: ``1 step``, ``3 steps``."""
+    return f"{count} {word}{'s' if count != 1 else ''}"
+
+
+def value(fact: Known) -> str:
+    """A fact's value on one line, list items separated by commas; at most 300 characters."""
+    raw = value_to_json(fact.value)
+    text = _LINE_BREAKS.sub(" ", ", ".join(map(str, raw)) if isinstance(raw, list) else str(raw))
     return text if len(text) <= 300 else text[:297] + "..."
 
 
 def wrapped(text: str, indent: int = 0, hang: int | None = None, paragraphs: bool = False) -> list[str]:
-    """The text in lines of at most `WIDTH` columns; a longer word (a command, a path) stays whole.
+    """Wrap the text to lines of at most `WIDTH` columns; a longer word (a command, a path) stays whole.
 
-    It is one paragraph, so that foreign words in it cannot begin a line of their own; a page's text has `paragraphs`.
+    `indent` is of the first line, `hang` of the others (default: the same). Line breaks in the text become blanks,
+    so that foreign text cannot begin a line of its own; with `paragraphs`, blank lines separate paragraphs.
     """
     first, rest = " " * indent, " " * (indent if hang is None else hang)
     lines = []
-    for paragraph in re.split(r"\n\s*\n", safe(text)) if paragraphs else [safe(_BREAKS.sub(" ", text))]:
+    for paragraph in re.split(r"\n\s*\n", safe(text)) if paragraphs else [safe(_LINE_BREAKS.sub(" ", text))]:
         if has_wide(paragraph):
-            lines += folded(paragraph, WIDTH, first, rest)
+            lines += fold_wide(paragraph, WIDTH, first, rest)
             continue
         lines += textwrap.wrap(
             paragraph,
@@ -106,26 +149,89 @@ def wrapped(text: str, indent: int = 0, hang: int | None = None, paragraphs: boo
     return lines
 
 
-def marks(needs: Sequence[str], touches: str) -> str:
-    """What a step asks for, in words: ``(needs root, changes the system)``."""
-    words = [say(_MARKS[need]) if need in _MARKS else say("needs {what}", what=need) for need in needs]
+def step_marks(needs: Sequence[str], touches: str) -> str:
+    """What a step needs and touches, in parentheses: ``(needs root, changes the system)``; empty if nothing."""
+    parts = [say(_MARKS[need]) if need in _MARKS else say("needs {what}", what=need) for need in needs]
     if touches in _MARKS:
-        words.append(say(_MARKS[touches]))
-    return say("({marks})", marks=say(", ").join(words)) if words else ""
+        parts.append(say(_MARKS[touches]))
+    return say("({marks})", marks=say(", ").join(parts)) if parts else ""
 
 
-def noted(text: str, needs: Sequence[str], touches: str) -> str:
-    """What is said of a step: its text, and what it asks for."""
-    return say("{text} {marks}", text=text, marks=marks(needs, touches)).strip()
+def step_text(text: str, needs: Sequence[str], touches: str) -> str:
+    """A step's text followed by its `step_marks`; empty if it has neither."""
+    return say("{text} {marks}", text=text, marks=step_marks(needs, touches)).strip()
 
 
 def command(argv: Sequence[str]) -> str:
-    """The command as one types it, on one line: what the terminal would obey is spelt out as bash reads it."""
-    import shlex
-
-    return " ".join(_spelt(word) if _UNTYPED.search(word) else shlex.quote(word) for word in argv)
+    """The command on one line, quoted for a POSIX shell; control characters take bash's ``$'...'`` form."""
+    return " ".join(_ansi_quoted(word) if _UNTYPABLE.search(word) else shlex.quote(word) for word in argv)
 
 
-def _spelt(word: str) -> str:
+def _ansi_quoted(word: str) -> str:
+    """The word in bash's ``$'...'`` quoting, with control characters as escapes."""
     quoted = word.replace("\\", "\\\\").replace("'", "\\'")
-    return f"$'{_UNTYPED.sub(lambda match: repr(match.group())[1:-1], quoted)}'"
+    return f"$'{_UNTYPABLE.sub(lambda match: repr(match.group())[1:-1], quoted)}'"
+
+
+# ---- Columns of wide characters ----
+
+_WORD = re.compile(r"(\s*)(\S+)")
+_NEVER_FIRST = frozenset("，。、；：？！）》】」』”’…％,.;:?!)]}")
+_NEVER_LAST = frozenset("（《【「『“‘([{")
+
+
+def width(text: str) -> int:
+    """Columns that the text takes in a terminal; East Asian wide characters take two."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def has_wide(text: str) -> bool:
+    """Whether some character takes two columns."""
+    return not text.isascii() and any(unicodedata.east_asian_width(character) in "WF" for character in text)
+
+
+def _columns(character: str) -> int:
+    """Columns of one character: 0, 1 or 2. Quotation marks, which a font may draw in one or two, count as two."""
+    if character.isascii():
+        return 1
+    if unicodedata.combining(character) or character in "\u200d\ufe0f\u2060":
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" or character in "“”‘’…" else 1
+
+
+def padded(text: str, columns: int) -> str:
+    """The text with blanks appended up to that many columns; unchanged if it is wider."""
+    return text + " " * (columns - width(text))
+
+
+def fold_wide(text: str, columns: int, first: str, rest: str) -> list[str]:
+    """Wrap text with wide characters to lines of at most `columns` columns; a longer word stays whole.
+    `first` and `rest` are the indents, as text, of the first line and of the others.
+    """
+    lines, line, has_piece = [], first, False
+    for blank, piece in _unbreakable_pieces(text):
+        longer = line + (blank if has_piece else "") + piece
+        if has_piece and width(longer) > columns:
+            lines.append(line)
+            longer = rest + piece
+        line, has_piece = longer, True
+    return [*lines, line] if has_piece else []
+
+
+def _unbreakable_pieces(text: str) -> Iterator[tuple[str, str]]:
+    """(blanks before it, piece) of each part of the text that must stay on one line."""
+    for blank, word in _WORD.findall(text):
+        blanks, piece = blank, ""
+        for character in word:
+            if piece and _may_break_between(piece[-1], character):
+                yield " " * len(blanks), piece
+                blanks, piece = "", ""
+            piece += character
+        yield " " * len(blanks), piece
+
+
+def _may_break_between(before: str, after: str) -> bool:
+    """Whether a line may end between these two adjacent characters; never within a narrow word."""
+    if after in _NEVER_FIRST or before in _NEVER_LAST:
+        return False
+    return _columns(before) == 2 or _columns(after) == 2

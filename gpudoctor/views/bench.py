@@ -4,40 +4,38 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
-from gpudoctor.model.bench import Bench
-from gpudoctor.model.measurement import Kernel, Measurements, Run, State
+from gpudoctor.core.measurement import Bench, Kernel, Measurements, Run, Rung, State
 from gpudoctor.views import text
-from gpudoctor.views._measured import RUNGS, WHOLE, figure, gpus, names
-from gpudoctor.views._terminal import WIDTH, Style, one_line, wrapped
+from gpudoctor.views._terminal import WIDTH, Style, digits, one_line, wrapped
 
 _MOST_COLUMNS = 8
-_FEW = 3
-"""GPUs with room for the share of what was expected beside each figure."""
-_CELL = 6
-_SHORTEST = 14
+_MOST_WITH_SHARE = 3
+"""GPUs up to which each figure has its share of the expected value beside it."""
+_CELL_WIDTH = 6
+_LEAST_TITLE_WIDTH = 14
 _MARKS: Mapping[State, tuple[str, str]] = {"wrong": ("!", "red"), "slow": ("<", "yellow"), "failed": ("x", "red")}
 _WORDS: Mapping[State, str] = {"wrong": "wrong", "failed": "fails", "unjudged": "-", "waiting": "-", "running": "-"}
-_CPU = "Every kernel's checks run without a GPU, too: gpudoctor bench --device cpu"
+_CPU_HINT = "Every kernel's checks run without a GPU, too: gpudoctor bench --device cpu"
 
 
 def render(bench: Bench, style: Style) -> str:
-    """All of it as text."""
-    found = bench.found
+    """The benchmark's results as text; where nothing was measured, why not."""
+    measurements = bench.found
     if bench.because:
-        return "\n".join([*wrapped(f"Nothing was measured: {bench.because}", hang=2), "", *wrapped(_CPU)])
+        return "\n".join([*wrapped(f"Nothing was measured: {bench.because}", hang=2), "", *wrapped(_CPU_HINT)])
     blocks = [
         "\n".join(block)
         for block in (
-            list(_devices(found)),
-            [*_table(found, style), *_legend(found)],
-            list(_bad(found, style)),
-            list(_said(found)),
-            list(_not_run(found)),
+            list(_devices(measurements)),
+            [*_table(measurements, style), *_legend(measurements)],
+            list(_problems(measurements, style)),
+            list(_notes(measurements)),
+            list(_not_run(measurements)),
             *([block] for block in text.findings(bench.findings, style)),
-            [counted(found)],
+            [counts(measurements)],
         )
         if block
     ]
@@ -45,202 +43,282 @@ def render(bench: Bench, style: Style) -> str:
 
 
 def document(bench: Bench) -> str:
-    """The JSON document."""
+    """The benchmark as an indented JSON document."""
     return json.dumps(bench.to_json(), ensure_ascii=True, indent=1)
 
 
-def listed(kernels: Sequence[Kernel]) -> str:
-    """Every kernel by its rung, one a line."""
+def kernel_list(kernels: Sequence[Kernel]) -> str:
+    """Every kernel's id, level and title, one a line under its rung's heading."""
     lines: list[str] = []
     for rung, title in RUNGS.items():
-        of = [f"  {one.id:<26} {one.level:<9} {one.title}" for one in kernels if one.rung == rung]
-        lines += [title, *of] if of else []
+        rows = [f"  {kernel.id:<26} {kernel.level:<9} {kernel.title}" for kernel in kernels if kernel.rung == rung]
+        lines += [title, *rows] if rows else []
     return "\n".join(lines)
 
 
-def counted(found: Measurements) -> str:
-    """``58 right, 1 wrong, 0 failed, 4 not run``; those without a reference are said where there are any."""
-    ran = [run for run in found.runs if run.status == "ran"]
+def counts(measurements: Measurements) -> str:
+    """``58 right, 1 wrong, 0 failed, 4 not run``; then how many were measured without a reference, if any."""
+    ran = [run for run in measurements.runs if run.status == "ran"]
     unchecked = sum(run.right is None for run in ran)
     parts = [
         f"{sum(run.right is True for run in ran)} right",
         f"{sum(run.right is False for run in ran)} wrong",
-        f"{sum(run.status == 'failed' for run in found.runs)} failed",
-        f"{sum(run.status not in {'ran', 'failed'} for run in found.runs)} not run",
+        f"{sum(run.status == 'failed' for run in measurements.runs)} failed",
+        f"{sum(run.status not in {'ran', 'failed'} for run in measurements.runs)} not run",
         *([f"{unchecked} measured without a reference"] if unchecked else []),
     ]
     return ", ".join(parts)
 
 
-def _devices(found: Measurements) -> Iterator[str]:
-    """Those alike as one."""
-    kinds: dict[tuple[str, str], list[int]] = {}
-    for device in found.devices:
-        kinds.setdefault((device.name, device.held), []).append(device.index)
-    for (name, held), numbers in kinds.items():
-        where = gpus(found, numbers) or f"GPU {numbers[0]}"
-        where = f"{len(numbers)} GPUs" if where == "all GPUs" else where
-        said = f", in use by {held}: left alone; --device cuda:{numbers[0]} measures it all the same" if held else ""
+def _devices(measurements: Measurements) -> Iterator[str]:
+    """Lines that name the devices; those of one name in the same use share a line."""
+    indexes_by_device: dict[tuple[str, str], list[int]] = {}
+    for device in measurements.devices:
+        indexes_by_device.setdefault((device.name, device.held), []).append(device.index)
+    for (name, held), indexes in indexes_by_device.items():
+        where = gpus(measurements, indexes) or f"GPU {indexes[0]}"
+        where = f"{len(indexes)} GPUs" if where == "all GPUs" else where
+        note = f", in use by {held}: left alone; --device cuda:{indexes[0]} measures it all the same" if held else ""
         yield from wrapped(
-            "CPU: every kernel small, for its checks" if name == "CPU" else f"{where}: {name}{said}", 0, 2
+            "CPU: every kernel small, for its checks" if name == "CPU" else f"{where}: {name}{note}", 0, 2
         )
 
 
-def _table(found: Measurements, style: Style) -> Iterator[str]:
-    """A line for each kernel that ran somewhere, by rung."""
-    closed = {why for why, many in Counter(run.because for run in found.runs).items() if why and many >= WHOLE}
+def _table(measurements: Measurements, style: Style) -> Iterator[str]:
+    """The table of figures: a line for each kernel that ran on some device, under its rung's heading.
+    A column per GPU, or minimum, median and maximum beyond `_MOST_COLUMNS` GPUs; nothing where no kernel ran.
+    """
+    common_failures = {
+        why for why, count in Counter(run.because for run in measurements.runs).items() if why and count >= WHOLE
+    }
     kernels = [
-        one
-        for one in found.kernels
+        kernel
+        for kernel in measurements.kernels
         if any(
-            run.status == "ran" or (run.status == "failed" and run.because not in closed) for run in found.of(one.id)
+            run.status == "ran" or (run.status == "failed" and run.because not in common_failures)
+            for run in measurements.of(kernel.id)
         )
     ]
     if not kernels:
         return
-    folds, few = len(found.devices) > _MOST_COLUMNS, len(found.devices) <= _FEW
-    heads = ["min", "med", "max"] if folds else [f"{device.index}" for device in found.devices]
-    cell = _CELL + (6 if few else 0)
-    unit = max(len(one_line(kernel.unit)) for kernel in kernels)
-    room = WIDTH - 4 - unit - len(heads) * cell - (14 if folds else 0)
-    title = max(_SHORTEST, min(room, max(len(one_line(kernel.title)) for kernel in kernels)))
-    if len(heads) > 1:
-        heads[0] = heads[0] if folds else f"GPU {heads[0]}"
-        yield (" " * (title + unit + 4) + "".join(f"{head:>{_CELL - 1}}".ljust(cell) for head in heads)).rstrip()
+    is_summary, with_share = len(measurements.devices) > _MOST_COLUMNS, len(measurements.devices) <= _MOST_WITH_SHARE
+    headings = ["min", "med", "max"] if is_summary else [f"{device.index}" for device in measurements.devices]
+    cell_width = _CELL_WIDTH + (6 if with_share else 0)
+    unit_width = max(len(one_line(kernel.unit)) for kernel in kernels)
+    room = WIDTH - 4 - unit_width - len(headings) * cell_width - (14 if is_summary else 0)
+    title_width = max(_LEAST_TITLE_WIDTH, min(room, max(len(one_line(kernel.title)) for kernel in kernels)))
+    if len(headings) > 1:
+        headings[0] = headings[0] if is_summary else f"GPU {headings[0]}"
+        yield (
+            " " * (title_width + unit_width + 4)
+            + "".join(f"{head:>{_CELL_WIDTH - 1}}".ljust(cell_width) for head in headings)
+        ).rstrip()
     for rung, name in RUNGS.items():
-        of = [kernel for kernel in kernels if kernel.rung == rung]
-        yield from [style.paint(name, "bold")] if of else []
-        for kernel in of:
-            cells = _folded(found, kernel, style) if folds else _cells(found, kernel, style, few)
-            measure = one_line(kernel.unit)
-            room = title + unit - len(measure)
-            yield f"  {_cut(kernel.title, room):<{room}} {measure} {cells}".rstrip()
+        on_rung = [kernel for kernel in kernels if kernel.rung == rung]
+        yield from [style.paint(name, "bold")] if on_rung else []
+        for kernel in on_rung:
+            cells = (
+                _summary_cells(measurements, kernel, style)
+                if is_summary
+                else _gpu_cells(measurements, kernel, style, with_share)
+            )
+            unit = one_line(kernel.unit)
+            room = title_width + unit_width - len(unit)
+            yield f"  {_truncated(kernel.title, room):<{room}} {unit} {cells}".rstrip()
 
 
-def _legend(found: Measurements) -> Iterator[str]:
-    """What the marks mean, where there are any."""
-    states = {found.state(run) for run in found.runs if run.value is not None}
+def _legend(measurements: Measurements) -> Iterator[str]:
+    """A line that says what ``!`` and ``<`` mean; nothing where neither is used or GPUs are summarized."""
+    states = {measurements.state(run) for run in measurements.runs if run.value is not None}
     words = [
         f"{_MARKS[state][0]} {word}" for state, word in (("wrong", "wrong values"), ("slow", "slow")) if state in states
     ]
-    if words and len(found.devices) <= _MOST_COLUMNS:
+    if words and len(measurements.devices) <= _MOST_COLUMNS:
         yield f"  ({', '.join(words)})"
 
 
-def _cells(found: Measurements, kernel: Kernel, style: Style, few: bool) -> str:
-    runs = found.of(kernel.id)
+def _gpu_cells(measurements: Measurements, kernel: Kernel, style: Style, with_share: bool) -> str:
+    """One kernel's figures, a cell per device; a single cell for a kernel that runs on all GPUs together."""
+    runs = measurements.of(kernel.id)
     if [run.gpu for run in runs] == [-1]:
-        together = " all together" if len(found.devices) > 1 else ""
-        return _cell(found, runs[0], style, few) + together
+        together = " all together" if len(measurements.devices) > 1 else ""
+        return _cell(measurements, runs[0], style, with_share) + together
     by_gpu = {run.gpu: run for run in runs}
     return "".join(
-        _cell(found, run, style, few) if (run := by_gpu.get(device.index)) else " " * _CELL for device in found.devices
+        _cell(measurements, run, style, with_share) if (run := by_gpu.get(device.index)) else " " * _CELL_WIDTH
+        for device in measurements.devices
     )
 
 
-def _cell(found: Measurements, run: Run, style: Style, few: bool) -> str:
-    state = found.state(run)
+def _cell(measurements: Measurements, run: Run, style: Style, with_share: bool) -> str:
+    """One figure with its mark, or a word in place of it; `with_share` adds the percentage of the expected value."""
+    state = measurements.state(run)
     mark, colour = _MARKS.get(state, (" ", ""))
     if run.value is None or run.status != "ran":
-        said = "right" if run.right else _WORDS.get(state, "done")
-        cell = f"{said:>{_CELL - 1}} "[: _CELL + 1]
+        word = "right" if run.right else _WORDS.get(state, "done")
+        cell = f"{word:>{_CELL_WIDTH - 1}} "[: _CELL_WIDTH + 1]
     else:
-        cell = f"{figure(run.value):>{_CELL - 1}}{mark}"
-    if few:
-        ratio = found.ratio(run)
+        cell = f"{digits(run.value):>{_CELL_WIDTH - 1}}{mark}"
+    if with_share:
+        ratio = measurements.ratio(run)
         cell += f"{ratio * 100:4.0f} %" if ratio is not None else " " * 6
     return style.paint(cell, colour) if colour else cell
 
 
-def _folded(found: Measurements, kernel: Kernel, style: Style) -> str:
-    """Least, median and most; those that are odd by their numbers."""
-    runs = found.of(kernel.id)
+def _summary_cells(measurements: Measurements, kernel: Kernel, style: Style) -> str:
+    """Minimum, median and maximum over the GPUs, then the GPUs that are wrong, failed or slow."""
+    runs = measurements.of(kernel.id)
     values = [run.value for run in runs if run.value is not None]
-    said = [figure(pick(values)) for pick in (min, median, max)] if values else ["", "", ""]
-    odd: dict[State, list[int]] = {}
+    figures = [digits(pick(values)) for pick in (min, median, max)] if values else ["", "", ""]
+    odd_gpus: dict[State, list[int]] = {}
     for run in runs:
-        if (state := found.state(run)) in _MARKS:
-            odd.setdefault(state, []).append(run.gpu)
-    marks = [style.paint(f"{state}: {gpus(found, numbers)}", _MARKS[state][1]) for state, numbers in odd.items()]
-    right = "" if values or odd else "right" if all(run.right for run in runs if run.status == "ran") else ""
-    return "".join(f"{word:>{_CELL - 1}} " for word in said) + " ".join([*marks, right])
+        if (state := measurements.state(run)) in _MARKS:
+            odd_gpus.setdefault(state, []).append(run.gpu)
+    marks = [
+        style.paint(f"{state}: {gpus(measurements, indexes)}", _MARKS[state][1]) for state, indexes in odd_gpus.items()
+    ]
+    right = "" if values or odd_gpus else "right" if all(run.right for run in runs if run.status == "ran") else ""
+    return "".join(f"{word:>{_CELL_WIDTH - 1}} " for word in figures) + " ".join([*marks, right])
 
 
-def _cut(title: str, width: int) -> str:
+def _truncated(title: str, width: int) -> str:
+    """The title on one line, cut to `width` characters."""
     plain = one_line(title)
     return plain if len(plain) <= width else f"{plain[: width - 1]}…"
 
 
-def _bad(found: Measurements, style: Style) -> Iterator[str]:
-    """What is wrong, failed or slow: where, why, and the layer; alike as one."""
-    alike: dict[tuple[State, str], list[Run]] = {}
-    for run in found.runs:
-        if (state := found.state(run)) in _MARKS:
-            alike.setdefault((state, _trouble(run, state)), []).append(run)
-    for (state, said), runs in alike.items():
-        where = gpus(found, [run.gpu for run in runs])
-        share = _share(found, runs) if state == "slow" else ""
-        what = names(found, [run.kernel for run in runs])
-        lines = wrapped(one_line(f"{what}{f', {where}' if where else ''}: {share}{said}"), 0, 2)
+def _problems(measurements: Measurements, style: Style) -> Iterator[str]:
+    """A paragraph for each problem, wrong, failed or slow: kernels, GPUs, reason and layer; equal ones share one."""
+    runs_by_problem: dict[tuple[State, str], list[Run]] = {}
+    for run in measurements.runs:
+        if (state := measurements.state(run)) in _MARKS:
+            runs_by_problem.setdefault((state, _problem_text(run, state)), []).append(run)
+    for (state, problem), runs in runs_by_problem.items():
+        devices = gpus(measurements, [run.gpu for run in runs])
+        share = _share_of_expected(measurements, runs) if state == "slow" else ""
+        kernels = names(measurements, [run.kernel for run in runs])
+        lines = wrapped(one_line(f"{kernels}{f', {devices}' if devices else ''}: {share}{problem}"), 0, 2)
         yield style.paint(lines[0], _MARKS[state][1])
         yield from lines[1:]
 
 
-def _share(found: Measurements, runs: Sequence[Run]) -> str:
-    shares = sorted(round(100 * (found.ratio(run) or 0)) for run in runs)
+def _share_of_expected(measurements: Measurements, runs: Sequence[Run]) -> str:
+    """``55 to 61 % of what was expected`` over these runs."""
+    shares = sorted(round(100 * (measurements.ratio(run) or 0)) for run in runs)
     least, most = shares[0], shares[-1]
     return f"{least if least == most else f'{least} to {most}'} % of what was expected"
 
 
-def _trouble(run: Run, state: State) -> str:
-    """In a sentence or two."""
+def _problem_text(run: Run, state: State) -> str:
+    """Why a run is wrong or failed, with its ladder rung and advice; for a slow one what held it back, if known."""
     if state == "slow":
         return f"; held back by {', '.join(run.meanwhile.reasons)}" if run.meanwhile and run.meanwhile.reasons else ""
     step = run.broken
-    own = step is None or step == run.ladder[-1]
-    layer = "" if step is None else f" Layer: {step.rung}" + ("." if own else f", where {step.message}.")
-    counted = run.differ is None or not run.compared or str(run.differ) in run.words
-    differ = "" if counted else f"{run.differ:,} of {run.compared:,} differ"
-    told = ". ".join(part for part in (differ, run.words.rstrip(".")) if part)
+    is_own_rung = step is None or step == run.ladder[-1]
+    layer = "" if step is None else f" Layer: {step.rung}" + ("." if is_own_rung else f", where {step.message}.")
+    is_in_words = run.differ is None or not run.compared or str(run.differ) in run.words
+    differ = "" if is_in_words else f"{run.differ:,} of {run.compared:,} differ"
+    details = ". ".join(part for part in (differ, run.words.rstrip(".")) if part)
     because = f": {run.because.rstrip('.')}" if run.because else ""
-    said = f"wrong values{f': {told}' if told else ''}." if state == "wrong" else f"failed{because}."
-    return f"{said.strip()}{layer} {run.advice}".strip()
+    problem = f"wrong values{f': {details}' if details else ''}." if state == "wrong" else f"failed{because}."
+    return f"{problem.strip()}{layer} {run.advice}".strip()
 
 
-def _said(found: Measurements) -> Iterator[str]:
-    """What figures mean and what to do: of the GPUs that say the same one line."""
-    alike: dict[tuple[str, str, str], list[Run]] = {}
-    for run in found.runs:
-        if found.state(run) in {"sound", "slow", "unjudged"} and run.status == "ran" and (run.words or run.advice):
-            alike.setdefault((run.kernel, run.advice, run.words if not run.advice else ""), []).append(run)
-    for (name, advice, _), runs in alike.items():
-        kernel = found.kernel(name)
+def _notes(measurements: Measurements) -> Iterator[str]:
+    """What figures mean, and the advice that follows from them; GPUs with the same note share a line."""
+    runs_by_note: dict[tuple[str, str, str], list[Run]] = {}
+    for run in measurements.runs:
+        if (
+            measurements.state(run) in {"sound", "slow", "unjudged"}
+            and run.status == "ran"
+            and (run.words or run.advice)
+        ):
+            runs_by_note.setdefault((run.kernel, run.advice, run.words if not run.advice else ""), []).append(run)
+    for (name, advice, _), runs in runs_by_note.items():
+        kernel = measurements.kernel(name)
         if not kernel:
             continue
-        where = gpus(found, [run.gpu for run in runs])
-        value = f" {_range(runs)} {kernel.unit}".rstrip() if runs[0].value is not None else ""
-        head = f"{kernel.title}{f', {where}' if where else ''}:{value}".removesuffix(":")
+        devices = gpus(measurements, [run.gpu for run in runs])
+        value = f" {_value_range(runs)} {kernel.unit}".rstrip() if runs[0].value is not None else ""
+        head = f"{kernel.title}{f', {devices}' if devices else ''}:{value}".removesuffix(":")
         yield from wrapped(one_line(head + (". " if value else ": ") + runs[0].words).removesuffix(" "), 0, 2)
         if advice:
             yield from wrapped(f"-> {one_line(advice)}", 2, 5)
 
 
-def _range(runs: Sequence[Run]) -> str:
+def _value_range(runs: Sequence[Run]) -> str:
+    """Least and greatest value, without the unit: ``391 to 402``; one number where they look the same."""
     values = sorted(run.value for run in runs if run.value is not None)
-    least, most = figure(values[0]), figure(values[-1])
+    least, most = digits(values[0]), digits(values[-1])
     return least if least == most else f"{least} to {most}"
 
 
-def _not_run(found: Measurements) -> Iterator[str]:
-    """Reasons once, with what waits for each."""
+def _not_run(measurements: Measurements) -> Iterator[str]:
+    """Each reason why kernels were not run, with those kernels and GPUs; GPUs in use by others are left out."""
     reasons: dict[str, list[Run]] = {}
-    held = {device.index for device in found.devices if device.held}
-    for run in found.runs:
+    held = {device.index for device in measurements.devices if device.held}
+    for run in measurements.runs:
         if run.status not in {"ran", "failed"} and run.gpu not in held:
             reasons.setdefault(run.because or "not begun", []).append(run)
     if reasons:
         yield "Not run, because"
     for why, runs in reasons.items():
         yield from wrapped(one_line(why), 2, 4)
-        where = gpus(found, [run.gpu for run in runs])
-        yield from wrapped(f"-> {names(found, [run.kernel for run in runs])}{f', {where}' if where else ''}", 4, 7)
+        devices = gpus(measurements, [run.gpu for run in runs])
+        yield from wrapped(
+            f"-> {names(measurements, [run.kernel for run in runs])}{f', {devices}' if devices else ''}", 4, 7
+        )
+
+
+# ---- Which GPUs and which kernels, in words ----
+
+RUNGS: Mapping[Rung, str] = {
+    "driver": "Driver alone",
+    "torch": "torch",
+    "triton": "Triton and torch.compile",
+    "nccl": "NCCL",
+    "training": "Training readiness",
+    "jax": "JAX",
+    "tensorflow": "TensorFlow",
+}
+WHOLE = 3
+"""Kernels from which a complete rung is named as one."""
+
+
+def gpus(measurements: Measurements, indexes: Iterable[int]) -> str:
+    """The GPUs of these indexes: ``GPU 5``, ``GPUs 0-3, 6``, ``all GPUs``; empty with fewer than two devices."""
+    shown = sorted(set(indexes) & {device.index for device in measurements.devices})
+    if not shown or len(measurements.devices) < 2:
+        return ""
+    if len(shown) == len(measurements.devices):
+        return "all GPUs"
+    parts: list[str] = []
+    for index in shown:
+        first, _, last = parts[-1].partition("-") if parts else ("", "", "")
+        if parts and int(last or first) == index - 1:
+            parts[-1] = f"{first}-{index}"
+        else:
+            parts.append(str(index))
+    head = "GPU" if parts == [str(shown[0])] else "GPUs"
+    return f"{head} {', '.join(parts)}"
+
+
+def names(measurements: Measurements, ids: Iterable[str]) -> str:
+    """Titles of these kernels, separated by ``;``; a complete rung of at least `WHOLE` kernels is named as one."""
+    wanted = set(ids)
+    parts: list[str] = []
+    for rung, title in RUNGS.items():
+        for on_all in (False, True):
+            of_rung = [
+                kernel
+                for kernel in measurements.kernels
+                if kernel.rung == rung and _runs_on_all_gpus(measurements, kernel) == on_all
+            ]
+            titles = [kernel.title for kernel in of_rung if kernel.id in wanted]
+            parts += [f"{title} ({len(of_rung)} kernels)"] if len(titles) == len(of_rung) >= WHOLE else titles
+    return "; ".join(parts)
+
+
+def _runs_on_all_gpus(measurements: Measurements, kernel: Kernel) -> bool:
+    """Whether the kernel runs once on all GPUs together, instead of once per GPU."""
+    return any(run.gpu < 0 for run in measurements.of(kernel.id))

@@ -5,33 +5,34 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.snapshot import Snapshot
 
 
 def render(diagnosis: Diagnosis) -> str:
-    """One document, one line."""
+    """The diagnosis as one JSON document on one line."""
     return line(diagnosis.to_json())
 
 
 def facts(snapshot: Snapshot, tool_version: str) -> str:
-    """The facts as they were read, which `gpudoctor read` and `gpudoctor diff` take."""
+    """The snapshot as one JSON document on one line, which `gpudoctor read` and `gpudoctor diff` accept."""
     raw = snapshot.to_json()
     document = {"schema": raw.pop("schema"), "tool": {"version": tool_version}, **raw}
     return line(document)
 
 
 def line(raw: Any) -> str:
-    """JSON on one line that every parser takes: half a surrogate pair, as in a file's broken name, is replaced."""
+    """The value as ASCII JSON on one line; lone surrogates, as from an undecodable file name, are replaced."""
     text = json.dumps(raw, ensure_ascii=True, separators=(",", ":"))
     if "\\ud" in text:
-        text = json.dumps(_paired(raw), ensure_ascii=True, separators=(",", ":"))
+        text = json.dumps(_without_surrogates(raw), ensure_ascii=True, separators=(",", ":"))
     return text
 
 
-def _paired(raw: Any) -> Any:
+def _without_surrogates(raw: Any) -> Any:
+    """A copy of a JSON value with lone surrogates in all its texts replaced by U+FFFD."""
     if isinstance(raw, str):
         return raw.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(raw, dict):
-        return {_paired(key): _paired(value) for key, value in raw.items()}
-    return [_paired(item) for item in raw] if isinstance(raw, (list, tuple)) else raw
+        return {_without_surrogates(key): _without_surrogates(value) for key, value in raw.items()}
+    return [_without_surrogates(item) for item in raw] if isinstance(raw, (list, tuple)) else raw

@@ -1,54 +1,57 @@
-"""Pages for people: a rule with its proof, a fact, the list of all rules."""
+"""Pages for people: a rule with its proof, a fact, the list of all rules, a table and its rows."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from gpudoctor.language import say
-from gpudoctor.model.catalog import FactSpec
-from gpudoctor.model.pattern import pattern
-from gpudoctor.model.rule import Case, Fix, Rule
-from gpudoctor.views._columns import padded
-from gpudoctor.views._terminal import command, noted, safe, wrapped
+from gpudoctor.core.catalog import FactSpec
+from gpudoctor.core.language import say
+from gpudoctor.core.pattern import pattern
+from gpudoctor.core.rule import Case, Entries, Entry, Fix, Rule, Table
+from gpudoctor.views._terminal import command, padded, safe, step_text, wrapped
 
-_WORKED_OUT = pattern(r"(?:\{(?![\w.]+(?: ?\|[^{}]*)?\})[^{}]+\})+")
-"""What stands in a sentence and is no bare fact."""
+_COMPUTED = pattern(r"(?:\{(?![\w.]+(?: ?\|[^{}]*)?\})[^{}]+\})+")
+"""Holes of a template that are expressions, not merely a fact."""
 
 
 def rule_page(rule: Rule, cases: Sequence[Case]) -> str:
-    """Everything a page says, in reading order."""
+    """Everything that a rule's page says, as text, with the names of the cases that prove it."""
     return "\n".join(_rule_lines(rule, cases))
 
 
 def _rule_lines(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
+    """Lines of `rule_page`."""
     yield f"{rule.id}: {safe(rule.title)}"
-    said = [say(rule.severity), say(rule.role), say("layer {layer}", layer=rule.layer)]
-    said += [say("of a job or a fleet of machines")] if rule.scope == "cluster" else []
-    said += [say("judged for each {row}", row=rule.each)] if rule.each else []
-    yield say(", ").join(said)
+    parts = [say(rule.severity), say(rule.role), say("layer {layer}", layer=rule.layer)]
+    parts += [say("of a job or a fleet of machines")] if rule.scope == "cluster" else []
+    parts += [say("judged for each {row}", row=rule.each)] if rule.each else []
+    yield say(", ").join(parts)
     yield ""
-    yield from wrapped(_WORKED_OUT.sub("…", rule.why), paragraphs=True)
-    yield from _conditions("Found when all of these hold", rule.when)
-    yield from _conditions("Never where one of these holds", rule.unless)
-    yield from _section("Signs in machine-printed text", [_sign(sign.match, sign.conclusive) for sign in rule.signs])
+    yield from wrapped(_COMPUTED.sub("…", rule.why), paragraphs=True)
+    yield from _condition_lines("Found when all of these hold", rule.when)
+    yield from _condition_lines("Never where one of these holds", rule.unless)
+    yield from _section_lines(
+        "Signs in machine-printed text", [_sign_text(sign.match, sign.conclusive) for sign in rule.signs]
+    )
     for fix in rule.fixes:
         yield ""
-        yield from _fix(fix)
-    yield from _section("Explains", rule.explains)
+        yield from _fix_lines(fix)
+    yield from _section_lines("Explains", rule.explains)
     if rule.confirm:
-        yield from _section("To be sure", [rule.confirm])
-    yield from _section("What it will not catch", [rule.misses] if rule.misses else [])
-    yield from _section("Sources", rule.sources)
-    yield from _section("Proven by", [case.name for case in cases])
+        yield from _section_lines("To be sure", [rule.confirm])
+    yield from _section_lines("What it will not catch", [rule.misses] if rule.misses else [])
+    yield from _section_lines("Sources", rule.sources)
+    yield from _section_lines("Proven by", [case.name for case in cases])
 
 
-def _sign(match: str, conclusive: bool) -> str:
+def _sign_text(match: str, conclusive: bool) -> str:
+    """The sign's pattern, marked as conclusive or suggestive."""
     return f"{match}   ({say('conclusive' if conclusive else 'suggestive')})"
 
 
-def _conditions(title: str, conditions: Sequence[str]) -> Iterator[str]:
-    """One below the other; one that its page writes over several lines keeps them, with their indents."""
+def _condition_lines(title: str, conditions: Sequence[str]) -> Iterator[str]:
+    """A heading and the conditions below it, with their own line breaks and indents; nothing if there are none."""
     if conditions:
         yield ""
         yield say("{title}:", title=say(title))
@@ -59,7 +62,8 @@ def _conditions(title: str, conditions: Sequence[str]) -> Iterator[str]:
             yield from wrapped(line.strip(), indent, indent + 2)
 
 
-def _section(title: str, items: Sequence[str]) -> Iterator[str]:
+def _section_lines(title: str, items: Sequence[str]) -> Iterator[str]:
+    """A blank line, the heading and the items, indented; nothing where there are no items."""
     if items:
         yield ""
         yield say("{title}:", title=say(title))
@@ -67,21 +71,22 @@ def _section(title: str, items: Sequence[str]) -> Iterator[str]:
             yield from wrapped(item, 2, 4)
 
 
-_SEVERITY = 7
-"""Columns of the longest."""
-_PAGES = ("driver", "cuda-toolkit", "container")
+_SEVERITY_WIDTH = 7
+"""Columns of the longest severity."""
+_SETUP_TOPICS = ("driver", "cuda-toolkit", "container")
 """What is set up by a page, as `gpudoctor setup` has it; all else is torch, in one way or another."""
 
 
-def _fix(fix: Fix) -> Iterator[str]:
+def _fix_lines(fix: Fix) -> Iterator[str]:
+    """A fix: title, conditions, the `gpudoctor setup` command or its steps with their commands, and how to undo it."""
     where = "  " + say("[where {conditions}]", conditions=" and ".join(fix.when)) if fix.when else ""
     yield from wrapped(say("Cure: {title}", title=fix.title) + where)
     if fix.setup:
-        what = fix.setup if fix.setup in _PAGES else "torch"
+        topic = fix.setup if fix.setup in _SETUP_TOPICS else "torch"
         steps = "The steps are those of this machine: gpudoctor setup {what} prints them."
-        yield from wrapped(say(steps, what=what), 2, 2)
+        yield from wrapped(say(steps, what=topic), 2, 2)
     for step in fix.steps:
-        note = noted(step.text, step.needs, step.touches)
+        note = step_text(step.text, step.needs, step.touches)
         if note:
             yield from wrapped(note, 2, 2)
         if step.argv:
@@ -91,15 +96,15 @@ def _fix(fix: Fix) -> Iterator[str]:
 
 
 def fact_page(spec: FactSpec, rules: Sequence[str] = ()) -> str:
-    """A fact's name, type and meaning, and the rules that read it."""
-    kind = [spec.kind, *([say("in {unit}", unit=spec.unit)] if spec.unit else [])]
-    kind += [say("one for each row")] if spec.group else []
-    about = [f"{spec.name}  ({', '.join(kind)})", *wrapped(spec.about, 2)]
-    return "\n".join([*about, *_section("Read by", list(rules))])
+    """A fact's name, type, unit and meaning, and the ids of the rules that read it."""
+    details = [spec.kind, *([say("in {unit}", unit=spec.unit)] if spec.unit else [])]
+    details += [say("one for each row")] if spec.group else []
+    lines = [f"{spec.name}  ({', '.join(details)})", *wrapped(spec.about, 2)]
+    return "\n".join([*lines, *_section_lines("Read by", list(rules))])
 
 
 def fact_list(specs: Sequence[FactSpec]) -> str:
-    """Every fact on a line: its name, its kind, its meaning."""
+    """Every fact on a line: name, type with unit, meaning; an empty sequence raises ValueError."""
     kinds = [f"{spec.kind}{f' {spec.unit}' if spec.unit else ''}" for spec in specs]
     names, longest = max(len(spec.name) for spec in specs), max(map(len, kinds))
     return "\n".join(
@@ -107,7 +112,7 @@ def fact_list(specs: Sequence[FactSpec]) -> str:
     )
 
 
-_LINE = (
+_ABOUT_PROFILE_LINES = (
     "A line of the profile that was given with --expect: what somebody wrote that this machine must be. Where it is not"
     " so, the finding says what is, what is expected, and by which profile; the finding's references name the file. The"
     " cure is in the machine, or in the line: gpudoctor expect --help tells how profiles are written and loosened."
@@ -115,19 +120,77 @@ _LINE = (
 
 
 def line_page(name: str, facts: Sequence[FactSpec]) -> str:
-    """What the finding of a profile's line is, and the fact that it is about, where its name tells."""
-    about = [f"{safe(name)}: a line of an expectation profile", "", *wrapped(_LINE)]
-    return "\n".join([*about, *(f"\n{fact_page(spec)}" for spec in facts)])
+    """Page of a finding made from a profile's line: what such a line is, then the pages of the facts it is about."""
+    lines = [f"{safe(name)}: a line of an expectation profile", "", *wrapped(_ABOUT_PROFILE_LINES)]
+    return "\n".join([*lines, *(f"\n{fact_page(spec)}" for spec in facts)])
 
 
 def rule_list(rules: Sequence[Rule]) -> str:
-    """Every rule on a line, from the ground up."""
+    """Every rule on a line, in the order given: id, severity, title."""
     longest = max((len(rule.id) for rule in rules), default=0)
     return "\n".join(
-        f"{rule.id:<{longest}}  {padded(say(rule.severity), _SEVERITY)}  {safe(rule.title)}{_scope(rule)}"
+        f"{rule.id:<{longest}}  {padded(say(rule.severity), _SEVERITY_WIDTH)}  {safe(rule.title)}{_scope_suffix(rule)}"
         for rule in rules
     )
 
 
-def _scope(rule: Rule) -> str:
+def _scope_suffix(rule: Rule) -> str:
+    """`` [of many machines]`` for a rule about a cluster, else empty."""
     return say(" [of many machines]") if rule.scope == "cluster" else ""
+
+
+# ---- Tables of what runs on what ----
+
+
+def table_page(table: Table) -> str:
+    """A table's description, sources, all keys by heading, and commands to try."""
+    return "\n".join(_table_lines(table))
+
+
+def _table_lines(table: Table) -> Iterator[str]:
+    """Lines of `table_page`."""
+    yield from wrapped(f"Table {table.name}: {table.about}")
+    yield from _source_lines(f"Checked {table.checked} against", table.sources)
+    for heading, keys in table.keys:
+        yield ""
+        yield f"{heading} ({len(keys)}):"
+        yield from wrapped(", ".join(keys), 2)
+    yield ""
+    yield "To see rows of it:"
+    for key in table.tries:
+        yield f"  $ {command(('gpudoctor', 'explain', table.name, key))}"
+
+
+def entries_page(table: Table, entries: Entries) -> str:
+    """The matching rows of a table with their note, then the table's sources."""
+    return "\n".join(_entries_lines(table, entries))
+
+
+def _entries_lines(table: Table, entries: Entries) -> Iterator[str]:
+    """Lines of `entries_page`."""
+    if entries.note:
+        yield from wrapped(entries.note)
+        yield ""
+    for entry in entries.entries:
+        yield from _entry_lines(entry)
+        yield ""
+    yield from wrapped(f"Table {table.name}, checked {table.checked} against", 0, 2)
+    for source in table.sources:
+        yield from wrapped(source, 2, 4)
+
+
+def _entry_lines(entry: Entry) -> Iterator[str]:
+    """One row: title, labelled lines in two columns, and its own source if it has one."""
+    yield from wrapped(entry.title, 0, 4)
+    width = max((len(label) for label, _ in entry.lines), default=0)
+    for label, text in entry.lines:
+        yield from wrapped(f"{label + ':':<{width + 1}} {text}", 2, width + 4)
+    if entry.source:
+        yield from wrapped(f"Source: {entry.source}", 2, 4)
+
+
+def _source_lines(title: str, items: Sequence[str]) -> Iterator[str]:
+    """A heading with a colon, and the items indented below it."""
+    yield f"{title}:"
+    for item in items:
+        yield from wrapped(safe(item), 2, 4)

@@ -6,58 +6,59 @@ import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from gpudoctor.language import say, spoken
-from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding
-from gpudoctor.model.fact import Absent, Known
-from gpudoctor.model.measurement import Measurements
-from gpudoctor.model.rule import Fix
+from gpudoctor.core.diagnosis import Diagnosis, Finding
+from gpudoctor.core.language import say, spoken
+from gpudoctor.core.measurement import Measurements
+from gpudoctor.core.rule import Fix
 from gpudoctor.views import _report as report
 from gpudoctor.views import plots
-from gpudoctor.views._since import since
-from gpudoctor.views._terminal import command, drawable, noted, value
+from gpudoctor.views._terminal import command, drawable, step_text
 from gpudoctor.views.plots import STYLE
 
 _LANGUAGES = {"en": "en", "zh": "zh-Hans"}
 _MARKS = {"error": "✗ Error", "warning": "! Warning", "info": "i Info"}
-_VERDICTS = {"sound": "✓", "impaired": "!", "broken": "✗", "unknown": "?"}
+_VERDICT_SIGNS = {"sound": "✓", "impaired": "!", "broken": "✗", "unknown": "?"}
 _HEADING = re.compile(r"<(/?)h([1-3])(?=[ >])([^>]*)>")
 
 
-def render(diagnosis: Diagnosis, found: Measurements | None = None) -> str:
-    """The whole document, ending without a newline; `found` is what kernels measured there."""
-    return "\n".join(_document(diagnosis, found))
+def render(diagnosis: Diagnosis, measurements: Measurements | None = None) -> str:
+    """The whole HTML document, ending without a newline; `measurements` are what kernels measured on that machine."""
+    return "\n".join(_document_parts(diagnosis, measurements))
 
 
-def cell(diagnosis: Diagnosis, found: Measurements | None = None) -> str:
-    """A part of a page that is somebody else's: its styles go no further, and its headings are not in the contents."""
-    body = "\n".join(_body(diagnosis, found))
-    return f'<style>{CELL}</style>\n<div class="gpudoctor cell">\n{_HEADING.sub(_no_heading, body)}\n</div>'
+def cell(diagnosis: Diagnosis, measurements: Measurements | None = None) -> str:
+    """HTML for a notebook's output: styles that apply to nothing else, headings that enter no table of contents."""
+    body = "\n".join(_body_parts(diagnosis, measurements))
+    return f'<style>{CELL}</style>\n<div class="gpudoctor cell">\n{_HEADING.sub(_heading_as_div, body)}\n</div>'
 
 
-def _no_heading(heading: re.Match[str]) -> str:
+def _heading_as_div(heading: re.Match[str]) -> str:
+    """Replacement of a heading tag by a ``div`` with the same role and level."""
     return "</div>" if heading[1] else f'<div role="heading" aria-level="{heading[2]}"{heading[3]}>'
 
 
-def _document(diagnosis: Diagnosis, found: Measurements | None) -> Iterator[str]:
+def _document_parts(diagnosis: Diagnosis, measurements: Measurements | None) -> Iterator[str]:
+    """Lines of the HTML document."""
     yield "<!doctype html>"
     yield f'<html lang="{_LANGUAGES[spoken()]}">'
     yield '<meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-    yield f"<title>gpudoctor: {_text(report.about(diagnosis))}</title>"
+    yield f"<title>gpudoctor: {_text(report.target_text(diagnosis))}</title>"
     yield f"<style>{PAGE}</style>"
     yield '<main class="gpudoctor page">'
-    yield from _body(diagnosis, found)
+    yield from _body_parts(diagnosis, measurements)
     yield "</main>"
     yield "</html>"
 
 
-def _body(diagnosis: Diagnosis, found: Measurements | None) -> Iterator[str]:
-    sign, said = _VERDICTS[diagnosis.verdict], _text(report.verdict(diagnosis))
-    yield f'<h1 class="{_text(diagnosis.verdict)}">{sign} {said}</h1>'
-    yield f"<p>{_text(report.about(diagnosis))}</p>"
+def _body_parts(diagnosis: Diagnosis, measurements: Measurements | None) -> Iterator[str]:
+    """HTML of the report: verdict, counts, what to act on, findings, notes, figures, rules not judged, rules passed."""
+    sign, verdict = _VERDICT_SIGNS[diagnosis.verdict], _text(report.verdict(diagnosis))
+    yield f'<h1 class="{_text(diagnosis.verdict)}">{sign} {verdict}</h1>'
+    yield f"<p>{_text(report.target_text(diagnosis))}</p>"
     yield f"<p>{_text(report.counts(diagnosis))}</p>"
-    if installed := list(report.installs(diagnosis)):
+    if installed := list(report.packages_to_install(diagnosis)):
         yield f"<h2>{say('What it would bring')}</h2>"
         yield "<ul>"
         for name, version, source in installed:
@@ -66,62 +67,62 @@ def _body(diagnosis: Diagnosis, found: Measurements | None) -> Iterator[str]:
     if len(causes := report.causes(diagnosis)) > 1:
         yield f"<h2>{say('To act on, in this order')}</h2>"
         yield "<ol>"
-        yield from (f"<li>{_text(act)} <code>{_text(one.id)}</code></li>" for one, act in report.acts(causes))
+        yield from (
+            f"<li>{_text(act)} <code>{_text(finding.id)}</code></li>" for finding, act in report.actions(causes)
+        )
         yield "</ol>"
-    for finding, others in report.together(diagnosis.findings):
+    for finding, others in report.group_same_rule(diagnosis.findings):
         yield f'<section class="{_text(finding.severity)}">'
-        yield from _finding(finding, others)
+        yield from _finding_parts(finding, others)
         yield "</section>"
     yield from (f"<p>{_text(note.text)}</p>" for note in diagnosis.notes)
-    yield from plots.sections(diagnosis, found)
-    yield from _rest(diagnosis)
+    yield from plots.sections(diagnosis, measurements)
+    yield from _unjudged_and_passed(diagnosis)
     yield f'<p class="quiet">gpudoctor {_text(diagnosis.tool_version)}</p>'
 
 
-def _finding(finding: Finding, others: Sequence[Finding]) -> Iterator[str]:
-    guess = say("possibly: ") if finding.confidence == "possible" else ""
+def _finding_parts(finding: Finding, others: Sequence[Finding]) -> Iterator[str]:
+    """HTML of one finding, `others` of the same rule included: why, fixes, evidence, changes, what it explains."""
+    account = report.account(finding, others)
+    guess = say("possibly: ") if account.is_guess else ""
     word = say(_MARKS[finding.severity])
     yield f'<h2><span class="word">{word}</span> {guess}{_text(finding.title)}</h2>'
-    alike, unlike = report.elsewhere(finding, others)
-    yield from (f"<p>{say('Also: {title}', title=_text(other.title))}</p>" for other in unlike)
-    if alike:
-        yield f"<p>{say('The same of {names}.', names=_text(', '.join(alike)))}</p>"
+    yield from (f"<p>{say('Also: {title}', title=_text(title))}</p>" for title in account.also)
+    if account.same_of:
+        yield f"<p>{say('The same of {names}.', names=_text(account.same_of))}</p>"
     yield f"<p>{_text(finding.why)}</p>"
     for fix in finding.fixes:
-        yield from _fix(fix)
+        yield from _fix_parts(fix)
     yield f"<h3>{say('How it is known ({confidence})', confidence=_text(say(finding.confidence)))}</h3>"
-    yield from _table(finding.evidence)
-    if finding.since:
-        lead, changes = since(finding)
-        yield f"<h3>{_text(lead)}</h3>"
-        yield f"<ul>{''.join(f'<li>{_text(change)}</li>' for change in changes)}</ul>"
+    yield from _evidence_table(account.proofs)
+    if account.changes:
+        yield f"<h3>{_text(account.changes_lead)}</h3>"
+        yield f"<ul>{''.join(f'<li>{_text(change)}</li>' for change in account.changes)}</ul>"
     if finding.by_rule:
         newer = "Judged by rule, not by record: newer than the tables: {facts}."
         yield f"<p>{say(newer, facts=_text(', '.join(finding.by_rule)))}</p>"
-    if finding.confidence != "certain" and finding.confirm:
-        yield f"<p>{say('To be sure: {how}', how=_text(finding.confirm))}</p>"
+    if account.confirm:
+        yield f"<p>{say('To be sure: {how}', how=_text(account.confirm))}</p>"
     if finding.explains:
         yield f"<p>{say('This explains: {ids}.', ids=_text(', '.join(finding.explains)))}</p>"
     name, page = f"<code>{_text(finding.id)}</code>", f"<code>{_text(command(finding.more))}</code>"
     yield f'<p class="quiet">{say("{id}, more: {command}", id=name, command=page)}</p>'
 
 
-def _table(evidence: Sequence[Evidence]) -> Iterator[str]:
+def _evidence_table(proofs: Sequence[report.Proof]) -> Iterator[str]:
+    """HTML table of facts, values and sources."""
     yield f"<table><tr><th>{say('fact')}</th><th>{say('value')}</th><th>{say('read from')}</th></tr>"
-    for item in evidence:
-        name = f"<code>{_text(report.fact_name(item))}</code>"
-        if isinstance(item.state, Known):
-            known = _text(value(item.state) or say("none"))
-            yield f"<tr><td>{name}</td><td>{known}</td><td>{_text(item.state.source)}</td></tr>"
-        elif isinstance(item.state, Absent):
-            yield f"<tr><td>{name}</td><td>{say('none')}</td><td>{_text(item.state.why)}</td></tr>"
+    for proof in proofs:
+        shown, source = _text(proof.value), _text(proof.source)
+        yield f"<tr><td><code>{_text(proof.name)}</code></td><td>{shown}</td><td>{source}</td></tr>"
     yield "</table>"
 
 
-def _fix(fix: Fix) -> Iterator[str]:
+def _fix_parts(fix: Fix) -> Iterator[str]:
+    """HTML of a fix: title, steps with their commands, and how to undo it."""
     yield f"<h3>{say('What to do: {title}', title=_text(fix.title))}</h3>"
     for step in fix.steps:
-        note = noted(step.text, step.needs, step.touches)
+        note = step_text(step.text, step.needs, step.touches)
         if note:
             yield f"<p>{_text(note)}</p>"
         if step.argv:
@@ -130,8 +131,8 @@ def _fix(fix: Fix) -> Iterator[str]:
         yield f"<p>{say('To undo: {how}', how=_text(fix.undo))}</p>"
 
 
-def _rest(diagnosis: Diagnosis) -> Iterator[str]:
-    """What was not judged, and what passed: folded."""
+def _unjudged_and_passed(diagnosis: Diagnosis) -> Iterator[str]:
+    """Collapsed lists of the rules that were not judged, by reason, and of those that passed; none where empty."""
     if diagnosis.unjudged:
         unjudged = say("{count} rules were not judged", count=len(diagnosis.unjudged))
         yield f"<details><summary>{unjudged}</summary><ul>"
@@ -146,7 +147,7 @@ def _rest(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Foreign text, in an element or an attribute: never a tag, never a control character."""
+    """Foreign text escaped for an element or attribute: no tags, no control characters."""
     return escape(drawable(text), quote=True)
 
 

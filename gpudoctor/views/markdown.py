@@ -5,101 +5,97 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from gpudoctor.language import say
-from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding
-from gpudoctor.model.fact import Absent, Known
-from gpudoctor.model.rule import Fix
+from gpudoctor.core.diagnosis import Diagnosis, Finding
+from gpudoctor.core.language import say
+from gpudoctor.core.rule import Fix
 from gpudoctor.views import _report as report
-from gpudoctor.views._since import since
-from gpudoctor.views._terminal import command, noted, one_line, safe, value
+from gpudoctor.views._terminal import command, one_line, safe, step_text
 
 _WORDS = {"error": "Error", "warning": "Warning", "info": "Info"}
-MOST = 65_000
+MOST_CHARACTERS = 65_000
 """Characters of the whole: trackers refuse more than 65,536."""
 _MOST_EVIDENCE = 20
 
 
 def render(diagnosis: Diagnosis) -> str:
-    """The whole report, ending without a newline."""
-    blocks = [f"## gpudoctor: {text(report.verdict(diagnosis))}", text(report.about(diagnosis))]
-    if installed := list(report.installs(diagnosis)):
+    """The whole report in Markdown, at most `MOST_CHARACTERS` characters, ending without a newline."""
+    blocks = [f"## gpudoctor: {text(report.verdict(diagnosis))}", text(report.target_text(diagnosis))]
+    if installed := list(report.packages_to_install(diagnosis)):
         blocks.append(say("What it would bring:"))
         blocks.append(
             "\n".join(f"- {code(f'{name} {version}')} ({text(source)})" for name, version, source in installed)
         )
-    for finding, others in report.together(diagnosis.findings):
-        blocks.append("\n\n".join(_finding(finding, others)))
+    for finding, others in report.group_same_rule(diagnosis.findings):
+        blocks.append("\n\n".join(_finding_blocks(finding, others)))
     if len(causes := report.causes(diagnosis)) > 1:
         blocks.append(f"### {say('To act on, in this order')}")
-        acts = enumerate(report.acts(causes), 1)
-        blocks.append("\n".join(f"{at}. {text(act)} {code(one.id)}" for at, (one, act) in acts))
+        numbered = enumerate(report.actions(causes), 1)
+        blocks.append("\n".join(f"{number}. {text(action)} {code(cause.id)}" for number, (cause, action) in numbered))
     if diagnosis.unjudged:
-        blocks.append("\n\n".join(_unjudged(diagnosis)))
+        blocks.append("\n\n".join(_unjudged_blocks(diagnosis)))
     blocks += [f"> {text(note.text)}" for note in diagnosis.notes]
-    return _joined(blocks, f"{text(report.counts(diagnosis))} (gpudoctor {code(diagnosis.tool_version)})")
+    return _join_within_limit(blocks, f"{text(report.counts(diagnosis))} (gpudoctor {code(diagnosis.tool_version)})")
 
 
-def _joined(blocks: Sequence[str], counts: str) -> str:
-    """The blocks that a tracker has room for, those at the top first, and the counts."""
+def _join_within_limit(blocks: Sequence[str], counts: str) -> str:
+    """The blocks that fit into `MOST_CHARACTERS`, how many were left out if any, and the counts at the end."""
     kept: list[str] = []
-    room = MOST - len(counts) - 200
+    room = MOST_CHARACTERS - len(counts) - 200
     for block in blocks:
         room -= len(block) + 2
         if room >= 0:
             kept.append(block)
-    if left := len(blocks) - len(kept):
+    if dropped := len(blocks) - len(kept):
         kept.append(
-            say("{count} parts are left out, for a tracker takes no more: gpudoctor --json has all.", count=left)
+            say("{count} parts are left out, for a tracker takes no more: gpudoctor --json has all.", count=dropped)
         )
     return "\n\n".join([*kept, counts])
 
 
-def _finding(finding: Finding, others: Sequence[Finding]) -> Iterator[str]:
-    guess = say("possibly: ") if finding.confidence == "possible" else ""
+def _finding_blocks(finding: Finding, others: Sequence[Finding]) -> Iterator[str]:
+    """Markdown blocks of one finding: title, why, evidence, changes, what it explains, fixes."""
+    account = report.account(finding, others)
+    guess = say("possibly: ") if account.is_guess else ""
     yield say("### {severity}: {title}", severity=say(_WORDS[finding.severity]), title=guess + text(finding.title))
-    alike, unlike = report.elsewhere(finding, others)
-    if unlike:
-        yield "\n".join(say("- also: {title}", title=text(other.title)) for other in unlike)
-    if alike:
-        yield say("The same of {names}.", names=text(", ".join(alike)))
+    if account.also:
+        yield "\n".join(say("- also: {title}", title=text(title)) for title in account.also)
+    if account.same_of:
+        yield say("The same of {names}.", names=text(account.same_of))
     if finding.why:
         yield text(finding.why)
     if finding.evidence:
         yield say("How it is known ({confidence}):", confidence=say(finding.confidence))
-        yield "\n".join(_table(finding.evidence))
-    if finding.since:
-        lead, changes = since(finding)
-        yield f"{text(lead)}:"
-        yield "\n".join(f"- {text(change)}" for change in changes)
+        yield "\n".join(_evidence_rows(account.proofs))
+    if account.changes:
+        yield f"{text(account.changes_lead)}:"
+        yield "\n".join(f"- {text(change)}" for change in account.changes)
     if finding.by_rule:
         newer = "Judged by rule, not by record: newer than the tables: {facts}."
         yield say(newer, facts=", ".join(map(code, finding.by_rule)))
-    if finding.confidence != "certain" and finding.confirm:
-        yield say("To be sure: {how}", how=text(finding.confirm))
+    if account.confirm:
+        yield say("To be sure: {how}", how=text(account.confirm))
     if finding.explains:
         yield say("This explains: {ids}.", ids=", ".join(map(code, finding.explains)))
     for fix in finding.fixes:
-        yield from _fix(fix)
+        yield from _fix_blocks(fix)
     yield say("{id}, more: {command}", id=code(finding.id), command=code(command(finding.more)))
 
 
-def _table(evidence: Sequence[Evidence]) -> Iterator[str]:
+def _evidence_rows(proofs: Sequence[report.Proof]) -> Iterator[str]:
+    """Rows of a Markdown table of facts, values and sources; at most `_MOST_EVIDENCE`, then how many more there are."""
     yield f"| {say('fact')} | {say('value')} | {say('read from')} |"
     yield "|---|---|---|"
-    for item in evidence[:_MOST_EVIDENCE]:
-        name = code(report.fact_name(item))
-        if isinstance(item.state, Known):
-            yield f"| {name} | {cell(value(item.state) or say('none'))} | {text(item.state.source)} |"
-        elif isinstance(item.state, Absent):
-            yield f"| {name} | {say('none')} | {text(item.state.why)} |"
-    if (more := len(evidence) - _MOST_EVIDENCE) > 0:
+    for proof in proofs[:_MOST_EVIDENCE]:
+        yield f"| {code(proof.name)} | {cell(proof.value)} | {text(proof.source)} |"
+    if (more := len(proofs) - _MOST_EVIDENCE) > 0:
         yield f"| {say('and {count} more', count=more)} | | |"
 
 
-def _fix(fix: Fix) -> Iterator[str]:
+def _fix_blocks(fix: Fix) -> Iterator[str]:
+    """Markdown blocks of a fix: title, each step with its command in a code block, and how to undo it."""
     yield f"**{say('What to do: {title}', title=text(fix.title))}**"
     for number, step in enumerate(fix.steps, 1):
-        note = noted(step.text, step.needs, step.touches)
+        note = step_text(step.text, step.needs, step.touches)
         if note:
             yield (say("Step {number}: ", number=number) if len(fix.steps) > 1 else "") + text(note)
         if step.argv:
@@ -108,14 +104,15 @@ def _fix(fix: Fix) -> Iterator[str]:
         yield say("To undo: {how}", how=text(fix.undo))
 
 
-def _unjudged(diagnosis: Diagnosis) -> Iterator[str]:
+def _unjudged_blocks(diagnosis: Diagnosis) -> Iterator[str]:
+    """Collapsed list of the rules that were not judged, by reason."""
     yield "<details>"
     yield f"<summary>{say('{count} rules were not judged', count=len(diagnosis.unjudged))}</summary>"
-    said = []
+    lines = []
     for reason in report.reasons(diagnosis):
         facts = f" ({', '.join(map(code, reason.facts))})" if reason.facts else ""
-        said.append(f"- {text(reason.why)}{facts}: {', '.join(map(code, reason.rules))}")
-    yield "\n".join(said)
+        lines.append(f"- {text(reason.why)}{facts}: {', '.join(map(code, reason.rules))}")
+    yield "\n".join(lines)
     yield "</details>"
 
 
@@ -123,52 +120,54 @@ def _unjudged(diagnosis: Diagnosis) -> Iterator[str]:
 # Nothing in it is markup, a mention, a link or a picture.
 
 _SPECIAL = re.compile(r"([\\`*{}\[\]<>#|~&!$^]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
-_ITEM = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-+=]))")
-"""What makes an item or a rule of a line is behind this."""
+_LIST_MARK = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-+=]))")
+"""Start of a line that Markdown would read as a list item, heading underline or rule."""
 _REFERENCE = re.compile(r"@|[#!](?=\d)|\bGH-(?=\d)|:(?=(?:[a-z][a-z0-9_+-]*|100|1234|[+-]1):)")
-"""Calls a person, links an issue, or is a picture: ``@name``, ``#12``, ``GH-12``, ``:de:``."""
+"""Starts of mentions, issue references and emoji codes: ``@name``, ``#12``, ``GH-12``, ``:de:``."""
 _JOINER = "\u2060"
-"""Has no width; behind the first of these it keeps a tracker from reading on."""
-_ADDRESS = re.compile(r"(?<![\w:])((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])(?![\w.])")
-"""A PCI address: it is to be copied, and ``0000:de:00.0`` has the flag of a country in it."""
-_LONGEST = 4000
-"""Characters of one text: what is longer is a log that somebody put where a word belongs."""
+"""A character without width; after a `_REFERENCE` it keeps a tracker from recognizing one."""
+_PCI_ADDRESS = re.compile(r"(?<![\w:])((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])(?![\w.])")
+"""A PCI address: shown as code, as ``:de:`` in ``0000:de:00.0`` would become a flag."""
+_LONGEST_TEXT = 4000
+"""Characters of one text; a longer one is cut."""
 
 
-def text(said: str) -> str:
-    """Foreign text as it reads, on one line."""
-    clean = one_line(said)
-    if len(clean) > _LONGEST:
-        clean = clean[:_LONGEST] + " ..."
-    plain, *found = _ADDRESS.split(clean)
-    parts = [_ITEM.sub(r"\1\\", _plain(plain))]
-    for address, behind in zip(found[::2], found[1::2], strict=True):
-        parts += [f"`{address}`", _plain(behind)]
+def text(raw: str) -> str:
+    """Foreign text on one line with Markdown escaped, PCI addresses as code; cut at `_LONGEST_TEXT` characters."""
+    clean = one_line(raw)
+    if len(clean) > _LONGEST_TEXT:
+        clean = clean[:_LONGEST_TEXT] + " ..."
+    plain, *rest = _PCI_ADDRESS.split(clean)
+    parts = [_LIST_MARK.sub(r"\1\\", _escaped(plain))]
+    for address, after in zip(rest[::2], rest[1::2], strict=True):
+        parts += [f"`{address}`", _escaped(after)]
     return "".join(parts)
 
 
-def _plain(said: str) -> str:
-    return _SPECIAL.sub(r"\\\1", _REFERENCE.sub(lambda found: found[0] + _JOINER, said))
+def _escaped(raw: str) -> str:
+    """The text with Markdown escaped, and with mentions, issue references and emoji codes broken up."""
+    return _SPECIAL.sub(r"\\\1", _REFERENCE.sub(lambda match: match[0] + _JOINER, raw))
 
 
-def cell(said: str) -> str:
-    """A value in a table: code, unless it has a bar, which would end the cell."""
-    return text(said) if "|" in said else code(said)
+def cell(raw: str) -> str:
+    """A value in a table: as code, or as escaped text if it contains ``|``, which would end the cell."""
+    return text(raw) if "|" in raw else code(raw)
 
 
-def code(said: str) -> str:
-    """The text as code within a line; its fence is longer than any run of back-ticks in it."""
-    clean = one_line(said)[:_LONGEST]
-    fence = "`" * (_longest_run(clean) + 1)
+def code(raw: str) -> str:
+    """The text as inline code, cut at `_LONGEST_TEXT` characters; the fence outnumbers its backticks."""
+    clean = one_line(raw)[:_LONGEST_TEXT]
+    fence = "`" * (_longest_backtick_run(clean) + 1)
     pad = " " if "`" in clean else ""
     return f"{fence}{pad}{clean or ' '}{pad}{fence}"
 
 
-def fenced(said: str, language: str = "") -> str:
-    """The text as a block of code; its fence is longer than any run of back-ticks in it."""
-    fence = "`" * max(3, _longest_run(said) + 1)
-    return f"{fence}{language}\n{safe(said)}\n{fence}"
+def fenced(raw: str, language: str = "") -> str:
+    """The text as a code block; the fence is longer than any run of backticks in it."""
+    fence = "`" * max(3, _longest_backtick_run(raw) + 1)
+    return f"{fence}{language}\n{safe(raw)}\n{fence}"
 
 
-def _longest_run(said: str) -> int:
-    return max((len(run) for run in re.findall(r"`+", said)), default=0)
+def _longest_backtick_run(raw: str) -> int:
+    """Length of the longest run of backticks in the text; 0 without any."""
+    return max((len(run) for run in re.findall(r"`+", raw)), default=0)

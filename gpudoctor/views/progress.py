@@ -9,23 +9,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
-from gpudoctor.model.snapshot import Event, Progress
+from gpudoctor.core.snapshot import Event, Progress
 from gpudoctor.views._terminal import drawable
 
 if TYPE_CHECKING:
-    from gpudoctor.model.measurement import Measurements
+    from gpudoctor.core.measurement import Measurements
 
-_PERIOD = 0.2
-_WIDEST = 100
+_PERIOD_SECONDS = 0.2
+_MOST_COLUMNS = 100
 
 
 @contextmanager
 def progress_on(stream: TextIO) -> Iterator[Progress]:
-    """A callable for `gpudoctor.collect`; silent where the stream is no terminal that can rewrite a line."""
+    """Callback for probe events; meanwhile a line shows which sources are asked and how long. Only on a terminal."""
     running: dict[str, float] = {}
     details: dict[str, str] = {}
 
     def note(event: Event) -> None:
+        """Record that a source started, reports a detail, or ended."""
         if event.state == "started":
             running[event.source] = time.monotonic()
         elif event.state == "working":
@@ -35,29 +36,31 @@ def progress_on(stream: TextIO) -> Iterator[Progress]:
             details.pop(event.source, None)
 
     def line() -> str:
-        if waiting := "; ".join(filter(None, tuple(details.values()))):
-            return waiting
+        """The details that sources report, else the running sources with their seconds, else ``judging``."""
+        if working_on := "; ".join(filter(None, tuple(details.values()))):
+            return working_on
         now = time.monotonic()
         names = sorted(dict(running).items(), key=lambda item: item[1])
-        text = ", ".join(f"{name} {now - since:.1f} s" for name, since in names)
+        text = ", ".join(f"{name} {now - started:.1f} s" for name, started in names)
         return f"asking {text}" if text else "judging"
 
-    with _rewritten(stream, line):
+    with _rewriting_line(stream, line):
         yield note
 
 
 @contextmanager
 def measuring_on(stream: TextIO) -> Iterator[Callable[[Measurements], None]]:
-    """A callable for the kernels' progress: how many are over, which run now, on how many GPUs, and for how long."""
+    """Callback for a benchmark's state; meanwhile a line shows how many runs are done and which kernels run."""
     latest: list[Measurements] = []
     since: dict[str, float] = {}
 
     def line() -> str:
+        """``measured 3 of 12; matmul.bf16 on 8 GPUs 4 s``; before the first callback ``looking for GPUs``."""
         if not latest:
             return "looking for GPUs"
-        found, now = latest[0], time.monotonic()
-        over = sum(run.status not in {"waiting", "running"} for run in found.runs)
-        running = [run.kernel for run in found.runs if run.status == "running"]
+        measurements, now = latest[0], time.monotonic()
+        done = sum(run.status not in {"waiting", "running"} for run in measurements.runs)
+        running = [run.kernel for run in measurements.runs if run.status == "running"]
         for name in set(since) - set(running):
             del since[name]
         names = [
@@ -65,42 +68,43 @@ def measuring_on(stream: TextIO) -> Iterator[Callable[[Measurements], None]]:
             f" {now - since.setdefault(name, now):.0f} s"
             for name in dict.fromkeys(running)
         ]
-        meanwhile = ", ".join(names) or ("starting" if over < len(found.runs) else "judging")
-        return f"measured {over} of {len(found.runs)}; {meanwhile}"
+        now_running = ", ".join(names) or ("starting" if done < len(measurements.runs) else "judging")
+        return f"measured {done} of {len(measurements.runs)}; {now_running}"
 
-    with _rewritten(stream, line):
-        yield lambda found: latest.__setitem__(slice(None), [found])
+    with _rewriting_line(stream, line):
+        yield lambda measurements: latest.__setitem__(slice(None), [measurements])
 
 
 @contextmanager
-def counting_on(stream: TextIO, heard: Callable[[], int], of: int) -> Iterator[None]:
-    """While hosts are asked: how many have answered, of how many where that is known, and for how long."""
+def counting_on(stream: TextIO, count: Callable[[], int], expected: int) -> Iterator[None]:
+    """Meanwhile a line shows how many hosts have answered, out of `expected` if not 0, and the seconds so far."""
     started = time.monotonic()
 
     def line() -> str:
-        whole = f" of {of}" if of else ""
-        return f"heard {heard()}{whole} hosts; {time.monotonic() - started:.0f} s"
+        """``heard 3 of 8 hosts; 12 s``."""
+        total = f" of {expected}" if expected else ""
+        return f"heard {count()}{total} hosts; {time.monotonic() - started:.0f} s"
 
-    with _rewritten(stream, line):
+    with _rewriting_line(stream, line):
         yield
 
 
 @contextmanager
 def saying_on(stream: TextIO) -> Iterator[Callable[[str], None]]:
-    """A callable that is told what is done now; silent where the stream is no terminal."""
-    said = [""]
-    with _rewritten(stream, lambda: said[0]):
-        yield lambda words: said.__setitem__(0, words)
+    """Callback that takes the text to show as what is done now; nothing is shown unless the stream is a terminal."""
+    message = [""]
+    with _rewriting_line(stream, lambda: message[0]):
+        yield lambda text: message.__setitem__(0, text)
 
 
 @contextmanager
-def _rewritten(stream: TextIO, line: Callable[[], str]) -> Iterator[None]:
-    """Show the line a few times a second; clear it at the end, so that the report starts clean."""
+def _rewriting_line(stream: TextIO, line: Callable[[], str]) -> Iterator[None]:
+    """Show the line a few times a second, rewritten in place, and clear it at the end. Only on a terminal."""
     if not stream.isatty() or os.environ.get("TERM") == "dumb":
         yield
         return
     over = threading.Event()
-    painter = threading.Thread(target=_paint, args=(stream, line, over), daemon=True)
+    painter = threading.Thread(target=_paint_until, args=(stream, line, over), daemon=True)
     painter.start()
     try:
         yield
@@ -109,13 +113,14 @@ def _rewritten(stream: TextIO, line: Callable[[], str]) -> Iterator[None]:
         painter.join(1)
 
 
-def _paint(stream: TextIO, line: Callable[[], str], over: threading.Event) -> None:
-    shown = False
+def _paint_until(stream: TextIO, line: Callable[[], str], over: threading.Event) -> None:
+    """Rewrite the line every `_PERIOD_SECONDS` until `over` is set, then erase it; a closed stream ends it silently."""
+    has_painted = False
     with suppress(OSError, ValueError):  # a terminal that has gone needs no line
-        while not over.wait(_PERIOD):
-            stream.write(f"\r\x1b[2K{drawable(line())[:_WIDEST]}")
+        while not over.wait(_PERIOD_SECONDS):
+            stream.write(f"\r\x1b[2K{drawable(line())[:_MOST_COLUMNS]}")
             stream.flush()
-            shown = True
-        if shown:
+            has_painted = True
+        if has_painted:
             stream.write("\r\x1b[2K")
             stream.flush()

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import get_args
 
-from gpudoctor.model.diagnosis import Diagnosis, Finding, Verdict
-from gpudoctor.model.fact import Known
-from gpudoctor.model.fleet import Fleet
+from gpudoctor.core.diagnosis import Diagnosis, Finding, Verdict
+from gpudoctor.core.fleet import Fleet
 from gpudoctor.views._terminal import one_line
 
 MOST_FINDINGS = 1000
 """Series of findings that are written, the first of the diagnosis: its root causes are among them."""
-_LONGEST = 120
-_INFO = {
+_LONGEST_LABEL = 120
+_FACT_BY_LABEL = {
     "driver": "driver.version",
     "cuda": "driver.cuda_version",
     "torch": "torch.version",
@@ -34,17 +33,17 @@ def render(diagnosis: Diagnosis, at: float | None = None, seconds: float | None 
 
     `at` is when it was checked, in seconds of the Unix clock, and `seconds` how long that took.
     """
-    return "\n".join(line for metric in _metrics(diagnosis, at, seconds) for line in _written(*metric))
+    return "\n".join(line for metric in _metrics(diagnosis, at, seconds) for line in _metric_lines(*metric))
 
 
 def _metrics(diagnosis: Diagnosis, at: float | None, seconds: float | None) -> Iterator[tuple[str, str, Series]]:
-    """Name, help and series of each."""
-    rules = {
+    """(name without prefix, help text, series) of each metric; a time or duration only where it is given."""
+    rule_counts = {
         "found": len({finding.id for finding in diagnosis.findings}),
         "unjudged": len(diagnosis.unjudged),
         "passed": len(diagnosis.passed),
     }
-    yield "info", "What was checked, and by which version of gpudoctor.", [(_info(diagnosis), 1)]
+    yield "info", "What was checked, and by which version of gpudoctor.", [(_info_labels(diagnosis), 1)]
     yield (
         "verdict",
         "1 for the verdict: sound, impaired (warnings), broken (errors) or unknown (too little could be read).",
@@ -53,31 +52,31 @@ def _metrics(diagnosis: Diagnosis, at: float | None, seconds: float | None) -> I
     yield (
         "finding",
         f"What was found, how many times; gpu is empty where it is about the machine. The first {MOST_FINDINGS}.",
-        _findings(diagnosis),
+        _finding_series(diagnosis),
     )
-    yield "rules", "Rules by what came of them.", [({"state": state}, count) for state, count in rules.items()]
+    yield "rules", "Rules by what came of them.", [({"state": state}, count) for state, count in rule_counts.items()]
     if diagnosis.fleet and diagnosis.snapshot.target.kind == "fleet":
-        yield "hosts", "Hosts of the fleet by what became of them.", _hosts(diagnosis.fleet)
+        yield "hosts", "Hosts of the fleet by what became of them.", _host_series(diagnosis.fleet)
     if at is not None:
         yield "check_timestamp_seconds", "When the check was over, in seconds since 1970.", [({}, round(at, 3))]
     if seconds is not None:
         yield "check_duration_seconds", "How long the check took.", [({}, round(seconds, 3))]
 
 
-def _info(diagnosis: Diagnosis) -> Labels:
-    known = {label: diagnosis.snapshot.get(fact) for label, fact in _INFO.items()}
+def _info_labels(diagnosis: Diagnosis) -> Labels:
+    """Labels of `gpudoctor_info`: versions and level; unknown versions are empty."""
     return {
         "version": diagnosis.tool_version,
         "level": diagnosis.snapshot.target.level,
-        **{label: str(state.value) if isinstance(state, Known) else "" for label, state in known.items()},
+        **{label: diagnosis.snapshot.text(fact) for label, fact in _FACT_BY_LABEL.items()},
     }
 
 
-def _findings(diagnosis: Diagnosis) -> Series:
-    """Findings that have the same labels are one series, whose value is how many they are."""
+def _finding_series(diagnosis: Diagnosis) -> Series:
+    """Number of findings for each rule id, severity and GPU, for at most `MOST_FINDINGS` combinations."""
     counts: dict[tuple[str, str, str, str], int] = {}
     for finding in diagnosis.findings:
-        for gpu, uuid in _gpus(finding):
+        for gpu, uuid in _gpu_labels(finding):
             key = (finding.id, finding.severity, gpu, uuid)
             if key in counts or len(counts) < MOST_FINDINGS:
                 counts[key] = counts.get(key, 0) + 1
@@ -85,27 +84,29 @@ def _findings(diagnosis: Diagnosis) -> Series:
     return [(dict(zip(names, key, strict=True)), count) for key, count in counts.items()]
 
 
-def _gpus(finding: Finding) -> list[tuple[str, str]]:
-    """The number and the UUID of each GPU that it is about; empty where it is about none, or where it has none."""
+def _gpu_labels(finding: Finding) -> list[tuple[str, str]]:
+    """(index, UUID) of each GPU that the finding is about; one pair of empty texts where it is about none."""
     gpus = [subject for subject in finding.subjects if isinstance(subject.get("gpu"), int)]
     return [(str(gpu["gpu"]), str(gpu.get("uuid") or "")) for gpu in gpus] or [("", "")]
 
 
-def _hosts(fleet: Fleet) -> Series:
+def _host_series(fleet: Fleet) -> Series:
+    """How many hosts of the fleet are sound, to drain, silent, and all."""
     silent = sum(not host.answered for host in fleet.hosts)
     counts = {"sound": len(fleet.sound), "to_drain": len(fleet.drained), "silent": silent, "all": len(fleet.hosts)}
     return [({"state": state}, count) for state, count in counts.items()]
 
 
-def _written(name: str, about: str, series: Series) -> Iterator[str]:
-    yield f"# HELP gpudoctor_{name} {about}"
+def _metric_lines(name: str, help_text: str, series: Series) -> Iterator[str]:
+    """HELP and TYPE lines and the samples of one metric, a gauge."""
+    yield f"# HELP gpudoctor_{name} {help_text}"
     yield f"# TYPE gpudoctor_{name} gauge"
     for labels, value in series:
-        said = ",".join(f'{label}="{_label(word)}"' for label, word in labels.items())
-        yield f"gpudoctor_{name}{f'{{{said}}}' if said else ''} {float(value):.15g}"
+        label_text = ",".join(f'{label}="{_escaped_label(label_value)}"' for label, label_value in labels.items())
+        yield f"gpudoctor_{name}{f'{{{label_text}}}' if label_text else ''} {float(value):.15g}"
 
 
-def _label(word: str) -> str:
-    """Foreign text between quotes: short, on one line, and in ASCII, whatever encoding the file is read in."""
-    plain = one_line(word)[:_LONGEST].encode("ascii", "replace").decode()
+def _escaped_label(text: str) -> str:
+    """Foreign text as a label's value: at most `_LONGEST_LABEL` characters, one line, ASCII, escaped."""
+    plain = one_line(text)[:_LONGEST_LABEL].encode("ascii", "replace").decode()
     return plain.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,18 +1,24 @@
-"""A run in words: every step as it begins, what it prints and how it ends, what it came to; and the list of runs."""
+"""A run in words: every step as it begins, what it prints and how it ends, what it came to; and the list of runs.
+
+`printing_run` prints all of that while it happens, and on a terminal the time it has taken so far: lines come out once
+they are whole; what a command still rewrites stands, with the time, on a line of its own.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TextIO
 
-from gpudoctor.model.plan import Plan, PlanStep
-from gpudoctor.model.run import Run, State, StepRun
-from gpudoctor.views._terminal import Style, command, marks, one_line, safe, wrapped
+from gpudoctor.core.plan import Plan, PlanStep
+from gpudoctor.core.run import Run, State, StepRun
+from gpudoctor.views._terminal import Style, command, one_line, safe, seconds, step_marks, style_of, uncoloured, wrapped
 from gpudoctor.views.document import line as as_line
 
-_LOOKS = re.compile(r"\x1b\[[0-9;]*[mK]")
-"""Sequences that only colour text or clear to the line's end: left out, every other one is spelt out."""
-_ENDS: dict[State, tuple[str, str]] = {
+_STATE_WORDS: dict[State, tuple[str, str]] = {
     "done": ("done", "green"),
     "failed": ("failed", "red"),
     "stopped": ("ended before its end: it may be half done", "yellow"),
@@ -20,65 +26,73 @@ _ENDS: dict[State, tuple[str, str]] = {
 
 
 def document(run: Run) -> str:
-    """The run as one JSON document; its outcome, which follows from the rest, stands beside it."""
+    """The run as one JSON document on one line, with its outcome, which follows from the rest."""
     return as_line({**run.to_json(), "outcome": run.outcome})
 
 
-def begins(plan: Plan, step: PlanStep, style: Style) -> list[str]:
-    """``Step 2 of 5: ...``, its command, and what it asks for."""
-    place = f"Step {plan.number(step.id)} of {len(plan.chosen)}"
-    typed = [f"  $ {command(step.argv)}"] if step.argv else []
+def step_start_lines(plan: Plan, step: PlanStep, style: Style) -> list[str]:
+    """Lines before a step runs: ``Step 2 of 5: ...``, its command or text, and what it needs."""
+    heading = f"Step {plan.number(step.id)} of {len(plan.chosen)}"
+    command_lines = [f"  $ {command(step.argv)}"] if step.argv else []
     text = [] if step.argv or step.verify else wrapped(step.text, 2, 2)
-    own = "" if typed and typed[0].endswith(step.title) else f": {one_line(step.title)}"
-    said = marks(step.needs, step.touches)
-    return [style.paint(place + own, "bold"), *typed, *text, *([f"  {said}"] if said else [])]
+    title = "" if command_lines and command_lines[0].endswith(step.title) else f": {one_line(step.title)}"
+    needs = step_marks(step.needs, step.touches)
+    return [style.paint(heading + title, "bold"), *command_lines, *text, *([f"  {needs}"] if needs else [])]
 
 
-def printed(line: str) -> str:
-    """A line of a step's output."""
-    return f"    {safe(_LOOKS.sub('', line))}"
+def output_line(line: str) -> str:
+    """A line of a step's output, indented, without colours and control characters."""
+    return f"    {safe(uncoloured(line))}"
 
 
-def ends(run: Run, step: PlanStep, style: Style) -> list[str]:
-    """How it ended and how long it took; of a rule that was judged again, whether it is cured."""
-    ran = run.step(step.id)
-    if step.verify and (found := dict(run.judged).get(step.verify)) is not None:
-        said = "not cured yet: still found" if found else "cured: no longer found"
-        return [style.paint(f"  {said}: {step.verify}", "red" if found else "green")]
-    words, colour = _ENDS.get(ran.state, (ran.state, "yellow"))
-    status = f" with exit status {ran.status}" if ran.state == "failed" and ran.status is not None else ""
-    return [style.paint(f"  {words}{status}", colour) + f"  ({seconds(ran.seconds)})"]
+def step_end_lines(run: Run, step: PlanStep, style: Style) -> list[str]:
+    """How the step ended and how long it took; for a verification, whether the rule is cured."""
+    step_run = run.step(step.id)
+    if step.verify and (is_found := dict(run.judged).get(step.verify)) is not None:
+        state = "not cured yet: still found" if is_found else "cured: no longer found"
+        return [style.paint(f"  {state}: {step.verify}", "red" if is_found else "green")]
+    words, colour = _STATE_WORDS.get(step_run.state, (step_run.state, "yellow"))
+    status = (
+        f" with exit status {step_run.status}" if step_run.state == "failed" and step_run.status is not None else ""
+    )
+    return [style.paint(f"  {words}{status}", colour) + f"  ({seconds(step_run.seconds)})"]
 
 
 def render(run: Run, style: Style | None = None) -> str:
-    """What it came to: the outcome, what was changed, what was cured, what was not done, and how it is taken back."""
+    """Summary of a run: outcome, what changed, what is cured, steps not begun, and how to undo it."""
     style = style or Style()
-    return "\n".join(_lines(run, style))
+    return "\n".join(_summary_lines(run, style))
 
 
-def _lines(run: Run, style: Style) -> Iterator[str]:
-    good = run.outcome in ("fixed", "done", "undone")
-    yield style.paint(f"Run {run.id}: {outcome(run)}", "bold", "green" if good else "red")
-    for words in run.changed:
-        yield from wrapped(f"changed: {words}", 2, 4)
+def _summary_lines(run: Run, style: Style) -> Iterator[str]:
+    """Lines of `render`."""
+    succeeded = run.outcome in ("fixed", "done", "undone")
+    yield style.paint(f"Run {run.id}: {outcome_text(run)}", "bold", "green" if succeeded else "red")
+    for change in run.changed:
+        yield from wrapped(f"changed: {change}", 2, 4)
     for rule in run.worse:
         yield style.paint(f"  found now, and not before: {rule}", "red")
     if run.why:
         yield from wrapped(run.why, 2, 2)
-    for rule, found in run.judged:
-        yield style.paint(f"  {'still found' if found else 'cured'}: {rule}", "red" if found else "green")
-    if waiting := [run.plan.number(step.id) for step, ran in _pairs(run) if ran.state == "waits" and step.chosen]:
+    for rule, is_found in run.judged:
+        yield style.paint(f"  {'still found' if is_found else 'cured'}: {rule}", "red" if is_found else "green")
+    if waiting := [
+        run.plan.number(step.id)
+        for step, step_run in _steps_with_runs(run)
+        if step_run.state == "waits" and step.chosen
+    ]:
         yield f"  not begun: step{'s' if len(waiting) > 1 else ''} {', '.join(map(str, waiting))}"
     if run.changed and not run.undoes:
         yield f"To take it back: gpudoctor fix --undo {run.id}"
 
 
-def _pairs(run: Run) -> Iterator[tuple[PlanStep, StepRun]]:
+def _steps_with_runs(run: Run) -> Iterator[tuple[PlanStep, StepRun]]:
+    """(planned step, its run) of each step, in order."""
     return zip(run.plan.steps, run.steps, strict=True)
 
 
-def outcome(run: Run) -> str:
-    """``fixed``, ``stopped in step 3``, ``took back run 20261121-0312``."""
+def outcome_text(run: Run) -> str:
+    """``fixed``, ``stopped in step 3``, ``took back run 20261121-0312``; if killed ``ended from outside in step 2``."""
     step = run.current
     place = f" in step {run.plan.number(step.id)}" if step else ""
     if not run.over:
@@ -87,25 +101,25 @@ def outcome(run: Run) -> str:
     return words.get(run.outcome, run.outcome)
 
 
-def was_ended(run: Run) -> str:
-    """That a run was killed, where, and what takes it back."""
-    return f"run {run.id} was {outcome(run)}; gpudoctor fix --undo {run.id} takes it back"
+def interrupted_text(run: Run) -> str:
+    """A sentence that the run was killed, at which step, and which command undoes it."""
+    return f"run {run.id} was {outcome_text(run)}; gpudoctor fix --undo {run.id} takes it back"
 
 
-def taking_back(run: Run, back: Plan) -> str:
-    """What the run had changed, and what its way back would do."""
+def undo_text(run: Run, undo_plan: Plan) -> str:
+    """What the run had changed, and the steps of the plan that undoes it."""
     lines = [f"Take back run {run.id}: {one_line(run.plan.title)}"]
-    lines += [row for words in run.changed for row in wrapped(f"it changed: {words}", 2, 4)]
-    for step in back.steps:
-        said = f"{one_line(step.title)}: {one_line(step.text)}" if step.text else one_line(step.title)
-        lines += wrapped(f"- {said}" if step.chosen else f"- left to you: {said}", 2, 4)
+    lines += [row for change in run.changed for row in wrapped(f"it changed: {change}", 2, 4)]
+    for step in undo_plan.steps:
+        title = f"{one_line(step.title)}: {one_line(step.text)}" if step.text else one_line(step.title)
+        lines += wrapped(f"- {title}" if step.chosen else f"- left to you: {title}", 2, 4)
         lines += [f"    $ {command(step.argv)}"] if step.argv else []
     return "\n".join(lines)
 
 
-def listed(runs: Sequence[tuple[Run, str]]) -> str:
-    """Every run on a line: its id, when it began, what it was for, what it came to, and what is said beside it."""
-    rows = [(run.id, run.began, one_line(run.plan.title), outcome(run), note) for run, note in runs]
+def run_list(runs: Sequence[tuple[Run, str]]) -> str:
+    """A line per (run, note): id, start, plan title, outcome and note, in aligned columns."""
+    rows = [(run.id, run.began, one_line(run.plan.title), outcome_text(run), note) for run, note in runs]
     widths = [max(len(row[column]) for row in rows) for column in range(4)] if rows else []
     return "\n".join(
         "  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[4]]).rstrip()
@@ -113,9 +127,108 @@ def listed(runs: Sequence[tuple[Run, str]]) -> str:
     )
 
 
-def seconds(value: float) -> str:
-    """``0.2 s``, ``18 s``, ``2 min 5 s``."""
-    if value < 10:
-        return f"{value:.1f} s"
-    minutes, rest = divmod(round(value), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+# ---- While it runs ----
+
+_PERIOD_SECONDS = 0.25
+_MOST_COLUMNS = 100
+_ERASE = "\r\x1b[2K"
+
+
+class RunPrinter:
+    """Prints what is new of a run; called with the run whenever it changes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._style = stream, style_of(stream)
+        self._is_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._lock = threading.Lock()
+        self._current_step, self._started, self._lines_printed = "", time.monotonic(), 0
+        self._introduced_step = ""
+        self._status: str | None = "reading this machine"
+        """Text of the status line, without the time; None while there is none."""
+        self._finished_steps: set[str] = set()
+        self._ended = threading.Event()
+
+    def __call__(self, run: Run) -> None:
+        """Print what is new since the last call; nothing between steps."""
+        with self._lock:
+            step = run.current
+            if not step or step.id in self._finished_steps:
+                return
+            if self._current_step != step.id:
+                self._print_start(run, step)
+            self._print_output(run, step)
+
+    def introduce(self, plan: Plan) -> Callable[[PlanStep], list[str]]:
+        """Callback that gives a step's lines for the question before it; they are not printed again when it begins."""
+
+        def lines(step: PlanStep) -> list[str]:
+            """Mark the step as introduced, erase the status line and give the step's first lines."""
+            with self._lock:
+                self._introduced_step, self._status = step.id, None
+                self._erase_status()
+            return step_start_lines(plan, step, self._style)
+
+        return lines
+
+    def _print_start(self, run: Run, step: PlanStep) -> None:
+        """Start timing the step and print its first lines, unless `introduce` gave them out."""
+        self._current_step, self._started, self._lines_printed = step.id, time.monotonic(), 0
+        if self._introduced_step != step.id:
+            self._print_lines("", *step_start_lines(run.plan, step, self._style))
+
+    def _print_output(self, run: Run, step: PlanStep) -> None:
+        """Print the step's complete new output lines; an incomplete one becomes the status; at its end how it ended."""
+        step_run = run.step(step.id)
+        lines, dropped = step_run.output.lines, step_run.output.dropped
+        complete = len(lines) if step_run.state != "running" or step_run.output.tail == "new" else len(lines) - 1
+        new = lines[max(self._lines_printed - dropped, 0) : complete]
+        self._lines_printed = max(self._lines_printed, dropped + complete)
+        self._print_lines(*map(output_line, new))
+        if step_run.state == "running":
+            self._status = output_line(lines[-1]).strip() if complete < len(lines) else ""
+        else:
+            self._status = None
+            self._finished_steps.add(step.id)
+            self._print_lines(*step_end_lines(run, step, self._style))
+
+    def _print_lines(self, *lines: str) -> None:
+        """Print the lines in place of the status line; nothing without lines."""
+        if lines:
+            self._erase_status()
+            self._stream.write("".join(f"{line}\n" for line in lines))
+            self._stream.flush()
+
+    def _erase_status(self) -> None:
+        """Erase the status line; nothing unless on a terminal."""
+        if self._is_terminal:
+            self._stream.write(_ERASE)
+
+    def paint(self) -> None:
+        """Rewrite the status line with the elapsed time until `end` is called; returns at once unless on a terminal."""
+        if not self._is_terminal:
+            return
+        with suppress(OSError, ValueError):  # a terminal that has gone needs no line
+            while not self._ended.wait(_PERIOD_SECONDS):
+                with self._lock:
+                    if self._status is not None and not self._ended.is_set():
+                        elapsed = seconds(time.monotonic() - self._started)
+                        self._stream.write(f"{_ERASE}  {elapsed}  {self._status}"[:_MOST_COLUMNS])
+                        self._stream.flush()
+
+    def end(self) -> None:
+        """Erase the status line and show nothing more."""
+        with self._lock:
+            self._ended.set()
+            self._erase_status()
+            self._stream.flush()
+
+
+@contextmanager
+def printing_run(stream: TextIO) -> Iterator[RunPrinter]:
+    """A `RunPrinter` on that stream, with a thread that rewrites its status line until the block ends."""
+    printer = RunPrinter(stream)
+    threading.Thread(target=printer.paint, name="run", daemon=True).start()
+    try:
+        yield printer
+    finally:
+        printer.end()

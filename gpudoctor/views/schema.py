@@ -1,54 +1,157 @@
-"""The JSON Schemas (draft 2020-12) of our documents, printed by ``gpudoctor schema``."""
+"""The JSON Schemas (draft 2020-12) of our documents and of an expectation profile, printed by ``gpudoctor schema``."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, get_args
 
-from gpudoctor.model.difference import SCHEMA as DIFF
-from gpudoctor.model.kept import SCHEMA as HISTORY
-from gpudoctor.model.measurement import SCHEMA as KERNELS
-from gpudoctor.model.measurement import Level, Meanwhile, Rung, Status
-from gpudoctor.model.plan import SCHEMA as PLANS
-from gpudoctor.model.plan import Requires
-from gpudoctor.model.rule import CONFIDENCES, SEVERITIES
-from gpudoctor.model.run import SCHEMA as RUNS
-from gpudoctor.model.run import Outcome, State
-from gpudoctor.model.snapshot import SCHEMA
-from gpudoctor.views._fleet_schema import FLEET
-from gpudoctor.views._schema_parts import COUNT, FLAG, NUMBER, TEXT, TEXTS, of
-from gpudoctor.views._stack_schema import STACK
+from gpudoctor.core.difference import SCHEMA as DIFF
+from gpudoctor.core.fleet import SCHEMA as FLEETS
+from gpudoctor.core.fleet import Kind, Verdict
+from gpudoctor.core.fleet import Outcome as FleetOutcome
+from gpudoctor.core.history import SCHEMA as HISTORY
+from gpudoctor.core.measurement import SCHEMA as KERNELS
+from gpudoctor.core.measurement import Level, Meanwhile, Rung, Status
+from gpudoctor.core.plan import SCHEMA as PLANS
+from gpudoctor.core.plan import Requires
+from gpudoctor.core.rule import CONFIDENCES, SEVERITIES
+from gpudoctor.core.run import SCHEMA as RUNS
+from gpudoctor.core.run import Outcome, State
+from gpudoctor.core.snapshot import SCHEMA
+from gpudoctor.core.stack import EMITS, TOOLS, Standing
+from gpudoctor.core.stack import SCHEMA as STACKS
 
-# The JSON Schema of an expectation profile, for editors of TOML: ``#:schema profile.json`` as its first line. Names
+TEXT = {"type": "string"}
+TEXTS = {"type": "array", "items": TEXT}
+NUMBER = {"type": "number"}
+BOOLEAN = {"type": "boolean"}
+COUNT = {"type": "integer", "minimum": 0}
+
+
+def object_of(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
+    """Schema of an object with these required and optional keys; other keys are allowed, as later versions add some."""
+    return {"type": "object", "properties": {**required, **optional}, "required": list(required)}
+
+
+def list_of(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
+    """Schema of an array of objects, each as `object_of` describes it."""
+    return {"type": "array", "items": object_of(required, **optional)}
+
+
+def by_name(item: dict[str, Any]) -> dict[str, Any]:
+    """Schema of an object with any keys, whose values have the schema `item`."""
+    return {"type": "object", "additionalProperties": item}
+
+
+def or_null(item: dict[str, Any]) -> dict[str, Any]:
+    """Schema that allows `item` or null."""
+    return {"oneOf": [item, {"type": "null"}]}
+
+
+# ---- The check of many hosts ----
+
+_OUTCOME = {"enum": list(get_args(FleetOutcome))}
+_RESULT = {"oneOf": [_OUTCOME, object_of({"outcome": _OUTCOME}, words=TEXT, finding=TEXT, ratio=NUMBER)]}
+_PAIRWISE = object_of(
+    {
+        **dict.fromkeys(("title", "unit"), TEXT),
+        "expected": NUMBER,
+        "names": TEXTS,
+        "measured": {"type": "array", "items": {"type": "array", "items": {"type": ["number", "null"]}}},
+        "wrong": {"type": "array", "items": {**TEXTS, "minItems": 2, "maxItems": 2}},
+        "words": {"type": "array", "items": {**TEXTS, "minItems": 3, "maxItems": 3}},
+    }
+)
+_SUSPECT = {
+    "kind": {"enum": list(get_args(Kind))},
+    "names": TEXTS,
+    "severity": {"enum": list(SEVERITIES)},
+    "confidence": {"enum": list(CONFIDENCES)},
+    "title": TEXT,
+    "evidence": TEXTS,
+    **dict.fromkeys(("id", "do"), TEXT),
+}
+FLEET = object_of(
+    {
+        "schema": {"const": FLEETS},
+        **dict.fromkeys(("name", "at"), TEXT),
+        "seconds": NUMBER,
+        "verdict": {"enum": list(get_args(Verdict))},
+        "hosts": list_of({"name": TEXT}, **dict.fromkeys(("switch", "gpu", "because"), TEXT), gpus=COUNT),
+        "checks": list_of(dict.fromkeys(("id", "title", "short"), TEXT)),
+        "results": by_name(by_name(_RESULT)),
+        "pairwise": or_null(_PAIRWISE),
+        "suspects": list_of(_SUSPECT),
+        "drain": list_of({"hosts": TEXTS, "reason": TEXT, "argv": TEXTS}),
+    }
+)
+"""What `gpudoctor.core.fleet` writes."""
+
+
+# ---- A torch stack ----
+
+_WISHES = object_of(
+    {
+        "gpus": list_of({"name": TEXT, "compute_capability": TEXT, "count": COUNT}),
+        **dict.fromkeys(("driver", "python", "os", "arch", "libc", "distribution", "torch"), TEXT),
+        "tool": {"enum": list(TOOLS)},
+        "emit": {"enum": list(EMITS)},
+        **dict.fromkeys(("extras", "wants", "said"), TEXTS),
+    }
+)
+_PAIRS = {"type": "array", "items": {**TEXTS, "minItems": 2, "maxItems": 2}}
+_REMEDY = {**dict.fromkeys(("field", "value", "text", "least"), TEXT), "also": {"type": "array"}}
+STACK = object_of(
+    {
+        "schema": {"const": STACKS},
+        "wishes": _WISHES,
+        **dict.fromkeys(("torch", "heading"), TEXT),
+        **dict.fromkeys(("packages", "libraries"), _PAIRS),
+        "needs": list_of({**dict.fromkeys(("what", "needed", "have"), TEXT), "met": BOOLEAN}),
+        "commands": by_name({"type": "array", "items": TEXTS}),
+        "files": by_name(TEXT),
+        "reasons": list_of({"candidate": TEXT, "standing": {"enum": list(get_args(Standing))}, "because": TEXT}),
+        **dict.fromkeys(("remarks", "sources"), TEXTS),
+        "smallest": list_of(_REMEDY),
+        "downloads_mib": {"type": ["number", "null"]},
+        "offers": by_name(TEXTS),
+        "makes": {"type": "object"},
+    }
+)
+"""What `gpudoctor.core.stack` writes."""
+
+
+# ---- An expectation profile ----
+# For editors of TOML: ``#:schema profile.json`` as its first line. Names
 # of facts and kernels are checked where the profile is read, which knows them all.
 
-_PLAIN: dict[str, Any] = {
+_PLAIN_EXPECTATION: dict[str, Any] = {
     "description": "what it must be: 8, true, a text, one of several, or a range: >= 570, < 590",
     "type": ["string", "number", "boolean", "array"],
     "items": {"type": ["string", "number"]},
 }
-_TOLD: dict[str, Any] = {
+_FINDING_KEYS: dict[str, Any] = {
     "severity": {"enum": list(SEVERITIES), "description": "of the finding where it is not so; error by default"},
     "why": {**TEXT, "description": "what follows from it"},
     "do": {"oneOf": [TEXT, TEXTS], "description": "what to do: a sentence, or a command as a list of words"},
     "needs": {"type": "array", "items": {"enum": ["root", "reboot", "network", "downtime"]}},
 }
-_ENTRY: dict[str, Any] = {
-    "is": _PLAIN,
-    "not": {**_PLAIN, "description": "what it must not be"},
+_EXPECTATION: dict[str, Any] = {
+    "is": _PLAIN_EXPECTATION,
+    "not": {**_PLAIN_EXPECTATION, "description": "what it must not be"},
     "matches": {**TEXT, "description": "a regular expression that must be found in it"},
     "has": {**TEXTS, "description": "of a list: these are in it"},
     "lacks": {**TEXTS, "description": "of a list: none of these is in it"},
     "present": {"type": "boolean", "description": "false: it must not be there"},
     "where": {**TEXT, "description": "a condition: only rows for which it holds count"},
     "at_least": {"type": "integer", "minimum": 0, "description": "how many rows are enough; by default all"},
-    **_TOLD,
+    **_FINDING_KEYS,
 }
 _TABLE = {
     "description": "facts by name: gpu.count = 8; gpudoctor explain FACT tells what one means",
     "type": "object",
-    "propertyNames": {"not": {"enum": list(_ENTRY)}},
-    "additionalProperties": {"anyOf": [_PLAIN, {"$ref": "#/$defs/entry"}, {"$ref": "#/$defs/facts"}]},
+    "propertyNames": {"not": {"enum": list(_EXPECTATION)}},
+    "additionalProperties": {"anyOf": [_PLAIN_EXPECTATION, {"$ref": "#/$defs/entry"}, {"$ref": "#/$defs/facts"}]},
 }
 _LINE = {
     "type": "object",
@@ -57,7 +160,7 @@ _LINE = {
         "each": {**TEXT, "description": "the group of which every row is judged: gpu, nvlink, rdma"},
         "says": {**TEXT, "description": "the sentence where it does not hold, with facts in braces"},
         "fact": {**TEXT, "description": "in place of when: a fact, which must be as the other keys say"},
-        **_ENTRY,
+        **_EXPECTATION,
     },
     "additionalProperties": False,
     "anyOf": [{"required": ["when"]}, {"required": ["fact"]}],
@@ -86,14 +189,14 @@ PROFILE: dict[str, Any] = {
     "additionalProperties": False,
     "$defs": {
         "facts": _TABLE,
-        "entry": {"type": "object", "properties": _ENTRY, "additionalProperties": False, "minProperties": 1},
+        "entry": {"type": "object", "properties": _EXPECTATION, "additionalProperties": False, "minProperties": 1},
     },
 }
 
 
-# The JSON Schemas of a plan and of its run, and of the steps that plans and fixes have.
+# ---- A plan, its run, and the steps that plans and fixes have ----
 
-STEP = of(
+STEP = object_of(
     {
         "argv": TEXTS,
         "text": TEXT,
@@ -101,8 +204,8 @@ STEP = of(
         "touches": {"enum": ["environment", "system", "hardware", "nothing"]},
     }
 )
-_CHANGE = of({"name": TEXT, "before": TEXT, "after": TEXT})
-PLAN = of(
+_CHANGE = object_of({"name": TEXT, "before": TEXT, "after": TEXT})
+PLAN = object_of(
     {
         "schema": {"const": PLANS},
         "title": TEXT,
@@ -111,31 +214,22 @@ PLAN = of(
         "before": TEXTS,
         "downloads_mib": {"type": ["number", "null"]},
         "undo": TEXTS,
-        "ways": {
-            "type": "array",
-            "items": of({"cause": TEXT, "number": COUNT, "title": TEXT, "undo": TEXT}),
-        },
-        "steps": {
-            "type": "array",
-            "items": of(
-                {
-                    **dict.fromkeys(("id", "title", "makes_true", "cause", "verify", "hindrance"), TEXT),
-                    **STEP["properties"],
-                    "way": COUNT,
-                    "changes": {"type": "array", "items": _CHANGE},
-                    "chosen": FLAG,
-                    "makes": {"type": "object"},
-                    "requires": {
-                        "type": "array",
-                        "items": of({"kind": {"enum": list(get_args(Requires))}, "subject": TEXT, "mib": NUMBER}),
-                    },
-                }
-            ),
-        },
+        "ways": list_of({"cause": TEXT, "number": COUNT, "title": TEXT, "undo": TEXT}),
+        "steps": list_of(
+            {
+                **dict.fromkeys(("id", "title", "makes_true", "cause", "verify", "hindrance"), TEXT),
+                **STEP["properties"],
+                "way": COUNT,
+                "changes": {"type": "array", "items": _CHANGE},
+                "chosen": BOOLEAN,
+                "makes": {"type": "object"},
+                "requires": list_of({"kind": {"enum": list(get_args(Requires))}, "subject": TEXT, "mib": NUMBER}),
+            }
+        ),
     },
-    foreseen=of(dict.fromkeys(("cleared", "stays", "new", "unjudged"), TEXTS)),
+    foreseen=object_of(dict.fromkeys(("cleared", "stays", "new", "unjudged"), TEXTS)),
 )
-_RAN = of(
+_RAN = object_of(
     {
         "state": {"enum": list(get_args(State))},
         "seconds": NUMBER,
@@ -144,198 +238,167 @@ _RAN = of(
         "dropped": COUNT,
     }
 )
-RUN = of(
+RUN = object_of(
     {
         "schema": {"const": RUNS},
         **dict.fromkeys(("id", "began", "undoes", "why"), TEXT),
-        "over": FLAG,
+        "over": BOOLEAN,
         "outcome": {"enum": list(get_args(Outcome))},
         "worse": TEXTS,
         "changed": TEXTS,
-        "judged": {"type": "object", "additionalProperties": FLAG},
+        "judged": by_name(BOOLEAN),
         "steps": {"type": "array", "items": _RAN},
         "plan": PLAN,
     }
 )
 
 
-_TEXT = {"type": "string"}
-_TEXTS = {"type": "array", "items": _TEXT}
+# ---- A diagnosis, and what is made of one ----
+
 _TEXT_OR_NULL = {"type": ["string", "null"]}
-
-
-def _object(properties: dict[str, Any], optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """An object whose keys are all required but the optional ones; later versions may add keys, never change these."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [key for key in properties if key not in optional],
-    }
-
-
+_REASON = TEXT
+"""A word of `gpudoctor.core.fact.Reason`; later versions may add words."""
 _FACT = {
     "oneOf": [
-        _object({"value": {}, "source": _TEXT}),
-        _object({"absent": _TEXT}),
-        _object({"unread": _TEXT, "asked": {"type": "boolean"}}, optional=("asked",)),
+        object_of({"value": {}, "source": TEXT}),
+        object_of({"absent": TEXT}, reason=_REASON),
+        object_of({"unread": TEXT}, asked=BOOLEAN, reason=_REASON),
     ]
 }
-_FIX = _object({"title": _TEXT, "steps": {"type": "array", "items": STEP}, "verify": _TEXT, "undo": _TEXT})
-_EVIDENCE = _object(
-    {"fact": _TEXT, "value": {}, "source": _TEXT, "absent": _TEXT, "index": {"type": "integer", "minimum": 0}},
-    optional=("absent", "index"),
-)
-_SINCE = _object(
+_FIX = object_of({"title": TEXT, "steps": {"type": "array", "items": STEP}, "verify": TEXT, "undo": TEXT})
+_EVIDENCE = object_of({"fact": TEXT, "value": {}, "source": TEXT}, absent=TEXT, reason=_REASON, index=COUNT)
+_SINCE = object_of(
     {
-        "what": _TEXT,
+        "what": TEXT,
         "before": _TEXT_OR_NULL,
         "after": _TEXT_OR_NULL,
         "at": _TEXT_OR_NULL,
         "by": _TEXT_OR_NULL,
-        "source": _TEXT,
+        "source": TEXT,
         "worked": _TEXT_OR_NULL,
     }
 )
-_FINDING = _object(
+_FINDING = object_of(
     {
         "id": {"type": "string", "pattern": r"^[a-z]+\.[a-z0-9-]+$"},
-        "layer": _TEXT,
+        "layer": TEXT,
         "severity": {"enum": list(SEVERITIES)},
         "role": {"enum": ["cause", "symptom"]},
         "confidence": {"enum": list(CONFIDENCES)},
-        "title": _TEXT,
-        "why": _TEXT,
+        "title": TEXT,
+        "why": TEXT,
         "subject": {"type": ["object", "null"]},
         "subjects": {"type": "array", "items": {"type": "object"}, "minItems": 2},
         "evidence": {"type": "array", "items": _EVIDENCE, "minItems": 1},
-        "explains": _TEXTS,
+        "explains": TEXTS,
         "fixes": {"type": "array", "items": _FIX},
-        "references": _TEXTS,
-        "confirm": _TEXT,
-        "by_rule": _TEXTS,
+        "references": TEXTS,
+        "confirm": TEXT,
+        "by_rule": TEXTS,
         "since": {"type": "array", "items": _SINCE},
-    },
-    optional=("since", "subjects"),
+    }
 )
-_COUNT = {"type": "integer", "minimum": 0}
-_DOCUMENT = _object(
+_FINDING["required"] = [key for key in _FINDING["required"] if key not in ("since", "subjects")]
+_DOCUMENT = object_of(
     {
         "schema": {"const": SCHEMA},
-        "tool": _object({"version": _TEXT}),
-        "target": _object(
+        "tool": object_of({"version": TEXT}),
+        "target": object_of(
             {
                 "kind": {"enum": ["local", "report", "snapshot", "node", "fleet"]},
-                "name": _TEXT,
+                "name": TEXT,
                 "python": _TEXT_OR_NULL,
                 "level": {"enum": ["quick", "standard", "deep"]},
             }
         ),
         "verdict": {"enum": ["sound", "impaired", "broken", "unknown"]},
         "findings": {"type": "array", "items": _FINDING},
-        "counts": _object({"found": _COUNT, "unjudged": _COUNT, "passed": _COUNT}),
-        "unjudged": {"type": "array", "items": _object({"id": _TEXT, "because": _TEXT})},
-        "passed": _TEXTS,
-        "notes": {"type": "array", "items": _object({"facts": _TEXTS, "text": _TEXT, "rules": _TEXTS})},
-        "facts": {
-            "type": "object",
-            "additionalProperties": {
-                "oneOf": [_FACT, {"type": "array", "items": {"type": "object", "additionalProperties": _FACT}}]
-            },
-        },
-        "timings_ms": {"type": "object", "additionalProperties": {"type": "number"}},
-        "fleet": FLEET,
+        "counts": object_of({"found": COUNT, "unjudged": COUNT, "passed": COUNT}),
+        "unjudged": list_of({"id": TEXT, "because": TEXT}, reason=_REASON, fact=TEXT),
+        "passed": TEXTS,
+        "notes": list_of({"facts": TEXTS, "text": TEXT, "rules": TEXTS}),
+        "facts": by_name({"oneOf": [_FACT, {"type": "array", "items": by_name(_FACT)}]}),
+        "timings_ms": by_name(NUMBER),
     },
-    optional=("fleet",),
+    fleet=FLEET,
 )
-
-
-_SNAPSHOT = _object({key: _DOCUMENT["properties"][key] for key in ("schema", "tool", "target", "facts", "timings_ms")})
-_NUMBER = {"type": "number"}
-_WHOLE = {"type": "integer"}
-_FLAG = {"type": "boolean"}
-
-
-def _brief(required: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """An object that leaves out what is not known."""
-    return _object({**required, **more}, optional=tuple(more))
-
-
-_LADDER = {"type": "array", "items": _brief({"rung": {"enum": list(get_args(Rung))}}, held=_FLAG, message=_TEXT)}
-_EXPECTED = _brief(
-    {"value": _NUMBER, "how": {"enum": ["table", "siblings"]}},
-    limit=_NUMBER,
-    fraction=_NUMBER,
-    words=_TEXT,
-    source=_TEXT,
+_SNAPSHOT = object_of(
+    {key: _DOCUMENT["properties"][key] for key in ("schema", "tool", "target", "facts", "timings_ms")}
 )
-_MEANWHILE = _brief(
+_INTEGER = {"type": "integer"}
+_LADDER = list_of({"rung": {"enum": list(get_args(Rung))}}, held=BOOLEAN, message=TEXT)
+_EXPECTED = object_of(
+    {"value": NUMBER, "how": {"enum": ["table", "siblings"]}},
+    limit=NUMBER,
+    fraction=NUMBER,
+    words=TEXT,
+    source=TEXT,
+)
+_MEANWHILE = object_of(
     {},
-    **{name: _NUMBER for name in Meanwhile.__dataclass_fields__ if name != "reasons"},
-    reasons=_TEXTS,
+    **{name: NUMBER for name in Meanwhile.__dataclass_fields__ if name != "reasons"},
+    reasons=TEXTS,
 )
-_RUN = _brief(
-    {"kernel": _TEXT, "gpu": {"type": "integer", "minimum": -1}, "status": {"enum": list(get_args(Status))}},
-    **dict.fromkeys(("value", "spread"), _NUMBER),
-    **dict.fromkeys(("differ", "compared"), _WHOLE),
-    **dict.fromkeys(("words", "because", "advice"), _TEXT),
-    right=_FLAG,
+_RUN = object_of(
+    {"kernel": TEXT, "gpu": {"type": "integer", "minimum": -1}, "status": {"enum": list(get_args(Status))}},
+    **dict.fromkeys(("value", "spread"), NUMBER),
+    **dict.fromkeys(("differ", "compared"), _INTEGER),
+    **dict.fromkeys(("words", "because", "advice"), TEXT),
+    right=BOOLEAN,
     details={"type": "object"},
     ladder=_LADDER,
     expected=_EXPECTED,
     meanwhile=_MEANWHILE,
 )
-_KERNEL = _brief(
-    {"id": _TEXT, "title": _TEXT, "level": {"enum": list(get_args(Level))}, "rung": {"enum": list(get_args(Rung))}},
-    unit=_TEXT,
-    size=_TEXT,
+_KERNEL = object_of(
+    {"id": TEXT, "title": TEXT, "level": {"enum": list(get_args(Level))}, "rung": {"enum": list(get_args(Rung))}},
+    unit=TEXT,
+    size=TEXT,
 )
-_KERNELS = _brief(
+_KERNELS = object_of(
     {
         "schema": {"const": KERNELS},
-        "target": _TEXT,
-        "at": _TEXT,
+        "target": TEXT,
+        "at": TEXT,
         "kernels": {"type": "array", "items": _KERNEL},
-        "devices": {"type": "array", "items": _brief({"index": _WHOLE}, name=_TEXT, held=_TEXT, uuid=_TEXT)},
+        "devices": list_of({"index": _INTEGER}, name=TEXT, held=TEXT, uuid=TEXT),
         "runs": {"type": "array", "items": _RUN},
         "verdict": _DOCUMENT["properties"]["verdict"],
         "findings": _DOCUMENT["properties"]["findings"],
     },
-    because=_TEXT,
+    because=TEXT,
 )
 _FACT_OR_NULL = {"oneOf": [*_FACT["oneOf"], {"type": "null"}]}
-_CHANGES = {
-    "type": "array",
-    "items": _object({"fact": _TEXT, "row": _TEXT_OR_NULL, "a": _FACT_OR_NULL, "b": _FACT_OR_NULL}),
-}
-_SIDE = _object({key: _DOCUMENT["properties"][key] for key in ("target", "verdict")})
-_ONE_SIDED = _object({"side": {"enum": ["a", "b"]}, "finding": _FINDING, "other": _TEXT, "facts": _CHANGES})
-_DIFFERENCE = _object(
+_CHANGES = list_of({"fact": TEXT, "row": _TEXT_OR_NULL, "a": _FACT_OR_NULL, "b": _FACT_OR_NULL})
+_SIDE = object_of({key: _DOCUMENT["properties"][key] for key in ("target", "verdict")})
+_ONE_SIDED = object_of({"side": {"enum": ["a", "b"]}, "finding": _FINDING, "other": TEXT, "facts": _CHANGES})
+_DIFFERENCE = object_of(
     {
         "schema": {"const": DIFF},
-        "tool": _object({"version": _TEXT}),
+        "tool": object_of({"version": TEXT}),
         "a": _SIDE,
         "b": _SIDE,
-        "equal": _FLAG,
+        "equal": BOOLEAN,
         "findings": {"type": "array", "items": _ONE_SIDED},
-        "both": _TEXTS,
-        "facts": {"type": "object", "additionalProperties": _CHANGES},
+        "both": TEXTS,
+        "facts": by_name(_CHANGES),
         "unread": _CHANGES,
         "moving": _CHANGES,
         "packages": {"type": "array", "items": _SINCE},
     }
 )
-_KEPT = _object(
+_KEPT = object_of(
     {
-        "id": _TEXT,
-        "time": _TEXT,
+        "id": TEXT,
+        "time": TEXT,
         "level": _DOCUMENT["properties"]["target"]["properties"]["level"],
         "verdict": _DOCUMENT["properties"]["verdict"],
         "python": _TEXT_OR_NULL,
-        "findings": {"type": "array", "items": _object({"id": _TEXT, "severity": _TEXT, "title": _TEXT})},
+        "findings": list_of(dict.fromkeys(("id", "severity", "title"), TEXT)),
         "trouble": _TEXT_OR_NULL,
     }
 )
-_HISTORY = _object({"schema": {"const": HISTORY}, "folder": _TEXT, "runs": {"type": "array", "items": _KEPT}})
+_HISTORY = object_of({"schema": {"const": HISTORY}, "folder": TEXT, "runs": {"type": "array", "items": _KEPT}})
 _KINDS = {
     "diagnosis": _DOCUMENT,
     "snapshot": _SNAPSHOT,
@@ -348,11 +411,11 @@ _KINDS = {
     "history": _HISTORY,
 }
 _READ = {"profile": PROFILE}
-"""What people write and we read: to what is promised of these, keys may be added, too."""
+"""Documents that users write; later versions may add keys to them."""
 
 
 def text(kind: str = "diagnosis") -> str:
-    """The schema of a diagnosis, of another of our documents, or of a profile, indented."""
+    """The JSON Schema of the document or profile of that kind, as indented JSON; an unknown kind raises KeyError."""
     title = "gpudoctor document" if kind == "diagnosis" else f"gpudoctor {kind}"
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
     return json.dumps({**head, **{**_KINDS, **_READ}[kind]}, indent=2)

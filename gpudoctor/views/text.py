@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpudoctor.language import say
-from gpudoctor.model.diagnosis import Diagnosis, Evidence, Finding, Verdict
-from gpudoctor.model.fact import Absent, Known
-from gpudoctor.model.rule import Fix
+from gpudoctor.core.diagnosis import Diagnosis, Finding, Verdict
+from gpudoctor.core.language import say
+from gpudoctor.core.rule import Fix
 from gpudoctor.views import _report as report
-from gpudoctor.views._columns import width
-from gpudoctor.views._since import since
-from gpudoctor.views._terminal import WIDTH, Style, command, noted, style_of, value, wrapped
+from gpudoctor.views._terminal import WIDTH, Style, command, step_text, style_of, width, wrapped
 
 _COLOURS: dict[Verdict, str] = {"sound": "green", "impaired": "yellow", "broken": "red", "unknown": "yellow"}
 _WORDS = {"error": ("ERROR", "red"), "warning": ("WARNING", "yellow"), "info": ("INFO", "green")}
@@ -25,110 +22,111 @@ _MOST_IDS = 12
 def render(diagnosis: Diagnosis, style: Style | None = None) -> str:
     """The whole report, ending without a newline."""
     style = style or Style()
-    blocks = [_head(diagnosis, style)]
-    if installed := list(report.installs(diagnosis)):
-        blocks.append("\n".join(_installs(installed)))
+    blocks = [_head_text(diagnosis, style)]
+    if installed := list(report.packages_to_install(diagnosis)):
+        blocks.append("\n".join(_package_lines(installed)))
     blocks += findings(diagnosis.findings, style)
     if len(causes := report.causes(diagnosis)) > 1:
-        blocks.append("\n".join([say("To act on, in this order:"), *_plan(causes)]))
+        blocks.append("\n".join([say("To act on, in this order:"), *_action_lines(causes)]))
     if diagnosis.unjudged:
-        blocks.append("\n".join(_unjudged(diagnosis, style)))
+        blocks.append("\n".join(_unjudged_lines(diagnosis, style)))
     blocks += ["\n".join(wrapped(note.text, hang=2)) for note in diagnosis.notes]
     blocks.append(report.counts(diagnosis))
     return "\n\n".join(blocks)
 
 
-def _installs(packages: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+def _package_lines(packages: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    """A heading and a line per (name, version, source) of the packages that a manifest would install."""
     yield say("What it would bring:")
     for name, version, source in packages:
         yield from wrapped(f"{name} {version}  ({source})", 4, 6)
 
 
-def findings(found: Sequence[Finding], style: Style) -> Iterator[str]:
-    """A block for each, those that say the same of several GPUs as one."""
-    for finding, others in report.together(found):
-        yield "\n".join(_finding(finding, others, style))
+def findings(items: Sequence[Finding], style: Style) -> Iterator[str]:
+    """A block of text per rule that was found; findings of one rule about several GPUs share a block."""
+    for finding, others in report.group_same_rule(items):
+        yield "\n".join(_finding_lines(finding, others, style))
 
 
-def _head(diagnosis: Diagnosis, style: Style) -> str:
-    said = style.paint(report.verdict(diagnosis), "bold", _COLOURS[diagnosis.verdict])
-    return f"gpudoctor {diagnosis.tool_version}: {report.about(diagnosis)}\n{said}"
+def _head_text(diagnosis: Diagnosis, style: Style) -> str:
+    """A line with gpudoctor's version and what was diagnosed, and the verdict in colour."""
+    sentence = style.paint(report.verdict(diagnosis), "bold", _COLOURS[diagnosis.verdict])
+    return f"gpudoctor {diagnosis.tool_version}: {report.target_text(diagnosis)}\n{sentence}"
 
 
-def _finding(finding: Finding, others: Sequence[Finding], style: Style) -> Iterator[str]:
-    """One finding, or the same one about several GPUs."""
+def _finding_lines(finding: Finding, others: Sequence[Finding], style: Style) -> Iterator[str]:
+    """Lines of a finding; `others` are findings of the same rule about other GPUs."""
     english, colour = _WORDS[finding.severity]
     word = say(english)
-    guess = say("Possibly: ") if finding.confidence == "possible" else ""
+    account = report.account(finding, others)
+    guess = say("Possibly: ") if account.is_guess else ""
     hang = width(word) + 2
     lines = wrapped(f"{word}  {guess}{finding.title}", hang=hang)
     yield style.paint(lines[0], "bold", colour)
     yield from lines[1:]
-    alike, unlike = report.elsewhere(finding, others)
-    for other in unlike:
-        yield from wrapped(say("also: {title}", title=other.title), indent=hang)
-    if alike:
-        yield from wrapped(say("the same of {names}", names=", ".join(alike)), indent=hang)
+    for title in account.also:
+        yield from wrapped(say("also: {title}", title=title), indent=hang)
+    if account.same_of:
+        yield from wrapped(say("the same of {names}", names=account.same_of), indent=hang)
     if finding.why:
         yield from wrapped(finding.why, 2, paragraphs=True)
     if finding.evidence:
         yield ""
         yield say("  How it is known ({confidence}):", confidence=say(finding.confidence))
-        yield from _evidence(finding.evidence)
-    if finding.since:
-        lead, changes = since(finding)
-        yield from ("", f"  {lead}:")
-        for change in changes:
+        yield from _evidence_lines(account.proofs)
+    if account.changes:
+        yield from ("", f"  {account.changes_lead}:")
+        for change in account.changes:
             yield from wrapped(change, 4, 6)
     if finding.by_rule:
         newer = _ARE_NEWER if len(finding.by_rule) > 1 else _IS_NEWER
         yield from wrapped(say(newer, facts=", ".join(finding.by_rule)), 2, 4)
-    if finding.confidence != "certain" and finding.confirm:
-        yield from wrapped(say("To be sure: {how}", how=finding.confirm), 2, 4)
+    if account.confirm:
+        yield from wrapped(say("To be sure: {how}", how=account.confirm), 2, 4)
     if finding.explains:
         yield from wrapped(say("This explains: {ids}", ids=", ".join(finding.explains)), 2, 4)
-    yield from _fixes(finding.fixes)
+    yield from _fixes_lines(finding.fixes)
     yield ""
     yield style.paint(say("  [{id}]  more: {command}", id=finding.id, command=command(finding.more)), "dim")
 
 
-def _plan(causes: Sequence[Finding]) -> Iterator[str]:
-    """One point a cause: what to do about it."""
-    for number, (finding, act) in enumerate(report.acts(causes), 1):
+def _action_lines(causes: Sequence[Finding]) -> Iterator[str]:
+    """A numbered line per cause: what to do about it."""
+    for number, (finding, act) in enumerate(report.actions(causes), 1):
         yield from wrapped(f"{number}. {act}  [{finding.id}]", 2, 5)
 
 
-def _evidence(evidence: tuple[Evidence, ...]) -> Iterator[str]:
-    for item in evidence[:_MOST_EVIDENCE]:
-        if item.fact == "text.line" and isinstance(item.state, Known):
-            yield from wrapped(f"{item.state.source}: {value(item.state)}", 4, 6)
-        elif isinstance(item.state, Known):
-            yield from wrapped(
-                f"{report.fact_name(item)} = {value(item.state) or say('none')}  ({item.state.source})", 4, 6
-            )
-        elif isinstance(item.state, Absent):
-            yield from wrapped(f"{report.fact_name(item)}: {say('none')} ({item.state.why})", 4, 6)
-    if (more := len(evidence) - _MOST_EVIDENCE) > 0:
+def _evidence_lines(proofs: Sequence[report.Proof]) -> Iterator[str]:
+    """Lines of name, value and source of each fact, at most `_MOST_EVIDENCE`, and how many more there are."""
+    for proof in proofs[:_MOST_EVIDENCE]:
+        if proof.is_line:
+            yield from wrapped(f"{proof.source}: {proof.value}", 4, 6)
+        elif proof.is_absent:
+            yield from wrapped(f"{proof.name}: {proof.value} ({proof.source})", 4, 6)
+        else:
+            yield from wrapped(f"{proof.name} = {proof.value}  ({proof.source})", 4, 6)
+    if (more := len(proofs) - _MOST_EVIDENCE) > 0:
         yield say("    and {count} more; --json lists them", count=more)
 
 
-def _fixes(fixes: Sequence[Fix]) -> Iterator[str]:
-    """The first few in full, of the rest the titles."""
+def _fixes_lines(fixes: Sequence[Fix]) -> Iterator[str]:
+    """The first `_MOST_FIXES` fixes in full, and the titles of the others."""
     for fix in fixes[:_MOST_FIXES]:
         yield ""
-        yield from _fix(fix)
-    if rest := fixes[_MOST_FIXES:]:
+        yield from _fix_lines(fix)
+    if others := fixes[_MOST_FIXES:]:
         yield ""
         yield say("  Or, where it applies (gpudoctor explain shows how):")
-        for fix in rest:
+        for fix in others:
             yield from wrapped(f"- {fix.title}", 4, 6)
 
 
-def _fix(fix: Fix) -> Iterator[str]:
+def _fix_lines(fix: Fix) -> Iterator[str]:
+    """A fix: title, numbered steps with their commands, and how to undo it."""
     yield from wrapped(say("What to do: {title}", title=fix.title), 2, 4)
     for number, step in enumerate(fix.steps, 1):
         label = f"{number}. " if len(fix.steps) > 1 else ""
-        note = noted(step.text, step.needs, step.touches)
+        note = step_text(step.text, step.needs, step.touches)
         if note:
             yield from wrapped(label + note, 4, 4 + len(label))
         if step.argv:
@@ -137,16 +135,16 @@ def _fix(fix: Fix) -> Iterator[str]:
         yield from wrapped(say("To undo: {how}", how=fix.undo), 4, 6)
 
 
-def _unjudged(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
-    """Reasons first, the commonest at the top, each with what was missing and the rules that wait for it."""
-    if report.manifest(diagnosis):
+def _unjudged_lines(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
+    """Why rules were not judged, the commonest reason first, with missing facts and rule ids; then what would help."""
+    if report.is_manifest(diagnosis):
         only = "Not judged ({count}): what no file can show, only a machine that runs."
         yield from wrapped(say(only, count=len(diagnosis.unjudged)))
         return
     yield style.paint(say("Not judged ({count}), because", count=len(diagnosis.unjudged)), "bold")
     for reason in report.reasons(diagnosis):
-        yield from wrapped(f"{reason.why}{': ' if reason.facts else ''}{_some(reason.facts)}", 2, 4)
-        yield from wrapped(f"-> {_some(reason.rules)}", 4, 7)
+        yield from wrapped(f"{reason.why}{': ' if reason.facts else ''}{_first_ids(reason.facts)}", 2, 4)
+        yield from wrapped(f"-> {_first_ids(reason.rules)}", 4, 7)
     if diagnosis.snapshot.target.kind == "local":
         yield say("  The log of a job that failed can be judged too: gpudoctor read LOG")
     elif diagnosis.snapshot.pasted:
@@ -155,7 +153,8 @@ def _unjudged(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
         yield "      $ gpudoctor read --together FIRST SECOND"
 
 
-def _some(names: Sequence[str]) -> str:
+def _first_ids(names: Sequence[str]) -> str:
+    """The first `_MOST_IDS` names, separated by commas, and how many more there are."""
     more = say(" and {count} more", count=len(names) - _MOST_IDS) if len(names) > _MOST_IDS else ""
     return ", ".join(names[:_MOST_IDS]) + more
 

@@ -1,4 +1,4 @@
-"""The figures that `tests.bench.peers` measured last: kept in figures.toml, and told in the README from there."""
+"""The figures that `tests.bench.peers` measured last: kept in figures.toml, shown in comparison.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.pages import toml
+from gpudoctor.diagnosis.pages import toml
 
 FILE = Path(__file__).with_name("figures.toml")
 OURS = "gpudoctor check --level quick --json"

@@ -19,15 +19,17 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from gpudoctor import rulebook, ruletest
-from gpudoctor.doctor import diagnose, snapshot_of
-from gpudoctor.judge import judge_rule
-from gpudoctor.judge.signs import Text
-from gpudoctor.knowledge import complete
-from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.rulebook import Rulebook
-from gpudoctor.target.record_json import to_json
-from gpudoctor.version import __version__
+from gpudoctor.app import ruletest
+from gpudoctor.app.pipeline import diagnose
+from gpudoctor.app.reading import snapshot_of
+from gpudoctor.core.about import __version__
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.diagnosis import rulebook
+from gpudoctor.diagnosis.judge import judge_rule
+from gpudoctor.diagnosis.judge.signs import Text
+from gpudoctor.diagnosis.knowledge import complete
+from gpudoctor.diagnosis.rulebook import Rulebook
+from gpudoctor.target.record import to_json
 from gpudoctor.views import document
 from tests import rates, readme
 from tests.corpus import blocks
@@ -93,7 +95,7 @@ def reports() -> Iterator[Document]:
     for case in rulebook.cases():
         if case.report:
             yield Document(f"{case.rule}: {case.name}", case.report)
-    for file in sorted((REPOSITORY / "tests" / "messages").glob("*.txt")):
+    for file in sorted((REPOSITORY / "tests/readers/messages").glob("*.txt")):
         yield from (Document(f"{file.name} {cause}", text) for cause, text in blocks(file.stem))
     yield Document("the README's report", readme.REPORT)
     for name in scenario.names(scenario.PROFILES):

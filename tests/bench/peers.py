@@ -4,7 +4,7 @@ python -m tests.bench.peers [--runs N] [--cache FOLDER] [--write]
 
 The node has eight simulated healthy H100 and a real environment with torch (GPUDOCTOR_TORCH_PYTHON or .venv-torch).
 Each program lives in an environment of its own, made once in the cache. ``--write`` keeps the figures in
-tests/bench/figures.toml, of which the README's table is made. What cannot be installed is named and left out.
+tests/bench/figures.toml, of which the table of comparison.md is made. What cannot be installed is named and left out.
 """
 
 from __future__ import annotations

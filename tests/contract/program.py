@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import gpudoctor
-from gpudoctor.arguments import parser
-from gpudoctor.commands import exits
+from gpudoctor.app.arguments import parser
+from gpudoctor.app.commands import exits
 
 CODES = ("SOUND", "BROKEN", "MISUSE", "UNKNOWN", "DIFFERENT", "INTERRUPTED", "UNHEARD")
 _MORE = {"1": ("+", "*", "?"), "+": ("*",), "?": ("*",)}

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpudoctor import rulebook
-from gpudoctor.catalog import catalog
+from gpudoctor.diagnosis import rulebook
+from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.views import prometheus, schema
 from tests.contract import program, schemas
-from tests.tui.machines import diagnosis_of
+from tests.views.tui.machines import diagnosis_of
 
 HOME = Path(__file__).parent / "1.0"
 _SCHEMA, _PROGRAM, _NAMES = "schema-", "program", "names"
 
 
+@cache
 def now() -> dict[str, Any]:
     """By the names of files: schemas of documents, what can be typed and called, names that scripts hold on to."""
     kinds = {f"{_SCHEMA}{kind}": json.loads(schema.text(kind)) for kind in schema._KINDS}

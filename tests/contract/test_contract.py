@@ -9,29 +9,28 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.commands import exits
+from gpudoctor.app.commands import exits
 from gpudoctor.views import schema
 from tests.contract import promises, schemas
 
-NOW = promises.now()
 Change = Callable[[dict[str, Any]], object]
 
 
 def broken(name: str, change: Change) -> list[str]:
     """What is found where this version is changed so, and the version before was as this one is."""
-    new = copy.deepcopy(NOW)
+    new = copy.deepcopy(promises.now())
     change(new[name])
-    return list(promises.breakages(NOW, new))
+    return list(promises.breakages(promises.now(), new))
 
 
 def test_every_promise_of_1_0_is_kept() -> None:
     stored = promises.stored()
     assert len(stored) >= 10
-    assert list(promises.breakages(stored, NOW)) == []
+    assert list(promises.breakages(stored, promises.now())) == []
 
 
 def test_every_kind_of_document_can_be_asked_for() -> None:
-    kinds = next(one for one in NOW["program"]["commands"]["gpudoctor schema"] if not one["option"])
+    kinds = next(one for one in promises.now()["program"]["commands"]["gpudoctor schema"] if not one["option"])
     assert kinds["choices"] == [*schema._KINDS, *schema._READ]
 
 
@@ -162,12 +161,12 @@ def test_a_breakage_is_found(part: str, name: str) -> None:
 
 
 def test_a_whole_document_that_is_gone_is_found() -> None:
-    new = {name: promise for name, promise in NOW.items() if name != "schema-plan"}
-    assert list(promises.breakages(NOW, new)) == ["schema-plan: is gone"]
+    new = {name: promise for name, promise in promises.now().items() if name != "schema-plan"}
+    assert list(promises.breakages(promises.now(), new)) == ["schema-plan: is gone"]
 
 
 def test_what_is_added_breaks_nothing() -> None:
-    new = copy.deepcopy(NOW)
+    new = copy.deepcopy(promises.now())
     document = new["schema-diagnosis"]
     document["properties"]["since"] = {"type": "string"}
     document["required"].append("since")
@@ -179,12 +178,12 @@ def test_what_is_added_breaks_nothing() -> None:
     new["program"]["functions"]["check"].append(["expect", False])
     new["names"]["rules"].append("gpu.new")
     new["names"]["metrics"]["gpudoctor_finding"].append("host")
-    assert list(promises.breakages(NOW, new)) == []
+    assert list(promises.breakages(promises.now(), new)) == []
     assert json.loads(json.dumps(new)) == new
 
 
 def test_a_breakage_of_any_document_is_found() -> None:
-    for name, promise in NOW.items():
+    for name, promise in promises.now().items():
         if name.startswith("schema-"):
             key = promise["required"][-1]
             less = {**promise, "properties": {k: v for k, v in promise["properties"].items() if k != key}}

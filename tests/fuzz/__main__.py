@@ -19,7 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpudoctor.model.budget import most
+from gpudoctor.core.text_budget import time_limit
 from tests.fuzz.examine import Examined, examine
 from tests.fuzz.mutate import case
 
@@ -69,7 +69,7 @@ def main() -> int:
         kinds[kind] += 1
         refused[kind] += examined.refused
         times.append((examined.seconds, number, kind))
-        slow = examined.seconds > most(length) + SHOWN
+        slow = examined.seconds > time_limit(length) + SHOWN
         for problem in (*examined.problems, *([f"slow: {examined.seconds:.1f} s"] if slow else [])):
             signature = f"{kind}: {problem[:90]}"
             if not problems[signature]:

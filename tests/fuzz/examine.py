@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import jsonschema_rs
 
-from gpudoctor import doctor
-from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.errors import DocumentError
-from gpudoctor.model.fact import Known, Unread
-from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.app import pipeline, reading
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.errors import DocumentError
+from gpudoctor.core.fact import Known, Unread
+from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.readers import decode
 from gpudoctor.views import document, schema, text
 from gpudoctor.views._terminal import one_line
@@ -57,7 +57,7 @@ def examine(raw: bytes, kind: str) -> Examined:
     refused = False
     try:
         with deadline():
-            diagnosis = doctor.diagnose(doctor.snapshot_of(decode(raw, "case"), "case"), BOOK)
+            diagnosis = pipeline.diagnose(reading.snapshot_of(decode(raw, "case"), "case"), BOOK)
             problems += wrong_with(diagnosis, kind)
     except DocumentError as error:
         refused = True

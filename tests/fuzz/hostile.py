@@ -20,13 +20,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from gpudoctor import readers, rulebook
-from gpudoctor.discovery import modules_of
-from gpudoctor.judge.signs import Text
-from gpudoctor.model.budget import TooCostlyError
-from gpudoctor.model.fact import Known
-from gpudoctor.model.rule import Sign
-from gpudoctor.model.snapshot import Snapshot, Target
+from gpudoctor import readers
+from gpudoctor.core.fact import Known
+from gpudoctor.core.rule import Sign
+from gpudoctor.core.shipped import modules_of
+from gpudoctor.core.snapshot import Snapshot, Target
+from gpudoctor.core.text_budget import TooCostlyError
+from gpudoctor.diagnosis import rulebook
+from gpudoctor.diagnosis.judge.signs import Text
 from gpudoctor.readers._pattern import Pattern
 from tests.fuzz.examine import examine
 from tests.fuzz.pump import runs, sample, units
@@ -147,7 +148,7 @@ def _at_length(sign: Sign, shape: Shape, seconds: float) -> float:
 
 def reader_patterns() -> Iterator[tuple[str, str]]:
     """Every pattern of a reader, by module and name."""
-    readers.every_reader()
+    readers.readers_by_exactness()
     parts = [module for name, module in sys.modules.items() if name.startswith("gpudoctor.readers.")]
     for module in dict.fromkeys([*modules_of(readers), *parts]):
         for name, value in vars(module).items():

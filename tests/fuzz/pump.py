@@ -26,47 +26,33 @@ _CATEGORIES = {
 
 def units(pattern: str) -> list[str]:
     """What a hostile text repeats, one for each way in which the pattern does."""
-    return [unit for unit in dict.fromkeys(_units(list(_parser.parse(pattern)), "")) if len(unit) <= _LONGEST]
+    found = _repetitions(list(_parser.parse(pattern)), "")
+    every = (unit for before, body in found for unit in (body, before + body, before, f"{body} ", f"{before}\n"))
+    return [unit for unit in dict.fromkeys(every) if 0 < len(unit) <= _LONGEST]
 
 
 def runs(pattern: str) -> list[tuple[str, str]]:
     """What leads to each repetition, once, and what it repeats: the rest of the line is then its own to try."""
-    pairs = dict.fromkeys(_runs(list(_parser.parse(pattern)), ""))
-    return [(before, body) for before, body in pairs if len(before) + len(body) <= _LONGEST]
+    pairs = dict.fromkeys(_repetitions(list(_parser.parse(pattern)), ""))
+    return [(before, body) for before, body in pairs if body and len(before) + len(body) <= _LONGEST]
 
 
-def _runs(items: list[tuple[Any, Any]], before: str) -> Iterator[tuple[str, str]]:
+def _repetitions(items: list[tuple[Any, Any]], before: str) -> Iterator[tuple[str, str]]:
+    """What leads to each repetition of more than eight turns, and what it repeats; the inner ones after the outer."""
     for operation, argument in items:
+        inside: list[Any] = []
         if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
-            body = sample(list(argument[2]))
-            if argument[1] > 8 and body:
-                yield before, body
-            yield from _runs(list(argument[2]), before)
-        elif operation is _codes.SUBPATTERN:
-            yield from _runs(list(argument[3]), before)
-        elif operation is _codes.BRANCH:
-            for branch in argument[1]:
-                yield from _runs(list(branch), before)
-        elif operation in (_codes.ASSERT, _codes.ASSERT_NOT):
-            yield from _runs(list(argument[1]), before)
-        before += sample([(operation, argument)])
-
-
-def _units(items: list[tuple[Any, Any]], before: str) -> Iterator[str]:
-    """What to repeat: the body of each repetition alone, and behind what leads to it."""
-    for operation, argument in items:
-        if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
-            body = sample(list(argument[2]))
+            inside = [argument[2]]
             if argument[1] > 8:
-                yield from (unit for unit in (body, before + body, before, f"{body} ", f"{before}\n") if unit)
-            yield from _units(list(argument[2]), before)
+                yield before, sample(list(argument[2]))
         elif operation is _codes.SUBPATTERN:
-            yield from _units(list(argument[3]), before)
+            inside = [argument[3]]
         elif operation is _codes.BRANCH:
-            for branch in argument[1]:
-                yield from _units(list(branch), before)
+            inside = argument[1]
         elif operation in (_codes.ASSERT, _codes.ASSERT_NOT):
-            yield from _units(list(argument[1]), before)
+            inside = [argument[1]]
+        for part in inside:
+            yield from _repetitions(list(part), before)
         before += sample([(operation, argument)])
 
 

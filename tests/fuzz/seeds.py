@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from gpudoctor import rulebook, ruletest
-from gpudoctor.doctor import snapshot_of
-from gpudoctor.knowledge import complete
-from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.app import ruletest
+from gpudoctor.app.reading import snapshot_of
+from gpudoctor.core.about import __version__
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.diagnosis import rulebook
+from gpudoctor.diagnosis.knowledge import complete
 from gpudoctor.readers import read_text
-from gpudoctor.target.record_json import to_json
-from gpudoctor.version import __version__
+from gpudoctor.target.record import to_json
 from gpudoctor.views import document
 from tests import readme
 from tests.corpus import blocks
@@ -56,7 +57,7 @@ def seeds() -> Seeds:
 
 
 def _reports() -> Iterator[str]:
-    for file in sorted((REPOSITORY / "tests" / "messages").glob("*.txt")):
+    for file in sorted((REPOSITORY / "tests/readers/messages").glob("*.txt")):
         yield from (text for _, text in blocks(file.stem))
     yield from (case.report for case in rulebook.cases())
     yield readme.REPORT

@@ -3,7 +3,7 @@
 python -m tests.fuzz.texts [--texts N] [--seed N]
 
 Each text repeats what drives some patterns of pages and readers to despair (`tests.fuzz.hostile`), between words that
-make others try, on lines of any width. Ends with 1 where one takes more than `gpudoctor.model.budget.most` allows.
+make others try, on lines of any width. Ends with 1 where one takes more than `core.text_budget.time_limit` allows.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
-from gpudoctor import rulebook
-from gpudoctor.doctor import diagnose
-from gpudoctor.model.budget import most
+from gpudoctor.app.pipeline import diagnose
+from gpudoctor.core.text_budget import time_limit
+from gpudoctor.diagnosis import rulebook
 from gpudoctor.readers import read_text
 from tests.corpus import BOOK
 from tests.fuzz.hostile import Shape, lines, long_lines, reader_patterns, shapes
@@ -66,7 +66,7 @@ def main() -> int:
     for number in range(options.texts):
         text = next(made)
         costs.append((cost(text), len(text), number, text[:60]))
-    over = [one for one in costs if one[0] > most(one[1])]
+    over = [one for one in costs if one[0] > time_limit(one[1])]
     costs.sort(reverse=True)
     for seconds, size, number, begins in costs[:10]:
         print(f"{seconds:6.2f} s  {size / 1000:6.0f} kB  text {number}: {begins!r}")

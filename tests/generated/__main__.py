@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from itertools import islice
 
-from gpudoctor import rulebook
+from gpudoctor.diagnosis import rulebook
 from tests.generated.changes import broken, changes
 from tests.generated.figures import Figures
 from tests.generated.sound import sound

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from random import Random
 
-from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.core.snapshot import Snapshot
 from tests.generated.circumstances import some
 from tests.generated.draft import Draft
 from tests.generated.machine import Machine, machines

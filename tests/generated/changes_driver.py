@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from gpudoctor.model.fact import Known, Unread
+from gpudoctor.core.fact import Known, Unread
 from tests.generated import tables
 from tests.generated.bus import addresses
 from tests.generated.changes import linux, planted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from gpudoctor.model.fact import Absent, Known
+from gpudoctor.core.fact import Absent, Known
 from tests.generated import tables
 from tests.generated.bus import addresses
 from tests.generated.changes import anywhere, linux, live, planted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from gpudoctor.model.fact import Known
+from gpudoctor.core.fact import Known
 from tests.generated import tables
 from tests.generated.changes import linux, planted
 from tests.generated.changes_gpu import ampere, one

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpudoctor.model.fact import Absent, Known, Unread
+from gpudoctor.core.fact import Absent, Known, Unread
 from tests.generated.draft import Draft, row
 
 CODES = {

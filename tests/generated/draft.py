@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.model.snapshot import Snapshot, Target
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.core.snapshot import Snapshot, Target
 
 
 def frozen(value: Any) -> Any:

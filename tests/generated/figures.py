@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
-from gpudoctor.doctor import diagnose
-from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.snapshot import Snapshot
-from gpudoctor.rulebook import Rulebook
+from gpudoctor.app.pipeline import diagnose
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.diagnosis.rulebook import Rulebook
 from tests.generated.changes import Planted
 from tests.generated.sound import Sound
 

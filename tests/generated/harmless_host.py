@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from gpudoctor.model.fact import Absent, Known, Unread
+from gpudoctor.core.fact import Absent, Known, Unread
 from tests.generated import tables
 from tests.generated.bus import addresses
 from tests.generated.circumstances import fewer, harmless, own_host, several

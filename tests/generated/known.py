@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.core.snapshot import Snapshot
 from tests.generated import tables
 from tests.generated.machine import SYSTEMS, Machine
 from tests.generated.sound import draft_of

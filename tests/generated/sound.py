@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.core.snapshot import Snapshot
 from tests.generated import gpus, host, software
 from tests.generated.circumstances import Circumstance, some
 from tests.generated.draft import Draft

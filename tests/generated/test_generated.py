@@ -7,12 +7,12 @@ from itertools import islice
 
 import pytest
 
-from gpudoctor import rulebook
-from gpudoctor.catalog import catalog
-from gpudoctor.doctor import diagnose
-from gpudoctor.model.snapshot import Snapshot
-from gpudoctor.rulebook import Rulebook
-from gpudoctor.rulebook.reading import facts_read
+from gpudoctor.app.pipeline import diagnose
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.diagnosis import rulebook
+from gpudoctor.diagnosis.catalog import catalog
+from gpudoctor.diagnosis.rulebook import Rulebook
+from gpudoctor.diagnosis.rulebook.expressions import facts_read
 from tests.generated import known
 from tests.generated.changes import broken, changes
 from tests.generated.figures import Figures
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.full
 
 MEASURED = ("measured.", "rung.", "rate.", "live.peers_wrong", "live.wrong_everywhere")
 """What kernels measure: these machines were not, as tests/rates.py has others that were."""
-LOGGED = ("nccl.ranks_behind", "nccl.differing_calls")
-"""What only the log of a job tells, which no machine has by itself."""
+LOGGED = ("nccl.ranks_behind", "nccl.differing_calls", "kubernetes", "slurm_node.", "write_error.")
+"""What only a job, a cluster or a program prints, which no machine has by itself."""
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ _MOST_OUTPUT = 64 << 20
 """Bytes that a program may print until it is stopped."""
 
 
-PROGRAM = ("gpudoctor.cli", "packaging", "platformdirs", "pynvml", "simpleeval")
+PROGRAM = ("gpudoctor.app.cli", "packaging", "platformdirs", "pynvml", "simpleeval")
 """Modules without which gpudoctor does not diagnose a machine."""
 _MODULES = """
 import sys, importlib.util as u

@@ -21,7 +21,7 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 from gpudoctor.kernels.child.driver._cuda import Machine
 machine = Machine(0)
-print(json.dumps(machine.room()))
+print(json.dumps(machine.memory_info()))
 """
 
 
@@ -36,7 +36,7 @@ def test_every_kernel_is_right_and_leaves_the_memory_as_it_was(gpudoctor: Progra
     ran = gpudoctor("bench", "--kernel", "driver", "--device", "cuda:0", "--json", timeout=300)
     assert ran.code == 0, ran.out
     found = {run["kernel"]: run for run in ran.document["runs"]}
-    assert set(found) == {one.spec.id for one in specs.chosen(["driver"])}
+    assert set(found) == {one.spec.id for one in specs.select_kernels(["driver"])}
     assert {run["status"] for run in found.values()} == {"ran"}
     assert all(run["right"] for name, run in found.items() if name != "driver.launch")
     assert found["driver.memory.all"]["details"]["bytes"] > before * 0.4

@@ -12,8 +12,9 @@ import pytest
 
 from tests import needs
 from tests.gpu import steps
+from tests.processes import Ran
 from tests.sim import scenario
-from tests.sim.root import Machine, Ran, libraries_of
+from tests.sim.root import Machine, libraries_of
 
 SMI = "/usr/bin/nvidia-smi"
 _XML = """<?xml version="1.0" ?>

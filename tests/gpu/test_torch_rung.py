@@ -15,7 +15,7 @@ from tests.gpu.steps import DO_BENCH
 
 pytestmark = pytest.mark.gpu
 
-IDS = [one.spec.id for one in specs.every() if one.family == "eager" and one.spec.scope == "gpu"]
+IDS = [one.spec.id for one in specs.all_kernels() if one.family == "eager" and one.spec.scope == "gpu"]
 
 
 @pytest.fixture(scope="module")

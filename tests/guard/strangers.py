@@ -32,10 +32,7 @@ def give(place: Path, uid: int = STRANGER) -> Path:
 
 
 def program(
-    words: Sequence[str],
-    env: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-    uid: int | None = None,
+    words: Sequence[str], env: Mapping[str, str] | None = None, cwd: Path | None = None, uid: int | None = None
 ) -> subprocess.CompletedProcess[str]:
     """The program of this repository in a process of its own, as it is installed: nothing of the working directory."""
     as_user = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}

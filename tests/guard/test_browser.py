@@ -69,7 +69,7 @@ def profile(chromium: Browser) -> Iterator[Callable[[], BrowserContext]]:
 @contextmanager
 def served(limits: str = "pass") -> Iterator[str]:
     """The URL of a demo, served by a process of its own."""
-    start = f"from gpudoctor import serving; {limits}; serving.serve(['demo', 'torch-cu130'], '127.0.0.1:0')"
+    start = f"from gpudoctor.app import serving; {limits}; serving.serve(['demo', 'torch-cu130'], '127.0.0.1:0')"
     server = subprocess.Popen([sys.executable, "-c", start], stderr=subprocess.PIPE, text=True)
     try:
         assert server.stderr
@@ -100,9 +100,7 @@ class Screen:
             self.page.wait_for_timeout(50)
 
 
-def test_the_url_opens_the_interface_once_and_keys_work_without_a_click(
-    profile: Callable[[], BrowserContext],
-) -> None:
+def test_the_url_opens_the_interface_once_and_keys_work_without_a_click(profile: Callable[[], BrowserContext]) -> None:
     with served() as url:
         ours = Screen(profile())
         ours.page.goto(url)
@@ -148,9 +146,7 @@ def test_other_web_pages_and_foreign_names_get_nothing(profile: Callable[[], Bro
             assert not page.evaluate(_OPENED, websocket)
 
 
-def test_a_page_that_is_one_too_many_says_so_and_starts_by_a_key_later(
-    profile: Callable[[], BrowserContext],
-) -> None:
+def test_a_page_that_is_one_too_many_says_so_and_starts_by_a_key_later(profile: Callable[[], BrowserContext]) -> None:
     with served("serving.MOST_PAGES = 1") as url:
         browser = profile()
         first, second = Screen(browser), Screen(browser)

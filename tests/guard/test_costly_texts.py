@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 
 from gpudoctor import readers
-from gpudoctor.doctor import diagnose
-from gpudoctor.judge import signs
-from gpudoctor.model.budget import JUDGING, TOO_COSTLY, Budget, TooCostlyError, check_current, slowness, within
-from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.errors import DocumentError
+from gpudoctor.app.pipeline import diagnose
+from gpudoctor.core import text_budget
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.errors import DocumentError
+from gpudoctor.core.text_budget import JUDGING, TOO_COSTLY, Budget, TooCostlyError, check_current, slowness, within
+from gpudoctor.diagnosis.judge import signs
+from gpudoctor.diagnosis.rulebook.check import has_nested_repeat
 from gpudoctor.readers import LARGEST, LIMIT, read_file, read_text
-from gpudoctor.rulebook.check import nested
 from tests.conftest import Program
 from tests.corpus import BOOK
 from tests.fuzz.examine import examine
@@ -78,11 +79,11 @@ def test_generated_texts_end_in_time() -> None:
     ],
 )
 def test_repetitions_within_repetitions_are_refused_on_a_page(pattern: str, refused: bool) -> None:
-    assert nested(pattern) is refused
+    assert has_nested_repeat(pattern) is refused
 
 
 def test_a_page_with_one_is_refused_with_its_line(gpudoctor: Program, tmp_path: Path) -> None:
-    source = Path(__file__).parents[2] / "gpudoctor/docs/site-rules/driver"
+    source = Path(__file__).parents[2] / "gpudoctor/app/docs/site-rules/driver"
     page = next(source.glob("*.toml")) if source.is_dir() else None
     page = page or next((source.parent).rglob("*.toml"))
     text = page.read_text()
@@ -140,6 +141,22 @@ def test_what_the_processor_did_meanwhile_loses_no_sign() -> None:
     paused.budget = Budget(JUDGING, clock=paused_once)
     assert paused.find(sign)
     assert next(clock, None) is None, "the clock jumped within the search"
+
+
+def test_a_processor_that_became_slower_has_more_time_the_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_budget, "measured_slowness", lambda: 3 * slowness())
+    now, tries = 0.0, []
+
+    def work() -> str:
+        nonlocal now
+        tries.append(now)
+        now += 2 * slowness()  # twice the seconds that it has
+        check_current(MANY)
+        return "done"
+
+    whole = Budget(10, clock=lambda: now)
+    assert text_budget.within_part(whole, 1, work) == "done"
+    assert len(tries) == 2
 
 
 def test_a_reader_out_of_time_gives_nothing_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

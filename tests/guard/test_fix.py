@@ -17,20 +17,19 @@ from typing import Any
 
 import pytest
 
-from gpudoctor import ruletest
-from gpudoctor.judge import cures
-from gpudoctor.model.errors import DoctorError, DocumentError, UsageError
-from gpudoctor.model.fact import Known
-from gpudoctor.model.plan import Plan, PlanStep
-from gpudoctor.model.run import Run
-from gpudoctor.remedy import plan
-from gpudoctor.remedy.keeping import environment
-from gpudoctor.remedy.records import locks
-from gpudoctor.remedy.records.journal import Journals
+from gpudoctor.app import ruletest
+from gpudoctor.core.errors import DoctorError, DocumentError, UsageError
+from gpudoctor.core.fact import Known
+from gpudoctor.core.plan import Plan, PlanStep
+from gpudoctor.core.run import Run
+from gpudoctor.diagnosis.judge import cures
+from gpudoctor.fixes import plan, records
+from gpudoctor.fixes.keeping import environment
+from gpudoctor.fixes.records import Journals
 from tests import needs
-from tests.remedy.index import Index
-from tests.remedy.place import Place, difference
-from tests.remedy.specimens import cases, diagnosed
+from tests.fixes.index import Index
+from tests.fixes.place import Place, difference
+from tests.fixes.specimens import cases, diagnosed
 
 STRANGER = 65534
 HOSTILE = (
@@ -56,7 +55,7 @@ def extension(name: str) -> Plan:
     case = next(case for case in cases("ext.abi") if case.name == "the wheel's tag names another torch")
     snapshot = ruletest.snapshot_of(case)
     rows: Any = tuple({**row, "name": Known(name, "its metadata")} for row in snapshot.rows("extension"))  # type: ignore[union-attr]
-    return plan.of(diagnosed(replace(snapshot, groups={**snapshot.groups, "extension": rows})), ("ext.abi",))
+    return plan.plan_for(diagnosed(replace(snapshot, groups={**snapshot.groups, "extension": rows})), ("ext.abi",))
 
 
 def commands_of(made: Plan) -> list[tuple[str, ...]]:
@@ -125,7 +124,7 @@ def test_a_fact_fits_its_place_in_a_command(
     argv: tuple[str, ...], sound: tuple[str, ...], hostile: tuple[str, ...]
 ) -> None:
     def fault(value: str) -> str:
-        return cures.fault(argv, tuple(map(_filled(value), argv)), _filled(value))
+        return cures.command_fault(argv, tuple(map(_filled(value), argv)), _filled(value))
 
     assert [fault(value) for value in sound] == [""] * len(sound)
     assert [value for value in hostile if not fault(value)] == []
@@ -133,7 +132,7 @@ def test_a_fact_fits_its_place_in_a_command(
 
 def test_the_pages_own_words_may_be_options() -> None:
     template = "{'-open' if open else '' | -open}"
-    assert cures.fault(("install", template), ("install", "-open"), lambda _: "-open") == ""
+    assert cures.command_fault(("install", template), ("install", "-open"), lambda _: "-open") == ""
 
 
 @pytest.fixture(scope="module")
@@ -309,14 +308,14 @@ def test_a_journal_that_leads_out_of_its_environment_is_refused(
 
 
 def test_a_list_of_kept_files_that_climbs_out_is_refused(place: Place) -> None:
-    from gpudoctor.remedy.keeping import manifest
+    from gpudoctor.fixes.keeping import store
 
     run = changed(place)
     file = place.venv / ".gpudoctor-kept" / run.id / "manifest"
-    held = manifest.load(file)
+    held = store.load_manifest(file)
     entry = held.entries["pyvenv.cfg"]
     replace(held, entries={**held.entries, "../../outside": entry}).save(file)
-    rewritten(place, run, "kept.json", lambda kept: kept["parts"][0].update(digest=manifest.digest(file)))
+    rewritten(place, run, "kept.json", lambda kept: kept["parts"][0].update(digest=store.digest_of(file)))
     refused(place, run, "outside")
 
 
@@ -367,15 +366,15 @@ def shared(place: Place) -> None:
 
 _RUN = """
 import json, sys
-from gpudoctor import doctor
-from gpudoctor.model import plan
-from gpudoctor.remedy.apply import apply
-from gpudoctor.remedy.site import Site
+from gpudoctor.app import pipeline
+from gpudoctor.core import plan
+from gpudoctor.fixes.apply import apply
+from gpudoctor.fixes.site import Site
 from gpudoctor.target import rights
 from pathlib import Path
 rights.consent = "trust"  # as --trust-python: everybody can write to this environment
 folder, python, text = sys.argv[1:]
-site = Site(Path(folder), python, lambda: doctor.check(level="quick", python=python))
+site = Site(Path(folder), python, lambda: pipeline.check(level="quick", python=python))
 try:
     run = apply(plan.from_json(json.loads(text)), site, lambda _: None, lambda: "go on")
     print(run.outcome)
@@ -437,7 +436,7 @@ def test_the_lock_of_a_killed_run_does_not_hold_and_is_told(place: Place, first:
 
 
 def test_a_lock_that_is_a_link_or_a_pipe_is_refused(place: Place) -> None:
-    lock = locks.of_environment(environment.ask(place.python))
+    lock = records.environment_lock(environment.query_environment(place.python))
     victim = place.folder / "victim"
     victim.write_text("precious")
     lock.symlink_to(victim)
@@ -464,7 +463,7 @@ def test_a_run_that_was_cut_off_is_taken_back_at_the_next_start(place: Place, wo
     before = place.files()
     document = place.folder / "plan.json"
     document.write_text(json.dumps(changing(place, "import time; time.sleep(600)").to_json()))
-    driver = [sys.executable, "-m", "tests.remedy.driver", str(place.folder), "apply", str(document)]
+    driver = [sys.executable, "-m", "tests.fixes.driver", str(place.folder), "apply", str(document)]
     with subprocess.Popen(driver, cwd=needs.REPOSITORY, env=place.environ) as child:
         until((place.venv / "added").exists)
         child.send_signal(signal.SIGKILL)

@@ -15,23 +15,24 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gpudoctor import doctor, rulebook
-from gpudoctor.arguments._options import FORMS
-from gpudoctor.commands.reports import rendered
-from gpudoctor.compare import compare
-from gpudoctor.expect import writing
-from gpudoctor.model.diagnosis import Diagnosis, from_json
-from gpudoctor.model.fact import Known, listed
-from gpudoctor.model.fleet import Fleet
-from gpudoctor.model.kept import Kept
-from gpudoctor.remedy import plan
-from gpudoctor.target.record_json import to_json
-from gpudoctor.views import diff, document, fleet, history, script
+from gpudoctor.app import pipeline, reading
+from gpudoctor.app.arguments.options import FORMS
+from gpudoctor.app.commands.reports import rendered
+from gpudoctor.core.diagnosis import Diagnosis, from_json
+from gpudoctor.core.fact import Known, listed
+from gpudoctor.core.fleet import Fleet
+from gpudoctor.core.history import Kept
+from gpudoctor.diagnosis import rulebook
+from gpudoctor.diagnosis.compare import compare
+from gpudoctor.diagnosis.expect import writing
+from gpudoctor.fixes import plan
+from gpudoctor.target.record import to_json
+from gpudoctor.views import diff, document, fleet, history
 from gpudoctor.views import plan as plan_view
-from gpudoctor.views.progress import _paint
+from gpudoctor.views.progress import _paint_until
+from tests.cluster.fleet_documents import document as host_document
+from tests.cluster.fleet_documents import folded
 from tests.sim import scenario
-from tests.unit.fleet_documents import document as host_document
-from tests.unit.fleet_documents import folded
 
 BOOK = rulebook.load()
 FORGED = (
@@ -93,7 +94,7 @@ def poisoned(raw: Any, words: Iterator[str], key: str = "") -> Any:
 def diagnosis(start: int = 0) -> Diagnosis:
     """A sick machine of which every word is foreign."""
     raw = to_json(scenario.load(scenario.SICK / "driver-missing-hgx.json"))
-    whole: Any = doctor.judged(json.dumps(raw), "x", BOOK, None, None).to_json()
+    whole: Any = reading.diagnose_text(json.dumps(raw), "x", BOOK, None, None).to_json()
     words = itertools.cycle(WORDS[start:] + WORDS[:start])
     for part in ("findings", "unjudged", "notes", "facts", "target"):
         whole[part] = poisoned(whole[part], words)
@@ -114,10 +115,10 @@ def views() -> Iterator[tuple[str, str]]:
         difference = compare(one, other)
         yield "json", diff.document(difference)
         yield "diff", diff.render(difference, (WORDS[start], WORDS[0]))
-        made = plan.of(one)
+        made = plan.plan_for(one)
         yield "plan", plan_view.render(made)
-        yield "script", script.render(made)
-        yield "profile", writing.written([one.snapshot], "2026-11-24")
+        yield "script", plan_view.root_script(made)
+        yield "profile", writing.profile_text([one.snapshot], "2026-11-24")
         told: Any = folded([host_document(f"n{number}") for number in (1, 2)]).to_json()
         words = itertools.cycle(WORDS[start:] + WORDS[:start])
         told["notes"] = [{"facts": [], "text": next(words), "rules": []} for _ in WORDS]
@@ -189,12 +190,12 @@ def test_json_is_plain_ascii_on_few_lines() -> None:
 
 @pytest.mark.parametrize("word", WORDS[:17])
 def test_a_fact_in_a_sentence_of_ours_is_one_short_line(word: str) -> None:
-    snapshot = doctor.snapshot_of("GPU 0: NVIDIA GeForce RTX 5090\nNvidia driver version: 470.57.02\n")
+    snapshot = reading.snapshot_of("GPU 0: NVIDIA GeForce RTX 5090\nNvidia driver version: 470.57.02\n")
     rows = tuple(
         {**row, "name": Known(f"NVIDIA GeForce RTX 5090 {word}", "line 1")} for row in listed(snapshot.rows("gpu"))
     )
     snapshot = type(snapshot)(snapshot.target, snapshot.facts, {**snapshot.groups, "gpu": rows})
-    told = doctor.diagnose(snapshot, BOOK)
+    told = pipeline.diagnose(snapshot, BOOK)
     for finding in told.findings:
         assert "\n" not in finding.title
         assert len(finding.title) < 1000
@@ -210,14 +211,14 @@ def test_the_line_of_progress_is_one_line_of_plain_text() -> None:
 
     for word in WORDS:
         stream = StringIO()
-        _paint(stream, lambda word=word: word, Once())  # type: ignore[arg-type,misc]
+        _paint_until(stream, lambda word=word: word, Once())  # type: ignore[arg-type,misc]
         assert not UNSAFE.search(stream.getvalue().replace("\r\x1b[2K", ""))
         assert "\n" not in stream.getvalue()
 
 
 def test_a_pasted_report_cannot_print_a_finding() -> None:
     paste = "\n".join(["CUDA error: no kernel image is available for execution on the device", *WORDS])
-    told = doctor.judged(paste, "".join(WORDS[:4]), BOOK, None, None)
+    told = reading.diagnose_text(paste, "".join(WORDS[:4]), BOOK, None, None)
     assert "forged.finding" not in {one.id for one in told.findings}
     for form in FORMS:
         text = rendered(told, form, sys.stdout)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from gpudoctor.mcp import server
-from gpudoctor.model.errors import UsageError
-from tests.reach.pythons import bare
+from gpudoctor.core.errors import UsageError
+from tests.app.packaging.pythons import bare
+
+
+@pytest.fixture
+def mcp() -> ModuleType:
+    """The server's module, which imports much: not for whoever only collects tests."""
+    return importlib.import_module("gpudoctor.app.mcp")
 
 
 @pytest.fixture
@@ -30,8 +37,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["deep/job.log", "./deep/job.log", "{folder}/deep/job.log"])
-def test_files_of_the_folder_are_read(folder: Path, name: str) -> None:
-    assert server.text_under([folder], name.format(folder=folder)) == "torch==2.9.0"
+def test_files_of_the_folder_are_read(mcp: ModuleType, folder: Path, name: str) -> None:
+    assert mcp.text_under([folder], name.format(folder=folder)) == "torch==2.9.0"
 
 
 OUTSIDE = (
@@ -54,20 +61,20 @@ OUTSIDE = (
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_nothing_else_is(folder: Path, name: str) -> None:
+def test_nothing_else_is(mcp: ModuleType, folder: Path, name: str) -> None:
     with pytest.raises(UsageError):
-        server.text_under([folder], name.format(folder=folder))
+        mcp.text_under([folder], name.format(folder=folder))
 
 
-def test_without_a_folder_no_file_can_be_named(folder: Path) -> None:
+def test_without_a_folder_no_file_can_be_named(mcp: ModuleType, folder: Path) -> None:
     with pytest.raises(UsageError, match="gpudoctor mcp --folder DIR"):
-        server.text_under([], str(folder / "deep/job.log"))
+        mcp.text_under([], str(folder / "deep/job.log"))
 
 
-def test_a_large_file_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "MOST_TEXT", 4)
+def test_a_large_file_is_refused(mcp: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp, "MOST_TEXT", 4)
     with pytest.raises(UsageError, match="larger"):
-        server.text_under([folder], "deep/job.log")
+        mcp.text_under([folder], "deep/job.log")
 
 
 def test_what_is_malformed_is_answered_or_passed_over_and_ends_nothing(folder: Path, tmp_path: Path) -> None:

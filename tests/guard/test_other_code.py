@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from gpudoctor import collect, shipped, trusted
-from gpudoctor.model.errors import UsageError
-from gpudoctor.model.fact import Unread
+from gpudoctor import probes as collecting
+from gpudoctor.core import files, shipped
+from gpudoctor.core.errors import UsageError
+from gpudoctor.core.fact import Unread
 from gpudoctor.probes import python_env, torch_live
-from gpudoctor.probes._nvml import talk
+from gpudoctor.probes._nvml import replies
 from gpudoctor.target import Answer, rights
 from gpudoctor.target.local import Local
 from tests import needs
@@ -35,7 +36,7 @@ PYTHON_PLANTED = "open({mark!r}, 'a').write('planted')\n"
 
 @pytest.fixture(autouse=True)
 def _as_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trusted, "_said", set())
+    monkeypatch.setattr(files, "_said", set())
     monkeypatch.setattr(rights, "consent", "")
 
 
@@ -182,7 +183,7 @@ def test_a_python_that_was_only_found_is_not_run_and_its_facts_say_why(
     monkeypatch.setenv(variable, str(venv.parent.parent))
     target = Local("standard")
     target.verify()
-    found = collect.collect(target, [python_env, torch_live])
+    found = collecting.collect(target, [python_env, torch_live])
     for fact in ("python.version", "live.cuda_available"):
         said = found.get(fact)
         assert isinstance(said, Unread)
@@ -276,7 +277,7 @@ def test_a_gpudoctor_that_we_start_is_this_one(tmp_path: Path, mark: Path) -> No
     """For preflight, mcp and --serve; not what the working directory has under that name."""
     for name in ("gpudoctor", "json", "runpy"):
         (tmp_path / f"{name}.py").write_text(PYTHON_PLANTED.format(mark=str(mark)))
-    argv = [*shipped.program(), "check", "--json", "--level", "quick"]
+    argv = [*shipped.own_command(), "check", "--json", "--level", "quick"]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, cwd=tmp_path, timeout=300)
     assert json.loads(done.stdout)["schema"] == "gpudoctor/1"
     assert not mark.exists()
@@ -295,10 +296,10 @@ def test_root_s_children_load_nothing_that_others_can_change(
     own.write_text("")
     environ = {"PATH": "/usr/bin:/bin", name: f"{theirs}:{own}"}
     target = Local("quick", environ=environ)
-    assert rights.closed(environ)[name] == str(own)
+    assert rights.trusted_environ(environ)[name] == str(own)
     assert f"{name}: {open_folder} can be written to by every user: not used" in capsys.readouterr().err
     assert target.environ[name] == f"{theirs}:{own}", "what is measured by reading stays as it is"
-    assert rights.closed({name: str(own)}) == {name: str(own)}
+    assert rights.trusted_environ({name: str(own)}) == {name: str(own)}
 
 
 def test_a_home_that_sudo_kept_is_not_that_of_root_s_children(
@@ -327,9 +328,9 @@ def test_no_cache_or_plugin_of_another_user_is_handed_on(place: Path, variable: 
     stranger()
     theirs = place / "theirs"
     theirs.mkdir()
-    assert rights.closed({variable: str(theirs)}) == {variable: str(theirs)}
+    assert rights.trusted_environ({variable: str(theirs)}) == {variable: str(theirs)}
     give(theirs)
-    assert rights.closed({variable: str(theirs)}) == {}
+    assert rights.trusted_environ({variable: str(theirs)}) == {}
 
 
 def test_the_child_that_asks_nvml_takes_nothing_of_the_caller_s_environment(tmp_path: Path, mark: Path) -> None:
@@ -343,7 +344,7 @@ def test_the_child_that_asks_nvml_takes_nothing_of_the_caller_s_environment(tmp_
         "PATH": os.environ["PATH"],
     }
     target = Local("quick", environ=env)
-    told = talk.ask(target, talk.Order(talk.limits(target, 1)))
+    told = replies.ask_nvml(target, replies.NvmlRequest(replies.limits(target, 1)))
     assert "could not be started" not in told.broken
     assert not mark.exists()
 
@@ -358,7 +359,7 @@ def test_the_child_that_asks_nvml_takes_no_library_that_the_session_preloads(tmp
             return answer
 
     target = Heard("quick", environ={"PATH": os.environ["PATH"], "LD_PRELOAD": str(tmp_path / "odd.so")})
-    talk.ask(target, talk.Order(talk.limits(target, 1)))
+    replies.ask_nvml(target, replies.NvmlRequest(replies.limits(target, 1)))
     assert heard
     assert "odd.so" not in "".join(heard)
     assert "odd.so" in target.run(["/bin/sh", "-c", "true"]).err, "what is asked of the session's own programs"

@@ -12,19 +12,18 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.job import member
-from gpudoctor.job.descriptors import room_for
-from gpudoctor.job.door import Door, addresses
-from gpudoctor.job.hub import Hub
-from gpudoctor.job.meeting import Meeting, admitted, connections, greeting
-from gpudoctor.job.member import NotMetError
-from gpudoctor.job.place import Place, of
-from gpudoctor.job.wanted import Wanted
-from gpudoctor.job.wire import GoneError, Line
-from gpudoctor.links.sealing import nonce, tag
+from gpudoctor.cluster.job import member
+from gpudoctor.cluster.job.door import Door, addresses
+from gpudoctor.cluster.job.launcher import Place, place_from_environment
+from gpudoctor.cluster.job.meeting import Meeting, authenticate_to_hub, connections, greeting
+from gpudoctor.cluster.job.member import NotMetError
+from gpudoctor.cluster.job.options import JobOptions
+from gpudoctor.cluster.job.run import Hub, room_for
+from gpudoctor.cluster.job.wire import GoneError, Line
+from gpudoctor.cluster.links.lines import nonce, tag
+from tests.cluster.fleet_documents import document
+from tests.cluster.job_players import Players, beside
 from tests.processes import free_port
-from tests.unit.fleet_documents import document
-from tests.unit.job_players import Players, beside
 
 JOB = f"an attacked job of process {os.getpid()}"
 HELLO = {"world": 4, "local_rank": 0, "leads": True, "version": "1", "ears": []}
@@ -107,16 +106,14 @@ ATTACKS: tuple[Callable[[int], list[socket.socket]], ...] = (
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
-def test_four_ranks_come_to_their_verdict_beside_a_stranger(
-    attack: Callable[[int], list[socket.socket]],
-) -> None:
+def test_four_ranks_come_to_their_verdict_beside_a_stranger(attack: Callable[[int], list[socket.socket]]) -> None:
     port = free_port()
     with room_for(connections(4) + 600), ExitStack() as kept:
-        hub = Hub(place(port), Wanted(network=True), lambda _: None)
+        hub = Hub(place(port), JobOptions(network=True), lambda _: None)
         for link in attack(port):
             kept.enter_context(closing(link))
         with Players(hub.door[1], JOB, 4, 1, document) as players:
-            diagnosis = hub.over()
+            diagnosis = hub.finish()
         assert diagnosis.fleet
         assert diagnosis.fleet.verdict == "go", [finding.title for finding in diagnosis.findings]
         assert {said["verdict"] for said in players.verdicts.values()} == {"go"}
@@ -140,12 +137,12 @@ def test_what_a_rank_said_is_of_no_use_on_another_connection() -> None:
 
         def honest() -> None:
             line = Line(Recording(socket.create_connection(("127.0.0.1", port), 60), said))  # type: ignore[arg-type]
-            admitted(line, place(port, 1), 60)
+            authenticate_to_hub(line, place(port, 1), 60)
             line.send(rank=1, host="n1", **HELLO)
             line.drop()
 
         with beside(honest):
-            assert meeting.until(lambda: 1 in meeting.guests and bool(meeting.guests[1].ended), 60)
+            assert meeting.wait_until(lambda: 1 in meeting.guests and bool(meeting.guests[1].ended), 60)
         first = meeting.guests[1]
 
         def replayed() -> bytes:
@@ -157,7 +154,7 @@ def test_what_a_rank_said_is_of_no_use_on_another_connection() -> None:
                 return heard
 
         with beside(replayed) as heard:
-            assert meeting.until(lambda: bool(heard), 60)
+            assert meeting.wait_until(lambda: bool(heard), 60)
         assert isinstance(heard[0], bytes)
         assert b"meeting" not in heard[0].replace(b'"gpudoctor":"meeting"', b"")
         assert meeting.guests == {1: first}
@@ -168,7 +165,7 @@ def test_a_go_that_the_hub_did_not_say_is_not_believed(attack: str) -> None:
     """Somebody who can write into the connection of a rank."""
     with closing(socket.create_server(("127.0.0.1", 0))) as door:
         port = door.getsockname()[1]
-        with beside(lambda: member.come(place(port, 1), HELLO, 60.0)) as came:
+        with beside(lambda: member.join_meeting(place(port, 1), HELLO, 60.0)) as came:
             link = Line(door.accept()[0])
             link.send(**greeting(JOB), nonce="a" * 32)
             caller = (link.wait(60) or {})["nonce"]
@@ -216,26 +213,26 @@ def test_a_hub_without_the_key_holds_no_rank() -> None:
 
         with beside(pose):
             with pytest.raises(NotMetError, match="not of this job"):
-                member.come(place(port, 1), HELLO, 1.0)
+                member.join_meeting(place(port, 1), HELLO, 1.0)
             door.shutdown(socket.SHUT_RDWR)
 
 
 def test_without_the_jobs_secret_nobody_comes_who_knows_all_else() -> None:
     with held("s3cret") as (meeting, port):
-        with beside(lambda: member.come(place(port, 1), HELLO, 0.5)) as came:
-            assert meeting.until(lambda: bool(came), 60)
+        with beside(lambda: member.join_meeting(place(port, 1), HELLO, 0.5)) as came:
+            assert meeting.wait_until(lambda: bool(came), 60)
         assert isinstance(came[0], NotMetError)
         assert "GPUDOCTOR_JOB_KEY" in str(came[0])
         assert "GPUDOCTOR_JOB_KEY of rank 1 is not that of rank 0" in meeting.unproven[1]
-        with beside(lambda: Line.close(member.come(place(port, 1, "s3cret"), HELLO, 60.0).line)) as came:
-            assert meeting.until(lambda: 1 in meeting.guests, 60)
+        with beside(lambda: Line.close(member.join_meeting(place(port, 1, "s3cret"), HELLO, 60.0).line)) as came:
+            assert meeting.wait_until(lambda: 1 in meeting.guests, 60)
         assert came == [None]
         meeting.close(lambda _: {"verdict": "go", "code": 0})
 
 
 def test_a_rank_of_an_older_gpudoctor_is_told_why_it_is_turned_away() -> None:
     with held() as (meeting, port), closing(connected(port, line_of(job=greeting(JOB)["job"], rank=1))) as link:
-        assert meeting.until(lambda: 1 in meeting.unproven, 60)
+        assert meeting.wait_until(lambda: 1 in meeting.unproven, 60)
         link.settimeout(60)
         with link.makefile("rb") as heard:
             first, said = map(json.loads, heard)
@@ -246,12 +243,12 @@ def test_a_rank_of_an_older_gpudoctor_is_told_why_it_is_turned_away() -> None:
 
 
 def test_a_guest_says_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpudoctor.job.wire._MOST_LINES", 50)
+    monkeypatch.setattr("gpudoctor.cluster.job.wire._MOST_LINES", 50)
     told = threading.Event()
     with held() as (meeting, port):
 
         def chatter() -> None:
-            rank = member.come(place(port, 1), HELLO, 60.0)
+            rank = member.join_meeting(place(port, 1), HELLO, 60.0)
             rank.line.send(step="x" * 9000, answer=7, tell={"anything": 1, "nccl": "2.27.3"})
             told.wait(60)
             with closing(rank.line), suppress(GoneError):
@@ -259,9 +256,9 @@ def test_a_guest_says_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> No
                     rank.line.send(step="again")
 
         with beside(chatter):
-            assert meeting.until(lambda: 1 in meeting.guests and bool(meeting.guests[1].reports), 60)
+            assert meeting.wait_until(lambda: 1 in meeting.guests and bool(meeting.guests[1].reports), 60)
             told.set()
-            assert meeting.until(lambda: bool(meeting.guests[1].ended), 60)
+            assert meeting.wait_until(lambda: bool(meeting.guests[1].ended), 60)
         guest = meeting.guests[1]
         assert len(guest.step) < 1000
         assert (guest.answers, guest.reports) == ({}, {"nccl": "2.27.3"})
@@ -273,7 +270,7 @@ def test_the_door_is_at_the_address_of_the_job_alone() -> None:
     assert addresses(Place(master="192.0.2.1")) == ()  # a load balancer's, which is not ours
     door = Door([port], addresses(place(port)))
     try:
-        assert door.own == ("127.0.0.1", port)
+        assert door.own_address == ("127.0.0.1", port)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.2", port), 60)
         connected(port).close()
@@ -284,10 +281,10 @@ def test_the_door_is_at_the_address_of_the_job_alone() -> None:
 def test_the_key_of_a_job_is_made_of_its_secret_and_its_identity() -> None:
     base = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "n0", "MASTER_PORT": "29500"}
     keys = [
-        of({**base, **more}, lambda _: []).key
+        place_from_environment({**base, **more}, lambda _: []).key
         for more in ({}, {"RANK": "1"}, {"GPUDOCTOR_JOB_KEY": "a"}, {"GPUDOCTOR_JOB_KEY": "b"}, {"MASTER_PORT": "1"})
     ]
     assert keys[0] == keys[1]  # the same for all ranks
     assert len(set(keys)) == 4
-    assert "hush" not in repr(of({**base, "GPUDOCTOR_JOB_KEY": "hush"}, lambda _: []))
+    assert "hush" not in repr(place_from_environment({**base, "GPUDOCTOR_JOB_KEY": "hush"}, lambda _: []))
     assert tag("k", "ab", "c") != tag("k", "a", "bc")

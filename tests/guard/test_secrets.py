@@ -18,29 +18,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client, StdioServerParameters
 
-from gpudoctor import doctor, recorder, rulebook
-from gpudoctor.arguments._options import FORMS
-from gpudoctor.commands.reports import rendered
-from gpudoctor.compare import compare
-from gpudoctor.expect import writing
-from gpudoctor.fleet.reading import Reader, Reply
-from gpudoctor.hiding import Sharing
-from gpudoctor.history import run as kept
-from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.run import Output
-from gpudoctor.model.secrets import without_secrets
-from gpudoctor.remedy import plan
-from gpudoctor.remedy.steps import running
-from gpudoctor.target.record_json import to_json
+from gpudoctor.app import pipeline, reading, recorder
+from gpudoctor.app.arguments.options import FORMS
+from gpudoctor.app.commands.reports import rendered
+from gpudoctor.app.hiding import Sharing
+from gpudoctor.cluster.fleet.reading import Reply, ReplyReader
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.run import Output
+from gpudoctor.core.secrets import without_secrets
+from gpudoctor.diagnosis import history as kept
+from gpudoctor.diagnosis import rulebook
+from gpudoctor.diagnosis.compare import compare
+from gpudoctor.diagnosis.expect import writing
+from gpudoctor.fixes import plan
+from gpudoctor.fixes.steps import commands
+from gpudoctor.target.record import to_json
 from gpudoctor.target.recording import Recording
 from gpudoctor.views import diff, document
 from gpudoctor.views import plan as plan_view
 from tests.conftest import Program
 from tests.guard.pages import opened
+from tests.probes.trees import Tree
 from tests.sim import scenario
-from tests.unit.trees import Tree
 
 BOOK = rulebook.load()
 
@@ -159,11 +159,11 @@ def diagnoses() -> dict[str, Diagnosis]:
         "Dockerfile": "FROM nvcr.io/nvidia/pytorch:25.01-py3\nENV HF_TOKEN=zq39abcdef\nRUN pip install " + LINES[7],
         "homes": "\n".join(f"$ cat ~/{name}\n{text}" for name, text in NEVER_READ.items()),
     }
-    found = {name: doctor.judged(text, name, BOOK, None, None) for name, text in texts.items()}
+    found = {name: reading.diagnose_text(text, name, BOOK, None, None) for name, text in texts.items()}
     strange: Any = found["log"].to_json()
     strange["facts"]["text"] = [{"line": {"value": line, "source": "the log"}} for line in LINES]
     strange["facts"]["env.NOTE"] = {"value": LINES[0], "source": "environment"}
-    found["saved"] = doctor.judged(json.dumps(strange), "saved", BOOK, None, None)
+    found["saved"] = reading.diagnose_text(json.dumps(strange), "saved", BOOK, None, None)
     return found
 
 
@@ -173,7 +173,7 @@ def diagnoses() -> dict[str, Diagnosis]:
 )
 def test_no_format_holds_a_secret(name: str, shared: bool) -> None:
     diagnosis = diagnoses()[name]
-    told = Sharing(here=False)(diagnosis) if shared else diagnosis
+    told = Sharing(this_machine=False)(diagnosis) if shared else diagnosis
     for form in FORMS:
         assert seen(rendered(told, form, sys.stdout)) == [], form
     assert seen(document.facts(told.snapshot, "1")) == []
@@ -184,11 +184,11 @@ def test_no_comparison_profile_plan_or_kept_run_holds_a_secret() -> None:
     found = diagnoses()
     difference = compare(found["machine"], found["environment"])
     assert seen(diff.document(difference) + diff.render(difference, ("a", "b"))) == []
-    assert seen(writing.written([found["machine"].snapshot], "2026-11-24")) == []
+    assert seen(writing.profile_text([found["machine"].snapshot], "2026-11-24")) == []
     for diagnosis in found.values():
-        made = plan.of(diagnosis)
+        made = plan.plan_for(diagnosis)
         assert seen(json.dumps(made.to_json()) + plan_view.render(made)) == []
-        whole = kept.packed(diagnosis, "1", {})
+        whole = kept.pack_run(diagnosis, "1", {})
         first = zlib.decompressobj(wbits=31)
         head = first.decompress(whole)
         assert seen((head + zlib.decompress(first.unused_data, 31)).decode()) == []
@@ -201,18 +201,18 @@ def test_no_record_holds_a_secret_and_home_files_of_credentials_are_not_read(tmp
     for name, text in NEVER_READ.items():
         tree.file(f"/home/me/{name}", text)
     target = Recording("quick", root=str(tmp_path), environ={**VARIABLES, "HOME": "/home/me", "PATH": "/usr/bin"})
-    diagnosis = doctor.check("quick", target=target)
+    diagnosis = pipeline.check("quick", target=target)
     assert not [path for path in target.seen.files if any(path.endswith(name) for name in NEVER_READ)]
     record = json.dumps(to_json(recorder.recorded(target, diagnosis)))
     assert seen(record) == []
-    again = doctor.snapshot_of(record)
+    again = reading.snapshot_of(record)
     assert again.get("host.kernel_command_line") == diagnosis.snapshot.get("host.kernel_command_line")
 
 
 def test_no_reply_of_a_host_brings_a_secret() -> None:
     raw: Any = next(one for one in diagnoses().values() if one.findings).to_json()
     raw["findings"][0]["why"] = LINES[0]
-    reader = Reader(BOOK)
+    reader = ReplyReader(BOOK)
     for reply in (Reply(json.dumps(raw), "node1"), Reply("", "node2", because=LINES[3]), Reply(LINES[3], "node3")):
         for summary in reader.summaries(reply):
             assert seen(repr(summary)) == []
@@ -227,7 +227,7 @@ def test_what_a_command_of_a_fix_prints_is_kept_without_secrets() -> None:
         output = output.add(text)
 
     script = f"import sys\nfor sign in {chr(10).join(LINES[:15])!r}: sys.stdout.write(sign); sys.stdout.flush()"
-    outcome = running.run([sys.executable, "-c", script], {"PATH": "/usr/bin"}, heard, lambda: "go on")
+    outcome = commands.run_command([sys.executable, "-c", script], {"PATH": "/usr/bin"}, heard, lambda: "go on")
     assert outcome.status == 0
     assert len(output.lines) == 15
     assert seen("\n".join(output.lines)) == []
@@ -235,14 +235,14 @@ def test_what_a_command_of_a_fix_prints_is_kept_without_secrets() -> None:
 
 def test_what_a_child_says_of_a_variable_is_hidden_by_its_value(tmp_path: Path) -> None:
     target = Tree(tmp_path).linux(command_line="ro note=hunter2hunter2").target(DB_PASSWORD="hunter2hunter2")
-    snapshot = doctor.look("quick", target=target)
+    snapshot = pipeline.look("quick", target=target)
     assert "hunter2hunter2" not in repr(snapshot)
 
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_only_looks_like_a_secret_stays(text: str) -> None:
     assert without_secrets(text) == text
-    assert text in repr(doctor.snapshot_of(f"CUDA error\n{text}\n")).replace("\\'", "'")
+    assert text in repr(reading.snapshot_of(f"CUDA error\n{text}\n")).replace("\\'", "'")
 
 
 @dataclass(frozen=True)
@@ -306,6 +306,8 @@ def _printed(gpudoctor: Program, place: Place) -> list[tuple[object, str]]:
 
 def _answered(gpudoctor: Program, place: Place) -> list[tuple[object, str]]:
     """What the tools of ``mcp`` answer, with names hidden and without."""
+    from mcp import Client, StdioServerParameters  # heavy: not for whoever only collects
+
     topics = ["env", "host", "text", "setting", "python", "torch", "gpu", "nccl"]
     calls: tuple[tuple[str, dict[str, Any]], ...] = (
         ("check", {"level": "quick", "facts": topics}),
@@ -345,7 +347,7 @@ def _drawn(gpudoctor: Program, place: Place) -> list[tuple[object, str]]:
     return [asyncio.run(drawn(words)) for words in looks]
 
 
-@pytest.mark.parametrize("outputs", [_printed, _answered, _drawn])
+@pytest.mark.parametrize("outputs", [_printed, _answered, pytest.param(_drawn, marks=pytest.mark.full)])
 def test_the_program_gives_away_and_keeps_no_secret(
     outputs: Callable[[Program, Place], list[tuple[object, str]]], gpudoctor: Program, place: Place
 ) -> None:

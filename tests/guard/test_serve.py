@@ -13,9 +13,8 @@ import pytest
 from aiohttp import web
 from textual_serve.app_service import AppService
 
-from gpudoctor import serving
-from gpudoctor.interactive import work
-from gpudoctor.model.errors import UsageError
+from gpudoctor.app import interactive, serving
+from gpudoctor.core.errors import UsageError
 
 _PATIENCE = aiohttp.ClientTimeout(total=120)
 _STAND_IN = "exec sleep 600"
@@ -135,12 +134,12 @@ async def test_the_page_takes_nothing_from_elsewhere_and_is_in_no_frame() -> Non
 
 
 def test_in_a_browser_nothing_is_changed_unless_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    work.demand_changes()  # on a terminal
+    interactive.demand_changes()  # on a terminal
     monkeypatch.setenv("TEXTUAL_DRIVER", "textual.drivers.web_driver:WebDriver")
     with pytest.raises(UsageError, match="--serve --allow-changes"):
-        work.demand_changes()
-    monkeypatch.setenv(work.CHANGES, "no")
+        interactive.demand_changes()
+    monkeypatch.setenv(interactive.CHANGES, "no")
     with pytest.raises(UsageError):
-        work.demand_changes()
-    monkeypatch.setenv(work.CHANGES, "yes")
-    work.demand_changes()
+        interactive.demand_changes()
+    monkeypatch.setenv(interactive.CHANGES, "yes")
+    interactive.demand_changes()

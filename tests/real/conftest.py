@@ -28,7 +28,7 @@ def world(request: pytest.FixtureRequest) -> World:
     return world
 
 
-@pytest.fixture(params=["root", "user"])
+@pytest.fixture(params=["root", pytest.param("user", marks=pytest.mark.full)])
 def user(request: pytest.FixtureRequest) -> bool:
     """Whether an ordinary user asks, or root."""
     return bool(request.param == "user")

@@ -6,7 +6,6 @@ An overlay of this system with what ``.ci/run`` unpacked in ``.nvidia-driver``, 
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import stat
@@ -17,11 +16,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
 
 import pytest
 
 from tests import needs
+from tests.processes import Ran
 
 DRIVER = needs.REPOSITORY / ".nvidia-driver"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
@@ -67,18 +66,6 @@ _H100 = {
     "irq": "16",
     "enable": "0",
 }
-
-
-class Ran(NamedTuple):
-    """What a program did."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
 
 
 class World:

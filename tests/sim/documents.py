@@ -13,8 +13,9 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from gpudoctor.target.record import Record
+from tests.processes import Ran
 from tests.sim import scenario
-from tests.sim.root import Machine, Ran
+from tests.sim.root import Machine
 
 
 def sampled(
@@ -40,7 +41,7 @@ class Documents:
         with kept.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not kept.exists():
-                with tempfile.TemporaryDirectory(dir=self.folder) as root:
+                with tempfile.TemporaryDirectory() as root:
                     ran = Machine(record, Path(root)).gpudoctor(*record.expect.get("words", ("--json",)))
                 kept.write_text(json.dumps(ran._asdict()), "utf-8")
         return record, Ran(**json.loads(kept.read_text("utf-8")))

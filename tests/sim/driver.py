@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.probes.trees import elf_module
 from tests.sim import software
 from tests.sim.files import Files
 from tests.sim.host import PACKAGES, process
-from tests.unit.trees import elf_module
 
 _FOLDERS = {"rhel": "/usr/lib64", "fedora": "/usr/lib64", "arch": "/usr/lib"}
 """Where distributions keep libraries; Debian's family has a folder for each architecture."""

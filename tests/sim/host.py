@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tests.probes.trees import EFI_GLOBAL
 from tests.sim.files import Files
-from tests.unit.trees import EFI_GLOBAL
 
 SYSTEMS = {
     "ubuntu-24.04": 'PRETTY_NAME="Ubuntu 24.04.3 LTS"\nNAME="Ubuntu"\nVERSION_ID="24.04"\nID=ubuntu\nID_LIKE=debian\n',

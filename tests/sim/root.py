@@ -17,12 +17,12 @@ import sysconfig
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from gpudoctor.target.local import Local
 from gpudoctor.target.record import Command, Record
 from gpudoctor.target.recorded import lay_out
 from tests import needs
+from tests.processes import Ran
 from tests.sim import build
 from tests.sim.software import SIMULATED
 
@@ -37,19 +37,6 @@ GPU as fast as they come. ``GPUDOCTOR_SIM_TIMES="2600 3"`` is an HGX H100 under 
 _DRIVER_LIBRARY = re.compile(r"^(?!.*/stubs/).*/(libcuda|libnvidia-ml)\.so(?:\.[\d.]+)?$")
 _LOADER = "/lib64/ld-linux-x86-64.so.2"
 _CHILD_OF_TORCH = "ask_torch.py"
-
-
-class Ran(NamedTuple):
-    """What the program did."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        """Its one JSON document."""
-        return json.loads(self.out)
 
 
 class Machine:

@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.target.record import Record
-from gpudoctor.target.record_json import from_json
+from gpudoctor.target.record import Record, from_json
 from tests.sim import answers, machine
 
 FOLDER = Path(__file__).parent

@@ -16,8 +16,9 @@ import pytest
 from gpudoctor.target.record import Record
 from gpudoctor.views import schema
 from tests import needs
+from tests.processes import Ran
 from tests.sim import scenario
-from tests.sim.root import HOST, Machine, Ran
+from tests.sim.root import HOST, Machine
 
 
 def profile(name: str, **changes: Any) -> Record:

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.model.fact import Known
+from gpudoctor.core.fact import Known
 from gpudoctor.probes import libcuda
 from gpudoctor.target.local import Local
 from tests import needs
+from tests.probes.test_probe_libcuda import section
 from tests.sim import build
-from tests.unit.test_probe_libcuda import section
 
 BINDING = """
 import json

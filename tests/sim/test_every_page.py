@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor import rulebook
-from gpudoctor.version import __version__
+from gpudoctor.core.about import __version__
+from gpudoctor.diagnosis import rulebook
 from gpudoctor.views import document
 from tests import rates
 from tests.conftest import Program
@@ -27,14 +27,14 @@ A_MACHINE = "gpu=RTX 4090,driver=580,python=3.12,os=linux,arch=x86_64"
 def test_every_page_fires_end_to_end(gpudoctor: Program, documents: Documents, tmp_path: Path) -> None:
     pages = {rule.id for rule in rulebook.load().rules}
     fired = {*_read(gpudoctor, _pastes(tmp_path)), *_read(gpudoctor, _measured(tmp_path))}
-    fired |= set(_read(gpudoctor, map(str, (REPOSITORY / "tests" / "files").iterdir()), "--for", A_MACHINE))
+    fired |= set(_read(gpudoctor, map(str, (REPOSITORY / "tests/readers/files").iterdir()), "--for", A_MACHINE))
     fired |= {one["id"] for path in HEALTHY + SICK for one in documents.of(path)[1].document["findings"]}
     assert pages - fired == set()
 
 
 def _pastes(folder: Path) -> Iterator[str]:
     """The pastes of the corpus, each in a file."""
-    for file in sorted((REPOSITORY / "tests" / "messages").glob("*.txt")):
+    for file in sorted((REPOSITORY / "tests/readers/messages").glob("*.txt")):
         for number, (_, paste) in enumerate(blocks(file.stem)):
             place = folder / f"{file.stem}-{number}.txt"
             place.write_text(paste, "utf-8")

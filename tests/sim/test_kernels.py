@@ -110,8 +110,8 @@ def test_a_kernel_that_hangs_costs_itself(bench: Bench) -> None:
     ("fault", "words"),
     [
         ({"call": "sum_u32", "do": "crash"}, "killed by SIGSEGV"),
-        ({"call": "sum_u32", "do": 700}, "CUDA_ERROR_ILLEGAL_ADDRESS (700); an illegal memory access"),
-        ({"call": "sum_u32", "do": 214}, "CUDA_ERROR_ECC_UNCORRECTABLE (214); uncorrectable ECC error"),
+        pytest.param({"call": "sum_u32", "do": 700}, "CUDA_ERROR_ILLEGAL_ADDRESS (700)", marks=pytest.mark.full),
+        pytest.param({"call": "sum_u32", "do": 214}, "CUDA_ERROR_ECC_UNCORRECTABLE (214)", marks=pytest.mark.full),
     ],
 )
 def test_a_kernel_that_breaks_its_context_costs_itself(bench: Bench, fault: dict[str, Any], words: str) -> None:
@@ -214,4 +214,5 @@ class TestCheck:
 
     def test_at_level_quick_nothing_is_run(self, tmp_path: Path) -> None:
         facts = machine(tmp_path).gpudoctor("--json", "--level", "quick").document["facts"]
-        assert facts["measured"] == facts["rung"] == {"unread": "asked from level standard on", "asked": False}
+        assert facts["measured"] == facts["rung"]
+        assert facts["rung"]["reason"] == "needs_standard"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from gpudoctor.knowledge import drivers, gpus
-from gpudoctor.knowledge._tables import table
+from gpudoctor.diagnosis.knowledge import drivers, gpus
+from gpudoctor.diagnosis.knowledge._tables import table
 from tests.sim import machine, scenario, software
 
 NAMES = scenario.names(scenario.PROFILES)

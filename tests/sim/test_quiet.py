@@ -147,11 +147,7 @@ QUIET: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "two of eight GPUs chosen": ("hgx-h100", words(environ={"CUDA_VISIBLE_DEVICES": "0,1"})),
     "one of eight GPUs in MIG mode": (
         "hgx-a100",
-        {
-            "nvml": {
-                "gpus": {"0": {**MIG_ON, "nvmlDeviceGetNvLinkState": 0, "mig": [SLICE]}},
-            }
-        },
+        {"nvml": {"gpus": {"0": {**MIG_ON, "nvmlDeviceGetNvLinkState": 0, "mig": [SLICE]}}}},
     ),
     "works in bursts, and rests at this instant": (
         "hgx-h100",

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.processes import Ran
 from tests.sim import answers, clients, scenario
-from tests.sim.root import Machine, Ran
+from tests.sim.root import Machine
 
 
 def sleepy(folder: Path, wake_ms: int, **parts: Any) -> dict[str, str]:

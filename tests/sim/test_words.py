@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.knowledge._tables import table
+from gpudoctor.diagnosis.knowledge._tables import table
 from gpudoctor.target import error_words
 from tests import needs
 from tests.sim import clients, words

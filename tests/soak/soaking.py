@@ -13,10 +13,10 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from gpudoctor import doctor
-from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.errors import UsageError
-from gpudoctor.model.fact import Known
+from gpudoctor.app import pipeline
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.errors import UsageError
+from gpudoctor.core.fact import Known
 from tests.soak.held import MARK, Held, held
 from tests.soak.patients import Patient, laid_out
 
@@ -53,31 +53,31 @@ class Soak:
         return held(self._temporary)
 
     def _asked(self, patient: Patient) -> None:
-        self._same(patient.name, doctor.check(target=patient.local()))
+        self._same(patient.name, pipeline.check(target=patient.local()))
 
     def _killed(self, patient: Patient) -> None:
         killer = threading.Thread(target=_kill_a_child, args=(self._chance.uniform(0.01, 0.12),), name="killer")
         killer.start()
         with suppress(UsageError):  # the child that was to say which Python it is
-            doctor.check(target=patient.local())
+            pipeline.check(target=patient.local())
         killer.join()
 
     def _replayed(self, patient: Patient) -> None:
         with patient.recorded() as target:
-            self._same(f"record of {patient.name}", doctor.check(target=target))
+            self._same(f"record of {patient.name}", pipeline.check(target=target))
 
     def _watched(self, patient: Patient) -> None:
-        *_, last = doctor.watch(target=patient.local())
+        *_, last = pipeline.watch(target=patient.local())
         self._same(patient.name, last)
 
     def _left(self, patient: Patient) -> None:
-        watched = doctor.watch(target=patient.local())
+        watched = pipeline.watch(target=patient.local())
         for _ in islice(watched, self._chance.randint(1, 4)):
             pass
         watched.close()  # type: ignore[attr-defined]
 
     def _here(self, _: Patient) -> None:
-        doctor.check("quick", sys.executable)
+        pipeline.check("quick", sys.executable)
 
     def _same(self, name: str, diagnosis: Diagnosis) -> None:
         """What is found on a machine is found on it every time, but where its driver was too slow for our patience."""

@@ -16,8 +16,11 @@ PACKAGE = "gpudoctor_kernels"
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def known_as_package() -> None:
-    """Make the folder importable by its one name, and by no other: nothing in it may shadow what is installed."""
+def register_package() -> None:
+    """Make this folder importable as the package `gpudoctor_kernels` and in no other way.
+
+    So no file in it shadows an installed module.
+    """
     sys.dont_write_bytecode = True  # the patient's folders stay as they are
     sys.path[:] = [path for path in sys.path if os.path.abspath(path or os.curdir) != HERE]
     package = types.ModuleType(PACKAGE)
@@ -26,7 +29,7 @@ def known_as_package() -> None:
 
 
 if __name__ in ("__main__", "__mp_main__"):
-    known_as_package()
+    register_package()
 if __name__ == "__main__":
     asked = json.loads(sys.argv[1])
     importlib.import_module(PACKAGE + "." + asked.get("entry", "_main")).main(asked)

@@ -1,13 +1,21 @@
-"""What a measurement says of itself, and what it gives: nouns that both processes know."""
+"""A measurement: what it says of itself, what it gives, and how the child says so.
+
+The nouns are known to both processes. The child speaks in lines of ``@gpudoctor`` and a JSON object, on the standard
+output that it began with.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import os
 import re
+import traceback
 from typing import Any, Dict, NamedTuple, Optional
 
 
 class Spec(NamedTuple):
-    """One measurement: ``matmul.bf16``. `unit` is that of its value; `seconds` is how long it may take."""
+    """Description of one measurement, such as ``matmul.bf16``: unit of its value, time limit in seconds, scope."""
 
     id: str
     title: str
@@ -22,7 +30,7 @@ class Spec(NamedTuple):
 
 
 class CannotRun(Exception):  # noqa: N818 - no error: it says why nothing was measured
-    """Why a measurement cannot be made here, which says nothing against the device."""
+    """A measurement cannot be made here; the message says why, and nothing counts against the device."""
 
 
 _NO_MEMORY = re.compile(
@@ -32,13 +40,13 @@ _NO_MEMORY = re.compile(
 page-locked memory), cuBLAS, cuFFT and cuDNN."""
 
 
-def no_memory(said: str) -> bool:
-    """Whether those words, type and message of an error, say that there is no memory for it."""
-    return bool(_NO_MEMORY.search(said))
+def no_memory(text: str) -> bool:
+    """True if an error's text (type and message) says that memory ran out, on the GPU or the host."""
+    return bool(_NO_MEMORY.search(text))
 
 
 class Broken(Exception):  # noqa: N818 - it is told, not caught
-    """A failure whose cause is known: what is, and what to do about it."""
+    """A failure whose cause is known: `what` is the message, `advice` what to do about it."""
 
     def __init__(self, what: str, advice: str = "") -> None:
         super().__init__(what)
@@ -46,7 +54,7 @@ class Broken(Exception):  # noqa: N818 - it is told, not caught
 
 
 class Outcome(NamedTuple):
-    """What was measured. Whatever is None or empty is not known."""
+    """Result of one measurement; whatever is None or empty is not known."""
 
     value: Optional[float] = None
     spread: Optional[float] = None
@@ -64,5 +72,38 @@ class Outcome(NamedTuple):
     """Further figures by name: numbers, texts, or lists of these."""
 
     def to_json(self) -> Dict[str, Any]:
-        """What is known of it."""
+        """The fields that are not None or empty."""
         return {name: value for name, value in self._asdict().items() if value not in (None, "", {})}
+
+
+_out = -1
+"""The file descriptor of that standard output."""
+
+
+def reserve_stdout() -> None:
+    """Keep standard output for the protocol: save it for `say`, and send what libraries print to standard error."""
+    global _out  # noqa: PLW0603 - one process, one standard output
+    _out = os.dup(1)
+    os.dup2(2, 1)
+
+
+def say(**entry: Any) -> None:
+    """Write one protocol line, ``@gpudoctor`` and a JSON object, to the reserved standard output, unbuffered."""
+    os.write(_out, ("\n@gpudoctor " + json.dumps(_plain(entry), allow_nan=False) + "\n").encode())
+
+
+def _plain(value: Any) -> Any:
+    """The value as strict JSON: NaN and infinity become None, keys become text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def last_line(error: BaseException) -> str:
+    """Type and message of the error on one line, at most 600 characters."""
+    lines = "".join(traceback.format_exception_only(type(error), error)).splitlines()
+    while lines and lines[0][:1] in {"", " "}:  # a SyntaxError shows the place first
+        del lines[0]
+    return " ".join(" ".join(lines).split())[:600] or type(error).__name__

@@ -1,5 +1,7 @@
 """Open a rung on a device and run its kernels, saying each before it begins and what it gave once it is over.
 
+A rung is a folder: its ``__init__`` opens it (`opened`), each other file without a leading underscore measures.
+
 Asked with ``{"family": folder, "device": "cuda:0" | "cpu" | "node", "kernels": [ids], "seed": n}``. Lines:
 ``{"opening": family, "pid": n}``, ``{"opened": {...}}`` or ``{"closed": why, "failed": bool}``; for each kernel
 ``{"step": id, "seconds": n}`` and ``{"kernel": id, "status": "ran" | "failed" | "not-run", ...}``; at the end
@@ -18,14 +20,14 @@ import traceback
 from types import ModuleType
 from typing import Any, Dict, Iterator, Mapping
 
-from . import _protocol, _ranks
-from ._kernel import Broken, CannotRun, Outcome, no_memory
+from . import _ranks
+from ._kernel import Broken, CannotRun, Outcome, last_line, no_memory, reserve_stdout, say
 
 _ROOT = __name__.rpartition(".")[0]
 
 
 def modules(family: str, root: str = _ROOT) -> Iterator[ModuleType]:
-    """The measurements of that folder, by name."""
+    """Import and yield the measurement modules of a folder, by name; a leading underscore leaves one out."""
     package = importlib.import_module(root + "." + family)
     for name in sorted(info.name for info in pkgutil.iter_modules(package.__path__)):
         if not name.startswith("_"):
@@ -33,51 +35,53 @@ def modules(family: str, root: str = _ROOT) -> Iterator[ModuleType]:
 
 
 def main(ask: Mapping[str, Any]) -> None:
-    """Every kernel that was asked for, in that order."""
-    _ranks.end_with(os.getppid())
-    _protocol.begin()
+    """Open the rung and run every requested kernel in order, then end the process."""
+    _ranks.die_with_parent(os.getppid())
+    reserve_stdout()
     faulthandler.enable()
     if hasattr(signal, "SIGUSR1"):
         faulthandler.register(signal.SIGUSR1)  # who gives it up before the rung is open wants to know where it is
-    _protocol.say(opening=ask["family"], pid=os.getpid())
-    context = _opened(ask)
+    say(opening=ask["family"], pid=os.getpid())
+    context = _open_rung(ask)
     if context is not None:
-        _run_all(ask, context)
-        _protocol.say(done=True)
+        _run_kernels(ask, context)
+        say(done=True)
     sys.stderr.flush()
     os._exit(0)  # a crash while libraries are torn down is no symptom of the patient
 
 
-def _opened(ask: Mapping[str, Any]) -> Any:
-    """What the rung's kernels work with, None where the rung does not hold; says which."""
-    rung = importlib.import_module("%s.%s._rung" % (_ROOT, ask["family"]))
+def _open_rung(ask: Mapping[str, Any]) -> Any:
+    """The context that the rung's kernels work with, or None if it did not open; either is reported."""
+    rung = importlib.import_module("%s.%s" % (_ROOT, ask["family"]))
     try:
         context = rung.opened(ask)
     except CannotRun as error:
-        _protocol.say(closed=str(error), failed=False)
+        say(closed=str(error), failed=False)
     except BaseException as error:  # SystemExit and MemoryError are answers too
-        because = _protocol.last_line(error)
+        because = last_line(error)
         lacking = _lacking(because)
         if not lacking:
             traceback.print_exc()
-        _protocol.say(closed=lacking or because, failed=not lacking)
+        say(closed=lacking or because, failed=not lacking)
     else:
-        _protocol.say(opened=context.told())
+        say(opened=context.description())
         return context
     return None
 
 
-def _run_all(ask: Mapping[str, Any], context: Any) -> None:
-    found = {spec.id: (module, spec) for module in modules(ask["family"]) for spec in module.KERNELS}
+def _run_kernels(ask: Mapping[str, Any], context: Any) -> None:
+    """Run the requested kernels and report each; stops early once the GPU's context is unusable."""
+    kernels_by_id = {spec.id: (module, spec) for module in modules(ask["family"]) for spec in module.KERNELS}
     for name in ask["kernels"]:
-        module, spec = found[name]
-        _protocol.say(step=name, seconds=spec.seconds)
-        _protocol.say(kernel=name, **_run(module, spec, context))
+        module, spec = kernels_by_id[name]
+        say(step=name, seconds=spec.seconds)
+        say(kernel=name, **_run_kernel(module, spec, context))
         if getattr(context, "spent", False):
             return  # an error that outlives its kernel: with those after it a new process goes on
 
 
-def _run(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:
+def _run_kernel(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:
+    """Run one kernel; its outcome, or its error as status ``failed`` or ``not-run``, as a protocol entry."""
     try:
         outcome: Outcome = module.run(context, spec)
     except CannotRun as error:
@@ -86,7 +90,7 @@ def _run(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:
         traceback.print_exc()
         return {"status": "failed", "because": str(error), "advice": error.advice}
     except Exception as error:
-        because = _protocol.last_line(error)
+        because = last_line(error)
         lacking = _lacking(because)
         if lacking:
             return {"status": "not-run", "because": lacking}
@@ -96,5 +100,5 @@ def _run(module: ModuleType, spec: Any, context: Any) -> Dict[str, Any]:
 
 
 def _lacking(because: str) -> str:
-    """What was not to be had where that is all that an error says; it says nothing against the device."""
+    """``no memory is free for it: ...`` where the error says that memory ran out; empty for any other error."""
     return "no memory is free for it: " + because if no_memory(because) else ""

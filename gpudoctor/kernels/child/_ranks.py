@@ -1,41 +1,278 @@
 """Ranks: processes of one job, as a distributed run has them, started together, heard, and ended together.
 
-A job is a module with ``def rank(me: Me) -> dict``, named to `together` by its ``__name__``. Each rank runs it in a
-process of its own; a rank that fails, dies or hangs is named with its last step, and the others are not waited for
+A job is a module with ``def rank(me: ThisRank) -> dict``, named to `run_ranks` by its ``__name__``. Each rank runs it
+in a process of its own; a rank that fails, dies or hangs is named with its last step, and the others are not waited for
 much longer. No rank outlives the process that started it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import importlib
+import json
 import os
 import re
 import selectors
 import signal
+import subprocess
 import sys
 import time
 import traceback
-from typing import Any, Dict, List, Mapping, Optional
+from datetime import timedelta
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set
 
-from . import _protocol, _scratch
-from ._kernel import CannotRun, no_memory
-from ._rank import End, Rank
+from . import _scratch
+from ._kernel import CannotRun, last_line, no_memory, reserve_stdout, say
 
+_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
 GRACE = 3.0
 """Seconds that the others have to end by themselves once one rank has failed."""
-
 _LAST = 2.0
 """Seconds that all of them have to be gone once they were killed."""
+_MOST = 1 << 20
+"""Bytes of a rank's standard error that are kept."""
 _PDEATHSIG = 1
+_GAVE_UP = re.compile(r"Watchdog caught (collective operation timeout: [^\n]*)")
+"""What torch writes before it ends a process that waited in vain for another rank, by SIGABRT."""
 _WAITED = re.compile(r"time(?:d )?-?out|(?:closed|reset) by peer|remote process exited", re.IGNORECASE)
 """What a rank says whose failure is another's."""
+_SHARED = re.compile(r"/dev/shm/nccl-\w+$", re.MULTILINE)
+"""Where NCCL's ranks meet: a file of up to 33 MB, which is removed only once both have opened it."""
+ARRIVE = 30.0
+"""Seconds that ranks wait for each other before they begin: each imports torch first."""
 
 
-class Me:
-    """What a rank knows of itself. `store` is a file that does not exist yet, the same for all ranks:
-    ``init_process_group(init_method="file://" + me.store)`` needs no port and no host name.
+# ---- Seen from the process that starts them ----
+
+
+def run_ranks(
+    job: str, count: int, ask: Mapping[str, Any], seconds: float, environ: Optional[Mapping[str, str]] = None
+) -> List[End]:
+    """Run the module `job` in `count` rank processes for at most `seconds`; how each ended, by rank.
+
+    `environ` is added to our own environment. Call it from the main thread: Linux ends the ranks together with the
+    thread that started them.
+    """
+    ranks: List[Rank] = []
+    with _scratch.Folder() as folder:
+        shared = {"entry": "_ranks", "job": job, "count": count, "ask": ask, "parent": os.getpid()}
+        shared["store"] = os.path.join(folder, "store")
+        variables = {"OMP_NUM_THREADS": str(_threads_per_rank(count)), **os.environ, **(environ or {})}
+        try:
+            for rank in range(count):
+                ranks.append(Rank(dict(shared, rank=rank), variables))  # noqa: PERF401 - if one fails, these are ended
+            _collect(ranks, time.monotonic() + seconds)
+        finally:
+            _kill_ranks(ranks)
+    return [one.end() for one in ranks]
+
+
+def _threads_per_rank(count: int) -> int:
+    """A rank's equal share of the processors that this process may use, at least 1."""
+    return max(1, (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) // count)
+
+
+def _collect(ranks: List[Rank], until: float) -> None:
+    """Read the ranks' output until all are over, `until` has passed, or `GRACE` seconds after the first failure."""
+    with selectors.DefaultSelector() as selector:
+        for rank in ranks:
+            for stream in rank.streams:
+                selector.register(stream, selectors.EVENT_READ, rank)
+        running = list(ranks)
+        while running and time.monotonic() < until:
+            for key, _ in selector.select(max(0.0, until - time.monotonic())):
+                if not key.data.take(key.fileobj):
+                    selector.unregister(key.fileobj)
+            open_ranks = [key.data for key in selector.get_map().values()]
+            for rank in [rank for rank in running if rank.is_over() or rank not in open_ranks]:
+                running.remove(rank)
+                rank.order = len(ranks) - len(running)
+                if not rank.has_answer():
+                    until = min(until, time.monotonic() + GRACE)
+
+
+def _kill_ranks(ranks: List[Rank]) -> None:
+    """Kill all ranks and wait up to two seconds in all for their end."""
+    for rank in ranks:
+        rank.kill()
+    until = time.monotonic() + _LAST
+    for rank in ranks:
+        rank.stop(max(0.0, until - time.monotonic()))
+
+
+def answers(ends: List[End]) -> List[Dict[str, Any]]:
+    """Each rank's answer, by rank; raises `CannotRun` if the first fault is one, else `RuntimeError`."""
+    failed = faults(ends)
+    if not failed:
+        return [end.answer or {} for end in ends]
+    if failed[0].cannot:
+        raise CannotRun(failed[0].why)
+    raise RuntimeError("; ".join(end.words for end in failed[:3]))
+
+
+def faults(ends: List[End]) -> List[End]:
+    """The ranks without an answer, the likeliest culprit first.
+
+    Those killed by a signal first, then those that did not merely wait for another, then by fewest steps and earliest
+    end.
+    """
+    failed = [end for end in ends if end.answer is None]
+    return sorted(
+        failed,
+        key=lambda end: (not end.signal, is_secondary(end), end.steps, end.order),
+    )
+
+
+def is_secondary(end: End) -> bool:
+    """True if the rank failed because another did: it timed out waiting, or its peer closed the connection."""
+    return bool(_WAITED.search(end.why))
+
+
+class End(NamedTuple):
+    """How one rank ended: its `answer`, or `why` there is none."""
+
+    rank: int
+    answer: Optional[Dict[str, Any]] = None
+    why: str = ""
+    cannot: bool = False
+    """Whether it raised `CannotRun`, which is no failure."""
+    step: str = ""
+    """The last step it said."""
+    steps: int = 0
+    order: int = 0
+    """How many ranks ended before it."""
+    err: str = ""
+    """Its standard error."""
+    notes: Mapping[str, Any] = {}
+    """What it noted on its way."""
+    signal: int = 0
+    """The number of the signal that killed it; 0 where none did, or we did."""
+
+    @property
+    def words(self) -> str:
+        """``rank 1 was killed by SIGSEGV at "all-reduce"``: for messages."""
+        return "rank %d %s%s" % (self.rank, self.why, ' at "%s"' % self.step if self.step else "")
+
+
+def watchdog_message(status: Optional[int], err: str) -> str:
+    """What torch's watchdog wrote before it aborted the process over a collective's time-out; empty otherwise."""
+    match = _GAVE_UP.search(err) if status == -signal.SIGABRT else None
+    return match.group(1)[:300] if match else ""
+
+
+class Rank:
+    """A rank process, seen from the process that started it."""
+
+    def __init__(self, request: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+        self.rank = int(request["rank"])
+        self.entries: List[Dict[str, Any]] = []
+        self.order = sys.maxsize
+        self.late = False
+        self._shared: Set[str] = set()
+        self._rest = b""
+        self._err = b""
+        self.process = subprocess.Popen(
+            [sys.executable, _PROGRAM, json.dumps(request)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(environ),
+        )
+
+    @property
+    def streams(self) -> List[Any]:
+        """Its standard output and standard error."""
+        return [self.process.stdout, self.process.stderr]
+
+    def take(self, stream: Any) -> bool:
+        """Read what is available from one of its streams; False at the end of the stream."""
+        data = os.read(stream.fileno(), 1 << 16)
+        if stream is self.process.stderr:
+            self._err += data[: _MOST - len(self._err)]
+        else:
+            lines = (self._rest + data).split(b"\n")
+            self._rest = lines.pop()
+            self.entries += [json.loads(line[11:].decode()) for line in lines if line.startswith(b"@gpudoctor ")]
+        return bool(data)
+
+    def is_over(self) -> bool:
+        """True once it has sent its final entry, ``answer`` or ``why``."""
+        return bool(self.entries) and ("answer" in self.entries[-1] or "why" in self.entries[-1])
+
+    def has_answer(self) -> bool:
+        """True once it has sent an answer."""
+        return self.is_over() and "answer" in self.entries[-1]
+
+    def kill(self) -> None:
+        """Send SIGKILL if it still runs, and note whether it had not finished."""
+        self.late = self.process.poll() is None and not self.is_over()
+        if self.process.poll() is None:
+            self._shared = _shared_memory_files(self.process.pid)
+            self.process.kill()
+
+    def stop(self, seconds: float) -> None:
+        """Close its streams and wait up to `seconds` for its end, then remove NCCL's files that it left in /dev/shm."""
+        for stream in self.streams:
+            stream.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
+        for path in self._shared:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+    def end(self) -> End:
+        """How the rank ended, from its entries, exit status and standard error."""
+        steps = [entry["step"] for entry in self.entries if "step" in entry]
+        last = self.entries[-1] if self.is_over() else {}
+        end = End(self.rank, step=steps[-1] if steps else "", steps=len(steps), order=self.order)
+        notes = {name: value for entry in self.entries for name, value in entry.get("note", {}).items()}
+        end = end._replace(err=self._err.decode("utf-8", "replace"), notes=notes)
+        if "answer" in last:
+            return end._replace(answer=last["answer"])
+        if last:
+            why = last["why"] if last["cannot"] else "failed: " + last["why"]
+            return end._replace(why=why, cannot=last["cannot"])
+        return end._replace(why=self._end_message(), signal=self._signal())
+
+    def _signal(self) -> int:
+        """Number of the signal that killed it; 0 if none did, or if we or torch's watchdog sent it."""
+        status = self.process.returncode
+        if self.late or status is None or status >= 0 or watchdog_message(status, self._err.decode("utf-8", "replace")):
+            return 0
+        return int(-status)
+
+    def _end_message(self) -> str:
+        """Why there is no final entry: time-out, torch's watchdog, signal, or exit status with the last error line."""
+        status, err = self.process.returncode, self._err.decode("utf-8", "replace")
+        if self.late or status is None:
+            return "did not come to an end" + ("" if status is not None else " and cannot be killed")
+        if watchdog_message(status, err):
+            return "failed: " + watchdog_message(status, err)
+        if self._signal():
+            return "was killed by " + signal.Signals(self._signal()).name
+        lines = [line.strip() for line in err.splitlines() if line.strip()]
+        return "ended with exit %d%s" % (status, ": " + lines[-1][:300] if lines else "")
+
+
+def _shared_memory_files(pid: int) -> Set[str]:
+    """Paths of the NCCL files in /dev/shm that the process maps; empty if its maps cannot be read."""
+    try:
+        with open("/proc/%d/maps" % pid) as file:
+            return set(_SHARED.findall(file.read()))
+    except OSError:
+        return set()
+
+
+# ---- Within a rank ----
+
+
+class ThisRank:
+    """A rank, seen from within: its number, how many there are, what it is asked.
+
+    `store` is a file that does not exist yet, the same for all ranks: ``init_process_group(init_method="file://" +
+    me.store)`` needs no port and no host name.
     """
 
     def __init__(self, rank: int, count: int, ask: Mapping[str, Any], store: str) -> None:
@@ -45,124 +282,68 @@ class Me:
         self.store = store
 
     def step(self, what: str) -> None:
-        """Say what is done next: if it is the last that this rank does, it is named."""
-        _protocol.say(step=what)
+        """Report the step that begins now; a rank that dies or hangs is named with its last step."""
+        say(step=what)
 
     def note(self, **values: Any) -> None:
-        """Say what is known already, in case that it does not come to an answer."""
-        _protocol.say(note=values)
+        """Report partial results, kept even if the rank never comes to an answer."""
+        say(note=values)
 
 
-def together(
-    job: str, count: int, ask: Mapping[str, Any], seconds: float, environ: Optional[Mapping[str, str]] = None
-) -> List[End]:
-    """Run `job` in `count` ranks for at most so many seconds; `environ` is added to our own environment.
-
-    To be called from the main thread: Linux ends the ranks with the thread that started them.
-    """
-    ranks: List[Rank] = []
-    with _scratch.Folder() as folder:
-        shared = {"entry": "_ranks", "job": job, "count": count, "ask": ask, "parent": os.getpid()}
-        shared["store"] = os.path.join(folder, "store")
-        given = {"OMP_NUM_THREADS": str(threads(count)), **os.environ, **(environ or {})}
-        try:
-            for rank in range(count):
-                ranks.append(Rank(dict(shared, rank=rank), given))  # noqa: PERF401 - if one fails, these are ended
-            _hear(ranks, time.monotonic() + seconds)
-        finally:
-            _end(ranks)
-    return [one.end() for one in ranks]
-
-
-def threads(count: int) -> int:
-    """A rank's share of the processors that we may use."""
-    return max(1, (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) // count)
-
-
-def _end(ranks: List[Rank]) -> None:
-    for one in ranks:
-        one.kill()
-    until = time.monotonic() + _LAST
-    for one in ranks:
-        one.stop(max(0.0, until - time.monotonic()))
-
-
-def faults(ends: List[End]) -> List[End]:
-    """The ranks without an answer, the likeliest culprit first.
-
-    That is who died; then who did not merely wait in vain for another; then who got least far, and who failed first.
-    """
-    bad = [end for end in ends if end.answer is None]
-    return sorted(
-        bad,
-        key=lambda end: (
-            not end.signal,
-            waited(end),
-            end.steps,
-            end.order,
-        ),
-    )
-
-
-def waited(end: End) -> bool:
-    """Whether it failed because another did: it waited in vain, or that one was gone."""
-    return bool(_WAITED.search(end.why))
-
-
-def answers(ends: List[End]) -> List[Dict[str, Any]]:
-    """What each rank answered. Raises `CannotRun` where the first fault is one, `RuntimeError` where it is another."""
-    bad = faults(ends)
-    if not bad:
-        return [end.answer or {} for end in ends]
-    if bad[0].cannot:
-        raise CannotRun(bad[0].why)
-    raise RuntimeError("; ".join(end.words for end in bad[:3]))
-
-
-def _hear(ranks: List[Rank], until: float) -> None:
-    """Take in what they say, until all are over, time is up, or `GRACE` after the first that failed."""
-    with selectors.DefaultSelector() as heard:
-        for one in ranks:
-            for stream in one.streams:
-                heard.register(stream, selectors.EVENT_READ, one)
-        left = list(ranks)
-        while left and time.monotonic() < until:
-            for key, _ in heard.select(max(0.0, until - time.monotonic())):
-                if not key.data.take(key.fileobj):
-                    heard.unregister(key.fileobj)
-            open_ranks = [key.data for key in heard.get_map().values()]
-            for one in [one for one in left if one.over() or one not in open_ranks]:
-                left.remove(one)
-                one.order = len(ranks) - len(left)
-                if not one.well():
-                    until = min(until, time.monotonic() + GRACE)
-
-
-def main(wanted: Mapping[str, Any]) -> None:
-    """Be one rank: run the job, say its answer or why there is none."""
-    end_with(wanted["parent"])
-    _protocol.begin()
+def main(request: Mapping[str, Any]) -> None:
+    """Run the job in this rank's process, report its answer or why there is none, and exit."""
+    die_with_parent(request["parent"])
+    reserve_stdout()
     faulthandler.enable()
-    me = Me(wanted["rank"], wanted["count"], wanted["ask"], wanted["store"])
+    me = ThisRank(request["rank"], request["count"], request["ask"], request["store"])
     try:
-        _protocol.say(answer=importlib.import_module(wanted["job"]).rank(me))
+        say(answer=importlib.import_module(request["job"]).rank(me))
     except CannotRun as error:
-        _protocol.say(why=str(error), cannot=True)
+        say(why=str(error), cannot=True)
     except BaseException as error:  # whatever it is, it is this rank's answer
-        why = _protocol.last_line(error)
+        why = last_line(error)
         lacking = no_memory(why)
         if not lacking:
             traceback.print_exc()
-        _protocol.say(why="no memory is free for rank %d: %s" % (me.rank, why) if lacking else why, cannot=lacking)
+        say(why="no memory is free for rank %d: %s" % (me.rank, why) if lacking else why, cannot=lacking)
     sys.stderr.flush()
     os._exit(0)  # a crash while libraries are torn down is no symptom of the patient
 
 
-def end_with(parent: int) -> None:
-    """Have Linux end this process when the one that started it is gone, however that came about."""
+def die_with_parent(parent: int) -> None:
+    """Have Linux kill this process when `parent` ends; does nothing on other systems."""
     try:
         ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
     except (OSError, AttributeError):
         return  # not Linux: our process group is ended as a whole
     if os.getppid() != parent:
         os._exit(1)
+
+
+def init_group(torch: Any, me: ThisRank, backend: str, seconds: float) -> Any:
+    """Initialise torch.distributed with all ranks over `backend`; no wait in it is longer than `seconds`."""
+    exchange_values(torch, me, "here", "")
+    me.step("init_process_group")
+    torch.distributed.init_process_group(
+        backend,
+        store=torch.distributed.PrefixStore("group", _store(torch, me)),
+        rank=me.rank,
+        world_size=me.count,
+        timeout=timedelta(seconds=seconds),
+    )
+    return torch.distributed
+
+
+def exchange_values(torch: Any, me: ThisRank, name: str, value: str) -> List[str]:
+    """The values that all ranks gave under `name`, by rank; waits for all of them, and needs no process group."""
+    me.step("wait for all ranks")
+    store = _store(torch, me)
+    store.set("%s-%d" % (name, me.rank), value)
+    return [store.get("%s-%d" % (name, rank)).decode() for rank in range(me.count)]
+
+
+def _store(torch: Any, me: ThisRank) -> Any:
+    """The ranks' common file store, in which no wait is longer than `ARRIVE` seconds."""
+    store = torch.distributed.FileStore(me.store, -1)  # -1: the file is not removed with its last user
+    store.set_timeout(timedelta(seconds=ARRIVE))
+    return store

@@ -12,13 +12,13 @@ _SWEEP = 'read -r nothing; for try in 1 2 3 4 5 6; do rm -rf -- "$1"; [ -e "$1" 
 
 
 class Folder:
-    """A new folder at `path`, which is gone when this process is, however it ends, or at the end of ``with``.
+    """A temporary folder at `path` that is removed at the end of ``with`` or of this process, however that ends.
 
     A shell waits for the end of a pipe that we hold, out of reach of the signal that ends our process group.
     """
 
-    def __init__(self, where: Optional[str] = None) -> None:
-        self.path = tempfile.mkdtemp(prefix="gpudoctor-", dir=where)
+    def __init__(self, parent: Optional[str] = None) -> None:
+        self.path = tempfile.mkdtemp(prefix="gpudoctor-", dir=parent)
         self._sweeper = subprocess.Popen(
             ["/bin/sh", "-c", _SWEEP, "sh", self.path],
             stdin=subprocess.PIPE,
@@ -36,9 +36,9 @@ class Folder:
         self._sweeper.communicate()
 
 
-def may_run_from(where: str) -> bool:
-    """Whether files may be written there and libraries loaded from there."""
+def allows_executables(folder: str) -> bool:
+    """True if the folder is writable and its file system lets libraries be loaded (no noexec); False if absent."""
     try:
-        return os.access(where, os.W_OK | os.X_OK) and not os.statvfs(where).f_flag & getattr(os, "ST_NOEXEC", 8)
+        return os.access(folder, os.W_OK | os.X_OK) and not os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 8)
     except OSError:
         return False

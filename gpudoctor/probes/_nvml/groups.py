@@ -1,14 +1,14 @@
-"""What NVML lists of each GPU: ECC errors by place, MIG devices, processes."""
+"""What NVML lists of each GPU: ECC errors by place, MIG devices, processes, NVLinks, and the path between two GPUs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpudoctor.model.catalog import column
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.probes._nvml import words
-from gpudoctor.probes._nvml.told import Told, mapping
+from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known, text_of, value_of
+from gpudoctor.probes._nvml import values
+from gpudoctor.probes._nvml.replies import NOT_REPORTED, Replies, mapping
 from gpudoctor.target import child
 
 FACTS = (
@@ -25,6 +25,25 @@ FACTS = (
     column("gpu_process.name", "text", "its name"),
     column("gpu_process.memory_mib", "int", "GPU memory it holds", "MiB"),
     column("gpu_process.kind", "text", "compute, graphics, or mps for a client of MPS"),
+    fact("topology.pairs", "list", "how pairs of GPUs are connected, such as GPU0-GPU1 NV18, GPU0-GPU2 SYS"),
+    column("nvlink.gpu", "int", "index of the GPU that the link is of"),
+    column("nvlink.link", "int", "number of the link on that GPU"),
+    column("nvlink.active", "bool", "whether the link is up"),
+    column("nvlink.version", "version", "NVLink version of the link, such as 4.0"),
+    column("nvlink.remote", "text", "what is at its other end: gpu, switch, npu or unknown"),
+    column("nvlink.remote_address", "text", "PCI address of what is at its other end"),
+    column("nvlink.crc_errors", "int", "packets with CRC errors since the driver loaded"),
+    column("nvlink.replay_errors", "int", "packets sent again since the driver loaded"),
+    column("nvlink.recovery_errors", "int", "times the link had to be trained again since the driver loaded"),
+    column("nvlink.effective_errors", "int", "errors left after correction, NVLink 5 and newer"),
+    column("nvlink.recoveries_failed", "int", "recoveries of the link that failed, NVLink 5 and newer"),
+    column("p2p.gpu", "int", "index of the GPU that reaches out"),
+    column("p2p.peer", "int", "index of the GPU that it reaches for"),
+    column("p2p.path", "text", "how they are connected: NV18, PIX, PXB, PHB, NODE or SYS"),
+    column("p2p.read", "text", "whether it can read the peer's memory: ok, or what stands against it"),
+    column("p2p.write", "text", "whether it can write to the peer's memory: ok, or what stands against it"),
+    column("p2p.nvlink", "text", "whether it can do so over NVLink: ok, or what stands against it"),
+    column("p2p.atomics", "text", "whether atomics reach the peer: ok, or what stands against it"),
 )
 
 _KINDS = ("corrected", "uncorrected")
@@ -35,141 +54,291 @@ _MOST_PROCESSES = 256
 _SERVER = "nvidia-cuda-mps-server"
 
 
-def rows(told: Told, count: int) -> Iterator[tuple[str, Rows]]:
-    """The groups ``gpu_ecc``, ``mig`` and ``gpu_process``."""
+def rows(replies: Replies, count: int) -> Iterator[tuple[str, Fact | Rows]]:
+    """Yields the groups ``gpu_ecc``, ``mig``, ``gpu_process``, ``nvlink`` and ``p2p``, and ``topology.pairs``."""
     gpus = range(count)
-    yield "gpu_ecc", _group([_ecc(told, gpu) for gpu in gpus], "no GPU here counts ECC errors by place")
-    yield "mig", _group([_mig(told, gpu) for gpu in gpus], "no GPU here is divided into MIG devices")
-    listed = [_processes(told, gpu) for gpu in gpus]
-    yield "gpu_process", _group(listed, "") if any(isinstance(one, Unread) for one in listed) else _flat(listed)
+    yield (
+        "gpu_ecc",
+        _combine_groups([_ecc_rows(replies, gpu) for gpu in gpus], "no GPU here counts ECC errors by place"),
+    )
+    yield "mig", _combine_groups([_mig_rows(replies, gpu) for gpu in gpus], "no GPU here is divided into MIG devices")
+    listed = [_process_rows(replies, gpu) for gpu in gpus]
+    yield (
+        "gpu_process",
+        _combine_groups(listed, "") if any(isinstance(near, Unread) for near in listed) else _flatten(listed),
+    )
+    yield from _link_rows(replies, count)
 
 
-def _flat(groups: Sequence[Sequence[Row] | Unread]) -> tuple[Row, ...]:
+def _flatten(groups: Sequence[Sequence[Row] | Unread]) -> tuple[Row, ...]:
+    """The rows of all GPUs in one tuple; GPUs whose rows are unread are skipped."""
     return tuple(row for of_gpu in groups if not isinstance(of_gpu, Unread) for row in of_gpu)
 
 
-def _group(groups: Sequence[Sequence[Row] | Unread], none: str) -> Rows:
-    """All rows; where there is none, why."""
-    found = _flat(groups)
+def _combine_groups(groups: Sequence[Sequence[Row] | Unread], why_empty: str) -> Rows:
+    """The rows of all GPUs; if there is none, the first `Unread` among them, else `Absent(why_empty)`."""
+    found = _flatten(groups)
     unread = next((of_gpu for of_gpu in groups if isinstance(of_gpu, Unread)), None)
-    return found or unread or Absent(none)
+    return found or unread or Absent(why_empty)
 
 
-def _ecc(told: Told, gpu: int) -> list[Row] | Unread:
+def _ecc_rows(replies: Replies, gpu: int) -> list[Row] | Unread:
+    """ECC counts of one GPU, one row per kind, period and location; `Unread` if none could be read for an error."""
     found: list[Row] = []
     unread: Unread | None = None
     for location, name in _LOCATIONS.items():
         for kind in range(2):
             for since in range(2):
                 call = f"nvmlDeviceGetMemoryErrorCounter({kind},{since},{location})"
-                count = told.fact(gpu, call, words.whole)
-                if isinstance(count, Known):
+                count = replies.fact(gpu, call, values.as_int)
+                if known(count):
                     row = {"kind": _KINDS[kind], "since": _SINCE[since], "location": name}
-                    found.append(_row(told, gpu, row, count=count))
+                    found.append(_gpu_row(replies, gpu, row, count=count))
                 elif isinstance(count, Unread):
                     unread = unread or count
     return found or unread or []
 
 
-def _row(told: Told, gpu: int, texts: Mapping[str, str], **states: Fact) -> Row:
-    known = {name: Known(value, told.source) for name, value in texts.items()}
-    return {"gpu": Known(gpu, told.source), **known, **states}
+def _gpu_row(replies: Replies, gpu: int, texts: Mapping[str, str], **states: Fact) -> Row:
+    """A row of this GPU: its index, `texts` as known facts, and `states` as they are."""
+    known = {name: Known(value, replies.source) for name, value in texts.items()}
+    return {"gpu": Known(gpu, replies.source), **known, **states}
 
 
-def _mig(told: Told, gpu: int) -> list[Row] | Unread:
-    devices = told.answered(gpu, "mig")
+def _mig_rows(replies: Replies, gpu: int) -> list[Row] | Unread:
+    """One row per MIG device of the GPU; empty if MIG is off or not supported, `Unread` if that is not known."""
+    devices = replies.raw_answer(gpu, "mig")
     if not isinstance(devices, list):
-        mode = told.fact(gpu, "nvmlDeviceGetMigMode", words.part(0, words.yes))
-        off = isinstance(mode, Absent) or (isinstance(mode, Known) and not mode.value)
+        mode = replies.fact(gpu, "nvmlDeviceGetMigMode", values.item(0, values.as_bool))
+        off = isinstance(mode, Absent) or value_of(mode) is False
         if off:
             return []
-        why = "NVML does not say how many MIG devices the GPU may have" if told.done else told.ending
+        why = "NVML does not say how many MIG devices the GPU may have" if replies.done else replies.ending
         return Unread(mode.why if isinstance(mode, Unread) else why)
-    return [_device(told, gpu, mapping(device)) for device in devices]
+    return [_mig_row(replies, gpu, mapping(device)) for device in devices]
 
 
-def _device(told: Told, gpu: int, device: Mapping[str, Any]) -> Row:
+def _mig_row(replies: Replies, gpu: int, device: Mapping[str, Any]) -> Row:
+    """The row of one MIG device: GPU index, profile and UUID; unread where NVML gave none."""
     unknown = Unread("NVML does not tell it of this MIG device")
     uuid = device.get("nvmlDeviceGetUUID")
     try:
-        profile = words.profile(device.get("nvmlDeviceGetName", ""), device.get("nvmlDeviceGetAttributes"))
-    except words.ODD:
+        profile = values.profile(device.get("nvmlDeviceGetName", ""), device.get("nvmlDeviceGetAttributes"))
+    except values.MALFORMED_ERRORS:
         profile = None
     return {
-        "gpu": Known(gpu, told.source),
-        "profile": Known(profile, told.source) if profile else unknown,
-        "uuid": Known(words.text(uuid), told.source) if uuid else unknown,
+        "gpu": Known(gpu, replies.source),
+        "profile": Known(profile, replies.source) if profile else unknown,
+        "uuid": Known(values.printable_text(uuid), replies.source) if uuid else unknown,
     }
 
 
 def _length(raw: object) -> int:
-    """How many entries a list has; raises `TypeError` for what is no list."""
+    """The length of a list; raises `TypeError` for anything else."""
     if not isinstance(raw, list):
         raise TypeError(type(raw).__name__)
     return len(raw)
 
 
-def _processes(told: Told, gpu: int) -> list[Row] | Unread:
-    """One row for each process and list that it is in, but for children of our own; of a flood the first."""
+def _process_rows(replies: Replies, gpu: int) -> list[Row] | Unread:
+    """One row per process and list (compute, graphics, mps), without children of our own; at most `_MOST_PROCESSES`."""
     found: list[Row] = []
     unread: Unread | None = None
     for name, kind in _LISTS.items():
-        listed = told.fact(gpu, f"nvmlDeviceGet{name}RunningProcesses", _length)
+        listed = replies.fact(gpu, f"nvmlDeviceGet{name}RunningProcesses", _length)
         if isinstance(listed, Unread):
             unread = unread or listed
-        elif isinstance(listed, Known):
-            entries = [one for one in told.answered(gpu, f"nvmlDeviceGet{name}RunningProcesses") if not _ours(one)]
-            found += [_process(told, gpu, kind, mapping(entry)) for entry in entries[:_MOST_PROCESSES]]
+        elif known(listed):
+            entries = [
+                near
+                for near in replies.raw_answer(gpu, f"nvmlDeviceGet{name}RunningProcesses")
+                if not _is_own_child(near)
+            ]
+            found += [_process_row(replies, gpu, kind, mapping(entry)) for entry in entries[:_MOST_PROCESSES]]
     return found[:_MOST_PROCESSES] or unread or []
 
 
-def _ours(entry: object) -> bool:
-    """Whether it is a child that another probe of ours has on the GPU at this moment."""
+def _is_own_child(entry: object) -> bool:
+    """True if the listed process is a child that this program started."""
     return mapping(entry).get("pid") in child.begun
 
 
-def _process(told: Told, gpu: int, kind: str, entry: Mapping[str, Any]) -> Row:
+def _process_row(replies: Replies, gpu: int, kind: str, entry: Mapping[str, Any]) -> Row:
+    """The row of one process: GPU index, kind, pid, name, and GPU memory in MiB; unread where NVML gave none."""
     pid, memory = entry.get("pid"), entry.get("usedGpuMemory")
-    name = told.answered(None, f"nvmlSystemGetProcessName({pid})")
+    name = replies.raw_answer(None, f"nvmlSystemGetProcessName({pid})")
     hidden = Unread("NVML does not tell it")
-    return _row(
-        told,
+    return _gpu_row(
+        replies,
         gpu,
         {"kind": kind},
-        pid=Known(pid, told.source) if isinstance(pid, int) else hidden,
-        name=Known(words.text(name), told.source) if name else hidden,
-        memory_mib=Known(memory >> 20, told.source) if isinstance(memory, int) else hidden,
+        pid=Known(pid, replies.source) if isinstance(pid, int) else hidden,
+        name=Known(values.printable_text(name), replies.source) if name else hidden,
+        memory_mib=Known(memory >> 20, replies.source) if isinstance(memory, int) else hidden,
     )
 
 
-def columns(told: Told, gpu: int) -> dict[str, Fact]:
-    """What follows for the GPU itself: where ECC errors are, MIG devices, processes, and whether MPS is in use."""
-    return {"ecc_uncorrected_in": _uncorrected_in(told, gpu), **_in_use(told, gpu)}
+def columns(replies: Replies, gpu: int) -> dict[str, Fact]:
+    """Columns of a GPU that follow from its groups: ECC error locations, MIG devices, processes, and use of MPS."""
+    return {"ecc_uncorrected_in": _uncorrected_locations(replies, gpu), **_usage_columns(replies, gpu)}
 
 
-def _uncorrected_in(told: Told, gpu: int) -> Fact:
-    """The parts that counted uncorrectable errors since the driver loaded."""
+def _uncorrected_locations(replies: Replies, gpu: int) -> Fact:
+    """Names of the memory locations with uncorrectable ECC errors since the driver loaded, as one fact."""
     calls = {name: f"nvmlDeviceGetMemoryErrorCounter(1,0,{place})" for place, name in _LOCATIONS.items()}
-    counts = {name: told.fact(gpu, call, words.whole) for name, call in calls.items()}
-    known = {name: count.value for name, count in counts.items() if isinstance(count, Known)}
-    if not known:
+    counts = {name: replies.fact(gpu, call, values.as_int) for name, call in calls.items()}
+    counted = [name for name, count in counts.items() if known(count)]
+    if not counted:
         return next((count for count in counts.values() if isinstance(count, Unread)), counts["dram"])
-    return Known(tuple(name for name, count in known.items() if count), told.source)
+    return Known(tuple(name for name in counted if value_of(counts[name])), replies.source)
 
 
-def _in_use(told: Told, gpu: int) -> dict[str, Fact]:
-    devices = _mig(told, gpu)
-    mode = told.fact(gpu, "nvmlDeviceGetMigMode", words.part(0, words.yes))
-    instances: Fact = devices if isinstance(devices, Unread) else Known(len(devices), told.source)
-    listed = _processes(told, gpu)
+def _usage_columns(replies: Replies, gpu: int) -> dict[str, Fact]:
+    """The columns ``mig_instances``, ``processes`` (counts) and ``mps`` (whether a process runs under MPS)."""
+    devices = _mig_rows(replies, gpu)
+    mode = replies.fact(gpu, "nvmlDeviceGetMigMode", values.item(0, values.as_bool))
+    instances: Fact = devices if isinstance(devices, Unread) else Known(len(devices), replies.source)
+    listed = _process_rows(replies, gpu)
     if isinstance(listed, Unread):
         return {"mig_instances": mode if isinstance(mode, Absent) else instances, "processes": listed, "mps": listed}
     calls = [f"nvmlDeviceGet{name}RunningProcesses" for name in _LISTS]
-    lists = [(told.answered(gpu, call) or (), told.numbers.get((gpu, call))) for call in calls]
-    lengths = [(number or len(entries)) - sum(map(_ours, entries)) for entries, number in lists]
-    server = any(isinstance(name := row["name"], Known) and _SERVER in str(name.value) for row in listed)
+    lists = [(replies.raw_answer(gpu, call) or (), replies.numbers.get((gpu, call))) for call in calls]
+    lengths = [(number or len(entries)) - sum(map(_is_own_child, entries)) for entries, number in lists]
+    server = any(_SERVER in text_of(row["name"]) for row in listed)
     return {
         "mig_instances": mode if isinstance(mode, Absent) else instances,
-        "processes": Known(sum(lengths), told.source),
-        "mps": Known(server or bool(lengths[2]), told.source),
+        "processes": Known(sum(lengths), replies.source),
+        "mps": Known(server or bool(lengths[2]), replies.source),
     }
+
+
+# ---- How the GPUs are connected: every NVLink, and the path and rights between each two GPUs ----
+
+_LINK_COUNT = "nvmlDeviceGetFieldValues(91)"
+_MOST_LINKS = 64
+_COUNTERS = (
+    ("crc_errors", 163, (2, 3)),
+    ("replay_errors", 161, (0,)),
+    ("recovery_errors", 162, (1,)),
+    ("effective_errors", 219, ()),
+    ("recoveries_failed", 214, ()),
+)
+"""Column, field value, and the older counters that add up to the same."""
+
+_CAPABILITIES = ("read", "write", "nvlink", "atomics")
+
+
+def _link_rows(replies: Replies, count: int) -> Iterator[tuple[str, Fact | Rows]]:
+    """Yields the groups ``nvlink`` and ``p2p`` and the fact ``topology.pairs``."""
+    links = [_links(replies, gpu) for gpu in range(count)]
+    yield "nvlink", _combine_links(links)
+    peers = tuple(_peer_row(replies, links, gpu, peer) for gpu in range(count) for peer in range(count) if gpu != peer)
+    if count < 2:
+        alone = Absent("a single GPU has no peer" if count else "NVML lists no GPU")
+        yield "p2p", alone
+        yield "topology.pairs", alone
+        return
+    yield "p2p", peers
+    yield "topology.pairs", _pairs(replies, peers)
+
+
+def _combine_links(links: Sequence[Sequence[Row] | Absent | Unread]) -> Rows:
+    """The NVLink rows of all GPUs; if there is none, the first `Unread` among them, else `Absent`."""
+    known = tuple(row for of_gpu in links if not isinstance(of_gpu, (Absent, Unread)) for row in of_gpu)
+    unread = next((of_gpu for of_gpu in links if isinstance(of_gpu, Unread)), None)
+    if known or not unread:
+        return known or Absent("no GPU here has NVLink")
+    return unread
+
+
+def _links(replies: Replies, gpu: int) -> Sequence[Row] | Absent | Unread:
+    """One row per NVLink of the GPU, up or down; `Absent` or `Unread` where the count of links is."""
+    count = replies.fact(gpu, _LINK_COUNT, values.as_int)
+    if not isinstance(count, Known):
+        return count
+    assert isinstance(count.value, int)
+    return [_nvlink_row(replies, gpu, link) for link in range(min(count.value, _MOST_LINKS))]
+
+
+def _nvlink_row(replies: Replies, gpu: int, link: int) -> Row:
+    """The row of one NVLink: state, version, remote end and error counters; all but the state absent if it is down."""
+    active = replies.fact(gpu, f"nvmlDeviceGetNvLinkState({link})", values.as_bool)
+    down = Absent("the link is down") if active == Known(False, replies.source) else None
+
+    def link_fact(call: str, read: values.Reading) -> Fact:
+        """The answer to a call about this link; absent if the link is down."""
+        return down or replies.fact(gpu, f"nvmlDeviceGetNvLink{call}({link})", read)
+
+    return {
+        "gpu": Known(gpu, replies.source),
+        "link": Known(link, replies.source),
+        "active": active,
+        "version": link_fact("Version", values.named(values.LINK_VERSIONS)),
+        "remote": link_fact("RemoteDeviceType", values.named(values.REMOTES)),
+        "remote_address": link_fact("RemotePciInfo", values.item("busId", values.pci_address)),
+        **{name: down or _error_count(replies, gpu, link, field, old) for name, field, old in _COUNTERS},
+    }
+
+
+def _error_count(replies: Replies, gpu: int, link: int, field: int, old: Sequence[int]) -> Fact:
+    """An NVLink error count by field value `field`, else the sum of the older counters `old`."""
+    call = f"nvmlDeviceGetFieldValues({field},{link})"
+    if replies.raw_answer(gpu, call) is not None or not old:
+        return replies.fact(gpu, call, values.as_int)
+    parts = [replies.fact(gpu, f"nvmlDeviceGetNvLinkErrorCounter({link},{counter})", values.as_int) for counter in old]
+    counts = [count for item in parts if isinstance(count := value_of(item), int)]
+    return Known(sum(counts), replies.source) if len(counts) == len(parts) else replies.reason_unanswered(gpu, call)
+
+
+def _peer_row(replies: Replies, links: Sequence[Sequence[Row] | Absent | Unread], gpu: int, peer: int) -> Row:
+    """The row of an ordered pair of GPUs: P2P rights of `gpu` in the memory of `peer`, and the path between them."""
+    row: dict[str, Fact] = {"gpu": Known(gpu, replies.source), "peer": Known(peer, replies.source)}
+    trouble = replies.why_silent(peer)
+    for index, name in enumerate(_CAPABILITIES):
+        state = replies.fact(gpu, f"nvmlDeviceGetP2PStatus({peer},{index})", values.named(values.PEER_STATES))
+        row[name] = Unread(trouble) if trouble and not known(state) else state
+    row["path"] = _path(replies, links, row, gpu, peer)
+    return row
+
+
+def _path(replies: Replies, links: Sequence[Sequence[Row] | Absent | Unread], row: Row, gpu: int, peer: int) -> Fact:
+    """The path between two GPUs: NVn over n NVLinks, direct or through switches, else the nearest common bridge."""
+    if number := _link_count(replies, links, row, gpu, peer):
+        return Known(f"NV{number}", replies.source)
+    low, high = sorted((gpu, peer))
+    call = f"nvmlDeviceGetTopologyCommonAncestor({high})"
+    state = replies.fact(low, call, values.named(values.PATHS))
+    trouble = replies.why_silent(high)
+    return Unread(trouble) if trouble and not known(state) else state
+
+
+def _link_count(
+    replies: Replies, links: Sequence[Sequence[Row] | Absent | Unread], row: Row, gpu: int, peer: int
+) -> int:
+    """Number of active NVLinks between two GPUs: direct ones, else those through switches; 0 if there is none."""
+    ends = []
+    for near, far in ((gpu, peer), (peer, gpu)):
+        of_gpu = links[near]
+        of_gpu = () if isinstance(of_gpu, (Absent, Unread)) else of_gpu
+        up = [link for link in of_gpu if value_of(link["active"]) is True]
+        pci_address = known(replies.fact(far, "nvmlDeviceGetPciInfo", values.item("busId", values.pci_address)))
+        direct = sum(value_of(link["remote_address"]) == pci_address.value for link in up) if pci_address else 0
+        switched = sum(value_of(link["remote"]) == "switch" for link in up)
+        ends.append((direct, switched))
+    (direct, own_switched), (_, peer_switched) = ends
+    if direct:
+        return direct
+    return min(own_switched, peer_switched) if value_of(row["nvlink"]) in (None, "ok") else 0
+
+
+def _pairs(replies: Replies, peers: Sequence[Row]) -> Fact:
+    """Fact `topology.pairs`: each pair once, such as ``GPU0-GPU1 NV18``; if no path is known, the state of one path."""
+    pairs = []
+    missing: Fact = NOT_REPORTED
+    for row in peers:
+        gpu, peer, path = text_of(row["gpu"]), text_of(row["peer"]), row["path"]
+        if not known(path):
+            missing = path
+        elif gpu.zfill(3) < peer.zfill(3):
+            pairs.append(f"GPU{gpu}-GPU{peer} {text_of(path)}")
+    return Known(tuple(pairs), replies.source) if pairs else missing

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.fact import Fact, Known, Row, listed
-from gpudoctor.model.frozen import field, mutable, replace
-from gpudoctor.model.snapshot import Snapshot
+from gpudoctor.core.fact import Fact, Known, Row, known, listed, text_of
+from gpudoctor.core.frozen import field, mutable, replace
+from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.target import Answer, Target
 from gpudoctor.target.protocol import printable, text_rows
 
@@ -33,8 +33,8 @@ _BANNER = ("driver.version", "driver.cuda_version", "gpu.count")
 
 
 @mutable
-class Witness:
-    """What nvidia-smi told. `trouble` says why it told nothing; `state` and `message` are of its error sentence."""
+class SmiAnswer:
+    """What nvidia-smi reported. `trouble`: why it gave no usable answer; `state`, `message`: its NVML error, if any."""
 
     trouble: str = ""
     state: str = ""
@@ -44,81 +44,78 @@ class Witness:
     text: tuple[Row, ...] = ()
 
 
-def state_of(words: str) -> str:
-    """NVML's words for an error as `nvml.state` has them."""
-    plain = words.strip().rstrip(".").lower()
+def state_of(message: str) -> str:
+    """The value of `nvml.state` for an NVML error message; an unknown message in lower case, without its full stop."""
+    plain = message.strip().rstrip(".").lower()
     return next((state for start, state in _WORDS.items() if plain.startswith(start)), plain)
 
 
-def ask(target: Target, program: str, seconds: float) -> Witness:
-    """Ask nvidia-smi for its table, then for its GPUs one by one, within `seconds` in all."""
+def ask(target: Target, program: str, seconds: float) -> SmiAnswer:
+    """Run nvidia-smi for its table, then with ``--query-gpu``, within `seconds` in all; a failure is in `trouble`."""
     try:
         answer = target.run([program], timeout=seconds)
     except OSError as error:
-        return Witness(trouble=f"{program} could not be started: {error.strerror or error}")
+        return SmiAnswer(trouble=f"{program} could not be started: {error.strerror or error}")
     if answer.status is None and answer.seconds < seconds:
-        return Witness(trouble=f"{program} printed without end, which is no answer of nvidia-smi")
+        return SmiAnswer(trouble=f"{program} printed without end, which is no answer of nvidia-smi")
     if answer.status is None:
-        return Witness(trouble=f"{program} did not answer: {answer.how}")
-    witness = _told(program, answer)
-    if "driver.version" in witness.facts and not witness.state:
-        witness.rows = _queried(target, program, seconds - answer.seconds) or witness.rows
-        if witness.rows is not None:
-            witness.facts["gpu.count"] = Known(len(witness.rows), SOURCE)
-    return witness
+        return SmiAnswer(trouble=f"{program} did not answer: {answer.how}")
+    smi_answer = _parse_table_run(program, answer)
+    if "driver.version" in smi_answer.facts and not smi_answer.state:
+        smi_answer.rows = _query_gpus(target, program, seconds - answer.seconds) or smi_answer.rows
+        if smi_answer.rows is not None:
+            smi_answer.facts["gpu.count"] = Known(len(smi_answer.rows), SOURCE)
+    return smi_answer
 
 
-def _told(program: str, answer: Answer) -> Witness:
-    said = f"{answer.out}\n{answer.err}"
-    report = _read(said)
-    facts: dict[str, Fact] = {name: state for name in _BANNER if isinstance(state := _own(report.get(name)), Known)}
-    state, message = report.get("nvml.state"), report.get("nvml.message")
-    if not isinstance(state, Known):
-        return Witness(trouble=f"{program} printed something that is no answer of nvidia-smi ({answer.how})")
-    witness = Witness(facts=facts, rows=_rows(report))
-    if isinstance(message, Known):
-        witness.state = str(state.value)
-        witness.message = printable(message.value)
-        witness.text = text_rows(said, SOURCE)
-    return witness
+def _parse_table_run(program: str, answer: Answer) -> SmiAnswer:
+    """Parses a plain run of nvidia-smi; `trouble` is set if its output is no answer of nvidia-smi."""
+    output = f"{answer.out}\n{answer.err}"
+    report = _parse_report(output)
+    facts: dict[str, Fact] = {name: _with_own_source(fact) for name in _BANNER if (fact := report.known(name))}
+    if not report.known("nvml.state"):
+        return SmiAnswer(trouble=f"{program} printed something that is no answer of nvidia-smi ({answer.how})")
+    smi_answer = SmiAnswer(facts=facts, rows=_gpu_rows(report))
+    if message := report.known("nvml.message"):
+        smi_answer.state = report.text("nvml.state")
+        smi_answer.message = printable(message.value)
+        smi_answer.text = text_rows(output, SOURCE)
+    return smi_answer
 
 
-def _queried(target: Target, program: str, seconds: float) -> tuple[Row, ...] | None:
-    """The GPUs as ``--query-gpu`` lists them, in full; None where that gave nothing of its form."""
+def _query_gpus(target: Target, program: str, seconds: float) -> tuple[Row, ...] | None:
+    """One row per GPU as ``--query-gpu`` lists them; None if the run failed or a row lacks its UUID."""
     try:
         answer = target.run([program, f"--query-gpu={_FIELDS}", "--format=csv"], timeout=max(0.5, seconds))
     except OSError:
         return None
-    rows = _rows(_read(answer.out)) if answer.ok else None
-    if not rows or not all(isinstance(row.get("uuid"), Known) for row in rows):
+    rows = _gpu_rows(_parse_report(answer.out)) if answer.ok else None
+    if not rows or not all(known(row.get("uuid")) for row in rows):
         return None
     return rows
 
 
-def _read(said: str) -> Snapshot:
+def _parse_report(output: str) -> Snapshot:
+    """The text read as a pasted report would be, with the source ``nvidia-smi``."""
     from gpudoctor.readers import read_text
 
-    return read_text(said, SOURCE)
+    return read_text(output, SOURCE)
 
 
-def _rows(report: Snapshot) -> tuple[Row, ...] | None:
-    """The GPUs of the report; a name cut by the table (``NVIDIA GeForce RTX 3050 ...``) is left out."""
+def _gpu_rows(report: Snapshot) -> tuple[Row, ...] | None:
+    """The report's rows of the group ``gpu`` that have an index; None if there is none."""
     rows = report.rows("gpu")
-    counted = [row for row in listed(rows) if isinstance(row.get("index"), Known)]
-    return tuple(dict(_columns(row)) for row in counted) or None
+    indexed = [row for row in listed(rows) if known(row.get("index"))]
+    return tuple(dict(_usable_columns(row)) for row in indexed) or None
 
 
-def _columns(row: Row) -> Iterator[tuple[str, Fact]]:
+def _usable_columns(row: Row) -> Iterator[tuple[str, Fact]]:
+    """Columns of one GPU with this source; a name that the table cut (``NVIDIA GeForce RTX 3050 ...``) is left out."""
     for name, state in row.items():
-        if not (name == "name" and isinstance(state, Known) and str(state.value).endswith("...")):
-            yield name, _own(state)
+        if not (name == "name" and text_of(state).endswith("...")):
+            yield name, _with_own_source(state)
 
 
-def _own(state: Fact) -> Fact:
+def _with_own_source(state: Fact) -> Fact:
+    """The fact with the source ``nvidia-smi`` if it is known, else unchanged."""
     return replace(state, source=SOURCE) if isinstance(state, Known) else state
-
-
-def address(bus_id: str) -> str:
-    """``00000000:3B:00.0`` as the kernel writes it: ``0000:3b:00.0``."""
-    domain, colon, rest = bus_id.strip().lower().partition(":")
-    return f"{domain[-4:] if domain.startswith('0000') else domain}{colon}{rest}"

@@ -25,17 +25,19 @@ _protocol = os.dup(1)
 os.dup2(2, 1)  # whatever a library prints is no answer
 
 
-def say(**entry: Any) -> None:
-    """One line of the protocol, out at once."""
+def send(**entry: Any) -> None:
+    """Write one protocol line at once."""
     os.write(_protocol, ("\n@gpudoctor " + json.dumps(entry) + "\n").encode())
 
 
 class _LinkMap(ctypes.Structure):
+    """The first fields of glibc's ``struct link_map``."""
+
     _fields_ = [("address", ctypes.c_void_p), ("name", ctypes.c_char_p)]
 
 
 def file_of(library: Any) -> str:
-    """The file that the loader took, by the loader's own word, else by the memory map."""
+    """Path of the loaded library, by dlinfo, else by the memory map; LIBRARY if neither tells. May raise `OSError`."""
     try:
         entry = ctypes.POINTER(_LinkMap)()
         linkmap = 2  # RTLD_DI_LINKMAP
@@ -53,77 +55,87 @@ def file_of(library: Any) -> str:
 
 
 def load() -> Any:
-    """The library as any CUDA program gets it: by the loader's rules alone. None where it is not had; says which."""
-    say(ask="library", gpu=None)
+    """The library as any CUDA program gets it, by the loader's rules; None if it cannot be loaded. Sends the result."""
+    send(ask="library", gpu=None)
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError as error:
-        say(gpu=None, call="library", code=None, text=str(error))
+        send(gpu=None, call="library", code=None, text=str(error))
         return None
     try:
         path = file_of(library)
     except OSError:
         path = LIBRARY
     answer = {"is": path, "real": os.path.realpath(path) if "/" in path else path}
-    say(gpu=None, call="library", **answer)
+    send(gpu=None, call="library", **answer)
     return library
 
 
 class Asker:
-    """Makes the driver's calls, about the machine (`gpu` is None) or about one device."""
+    """Calls driver functions and sends each call and its answer; `gpu` is the device they are about, None for none."""
 
     def __init__(self, library: Any) -> None:
         self.library = library
         self.gpu: Optional[int] = None
 
     def __call__(self, key: str, value: Callable[[], Any], symbols: Sequence[str], *arguments: Any) -> bool:
-        """Call the first of `symbols` that the driver has; say its failure, or what `value` then gives."""
+        """Call the first of `symbols` that the driver has; send its failure, or what `value` then returns.
+
+        True if it succeeded; nothing is sent if the driver has none of them, and no answer for what is not supported.
+        """
         function = next((found for found in (getattr(self.library, name, None) for name in symbols) if found), None)
         if function is None:
             return False
-        say(ask=key, gpu=self.gpu)
+        send(ask=key, gpu=self.gpu)
         code = function(*arguments)
         if code == 0:
-            say(gpu=self.gpu, call=key, **{"is": value()})
+            send(gpu=self.gpu, call=key, **{"is": value()})
         elif code != NOT_SUPPORTED and not (code == INVALID_VALUE and key.startswith("cuDeviceGetAttribute")):
-            say(gpu=self.gpu, call=key, code=code, name=self.words("Name", code), text=self.words("String", code))
+            send(
+                gpu=self.gpu,
+                call=key,
+                code=code,
+                name=self.error_text("Name", code),
+                text=self.error_text("String", code),
+            )
         return bool(code == 0)
 
-    def words(self, what: str, code: int) -> Optional[str]:
-        """The driver's own name or sentence for a code; None where it has none, as a stub."""
-        told = ctypes.c_char_p()
+    def error_text(self, what: str, code: int) -> Optional[str]:
+        """The driver's ``Name`` or ``String`` (`what`) for an error code; None if it has none, as in a stub."""
+        output = ctypes.c_char_p()
         function = getattr(self.library, "cuGetError" + what, None)
-        if function is None or function(code, ctypes.byref(told)) != 0 or told.value is None:
+        if function is None or function(code, ctypes.byref(output)) != 0 or output.value is None:
             return None
-        return told.value.decode("utf-8", "replace")
+        return output.value.decode("utf-8", "replace")
 
     def number(self, name: str, *arguments: Any, key: str = "") -> Optional[int]:
-        """A call that writes one int first; None where it failed."""
-        told = ctypes.c_int()
-        good = self(key or name, lambda: told.value, (name,), ctypes.byref(told), *arguments)
-        return told.value if good else None
+        """The int that a call writes to its first argument; None if the call failed."""
+        output = ctypes.c_int()
+        succeeded = self(key or name, lambda: output.value, (name,), ctypes.byref(output), *arguments)
+        return output.value if succeeded else None
 
 
 def ask_device(ask: Asker, device: int) -> None:
-    """What one device is."""
+    """Send one device's name, UUID, PCI address, memory and attributes."""
     text = ctypes.create_string_buffer(256)
     size = ctypes.c_size_t()
     uuid = (ctypes.c_ubyte * 16)()
 
-    def words() -> str:
+    def decoded() -> str:
+        """The text buffer's content."""
         return text.value.decode("utf-8", "replace")
 
     memory, identity = ("cuDeviceTotalMem_v2", "cuDeviceTotalMem"), ("cuDeviceGetUuid_v2", "cuDeviceGetUuid")
-    ask("cuDeviceGetName", words, ("cuDeviceGetName",), text, len(text) - 1, device)
+    ask("cuDeviceGetName", decoded, ("cuDeviceGetName",), text, len(text) - 1, device)
     ask("cuDeviceGetUuid", lambda: bytes(uuid).hex(), identity, uuid, device)
-    ask("cuDeviceGetPCIBusId", words, ("cuDeviceGetPCIBusId",), text, len(text) - 1, device)
+    ask("cuDeviceGetPCIBusId", decoded, ("cuDeviceGetPCIBusId",), text, len(text) - 1, device)
     ask("cuDeviceTotalMem", lambda: size.value, memory, ctypes.byref(size), device)
     for attribute in ATTRIBUTES:
         ask.number("cuDeviceGetAttribute", attribute, device, key="cuDeviceGetAttribute(%d)" % attribute)
 
 
 def ask_devices(ask: Asker, count: int) -> None:
-    """Every device, then which of them reach each other's memory."""
+    """Send every device's properties, then which devices can reach each other's memory."""
     devices = {}
     for index in range(count):
         ask.gpu = index
@@ -140,7 +152,10 @@ def ask_devices(ask: Asker, count: int) -> None:
 
 
 def main(depth: str) -> None:
-    """Load, ask the version, and unless `depth` is ``version`` initialise the driver and ask on."""
+    """Load the library and ask its version.
+
+    Unless `depth` is ``version`` also initialise the driver and ask for devices.
+    """
     if depth == "unmasked":
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     library = load()
@@ -152,7 +167,7 @@ def main(depth: str) -> None:
         count = ask.number("cuDeviceGetCount") or 0
         if depth == "devices":
             ask_devices(ask, count)
-    say(done=True)
+    send(done=True)
 
 
 if __name__ == "__main__":

@@ -28,41 +28,43 @@ where trans.id > (select max(id) from trans) - {most} order by trans.id desc
 
 
 def changes(path: str, pattern: str) -> Iterator[Dict[str, Any]]:
-    """The newest first. Raises `sqlite3.Error`."""
-    base = sqlite3.connect("file:" + path.replace("%", "%25").replace("?", "%3f") + "?mode=ro&immutable=1", uri=True)
+    """Package changes of the newest transactions, the newest first; raises `sqlite3.Error`."""
+    database = sqlite3.connect(
+        "file:" + path.replace("%", "%25").replace("?", "%3f") + "?mode=ro&immutable=1", uri=True
+    )
     try:
-        five, query = _form(base)
-        told = re.compile(pattern)
+        schema, query = _schema_and_query(database)
+        name_pattern = re.compile(pattern)
         found: Dict[Tuple[int, str], List[str]] = {}
-        of: Dict[int, Tuple[Any, Any, Any]] = {}
-        for number, at, command, user, name, version, release, action in base.execute(query):
-            if not told.search(str(name)) or action == _REASON[five]:
+        transactions: Dict[int, Tuple[Any, Any, Any]] = {}
+        for number, at, command, user, name, version, release, action in database.execute(query):
+            if not name_pattern.search(str(name)) or action == _REASON[schema]:
                 continue
-            of[number] = (at, command, user)
+            transactions[number] = (at, command, user)
             pair = found.setdefault((number, str(name)), ["", ""])
-            pair[action not in _OUT[five]] = "{}-{}".format(version, release)
+            pair[action not in _OUT[schema]] = "{}-{}".format(version, release)
             if len(found) > _ROWS:
                 break
         for (number, name), (before, after) in found.items():
-            at, command, user = of[number]
+            at, command, user = transactions[number]
             if before != after:
                 yield {"name": name, "before": before, "after": after, "at": at, "by": command or "", "user": user}
     finally:
-        base.close()
+        database.close()
 
 
-def _form(base: sqlite3.Connection) -> Tuple[int, str]:
-    """Whose tables these are, and what to ask of them."""
-    tables = {row[0] for row in base.execute("select name from sqlite_master where type = 'table'")}
-    columns = {row[1] for row in base.execute("pragma table_info(trans)")}
+def _schema_and_query(database: sqlite3.Connection) -> Tuple[int, str]:
+    """The schema's version (dnf 4 or 5) and the query for it."""
+    tables = {row[0] for row in database.execute("select name from sqlite_master where type = 'table'")}
+    columns = {row[1] for row in database.execute("pragma table_info(trans)")}
     command = "trans.cmdline" if "cmdline" in columns else "trans.description"
     names = next((table for table in ("pkg_name", "pkg_names") if table in tables), "")
-    five = bool(names) or "state_id" in columns
+    is_dnf5 = bool(names) or "state_id" in columns
     joined = "join {0} on {0}.id = rpm.name_id".format(names) if names else ""
     name = names + ".name" if names else "rpm.name"
-    action = "action_id" if five else "action"
+    action = "action_id" if is_dnf5 else "action"
     query = _QUERY.format(command=command, name=name, action=action, names=joined, most=_TRANSACTIONS)
-    return 5 if five else 4, query
+    return 5 if is_dnf5 else 4, query
 
 
 if __name__ == "__main__":

@@ -14,26 +14,26 @@ import sys
 import threading
 
 
-def say(**entry: object) -> None:
-    """One line of the protocol, out at once."""
+def send(**entry: object) -> None:
+    """Write one protocol line at once."""
     os.write(1, ("\n@gpudoctor " + json.dumps(entry) + "\n").encode())
 
 
 def resolve(name: str) -> None:
-    """Say the addresses of one name, each once."""
+    """Send the addresses of one name, each once, or why it does not resolve."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        say(name=name, text=getattr(error, "strerror", None) or str(error))
+        send(name=name, text=getattr(error, "strerror", None) or str(error))
         return
-    say(name=name, **{"is": list(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found))})
+    send(name=name, **{"is": list(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found))})
 
 
 if __name__ == "__main__":
-    say(start=True)
+    send(start=True)
     threads = [threading.Thread(target=resolve, args=(name,), daemon=True) for name in sys.argv[1:]]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    say(done=True)
+    send(done=True)

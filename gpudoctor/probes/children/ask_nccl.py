@@ -20,13 +20,13 @@ _protocol = os.dup(1)
 os.dup2(2, 1)  # whatever the library prints is no answer of ours
 
 
-def say(**entry: Any) -> None:
-    """One line of the protocol, out at once."""
+def send(**entry: Any) -> None:
+    """Write one protocol line at once."""
     os.write(_protocol, ("\n@gpudoctor " + json.dumps(entry) + "\n").encode())
 
 
-def words(library: Any, name: str, argument: Any) -> str:
-    """What a function of NCCL that returns text says; empty where this release has none."""
+def text_of(library: Any, name: str, argument: Any) -> str:
+    """The text that an NCCL function returns; empty if this release lacks the function."""
     function = getattr(library, name, None)
     if function is None:
         return ""
@@ -35,36 +35,37 @@ def words(library: Any, name: str, argument: Any) -> str:
 
 
 def call(library: Any, name: str, argument: Any) -> bool:
-    """Make the call, saying how it failed."""
-    say(ask=name)
+    """Call an NCCL function and send its failure, if it fails; True if it succeeded."""
+    send(ask=name)
     code = getattr(library, name)(argument)
     if code:
-        say(
+        send(
             call=name,
             code=code,
-            name=words(library, "ncclGetErrorString", code).partition(" (run with")[0],
-            text=words(library, "ncclGetLastError", None),
+            name=text_of(library, "ncclGetErrorString", code).partition(" (run with")[0],
+            text=text_of(library, "ncclGetLastError", None),
         )
     return not code
 
 
 def main(path: str) -> None:
-    say(ask="library")
+    """Load the library at `path`, then ask its version and for a unique id."""
+    send(ask="library")
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
-        say(call="library", code=None, text=str(error))
+        send(call="library", code=None, text=str(error))
         return
-    say(call="library", **{"is": path})
+    send(call="library", **{"is": path})
     version = ctypes.c_int()
     if call(library, "ncclGetVersion", ctypes.byref(version)):
-        say(call="ncclGetVersion", **{"is": version.value})
+        send(call="ncclGetVersion", **{"is": version.value})
     if call(library, "ncclGetUniqueId", ctypes.create_string_buffer(ID_BYTES)):
-        say(call="ncclGetUniqueId", **{"is": True})
+        send(call="ncclGetUniqueId", **{"is": True})
     ctypes.CDLL(None).fflush(None)
 
 
 if __name__ == "__main__":
     main(sys.argv[1])
-    say(done=True)
+    send(done=True)
     os._exit(0)  # NCCL's listening thread need not be waited for

@@ -25,10 +25,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence, Tuple
 
 if TYPE_CHECKING:
-    from gpudoctor.probes.children.nvml_calls import OPEN, Asker, Field, called, protocol
+    from gpudoctor.probes.children.nvml_calls import OPEN, Asker, Field, format_call, protocol
 else:
     sys.path.insert(0, sys.argv[1])
-    from nvml_calls import OPEN, Asker, Field, called, protocol
+    from nvml_calls import OPEN, Asker, Field, format_call, protocol
 
 OPTIONS: Dict[str, Any] = {
     "left_out": [],  # [gpu, call] that an earlier child did not survive: call * is all of that GPU, gpu null is any
@@ -79,7 +79,7 @@ MOST_GPUS = MOST_LINKS = MOST_NAMES = 64
 
 
 def ask_everything(ask: Asker) -> None:
-    """What matters most for all GPUs first, so that a call that does not return costs little."""
+    """Make all calls, what matters most for all GPUs first, so that a call that never returns costs little."""
     for call in SYSTEM:
         ask.machine(call)
     gpus = list(ask.handles)
@@ -108,7 +108,7 @@ def ask_everything(ask: Asker) -> None:
 
 
 class Task:
-    """A call made in a thread of its own, so that its time can be told, and its end need not be waited for."""
+    """A call running in a thread of its own, so that it can be timed and need not be waited for."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self.result: Any = None
@@ -119,6 +119,7 @@ class Task:
         _thread.start_new_thread(self._run, (call,))
 
     def _run(self, call: Callable[[], Any]) -> None:
+        """Make the call and keep its result or its exception."""
         try:
             self.result = call()
         except Exception as error:
@@ -127,29 +128,33 @@ class Task:
 
     @property
     def seconds(self) -> float:
+        """Seconds since it began, to one decimal."""
         return round(time.monotonic() - self.began, 1)
 
-    def ends(self, until: float, tell: Callable[[float], None]) -> bool:
-        """Whether it has returned by then; `tell` hears the seconds now and then."""
+    def ends(self, until: float, report: Callable[[float], None]) -> bool:
+        """True if it has returned by `until` (`time.monotonic`).
+
+        Calls `report(seconds)` every half second meanwhile.
+        """
         while not self._running.acquire(timeout=max(0.0, min(TICK, until - time.monotonic()))):
             if time.monotonic() >= until:
                 return False
-            tell(self.seconds)
+            report(self.seconds)
         self._running.release()
         return True
 
 
 def open_gpus(ask: Asker, gpus: Sequence[Tuple[int, Callable[[], Any]]], seconds: float) -> None:
-    """Open the GPUs one after the other; those that are not open after so many seconds in all are left out."""
+    """Open the GPUs one after the other; those that are not open after `seconds` in all are left out."""
     until = time.monotonic() + seconds
     late: List[Tuple[int, Any]] = []
     for gpu, call in gpus:
-        if ask.avoids(gpu, OPEN):
+        if ask.is_left_out(gpu, OPEN):
             continue
         if late and time.monotonic() >= until:
             late.append((gpu, None))
         else:
-            ask.say(ask=OPEN, gpu=gpu)
+            ask.send(ask=OPEN, gpu=gpu)
             ask.flush()
             task = Task(call)
             patience = max(TICK, min(NEXT, seconds / 4, until - task.began))
@@ -158,28 +163,29 @@ def open_gpus(ask: Asker, gpus: Sequence[Tuple[int, Callable[[], Any]]], seconds
     for gpu, task in late:
         if task is None or not opened(ask, gpu, task, len(gpus), until):
             ask.left_out.add((gpu, "*"))
-            ask.say(gpu=gpu, unopened=seconds)
-    ask.say(opened=len(ask.handles))
+            ask.send(gpu=gpu, unopened=seconds)
+    ask.send(opened=len(ask.handles))
 
 
 def opened(ask: Asker, gpu: int, task: Task, count: int, until: float) -> bool:
-    """Wait for that GPU; whether NVML has given its handle, which is kept, or said why there is none."""
+    """Wait for one GPU to open; True once NVML has given its handle, which is kept, or an error, which is sent."""
 
-    def tell(seconds: float) -> None:
-        ask.say(waking=gpu, of=count, seconds=seconds)
+    def report(seconds: float) -> None:
+        """Send that the GPU is still waking."""
+        ask.send(waking=gpu, of=count, seconds=seconds)
         ask.flush()
 
-    if not task.ends(until, tell):
+    if not task.ends(until, report):
         return False
     if task.error is None:
         ask.handles[gpu] = task.result
     else:
-        ask.failed(gpu, OPEN, task.error)
+        ask.report_failure(gpu, OPEN, task.error)
     return True
 
 
 def gpus_to_open(ask: Asker, awake: Any) -> List[Tuple[int, Callable[[], Any]]]:
-    """Each GPU's index and the call that opens it; where some must be left asleep, the others by their PCI address."""
+    """Index and opening call of each GPU; with `awake` (index and PCI address) only of these."""
     nvml = ask.nvml
     count = min(ask.machine("nvmlDeviceGetCount") or 0, MOST_GPUS)
     if awake is None:
@@ -188,7 +194,7 @@ def gpus_to_open(ask: Asker, awake: Any) -> List[Tuple[int, Callable[[], Any]]]:
 
 
 def give_up_privileges() -> None:
-    """From now on neither this process nor what it starts can load a kernel module or make a device file."""
+    """Drop the right to load kernel modules and make device files, for this process and what it starts."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)  # nvidia-modprobe is setuid root
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
@@ -202,7 +208,7 @@ def give_up_privileges() -> None:
 
 
 def ask_depth(ask: Asker, gpu: int, fields: Dict[Field, Any]) -> None:
-    """What names and limits it, and its memory errors by place."""
+    """Ask one GPU for its names and limits, and its memory errors by location."""
     for what in DEPTH:
         ask.gpu(gpu, what)
     if RETIRED not in fields:
@@ -218,26 +224,26 @@ def ask_depth(ask: Asker, gpu: int, fields: Dict[Field, Any]) -> None:
 
 
 def ask_mig(ask: Asker, gpu: int) -> None:
-    """The MIG devices, told together as a record has them."""
+    """Ask for a GPU's MIG devices; they are sent together, as a recording holds them."""
     most = ask.gpu(gpu, "MaxMigDeviceCount")
     if not most:
         return  # with MIG on there can be some: none were listed because NVML does not say how many to ask for
     devices = []
     open_mig = partial(ask.nvml.nvmlDeviceGetMigDeviceHandleByIndex, ask.handles[gpu])
     for place in range(min(most, MOST_GPUS)):
-        call = called("nvmlDeviceGetMigDeviceHandleByIndex", (place,))
-        handle = ask.tell(gpu, call, partial(open_mig, place), whole=False)
+        call = format_call("nvmlDeviceGetMigDeviceHandleByIndex", (place,))
+        handle = ask.report(gpu, call, partial(open_mig, place), send_answer=False)
         if handle is None:
             continue
-        told = {}
+        answers = {}
         for name in ("nvmlDeviceGet" + what for what in MIG):
-            told[name] = ask.tell(gpu, name, partial(ask.call, name, handle), whole=False, mig=place)
-        devices.append({name: answer for name, answer in told.items() if answer is not None})
-    ask.say(gpu=gpu, call="mig", **{"is": devices})
+            answers[name] = ask.report(gpu, name, partial(ask.call, name, handle), send_answer=False, mig=place)
+        devices.append({name: answer for name, answer in answers.items() if answer is not None})
+    ask.send(gpu=gpu, call="mig", **{"is": devices})
 
 
 def ask_links(ask: Asker, gpu: int, count: int) -> None:
-    """Each NVLink, and where it leads."""
+    """Ask for the state, version, remote end and error counts of each of a GPU's NVLinks."""
     active = []
     for link in range(count):
         if ask.gpu(gpu, "NvLinkState(%d)" % link):
@@ -251,37 +257,40 @@ def ask_links(ask: Asker, gpu: int, count: int) -> None:
 
 
 def ask_processes(ask: Asker, gpus: Sequence[int]) -> None:
-    """Who uses the GPUs, and by what name."""
+    """Ask for the processes on each GPU and for their names."""
     pids: Dict[int, None] = {}
     for gpu in gpus:
         for what in PROCESSES:
-            told = ask.tell(gpu, "nvmlDeviceGet" + what, partial(ask.processes, gpu, what), whole=False)
-            if told is not None:
-                pids.update((entry["pid"], None) for entry in told[0])
-                ask.say(gpu=gpu, call="nvmlDeviceGet" + what, of=told[1], **{"is": told[0]})
+            listed = ask.report(gpu, "nvmlDeviceGet" + what, partial(ask.processes, gpu, what), send_answer=False)
+            if listed is not None:
+                pids.update((entry["pid"], None) for entry in listed[0])
+                ask.send(gpu=gpu, call="nvmlDeviceGet" + what, of=listed[1], **{"is": listed[0]})
     for pid in list(pids)[:MOST_NAMES]:
         ask.machine("nvmlSystemGetProcessName(%d)" % pid)
 
 
 def load(ask: Asker) -> bool:
-    """Load the library by the loader's rules, else from where WSL and NixOS keep it; pynvml then finds it loaded."""
+    """Load NVML by the loader's rules, else from where WSL and NixOS keep it; False if it cannot be loaded.
+
+    pynvml then finds it loaded.
+    """
     first = ""
     for name in LIBRARIES:
-        ask.say(ask="library", gpu=None, path=name)
+        ask.send(ask="library", gpu=None, path=name)
         ask.flush()
         try:
             ctypes.CDLL(name)
         except OSError as error:
             first = first or str(error)
             continue
-        ask.say(gpu=None, call="library", **{"is": name})
+        ask.send(gpu=None, call="library", **{"is": name})
         return True
-    ask.say(gpu=None, call="library", code=None, text=first)
+    ask.send(gpu=None, call="library", code=None, text=first)
     return False
 
 
 def binding(folder: str) -> Any:
-    """pynvml. It names ctypes.util and never uses it; the real one brings half of what its import costs."""
+    """Import pynvml from `folder`, without ctypes.util, which it never uses and which costs half of the import."""
     unused = types.ModuleType("ctypes.util")
     unused.find_library = None  # type: ignore[attr-defined]
     sys.modules.setdefault("ctypes.util", unused)
@@ -291,32 +300,33 @@ def binding(folder: str) -> Any:
     return pynvml
 
 
-def main(folder: str, given: str = "{}") -> None:
-    """Load, initialise, open the GPUs, ask."""
-    options = dict(OPTIONS, **json.loads(given))
+def main(folder: str, options_json: str = "{}") -> None:
+    """Load NVML, initialise it, open the GPUs and ask for everything."""
+    options = dict(OPTIONS, **json.loads(options_json))
     if options["unprivileged"]:
         give_up_privileges()
     ask = Asker(None, options["left_out"])
     started: List[bool] = []  # what comes before the first GPU waits while another process starts GPUs
     began = time.monotonic()
 
-    def say_that_it_starts() -> None:
+    def report_starting() -> None:
+        """Send twice a second that NVML is starting, until it has."""
         time.sleep(TICK)
         while not started:
             entry = {"starting": "nvmlInit" if ask.nvml else "library", "seconds": round(time.monotonic() - began, 1)}
             os.write(protocol, ("@gpudoctor %s\n" % json.dumps(entry)).encode())
             time.sleep(TICK)
 
-    _thread.start_new_thread(say_that_it_starts, ())
+    _thread.start_new_thread(report_starting, ())
     if load(ask):
         ask.nvml = binding(folder)
-        ready = ask.tell(None, "nvmlInit", lambda: ask.nvml.nvmlInit() or 0)
+        ready = ask.report(None, "nvmlInit", lambda: ask.nvml.nvmlInit() or 0)
         gpus = gpus_to_open(ask, options["awake"]) if ready is not None else []
         started.append(True)
         if ready is not None:
             open_gpus(ask, gpus, float(options["seconds"]))
             ask_everything(ask)
-            ask.say(done=True)
+            ask.send(done=True)
     ask.flush()
 
 

@@ -38,119 +38,119 @@ SIDE = 256
 """Side of the matrices: their products stay below 2**24, exact in float32 and in TF32 alike."""
 
 
-def say(**entry: Any) -> None:
-    """One line of the protocol, out at once."""
+def send(**entry: Any) -> None:
+    """Write one protocol line at once."""
     os.write(_protocol, ("\n@gpudoctor " + json.dumps(entry) + "\n").encode())
 
 
 def last_line(error: BaseException) -> str:
-    """``OSError: libcudart.so.12: cannot open shared object file``: what ends a traceback, on one line."""
+    """The end of a traceback on one line: ``OSError: libcudart.so.12: cannot open shared object file``."""
     lines = "".join(traceback.format_exception_only(type(error), error)).splitlines()
     while lines and lines[0][:1] in {"", " "}:  # a SyntaxError shows the place first
         del lines[0]
     return " ".join(" ".join(lines).split()) or type(error).__name__
 
 
-def tell(name: str, getter: Callable[[], Any]) -> Any:
-    """Say what the getter returns, or its error; None where it failed."""
+def report(name: str, getter: Callable[[], Any]) -> Any:
+    """Send what the getter returns, or its error; returns the value, None if it failed."""
     try:
         value = getter()
     except Exception as error:
         traceback.print_exc()
-        say(name=name, error=last_line(error))
+        send(name=name, error=last_line(error))
         return None
-    say(name=name, value=value)
+    send(name=name, value=value)
     return value
 
 
 def import_torch() -> Any:
-    """The module, or None where it is missing or its import failed; says which."""
-    say(step="import torch")
+    """Import torch; None if it is missing or its import failed. Sends the result."""
+    send(step="import torch")
     try:
         if importlib.util.find_spec("torch") is None:
-            say(missing=True)
+            send(missing=True)
             return None
         import torch  # type: ignore[import-not-found,unused-ignore]
     except BaseException as error:  # SystemExit and MemoryError are answers too
         traceback.print_exc()
-        say(name="import", error=last_line(error))
+        send(name="import", error=last_line(error))
         return None
     if not getattr(torch, "__file__", None):
-        say(name="import", error="a folder named torch without __init__.py: %s" % list(torch.__path__))
+        send(name="import", error="a folder named torch without __init__.py: %s" % list(torch.__path__))
         return None
-    say(name="import", value=str(torch.__file__))
+    send(name="import", value=str(torch.__file__))
     return torch
 
 
 def start_cuda(torch: Any) -> None:
-    """What a program sees first: is_available, the number of devices, the initialisation and its words."""
-    say(step="cuda init")
+    """Send is_available, device count, architectures, and the errors or warnings of CUDA's initialisation."""
+    send(step="cuda init")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        tell("cuda_available", lambda: bool(torch.cuda.is_available()))
-        tell("device_count", lambda: int(torch.cuda.device_count()))
-        tell("arch_list", lambda: [str(name) for name in torch.cuda.get_arch_list()])
+        report("cuda_available", lambda: bool(torch.cuda.is_available()))
+        report("device_count", lambda: int(torch.cuda.device_count()))
+        report("arch_list", lambda: [str(name) for name in torch.cuda.get_arch_list()])
         try:
             torch.cuda.init()
         except Exception as error:
             traceback.print_exc()
-            say(name="cuda_error", error=last_line(error))
-    spoken = ["%s: %s" % (warning.category.__name__, warning.message) for warning in caught]
-    for words in spoken:
+            send(name="cuda_error", error=last_line(error))
+    messages = ["%s: %s" % (warning.category.__name__, warning.message) for warning in caught]
+    for words in messages:
         sys.stderr.write(words + "\n")
     # Where CUDA fails, NVML's count of the GPUs fails after it.
-    about = [words for words in spoken if "CUDA" in words] or [words for words in spoken if "NVML" in words]
-    if about:
-        say(name="cuda_warning", value=about[-1])
+    relevant = [words for words in messages if "CUDA" in words] or [words for words in messages if "NVML" in words]
+    if relevant:
+        send(name="cuda_warning", value=relevant[-1])
 
 
-def check_kernel(torch: Any, place: Any) -> str:
-    """``ok``, or ``wrong`` where the device's sum or product differs from the CPU's integers."""
+def check_kernel(torch: Any, device: Any) -> str:
+    """``ok``, or ``wrong`` if the device's sum or product of two matrices differs from the CPU's integers."""
     left = torch.arange(SIDE * SIDE).reshape(SIDE, SIDE) % 7
     right = torch.arange(SIDE * SIDE).reshape(SIDE, SIDE) % 5
-    there_left, there_right = left.float().to(place), right.float().to(place)
-    total = (there_left + there_right).cpu().long()
-    product = (there_left @ there_right).cpu().long()
+    device_left, device_right = left.float().to(device), right.float().to(device)
+    total = (device_left + device_right).cpu().long()
+    product = (device_left @ device_right).cpu().long()
     return "ok" if torch.equal(total, left + right) and torch.equal(product, left @ right) else "wrong"
 
 
-def left_alone(index: int) -> Dict[str, str]:
-    """Why no context is made on that GPU, which could fail a job that starts there now; empty where one may be.
+def reason_not_to_run(index: int) -> Dict[str, str]:
+    """Entry that says why no kernel is run on this GPU, as a context could fail a job; empty if one may be.
 
-    The driver is asked, which makes no context for it, and what it does not answer forbids nothing.
+    Only the driver and NVML are asked, which makes no context; what they do not answer forbids nothing.
     """
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return {}
-    device, mode, place = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(32)
+    device, mode, pci_bus_id = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(32)
     if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), index):
         return {}
     if driver.cuDeviceGetAttribute(ctypes.byref(mode), COMPUTE_MODE, device) == 0 and mode.value in MODES:
         return {"left_alone": MODES[mode.value]}
-    if driver.cuDeviceGetPCIBusId(place, len(place), device):
+    if driver.cuDeviceGetPCIBusId(pci_bus_id, len(pci_bus_id), device):
         return {}
-    free = free_memory(place.value)
+    free = free_memory(pci_bus_id.value)
     if free is None or free >= LEAST_FREE:
         return {}
     return {"error": "out of memory before it began: %d MiB are free, too few for a context" % (free >> 20)}
 
 
 class Memory(ctypes.Structure):
-    """nvmlMemory_t: bytes."""
+    """NVML's nvmlMemory_t; sizes in bytes."""
 
     _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
 
 
-def free_memory(place: bytes) -> Any:
-    """Bytes that are free on the GPU at that PCI address, by NVML; None where it does not say."""
+def free_memory(pci_bus_id: bytes) -> Any:
+    """Free bytes on the GPU at that PCI address, by NVML; None if it does not answer."""
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
         handle, memory = ctypes.c_void_p(), Memory()
         if nvml.nvmlInit_v2():
             return None
         try:
-            if nvml.nvmlDeviceGetHandleByPciBusId_v2(place, ctypes.byref(handle)):
+            if nvml.nvmlDeviceGetHandleByPciBusId_v2(pci_bus_id, ctypes.byref(handle)):
                 return None
             return None if nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)) else memory.free
         finally:
@@ -159,24 +159,24 @@ def free_memory(place: bytes) -> Any:
         return None
 
 
-def try_gpu(torch: Any, index: int, nvidia: bool) -> None:
-    """One GPU's name, capability and kernel."""
-    say(step="kernel on GPU %d" % index)
+def try_kernel(torch: Any, index: int, nvidia: bool) -> None:
+    """Send one GPU's name, compute capability and the result of its kernel."""
+    send(step="kernel on GPU %d" % index)
     try:
-        say(gpu=index, name=str(torch.cuda.get_device_name(index)))
-        say(gpu=index, compute_capability="%d.%d" % tuple(torch.cuda.get_device_capability(index)))
-        why = left_alone(index) if nvidia else {}
+        send(gpu=index, name=str(torch.cuda.get_device_name(index)))
+        send(gpu=index, compute_capability="%d.%d" % tuple(torch.cuda.get_device_capability(index)))
+        why = reason_not_to_run(index) if nvidia else {}
         if why:
-            say(gpu=index, kernel="not run", **why)
+            send(gpu=index, kernel="not run", **why)
             return
-        say(gpu=index, kernel=check_kernel(torch, torch.device("cuda", index)))
+        send(gpu=index, kernel=check_kernel(torch, torch.device("cuda", index)))
     except Exception as error:
         traceback.print_exc()
-        say(gpu=index, kernel="error", error=last_line(error))
+        send(gpu=index, kernel="error", error=last_line(error))
 
 
 def main() -> None:
-    """Every step in order."""
+    """Run every step in order."""
     sys.dont_write_bytecode = True  # the patient's folders stay as they are
     here = os.path.dirname(os.path.abspath(sys.argv[0]))
     if sys.path and sys.path[0] in {"", here}:
@@ -184,20 +184,20 @@ def main() -> None:
     torch = import_torch()
     if torch is None:
         return
-    tell("version", lambda: str(torch.__version__))
-    built = tell("built_for", lambda: torch.version.cuda or getattr(torch.version, "hip", None))
+    report("version", lambda: str(torch.__version__))
+    built = report("built_for", lambda: torch.version.cuda or getattr(torch.version, "hip", None))
     if built:
         start_cuda(torch)
     else:
-        tell("cuda_available", lambda: bool(torch.cuda.is_available()))
-    say(step="cudnn")
-    tell("cudnn", torch.backends.cudnn.version)
-    say(step="nccl")
-    tell("nccl", lambda: torch.cuda.nccl.version() if built else None)
+        report("cuda_available", lambda: bool(torch.cuda.is_available()))
+    send(step="cudnn")
+    report("cudnn", torch.backends.cudnn.version)
+    send(step="nccl")
+    report("nccl", lambda: torch.cuda.nccl.version() if built else None)
     if built and torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
-            try_gpu(torch, index, bool(torch.version.cuda))
-    say(step="done")
+            try_kernel(torch, index, bool(torch.version.cuda))
+    send(step="done")
 
 
 if __name__ == "__main__":
@@ -205,7 +205,7 @@ if __name__ == "__main__":
     faulthandler.dump_traceback_later(float(sys.argv[1]), exit=True)
     if hasattr(signal, "SIGUSR1"):
         faulthandler.register(signal.SIGUSR1)
-    say(step="start", pid=os.getpid())
+    send(step="start", pid=os.getpid())
     main()
     sys.stderr.flush()
     os._exit(0)  # a crash while torch is torn down is no symptom of the patient

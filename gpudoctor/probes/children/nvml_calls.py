@@ -51,7 +51,7 @@ os.dup2(2, 1)  # whatever a library prints is no answer
 
 
 class Process(ctypes.Structure):
-    """nvmlProcessInfo_t from version 2 on."""
+    """NVML's nvmlProcessInfo_t, version 2 and newer."""
 
     _fields_ = [
         ("pid", ctypes.c_uint),
@@ -61,144 +61,162 @@ class Process(ctypes.Structure):
     ]
 
 
-def plain(value: Any) -> Any:
-    """What pynvml returns, as JSON has it: structs as objects, characters as text, ids of bytes as hex text."""
+def to_json_value(value: Any) -> Any:
+    """A value of pynvml as JSON has it: structs as objects, bytes as text, byte arrays as hexadecimal text."""
     if value is None or isinstance(value, (int, float, str)):
         return value
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, ctypes.Structure):  # not by getattr: the binding's own decodes strictly
         parts = ((field[0], ctypes.Structure.__getattribute__(value, field[0])) for field in value._fields_)
-        return {name: plain(part) for name, part in parts if name != "version"}
+        return {name: to_json_value(part) for name, part in parts if name != "version"}
     if isinstance(value, ctypes.Array) and value._type_ is ctypes.c_ubyte:
         return bytes(value).hex()
-    return [plain(part) for part in value]
+    return [to_json_value(part) for part in value]
 
 
-def called(name: str, arguments: Sequence[int]) -> str:
+def format_call(name: str, arguments: Sequence[int]) -> str:
+    """The key of a call, such as ``Name(1,2)``."""
     return "%s(%s)" % (name, ",".join(map(str, arguments)))
 
 
-def parted(call: str) -> Tuple[str, List[int]]:
+def parse_call(call: str) -> Tuple[str, List[int]]:
+    """Function name and integer arguments of a call's key; no arguments if it has no parentheses."""
     name, _, rest = call.rstrip(")").partition("(")
     return name, [int(word) for word in rest.split(",")] if rest else []
 
 
 class Asker:
-    """Makes NVML's calls about the machine (the GPU is None) or about a GPU, and tells each and its answer."""
+    """Makes NVML's calls about the machine (GPU None) or a GPU, and sends each call and its answer."""
 
     def __init__(self, nvml: Any, left_out: Sequence[Sequence[Any]]) -> None:
+        """`left_out`: pairs of GPU and call that are not made; call ``*`` is all of that GPU, GPU None is any GPU."""
         self.nvml = nvml
         self.handles: Dict[int, Any] = {}
         self.left_out = {(gpu, call) for gpu, call in left_out}
-        self.untold = ""
+        self.unsent = ""
 
     def machine(self, call: str) -> Any:
-        """``nvmlDeviceGetCount`` or ``nvmlSystemGetProcessName(4242)``."""
-        name, arguments = parted(call)
-        return self.tell(None, call, lambda: self.call(name, *arguments))
+        """Make a call about the machine: ``nvmlDeviceGetCount`` or ``nvmlSystemGetProcessName(4242)``."""
+        name, arguments = parse_call(call)
+        return self.report(None, call, lambda: self.call(name, *arguments))
 
     def gpu(self, gpu: int, what: str) -> Any:
-        """``PciInfo`` or ``Temperature(0)`` of this GPU."""
+        """Ask a GPU for ``PciInfo`` or ``Temperature(0)``: the name without ``nvmlDeviceGet``; None if it fails."""
         call = "nvmlDeviceGet" + what
-        name, arguments = parted(call)
-        return self.tell(gpu, call, lambda: self.call(name, self.handles[gpu], *arguments))
+        name, arguments = parse_call(call)
+        return self.report(gpu, call, lambda: self.call(name, self.handles[gpu], *arguments))
 
     def pair(self, gpu: int, peer: int, what: str, *arguments: int) -> Any:
-        """``P2PStatus`` between two GPUs."""
+        """Make a call such as ``P2PStatus`` about two GPUs; None if it fails or a GPU is left out."""
         name = "nvmlDeviceGet" + what
-        if self.avoids(peer, "*"):
+        if self.is_left_out(peer, "*"):
             return None
-        call = called(name, (peer, *arguments))
-        return self.tell(gpu, call, lambda: self.call(name, self.handles[gpu], self.handles[peer], *arguments))
+        call = format_call(name, (peer, *arguments))
+        return self.report(gpu, call, lambda: self.call(name, self.handles[gpu], self.handles[peer], *arguments))
 
     def fields(self, gpu: int, wanted: Sequence[Field]) -> Dict[Field, Any]:
-        """Field values: asked at once, each told as the answer to a call of its own."""
+        """Field values by field, asked for in one call and sent as one answer each; fields that fail are left out."""
         name = "nvmlDeviceGetFieldValues"
         asked = [field if len(field) > 1 else field[0] for field in wanted]
-        values = self.tell(gpu, name, lambda: self.nvml.nvmlDeviceGetFieldValues(self.handles[gpu], asked), whole=False)
+        values = self.report(
+            gpu, name, lambda: self.nvml.nvmlDeviceGetFieldValues(self.handles[gpu], asked), send_answer=False
+        )
         found: Dict[Field, Any] = {}
         for field, value in zip(wanted, values or ()):  # noqa: B905 - Python 3.8
-            call = called(name, field)
+            call = format_call(name, field)
             if value.nvmlReturn:
-                self.failed(gpu, call, self.nvml.NVMLError(value.nvmlReturn))
+                self.report_failure(gpu, call, self.nvml.NVMLError(value.nvmlReturn))
             elif value.valueType < len(VALUE_TYPES):
                 found[field] = getattr(value.value, VALUE_TYPES[value.valueType])
-                self.say(gpu=gpu, call=call, **{"is": found[field]})
+                self.send(gpu=gpu, call=call, **{"is": found[field]})
         return found
 
-    def avoids(self, gpu: Optional[int], call: str) -> bool:
+    def is_left_out(self, gpu: Optional[int], call: str) -> bool:
+        """True if the call, all calls of the GPU, or the function for every GPU is left out."""
         left = self.left_out
         return bool(left) and not left.isdisjoint({(gpu, call), (gpu, "*"), (None, call.partition("(")[0])})
 
-    def tell(
-        self, gpu: Optional[int], call: str, getter: Callable[[], Any], whole: bool = True, mig: Optional[int] = None
+    def report(
+        self,
+        gpu: Optional[int],
+        call: str,
+        getter: Callable[[], Any],
+        send_answer: bool = True,
+        mig: Optional[int] = None,
     ) -> Any:
-        """Announce the call, make it, and tell what it returns (`whole`) or how it failed; None where it failed."""
-        if self.avoids(gpu, call):
+        """Announce the call, make it, and send its answer (unless `send_answer` is False) or its failure.
+
+        The answer; None if it failed. `mig`: index of the MIG device it is about, whose failures are not sent.
+        """
+        if self.is_left_out(gpu, call):
             return None
-        self.say(ask=call, gpu=gpu) if mig is None else self.say(ask=call, gpu=gpu, mig=mig)
+        self.send(ask=call, gpu=gpu) if mig is None else self.send(ask=call, gpu=gpu, mig=mig)
         self.flush()
         began = time.monotonic()
         try:
             value = getter()
         except Exception as error:
             if mig is None:
-                self.failed(gpu, call, error)
+                self.report_failure(gpu, call, error)
             return None
         seconds = time.monotonic() - began
         if seconds > SLOW:
-            self.say(slow=call, gpu=gpu, seconds=round(seconds, 1))
-        if whole:
-            self.say(gpu=gpu, call=call, **{"is": value})
+            self.send(slow=call, gpu=gpu, seconds=round(seconds, 1))
+        if send_answer:
+            self.send(gpu=gpu, call=call, **{"is": value})
         return value
 
-    def failed(self, gpu: Optional[int], call: str, error: Exception) -> None:
-        """NVML's code and words; NOT_SUPPORTED is what silence means. A GPU that is lost is asked nothing more."""
+    def report_failure(self, gpu: Optional[int], call: str, error: Exception) -> None:
+        """Send NVML's code and message; NOT_SUPPORTED is not sent. A lost GPU is left out from then on."""
         code = getattr(error, "value", None) if isinstance(error, self.nvml.NVMLError) else None
         if code == LOST and gpu is not None and not call.startswith(OF_TWO):
             self.left_out.add((gpu, "*"))
         if code != NOT_SUPPORTED or call == OPEN:
-            text = "%s: %s" % (type(error).__name__, error) if code is None else self.words(code)
-            self.say(gpu=gpu, call=call, code=code, text=text)
+            text = "%s: %s" % (type(error).__name__, error) if code is None else self.error_text(code)
+            self.send(gpu=gpu, call=call, code=code, text=text)
 
-    def words(self, code: int) -> str:
-        """The library's own words for the code, in its own spelling."""
+    def error_text(self, code: int) -> str:
+        """NVML's message for a code; ``code N`` if it has none."""
         try:
-            return str(plain(self.nvml.nvmlErrorString(code)))
+            return str(to_json_value(self.nvml.nvmlErrorString(code)))
         except Exception:
             return "code %d" % code
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """What the newest form of the call returns that both the binding and the driver have."""
+        """Make the call in the newest form that both pynvml and the driver have; raises what pynvml raises."""
         forms = FORMS.get(name, (name,))
         for form in forms[:-1]:
             try:
-                return self.made(form, arguments)
+                return self.call_form(form, arguments)
             except (AttributeError, TypeError):
                 continue
             except self.nvml.NVMLError as error:
                 if error.value not in (FUNCTION_NOT_FOUND, OTHER_VERSION):
                     raise
-        return self.made(forms[-1], arguments)
+        return self.call_form(forms[-1], arguments)
 
-    def made(self, form: str, arguments: Sequence[Any]) -> Any:
-        name, _, more = form.partition(" ")
+    def call_form(self, form: str, arguments: Sequence[Any]) -> Any:
+        """Make the call in one form: the function, or the function and the version or struct that it takes."""
+        name, _, struct_name = form.partition(" ")
         function = getattr(self.nvml, name)
         function = getattr(function, "__wrapped__", function)  # its wrapper decodes strictly
         if name in SIZES:
             arguments = [arguments[0], SIZES[name], *arguments[1:]]
-        if not more:
-            return plain(function(*arguments))
-        what = getattr(self.nvml, more)
+        if not struct_name:
+            return to_json_value(function(*arguments))
+        what = getattr(self.nvml, struct_name)
         if isinstance(what, int):
-            return plain(function(*arguments, what))
-        room = what()  # the binding sets its version
-        function(*arguments, ctypes.byref(room))
-        return plain(room)
+            return to_json_value(function(*arguments, what))
+        struct = what()  # the binding sets its version
+        function(*arguments, ctypes.byref(struct))
+        return to_json_value(struct)
 
     def processes(self, gpu: int, what: str) -> Tuple[List[Any], int]:
-        """The processes, of a flood the first, and how many there are; pynvml itself takes seconds for a million."""
+        """At most MOST_PROCESSES processes of a list, and how many there are; raises `NVMLError`.
+
+        pynvml itself takes seconds for a million.
+        """
         try:
             function = self.nvml._nvmlGetFunctionPointer("nvmlDeviceGet%s_v3" % what)  # noqa: SLF001
         except self.nvml.NVMLError:
@@ -211,15 +229,16 @@ class Asker:
             code = function(self.handles[gpu], ctypes.byref(count), listed)
         if code:
             raise self.nvml.NVMLError(code)
-        told = [plain(entry) for entry in listed[: min(count.value, MOST_PROCESSES)]]
-        for entry in told:
+        entries = [to_json_value(entry) for entry in listed[: min(count.value, MOST_PROCESSES)]]
+        for entry in entries:
             entry["usedGpuMemory"] = None if entry["usedGpuMemory"] == UNKNOWN_MEMORY else entry["usedGpuMemory"]
-        return told, count.value
+        return entries, count.value
 
-    def say(self, **entry: Any) -> None:
-        self.untold += "@gpudoctor " + json.dumps(entry) + "\n"
+    def send(self, **entry: Any) -> None:
+        """Append one protocol line to what is to be sent."""
+        self.unsent += "@gpudoctor " + json.dumps(entry) + "\n"
 
     def flush(self) -> None:
-        """Everything told since the last time, in one write."""
-        os.write(protocol, self.untold.encode())
-        self.untold = ""
+        """Write all lines that have not been sent yet, in one write."""
+        os.write(protocol, self.unsent.encode())
+        self.unsent = ""

@@ -11,36 +11,39 @@ _VALUELESS = ("-W", "-X")
 """Options of Python that take the next word."""
 
 
-class People:
-    """Names and users by process id, each looked up once."""
+class ProcessNames:
+    """Display names and users of processes, each looked up once."""
 
     def __init__(self) -> None:
         self._known: Dict[int, Tuple[str, int]] = {}
         self._users: Dict[int, str] = {}
-        self._of: Dict[int, List[int]] = {}
+        self._pids_by_gpu: Dict[int, List[int]] = {}
 
-    def of(self, pid: int, otherwise: Callable[[], str]) -> Tuple[str, str]:
-        """Name and user; `otherwise` names it where the system does not."""
+    def name_and_user(self, pid: int, fallback: Callable[[], str]) -> Tuple[str, str]:
+        """Name and user of a process; `fallback()` names it if /proc does not."""
         if pid not in self._known:
-            name = named(command(pid))
+            name = display_name(command(pid))
             if not name:
                 try:
-                    name = os.path.basename(otherwise().split(" ")[0])
+                    name = os.path.basename(fallback().split(" ")[0])
                 except Exception:
                     name = ""
-            self._known[pid] = (name, owner(pid))
+            self._known[pid] = (name, user_id(pid))
         name, uid = self._known[pid]
         return name, self._user(uid)
 
-    def keep(self, gpu: int, pids: List[int]) -> None:
-        """Forget the processes that are on no GPU any more: their numbers will be others'."""
-        self._of[gpu] = pids
-        if len(self._known) > sum(map(len, self._of.values())):
-            living = {pid for listed in self._of.values() for pid in listed}
+    def forget_ended(self, gpu: int, pids: List[int]) -> None:
+        """Note the processes on a GPU and forget those that are on none any more: their pids will be reused."""
+        self._pids_by_gpu[gpu] = pids
+        if len(self._known) > sum(map(len, self._pids_by_gpu.values())):
+            living = {pid for listed in self._pids_by_gpu.values() for pid in listed}
             self._known = {pid: known for pid, known in self._known.items() if pid in living}
 
     def _user(self, uid: int) -> str:
-        """The name of a user; its number until the system has told, which a directory server may delay."""
+        """Name of a user; ``uid N`` until the system has answered, empty for -1.
+
+        A directory server may be slow, so that the look-up runs in a thread.
+        """
         if uid < 0:
             return ""
         if uid not in self._users:
@@ -49,6 +52,7 @@ class People:
         return self._users[uid]
 
     def _look_up(self, uid: int) -> None:
+        """Store the user's name, if there is one."""
         import pwd
 
         try:
@@ -58,7 +62,7 @@ class People:
 
 
 def command(pid: int) -> List[str]:
-    """The words that started it; none where the system does not tell."""
+    """The process's command line as a list; empty if it cannot be read."""
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as file:
             return [word for word in file.read(4096).decode("utf-8", "replace").split("\0") if word]
@@ -66,22 +70,25 @@ def command(pid: int) -> List[str]:
         return []
 
 
-def owner(pid: int) -> int:
-    """The user's number; -1 where the system does not tell."""
+def user_id(pid: int) -> int:
+    """The user id of the process; -1 if it cannot be read."""
     try:
         return os.stat("/proc/%d" % pid).st_uid
     except OSError:
         return -1
 
 
-def named(words: List[str]) -> str:
-    """``train.py`` of ``/usr/bin/python3 -u train.py --secret x``; never more than a program, script or module."""
-    if not words:
+def display_name(argv: List[str]) -> str:
+    """A short name for a command line, never more than a program, script or module; empty if it is empty.
+
+    ``train.py`` for ``/usr/bin/python3 -u train.py --secret x``.
+    """
+    if not argv:
         return ""
-    program = os.path.basename(words[0])
+    program = os.path.basename(argv[0])
     if not program.startswith(_PYTHON):
         return program.split(" ")[0].rstrip(":")
-    rest = iter(words[1:])
+    rest = iter(argv[1:])
     for word in rest:
         if word == "-m":
             return "-m " + next(rest, "")

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 if TYPE_CHECKING:
     from gpudoctor.probes.children.ask_nvml import MIG, MOST_GPUS
-    from gpudoctor.probes.children.nvml_calls import LOST, NOT_SUPPORTED, VALUE_TYPES, Asker, parted
-    from gpudoctor.probes.children.nvml_people import People
+    from gpudoctor.probes.children.nvml_calls import LOST, NOT_SUPPORTED, VALUE_TYPES, Asker, parse_call
+    from gpudoctor.probes.children.nvml_people import ProcessNames
 else:
     from ask_nvml import MIG, MOST_GPUS
-    from nvml_calls import LOST, NOT_SUPPORTED, VALUE_TYPES, Asker, parted
-    from nvml_people import People
+    from nvml_calls import LOST, NOT_SUPPORTED, VALUE_TYPES, Asker, parse_call
+    from nvml_people import ProcessNames
 
 ONCE = ("Name", "UUID", "PciInfo")
 TABLE = """
@@ -43,31 +43,32 @@ MOST_INSTANCES = 16
 
 
 class Watcher(Asker):
-    """What each GPU answers, told where it has changed. `step` is the call on its way, since when, of which GPU."""
+    """Asks each GPU in rounds and sends answers that changed. `step`: current call, its GPU and start time, or None."""
 
-    def __init__(self, nvml: Any, aloud: bool) -> None:
+    def __init__(self, nvml: Any, announce: bool) -> None:
+        """`announce`: send each call before it is made."""
         super().__init__(nvml, [])
-        self.aloud = aloud
+        self.announce = announce
         self.step: Optional[Tuple[str, int, float]] = None
         self.known: Dict[int, Dict[str, Any]] = {}
-        self.news: Dict[int, Dict[str, Any]] = {}
+        self.changed: Dict[int, Dict[str, Any]] = {}
         self.errors: Dict[int, str] = {}
         self.mig: Dict[int, List[Tuple[Any, Dict[str, Any]]]] = {}
-        self.people = People()
+        self.process_names = ProcessNames()
 
     def make(self, gpu: int, call: str, getter: Any) -> Any:
-        """Make a call, so that whoever waits for it knows which it is; raises what it raises."""
+        """Make a call, with `step` set meanwhile; raises what the call raises."""
         self.step = (call, gpu, time.monotonic())
-        if self.aloud:
-            self.say(ask=call, gpu=gpu)
+        if self.announce:
+            self.send(ask=call, gpu=gpu)
             self.flush()
         try:
             return getter()
         finally:
             self.step = None
 
-    def learn(self, gpu: int, what: str, getter: Any) -> Any:
-        """Make a call and keep its answer, if it is new; what is not supported is not asked again."""
+    def ask_if_supported(self, gpu: int, what: str, getter: Any) -> Any:
+        """Make a call and keep its answer; None if it failed. What is not supported is not asked again."""
         known = self.known.setdefault(gpu, {})
         if known.get(what, "") is None or gpu in self.errors:
             return None
@@ -76,27 +77,27 @@ class Watcher(Asker):
         except Exception as error:
             code = getattr(error, "value", None) if isinstance(error, self.nvml.NVMLError) else None
             if code == LOST:
-                self.errors[gpu] = self.words(code)
-            failed = {"code": code, "text": str(error) if code is None else self.words(code)}
-            self.note(gpu, what, None if code == NOT_SUPPORTED else failed)
+                self.errors[gpu] = self.error_text(code)
+            failed = {"code": code, "text": str(error) if code is None else self.error_text(code)}
+            self.record(gpu, what, None if code == NOT_SUPPORTED else failed)
             return None
-        self.note(gpu, what, answer)
+        self.record(gpu, what, answer)
         return answer
 
-    def note(self, gpu: int, what: str, answer: Any) -> None:
-        """Keep an answer; it is told in this round if it is new."""
+    def record(self, gpu: int, what: str, answer: Any) -> None:
+        """Keep an answer, and send it in this round if it changed."""
         known = self.known.setdefault(gpu, {})
         if what not in known or known[what] != answer:
             known[what] = answer
-            self.news.setdefault(gpu, {})[what] = answer
+            self.changed.setdefault(gpu, {})[what] = answer
 
     def get(self, gpu: int, what: str) -> Any:
-        """``PciInfo`` or ``Temperature(0)``."""
-        name, arguments = parted("nvmlDeviceGet" + what)
-        return self.learn(gpu, what, lambda: self.call(name, self.handles[gpu], *arguments))
+        """Ask a GPU for ``PciInfo`` or ``Temperature(0)``; None if it failed."""
+        name, arguments = parse_call("nvmlDeviceGet" + what)
+        return self.ask_if_supported(gpu, what, lambda: self.call(name, self.handles[gpu], *arguments))
 
-    def values(self, gpu: int, wanted: Any) -> None:
-        """Field values, asked at once; each is an answer of its own."""
+    def ask_fields(self, gpu: int, wanted: Any) -> None:
+        """Ask for field values in one call; each is kept as an answer of its own."""
         if gpu in self.errors or self.known.get(gpu, {}).get("FieldValues", "") is None:
             return
         asked = [field if len(field) > 1 else field[0] for field in wanted]
@@ -105,15 +106,15 @@ class Watcher(Asker):
             found = self.make(gpu, "FieldValues", ask)
         except self.nvml.NVMLError as error:
             if error.value in (NOT_SUPPORTED, LOST):
-                self.note(gpu, "FieldValues", None)
+                self.record(gpu, "FieldValues", None)
             return
         for field, value in zip(wanted, found):  # noqa: B905 - Python 3.8
             name = "FieldValues(%d)" % field[0]
             known = not value.nvmlReturn and value.valueType < len(VALUE_TYPES)
-            self.note(gpu, name, getattr(value.value, VALUE_TYPES[value.valueType]) if known else None)
+            self.record(gpu, name, getattr(value.value, VALUE_TYPES[value.valueType]) if known else None)
 
     def open(self, count: int, left_out: List[int]) -> None:
-        """The handles of all GPUs but those left out."""
+        """Open all GPUs but those in `left_out`; errors are kept by GPU."""
         for gpu in range(min(count, MOST_GPUS)):
             if gpu in left_out:
                 self.errors[gpu] = "not asked any more: a call about it did not return"
@@ -122,64 +123,64 @@ class Watcher(Asker):
                 ask = partial(self.nvml.nvmlDeviceGetHandleByIndex, gpu)
                 self.handles[gpu] = self.make(gpu, "HandleByIndex", ask)
             except self.nvml.NVMLError as error:
-                self.errors[gpu] = self.words(error.value)
+                self.errors[gpu] = self.error_text(error.value)
 
     def round(self, number: int) -> None:
-        """Ask what is due in this round, and tell what is new."""
+        """Ask what is due in round `number`, and send what changed."""
         for gpu in self.handles:
             first = number == 0
             for what in ONCE if first else ():
                 self.get(gpu, what)
             for what in MOVING:
                 self.get(gpu, what)
-            self.values(gpu, TRAFFIC)
+            self.ask_fields(gpu, TRAFFIC)
             if first or (number + gpu) % SLOWLY == 0:
-                self.slowly(gpu)
+                self.ask_slow(gpu)
             if first or (number + gpu) % LISTED == 0:
-                self.listed(gpu)
+                self.ask_lists(gpu)
         gpus = list(self.handles)
         if number and gpus:
             for what in THROUGHPUT:
                 self.get(gpus[number % len(gpus)], what)
-        self.say(seconds=time.time(), gpus=self.news, errors=self.errors)
+        self.send(seconds=time.time(), gpus=self.changed, errors=self.errors)
         self.flush()
-        self.news = {}
+        self.changed = {}
 
-    def slowly(self, gpu: int) -> None:
-        """What changes with a reset, an error or a hand."""
+    def ask_slow(self, gpu: int) -> None:
+        """Ask for what changes only by a reset, an error or an administrator, and for NVLink states."""
         for what in SLOW:
             self.get(gpu, what)
-        self.values(gpu, FIELDS)
+        self.ask_fields(gpu, FIELDS)
         links = self.known[gpu].get("FieldValues(91)")
         if links and gpu not in self.errors:
             states = [self.get(gpu, "NvLinkState(%d)" % link) for link in range(min(int(links), 64))]
-            self.note(gpu, "links_up", sum(1 for state in states if state))
+            self.record(gpu, "links_up", sum(1 for state in states if state))
 
-    def listed(self, gpu: int) -> None:
-        """Processes, and the MIG devices with their memory."""
+    def ask_lists(self, gpu: int) -> None:
+        """Ask for the processes, and for the MIG devices with their memory."""
         found: Dict[int, Any] = {}
         for what in ("ComputeRunningProcesses", "GraphicsRunningProcesses"):
             try:
-                told, _ = self.make(gpu, what, partial(self.processes, gpu, what))
+                entries, _ = self.make(gpu, what, partial(self.processes, gpu, what))
             except Exception:
                 if what.startswith("Compute"):
                     return
                 continue
-            for entry in told:
+            for entry in entries:
                 found.setdefault(entry["pid"], entry["usedGpuMemory"])
-        rows = [[pid, *self.person(gpu, pid), memory] for pid, memory in found.items()]
-        self.people.keep(gpu, list(found))
-        self.note(gpu, "processes", rows)
+        rows = [[pid, *self.name_and_user(gpu, pid), memory] for pid, memory in found.items()]
+        self.process_names.forget_ended(gpu, list(found))
+        self.record(gpu, "processes", rows)
         if (self.known[gpu].get("MigMode") or [0])[0]:
-            self.note(gpu, "mig", self.instances(gpu))
+            self.record(gpu, "mig", self.mig_instances(gpu))
 
-    def person(self, gpu: int, pid: int) -> Tuple[str, str]:
-        """Name and user of a process: NVML's name for it where the system has none."""
+    def name_and_user(self, gpu: int, pid: int) -> Tuple[str, str]:
+        """Name and user of a process; NVML's name for it if /proc has none."""
         ask = partial(self.call, "nvmlSystemGetProcessName", pid)
-        return self.people.of(pid, lambda: str(self.make(gpu, "nvmlSystemGetProcessName", ask)))
+        return self.process_names.name_and_user(pid, lambda: str(self.make(gpu, "nvmlSystemGetProcessName", ask)))
 
-    def instances(self, gpu: int) -> List[Dict[str, Any]]:
-        """The MIG devices; what does not change of them is asked once."""
+    def mig_instances(self, gpu: int) -> List[Dict[str, Any]]:
+        """Answers of the GPU's MIG devices; those that do not change are asked once."""
         if gpu not in self.mig:
             self.mig[gpu] = []
             for place in range(MOST_INSTANCES):
@@ -187,11 +188,11 @@ class Watcher(Asker):
                     handle = self.nvml.nvmlDeviceGetMigDeviceHandleByIndex(self.handles[gpu], place)
                 except self.nvml.NVMLError:
                     continue
-                self.mig[gpu].append((handle, {what: self.of(handle, what) for what in MIG}))
-        return [{**told, "MemoryInfo": self.of(handle, "MemoryInfo")} for handle, told in self.mig[gpu]]
+                self.mig[gpu].append((handle, {what: self.mig_answer(handle, what) for what in MIG}))
+        return [{**entries, "MemoryInfo": self.mig_answer(handle, "MemoryInfo")} for handle, entries in self.mig[gpu]]
 
-    def of(self, handle: Any, what: str) -> Any:
-        """What a MIG device answers, or None."""
+    def mig_answer(self, handle: Any, what: str) -> Any:
+        """One answer of a MIG device; None if the call failed."""
         try:
             return self.call("nvmlDeviceGet" + what, handle)
         except Exception:

@@ -35,15 +35,15 @@ else:
 PATIENCE = 1.0
 
 
-def until_the_end() -> None:
-    """End with the one who listens."""
+def exit_at_end_of_input() -> None:
+    """End the process when standard input ends."""
     while os.read(0, 4096):
         pass
     os._exit(0)
 
 
-def complain(watcher: Watcher) -> None:
-    """Tell now and then of a call that does not return."""
+def report_stuck_calls(watcher: Watcher) -> None:
+    """Send once in a while which call has not returned for longer than PATIENCE seconds; never returns."""
     while True:
         time.sleep(PATIENCE / 2)
         step = watcher.step
@@ -53,22 +53,22 @@ def complain(watcher: Watcher) -> None:
 
 
 def main(folder: str, seconds: str, left_out: str, aloud: str) -> None:
-    """Load, initialise, and go round."""
-    _thread.start_new_thread(until_the_end, ())
+    """Load NVML, initialise it, and ask in rounds every `seconds`; returns only if NVML does not start."""
+    _thread.start_new_thread(exit_at_end_of_input, ())
     watcher = Watcher(None, aloud == "aloud")
-    _thread.start_new_thread(complain, (watcher,))
+    _thread.start_new_thread(report_stuck_calls, (watcher,))
     watcher.step = ("the load of the library", -1, time.monotonic())
     if not load(watcher):
         watcher.flush()
         return
     watcher.nvml = binding(folder)
     watcher.step = ("nvmlInit", -1, time.monotonic())
-    if watcher.tell(None, "nvmlInit", lambda: watcher.nvml.nvmlInit() or 0) is None:
+    if watcher.report(None, "nvmlInit", lambda: watcher.nvml.nvmlInit() or 0) is None:
         watcher.flush()
         return
     watcher.step = None
     watcher.open(int(watcher.machine("nvmlDeviceGetCount") or 0), json.loads(left_out))
-    watcher.say(opened=len(watcher.handles))
+    watcher.send(opened=len(watcher.handles))
     watcher.flush()
     number, due = 0, time.monotonic()
     while True:

@@ -1,8 +1,8 @@
 """Files that say what is to be installed or started, each format in a file of its own: text in, facts out.
 
-A format is a module with ``KIND`` (what it is called), ``named(name)`` and ``told(text)`` (whether a file of that name,
+A format is a module with ``KIND`` (its name), ``named(name)`` and ``recognizes(text)`` (whether a file of that name,
 or of that content whatever its name, is one) and ``read(manifest)``, a generator of facts and rows as of every reader.
-What is asked for is a row of ``requirement``; what would be installed is for `gpudoctor.knowledge` to say.
+What is asked for is a row of ``requirement``; what would be installed is for `gpudoctor.diagnosis.knowledge` to say.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from functools import lru_cache
 from pathlib import PurePath
 from types import ModuleType
 
-from gpudoctor.model.errors import DocumentError
-from gpudoctor.model.fact import Fact, Known, Rows
-from gpudoctor.model.secrets import screened
-from gpudoctor.model.snapshot import Snapshot, Target
-from gpudoctor.readers._merge import take
+from gpudoctor.core.errors import DocumentError
+from gpudoctor.core.fact import Fact, Known, Rows
+from gpudoctor.core.shipped import modules_of
+from gpudoctor.core.snapshot import Snapshot, Target
+from gpudoctor.core.texts import screened
+from gpudoctor.readers._merge import merge_entry
 from gpudoctor.readers.files._manifest import Manifest, UnreadableError
 
 LONGEST = 2 << 20
@@ -35,51 +36,51 @@ _BEGINS = re.compile(
 
 @lru_cache(maxsize=1)
 def formats() -> tuple[ModuleType, ...]:
-    """Every format, by name."""
-    from gpudoctor.discovery import modules_of
+    """The modules of all manifest formats, by name."""
     from gpudoctor.readers import files
 
     return tuple(module for module in modules_of(files) if hasattr(module, "KIND"))
 
 
 def manifest(text: str, name: str) -> Snapshot | None:
-    """The facts of the file, where it is one of these; raises `DocumentError` for one that is broken.
+    """The facts of a manifest; None where the file is none; raises `DocumentError` for one that is broken.
 
-    A file that only looks like one by its content, and is broken, is none.
+    The format is chosen by the file's name, else by its content. A file that only looks like a manifest by its content,
+    and is broken, gives None.
     """
     path = PurePath(name.replace("\\", "/").lower())
-    base = f"requirements-{path.name}" if path.parent.name == "requirements" else path.name
-    if not _NAMES.search(base) and not _BEGINS.search(text[:LONGEST]):
+    file_name = f"requirements-{path.name}" if path.parent.name == "requirements" else path.name
+    if not _NAMES.search(file_name) and not _BEGINS.search(text[:LONGEST]):
         return None
-    by_name = [module for module in formats() if module.named(base)]
+    by_name = [module for module in formats() if module.named(file_name)]
     if by_name and len(text) > LONGEST:
         raise DocumentError(f"{name}: larger than {LONGEST >> 20} MB, which no {by_name[0].KIND} file is")
     for module in by_name:
         try:
-            if found := _read(module, text, name):
-                return found
+            if snapshot := _read_as(module, text, name):
+                return snapshot
         except UnreadableError as error:
             raise DocumentError(f"{name}: {error}") from error
     for module in formats() if len(text) <= LONGEST else ():
-        if module not in by_name and module.told(text):
+        if module not in by_name and module.recognizes(text):
             try:
-                if found := _read(module, text, name):
-                    return found
+                if snapshot := _read_as(module, text, name):
+                    return snapshot
             except UnreadableError:
                 continue
     return None
 
 
-def _read(module: ModuleType, text: str, name: str) -> Snapshot | None:
-    """What that format makes of the text; none where it finds nothing of its own in it."""
-    manifest = Manifest(text, PurePath(name.replace("\\", "/")).name)
+def _read_as(module: ModuleType, text: str, name: str) -> Snapshot | None:
+    """What the format's module reads from the text; None where it recognises nothing; raises `UnreadableError`."""
+    document = Manifest(text, PurePath(name.replace("\\", "/")).name)
     facts: dict[str, Fact] = {}
     groups: dict[str, Rows] = {"text": ()}
-    for key, entry in module.read(manifest):
-        take(facts, groups, key, screened(entry))
-    if not manifest.used:
+    for key, entry in module.read(document):
+        merge_entry(facts, groups, key, screened(entry))
+    if not document.used:
         return None
     facts["manifest.kind"] = Known(module.KIND, name)
-    facts["report.lines"] = Known(manifest.filled, name)
-    facts["report.placed"] = Known(len(manifest.used), name)
+    facts["report.lines"] = Known(document.filled, name)
+    facts["report.placed"] = Known(len(document.used), name)
     return Snapshot(Target("report", name), facts, groups)

@@ -1,9 +1,13 @@
-"""A manifest's text by lines, and which of them were understood."""
+"""A manifest's text by lines, and which of them were understood; YAML as nodes with their lines."""
 
 from __future__ import annotations
 
 import re
+import warnings
+from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
+from typing import Any
 
 from gpudoctor.readers._paste import clean
 
@@ -15,20 +19,20 @@ _BRACKETS = re.compile(r"[\[\]{}]")
 
 
 class UnreadableError(Exception):
-    """The file is of this format by its name and cannot be read as such; says line and reason."""
+    """The file has the name of this format and cannot be parsed; the message gives line and reason."""
 
 
-def nested(text: str) -> int:
-    """How deep the brackets of the text stand within each other, at most."""
+def nesting_depth(text: str) -> int:
+    """The deepest nesting of square and curly brackets in the text."""
     deepest = depth = 0
-    for mark in _BRACKETS.findall(text):
-        depth = max(0, depth + (1 if mark in "[{" else -1))
+    for bracket in _BRACKETS.findall(text):
+        depth = max(0, depth + (1 if bracket in "[{" else -1))
         deepest = max(deepest, depth)
     return deepest
 
 
 class Manifest:
-    """The text of a manifest; `name` is the file's, as it was given."""
+    """The text of a manifest and which of its lines were understood (`used`); `name` is the file's name."""
 
     def __init__(self, text: str, name: str) -> None:
         self.text = text
@@ -37,19 +41,162 @@ class Manifest:
 
     @cached_property
     def lines(self) -> list[str]:
-        """The lines without control characters, the first being line 1 to people."""
+        """The lines without control characters, each cut to 2000 characters."""
         return [clean(line[:WIDTH]).rstrip() for line in self.text.split("\n")]
 
     @cached_property
     def filled(self) -> int:
-        """How many lines hold more than a comment."""
+        """Number of lines that are neither blank nor a comment."""
         return sum(1 for line in self.lines if (bare := line.strip()) and not bare.startswith("#"))
 
     def use(self, first: int, last: int | None = None) -> str:
-        """Mark lines (counted from 1) as understood; returns the source that names file and line."""
+        """Mark lines (counted from 1) as understood; returns the source of the first: ``requirements.txt, line 3``."""
         self.used.update(range(first, (last or first) + 1))
         return self.at(first)
 
     def at(self, line: int) -> str:
-        """The source of a fact that stands there: ``requirements.txt, line 3``."""
+        """The source of a fact in that line (counted from 1): ``requirements.txt, line 3``."""
         return f"{self.name}, line {line}"
+
+
+# ---- YAML as nodes with their lines ----
+# Nothing is built from them: an alias is the node it names, however often it is named.
+# ruamel.yaml is imported when the first such file is read.
+
+LONGEST = 160_000
+"""Characters that are parsed at most: pure Python takes half a second for them."""
+_MOST = 500
+"""Entries of one list or mapping that are looked at."""
+_PARTS = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_DEEPEST = 100
+_STAIRS = re.compile(r"^[ ]{400}|(?:[-?:] ){100}", re.MULTILINE)
+"""What only a text has that leads a parser astray: a parser calls itself for each list within a list."""
+_MERGES = 5
+"""Merges within merges that are followed: an anchor may merge itself."""
+
+
+class Node:
+    """A YAML node with its line; a false one, empty in every respect, stands for what is not there.
+
+    `start` is the number of lines before its document.
+    """
+
+    __slots__ = ("_node", "_start")
+
+    def __init__(self, node: Any = None, start: int = 0) -> None:
+        self._node = node
+        self._start = start
+
+    def __bool__(self) -> bool:
+        return self._node is not None
+
+    @property
+    def line(self) -> int:
+        """The line on which it begins, counted from 1; 1 where it is not there."""
+        return int(self._node.start_mark.line) + 1 + self._start if self else 1
+
+    @property
+    def text(self) -> str:
+        """The scalar as written, at most 4000 characters; empty for null, a list or a mapping."""
+        value = self._node.value if self and self._kind == "scalar" else ""
+        null = value in ("null", "~", "Null", "NULL") and not self._node.style if value else True
+        return "" if null else clean(str(value))[:4000]
+
+    @property
+    def given(self) -> bool:
+        """Whether it is a scalar other than null; a quoted empty text counts."""
+        return bool(self) and self._kind == "scalar" and (bool(self.text) or bool(self._node.style))
+
+    @property
+    def _kind(self) -> str:
+        """scalar, mapping or sequence; empty where it is not there."""
+        return str(self._node.id) if self else ""
+
+    @property
+    def is_mapping(self) -> bool:
+        """Whether it is a mapping."""
+        return self._kind == "mapping"
+
+    def items(self, depth: int = 0) -> Iterator[tuple[str, Node]]:
+        """Keys and values of a mapping, its own before those merged in with ``<<``; none for other nodes.
+
+        At most 500 keys; `depth` counts merges within merges.
+        """
+        merged: list[Node] = []
+        for key, value in self._node.value[:_MOST] if self._kind == "mapping" else ():
+            name = Node(key).text
+            if name == "<<":
+                merged.append(Node(value, self._start))
+            else:
+                yield name, Node(value, self._start)
+        for merged_node in merged if depth < _MERGES else ():
+            for mapping in [merged_node, *merged_node.list()]:
+                yield from mapping.items(depth + 1)
+
+    def list(self) -> list[Node]:
+        """The entries of a list, at most 500; empty for other nodes."""
+        return [Node(entry, self._start) for entry in self._node.value[:_MOST]] if self._kind == "sequence" else []
+
+    def at(self, *path: str) -> Node:
+        """The node under those keys, one level each; a false node where one is missing."""
+        node = self
+        for name in path:
+            node = next((value for key, value in node.items() if key == name), Node())
+        return node
+
+    def key_line(self, name: str) -> int:
+        """The line of that key; the node's own line where it has no such key."""
+        for key, _ in self._node.value[:_MOST] if self._kind == "mapping" else ():
+            if Node(key).text == name:
+                return Node(key, self._start).line
+        return self.line
+
+
+def documents(text: str, having: tuple[str, ...] = ()) -> list[Node]:
+    """The YAML documents of the text, empty ones left out; of several only those that hold one of the words `having`.
+
+    As many as fit into 160 000 characters. Raises `UnreadableError` with line and reason.
+    """
+    nodes: list[Node] = []
+    room_left = LONGEST
+    start = 0
+    parts = _split_documents(text)
+    for part in parts:
+        if len(parts) == 1 or not having or any(word in part for word in having):
+            room_left -= len(part)
+            if room_left < 0:
+                if not nodes:
+                    raise UnreadableError(f"longer than {LONGEST} characters of YAML in one document")
+                break
+            nodes.append(Node(_compose(part, start), start))
+        start += part.count("\n")
+    return [node for node in nodes if node]
+
+
+def _split_documents(text: str) -> list[str]:
+    """The text split at its ``---`` lines, empty parts left out."""
+    starts = [match.start() for match in _PARTS.finditer(text)]
+    edges = [0, *(start for start in starts if start), len(text)]
+    return [text[begin:end] for begin, end in pairwise(edges) if text[begin:end].strip("- \n\r")]
+
+
+def _compose(text: str, start: int) -> Any:
+    """The root node that ruamel.yaml composes, None for an empty text; raises `UnreadableError`.
+
+    `start` is the number of lines before this document.
+    """
+    if nesting_depth(text) > _DEEPEST or _STAIRS.search(text):
+        raise UnreadableError("lists within lists without end")
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of an anchor that is set twice
+            return YAML(typ="safe", pure=True).compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f"line {mark.line + 1 + start}: " if mark else ""
+        raise UnreadableError(f"{line}no YAML: {clean(str(error.problem or error.context))[:200]}") from error
+    except (YAMLError, RecursionError, ValueError, AttributeError, TypeError, IndexError, KeyError) as error:
+        raise UnreadableError(f"no YAML: {type(error).__name__} {clean(str(error))[:120]}".strip()) from error

@@ -1,13 +1,14 @@
-"""A container that a file starts or builds, as a row of ``service``."""
+"""A container that a file starts or builds, as a row of ``service``; sizes and variables as such files write them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Fact, Known, Row
+from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.fact import Fact, Known, Row
 from gpudoctor.readers._paste import clean
 
 T = TypeVar("T")
@@ -32,7 +33,10 @@ FACTS = (
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One container. `asks` says how it asks for GPUs, empty where it does not; none where nothing says."""
+    """One container of a compose file, pod or image. `shm_mib` is its /dev/shm in MiB.
+
+    `asks` says how it asks for GPUs: empty where it does not, None where the file cannot tell.
+    """
 
     name: str
     image: str = ""
@@ -41,7 +45,7 @@ class Service:
     by_variable: bool = False
 
     def row(self, source: str) -> Row:
-        """It as a row; what is not known is left out."""
+        """The container as a row of ``service``; columns without a value are left out."""
         row: dict[str, Fact] = {"name": Known(clean(self.name)[:100], source)}
         if self.image:
             row["image"] = Known(clean(self.image)[:300], source)
@@ -55,12 +59,53 @@ class Service:
         return row
 
 
-def gpu_first(found: Sequence[tuple[Service, str, T]]) -> tuple[Service, str, T]:
-    """The service that the file's single facts are of: the first that asks for GPUs, else one whose image has CUDA."""
-    for service, source, more in found:
+def first_gpu_service(services: Sequence[tuple[Service, str, T]]) -> tuple[Service, str, T]:
+    """The first service that asks for GPUs, else the first with a CUDA image or NVIDIA variable, else the first.
+
+    Each entry is service, source and details; at least one is needed.
+    """
+    for service, source, details in services:
         if service.asks:
-            return service, source, more
-    for service, source, more in found:
+            return service, source, details
+    for service, source, details in services:
         if service.by_variable or any(word in service.image for word in _CUDA_WORDS):
-            return service, source, more
-    return found[0]
+            return service, source, details
+    return services[0]
+
+
+# ---- Sizes as container engines write them: 16gb, 2Gi, 67108864 ----
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
+_FACTORS = {"": 1, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def size_mib(text: str) -> int | None:
+    """The size in MiB, rounded down; a bare number is bytes; None for no size. M and G count as 1024-based."""
+    match = _SIZE.fullmatch(text[:40])
+    if not match:
+        return None
+    number, unit = float(match[1]), match[2].lower()
+    size = number * 1024 ** _FACTORS[unit] if unit else number
+    return int(size / 1024**2)
+
+
+# ---- Variables in the text of a Dockerfile or a compose file ----
+
+_VARIABLE = re.compile(r"\\\$|\$(?:\{([A-Za-z_]\w*)(?:(:?[-+])([^{}]*))?\}|([A-Za-z_]\w*))")
+
+
+def substituted(text: str, values: Mapping[str, str]) -> str:
+    """The text with ``$NAME``, ``${NAME}`` and ``${NAME:-default}`` replaced; unset names stay, cut at 8000 signs."""
+
+    def replacement(match: re.Match[str]) -> str:
+        """What replaces one variable reference."""
+        name, operator, alternative = match[1] or match[4], match[2], match[3] or ""
+        if not name:
+            return "$"
+        if operator and operator.endswith("+"):
+            return alternative if values.get(name) else ""
+        if name in values and (values[name] or not (operator or "").startswith(":")):
+            return values[name]
+        return alternative if operator else match[0]
+
+    return _VARIABLE.sub(replacement, text)[:8000]

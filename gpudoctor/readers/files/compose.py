@@ -10,13 +10,10 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 
-from gpudoctor.model.fact import Fact, Known, Rows
-from gpudoctor.readers._variables import derived, wanted
-from gpudoctor.readers.files._instructions import filled
-from gpudoctor.readers.files._manifest import Manifest
-from gpudoctor.readers.files._services import Service, gpu_first
-from gpudoctor.readers.files._sizes import mib
-from gpudoctor.readers.files._yaml import Node, documents
+from gpudoctor.core.fact import Fact, Known, Rows
+from gpudoctor.readers._software import is_gpu_variable, variable_facts
+from gpudoctor.readers.files._manifest import Manifest, Node, documents
+from gpudoctor.readers.files._services import Service, first_gpu_service, size_mib, substituted
 
 KIND = "compose"
 _DOCKERS_SHM = 64
@@ -27,111 +24,120 @@ _NO_GPUS = ("", "none", "void")
 
 
 def named(name: str) -> bool:
-    """``compose.yaml``, ``docker-compose.gpu.yml``."""
+    """Whether a file of that name is a compose file: ``compose.yaml``, ``docker-compose.gpu.yml``."""
     return bool(_NAME.fullmatch(name))
 
 
-def told(text: str) -> bool:
-    """Whether it has services at its left edge, and images or builds below them."""
+def recognizes(text: str) -> bool:
+    """Whether the text looks like a compose file: top-level ``services:``, and images or builds below it."""
     return bool(_SERVICES.search(text)) and bool(re.search(r"^\s+(?:image|build):", text, re.MULTILINE))
 
 
 def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
-    """A row for each service; the variables and the shared memory of the first that has to do with GPUs."""
+    """A row of ``service`` for each service; variables and /dev/shm size of the one that is about GPUs.
+
+    Nothing where there are no services; raises `UnreadableError` for broken YAML.
+    """
     tree = next(iter(documents(manifest.text)), Node())
-    found: list[tuple[Service, str, Node]] = []
-    elsewhere: list[str] = []
+    services: list[tuple[Service, str, Node]] = []
+    other_files: list[str] = []
     for name, node in tree.at("services").items():
         if node.is_mapping:
-            found.append((_service(name, node), manifest.use(node.line - 1 if node.line > 1 else 1), node))
-            elsewhere += _elsewhere(node)
-    if not found:
+            services.append((_service(name, node), manifest.use(node.line - 1 if node.line > 1 else 1), node))
+            other_files += _referenced_files(node)
+    if not services:
         return
-    yield "service", tuple(service.row(source) for service, source, _ in found)
-    yield "container.asks_gpus", Known(any(service.asks for service, _, _ in found), manifest.name)
-    service, source, node = gpu_first(found)
+    yield "service", tuple(service.row(source) for service, source, _ in services)
+    yield "container.asks_gpus", Known(any(service.asks for service, _, _ in services), manifest.name)
+    service, source, node = first_gpu_service(services)
     yield "host.container", Known("docker", source)
     yield "host.platform", Known("linux", source)
     if service.shm_mib is not None:
         yield "limits.shm_mib", Known(service.shm_mib, _shm_source(node, source, manifest))
-    yield from _variables(node, manifest)
-    if elsewhere:
-        yield "manifest.elsewhere", Known(tuple(dict.fromkeys(elsewhere))[:20], source)
+    yield from _variable_facts(node, manifest)
+    if other_files:
+        yield "manifest.elsewhere", Known(tuple(dict.fromkeys(other_files))[:20], source)
 
 
 def _service(name: str, node: Node) -> Service:
+    """The service's image, GPU request and /dev/shm size."""
     values = dict(variables_of(node))
-    runtime = _text(node.at("runtime"))
-    asks = _asks(node) or ("runtime: nvidia" if "nvidia" in runtime else "")
+    runtime = _substituted_text(node.at("runtime"))
+    asks = _gpu_request(node) or ("runtime: nvidia" if "nvidia" in runtime else "")
     visible = values.get("NVIDIA_VISIBLE_DEVICES", (None, 0))[0]
     if visible is not None and visible.strip().lower() in _NO_GPUS and "runtime" in asks:
         asks = ""
-    return Service(name, _text(node.at("image")), asks, _shm(node), bool(visible) and visible not in _NO_GPUS)
+    return Service(
+        name, _substituted_text(node.at("image")), asks, _shm_mib(node), bool(visible) and visible not in _NO_GPUS
+    )
 
 
-def _asks(node: Node) -> str:
-    """How the service asks for GPUs; empty where it does not."""
+def _gpu_request(node: Node) -> str:
+    """How the service asks for GPUs, such as ``gpus: all``; empty where it does not."""
     gpus = node.at("gpus")
-    if _text(gpus) or gpus.list():
-        return f"gpus: {_text(gpus) or 'devices'}"
+    if _substituted_text(gpus) or gpus.list():
+        return f"gpus: {_substituted_text(gpus) or 'devices'}"
     for device in node.at("deploy", "resources", "reservations", "devices").list():
-        capabilities = [one.text for one in device.at("capabilities").list()]
-        count = _text(device.at("count"))
+        capabilities = [capability.text for capability in device.at("capabilities").list()]
+        count = _substituted_text(device.at("count"))
         if count != "0" and (
-            {"gpu", "nvidia", "compute"} & set(capabilities) or _text(device.at("driver")) in ("nvidia", "cdi")
+            {"gpu", "nvidia", "compute"} & set(capabilities)
+            or _substituted_text(device.at("driver")) in ("nvidia", "cdi")
         ):
             return f"devices: {count or 'all'}"
     for device in [*node.at("devices").list(), *node.at("device_requests").list()]:
-        if "nvidia.com/gpu" in _text(device) or "/dev/nvidia" in _text(device):
-            return f"devices: {_text(device)}"
+        if "nvidia.com/gpu" in _substituted_text(device) or "/dev/nvidia" in _substituted_text(device):
+            return f"devices: {_substituted_text(device)}"
     return ""
 
 
-def _shm(node: Node) -> int | None:
-    """MiB of /dev/shm; none where it is the host's, or a volume's."""
-    if size := _text(node.at("shm_size")):
-        return mib(size)
+def _shm_mib(node: Node) -> int | None:
+    """MiB of /dev/shm, 64 by default; None where it is the host's, a volume's, or no size."""
+    if size := _substituted_text(node.at("shm_size")):
+        return size_mib(size)
     mounts = [*node.at("tmpfs").list(), *node.at("volumes").list(), node.at("tmpfs")]
-    if any("/dev/shm" in (one.text or one.at("target").text) for one in mounts):
+    if any("/dev/shm" in (mount.text or mount.at("target").text) for mount in mounts):
         return None
-    ipc = _text(node.at("ipc"))
+    ipc = _substituted_text(node.at("ipc"))
     return None if ipc in ("host", "shareable") or ":" in ipc else _DOCKERS_SHM
 
 
 def _shm_source(node: Node, source: str, manifest: Manifest) -> str:
+    """The source of the /dev/shm size: its line, else that it is Docker's default."""
     if size := node.at("shm_size"):
         return manifest.use(size.line)
     return f"{source}: Docker's own size, for nothing else is said"
 
 
 def variables_of(node: Node) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Name, value and line of each variable, written as a mapping or as NAME=value."""
+    """Name, value and line of each environment variable, given as a mapping or as NAME=value."""
     section = node.at("environment")
-    for name, node_of in section.items():
-        if node_of.given:
-            yield name, (_text(node_of), node_of.line)
+    for name, value_node in section.items():
+        if value_node.given:
+            yield name, (_substituted_text(value_node), value_node.line)
     for entry in section.list():
-        name, sign, value = entry.text.partition("=")
-        if sign:
-            yield name, (filled(value, {}), entry.line)
+        name, equals, value = entry.text.partition("=")
+        if equals:
+            yield name, (substituted(value, {}), entry.line)
 
 
-def _variables(node: Node, manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
+def _variable_facts(node: Node, manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
+    """Facts ``env.NAME`` of the variables that concern GPU software, and what follows from them."""
     values: Mapping[str, Fact] = {
         name: Known(value, manifest.use(line))
         for name, (value, line) in variables_of(node)
-        if wanted(name) and "$" not in value
+        if is_gpu_variable(name) and "$" not in value
     }
     yield from ((f"env.{name}", value) for name, value in values.items())
-    yield from derived(values)
+    yield from variable_facts(values)
 
 
-def _elsewhere(node: Node) -> Iterator[str]:
-    """Files that say more of the service: its Dockerfile, the service that it extends, its variables."""
+def _referenced_files(node: Node) -> Iterator[str]:
+    """Paths of files that add to the service: its Dockerfile, the extended service, variable files."""
     build = node.at("build")
     if build:
-        folder = _text(build) or _text(build.at("context")) or "."
-        yield os.path.normpath(f"{folder}/{_text(build.at('dockerfile')) or 'Dockerfile'}")
+        folder = _substituted_text(build) or _substituted_text(build.at("context")) or "."
+        yield os.path.normpath(f"{folder}/{_substituted_text(build.at('dockerfile')) or 'Dockerfile'}")
     if file := node.at("extends", "file").text:
         yield file
     for entry in [node.at("env_file"), *node.at("env_file").list()]:
@@ -139,6 +145,6 @@ def _elsewhere(node: Node) -> Iterator[str]:
             yield path
 
 
-def _text(node: Node) -> str:
-    """The scalar with its variables replaced by their defaults."""
-    return filled(node.text, {})
+def _substituted_text(node: Node) -> str:
+    """The scalar with variables replaced by their defaults."""
+    return substituted(node.text, {})

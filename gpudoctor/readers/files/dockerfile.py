@@ -12,13 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from gpudoctor.model.fact import Fact, Known, Rows
-from gpudoctor.readers._variables import derived, wanted
-from gpudoctor.readers.files import _asked, _conda, _pip_words, _services
-from gpudoctor.readers.files._asked import Asked
-from gpudoctor.readers.files._instructions import Instruction, filled, instructions
+from gpudoctor.core.fact import Fact, Known, Rows
+from gpudoctor.readers._software import is_gpu_variable, variable_facts
+from gpudoctor.readers.files import _requirements, _services
 from gpudoctor.readers.files._manifest import Manifest
-from gpudoctor.readers.files._services import Service
+from gpudoctor.readers.files._requirements import RequestedPackage
+from gpudoctor.readers.files._services import Service, substituted
 
 KIND = "dockerfile"
 FACTS = _services.FACTS
@@ -32,13 +31,17 @@ _FLAGS = re.compile(r"^(?:--\S+\s+)+")
 
 @dataclass(slots=True)
 class Stage:
-    """What one stage has: its image and where that is named, its variables, its packages, and what is not read."""
+    """One build stage: image and its line, arguments, variables, requested packages, and files not read.
+
+    `pythons` are Python versions installed, by line; `other_python` is true where a tool such as conda brings one;
+    `lines` are (first, last) of its instructions.
+    """
 
     image: str
     line: int
     arguments: dict[str, str] = field(default_factory=dict)
     variables: dict[str, tuple[str, int]] = field(default_factory=dict)
-    asked: list[tuple[_asked.Asked, int]] = field(default_factory=list)
+    asked: list[tuple[_requirements.RequestedPackage, int]] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     pythons: dict[str, int] = field(default_factory=dict)
     other_python: bool = False
@@ -46,24 +49,31 @@ class Stage:
 
 
 def named(name: str) -> bool:
-    """``Dockerfile``, ``Dockerfile.gpu``, ``train.dockerfile``, ``Containerfile``."""
+    """Whether a file of that name is a Dockerfile: ``Dockerfile.gpu``, ``train.dockerfile``, ``Containerfile``."""
     return bool(re.fullmatch(r"(?:dockerfile|containerfile)(?:[-._].*)?|.*\.(?:dockerfile|containerfile)", name))
 
 
-def told(text: str) -> bool:
-    """Whether it begins with FROM or ARG, and holds instructions only."""
+def recognizes(text: str) -> bool:
+    """Whether the text is a Dockerfile: begins with FROM or ARG, and holds instructions only."""
     if not _FIRST.match(text) or len(text) > 200_000:
         return False
     lines = Manifest(text, "").lines
-    found = list(instructions(lines))
-    read = {line for one in found for line in range(one.first, one.last + 1)}
-    rest = [line for number, line in enumerate(lines, 1) if line.strip() and number not in read and line[0] != "#"]
-    return not rest and any(one.word == "FROM" for one in found) and len(found) > 1
+    parsed = list(instructions(lines))
+    instruction_lines = {line for instruction in parsed for line in range(instruction.first, instruction.last + 1)}
+    other_lines = [
+        line
+        for number, line in enumerate(lines, 1)
+        if line.strip() and number not in instruction_lines and line[0] != "#"
+    ]
+    return not other_lines and any(instruction.keyword == "FROM" for instruction in parsed) and len(parsed) > 1
 
 
 def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
-    """The facts of the last stage, which is the image that is built."""
-    stage = _last_stage(manifest)
+    """Facts of the last stage, the image that is built: base image, Python, packages and variables.
+
+    Nothing where there is no stage.
+    """
+    stage = _final_stage(manifest)
     if stage is None:
         return
     for first, last in stage.lines:
@@ -76,110 +86,122 @@ def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
     yield "service", ({**row, "system_python": Known(not stage.pythons and not stage.other_python, source)},)
     yield "host.container", Known("docker", source)
     yield "host.platform", Known("linux", source)
-    yield from _asked.told([(one, manifest.at(line)) for one, line in stage.asked])
+    yield from _requirements.requirement_rows([(requirement, manifest.at(line)) for requirement, line in stage.asked])
     variables = {
-        name: Known(value, manifest.at(line)) for name, (value, line) in stage.variables.items() if wanted(name)
+        name: Known(value, manifest.at(line))
+        for name, (value, line) in stage.variables.items()
+        if is_gpu_variable(name)
     }
     yield from ((f"env.{name}", value) for name, value in variables.items())
-    yield from derived(variables)
+    yield from variable_facts(variables)
     if stage.files:
         yield "manifest.elsewhere", Known(tuple(dict.fromkeys(stage.files))[:20], source)
 
 
-def _last_stage(manifest: Manifest) -> Stage | None:
-    """The last stage with all that it has from the stages it starts from."""
-    common: dict[str, str] = {}
+def _final_stage(manifest: Manifest) -> Stage | None:
+    """The last stage, with what it inherits from earlier stages; None where there is no FROM."""
+    global_arguments: dict[str, str] = {}
     stages: dict[str, Stage] = {}
     stage: Stage | None = None
-    for step, one in enumerate(instructions(manifest.lines), 1):
-        if one.word == "FROM":
-            stage = _started(one, common, stages)
+    for step, instruction in enumerate(instructions(manifest.lines), 1):
+        if instruction.keyword == "FROM":
+            stage = _new_stage(instruction, global_arguments, stages)
             stages[str(len(stages))] = stage
         elif stage is None:
-            if one.word == "ARG":
-                common.update({name: value for name, value in _pairs(one.rest, common) if value is not None})
+            if instruction.keyword == "ARG":
+                global_arguments.update(
+                    {
+                        name: value
+                        for name, value in _assignments(instruction.arguments, global_arguments)
+                        if value is not None
+                    }
+                )
         else:
-            _done(one, stage, common, step, manifest.lines)
+            _apply_instruction(instruction, stage, global_arguments, step, manifest.lines)
     return stage
 
 
-def _started(one: Instruction, common: dict[str, str], stages: dict[str, Stage]) -> Stage:
-    """A stage from an image, or from another stage, whose variables and packages it has."""
-    match = _FROM.fullmatch(filled(one.rest, common))
-    image, name = (match[1], match[2]) if match else (one.rest, None)
-    if before := stages.get(image.lower()):
+def _new_stage(instruction: Instruction, global_arguments: dict[str, str], stages: dict[str, Stage]) -> Stage:
+    """The stage that a FROM begins, with all of the earlier stage that it names; entered into `stages` by name."""
+    match = _FROM.fullmatch(substituted(instruction.arguments, global_arguments))
+    image, name = (match[1], match[2]) if match else (instruction.arguments, None)
+    if parent := stages.get(image.lower()):
         stage = replace(
-            before,
+            parent,
             arguments={},
-            variables=dict(before.variables),
-            asked=list(before.asked),
-            files=list(before.files),
-            pythons=dict(before.pythons),
-            lines=[*before.lines, (one.first, one.last)],
+            variables=dict(parent.variables),
+            asked=list(parent.asked),
+            files=list(parent.files),
+            pythons=dict(parent.pythons),
+            lines=[*parent.lines, (instruction.first, instruction.last)],
         )
     else:
-        stage = Stage(image[:300], one.first, lines=[(one.first, one.last)])
+        stage = Stage(image[:300], instruction.first, lines=[(instruction.first, instruction.last)])
     if name:
         stages[name.lower()] = stage
     return stage
 
 
-def _done(one: Instruction, stage: Stage, common: dict[str, str], step: int, lines: Sequence[str]) -> None:
-    """Adds to the stage what the instruction does."""
+def _apply_instruction(
+    instruction: Instruction, stage: Stage, global_arguments: dict[str, str], step: int, lines: Sequence[str]
+) -> None:
+    """Add to the stage what an ARG, ENV or RUN does; `step` is its number in the file."""
     values = {**stage.arguments, **{name: value for name, (value, _) in stage.variables.items()}}
-    stage.lines.append((one.first, one.last))
-    if one.word == "ARG":
-        for name, value in _pairs(one.rest, values):
-            known = common.get(name) if value is None else value
+    stage.lines.append((instruction.first, instruction.last))
+    if instruction.keyword == "ARG":
+        for name, value in _assignments(instruction.arguments, values):
+            known = global_arguments.get(name) if value is None else value
             if known is not None:
                 stage.arguments[name] = known
-    elif one.word == "ENV":
-        for name, value in _pairs(one.rest, values):
-            stage.variables[name] = (value or "", one.first)
-    elif one.word == "RUN":
-        text = filled(f"{one.rest} {one.script}", values)
-        stage.pythons.update(dict.fromkeys(_PYTHON.findall(text), one.first))
+    elif instruction.keyword == "ENV":
+        for name, value in _assignments(instruction.arguments, values):
+            stage.variables[name] = (value or "", instruction.first)
+    elif instruction.keyword == "RUN":
+        text = substituted(f"{instruction.arguments} {instruction.script}", values)
+        stage.pythons.update(dict.fromkeys(_PYTHON.findall(text), instruction.first))
         stage.other_python = stage.other_python or bool(_OTHER.search(text))
-        for words in _commands(one, values):
-            found, files = installed(words)
-            stage.asked += [(replace(asked, step=step), _line_of(asked, one, lines)) for asked in found]
+        for words in _commands_of_run(instruction, values):
+            packages, files = installed_packages(words)
+            stage.asked += [
+                (replace(package, step=step), _line_of_package(package, instruction, lines)) for package in packages
+            ]
             stage.files += files
 
 
-def _line_of(asked: _asked.Asked, one: Instruction, lines: Sequence[str]) -> int:
-    """The line of the instruction that names the package; its first where none does."""
-    spelled = re.compile(re.escape(asked.name).replace(r"\-", "[-_.]"), re.IGNORECASE)
-    numbers = range(one.first, min(one.last, len(lines)) + 1)
-    return next((number for number in numbers if spelled.search(lines[number - 1])), one.first)
+def _line_of_package(package: _requirements.RequestedPackage, instruction: Instruction, lines: Sequence[str]) -> int:
+    """The line of the instruction that names the package, counted from 1; its first where none does."""
+    spelled = re.compile(re.escape(package.name).replace(r"\-", "[-_.]"), re.IGNORECASE)
+    numbers = range(instruction.first, min(instruction.last, len(lines)) + 1)
+    return next((number for number in numbers if spelled.search(lines[number - 1])), instruction.first)
 
 
-def _commands(one: Instruction, values: dict[str, str]) -> Iterator[Sequence[str]]:
-    """The commands of a RUN: of its shell form, of its list of words, or of the script behind it."""
-    rest = _FLAGS.sub("", one.rest)
-    if rest.startswith("["):
+def _commands_of_run(instruction: Instruction, values: dict[str, str]) -> Iterator[Sequence[str]]:
+    """The commands of a RUN, each as words: in shell form, exec form (JSON) or a heredoc."""
+    text = _FLAGS.sub("", instruction.arguments)
+    if text.startswith("["):
         try:
-            words = json.loads(rest)
+            words = json.loads(text)
         except (ValueError, RecursionError):
             words = []
         words = [str(word) for word in words] if isinstance(words, list) else []
         if len(words) > 2 and words[0].rpartition("/")[2] in ("sh", "bash") and words[1].startswith("-"):
-            yield from commands(filled(words[2], values))
+            yield from commands(substituted(words[2], values))
         elif words:
             yield words
     else:
-        yield from commands(filled(one.script or rest, values))
+        yield from commands(substituted(instruction.script or text, values))
 
 
-def _pairs(rest: str, values: dict[str, str]) -> Iterator[tuple[str, str | None]]:
-    """The names and values of ENV and ARG; none for an ARG without a value."""
-    if not re.match(r"[A-Za-z_]\w*=", rest):
-        name, _, value = rest.partition(" ")
-        yield name, filled(value.strip(), values) if value else None
+def _assignments(text: str, values: dict[str, str]) -> Iterator[tuple[str, str | None]]:
+    """Names and values of an ENV or ARG instruction; None for an ARG without a value."""
+    if not re.match(r"[A-Za-z_]\w*=", text):
+        name, _, value = text.partition(" ")
+        yield name, substituted(value.strip(), values) if value else None
         return
-    for name, value in _PAIR.findall(rest):
+    for name, value in _PAIR.findall(text):
         quoted = value[:1] in "\"'" and len(value) > 1
         bare = value[1:-1] if quoted else re.sub(r"\\(.)", r"\1", value)
-        yield name, bare if value[:1] == "'" else filled(bare, values)
+        yield name, bare if value[:1] == "'" else substituted(bare, values)
 
 
 # ---- The commands in a line of shell that install packages ----
@@ -194,7 +216,9 @@ _BACKENDS = re.compile(r"cu\d{2,3}|cpu|rocm[\d.]+|xpu")
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """Each simple command of the text as its words; a text whose quotes do not close is taken apart at blanks."""
+    """Each simple command of a shell text (its first `_LONGEST` characters) as its words; if quotes do not close, all
+    of it is split at white space and newlines end no command.
+    """
     lexer = shlex.shlex(text[:_LONGEST].replace("\n", " ; "), posix=True, punctuation_chars=";&|()")
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -202,54 +226,56 @@ def commands(text: str) -> Iterator[list[str]]:
         words = list(lexer)
     except ValueError:
         words = text[:_LONGEST].split()
-    found: list[str] = []
+    command: list[str] = []
     for word in words:
         if word in _ENDS or set(word) <= set(";&|()"):
-            if found:
-                yield found
-            found = []
+            if command:
+                yield command
+            command = []
         else:
-            found.append(word)
-    if found:
-        yield found
+            command.append(word)
+    if command:
+        yield command
 
 
-def installed(words: Sequence[str]) -> tuple[list[Asked], list[str]]:
-    """What one command installs, and the files that it takes more from; nothing for any other command."""
-    words = _without_front(words)
-    if files := _of_project(words):
+def installed_packages(words: Sequence[str]) -> tuple[list[RequestedPackage], list[str]]:
+    """Packages that a command installs, and files from which it installs more; both empty for other commands."""
+    words = _without_wrappers(words)
+    if files := _project_files(words):
         return [], files
-    tool, rest = _installer(words)
+    tool, arguments = _installer(words)
     if tool == "conda":
-        return _by_conda(rest), []
+        return _conda_packages(arguments), []
     if not tool:
         return [], []
-    options = _pip_words.Options()
-    named = list(_pip_words.told(rest, options))
-    found = [one for word in named if (one := _asked.asked(word))]
-    if any(word.split("[")[0] == "." for word in [*named, *options.projects]):
+    options = _requirements.Options()
+    wanted_words = list(_requirements.parse_arguments(arguments, options))
+    requirements = [requirement for word in wanted_words if (requirement := _requirements.parse_requirement(word))]
+    if any(word.split("[")[0] == "." for word in [*wanted_words, *options.projects]):
         options.files.append("pyproject.toml")
     if _BACKENDS.fullmatch(options.backend):
         options.index = f"https://download.pytorch.org/whl/{options.backend}"
-    return [replace(_asked.under(one, options), installer=tool) for one in found], options.files
+    return [
+        replace(_requirements.with_index_options(requirement, options), installer=tool) for requirement in requirements
+    ], options.files
 
 
-def _without_front(words: Sequence[str]) -> list[str]:
-    """Without variables, sudo and conda run in front, and the folder of the program."""
-    rest = list(words)
-    while rest and _WORD.fullmatch(rest[0]):
-        rest = rest[1:]
-    if rest[:2] in (["conda", "run"], ["micromamba", "run"]):
-        rest = rest[2:]
-        while rest and rest[0].startswith("-"):
-            rest = rest[2:] if rest[0] in ("-n", "-p", "--name", "--prefix") else rest[1:]
-    if rest:
-        rest[0] = rest[0].rpartition("/")[2]
-    return rest
+def _without_wrappers(words: Sequence[str]) -> list[str]:
+    """The command without leading variables, sudo and ``conda run``, its program without the folder."""
+    remaining = list(words)
+    while remaining and _WORD.fullmatch(remaining[0]):
+        remaining = remaining[1:]
+    if remaining[:2] in (["conda", "run"], ["micromamba", "run"]):
+        remaining = remaining[2:]
+        while remaining and remaining[0].startswith("-"):
+            remaining = remaining[2:] if remaining[0] in ("-n", "-p", "--name", "--prefix") else remaining[1:]
+    if remaining:
+        remaining[0] = remaining[0].rpartition("/")[2]
+    return remaining
 
 
 def _installer(words: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """The installer and the words behind ``install``; empty for any other command."""
+    """pip, uv or conda and the arguments of its install command; empty for any other command."""
     if len(words) > 2 and re.fullmatch(r"(?:python|pypy)[\d.]*", words[0]) and "-m" in words[:4]:
         words = words[list(words).index("-m") + 1 :]
     head = list(words[:3])
@@ -264,8 +290,8 @@ def _installer(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     return "", ()
 
 
-def _of_project(words: Sequence[str]) -> list[str]:
-    """The files of a project that a command installs as a whole: ``uv sync``, ``conda env create -f FILE``."""
+def _project_files(words: Sequence[str]) -> list[str]:
+    """The project files that a command installs as a whole: ``uv sync``, ``conda env create -f FILE``."""
     head = tuple(words[:3])
     if head[:2] == ("uv", "sync"):
         return ["uv.lock"]
@@ -276,16 +302,96 @@ def _of_project(words: Sequence[str]) -> list[str]:
     return []
 
 
-def _by_conda(words: Sequence[str]) -> list[Asked]:
+def _conda_packages(words: Sequence[str]) -> list[RequestedPackage]:
+    """The packages in the arguments of ``conda install`` or ``conda create``, with the channels given."""
     channels: list[str] = []
     specs: list[str] = []
-    rest = iter(words)
-    for word in rest:
+    remaining = iter(words)
+    for word in remaining:
         name, _, value = word.partition("=")
         if name in ("-c", "--channel"):
-            channels.append(value or next(rest, ""))
+            channels.append(value or next(remaining, ""))
         elif word in ("-n", "--name", "-p", "--prefix", "-f", "--file", "--solver"):
-            next(rest, "")
+            next(remaining, "")
         elif not word.startswith("-") and word not in ("install", "create", "env"):
             specs.append(word)
-    return [one for spec in specs if (one := _conda.asked(spec, channels))]
+    return [requirement for spec in specs if (requirement := _requirements.conda_requirement(spec, channels))]
+
+
+# ---- A Dockerfile's instructions, one by one, with their lines: continuations joined, heredocs taken along ----
+
+_INSTRUCTIONS = (
+    "FROM|RUN|CMD|LABEL|EXPOSE|ENV|ADD|COPY|ENTRYPOINT|VOLUME|USER|WORKDIR|ARG|ONBUILD|STOPSIGNAL|HEALTHCHECK|SHELL"
+    "|MAINTAINER"
+)
+_INSTRUCTION = re.compile(rf"\s*({_INSTRUCTIONS})\s+(\S.*)", re.IGNORECASE | re.DOTALL)
+_ESCAPE = re.compile(r"#\s*escape\s*=\s*(\S)\s*", re.IGNORECASE)
+_HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_]\w*)\1")
+_MOST = 4000
+"""Instructions and lines of one instruction that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction: keyword in capitals, arguments, first and last line; `script` is a heredoc's text."""
+
+    keyword: str
+    arguments: str
+    first: int
+    last: int
+    script: str = ""
+
+
+def instructions(lines: Sequence[str]) -> Iterator[Instruction]:
+    """The Dockerfile's instructions in order, at most 4000; other lines are skipped."""
+    escape = _escape_character(lines)
+    index = count = 0
+    while index < len(lines) and count < _MOST:
+        first = index
+        if not lines[index].strip() or lines[index].lstrip().startswith("#"):
+            index += 1
+            continue
+        text, index = _joined_lines(lines, index, escape)
+        match = _INSTRUCTION.match(text)
+        script = ""
+        if match and match[1].upper() in ("RUN", "COPY", "ADD") and (heredoc := _HEREDOC.search(match[2])):
+            script, index = _heredoc(lines, index, heredoc[2])
+        if match:
+            count += 1
+            yield Instruction(match[1].upper(), match[2].strip(), first + 1, max(index, first + 1), script)
+
+
+def _escape_character(lines: Sequence[str]) -> str:
+    """The line-continuation character: backslash, or what an ``# escape=`` directive names."""
+    for line in lines[:10]:
+        if not line.startswith("#"):
+            break
+        if (match := _ESCAPE.fullmatch(line.strip())) and match[1] in "\\`":
+            return match[1]
+    return "\\"
+
+
+def _joined_lines(lines: Sequence[str], index: int, escape: str) -> tuple[str, int]:
+    """The text of the instruction at `index`, continuations joined and comments left out; index of the next line."""
+    parts: list[str] = []
+    while index < len(lines) and len(parts) < _MOST:
+        line = lines[index].rstrip()
+        index += 1
+        if parts and (not line.strip() or line.lstrip().startswith("#")):
+            continue
+        if not line.endswith(escape):
+            parts.append(line)
+            break
+        parts.append(line[:-1])
+    return " ".join(parts), index
+
+
+def _heredoc(lines: Sequence[str], index: int, delimiter: str) -> tuple[str, int]:
+    """The text of a heredoc up to its delimiter, and the index of the line after it."""
+    script: list[str] = []
+    while index < len(lines) and len(script) < _MOST:
+        index += 1
+        if lines[index - 1].strip() == delimiter:
+            break
+        script.append(lines[index - 1])
+    return "\n".join(script), index

@@ -9,10 +9,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gpudoctor.model.fact import Fact, Known, Rows
-from gpudoctor.readers.files import _asked, _conda, _pip_words
-from gpudoctor.readers.files._manifest import Manifest
-from gpudoctor.readers.files._yaml import Node, documents
+from gpudoctor.core.fact import Fact, Known, Rows
+from gpudoctor.readers.files import _requirements
+from gpudoctor.readers.files._manifest import Manifest, Node, documents
 
 KIND = "environment"
 
@@ -23,17 +22,20 @@ _PYTHON = re.compile(r"==(\d+\.\d+(?:\.\d+)?)(?:\.\*)?")
 
 
 def named(name: str) -> bool:
-    """``environment.yml``, ``environment-gpu.yaml``, ``conda.yaml``."""
+    """Whether the file name is a conda environment's: ``environment.yml``, ``environment-gpu.yaml``, ``conda.yaml``."""
     return bool(_NAME.fullmatch(name))
 
 
-def told(text: str) -> bool:
-    """Whether it has the keys of one, and nothing else."""
+def recognizes(text: str) -> bool:
+    """Whether the text is a conda environment: has ``dependencies:`` and only keys of that format."""
     return bool(_STARTS.search(text)) and all(_TOP.match(line) for line in text.split("\n")[:1000])
 
 
 def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
-    """A row for each package of conda, then one for each of pip's; the Python that is asked for."""
+    """Rows of ``requirement`` for conda's packages, then pip's; the Python version and variables.
+
+    Nothing without ``dependencies``; raises `UnreadableError` for broken YAML.
+    """
     tree = next(iter(documents(manifest.text)), Node())
     dependencies = tree.at("dependencies")
     if not dependencies:
@@ -42,28 +44,28 @@ def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
     channels = [node.text for node in tree.at("channels").list()]
     if channels:
         manifest.use(tree.key_line("channels"), tree.at("channels").list()[-1].line)
-    found: list[tuple[_asked.Asked, str]] = []
+    requirements: list[tuple[_requirements.RequestedPackage, str]] = []
     for node in dependencies.list():
-        if node.text and (one := _conda.asked(node.text, channels)):
+        if node.text and (requirement := _requirements.conda_requirement(node.text, channels)):
             source = manifest.use(node.line)
-            found.append((one, source))
-            if one.name == "python" and (version := _PYTHON.fullmatch(one.spec)):
+            requirements.append((requirement, source))
+            if requirement.name == "python" and (version := _PYTHON.fullmatch(requirement.spec)):
                 yield "python.version", Known(version[1], source)
-        found += _pip(node.at("pip"), manifest)
-    yield from _asked.told(found)
+        requirements += _pip_requirements(node.at("pip"), manifest)
+    yield from _requirements.requirement_rows(requirements)
     for name, node in tree.at("variables").items():
         if re.fullmatch(r"[A-Z][A-Z0-9_]{1,60}", name) and node.given:
             yield f"env.{name}", Known(node.text, manifest.use(node.line))
 
 
-def _pip(section: Node, manifest: Manifest) -> list[tuple[_asked.Asked, str]]:
-    """The lines of ``- pip:``, which pip reads as those of a requirements.txt, after conda."""
-    options = _pip_words.Options()
-    found: list[tuple[_asked.Asked, str]] = []
+def _pip_requirements(section: Node, manifest: Manifest) -> list[tuple[_requirements.RequestedPackage, str]]:
+    """The packages under ``- pip:`` with their sources; pip's options there apply to all of them."""
+    options = _requirements.Options()
+    requirements: list[tuple[_requirements.RequestedPackage, str]] = []
     for node in section.list():
         source = manifest.use(node.line)
         if node.text.startswith("-"):
-            list(_pip_words.told(node.text.split(), options))
-        elif one := _asked.asked(re.split(r"\s(?:--?[a-z]|#)", node.text, maxsplit=1)[0]):
-            found.append((replace(one, step=1), source))
-    return [(_asked.under(one, options), source) for one, source in found]
+            list(_requirements.parse_arguments(node.text.split(), options))
+        elif requirement := _requirements.parse_requirement(re.split(r"\s(?:--?[a-z]|#)", node.text, maxsplit=1)[0]):
+            requirements.append((replace(requirement, step=1), source))
+    return [(_requirements.with_index_options(requirement, options), source) for requirement, source in requirements]

@@ -8,12 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from gpudoctor.model.fact import Fact, Known, Rows
-from gpudoctor.readers._variables import derived, wanted
-from gpudoctor.readers.files._manifest import Manifest
-from gpudoctor.readers.files._services import Service, gpu_first
-from gpudoctor.readers.files._sizes import mib
-from gpudoctor.readers.files._yaml import Node, documents
+from gpudoctor.core.fact import Fact, Known, Rows
+from gpudoctor.readers._software import is_gpu_variable, variable_facts
+from gpudoctor.readers.files._manifest import Manifest, Node, documents
+from gpudoctor.readers.files._services import Service, first_gpu_service, size_mib
 
 KIND = "pod"
 _KUBERNETES_SHM = 64
@@ -30,26 +28,31 @@ _WORDS = ("containers:", 'containers":')
 
 
 def named(name: str) -> bool:
-    """``pod.yaml``, ``job.yaml``, ``deployment.yml``."""
+    """Whether the file name is a pod manifest's: ``pod.yaml``, ``train-deployment.yml``, ``cronjob.yaml``."""
     return bool(re.fullmatch(r"(?:.*[-_.])?(?:pod|deployment|statefulset|daemonset|cronjob)\.ya?ml", name))
 
 
-def told(text: str) -> bool:
-    """Whether it names an API version and a kind that starts pods."""
+def recognizes(text: str) -> bool:
+    """Whether the text is a Kubernetes manifest: an API version, and a kind that starts pods."""
     return len(_MANIFEST.findall(text[: 1 << 20])) > 1 and bool(_KINDS.search(text))
 
 
 def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
-    """A row for each container; the variables and the shared memory of the first that has to do with GPUs."""
-    found: list[tuple[Service, str, tuple[Node, Node]]] = []
-    for spec in _specs(manifest):
+    """A row of ``service`` for each container; variables and /dev/shm size of the one that is about GPUs.
+
+    Nothing where no pod is started; raises `UnreadableError` for broken YAML.
+    """
+    services: list[tuple[Service, str, tuple[Node, Node]]] = []
+    for spec in _pod_specs(manifest):
         containers = [*spec.at("initContainers").list(), *spec.at("containers").list()]
-        found += [(_service(one, spec), manifest.use(one.line), (one, spec)) for one in containers]
-    if not found:
+        services += [
+            (_service(container, spec), manifest.use(container.line), (container, spec)) for container in containers
+        ]
+    if not services:
         return
-    yield "service", tuple(service.row(source) for service, source, _ in found)
-    yield "container.asks_gpus", Known(any(service.asks for service, _, _ in found), manifest.name)
-    service, source, (container, _) = gpu_first(found)
+    yield "service", tuple(service.row(source) for service, source, _ in services)
+    yield "container.asks_gpus", Known(any(service.asks for service, _, _ in services), manifest.name)
+    service, source, (container, _) = first_gpu_service(services)
     yield "host.container", Known("kubernetes", source)
     yield "host.platform", Known("linux", source)
     if service.shm_mib is not None:
@@ -57,23 +60,24 @@ def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
     values: Mapping[str, Fact] = {
         entry.at("name").text: Known(entry.at("value").text, manifest.use(entry.at("value").line))
         for entry in container.at("env").list()
-        if wanted(entry.at("name").text) and entry.at("value").given and "$(" not in entry.at("value").text
+        if is_gpu_variable(entry.at("name").text) and entry.at("value").given and "$(" not in entry.at("value").text
     }
     yield from ((f"env.{name}", value) for name, value in values.items())
-    yield from derived(values)
+    yield from variable_facts(values)
 
 
-def _specs(manifest: Manifest) -> Iterator[Node]:
-    """The specification of every pod that the documents start."""
+def _pod_specs(manifest: Manifest) -> Iterator[Node]:
+    """The PodSpec of every resource that starts pods, lists included."""
     for document in documents(manifest.text, _WORDS):
-        for one in [document, *document.at("items").list()] if document.at("kind").text == "List" else [document]:
-            path = _TEMPLATES.get(one.at("kind").text)
-            if path and one.at("apiVersion").text and (spec := one.at(*path)):
-                manifest.use(one.key_line("kind"))
+        for resource in [document, *document.at("items").list()] if document.at("kind").text == "List" else [document]:
+            path = _TEMPLATES.get(resource.at("kind").text)
+            if path and resource.at("apiVersion").text and (spec := resource.at(*path)):
+                manifest.use(resource.key_line("kind"))
                 yield spec
 
 
 def _service(container: Node, spec: Node) -> Service:
+    """The container's image, GPU request (limits, claims or runtime class) and /dev/shm size."""
     runtime = spec.at("runtimeClassName").text
     limits = [(name, value) for name, value in container.at("resources", "limits").items() if _GPU.fullmatch(name)]
     asks = next((f"{name}: {value.text}" for name, value in limits if value.text not in ("0", "")), "")
@@ -83,22 +87,22 @@ def _service(container: Node, spec: Node) -> Service:
         asks = f"runtimeClassName: {runtime}"
     names = {entry.at("name").text for entry in container.at("env").list()}
     image = container.at("image").text
-    return Service(container.at("name").text, image, asks, _shm(container, spec), "NVIDIA_VISIBLE_DEVICES" in names)
+    return Service(container.at("name").text, image, asks, _shm_mib(container, spec), "NVIDIA_VISIBLE_DEVICES" in names)
 
 
-def _shm(container: Node, spec: Node) -> int | None:
-    """MiB of /dev/shm; none where a volume without a limit, or the host's, is mounted there."""
+def _shm_mib(container: Node, spec: Node) -> int | None:
+    """MiB of /dev/shm, 64 by default; None where a volume without a limit, or the host's, is mounted there."""
     volume = next(
         (
-            one.at("name").text
-            for one in container.at("volumeMounts").list()
-            if one.at("mountPath").text.rstrip("/") == "/dev/shm"
+            entry.at("name").text
+            for entry in container.at("volumeMounts").list()
+            if entry.at("mountPath").text.rstrip("/") == "/dev/shm"
         ),
         "",
     )
     if not volume:
         return None if spec.at("hostIPC").text.lower() == "true" else _KUBERNETES_SHM
-    for one in spec.at("volumes").list():
-        if one.at("name").text == volume and (limit := one.at("emptyDir", "sizeLimit").text):
-            return mib(limit)
+    for entry in spec.at("volumes").list():
+        if entry.at("name").text == volume and (limit := entry.at("emptyDir", "sizeLimit").text):
+            return size_mib(limit)
     return None

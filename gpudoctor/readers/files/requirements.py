@@ -9,9 +9,9 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from gpudoctor.model.catalog import fact
-from gpudoctor.model.fact import Fact, Known, Rows
-from gpudoctor.readers.files import _asked, _pip_words
+from gpudoctor.core.catalog import fact
+from gpudoctor.core.fact import Fact, Known, Rows
+from gpudoctor.readers.files import _requirements
 from gpudoctor.readers.files._manifest import Manifest
 
 KIND = "requirements"
@@ -38,7 +38,7 @@ FACTS = (
         "what is not for this machine, by its marker, or on request only, such as dev (the extra dev)",
     ),
     fact("manifest.image_cuda", "version", "CUDA of the torch that a base image brings"),
-    *_asked.FACTS,
+    *_requirements.FACTS,
 )
 
 _NAME = re.compile(
@@ -53,63 +53,71 @@ _MOST_STRANGE = 0.3
 
 
 def named(name: str) -> bool:
-    """``requirements.txt``, ``requirements-gpu.txt``, ``dev-requirements.in``, ``reqs.txt``, ``constraints.txt``."""
+    """Whether the file name is one of these: ``requirements-gpu.txt``, ``reqs.txt``, ``constraints.txt``."""
     return bool(_NAME.fullmatch(name))
 
 
-def told(text: str) -> bool:
-    """Whether every line is a requirement or an option, and there are options: ``pip freeze`` prints none."""
+def recognizes(text: str) -> bool:
+    """Whether every line is a requirement or an option, with at least one option: ``pip freeze`` prints none."""
     if not _OPTION.search(text) or len(text) > 200_000:
         return False
     manifest = Manifest(text, "")
-    lines = list(_logical(manifest))
-    return bool(lines) and all(line.startswith("-") or _asked.asked(_bare(line)) for _, _, line in lines)
+    lines = list(_logical_lines(manifest))
+    return bool(lines) and all(
+        line.startswith("-") or _requirements.parse_requirement(_without_options(line)) for _, _, line in lines
+    )
 
 
 def read(manifest: Manifest) -> Iterator[tuple[str, Fact | Rows]]:
-    """A row for each requirement; the index options of the file hold for all of them, wherever they stand."""
-    options = _pip_words.Options()
-    found: list[tuple[_asked.Asked, str]] = []
-    lines = list(_logical(manifest))
-    strange = 0
+    """A row of ``requirement`` for each requirement; the index options of the file apply to all of them.
+
+    Nothing where more than 30 % of the lines are no requirement.
+    """
+    options = _requirements.Options()
+    requirements: list[tuple[_requirements.RequestedPackage, str]] = []
+    lines = list(_logical_lines(manifest))
+    unparsed = 0
     for first, last, line in lines:
         if line.startswith("-"):
-            list(_pip_words.told(_words(line), options))
+            list(_requirements.parse_arguments(_split_words(line), options))
             manifest.use(first, last)
-        elif one := _asked.asked(_bare(line)):
-            found.append((one, manifest.use(first, last)))
+        elif requirement := _requirements.parse_requirement(_without_options(line)):
+            requirements.append((requirement, manifest.use(first, last)))
         else:
-            strange += 1
-    if strange > _MOST_STRANGE * len(lines):
+            unparsed += 1
+    if unparsed > _MOST_STRANGE * len(lines):
         manifest.used.clear()
         return
-    yield from _asked.told([(_asked.under(one, options), source) for one, source in found])
+    yield from _requirements.requirement_rows(
+        [(_requirements.with_index_options(requirement, options), source) for requirement, source in requirements]
+    )
     if options.files:
         yield "manifest.elsewhere", Known(tuple(dict.fromkeys(options.files))[:20], manifest.name)
 
 
-def _logical(manifest: Manifest) -> Iterator[tuple[int, int, str]]:
-    """First line, last line and text of each entry: a backslash at the end goes on with the next line."""
-    first, whole = 0, ""
+def _logical_lines(manifest: Manifest) -> Iterator[tuple[int, int, str]]:
+    """First line, last line (from 1) and text of each entry, comments removed; a backslash continues a line."""
+    first, text = 0, ""
     for number, line in enumerate(manifest.lines, 1):
         first = first or number
-        if line.endswith("\\") and len(whole) < 20_000:
-            whole += line[:-1] + " "
+        if line.endswith("\\") and len(text) < 20_000:
+            text += line[:-1] + " "
             continue
-        entry = _COMMENT.sub("", whole + line).strip()
+        entry = _COMMENT.sub("", text + line).strip()
         if entry:
             yield first, number, entry
-        first, whole = 0, ""
-    if whole.strip():
-        yield first, len(manifest.lines), whole.strip()
+        first, text = 0, ""
+    if text.strip():
+        yield first, len(manifest.lines), text.strip()
 
 
-def _bare(line: str) -> str:
+def _without_options(line: str) -> str:
     """The requirement without its hashes and other options."""
     return re.split(r"\s--?[a-z]", line, maxsplit=1)[0]
 
 
-def _words(line: str) -> list[str]:
+def _split_words(line: str) -> list[str]:
+    """The words of the line, split like a shell; at white space where quotes do not close."""
     try:
         return shlex.split(line)
     except ValueError:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.readers._gpus import named, sorted_by_vendor
-from gpudoctor.readers._labels import Label
-from gpudoctor.readers._paste import Paste
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread
+from gpudoctor.readers._machine import GLIBC, gpu_facts, gpu_facts_by_vendor, platform_facts, system_facts
+from gpudoctor.readers._paste import Label, Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._system import GLIBC, platform_string, system
-from gpudoctor.readers._values import dotted, driver_version, missing, release, truth
+from gpudoctor.readers._values import driver_version, first_version, major_minor, missing_fact, yes_or_no
 
 EXACT = 8
 Answers = Iterator[tuple[str, "Fact | Rows"]]
@@ -20,7 +18,7 @@ _LIBRARY = Pattern(r".*?((?:lib)?cudnn\w{0,60}?)(?:64_\d+)?\.(?:so|dll|dylib)(?:
 
 
 def read(paste: Paste) -> Answers:
-    """Its labels, wherever they stand."""
+    """Facts of each collect_env label in the paste, in any order; nothing where no such label is there."""
     if not any(word in paste.lower for word in _WORDS):
         return
     for label in paste.labels:
@@ -30,14 +28,15 @@ def read(paste: Paste) -> Answers:
             paste.use(label.index)
 
 
-def _torch(paste: Paste, label: Label, source: str) -> Answers:
-    if (version := dotted(label.value)) is not None:
+def _torch_version(paste: Paste, label: Label, source: str) -> Answers:
+    """torch.version, and whether its import worked, from ``PyTorch version``."""
+    if (version := first_version(label.value)) is not None:
         yield "torch.version", Known(version, source)
         yield "live.import_outcome", Known("ok", source)
         return
-    gone = missing(label.value, source)
+    missing = missing_fact(label.value, source)
     if label.value.strip().upper() != "N/A":
-        yield "torch.version", gone or Unread(f"not a version: {label.value[:60]!r} ({source})")
+        yield "torch.version", missing or Unread(f"not a version: {label.value[:60]!r} ({source})")
     elif "[pip3] torch==" in paste.text or "[pip] torch==" in paste.text:
         yield "live.import_outcome", Known("error", source)
         yield "live.cuda_available", Unread(f"torch could not be imported ({source})")
@@ -46,36 +45,42 @@ def _torch(paste: Paste, label: Label, source: str) -> Answers:
         yield "live.import_outcome", Known("error", source)
 
 
-def _built_with(paste: Paste, label: Label, source: str) -> Answers:
-    """torch.version.cuda. A build without CUDA has None there, printed as ``None`` or as ``Could not collect``."""
+def _torch_cuda(paste: Paste, label: Label, source: str) -> Answers:
+    """torch.cuda and the build's flavour from ``CUDA used to build PyTorch``.
+
+    A build without CUDA has ``None`` or ``Could not collect`` there.
+    """
     value = label.value.lower()
     if value in ("none", "could not collect", "no cuda"):
         yield "torch.cuda", Absent(f"torch was built without CUDA: it says {label.value} ({source})")
-        if not _is_rocm(paste):
+        if not _is_rocm_build(paste):
             yield "torch.flavor", Known("cpu", source)
-    elif (cuda := release(label.value)) is not None:
+    elif (cuda := major_minor(label.value)) is not None:
         yield "torch.cuda", Known(cuda, source)
         yield "torch.flavor", Known("cuda", source)
-    elif _is_rocm(paste):
+    elif _is_rocm_build(paste):
         yield "torch.cuda", Absent(f"torch was built for ROCm ({source})")
 
 
-def _is_rocm(paste: Paste) -> bool:
-    return any(label.name == "rocm used to build pytorch" and release(label.value) for label in paste.labels)
+def _is_rocm_build(paste: Paste) -> bool:
+    """Whether ``ROCM used to build PyTorch`` gives a version."""
+    return any(label.name == "rocm used to build pytorch" and major_minor(label.value) for label in paste.labels)
 
 
-def _rocm(paste: Paste, label: Label, source: str) -> Answers:
-    if hip := dotted(label.value):
+def _rocm_version(paste: Paste, label: Label, source: str) -> Answers:
+    """torch.hip and the flavour from ``ROCM used to build PyTorch``; absent for ``N/A``."""
+    if hip := first_version(label.value):
         yield "torch.hip", Known(hip, source)
         yield "torch.flavor", Known("rocm", source)
     elif label.value.upper() == "N/A" and not any(
-        one.name == "pytorch version" and one.value == "N/A" for one in paste.labels
+        other_label.name == "pytorch version" and other_label.value == "N/A" for other_label in paste.labels
     ):
         yield "torch.hip", Absent(f"torch was not built for ROCm ({source})")
 
 
-def _available(_paste: Paste, label: Label, source: str) -> Answers:
-    answer = truth(label.value)
+def _cuda_available(_paste: Paste, label: Label, source: str) -> Answers:
+    """live.cuda_available from ``Is CUDA available``; unread where it is neither yes nor no."""
+    answer = yes_or_no(label.value)
     if answer is None:
         yield "live.cuda_available", Unread(f"the report says {label.value or 'nothing'} ({source})")
     else:
@@ -83,13 +88,15 @@ def _available(_paste: Paste, label: Label, source: str) -> Answers:
         yield "live.import_outcome", Known("ok", source)
 
 
-def _toolkit(_paste: Paste, label: Label, source: str) -> Answers:
-    version = release(label.value)
+def _cuda_toolkit(_paste: Paste, label: Label, source: str) -> Answers:
+    """nvcc's and the toolkit's version from ``CUDA runtime version``; unread where there is none."""
+    version = major_minor(label.value)
     for name in ("cuda.nvcc_version", "cuda.toolkit_version"):
         yield name, Known(version, source) if version else Unread(f"nvcc did not answer ({source})")
 
 
-def _driver(_paste: Paste, label: Label, source: str) -> Answers:
+def _driver_version(_paste: Paste, label: Label, source: str) -> Answers:
+    """driver.version from ``Nvidia driver version``; unread where there is none."""
     version = driver_version(label.value)
     if version:
         yield "driver.version", Known(version, source)
@@ -97,92 +104,102 @@ def _driver(_paste: Paste, label: Label, source: str) -> Answers:
         yield "driver.version", Unread(f"the report says {label.value or 'nothing'} ({source})")
 
 
-def _gpus(paste: Paste, label: Label, source: str) -> Answers:
-    if missing(label.value, source) and label.value:
+def _gpu_rows(paste: Paste, label: Label, source: str) -> Answers:
+    """Rows of ``gpu`` from ``GPU models and configuration``: the lines ``GPU 0: NAME``, or a list on one line."""
+    if missing_fact(label.value, source) and label.value:
         yield "gpu", Unread(f"the report says {label.value} ({source})")
         return
     if label.value and not _GPU.match(label.value):
-        yield from named(label.value, source)
+        yield from gpu_facts(label.value, source)
         return
     rows: list[Row] = []
     if first := _GPU.match(label.value):
-        rows.append(_row(first.group(1), first.group(2), source))
+        rows.append(_gpu_row(first.group(1), first.group(2), source))
     index = label.index + 1
     while index < len(paste.bare) and (match := _GPU.match(paste.bare[index])):
-        rows.append(_row(match.group(1), match.group(2), paste.use(index)))
+        rows.append(_gpu_row(match.group(1), match.group(2), paste.use(index)))
         index += 1
-    yield from sorted_by_vendor(rows)
+    yield from gpu_facts_by_vendor(rows)
 
 
-def _row(index: str, name: str, source: str) -> Row:
+def _gpu_row(index: str, name: str, source: str) -> Row:
+    """A row of ``gpu`` with index and name; the UUID behind the name is dropped."""
     return {"index": Known(int(index), source), "name": Known(name.partition(" (UUID")[0].strip(), source)}
 
 
-def _cudnn(paste: Paste, label: Label, source: str) -> Answers:
-    """Copies of cuDNN: one path, or a list below; a person may give the version alone."""
+def _cudnn_libraries(paste: Paste, label: Label, source: str) -> Answers:
+    """Rows of ``lib`` from ``cuDNN version``: one path, a list of paths below, or a version alone."""
     rows: list[Row] = []
-    version = dotted(label.value)
+    version = first_version(label.value)
     if version and "/" not in label.value and "\\" not in label.value:
         rows.append({"name": Known("libcudnn", source), "version": Known(version, source)})
     for index in range(label.index, min(label.index + 40, len(paste.bare))):
         path = label.value if index == label.index else paste.bare[index].strip()
         if match := _LIBRARY.fullmatch(path):
-            rows.append(_copy(path, match.group(1), match.group(2), paste.use(index)))
+            rows.append(_library_row(path, match.group(1), match.group(2), paste.use(index)))
         elif index > label.index:
             break
     if rows:
         yield "lib", tuple(rows)
 
 
-def _copy(path: str, name: str, version: str | None, source: str) -> Row:
+def _library_row(path: str, name: str, version: str | None, source: str) -> Row:
+    """A row of ``lib`` for a system library; without `version` where it is None."""
     row: dict[str, Fact] = {"name": Known(name, source), "path": Known(path, source), "origin": Known("system", source)}
     if version:
         row["version"] = Known(version, source)
     return row
 
 
-def _os(_paste: Paste, label: Label, source: str) -> Answers:
-    if label.value and not missing(label.value, source):
-        told = list(platform_string(label.value, source))
-        yield from told or system(label.value, source)
+def _operating_system(_paste: Paste, label: Label, source: str) -> Answers:
+    """Facts of the system named behind ``OS``; nothing where the value is missing."""
+    if label.value and not missing_fact(label.value, source):
+        facts = list(platform_facts(label.value, source))
+        yield from facts or system_facts(label.value, source)
 
 
-def _python(_paste: Paste, label: Label, source: str) -> Answers:
-    if version := dotted(label.value):
+def _python_version(_paste: Paste, label: Label, source: str) -> Answers:
+    """python.version from ``Python version``."""
+    if version := first_version(label.value):
         yield "python.version", Known(version, source)
 
 
-def _platform(_paste: Paste, label: Label, source: str) -> Answers:
-    yield from platform_string(label.value, source)
+def _python_platform(_paste: Paste, label: Label, source: str) -> Answers:
+    """Facts in the text of `platform.platform` behind ``Python platform``."""
+    yield from platform_facts(label.value, source)
 
 
-def _gcc(_paste: Paste, label: Label, source: str) -> Answers:
-    """gcc as `gcc --version` says; the line of /proc/driver/nvidia/version, which begins ``gcc version``, is not it."""
-    version = dotted(label.value.rpartition(")")[2]) or dotted(label.value)
+def _gcc_version(_paste: Paste, label: Label, source: str) -> Answers:
+    """The host compiler from ``GCC version``, as `gcc --version` prints it.
+
+    Not the line of /proc/driver/nvidia/version, which also begins ``gcc version``.
+    """
+    version = first_version(label.value.rpartition(")")[2]) or first_version(label.value)
     if version and not label.value.startswith("gcc version"):
         yield "cuda.host_compiler_version", Known(version, source)
         yield "cuda.host_compiler_kind", Known("gcc", source)
 
 
-def _libc(_paste: Paste, label: Label, source: str) -> Answers:
+def _libc_version(_paste: Paste, label: Label, source: str) -> Answers:
+    """host.glibc from ``Libc version``."""
     if glibc := GLIBC.search(label.value):
         yield "host.glibc", Known(glibc.group(1), source)
 
 
 _LABELS: Mapping[str, Callable[[Paste, Label, str], Answers]] = {
-    "pytorch version": _torch,
-    "cuda used to build pytorch": _built_with,
-    "rocm used to build pytorch": _rocm,
-    "is cuda available": _available,
-    "cuda runtime version": _toolkit,
-    "nvidia driver version": _driver,
-    "gpu models and configuration": _gpus,
-    "cudnn version": _cudnn,
-    "os": _os,
-    "python version": _python,
-    "python platform": _platform,
-    "gcc version": _gcc,
-    "libc version": _libc,
+    "pytorch version": _torch_version,
+    "cuda used to build pytorch": _torch_cuda,
+    "rocm used to build pytorch": _rocm_version,
+    "is cuda available": _cuda_available,
+    "cuda runtime version": _cuda_toolkit,
+    "nvidia driver version": _driver_version,
+    "gpu models and configuration": _gpu_rows,
+    "cudnn version": _cudnn_libraries,
+    "os": _operating_system,
+    "python version": _python_version,
+    "python platform": _python_platform,
+    "gcc version": _gcc_version,
+    "libc version": _libc_version,
 }
 _WORDS = (
     "pytorch version",

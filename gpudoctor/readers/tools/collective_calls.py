@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpudoctor.model.catalog import fact
-from gpudoctor.model.fact import Fact, Known, Rows
-from gpudoctor.model.frozen import frozen
+from gpudoctor.core.catalog import fact
+from gpudoctor.core.fact import Fact, Known, Rows
+from gpudoctor.core.frozen import frozen
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
@@ -27,16 +27,19 @@ _MOST = 8
 
 
 @frozen
-class _Call:
-    """What a rank waits in, and in which line it says so. `size` are elements, or a shape; "" where none is said."""
+class _PendingCall:
+    """The collective in which a rank waits, and the line that says so.
+
+    `size` is the number of elements or a shape; empty where the watchdog gives none.
+    """
 
     op: str
     size: str
     index: int
 
     @property
-    def words(self) -> str:
-        """``ALLREDUCE of 4096 elements``."""
+    def description(self) -> str:
+        """The operation and its size: ``ALLREDUCE of 4096 elements``."""
         if not self.size:
             return self.op
         size = f"{self.size} element{'s' * (self.size != '1')}" if self.size.isdecimal() else f"shape {self.size}"
@@ -44,59 +47,67 @@ class _Call:
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """The first number under which ranks differ, else that none do."""
-    alike: tuple[_Call, ...] = ()
-    for number, ranks in _by_number(paste).items():
+    """The first sequence number at which ranks wait in different collectives; an empty list where all agree.
+
+    Nothing where fewer than two ranks are reported.
+    """
+    agreeing_calls: tuple[_PendingCall, ...] = ()
+    for number, ranks in _calls_by_number(paste).items():
         if len(ranks) < 2:
             continue
         calls = tuple(ranks.values())
-        if not _differ(calls):
-            alike = alike or calls
+        if not _calls_differ(calls):
+            agreeing_calls = agreeing_calls or calls
             continue
-        source = ", ".join(paste.use(one.index) for one in calls[:_MOST])
-        yield "nccl.differing_calls", Known(tuple(_told(ranks)), source)
+        source = ", ".join(paste.use(call.index) for call in calls[:_MOST])
+        yield "nccl.differing_calls", Known(tuple(_calls_by_ranks(ranks)), source)
         yield "nccl.differing_at", Known(number, source)
         return
-    if alike:
-        yield "nccl.differing_calls", Known((), paste.use(alike[0].index))
+    if agreeing_calls:
+        yield "nccl.differing_calls", Known((), paste.use(agreeing_calls[0].index))
 
 
-def _by_number(paste: Paste) -> Mapping[int, Mapping[int, _Call]]:
-    """What the ranks waited in, by number, then by rank; of each rank the first, as it is what holds up the others.
+def _calls_by_number(paste: Paste) -> Mapping[int, Mapping[int, _PendingCall]]:
+    """The first reported call of each rank, by sequence number, then rank.
 
-    A number is left out under which two ranks of the job call themselves the same: they are of different groups.
+    A number under which two ranks of the job use the same group rank is left out: they are of different groups.
     """
-    numbers: dict[int, dict[int, _Call]] = {}
-    own: dict[tuple[int, str], int] = {}
-    seen: set[int] = set()
-    mixed: set[int] = set()
+    numbers: dict[int, dict[int, _PendingCall]] = {}
+    rank_by_local_number: dict[tuple[int, str], int] = {}
+    ranks_read: set[int] = set()
+    ambiguous_numbers: set[int] = set()
     for index, line in paste.having("watchdog caught collective"):
-        if told := _WAITS.search(line[:1000]):
-            prefix = _GLOBAL.search(line[: told.start()])
-            rank, number = int(prefix.group(1) if prefix else told["rank"]), int(told["number"])
-            if rank in seen:
+        if timeout := _WAITS.search(line[:1000]):
+            prefix = _GLOBAL.search(line[: timeout.start()])
+            rank, number = int(prefix.group(1) if prefix else timeout["rank"]), int(timeout["number"])
+            if rank in ranks_read:
                 continue
-            seen.add(rank)
-            if own.setdefault((number, told["rank"]), rank) != rank:
-                mixed.add(number)
-            one = _Call(told["op"], told["size"] or (f"[{told['shape']}]" if told["shape"] else ""), index)
-            numbers.setdefault(number, {})[rank] = one
-    return {number: ranks for number, ranks in numbers.items() if number not in mixed}
+            ranks_read.add(rank)
+            if rank_by_local_number.setdefault((number, timeout["rank"]), rank) != rank:
+                ambiguous_numbers.add(number)
+            call = _PendingCall(
+                timeout["op"], timeout["size"] or (f"[{timeout['shape']}]" if timeout["shape"] else ""), index
+            )
+            numbers.setdefault(number, {})[rank] = call
+    return {number: ranks for number, ranks in numbers.items() if number not in ambiguous_numbers}
 
 
-def _differ(calls: Sequence[_Call]) -> bool:
-    ops = {one.op for one in calls}
+def _calls_differ(calls: Sequence[_PendingCall]) -> bool:
+    """Whether the calls are different collectives, or one that needs equal sizes with different sizes."""
+    ops = {call.op for call in calls}
     if "COALESCED" in ops:
         return False  # several in one: which, the line does not say
-    sizes = {one.size for one in calls if one.size}
+    sizes = {call.size for call in calls if call.size}
     return len(ops) > 1 or (ops <= _ALIKE and len(sizes) > 1)
 
 
-def _told(ranks: Mapping[int, _Call]) -> Iterator[str]:
-    """``ALLREDUCE of 4096 elements (ranks 0, 1)``; what the fewest called comes first."""
+def _calls_by_ranks(ranks: Mapping[int, _PendingCall]) -> Iterator[str]:
+    """``ALLREDUCE of 4096 elements (ranks 0, 1)`` for each distinct call, that of the fewest ranks first."""
     by_words: dict[str, list[int]] = {}
-    for rank, one in sorted(ranks.items()):
-        by_words.setdefault(one.words, []).append(rank)
-    for words, who in sorted(by_words.items(), key=lambda item: len(item[1])):
-        named = ", ".join(map(str, who[:_MOST])) + (f" and {len(who) - _MOST} more" if len(who) > _MOST else "")
-        yield f"{words} (rank{'s' * (len(who) > 1)} {named})"
+    for rank, call in sorted(ranks.items()):
+        by_words.setdefault(call.description, []).append(rank)
+    for description, members in sorted(by_words.items(), key=lambda item: len(item[1])):
+        rank_list = ", ".join(map(str, members[:_MOST])) + (
+            f" and {len(members) - _MOST} more" if len(members) > _MOST else ""
+        )
+        yield f"{description} (rank{'s' * (len(members) > 1)} {rank_list})"

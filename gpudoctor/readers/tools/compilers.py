@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.fact import Absent, Fact, Known, Rows
+from gpudoctor.core.fact import Absent, Fact, Known, Rows
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._values import missing
+from gpudoctor.readers._values import missing_fact
 
 EXACT = 7
 
@@ -49,18 +49,18 @@ _HOME = Pattern(r"default cuda_home='([^']+)' doesn't exist")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Versions of the compilers that the text shows."""
+    """Versions of nvcc, ptxas, gcc and clang, CUDA_HOME, and which of them are reported missing."""
     low = paste.lower
     if "cuda compilation tools" in low:
-        yield from _nvcc(paste)
+        yield from _nvcc_release(paste)
     if "ptxas" in low:
         for index, line in paste.having("using ptxas"):
             if match := _PTXAS.search(line):
                 yield "cuda.ptxas_version", Known(match.group(1), paste.use(index))
     if "compiler identification is" in low or "found cuda" in low:
-        yield from _cmake(paste)
+        yield from _cmake_compilers(paste)
     if "cuda version" in low:
-        yield from _mismatches(paste)
+        yield from _toolkit_mismatch(paste)
     if "nvcc" in low:
         for index, line in paste.having("nvcc"):
             if _NO_NVCC.search(line):
@@ -70,44 +70,44 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
                 yield "cuda.toolkit_version", Absent(f"{home.group(1)} does not exist ({paste.use(index)})")
     if "cuda_home" in low:
         yield from _cuda_home(paste)
-    yield from _told(paste)
+    yield from _reported_missing(paste)
     if "gcc" in low or "g++" in low or "clang version" in low:
-        yield from _host(paste)
+        yield from _host_compiler(paste)
 
 
 def _cuda_home(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """What torch's build helper takes for CUDA_HOME: its own remark, and the answer to ``print(..., CUDA_HOME)``."""
+    """cuda.home as torch's build helper prints it, or as the answer to ``print(..., CUDA_HOME)``."""
     for index, line in paste.having("cuda_home"):
         if match := _RUNTIME.search(line):
             yield "cuda.home", Known(match.group(1), paste.use(index))
             continue
-        asked = _PRINTED.search(line)
-        arguments = [part.strip() for part in asked.group(1).split(", ")] if asked else []
-        places = [place for place, name in enumerate(arguments) if name.rpartition(".")[2] == "CUDA_HOME"]
-        if not places or index + 1 >= len(paste.lines):
+        print_call = _PRINTED.search(line)
+        arguments = [part.strip() for part in print_call.group(1).split(", ")] if print_call else []
+        positions = [position for position, name in enumerate(arguments) if name.rpartition(".")[2] == "CUDA_HOME"]
+        if not positions or index + 1 >= len(paste.lines):
             continue
         answers = paste.lines[index + 1].split()
         if len(answers) == len(arguments):
-            answer = answers[places[0]]
+            answer = answers[positions[0]]
             source = paste.use(index + 1)
             yield "cuda.home", Absent(f"CUDA_HOME is None ({source})") if answer == "None" else Known(answer, source)
 
 
-def _told(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """A compiler or a toolkit that somebody says is not there: ``which nvcc: nothing``."""
+def _reported_missing(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """Absent facts for a compiler or toolkit that the text says is not there: ``which nvcc: nothing``."""
     for label in paste.labels:
         name = label.name
         if name not in _NVCC_LABELS and name not in _FOLDERS and name not in _HOME_LABELS:
             continue
         source = f"line {paste.numbers[label.index]}"
-        if not isinstance(gone := missing(label.value, source), Absent):
+        if not isinstance(absent := missing_fact(label.value, source), Absent):
             continue
         if name in _HOME_LABELS:
-            yield "cuda.home", gone
+            yield "cuda.home", absent
         elif name in _FOLDERS:
-            yield "cuda.toolkit_version", gone
+            yield "cuda.toolkit_version", absent
         else:
-            yield "cuda.nvcc", gone
+            yield "cuda.nvcc", absent
         paste.use(label.index)
     for index, line in paste.having("nvcc"):
         if match := _NOT_THERE.search(line):
@@ -122,8 +122,8 @@ def _told(paste: Paste) -> Iterator[tuple[str, Fact]]:
             yield "cuda.nvcc", Absent(f"images with {tag} in their tag carry no compiler ({paste.use(index)})")
 
 
-def _cmake(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """What CMake finds: "The CUDA compiler identification is NVIDIA 12.4.131"."""
+def _cmake_compilers(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """Compilers and toolkit that CMake finds: "The CUDA compiler identification is NVIDIA 12.4.131"."""
     for index, line in paste.having("compiler identification is", "found cuda"):
         if match := _IDENTIFIED.search(line):
             language, maker, version = match.groups()
@@ -135,11 +135,12 @@ def _cmake(paste: Paste) -> Iterator[tuple[str, Fact]]:
                 yield "cuda.host_compiler_version", Known(version, source)
                 kinds = {"GNU": "gcc", "Clang": "clang", "MSVC": "msvc"}
                 yield "cuda.host_compiler_kind", Known(kinds.get(maker, maker.lower()), source)
-        elif found := _FOUND.search(line):
-            yield "cuda.toolkit_version", Known(found.group(1), paste.use(index))
+        elif toolkit := _FOUND.search(line):
+            yield "cuda.toolkit_version", Known(toolkit.group(1), paste.use(index))
 
 
-def _nvcc(paste: Paste) -> Iterator[tuple[str, Fact]]:
+def _nvcc_release(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """The release in ``nvcc --version`` or ``ptxas --version``, told apart by the lines above it."""
     for index, line in paste.having("cuda compilation tools"):
         match = _RELEASE.search(line)
         if not match:
@@ -153,7 +154,8 @@ def _nvcc(paste: Paste) -> Iterator[tuple[str, Fact]]:
             yield "cuda.toolkit_version", Known(match.group(1), source)
 
 
-def _mismatches(paste: Paste) -> Iterator[tuple[str, Fact]]:
+def _toolkit_mismatch(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """Toolkit's and torch's CUDA from torch's error that they do not match."""
     for index, line in paste.having("cuda version"):
         text = line + " " + (paste.lines[index + 1] if index + 1 < len(paste.lines) else "")
         for pattern in _MISMATCH:
@@ -163,19 +165,21 @@ def _mismatches(paste: Paste) -> Iterator[tuple[str, Fact]]:
                 yield "torch.cuda", Known(match.group(2), source)
 
 
-def _host(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    for index, _ in paste.asked("gcc", "g++", "cc ", "c++", "clang"):
+def _host_compiler(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """Version and kind of gcc or clang from the output of their ``--version``."""
+    for index, _ in paste.commands_starting("gcc", "g++", "cc ", "c++", "clang"):
         for after, line in paste.output(index, 3):
             if match := _CLANG.search(line):
                 yield "cuda.host_compiler_version", Known(match.group(1), paste.use(after))
                 yield "cuda.host_compiler_kind", Known("clang", paste.use(after))
             elif match := _GCC.search(line):
-                yield from _gcc(match.group(1), paste.use(after))
+                yield from _gcc_facts(match.group(1), paste.use(after))
     for index, line in enumerate(paste.lines):
         if line.startswith(("gcc (", "g++ (")) and (match := _GCC.search(line)):
-            yield from _gcc(match.group(1), paste.use(index))
+            yield from _gcc_facts(match.group(1), paste.use(index))
 
 
-def _gcc(version: str, source: str) -> Iterator[tuple[str, Fact]]:
+def _gcc_facts(version: str, source: str) -> Iterator[tuple[str, Fact]]:
+    """Facts of gcc as host compiler."""
     yield "cuda.host_compiler_version", Known(version, source)
     yield "cuda.host_compiler_kind", Known("gcc", source)

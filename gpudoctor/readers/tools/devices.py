@@ -1,13 +1,13 @@
-"""GPUs as CUDA programs list them: deviceQuery, torch's properties, llama.cpp, nvidia-container-cli info."""
+"""GPUs as CUDA programs list them: deviceQuery, torch's properties, llama.cpp, vLLM, nvidia-container-cli info."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.fact import Fact, Known, Row, Rows
+from gpudoctor.core.fact import Fact, Known, Row, Rows
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._values import address
+from gpudoctor.readers._values import normalized_pci_address
 
 _QUERY = Pattern(r'\s*Device (\d+): "(.+)"')
 _CAPABILITY = Pattern(r"\s*CUDA Capability Major/Minor version number:\s+(\d+\.\d+)")
@@ -15,19 +15,24 @@ _VERSIONS = Pattern(r"\s*CUDA Driver Version / Runtime Version\s+(\d+\.\d+) / (\
 _MEMORY = Pattern(r"\s*Total amount of global memory:\s+(\d+) MBytes")
 _PROPERTIES = Pattern(r"_CudaDeviceProperties\(name='([^']+)', major=(\d+), minor=(\d+), total_memory=(\d+)MB")
 _GGML = Pattern(r"\s*Device (\d+): (.+?), compute capability (\d+\.\d+)")
+_VLLM = Pattern(
+    r"supported on GPUs with compute capability of at least \d{1,2}\.\d\. "
+    r"Your (.{1,60}?) GPU has compute capability (\d{1,2}\.\d)"
+)
 _CLI = Pattern(r"\s*(NVRM version|CUDA version|Device Index|Model|GPU UUID|Bus Location|Architecture):\s+(\S.*)")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``gpu``, and the driver's versions."""
+    """Rows of ``gpu`` and driver versions: deviceQuery, torch properties, llama.cpp, vLLM, nvidia-container-cli."""
     low = paste.lower
     if "cuda capability major" in low or "_cudadeviceproperties(" in low or "compute capability" in low:
-        yield from _listed(paste)
+        yield from _device_rows(paste)
     if "nvrm version:" in low and "device index:" in low:
-        yield from _container_cli(paste)
+        yield from _container_cli_info(paste)
 
 
-def _listed(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+def _device_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Rows of ``gpu`` in the order listed, and driver.cuda_version of deviceQuery."""
     rows: list[dict[str, Fact]] = []
     for index, line in enumerate(paste.bare):
         if query := _QUERY.match(line):
@@ -40,21 +45,24 @@ def _listed(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         elif versions := _VERSIONS.match(line):
             yield "driver.cuda_version", Known(versions.group(1), paste.use(index))
         elif ggml := _GGML.match(line):
-            number, name, found = ggml.groups()
+            number, name, capability_text = ggml.groups()
             source = paste.use(index)
             row: dict[str, Fact] = {"index": Known(int(number), source), "name": Known(name, source)}
-            rows.append({**row, "compute_capability": Known(found, source)})
+            rows.append({**row, "compute_capability": Known(capability_text, source)})
         elif properties := _PROPERTIES.search(line):
             source = paste.use(index)
             name, major, minor, size = properties.groups()
             row = {"name": Known(name, source), "compute_capability": Known(f"{major}.{minor}", source)}
             rows.append({**row, "memory_mib": Known(int(size[:12]), source)})
+        elif vllm := _VLLM.search(line):
+            source = paste.use(index)
+            rows.append({"name": Known(vllm.group(1), source), "compute_capability": Known(vllm.group(2), source)})
     if rows:
         yield "gpu", tuple(rows)
 
 
-def _container_cli(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """nvidia-container-cli info: the driver's versions, then one block per GPU."""
+def _container_cli_info(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Driver versions, then one row per GPU, from ``nvidia-container-cli info``."""
     rows: list[dict[str, Fact]] = []
     columns = {"Model": "name", "GPU UUID": "uuid", "Architecture": "compute_capability"}
     for index, line in enumerate(paste.bare):
@@ -72,9 +80,9 @@ def _container_cli(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             rows.append({"index": Known(int(value[:4]), source)})
         elif rows and label in columns:
             rows[-1][columns[label]] = Known(value, source)
-        elif rows and label == "Bus Location" and (where := address(value)):
-            rows[-1]["address"] = Known(where, source)
+        elif rows and label == "Bus Location" and (pci_address := normalized_pci_address(value)):
+            rows[-1]["address"] = Known(pci_address, source)
     if rows:
-        found: tuple[Row, ...] = tuple(rows)
-        yield "gpu", found
-        yield "gpu.count", Known(len(found), f"line {paste.numbers[0]}")
+        gpus: tuple[Row, ...] = tuple(rows)
+        yield "gpu", gpus
+        yield "gpu.count", Known(len(gpus), f"line {paste.numbers[0]}")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows
-from gpudoctor.readers._gpus import vendor
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows
+from gpudoctor.readers._machine import adapter_facts, gpu_vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._values import address
+from gpudoctor.readers._values import normalized_pci_address
 
 EXACT = 6
 
@@ -40,14 +40,23 @@ _QUERY = Pattern(r"^(?:pacman -Qs?|rpm -qa?|dpkg -l|dnf list(?: installed)?|pack
 """What is written in front of a package where its query is the label."""
 _WHOLE_BUS = 3
 """Devices, bridges among them, that make a listing of the whole bus; one of a `grep` shows no bridge."""
+_ACTIVE = Pattern(r"\bActive: (active \(running\)|inactive|failed|deactivating|activating \(auto-restart\))")
+_SERVICE_STATES = {
+    "active (running)": "running",
+    "inactive": "stopped",
+    "failed": "failed",
+    "deactivating": "stopped",
+    "activating (auto-restart)": "failed",
+}
+"""What systemd prints of a service, and our word for it."""
 _IN_USE = Pattern(r"\s+Kernel driver in use: (\S+)")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Each tool's answer, wherever it stands."""
+    """Facts of the driver's packages, modules, device nodes, services and PCI devices from these tools' output."""
     low = paste.lower
     if ": installed" in low or ": added" in low or ": built" in low:
-        yield from _dkms(paste)
+        yield from _dkms_state(paste)
     if "bad return status for module build" in low:
         for index, line in paste.having("bad return status for module build"):
             yield "driver.dkms_error", Known(line.strip()[:300], paste.use(index))
@@ -57,16 +66,20 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     if "secureboot " in low or "secure boot " in low:
         yield from _secure_boot(paste)
     if "/dev/nvidia" in low:
-        yield from _nodes(paste)
+        yield from _device_nodes(paste)
     if "fabricmanager" in low or "fabric manager" in low:
         yield from _fabric_manager(paste)
     if "controller" in low or "bridge" in low:
-        yield from _lspci(paste)
+        yield from _pci_devices(paste)
     if "lspci" in low:
-        yield from _lspci_of_nothing(paste)
+        yield from _empty_lspci(paste)
 
 
-def _dkms(paste: Paste) -> Iterator[tuple[str, Fact]]:
+def _dkms_state(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """driver.dkms for the running kernel, or the first one listed where the text does not name the kernel.
+
+    "added" where dkms has no entry for the running kernel.
+    """
     running = running_kernel(paste)
     states: list[tuple[str, str, str]] = []
     for index, line in paste.having(": installed", ": added", ": built"):
@@ -80,16 +93,18 @@ def _dkms(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def running_kernel(paste: Paste) -> str:
-    """The release of the running kernel, as a label, uname or Python names it."""
+    """Release of the running kernel by a label, ``uname -r`` or uname's line, in that order; empty where not shown."""
     labels = ("kernel", "kernel version", "uname r", "running kernel")
-    told = next((label.value for label in paste.labels if label.name in labels), "")
-    found = _KERNEL.search(paste.text)
-    asked = next((line.strip() for at, _ in paste.asked("uname -r") for _, line in paste.output(at, 1)), "")
-    return told or asked or (found.group(1) or found.group(2) if found else "")
+    labelled = next((label.value for label in paste.labels if label.name in labels), "")
+    printed = _KERNEL.search(paste.text)
+    uname_output = next(
+        (line.strip() for at, _ in paste.commands_starting("uname -r") for _, line in paste.output(at, 1)), ""
+    )
+    return labelled or uname_output or (printed.group(1) or printed.group(2) if printed else "")
 
 
 def _distribution_packages(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """Driver packages of apt, dnf and zypper: their version is that of the libraries on disk."""
+    """The driver library's version from packages of apt, dnf and zypper; removed packages do not count."""
     for index, line in paste.having(
         "nvidia-driver", "libnvidia-compute", "nvidia-compute-g0", "nvidia-driver-cuda", "dpkg nvidia driver"
     ):
@@ -99,7 +114,7 @@ def _distribution_packages(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _module_packages(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """``nvidia-open-dkms 590.48.01-1`` of pacman, ``akmod-nvidia-580.95.05-1`` of rpm: the module they build."""
+    """The kernel module's version on disk from packages: ``nvidia-open-dkms 590.48.01-1`` of pacman."""
     for index, line in enumerate(paste.bare):
         text = _QUERY.compiled.sub("", line.strip())
         if "nvidia" in line[:60] and (match := _MODULE_PACKAGE.match(text)):
@@ -109,6 +124,7 @@ def _module_packages(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _secure_boot(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """host.secure_boot from mokutil's answer."""
     for index, line in paste.having("secureboot ", "secure boot "):
         low = line.lower()
         if "secureboot enabled" in low or "secure boot enabled" in low:
@@ -117,57 +133,70 @@ def _secure_boot(paste: Paste) -> Iterator[tuple[str, Fact]]:
             yield "host.secure_boot", Known(False, paste.use(index))
 
 
-def _nodes(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+def _device_nodes(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Rows of ``node`` from ``ls -l /dev/nvidia*``, and the nodes that are missing."""
     rows: list[Row] = []
-    gone: list[str] = []
+    missing_nodes: list[str] = []
     source = ""
     for index, line in paste.having("/dev/nvidia"):
         if node := _NODE.match(line):
             source = paste.use(index)
             bits, path = node.groups()
-            mode = sum(1 << (8 - place) for place, bit in enumerate(bits) if bit != "-")
+            mode = sum(1 << (8 - position) for position, bit in enumerate(bits) if bit != "-")
             row: dict[str, Fact] = {"path": Known(path, source), "mode": Known(f"{mode:04o}", source)}
             if bits[6:8] == "rw":
                 row["usable"] = Known(True, source)
             rows.append(row)
-        elif missing := _NO_NODE.search(line):
+        elif not_found := _NO_NODE.search(line):
             source = paste.use(index)
-            gone.extend(("/dev/nvidia0", "/dev/nvidiactl") if "*" in missing.group(1) else (missing.group(1),))
-    if not gone:
-        gone, source = _unlisted(paste)
+            missing_nodes.extend(
+                ("/dev/nvidia0", "/dev/nvidiactl") if "*" in not_found.group(1) else (not_found.group(1),)
+            )
+    if not missing_nodes:
+        missing_nodes, source = _missing_nodes(paste)
     if rows:
         yield "node", tuple(rows)
-    if gone:
-        yield "driver.nodes_missing", Known(tuple(dict.fromkeys(gone)), source)
+    if missing_nodes:
+        yield "driver.nodes_missing", Known(tuple(dict.fromkeys(missing_nodes)), source)
 
 
-def _unlisted(paste: Paste) -> tuple[list[str], str]:
-    """Files that a listing of every /dev/nvidia* lacks, once it shows some."""
-    for index, command in paste.asked("ls"):
+def _missing_nodes(paste: Paste) -> tuple[list[str], str]:
+    """/dev/nvidiactl and nvidia-uvm where ``ls /dev/nvidia*`` shows others but not these, and the source."""
+    for index, command in paste.commands_starting("ls"):
         if not command.rstrip().endswith("/dev/nvidia*"):
             continue
-        shown = {word for _, line in paste.output(index) for word in line.split() if word.startswith("/dev/nvidia")}
-        if shown and "grep" not in command:
-            return [path for path in ("/dev/nvidiactl", "/dev/nvidia-uvm") if path not in shown], paste.use(index)
+        listed = {word for _, line in paste.output(index) for word in line.split() if word.startswith("/dev/nvidia")}
+        if listed and "grep" not in command:
+            return [path for path in ("/dev/nvidiactl", "/dev/nvidia-uvm") if path not in listed], paste.use(index)
     return [], ""
 
 
 def _fabric_manager(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """driver.fabric_manager from ``systemctl status``: running, failed, stopped or not installed; the last one shown.
+
+    Nothing of a unit that is starting.
+    """
+    last: Known | None = None
     for index, line in paste.having("fabricmanager", "fabric manager"):
         low = line.lower()
         if "could not be found" in low or "not-found" in low or "unit nvidia-fabricmanager.service not found" in low:
-            yield "driver.fabric_manager", Known("not installed", paste.use(index))
+            last = Known("not installed", paste.use(index))
         if "nvidia-fabricmanager.service" not in low:
             continue
-        for after, state in ((n, paste.lines[n].lower()) for n in range(index, min(index + 6, len(paste.lines)))):
-            if "active:" in state:
+        for after in range(index, min(index + 6, len(paste.lines))):
+            if active := _ACTIVE.search(paste.lines[after]):
                 source = paste.use(after)
-                answer = "running" if "active (running)" in state else "failed" if "failed" in state else "stopped"
-                yield "driver.fabric_manager", Known(answer, source)
+                if answer := _SERVICE_STATES.get(active[1]):
+                    last = Known(answer, source)
                 break
+    if last:
+        yield "driver.fabric_manager", last
 
 
-def _lspci(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+def _pci_devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Rows of ``pci`` for the graphics adapters in lspci, and what follows from them; for a listing of the whole bus
+    also its size, that it is no WSL and, without an adapter, counts of none.
+    """
     rows: list[dict[str, Fact]] = []
     devices: dict[str, int] = {}
     for index, line in enumerate(paste.bare):
@@ -175,9 +204,12 @@ def _lspci(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             devices.setdefault(line.split()[0], index)
         if match := _PCI.match(line):
             source = paste.use(index)
-            where, _, name = match.groups()
-            maker = "nvidia" if "nvidia" in name.lower() else vendor(name) or "other"
-            row: dict[str, Fact] = {"address": Known(address(where), source), "vendor": Known(maker, source)}
+            bus_address, _, name = match.groups()
+            maker = "nvidia" if "nvidia" in name.lower() else gpu_vendor(name) or "other"
+            row: dict[str, Fact] = {
+                "address": Known(normalized_pci_address(bus_address), source),
+                "vendor": Known(maker, source),
+            }
             row["name"] = Known(name.strip(), source)
             if ids := _PCI_ID.search(name):
                 row["device_id"] = Known(ids.group(1).lower(), source)
@@ -190,9 +222,11 @@ def _lspci(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             rows[-1].setdefault("driver", Known(driver.group(1), paste.use(index)))
     if rows:
         yield "pci", tuple(rows)
-        yield from _summary(rows)
-    kinds = [line for line in (paste.bare[index] for index in devices.values()) if any(b in line for b in _BRIDGES)]
-    if kinds and len(devices) > _WHOLE_BUS and "grep" not in _command_above(paste, min(devices.values())):
+        yield from adapter_facts(rows)
+    bridge_lines = [
+        line for line in (paste.bare[index] for index in devices.values()) if any(b in line for b in _BRIDGES)
+    ]
+    if bridge_lines and len(devices) > _WHOLE_BUS and "grep" not in _command_above(paste, min(devices.values())):
         source = paste.use(min(devices.values()), max(devices.values()))
         yield "pci.devices", Known(len(devices), source)
         yield "host.wsl", Absent(f"lspci shows the bridges of a machine, of which WSL has none ({source})")
@@ -202,29 +236,16 @@ def _lspci(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _command_above(paste: Paste, index: int) -> str:
-    """The last command typed above that line; empty where none is shown."""
-    return paste.commands.get(max((place for place in paste.commands if place < index), default=-1), "")
+    """The last command typed above that line; empty where there is none."""
+    return paste.commands.get(max((line_index for line_index in paste.commands if line_index < index), default=-1), "")
 
 
-def _lspci_of_nothing(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """``lspci | grep -i nvidia`` that printed nothing before the next command."""
-    for index, command in paste.asked("lspci"):
+def _empty_lspci(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """No NVIDIA device where ``lspci | grep -i nvidia`` printed nothing before the next command."""
+    for index, command in paste.commands_starting("lspci"):
         if "nvidia" not in command.lower() and "10de" not in command:
             continue
-        shown = [line.strip() for _, line in paste.output(index)]
+        output = [line.strip() for _, line in paste.output(index)]
         after = next((n for n in range(index + 1, len(paste.lines)) if paste.lines[n].strip()), None)
-        if (not shown and after in paste.commands) or shown[:1] in (["(no output)"], ["(empty)"], ["(nothing)"]):
+        if (not output and after in paste.commands) or output[:1] in (["(no output)"], ["(empty)"], ["(nothing)"]):
             yield "pci.nvidia_count", Known(0, paste.use(index))
-
-
-def _summary(rows: list[dict[str, Fact]]) -> Iterator[tuple[str, Fact]]:
-    makers = [str(fact.value) for row in rows if isinstance(fact := row["vendor"], Known)]
-    first = rows[0]["vendor"]
-    source = first.source if isinstance(first, Known) else ""
-    ours = [row for row, maker in zip(rows, makers, strict=True) if maker == "nvidia"]
-    yield "pci.nvidia_count", Known(len(ours), source)
-    yield "pci.gpu_vendors", Known(tuple(dict.fromkeys(makers)), source)
-    drivers = [str(fact.value) for row in ours if isinstance(fact := row.get("driver", Absent("")), Known)]
-    if drivers:
-        named = ("nova" if driver.startswith("nova") else driver for driver in drivers)
-        yield "pci.nvidia_drivers", Known(tuple(dict.fromkeys(named)), source)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.fact import Absent, Fact, Known, Rows
+from gpudoctor.core.fact import Absent, Fact, Known, Rows
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._variables import derived, wanted
+from gpudoctor.readers._software import is_gpu_variable, variable_facts
 
 EXACT = 6
 
@@ -62,90 +62,99 @@ _COMMAND_LABELS = frozenset(
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Every variable of interest, as set: ``env.NAME``."""
+    """``env.NAME`` for every variable of GPU software that the text shows as set or unset, and what follows from it."""
     values: dict[str, Fact] = {}
     if "=" in paste.text or "echo" in paste.text or "unset" in paste.text or "set by environment" in paste.text:
         for index, line in enumerate(paste.bare):
             if "=" in line and line[:1] != "|":
-                _assignments(paste, index, line, values)
-            elif "NCCL_" in line and (told := _NCCL_SET.search(line)):
-                values.setdefault(told.group(1), Known(told.group(2), paste.use(index)))
-            elif "unset " in line and (gone := _UNSET.match(line)):
-                for name in gone.group(1).split():
+                _read_assignments(paste, index, line, values)
+            elif "NCCL_" in line and (nccl_setting := _NCCL_SET.search(line)):
+                values.setdefault(nccl_setting.group(1), Known(nccl_setting.group(2), paste.use(index)))
+            elif "unset " in line and (unset_names := _UNSET.match(line)):
+                for name in unset_names.group(1).split():
                     values.setdefault(name, Absent(f"unset ({paste.use(index)})"))
-        _echoes(paste, values)
+        _read_echoes(paste, values)
     for index, line in paste.having("visible_devices"):
         if _SAID_EMPTY.search(line):
-            _set(values, "CUDA_VISIBLE_DEVICES", "", paste.use(index))
-    _manifest(paste, values)
+            _set_once(values, "CUDA_VISIBLE_DEVICES", "", paste.use(index))
+    _read_kubernetes_variables(paste, values)
     if "map[" in paste.text:
-        _go_maps(paste, values)
+        _read_go_maps(paste, values)
     for name, value in values.items():
-        if wanted(name):
+        if is_gpu_variable(name):
             yield f"env.{name}", value
-    yield from derived({name: value for name, value in values.items() if wanted(name)})
+    yield from variable_facts({name: value for name, value in values.items() if is_gpu_variable(name)})
 
 
-def _assignments(paste: Paste, index: int, line: str, values: dict[str, Fact]) -> None:
-    whole = _WHOLE.match(line)
+def _read_assignments(paste: Paste, index: int, line: str, values: dict[str, Fact]) -> None:
+    """Add the assignments in one line to `values`, where it is a command, an env dump or a setting in a script.
+
+    A variable given two values in one line is left out.
+    """
+    line_assignment = _WHOLE.match(line)
     first, *rest = line.split() or [""]
-    many = (first.partition("=")[0].isupper() or first in ("export", "env")) and any(map(_is_command, rest))
-    if whole and wanted(whole.group(1)) and not many:
-        name, value = whole.groups()
+    precedes_command = (first.partition("=")[0].isupper() or first in ("export", "env")) and any(
+        map(_starts_command, rest)
+    )
+    if line_assignment and is_gpu_variable(line_assignment.group(1)) and not precedes_command:
+        name, value = line_assignment.groups()
         if not (line.lstrip().startswith("set ") and " " in value.strip()):
-            _set(values, name, value.strip().strip("\"'"), paste.use(index))
+            _set_once(values, name, value.strip().strip("\"'"), paste.use(index))
         return
     label = line.partition(":")[0].strip().lower()
-    told = ": " in line and bool(_SETS.search(label)) and not _TRIAL.search(label)
+    is_setting_label = ": " in line and bool(_SETS.search(label)) and not _TRIAL.search(label)
     if not (
         index in paste.commands
-        or many
-        or told
+        or precedes_command
+        or is_setting_label
         or label in _COMMAND_LABELS
         or "environ" in line
         or line.startswith(_COMMAND)
         or (_EXPORTS.match(line) and not _TRIAL.search(label))
     ):
         return
-    found: dict[str, set[str]] = {}
+    values_by_name: dict[str, set[str]] = {}
     for match in _ASSIGNED.finditer(line[:2000]):
-        if wanted(match.group(1)):
-            found.setdefault(match.group(1), set()).add(match.group(2).strip("\"'"))
+        if is_gpu_variable(match.group(1)):
+            values_by_name.setdefault(match.group(1), set()).add(match.group(2).strip("\"'"))
     for match in _PYTHON.finditer(line[:2000]) if "environ" in line else ():
-        if wanted(match.group(1)):
-            found.setdefault(match.group(1), set()).add(match.group(2))
-    for name, options in found.items():
+        if is_gpu_variable(match.group(1)):
+            values_by_name.setdefault(match.group(1), set()).add(match.group(2))
+    for name, options in values_by_name.items():
         if len(options) == 1:
-            _set(values, name, options.pop(), paste.use(index))
+            _set_once(values, name, options.pop(), paste.use(index))
 
 
-def _manifest(paste: Paste, values: dict[str, Fact]) -> None:
-    """``- name: NCCL_DEBUG`` above ``value: INFO``, as Kubernetes writes it."""
+def _read_kubernetes_variables(paste: Paste, values: dict[str, Fact]) -> None:
+    """Add variables written ``- name: NCCL_DEBUG`` above ``value: INFO`` to `values`."""
     name = ""
     for label in paste.labels:
         if name and label.name == "value":
-            _set(values, name, label.value, paste.use(label.index))
-        name = label.value if label.name == "name" and wanted(label.value) else ""
+            _set_once(values, name, label.value, paste.use(label.index))
+        name = label.value if label.name == "name" and is_gpu_variable(label.value) else ""
 
 
-def _go_maps(paste: Paste, values: dict[str, Fact]) -> None:
-    """``env="map[CUDA_VISIBLE_DEVICES:-1 OLLAMA_DEBUG:false]"`` of ollama; a variable without a value is not set."""
+def _read_go_maps(paste: Paste, values: dict[str, Fact]) -> None:
+    """Add the variables of ollama's ``map[CUDA_VISIBLE_DEVICES:-1 ...]`` to `values`; without a value it is unset."""
     for index, line in paste.having("map["):
         inside = line[:8000].partition("map[")[2].partition(']"')[0]
         for name, value in _GO_PAIR.compiled.findall(inside):
-            if wanted(name):
-                _set(values, name, value, paste.use(index))
+            if is_gpu_variable(name):
+                _set_once(values, name, value, paste.use(index))
 
 
-def _is_command(word: str) -> bool:
+def _starts_command(word: str) -> bool:
+    """Whether the word begins a command: a known program, an assignment or a path ``./``."""
     return word.startswith(_COMMAND) or ("=" in word and word.partition("=")[0].isupper()) or word.startswith("./")
 
 
-def _set(values: dict[str, Fact], name: str, value: str, source: str) -> None:
+def _set_once(values: dict[str, Fact], name: str, value: str, source: str) -> None:
+    """Set the variable in `values` unless it is there already."""
     values.setdefault(name, Known(value.rstrip("\\").rstrip(), source))
 
 
-def _echoes(paste: Paste, values: dict[str, Fact]) -> None:
-    for index, command in paste.asked("echo"):
-        if (asked := _ECHO.match(command)) and index + 1 < len(paste.lines) and index + 1 not in paste.commands:
-            _set(values, asked.group(1), paste.lines[index + 1].strip(), paste.use(index, index + 1))
+def _read_echoes(paste: Paste, values: dict[str, Fact]) -> None:
+    """Add the answer to ``echo $NAME``, the line below it, to `values`."""
+    for index, command in paste.commands_starting("echo"):
+        if (echo := _ECHO.match(command)) and index + 1 < len(paste.lines) and index + 1 not in paste.commands:
+            _set_once(values, echo.group(1), paste.lines[index + 1].strip(), paste.use(index, index + 1))

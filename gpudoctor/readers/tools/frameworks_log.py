@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.catalog import fact
-from gpudoctor.model.fact import Fact, Known, Row, Rows
+from gpudoctor.core.catalog import fact
+from gpudoctor.core.fact import Fact, Known, Row, Rows
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
@@ -71,7 +71,7 @@ _PJRT = Pattern(r"jax_plugins\.xla_cuda(\d+)")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Versions, libraries and devices that the frameworks name."""
+    """Versions, libraries, GPUs and "no GPU" messages that these frameworks print."""
     for index, line in paste.having("loaded runtime cudnn library"):
         if match := _LOADED.search(line):
             source = paste.use(index)
@@ -90,45 +90,46 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     for index, line in paste.having("list_physical_devices"):
         if match := _DEVICES.search(line):
             yield "tf.gpus", Known(match.group(1).count("PhysicalDevice"), paste.use(index))
-    yield from _listed(paste)
+    yield from _tensorflow_gpu_count(paste)
     lost: dict[str, str] = {}
     for index, line in paste.having("could not load dynamic library"):
         if match := _NOT_LOADED.search(line):
             lost.setdefault(match.group(1), paste.use(index))
     if lost:
         yield "tf.missing_libraries", Known(tuple(lost), next(iter(lost.values())))
-    yield from _created(paste)
-    yield from _shown(paste)
+    yield from _created_devices(paste)
+    yield from _announced_gpus(paste)
     for index, line in paste.having(*_NO_GPU_WORDS):
         if len(line) < _LONGEST and _NO_GPU.search(line):
             yield "live.cuda_available", Known(False, f"line {paste.numbers[index]}")
             break
 
 
-def _listed(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """How many GPUs TensorFlow lists, as its own print without the question, or as people put it."""
+def _tensorflow_gpu_count(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """tf.gpus: GPUs in TensorFlow's printed device list, or in a label that states their number."""
     for index, line in paste.having("[physicaldevice("):
-        asked = paste.lines[index - 1] if index else ""
-        whole = line
-        for more in paste.lines[index + 1 : index + 1 + _MOST_ROWS]:
-            if "]" in whole or "PhysicalDevice(" not in more:
+        line_above = paste.lines[index - 1] if index else ""
+        listing = line
+        for continuation in paste.lines[index + 1 : index + 1 + _MOST_ROWS]:
+            if "]" in listing or "PhysicalDevice(" not in continuation:
                 break
-            whole = f"{whole.rstrip()} {more.strip()}"
-        if "'CPU')" not in asked and "list_physical_devices" not in line and _WHOLE.search(whole):
-            yield "tf.gpus", Known(whole.count("device_type='GPU'"), paste.use(index))
+            listing = f"{listing.rstrip()} {continuation.strip()}"
+        if "'CPU')" not in line_above and "list_physical_devices" not in line and _WHOLE.search(listing):
+            yield "tf.gpus", Known(listing.count("device_type='GPU'"), paste.use(index))
     for label in paste.labels:
         if not _ASKED_TF.fullmatch(label.name) or "memory" in label.name:
             continue
-        said = label.value.strip(" .'\"[]()").lower()
-        if said in _NOTHING or said.startswith(("cpu only", "only cpu", "only the cpu", "no gpu")):
+        answer = label.value.strip(" .'\"[]()").lower()
+        if answer in _NOTHING or answer.startswith(("cpu only", "only cpu", "only the cpu", "no gpu")):
             yield "tf.gpus", Known(0, paste.use(label.index))
-        elif said.isdecimal() and len(said) < 4:
-            yield "tf.gpus", Known(int(said), paste.use(label.index))
-        elif "physicaldevice" in said:
-            yield "tf.gpus", Known(said.count("device_type='gpu'"), paste.use(label.index))
+        elif answer.isdecimal() and len(answer) < 4:
+            yield "tf.gpus", Known(int(answer), paste.use(label.index))
+        elif "physicaldevice" in answer:
+            yield "tf.gpus", Known(answer.count("device_type='gpu'"), paste.use(label.index))
 
 
-def _created(paste: Paste) -> Iterator[tuple[str, Rows]]:
+def _created_devices(paste: Paste) -> Iterator[tuple[str, Rows]]:
+    """Rows of ``gpu`` from TensorFlow's "name: ..., compute capability: ..." lines."""
     rows = []
     for index, line in paste.having("compute capability:"):
         if match := _CREATED.search(line):
@@ -139,18 +140,19 @@ def _created(paste: Paste) -> Iterator[tuple[str, Rows]]:
         yield "gpu", tuple(rows)
 
 
-def _shown(paste: Paste) -> Iterator[tuple[str, Rows]]:
+def _announced_gpus(paste: Paste) -> Iterator[tuple[str, Rows]]:
+    """Rows of ``gpu`` as ComfyUI, llama.cpp, Ultralytics and Ollama announce them."""
     for words, pattern in _SHOWN:
         rows: dict[str, Row] = {}
         for index, line in paste.having(words):
             if not (match := pattern.search(line)):
                 continue
             source = paste.use(index)
-            told = match.groupdict()
-            number = told.get("index") or str(len(rows))
-            row: dict[str, Fact] = {"index": Known(int(number), source), "name": Known(told["name"].strip(), source)}
-            if told.get("cc"):
-                row["compute_capability"] = Known(told["cc"], source)
+            groups = match.groupdict()
+            number = groups.get("index") or str(len(rows))
+            row: dict[str, Fact] = {"index": Known(int(number), source), "name": Known(groups["name"].strip(), source)}
+            if groups.get("cc"):
+                row["compute_capability"] = Known(groups["cc"], source)
             rows.setdefault(number, row)
         if rows:
             yield "gpu", tuple(rows.values())

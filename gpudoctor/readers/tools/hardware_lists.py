@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows
-from gpudoctor.readers._gpus import vendor
+from gpudoctor.core.fact import Fact, Known, Rows
+from gpudoctor.readers._machine import adapter_facts, gpu_vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
@@ -24,63 +24,58 @@ _HEADINGS = ("*-", "hardware class:", "== /sys/")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """The adapters as rows of ``pci``, with whose they are and which kernel driver has them."""
+    """Rows of ``pci`` for the adapters listed; and facts: the makers, how many are NVIDIA's, their kernel drivers."""
     low = paste.lower
     rows: list[dict[str, Fact]] = []
     if "driver:" in low and ("device-1" in low or "card-1" in low):
-        rows += _inxi(paste)
+        rows += _inxi_adapters(paste)
     if any(mark in low for mark in _MARKS):
-        rows += _blocks(paste)
+        rows += _adapter_blocks(paste)
     if "chipset model:" in low:
-        rows += _chipsets(paste)
-    if not rows:
-        return
-    found: tuple[Row, ...] = tuple(rows)
-    yield "pci", found
-    makers = [str(fact.value) for row in rows if isinstance(fact := row["vendor"], Known)]
-    source = next(fact.source for row in rows if isinstance(fact := row["vendor"], Known))
-    yield "pci.gpu_vendors", Known(tuple(dict.fromkeys(makers)), source)
-    yield "pci.nvidia_count", Known(makers.count("nvidia"), source)
-    drivers = [
-        str(fact.value).removesuffix("_core")
-        for row, maker in zip(rows, makers, strict=True)
-        if maker == "nvidia" and isinstance(fact := row.get("driver", Absent("")), Known)
-    ]
-    if drivers:
-        yield "pci.nvidia_drivers", Known(tuple(dict.fromkeys(drivers)), source)
+        rows += _macos_chipsets(paste)
+    if rows:
+        yield "pci", tuple(rows)
+        yield from adapter_facts(rows)
 
 
-def _row(name: str, source: str, driver: str = "", maker: str = "") -> dict[str, Fact]:
+def _adapter_row(name: str, source: str, driver: str = "", maker: str = "") -> dict[str, Fact]:
+    """A row of ``pci``; the vendor by `maker`, else by name; no driver for empty, ``n``, ``none`` or ``na``."""
     row: dict[str, Fact] = {
         "name": Known(name, source),
-        "vendor": Known(vendor(maker) or vendor(name) or "other", source),
+        "vendor": Known(gpu_vendor(maker) or gpu_vendor(name) or "other", source),
     }
     if driver and driver.lower() not in ("n", "none", "na"):
         row["driver"] = Known(driver, source)
     return row
 
 
-def _inxi(paste: Paste) -> Iterator[dict[str, Fact]]:
+def _inxi_adapters(paste: Paste) -> Iterator[dict[str, Fact]]:
+    """Adapters in the Graphics section of inxi."""
     graphics = False
     for index, line in enumerate(paste.bare):
         head = line.strip().partition(":")[0]
         if head in ("Graphics", "Audio", "Network", "System", "Drives", "Machine", "CPU", "Info"):
             graphics = head == "Graphics"
         if graphics and (match := _INXI.match(line)):
-            yield _row(match["name"], paste.use(index), match["driver"].split("/")[0])
+            yield _adapter_row(match["name"], paste.use(index), match["driver"].split("/")[0])
 
 
-def _blocks(paste: Paste) -> Iterator[dict[str, Fact]]:
-    """lshw's, hwinfo's and ubuntu-drivers' blocks of one adapter."""
-    told: dict[str, str] = {}
+def _adapter_blocks(paste: Paste) -> Iterator[dict[str, Fact]]:
+    """Adapters in the blocks of lshw, hwinfo and ubuntu-drivers, one per block."""
+    properties: dict[str, str] = {}
     inside = False
     source = ""
     for index, line in enumerate([*paste.bare, "*-end"]):
         low = line.strip().lower()
         if low.startswith(_HEADINGS):
-            if inside and (told.get("name") or told.get("vendor")):
-                yield _row(told.get("name") or told["vendor"], source, told.get("driver", ""), told.get("vendor", ""))
-            told = {}
+            if inside and (properties.get("name") or properties.get("vendor")):
+                yield _adapter_row(
+                    properties.get("name") or properties["vendor"],
+                    source,
+                    properties.get("driver", ""),
+                    properties.get("vendor", ""),
+                )
+            properties = {}
             inside = low.startswith(("*-display", "*-3d", "hardware class: graphics card", "== /sys/"))
             continue
         if not inside:
@@ -89,12 +84,12 @@ def _blocks(paste: Paste) -> Iterator[dict[str, Fact]]:
             if match := pattern.match(line):
                 source = paste.use(index)
                 for name, value in match.groupdict().items():
-                    told.setdefault(name, value)
+                    properties.setdefault(name, value)
                 break
 
 
-def _chipsets(paste: Paste) -> Iterator[dict[str, Fact]]:
-    """macOS's system_profiler."""
+def _macos_chipsets(paste: Paste) -> Iterator[dict[str, Fact]]:
+    """Adapters in macOS's system_profiler (``Chipset Model:``)."""
     for index, line in enumerate(paste.bare):
         if match := _CHIPSET.match(line):
-            yield _row(match["name"], paste.use(index))
+            yield _adapter_row(match["name"], paste.use(index))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.fact import Absent, Fact, Known, Rows
-from gpudoctor.readers._lists import phrases, table
+from gpudoctor.core.fact import Absent, Fact, Known, Rows
+from gpudoctor.readers._machine import kernel_facts, system_facts
 from gpudoctor.readers._paste import Paste
-from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._system import kernel, system
-from gpudoctor.readers._values import mib
-from gpudoctor.readers._verdict import verdict
+from gpudoctor.readers._pattern import Pattern, phrases, table
+from gpudoctor.readers._values import size_mib, works
 
 EXACT = 6
 
@@ -72,41 +70,43 @@ _NOT_STARTED = ("nvidia-container-cli", "could not select device driver", "error
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Facts of the operating system and its limits."""
+    """Facts of the operating system, kernel, WSL, Jetson, container, shared memory and limits."""
     low = paste.lower
     if "pretty_name" in low or "description:" in low:
         for index, line in paste.having("pretty_name=", "description:\t", "description:  "):
             if match := _PRETTY.match(line) or _DESCRIPTION.match(line):
-                yield from system(match.group(1).strip(), paste.use(index))
+                yield from system_facts(match.group(1).strip(), paste.use(index))
     if "wsl" in low or "-microsoft" in low:
-        yield from _wsl(paste)
+        yield from _wsl_version(paste)
     if "linux" in low or "uname" in low:
-        yield from _kernels(paste)
+        yield from _kernel_facts(paste)
     if "jetson" in low or "l4t" in low or "jetpack" in low or "(release), revision" in low:
-        yield from _jetson(paste)
-    yield from _container(paste)
+        yield from _jetson_board(paste)
+    yield from _container_kind(paste)
     if "shm" in low:
         yield from _shared_memory(paste)
-    yield from _limits(paste)
+    yield from _resource_limits(paste)
 
 
-def _kernels(paste: Paste) -> Iterator[tuple[str, Fact]]:
+def _kernel_facts(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """Facts of the running kernel from uname, ``Linux version`` or ``uname -r``."""
     for index, line in paste.having("linux "):
         if match := _UNAME.search(line):
             source = paste.use(index)
-            yield from kernel(match.group(2), source)
+            yield from kernel_facts(match.group(2), source)
             for arch in ("x86_64", "aarch64"):
                 if f" {arch}" in line:
                     yield "host.arch", Known(arch, source)
         elif match := _LINUX_VERSION.search(line):
-            yield from kernel(match.group(1), paste.use(index))
-    for index, _ in paste.asked("uname -r"):
+            yield from kernel_facts(match.group(1), paste.use(index))
+    for index, _ in paste.commands_starting("uname -r"):
         for after, line in paste.output(index, 1):
             if line[:1].isdecimal():
-                yield from kernel(line.strip(), paste.use(after))
+                yield from kernel_facts(line.strip(), paste.use(after))
 
 
-def _wsl(paste: Paste) -> Iterator[tuple[str, Fact]]:
+def _wsl_version(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """host.wsl (1 or 2) from wsl's own output, labels and kernel names; the most certain signs first."""
     for label in paste.labels:
         if label.name.startswith(("wsl l", "wsl list")) and label.value.split()[-1:] in (["1"], ["2"]):
             yield "host.wsl", Known(int(label.value.split()[-1]), paste.use(label.index))
@@ -116,7 +116,7 @@ def _wsl(paste: Paste) -> Iterator[tuple[str, Fact]]:
         if label.name in _PLATFORMS and _WSL_NAMED.search(label.value):
             yield "host.wsl", Known(1 if _BEFORE_WSL2.search(paste.text) else 2, f"line {paste.numbers[label.index]}")
     for label in paste.labels:
-        if _IN_WSL.search(label.name) and verdict(label.value) is not True:
+        if _IN_WSL.search(label.name) and works(label.value) is not True:
             yield "host.wsl", Known(2, f"line {paste.numbers[label.index]}")
     for index, line in paste.having("wsl"):
         match = _WSL.search(line) or (_WSL_LIST.search(line) if "  " in line else None)
@@ -132,12 +132,12 @@ def _wsl(paste: Paste) -> Iterator[tuple[str, Fact]]:
             yield "host.wsl", Known(2, f"line {paste.numbers[index]}")
 
 
-def _jetson(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """The board by name, else its release of L4T or JetPack."""
-    found = [(match, index) for index, line in enumerate(paste.bare) if (match := _JETSON.search(line[:400]))]
-    named = [pair for pair in found if pair[0].group(1)] or found
-    if named:
-        match, index = named[0]
+def _jetson_board(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """host.jetson: the board's name, else its L4T or JetPack release, else the host name in a prompt."""
+    matches = [(match, index) for index, line in enumerate(paste.bare) if (match := _JETSON.search(line[:400]))]
+    chosen = [pair for pair in matches if pair[0].group(1)] or matches
+    if chosen:
+        match, index = chosen[0]
         yield "host.jetson", Known((match.group(1) or match.group(2)).strip(), f"line {paste.numbers[index]}")
         return
     for index, line in paste.having("@jetson"):
@@ -146,15 +146,16 @@ def _jetson(paste: Paste) -> Iterator[tuple[str, Fact]]:
             return
 
 
-def _container(paste: Paste) -> Iterator[tuple[str, Fact]]:
+def _container_kind(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """host.container by words printed inside one, or its host name; absent where the text denies one."""
     for index, line in paste.having("container", "bare metal", "bare-metal", "no docker"):
         if _NONE.search(line):
             yield "host.container", Absent(f"the report says so (line {paste.numbers[index]})")
             return
     marks = _MARKS if any(word in paste.lower for word in _NOT_STARTED) else _MARKS + _STARTED
     for kind, words in marks:
-        found = [word for word in words if word in paste.lower]
-        for index, line in paste.having(*found) if found else ():
+        present_words = [word for word in words if word in paste.lower]
+        for index, line in paste.having(*present_words) if present_words else ():
             if "not in a container" not in line.lower() and "no docker" not in line.lower():
                 yield (
                     "host.container",
@@ -168,36 +169,39 @@ def _container(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _shared_memory(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """Size and free MiB of /dev/shm from df, mount or ``--shm-size``."""
     for index, line in paste.having("/dev/shm"):
         if match := _SHM.search(line):
             source = paste.use(index)
             for name, text in (("limits.shm_mib", match.group(1)), ("limits.shm_free_mib", match.group(3))):
-                size = mib(text if text[-1].isalpha() else f"{text}K")
+                size = size_mib(text if text[-1].isalpha() else f"{text}K")
                 if size is not None:
                     yield name, Known(size, source)
         elif mount := _SHM_MOUNT.search(line):
-            size = mib(mount.group(1))
+            size = size_mib(mount.group(1))
             if size is not None:
                 yield "limits.shm_mib", Known(size, paste.use(index))
     for index, line in paste.having("--shm-size"):
-        if (match := _SHM_SIZE.search(line)) and (size := mib(match.group(1))) is not None:
+        if (match := _SHM_SIZE.search(line)) and (size := size_mib(match.group(1))) is not None:
             yield "limits.shm_mib", Known(size, paste.use(index))
 
 
-def _limits(paste: Paste) -> Iterator[tuple[str, Fact]]:
+def _resource_limits(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """Locked memory (KiB) and open files from ``ulimit``; -1 for unlimited."""
     for name, pattern, words in (
         ("limits.memlock_kib", _LOCKED, "max locked memory"),
         ("limits.open_files", _FILES, "open files"),
     ):
         for index, line in paste.having(words):
             if match := pattern.search(line):
-                yield name, Known(_number(match.group(1)), paste.use(index))
+                yield name, Known(_limit_value(match.group(1)), paste.use(index))
     for option, name in (("ulimit -l", "limits.memlock_kib"), ("ulimit -n", "limits.open_files")):
-        for index, _ in paste.asked(option):
+        for index, _ in paste.commands_starting(option):
             for after, line in paste.output(index, 1):
                 if line.strip().isdecimal() or line.strip() == "unlimited":
-                    yield name, Known(_number(line.strip()), paste.use(index, after))
+                    yield name, Known(_limit_value(line.strip()), paste.use(index, after))
 
 
-def _number(text: str) -> int:
+def _limit_value(text: str) -> int:
+    """The number; -1 for ``unlimited``."""
     return -1 if text == "unlimited" else int(text[:15])

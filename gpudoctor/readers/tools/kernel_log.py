@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.denial import denied
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows
-from gpudoctor.model.xids import LINE, xid
+from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, known
+from gpudoctor.core.log_lines import LINE, denied, parse_xid
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._values import address
+from gpudoctor.readers._values import normalized_pci_address
 
 EXACT = 6
 FACTS = (
@@ -62,13 +61,13 @@ _FABRIC = Pattern(
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of Xids, and what else the kernel module said of itself."""
+    """Rows of ``xid``, ``sxid`` and ``pci``, and the driver's versions from kernel log lines."""
     if "xid" in paste.lower:
-        yield from _xids(paste)
-        yield from _sxids(paste)
+        yield from _xid_rows(paste)
+        yield from _sxid_rows(paste)
     if "nvrm" in paste.lower or "kernel module" in paste.lower:
-        yield from _versions(paste)
-        yield from _devices(paste)
+        yield from _driver_versions(paste)
+        yield from _pci_devices(paste)
     for index, line in paste.having("does not match dso version"):
         if versions := _DSO.search(line):
             yield "driver.module_version", Known(versions.group(1), paste.use(index))
@@ -81,22 +80,23 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
                 yield "driver.module_version", Known(fabric.group(2), paste.use(index))
 
 
-def _xids(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+def _xid_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Rows of ``xid`` and the first Xid that is not a consequence of another; nothing where there is none."""
     rows: list[Row] = []
     for index, line in paste.having("xid"):
-        printed = [(match.start(), event) for match in LINE.finditer(line[:600]) if (event := xid(match.group()))]
-        for start, event in printed:
+        events = [(match.start(), event) for match in LINE.finditer(line[:600]) if (event := parse_xid(match.group()))]
+        for start, event in events:
             source = paste.use(index)
             rows.append({**event.row(line[start:], source), "line": Known(line.strip()[:500], source)})
-        if printed and all(event.fatal is False for _, event in printed):
-            paste.understand(index)
-        if not printed:
-            rows.extend(_mentioned(paste, index, line[:600]))
-    rows.extend(_labelled(paste))
+        if events and all(event.fatal is False for _, event in events):
+            paste.mark_listed(index)
+        if not events:
+            rows.extend(_mentioned_xids(paste, index, line[:600]))
+    rows.extend(_labelled_xids(paste))
     if not rows:
         return
     yield "xid", tuple(rows)
-    causes = [code for row in rows if isinstance(code := row["code"], Known) and code.value not in CONSEQUENCES]
+    causes = [code for row in rows if (code := known(row["code"])) and code.value not in CONSEQUENCES]
     if causes:
         yield "kernel_log.first_xid", causes[0]
     else:
@@ -106,63 +106,66 @@ def _xids(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         )
 
 
-def _mentioned(paste: Paste, index: int, line: str) -> Iterator[Row]:
-    """Xids that the line names in other words than the kernel's: ``Xid 79``, ``XID error: 31``."""
+def _mentioned_xids(paste: Paste, index: int, line: str) -> Iterator[Row]:
+    """Xids that the line names in other words than the kernel's: ``Xid 79``, ``XID error: 31``; not denied ones."""
     for match in _MENTION.finditer(line):
         if not int(match.group(2)) or denied(line, *match.span()):
             continue
         source = paste.use(index)
-        where = address(match.group(1) or "")
+        pci_address = normalized_pci_address(match.group(1) or "")
         code = int(match.group(2))
         yield {
             "code": Known(code, source),
-            "address": Known(where, source) if where else Absent(f"the line does not say ({source})"),
+            "address": Known(pci_address, source) if pci_address else Absent(f"the line does not say ({source})"),
             "line": Known(line.strip()[:500], source),
-            "fatal": _fatal(_SEVERITY.search(line) if code in NVLINK_5 else None, source),
+            "fatal": _fatal_fact(_SEVERITY.search(line) if code in NVLINK_5 else None, source),
         }
 
 
-def _fatal(severity: re.Match[str] | None, source: str) -> Fact:
+def _fatal_fact(severity: re.Match[str] | None, source: str) -> Fact:
+    """Whether the line calls the error fatal; absent where `severity` is None."""
     return Known(not any(severity.groups()), source) if severity else Absent(f"the line does not say ({source})")
 
 
-def _labelled(paste: Paste) -> Iterator[Row]:
-    """``xids: 13, 31``: the codes that no pattern of the kernel's own line sees."""
+def _labelled_xids(paste: Paste) -> Iterator[Row]:
+    """Xids in a label such as ``xids: 13, 31``, without the one that `_mentioned_xids` sees."""
     for label in paste.labels:
         if _XIDS.fullmatch(label.name) and (listed := _CODES.match(label.value)):
             source = paste.use(label.index)
             codes = [int(code) for code in _SEPARATORS.compiled.split(listed.group())]
-            seen = _MENTION.search(paste.bare[label.index])
-            for code in codes[1:] if seen else codes:
-                where = Absent(f"the line does not say ({source})")
+            mention = _MENTION.search(paste.bare[label.index])
+            for code in codes[1:] if mention else codes:
+                not_stated = Absent(f"the line does not say ({source})")
                 yield {
                     "code": Known(code, source),
-                    "address": where,
+                    "address": not_stated,
                     "line": Known(paste.bare[label.index].strip(), source),
-                    "fatal": where,
+                    "fatal": not_stated,
                 }
 
 
-def _sxids(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+def _sxid_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Rows of ``sxid`` (errors of an NVSwitch) with severity, each once, and the list of codes."""
     codes: dict[int, str] = {}
     rows: list[Row] = []
-    seen: set[tuple[str, bool]] = set()
+    known_severities: set[tuple[str, bool]] = set()
     for index, line in paste.having("sxid"):
         for match in _SXID.finditer(line[:600]):
             codes.setdefault(int(match.group(1)), paste.use(index))
             # the switch prints its error in words, then by the number of its severity
             severity = _SWITCH.search(line[:600])
-            if severity and (told := (match.group(1), any(severity.groups()))) not in seen:
-                seen.add(told)
+            if severity and (code_and_severity := (match.group(1), any(severity.groups()))) not in known_severities:
+                known_severities.add(code_and_severity)
                 source = paste.use(index)
                 row = {"code": Known(int(match.group(1)), source), "line": Known(line.strip()[:500], source)}
-                rows.append({**row, "fatal": _fatal(severity, source)})
+                rows.append({**row, "fatal": _fatal_fact(severity, source)})
     yield "sxid", tuple(rows)
     if codes:
         yield "kernel_log.sxid", Known(tuple(codes), next(iter(codes.values())))
 
 
-def _versions(paste: Paste) -> Iterator[tuple[str, Fact]]:
+def _driver_versions(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """Versions of the driver's module and library, and the module's kind, from NVRM lines."""
     for pattern, words, name in (
         (_CLIENT, "the client has", "driver.library_version"),
         (_MODULE, "this kernel module has", "driver.module_version"),
@@ -180,15 +183,16 @@ def _versions(paste: Paste) -> Iterator[tuple[str, Fact]]:
             yield "driver.installed", Known(True, source)
 
 
-def _devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+def _pci_devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Rows of ``pci`` from lines that name a GPU's PCI id, and the driver that a GPU is bound to."""
     rows: list[Row] = []
     for index, line in paste.having("nvidia gpu"):
         if match := _DEVICE.search(line):
             source = paste.use(index)
-            where = address(match.group(1))
+            pci_address = normalized_pci_address(match.group(1))
             rows.append(
                 {
-                    "address": Known(where, source),
+                    "address": Known(pci_address, source),
                     "vendor": Known("nvidia", source),
                     "device_id": Known(match.group(2).lower(), source),
                 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.fact import Fact, Rows
+from gpudoctor.core.fact import Fact, Rows
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
@@ -29,48 +29,48 @@ _UNITS = Pattern(r"\s*#\s?(?:YYYYMMDD\s+HH:MM:SS\s+)?Idx\s")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """No fact: it marks lines."""
+    """No facts: marks the lines of state listings as placed."""
     for index, line in enumerate(paste.lines):
         if _LISTING.match(line) or (paste.bare[index] is not line and _LISTING.match(paste.bare[index])):
-            paste.understand(index)
+            paste.mark_listed(index)
     for index, command in paste.commands.items():  # what was asked is not what is
         if _COMMANDS.match(command):
-            paste.understand(index)
-    _devices(paste)
-    _monitors(paste)
+            paste.mark_listed(index)
+    _mark_lspci(paste)
+    _mark_monitors(paste)
     if "nvidia-smi" in paste.lower:
-        _frames(paste)
+        _mark_nvidia_smi_table(paste)
     yield from ()
 
 
-def _devices(paste: Paste) -> None:
-    """lspci: a line for each device, with -v the device's attributes below it."""
-    below = False
+def _mark_lspci(paste: Paste) -> None:
+    """Mark lspci's lines: one per device, with -v the device's attributes below it."""
+    in_device = False
     for index, line in enumerate(paste.bare):
         device = bool(_DEVICE.match(line))
-        if device or (below and _OF_DEVICE.match(line)):
-            paste.understand(index)
-        below = device or (below and line[:1].isspace())
+        if device or (in_device and _OF_DEVICE.match(line)):
+            paste.mark_listed(index)
+        in_device = device or (in_device and line[:1].isspace())
 
 
-def _monitors(paste: Paste) -> None:
-    """``nvidia-smi dmon`` and ``pmon``: a heading of names, one of units, and a line for each sample."""
+def _mark_monitors(paste: Paste) -> None:
+    """Mark ``nvidia-smi dmon`` and ``pmon``: heading, units, and a line for each sample."""
     columns = 0
     for index, line in enumerate(paste.lines):
         if _MONITOR.match(line):
             columns = len(line.replace("#", " ").split())
-            paste.understand(index, data=True)
+            paste.mark_listed(index, data=True)
         elif columns and _UNITS.match(line):
-            paste.understand(index, data=True)
+            paste.mark_listed(index, data=True)
         elif columns and (cells := line.split()):
             if len(cells) >= columns and any(cell.isdecimal() for cell in cells[:3]):
-                paste.understand(index, data=True)
+                paste.mark_listed(index, data=True)
             else:
                 columns = 0
 
 
-def _frames(paste: Paste) -> None:
-    """nvidia-smi's table: its rows and frames, wherever one of its banners or headings shows that there is one."""
+def _mark_nvidia_smi_table(paste: Paste) -> None:
+    """Mark all framed lines where the text shows nvidia-smi's table."""
     framed = [index for index, line in enumerate(paste.bare) if line.lstrip()[:1] in ("|", "+")]
     if any("NVIDIA-SMI" in paste.bare[index] or "Persistence-M" in paste.bare[index] for index in framed):
-        paste.understand(*framed)
+        paste.mark_listed(*framed)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
-from gpudoctor.model.fact import Fact, Known, Row, Rows
+from gpudoctor.core.catalog import fact
+from gpudoctor.core.fact import Fact, Known, Row, Rows
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._values import libcuda_kind
+
+FACTS = (fact("libs.needed_by", "text", "file that is not torch's, of which ldd finds a CUDA library nowhere"),)
 
 _CUDA = (
     r"(lib(?:cuda|cudart|cudnn\w*|cublas\w*|cufft\w*|cusparse\w*|cusolver\w*|curand|nccl|nvJitLink|nvrtc|cupti)(?:64)?)"
@@ -19,14 +23,22 @@ _EXTENSION = Pattern(
     2,
 )
 """The listing is of an extension's library, not of torch's."""
+_LISTED = Pattern(r"\bldd\s+(?:-\w+\s+)*(?:\S*/)?([\w.+-]+)\s*(?:$|[|;>])")
+"""The file that was given to ldd, without its folder."""
+_TORCH = Pattern(r"torch|libc10|libcaffe2|libshm|\b_C\b")
 _INIT = Pattern(r"calling init: (/\S*/libcuda\.so\S*)")
 _MAPS = Pattern(r"^[0-9a-f]{8,16}-[0-9a-f]{8,16} \S+ .*\s(/\S*/libcuda\.so\S*)")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``lib``; what ldd finds is what is loaded, what ldconfig lists may be."""
+    """Rows of ``lib`` from ldd, ldconfig, /proc/PID/maps or LD_DEBUG; the libraries not found; the libcuda used.
+
+    A library that ldd resolves is ``chosen``; one that ldconfig lists is not. Missing ones of an extension are left
+    out, and those of another file that is not torch's name that file.
+    """
     rows: list[Row] = []
     missing: dict[str, str] = {}
+    files = _listed_files(paste)
     for index, line in paste.having("=> "):
         match = _LDD.search(line)
         if not match:
@@ -35,6 +47,9 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         source = paste.use(index)
         if path == "not found":
             if _EXTENSION.search(" ".join(paste.lines[max(0, index - 6) : index + 1])):
+                continue
+            if owner := _other_owner(files, index):
+                yield "libs.needed_by", Known(owner, source)
                 continue
             missing.setdefault(f"{name}.so{version}", source)
             continue
@@ -56,3 +71,18 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             source = paste.use(index)
             yield "libs.libcuda", Known(match.group(1), source)
             yield "libs.libcuda_kind", Known(libcuda_kind(match.group(1)), source)
+
+
+def _listed_files(paste: Paste) -> list[tuple[int, str | None]]:
+    """Line and name of each file that was given to ldd; None for the name where the file may be torch's."""
+    files: list[tuple[int, str | None]] = []
+    for index, line in paste.having("ldd"):
+        if match := _LISTED.search(line[:1000]):
+            files.append((index, None if _TORCH.search(line[:1000]) else match.group(1)))
+    return files
+
+
+def _other_owner(files: list[tuple[int, str | None]], index: int) -> str | None:
+    """The file whose listing holds line `index`; None where that is or may be torch's."""
+    before = bisect_left(files, index, key=lambda file: file[0])
+    return files[before - 1][1] if before else None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.fact import Fact, Known, Rows
+from gpudoctor.core.fact import Fact, Known, Rows
+from gpudoctor.readers._machine import kernel_facts
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._system import kernel
 from gpudoctor.readers._values import driver_version
 
 EXACT = 6
@@ -34,15 +34,15 @@ _COMMAND_LINE = Pattern(r"(?:Kernel command line:\s*|^\s*)(BOOT_IMAGE=\S.*)")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Which modules are loaded, on the disk, refused or blacklisted."""
+    """Which kernel modules are loaded, on disk, refused or blacklisted, and the kernel's command line."""
     low = paste.lower
     if any(word in low for word in ("nvidia", "nouveau", "nova_core")):
-        yield from _loaded(paste)
+        yield from _loaded_modules(paste)
     if "modinfo" in low or "filename:" in low:
-        yield from _on_disk(paste)
+        yield from _module_on_disk(paste)
     if "module nvidia" in low or "could not insert" in low:
-        yield from _refused(paste)
-    for index, _ in paste.asked("cat /sys/module/nvidia/version"):
+        yield from _load_errors(paste)
+    for index, _ in paste.commands_starting("cat /sys/module/nvidia/version"):
         for after, line in paste.output(index, 1):
             if version := driver_version(line):
                 yield "driver.module_version", Known(version, paste.use(after))
@@ -50,21 +50,23 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield from _blacklists(paste)
 
 
-def _loaded(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    found: dict[str, str] = {}
+def _loaded_modules(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """True for each module in lsmod; driver.module_loaded is False where lsmod was filtered and lists no nvidia."""
+    sources: dict[str, str] = {}
     for index, line in enumerate(paste.bare):
         if line[:1] == "n" and (match := _MODULE.match(line)):
-            found.setdefault(match.group(1), paste.use(index))
-    for module, source in found.items():
+            sources.setdefault(match.group(1), paste.use(index))
+    for module, source in sources.items():
         yield _MODULES[module], Known(True, source)
-    for index, command in paste.asked("lsmod"):
+    for index, command in paste.commands_starting("lsmod"):
         if "nvidia" in command or "|" not in command:
-            shown = [line for _, line in paste.output(index) if line.strip()]
-            if shown and "nvidia" not in found and all(len(line.split()) >= 3 for line in shown[:2]):
+            output = [line for _, line in paste.output(index) if line.strip()]
+            if output and "nvidia" not in sources and all(len(line.split()) >= 3 for line in output[:2]):
                 yield "driver.module_loaded", Known(False, paste.use(index))
 
 
-def _on_disk(paste: Paste) -> Iterator[tuple[str, Fact]]:
+def _module_on_disk(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """Version and kind of the module file from modinfo; on disk where the same kernel release is in the text."""
     for index, line in paste.having("/lib/modules/"):
         if not (match := _FILE.search(line)):
             continue
@@ -74,21 +76,22 @@ def _on_disk(paste: Paste) -> Iterator[tuple[str, Fact]]:
             below = paste.bare[after].strip()
             if version := _VERSION.match(below):
                 yield "driver.module_disk_version", Known(version.group(1), paste.use(after))
-            elif told := _LICENSE.match(below):
-                kind = "proprietary" if told.group(1) == "NVIDIA" else "open"
+            elif license_line := _LICENSE.match(below):
+                kind = "proprietary" if license_line.group(1) == "NVIDIA" else "open"
                 yield "driver.module_kind", Known(kind, paste.use(after))
         if match.group(1) in paste.text.replace(line, ""):
             yield "driver.module_on_disk", Known(True, source)
 
 
-def _refused(paste: Paste) -> Iterator[tuple[str, Fact]]:
+def _load_errors(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """Facts from modprobe's ``Module nvidia not found`` and ``could not insert``."""
     for index, line in paste.having("module nvidia"):
         if match := _NOT_FOUND.search(line):
             source = paste.use(index)
             yield "driver.module_on_disk", Known(False, source)
             yield "driver.module_loaded", Known(False, source)
             if match.group(1):
-                yield from kernel(match.group(1).rstrip(".'"), source)
+                yield from kernel_facts(match.group(1).rstrip(".'"), source)
     for index, line in paste.having("could not insert"):
         if match := _REFUSED.search(line):
             source = paste.use(index)
@@ -99,11 +102,12 @@ def _refused(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _blacklists(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """Blacklisted modules in modprobe.d and on the kernel's command line, and that command line."""
     for index, line in enumerate(paste.bare):
         source = f"line {paste.numbers[index]}"
-        if told := _BLACKLIST.match(line):
-            yield f"driver.{told.group(1)}_blacklisted", Known(True, paste.use(index))
+        if blacklist := _BLACKLIST.match(line):
+            yield f"driver.{blacklist.group(1)}_blacklisted", Known(True, paste.use(index))
         for module in _ON_COMMAND_LINE.finditer(line):
             yield f"driver.{module.group(1)}_blacklisted", Known(True, source)
-        if booted := _COMMAND_LINE.search(line):
-            yield "host.kernel_command_line", Known(booted.group(1).strip(), paste.use(index))
+        if command_line := _COMMAND_LINE.search(line):
+            yield "host.kernel_command_line", Known(command_line.group(1).strip(), paste.use(index))

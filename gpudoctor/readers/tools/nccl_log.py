@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.catalog import fact
-from gpudoctor.model.fact import Fact, Known, Rows
+from gpudoctor.core.catalog import fact
+from gpudoctor.core.fact import Fact, Known, Rows
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
@@ -82,8 +82,8 @@ _AVERAGE = Pattern(r"Avg bus bandwidth\s*:\s*(\d{1,4}(?:\.\d+)?)", 2)
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """What NCCL says of itself, and what is said of its job."""
-    yield from _job(paste)
+    """NCCL's version, interface, network, devices and peers; size of the job and rates of its collectives."""
+    yield from _job_size_and_rates(paste)
     if "nccl" not in paste.lower and "net/" not in paste.lower:
         return
     yield from _versions(paste)
@@ -101,19 +101,19 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         ("nccl.transports", _VIA, (" via ",)),
         ("nccl.peers", _PEER, ("peer", "remote=", "connect")),
     ):
-        found: dict[str, str] = {}
+        sources: dict[str, str] = {}
         for index, line in paste.having(*words):
-            for told in pattern.finditer(line[:1000]):
-                found.setdefault(told.group(1).strip(), paste.use(index))
-        if found:
-            yield name, Known(tuple(found)[:64], next(iter(found.values())))
+            for match in pattern.finditer(line[:1000]):
+                sources.setdefault(match.group(1).strip(), paste.use(index))
+        if sources:
+            yield name, Known(tuple(sources)[:64], next(iter(sources.values())))
     if "net/ib" in paste.lower:
         for index, _ in paste.having("net/ib : using", "net/ib: using"):
             yield "nccl.network", Known("IB", paste.use(index))
 
 
-def _job(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """Over how many nodes it runs, and how fast its collectives are."""
+def _job_size_and_rates(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """nccl.nodes, the largest number stated, and the highest and lowest rate of its collectives in GB/s."""
     counts: dict[int, str] = {}
     for index, line in paste.having("node", "machine", "hosts", "servers", "pods", "vms", "xlarge"):
         numbers = [number for match in _NODES.finditer(line[:400]) for number in match.groups() if number]
@@ -127,8 +127,8 @@ def _job(paste: Paste) -> Iterator[tuple[str, Fact]]:
             break
     hosts: dict[str, str] = {}
     for index, line in paste.having("nccl info", "nccl warn"):
-        if told := _HOST.search(line[:200]):
-            hosts.setdefault(told.group(1), f"line {paste.numbers[index]}")
+        if match := _HOST.search(line[:200]):
+            hosts.setdefault(match.group(1), f"line {paste.numbers[index]}")
     if len(hosts) > 1:
         counts.setdefault(len(hosts), hosts[list(hosts)[-1]])
     if counts:
@@ -138,8 +138,10 @@ def _job(paste: Paste) -> Iterator[tuple[str, Fact]]:
     for index, line in paste.having(*_RATED, "gb/s", "gbps", "expected") if speaks else ():
         if _LINK.search(line):
             continue
-        for told in (told for pattern in (_RATE, _AVERAGE, _FALLS, _EXPECTED) for told in pattern.finditer(line[:400])):
-            for number in told.groups():
+        for match in (
+            match for pattern in (_RATE, _AVERAGE, _FALLS, _EXPECTED) for match in pattern.finditer(line[:400])
+        ):
+            for number in match.groups():
                 rates.setdefault(float(number), f"line {paste.numbers[index]}")
     if rates:
         yield "nccl.rate_high", Known(max(rates), rates[max(rates)])
@@ -147,17 +149,18 @@ def _job(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _versions(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    found: dict[str, str] = {}
+    """All NCCL versions in the text, the first as nccl.version, and the CUDA NCCL was built with."""
+    sources: dict[str, str] = {}
     for index, line in paste.having("libnccl"):
-        if told := _PACKAGE.search(line[:400]):
-            yield "nccl.cuda", Known(told.group(2), paste.use(index))
+        if package := _PACKAGE.search(line[:400]):
+            yield "nccl.cuda", Known(package.group(2), paste.use(index))
     for index, line in paste.having("nccl version"):
         for match in _VERSION.finditer(line[:1000]):
             source = paste.use(index)
-            found.setdefault(match.group(1), source)
+            sources.setdefault(match.group(1), source)
             if match.group(2):
                 yield "nccl.cuda", Known(match.group(2), source)
-    if found:
-        source = next(iter(found.values()))
-        yield "nccl.version", Known(next(iter(found)), source)
-        yield "nccl.versions", Known(tuple(found), source)
+    if sources:
+        source = next(iter(sources.values()))
+        yield "nccl.version", Known(next(iter(sources)), source)
+        yield "nccl.versions", Known(tuple(sources), source)

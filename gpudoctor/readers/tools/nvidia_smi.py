@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.catalog import column
-from gpudoctor.model.fact import Fact, Known, Row, Rows
-from gpudoctor.readers._gpus import vendor
+from gpudoctor.core.catalog import column
+from gpudoctor.core.fact import Fact, Known, Row, Rows, known, value_of
+from gpudoctor.readers._machine import gpu_vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._values import address, mib, whole
+from gpudoctor.readers._values import first_integer, normalized_pci_address, size_mib
 
 EXACT = 7
 FACTS = (
@@ -39,34 +39,41 @@ _MODES = {"E. Process": "Exclusive_Process", "E. Thread": "Exclusive_Thread", "E
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Banner and tables."""
+    """Facts of nvidia-smi's banner and rows of ``gpu`` and ``gpu_process`` from its table.
+
+    The banner of another driver version further down is ignored: another machine or time.
+    """
     if "nvidia-smi" not in paste.lower and "driver version" not in paste.lower:
         return
-    shown = ""
+    first_version = ""
     for index, line in paste.having("nvidia-smi"):
-        said = list(_banner(paste, index, line))
-        names = [fact.value for name, fact in said if name == "driver.version" and isinstance(fact, Known)]
-        if not shown or names in ([], [shown]):  # another driver's banner is of another machine, or of another day
-            yield from said
-            shown = shown or "".join(map(str, names))
+        banner_facts = list(_banner_facts(paste, index, line))
+        names = [value_of(fact) for name, fact in banner_facts if name == "driver.version"]
+        if not first_version or names in (
+            [],
+            [first_version],
+        ):  # another driver's banner is of another machine, or of another day
+            yield from banner_facts
+            first_version = first_version or "".join(map(str, names))
     for index, line in paste.having("driver version:", "kmd version:"):
         if (driver := _DRIVER.search(line)) and (cuda := _CUDA.search(line)) and index not in paste.used:
             yield "driver.version", Known(driver.group(1), paste.use(index))
             yield "driver.cuda_version", Known(cuda.group(1), paste.use(index))
     if "|" in paste.text:
-        yield from _tables(paste)
+        yield from _table_rows(paste)
 
 
-def _banner(paste: Paste, index: int, line: str) -> Iterator[tuple[str, Fact]]:
+def _banner_facts(paste: Paste, index: int, line: str) -> Iterator[tuple[str, Fact]]:
+    """Driver, CUDA and NVML versions from the banner at `index`, on one line or the next four."""
     smi = _SMI.search(line)
     if not smi:
         return
-    here = [line, *paste.lines[index + 1 : index + 5]] if "ersion  " in line.lower() else [line]
-    found = False
-    for offset, text in enumerate(here):
+    banner_lines = [line, *paste.lines[index + 1 : index + 5]] if "ersion  " in line.lower() else [line]
+    has_driver = False
+    for offset, text in enumerate(banner_lines):
         if driver := _DRIVER.search(text):
             source = paste.use(index + offset)
-            found = True
+            has_driver = True
             yield "driver.version", Known(driver.group(1), source)
             yield "nvml.state", Known("ok", source)
             yield "driver.installed", Known(True, source)
@@ -74,28 +81,29 @@ def _banner(paste: Paste, index: int, line: str) -> Iterator[tuple[str, Fact]]:
                 yield "driver.module_loaded", Known(True, source)
         if cuda := _CUDA.search(text):
             yield "driver.cuda_version", Known(cuda.group(1), paste.use(index + offset))
-    if found and "|" in line:
+    if has_driver and "|" in line:
         yield "nvml.library_version", Known(smi.group(1), paste.use(index))
 
 
-def _tables(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+def _table_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Rows of ``gpu``, their count, and rows of ``gpu_process`` from the framed lines."""
     gpus: list[dict[str, Fact]] = []
     processes: list[Row] = []
     for index, line in enumerate(paste.bare):
         if "|" not in line:
             continue
         if gpu := _GPU.match(line):
-            gpus.append(_gpu(gpu.groups(), paste.use(index)))
+            gpus.append(_gpu_row(gpu.groups(), paste.use(index)))
             if gpu.group(3) in ("WDDM", "TCC", "MCDM"):
                 yield "host.platform", Known("windows", paste.use(index))
         elif gpus and (usage := _USAGE.match(line)):
-            gpus[-1].update(_usage(usage.groups(), paste.use(index)))
+            gpus[-1].update(_usage_columns(usage.groups(), paste.use(index)))
         elif gpus and "GPU is lost" in line:
             gpus[-1]["error"] = Known("GPU is lost", paste.use(index))
         elif gpus and (mig := _MIG.match(line)) and mig.group(1) != "N/A":
             gpus[-1]["mig"] = Known(mig.group(1).startswith("Enabled"), paste.use(index))
         elif process := _PROCESS.match(line):
-            processes.append(_process(process.groups(), paste.use(index)))
+            processes.append(_process_row(process.groups(), paste.use(index)))
         elif "No running processes found" in line:
             yield "gpu_process", ()
             paste.use(index)
@@ -104,51 +112,58 @@ def _tables(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     first = _first_table(gpus)
     if first:
         yield "gpu", tuple(first)
-        yield "gpu.count", Known(len(first), _source(first[0]))
+        yield "gpu.count", Known(len(first), _row_source(first[0]))
     if processes:
         yield "gpu_process", tuple(processes)
 
 
 def _first_table(gpus: list[dict[str, Fact]]) -> list[dict[str, Fact]]:
-    """The rows of the first table of several: it ends where the numbering starts again."""
-    indexes = [_int(row["index"]) for row in gpus]
-    for place in range(1, len(gpus)):
-        if indexes[place] <= indexes[place - 1]:
-            return gpus[:place]
+    """The rows of the first of several tables: a new one begins where the index does not rise."""
+    indexes = [_index_or_minus_one(row["index"]) for row in gpus]
+    for position in range(1, len(gpus)):
+        if indexes[position] <= indexes[position - 1]:
+            return gpus[:position]
     return gpus
 
 
-def _int(fact: Fact) -> int:
-    return fact.value if isinstance(fact, Known) and isinstance(fact.value, int) else -1
+def _index_or_minus_one(fact: Fact) -> int:
+    """The GPU index in the fact; -1 where it is not known."""
+    return index if isinstance(index := value_of(fact), int) else -1
 
 
-def _source(row: Row) -> str:
-    fact = row["index"]
-    return fact.source if isinstance(fact, Known) else ""
+def _row_source(row: Row) -> str:
+    """The source of the row's index; empty where it is not known."""
+    return fact.source if (fact := known(row["index"])) else ""
 
 
-def _gpu(cells: tuple[str | None, ...], source: str) -> dict[str, Fact]:
+def _gpu_row(cells: tuple[str | None, ...], source: str) -> dict[str, Fact]:
+    """A row of ``gpu`` from a table's first line: index, name, PCI address, ECC errors; whether it is a vGPU."""
     index, name, _, bus, ecc = (cell or "" for cell in cells)
     row: dict[str, Fact] = {"index": Known(int(index), source), "name": Known(name, source)}
-    if where := address(bus):
-        row["address"] = Known(where, source)
+    if pci_address := normalized_pci_address(bus):
+        row["address"] = Known(pci_address, source)
     if ecc.isdecimal():
         row["ecc_uncorrected"] = Known(int(ecc), source)
-    if vendor(name) == "nvidia" and name.endswith(("C", "Q", "B", "A")) and name.rpartition("-")[2][:-1].isdecimal():
+    if (
+        gpu_vendor(name) == "nvidia"
+        and name.endswith(("C", "Q", "B", "A"))
+        and name.rpartition("-")[2][:-1].isdecimal()
+    ):
         row["virtual"] = Known(True, source)
     return row
 
 
-def _usage(cells: tuple[str | None, ...], source: str) -> dict[str, Fact]:
-    _, temperature, _, drawn, limit, used, total, busy, mode = ((cell or "").strip() for cell in cells)
+def _usage_columns(cells: tuple[str | None, ...], source: str) -> dict[str, Fact]:
+    """Columns from a table's second line: temperature in C, power in W, memory in MiB, utilization in %, mode."""
+    _, temperature, _, power, limit, used, total, utilization, mode = ((cell or "").strip() for cell in cells)
     row: dict[str, Fact] = {}
     numbers = {
-        "temperature_c": whole(temperature) if temperature.endswith("C") else None,
-        "power_w": whole(drawn),
-        "power_limit_w": whole(limit),
-        "memory_used_mib": mib(used),
-        "memory_mib": mib(total),
-        "utilization": whole(busy),
+        "temperature_c": first_integer(temperature) if temperature.endswith("C") else None,
+        "power_w": first_integer(power),
+        "power_limit_w": first_integer(limit),
+        "memory_used_mib": size_mib(used),
+        "memory_mib": size_mib(total),
+        "utilization": first_integer(utilization),
     }
     row.update({name: Known(value, source) for name, value in numbers.items() if value is not None})
     if mode and mode not in ("N/A", "ERR!"):
@@ -156,13 +171,14 @@ def _usage(cells: tuple[str | None, ...], source: str) -> dict[str, Fact]:
     return row
 
 
-def _process(cells: tuple[str | None, ...], source: str) -> Row:
+def _process_row(cells: tuple[str | None, ...], source: str) -> Row:
+    """A row of ``gpu_process``: GPU, pid, name, and memory in MiB where it is given."""
     gpu, pid, _, name, memory = (cell or "" for cell in cells)
     row: dict[str, Fact] = {
         "gpu": Known(int(gpu), source),
         "pid": Known(int(pid), source),
         "name": Known(name, source),
     }
-    if (size := mib(memory)) is not None:
+    if (size := size_mib(memory)) is not None:
         row["memory_mib"] = Known(size, source)
     return row

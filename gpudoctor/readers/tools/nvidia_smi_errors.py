@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.denial import denied
-from gpudoctor.model.fact import Fact, Known, Rows
+from gpudoctor.core.fact import Fact, Known, Rows
+from gpudoctor.core.log_lines import denied
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._values import address
-from gpudoctor.readers._verdict import past
+from gpudoctor.readers._values import is_about_the_past, normalized_pci_address
 
 EXACT = 9
 
@@ -78,15 +77,15 @@ _NOTHING_TO_SEE = (
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """The state that the first such sentence tells; a sentence counts for more than a table printed elsewhere."""
+    """nvml.state and the message from errors of nvidia-smi and NVML; denied and past ones do not count."""
     if not any(word in paste.lower for word in _NOTHING_TO_SEE):
         return
     for words, state in _STATES:
         if state == "no permission" and "nvmldeviceget" in paste.lower:
             continue  # one question refused, as of the GPU that a MIG device is part of; NVML itself answers
         for index, line in paste.having(words):
-            place = line.lower().find(words)
-            if past(line) or denied(line, place, place + len(words)):
+            position = line.lower().find(words)
+            if is_about_the_past(line) or denied(line, position, position + len(words)):
                 continue
             source = paste.use(index)
             yield "nvml.state", Known(state, source)
@@ -97,11 +96,15 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         if _UNKNOWN.search(line):
             yield "nvml.state", Known("unknown error", paste.use(index))
     for index, line in paste.having("nvmlinit", "nvml init", "nvml vram init"):
-        if (match := _RETURNED.search(line)) and (told := _CODES.get(match.group(1))) and not past(line):
+        if (
+            (match := _RETURNED.search(line))
+            and (state_name := _CODES.get(match.group(1)))
+            and not is_about_the_past(line)
+        ):
             source = paste.use(index)
-            yield "nvml.state", Known(told, source)
+            yield "nvml.state", Known(state_name, source)
             yield "nvml.message", Known(line.strip()[:300], source)
-    yield from _handles(paste)
+    yield from _handle_errors(paste)
     for index, line in paste.having("no devices were found"):
         if "|" not in line:
             source = paste.use(index)
@@ -117,15 +120,15 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             yield "nvml.message", Known(line.strip()[:300], paste.use(index))
 
 
-def _handles(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """The GPU, and NVML's words for its return code: only ``GPU is lost`` says that the GPU is gone."""
+def _handle_errors(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """State, message and GPU from "Unable to determine the device handle"; unknown error for other reasons."""
     for index, line in paste.having("unable to determine the device handle"):
         source = paste.use(index)
         match = _HANDLE.search(line)
-        words = match.group(3).strip() if match else line.strip()
-        if match and (where := address(match.group(2))):
-            gpu: dict[str, Fact] = {"address": Known(where, source), "error": Known(words[:100], source)}
+        message = match.group(3).strip() if match else line.strip()
+        if match and (pci_address := normalized_pci_address(match.group(2))):
+            gpu: dict[str, Fact] = {"address": Known(pci_address, source), "error": Known(message[:100], source)}
             yield "gpu", (gpu,)
-        said = words.lower()
-        yield "nvml.state", Known(next((state for state in _OF_A_GPU if state in said), "unknown error"), source)
+        error = message.lower()
+        yield "nvml.state", Known(next((state for state in _OF_A_GPU if state in error), "unknown error"), source)
         yield "nvml.message", Known(line.strip()[:300], source)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from gpudoctor.model.catalog import column, fact
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread
-from gpudoctor.readers._gpus import vendor
+from gpudoctor.core.catalog import column, fact
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Value, known, texts_of
+from gpudoctor.readers._machine import gpu_vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers.tools._query_fields import cell, field_of, not_of_gpus
+from gpudoctor.readers._values import first_integer, major_minor, normalized_pci_address, size_mib
 
 EXACT = 9
 FACTS = (
@@ -39,21 +39,22 @@ _SAID = Pattern(
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """The four listings, each wherever it stands."""
+    """Facts from ``nvidia-smi -L``, ``--query-gpu`` tables, ``topo -m`` and ``nvlink --status``."""
     if "(UUID: " in paste.text:
-        yield from _listing(paste)
+        yield from _gpu_list(paste)
     if "," in paste.text and any(
         word in paste.lower
         for word in ("index,", "name,", "driver_version", "query-gpu", "uuid,", "bus_id,", "remapped_rows.", "pid,")
     ):
-        yield from _table(paste)
+        yield from _query_tables(paste)
     if "GPU" in paste.text and any(word in paste.text for word in ("topo", "SYS", "PIX", "PHB", "PXB", "NODE", "NV")):
-        yield from _topology(paste)
+        yield from _topology_pairs(paste)
     if "Link " in paste.text or "link " in paste.text:
-        yield from _links(paste)
+        yield from _nvlink_rows(paste)
 
 
-def _listing(paste: Paste) -> Iterator[tuple[str, Rows]]:
+def _gpu_list(paste: Paste) -> Iterator[tuple[str, Rows]]:
+    """Rows of ``gpu`` and ``mig`` from ``nvidia-smi -L``."""
     gpus: list[Row] = []
     migs: list[Row] = []
     for index, line in enumerate(paste.bare):
@@ -64,8 +65,8 @@ def _listing(paste: Paste) -> Iterator[tuple[str, Rows]]:
         elif gpus and (mig := _MIG.match(line)):
             source = paste.use(index)
             profile, uuid = mig.groups()
-            of: Row = {"gpu": gpus[-1]["index"], "profile": Known(profile, source), "uuid": Known(uuid, source)}
-            migs.append(of)
+            mig_row: Row = {"gpu": gpus[-1]["index"], "profile": Known(profile, source), "uuid": Known(uuid, source)}
+            migs.append(mig_row)
             gpus[-1] = {**gpus[-1], "mig": Known(True, source)}
     if gpus:
         yield "gpu", tuple(gpus)
@@ -73,62 +74,72 @@ def _listing(paste: Paste) -> Iterator[tuple[str, Rows]]:
         yield "mig", tuple(migs)
 
 
-def _table(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+def _query_tables(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Rows of ``gpu`` from CSV tables of ``--query-gpu``; other tables are marked as placed only."""
     fields: list[str | None] = []
     tables: list[list[Row]] = [[]]
-    others = 0
+    other_columns = 0
     last = max((index for index, line in enumerate(paste.bare) if line.strip()), default=-1)
     for index, line in enumerate(paste.bare):
         command = paste.commands.get(index, line if "--query-gpu=" in line else "")
         if "--query-gpu=" in command:
-            asked = command.partition("--query-gpu=")[2].partition(" ")[0].strip("'\"")
-            fields = [field_of(name) for name in asked.split(",")]
+            queried = command.partition("--query-gpu=")[2].partition(" ")[0].strip("'\"")
+            fields = [column_of_field(name) for name in queried.split(",")]
             tables.append([])
             paste.use(index)
             continue
         cells = next(csv.reader([line[:2000]], skipinitialspace=True), []) if "," in line or fields else []
-        named = [field_of(name) for name in cells]
-        if len(cells) > 1 and all(named):
-            fields = [] if not_of_gpus(cells) else named
-            others = 0 if fields else len(cells)
+        columns = [column_of_field(name) for name in cells]
+        if len(cells) > 1 and all(columns):
+            fields = [] if counts_no_gpus(cells) else columns
+            other_columns = 0 if fields else len(cells)
             if tables[-1]:
                 tables.append([])
-            paste.understand(index, data=True)
-        elif fields and len(cells) == len(fields) and any(vendor(name) == "nvidia" or len(name) < 40 for name in cells):
-            tables[-1].append(_cells(fields, cells, paste, index))
-            paste.understand(index, data=True)
-        elif others and len(cells) >= others:
-            paste.understand(index, data=True)
-        elif index == last and (all(named[:-1]) if len(cells) > 1 and not fields else fields or others):
-            paste.understand(index, data=True)  # the paste ends within a line
+            paste.mark_listed(index, data=True)
+        elif (
+            fields
+            and len(cells) == len(fields)
+            and any(gpu_vendor(name) == "nvidia" or len(name) < 40 for name in cells)
+        ):
+            tables[-1].append(_row_of_cells(fields, cells, paste, index))
+            paste.mark_listed(index, data=True)
+        elif other_columns and len(cells) >= other_columns:
+            paste.mark_listed(index, data=True)
+        elif index == last and (all(columns[:-1]) if len(cells) > 1 and not fields else fields or other_columns):
+            paste.mark_listed(index, data=True)  # the paste ends within a line
         elif cells and tables[-1]:
             fields = []
     for rows in tables:
-        yield from _rows(rows)
+        yield from _query_rows(rows)
 
 
-def _rows(rows: list[Row]) -> Iterator[tuple[str, Fact | Rows]]:
-    """One table's rows as GPUs, numbered by their place where the table does not number them."""
+def _query_rows(rows: list[Row]) -> Iterator[tuple[str, Fact | Rows]]:
+    """One table's rows as ``gpu``, indexed by position where it has no index; driver.version from its column."""
     gpus = [{name: fact for name, fact in row.items() if name != "driver"} for row in rows]
     if any(gpus):
-        yield "gpu", tuple({"index": Known(place, "its place in the list"), **row} for place, row in enumerate(gpus))
-    if rows and isinstance(driver := rows[0].get("driver", Unread("")), Known):
+        yield (
+            "gpu",
+            tuple({"index": Known(position, "its place in the list"), **row} for position, row in enumerate(gpus)),
+        )
+    if rows and (driver := known(rows[0].get("driver"))):
         yield "driver.version", driver
         yield "nvml.state", Known("ok", driver.source)
 
 
-def _cells(fields: list[str | None], cells: list[str], paste: Paste, index: int) -> Row:
+def _row_of_cells(fields: list[str | None], cells: list[str], paste: Paste, index: int) -> Row:
+    """A row of ``gpu`` from CSV line `index` of the paste: `Absent` for what the GPU does not report, unreadable cells
+    left out, ``reason:`` columns joined as ``throttle_reasons``. Needs one cell per field.
+    """
     row: dict[str, Fact] = {}
     for name, text in zip(fields, cells, strict=True):
         if not name or name == "?":
             continue
-        value = cell(name, text)
+        value = cell_value(name, text)
         if value is None:
             if text.strip() in _NOT_REPORTED and ":" not in name:
                 row[name] = Absent("this GPU does not report it")
         elif name.startswith("reason:") and isinstance(value, tuple):
-            known = row.get("throttle_reasons")
-            before = known.value if isinstance(known, Known) and isinstance(known.value, tuple) else ()
+            before = texts_of(row.get("throttle_reasons"))
             row["throttle_reasons"] = Known(tuple(dict.fromkeys((*before, *value))), paste.use(index))
         else:
             row[name] = Known(value, paste.use(index))
@@ -138,7 +149,8 @@ def _cells(fields: list[str | None], cells: list[str], paste: Paste, index: int)
 _NOT_REPORTED = ("[N/A]", "N/A", "[Not Supported]")
 
 
-def _topology(paste: Paste) -> Iterator[tuple[str, Fact]]:
+def _topology_pairs(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """topology.pairs, such as ``GPU0-GPU1 NV18``, from the matrix of ``topo -m`` or from stated pairs."""
     pairs: list[str] = []
     sources: list[str] = []
     columns = 0
@@ -148,21 +160,22 @@ def _topology(paste: Paste) -> Iterator[tuple[str, Fact]]:
         if row := _ROW.match(line):
             first, cells = int(row.group(1)[3:]), row.group(2).split()[: columns or None]
             if "X" in cells:
-                pairs.extend(f"GPU{first}-GPU{n} {how}" for n, how in enumerate(cells) if n > first)
+                pairs.extend(f"GPU{first}-GPU{n} {connection}" for n, connection in enumerate(cells) if n > first)
                 sources.append(paste.use(index))
         elif _HEADING.match(line):
             columns = sum(word[:3] == "GPU" and word[3:].isdecimal() for word in line.split())
             paste.use(index)
         else:
             for pair in _PAIR.finditer(line):
-                one, other, how = (part.replace(" ", "") for part in pair.groups())
-                pairs.append(f"{one}-{other} {how}")
+                first_gpu, second_gpu, connection = (part.replace(" ", "") for part in pair.groups())
+                pairs.append(f"{first_gpu}-{second_gpu} {connection}")
                 sources.append(paste.use(index))
     if sources:
         yield "topology.pairs", Known(tuple(dict.fromkeys(pairs)), sources[0])
 
 
-def _links(paste: Paste) -> Iterator[tuple[str, Rows]]:
+def _nvlink_rows(paste: Paste) -> Iterator[tuple[str, Rows]]:
+    """Rows of ``nvlink``: GPU, link number and whether it is active."""
     rows: list[Row] = []
     gpu: Fact | None = None
     for index, line in enumerate(paste.bare):
@@ -170,13 +183,128 @@ def _links(paste: Paste) -> Iterator[tuple[str, Rows]]:
             gpu = Known(int(header.group(1)), f"line {paste.numbers[index]}")
         elif (link := _LINK.match(line)) and gpu:
             source = paste.use(index)
-            up = link.group(2)[0].isdecimal() or link.group(2).lower() == "active"
-            rows.append({"gpu": gpu, "link": Known(int(link.group(1)), source), "active": Known(up, source)})
-        elif (told := _OF_GPU.search(line)) and "link" in line.lower():
+            is_active = link.group(2)[0].isdecimal() or link.group(2).lower() == "active"
+            rows.append({"gpu": gpu, "link": Known(int(link.group(1)), source), "active": Known(is_active, source)})
+        elif (gpu_mention := _OF_GPU.search(line)) and "link" in line.lower():
             source = f"line {paste.numbers[index]}"
             for link in _SAID.finditer(line[:1000]):
-                up = not any(word in link.group(2).lower() for word in ("inactive", "down", "disabled"))
-                number = Known(int(told.group(1)), paste.use(index))
-                rows.append({"gpu": number, "link": Known(int(link.group(1)), source), "active": Known(up, source)})
+                is_active = not any(word in link.group(2).lower() for word in ("inactive", "down", "disabled"))
+                number = Known(int(gpu_mention.group(1)), paste.use(index))
+                rows.append(
+                    {"gpu": number, "link": Known(int(link.group(1)), source), "active": Known(is_active, source)}
+                )
     if rows:
         yield "nvlink", tuple(rows)
+
+
+# ---- Fields of ``nvidia-smi --query-gpu`` ----
+# By the names that it takes and prints, and the columns of ``gpu`` that they fill.
+
+_FIELDS = {
+    "index": "index",
+    "name": "name",
+    "gpu_name": "name",
+    "uuid": "uuid",
+    "gpu_uuid": "uuid",
+    "driver_version": "driver",
+    "kmd_version": "driver",
+    "pci.bus_id": "address",
+    "gpu_bus_id": "address",
+    "compute_cap": "compute_capability",
+    "memory.total": "memory_mib",
+    "memory.used": "memory_used_mib",
+    "compute_mode": "compute_mode",
+    "gpu_recovery_action": "recovery_action",
+    "mig.mode.current": "mig",
+    "temperature.gpu": "temperature_c",
+    "utilization.gpu": "utilization",
+    "pcie.link.gen.current": "link_generation",
+    "pcie.link.gen.gpucurrent": "link_generation",
+    "pcie.link.gen.max": "link_generation_max",
+    "pcie.link.width.current": "link_width",
+    "pcie.link.width.max": "link_width_max",
+    "ecc.errors.uncorrected.volatile.total": "ecc_uncorrected",
+    "remapped_rows.uncorrectable": "remapped_uncorrected",
+    "remapped_rows.pending": "remap_pending",
+    "remapped_rows.failure": "remap_failed",
+    "clocks_throttle_reasons.active": "throttle_reasons",
+    "clocks_event_reasons.active": "throttle_reasons",
+    "clocks.sm": "clock_mhz",
+    "clocks.current.sm": "clock_mhz",
+    "clocks.max.sm": "clock_max_mhz",
+    "power.draw": "power_w",
+    "power.draw.average": "power_w",
+    "power.draw.instant": "power_w",
+    "power.limit": "power_limit_w",
+    "enforced.power.limit": "power_limit_w",
+    "power.default_limit": "power_limit_default_w",
+}
+_REASON = Pattern(r"clocks_(?:throttle|event)_reasons\.(\w+)")
+_OTHER = Pattern(
+    r"[a-z_]+(?:\.\w+)+|timestamp|count|pstate|serial|power_\w+|vbios_version|display_\w+|persistence_mode|hostname"
+    r"|addressing_mode|kmd_version|edpp_multiplier|gpu_(?:serial|util\w*)|mem_util\w*|max_memory_usage|time|pid"
+    r"|process_name|used_(?:gpu_)?memory|vgpu_\w+|accounting_\w+|gpu_operation_mode\w*|inforom_\w+|numa_\w+"
+)
+_OF_PROCESSES_OR_PAGES = ("pid", "process_name", "retired_pages.address", "retired_pages.cause", "max_memory_usage")
+_REASONS = {
+    0x1: "gpu_idle",
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+}
+
+
+def column_of_field(name: str) -> str | None:
+    """The column that a ``--query-gpu`` field fills; ``?`` for a known field without one; None for no field.
+
+    A single clock-event reason gives ``reason:NAME``: its cell says whether it is active.
+    """
+    plain = name.partition("[")[0].strip().lower()
+    if plain in _FIELDS:
+        return _FIELDS[plain]
+    if (reason := _REASON.fullmatch(plain)) and reason.group(1) in _REASONS.values():
+        return f"reason:{reason.group(1)}"
+    return "?" if _OTHER.fullmatch(plain) else None
+
+
+def counts_no_gpus(names: Sequence[str]) -> bool:
+    """Whether a table with these fields has a row per process or retired page, not per GPU."""
+    return any(name.partition("[")[0].strip().lower() in _OF_PROCESSES_OR_PAGES for name in names)
+
+
+def cell_value(column: str, text: str) -> Value:
+    """The CSV cell as the column's value; None for ``[N/A]``, ``[Not Supported]`` or empty."""
+    text = text.strip()
+    if not text or text.startswith("[") or text == "N/A":
+        return None
+    if column in ("name", "uuid", "compute_mode", "driver"):
+        return text
+    if column == "recovery_action":
+        return text.lower()
+    if column == "address":
+        return normalized_pci_address(text)
+    if column == "compute_capability":
+        return major_minor(text)
+    if column in ("memory_mib", "memory_used_mib"):
+        return size_mib(text if text[-1].isalpha() else f"{text} MiB")
+    if column in ("mig", "remap_pending", "remap_failed"):
+        return text.lower() in ("enabled", "yes", "1", "true")
+    if column == "throttle_reasons":
+        return throttle_reasons(text)
+    if column.startswith("reason:"):
+        return (column.partition(":")[2],) if text.lower() == "active" else ()
+    return first_integer(text)
+
+
+def throttle_reasons(text: str) -> Value:
+    """Names of the clock-event reasons in a hexadecimal mask such as ``0x0000000000000004``; None for no number."""
+    try:
+        mask = int(text, 16)
+    except ValueError:
+        return None
+    return tuple(name for bit, name in _REASONS.items() if mask & bit)

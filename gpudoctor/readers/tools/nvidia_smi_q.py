@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import unescape
 from typing import NamedTuple
 
-from gpudoctor.model.fact import Fact, Known, Rows, Value
+from gpudoctor.core.fact import Fact, Known, Rows, Value, texts_of, value_of
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._values import address, dotted, mib, truth, whole
+from gpudoctor.readers._values import first_integer, first_version, normalized_pci_address, size_mib, yes_or_no
 
 EXACT = 9
 
@@ -108,16 +108,19 @@ _NUMBERS = {
     "fb memory usage/total": "memory_mib",
     "fb memory usage/used": "memory_used_mib",
 }
+_FABRIC_STATES = ("Not Started", "In Progress", "Completed")
 _SWITCHES: dict[str, tuple[str, Callable[[str], Value]]] = {
     "mig mode/current": ("mig", lambda value: value == "Enabled"),
     "mig mode/pending": ("mig_pending", lambda value: value == "Enabled"),
-    "remapped rows/pending": ("remap_pending", truth),
-    "remapped rows/remapping failure occurred": ("remap_failed", truth),
-    "retired pages/pending page blacklist": ("retired_pending", truth),
-    "retired pages/pending": ("retired_pending", truth),
-    "aggregate/sram threshold exceeded": ("sram_threshold_exceeded", truth),
+    "remapped rows/pending": ("remap_pending", yes_or_no),
+    "remapped rows/remapping failure occurred": ("remap_failed", yes_or_no),
+    "retired pages/pending page blacklist": ("retired_pending", yes_or_no),
+    "retired pages/pending": ("retired_pending", yes_or_no),
+    "aggregate/sram threshold exceeded": ("sram_threshold_exceeded", yes_or_no),
     "virtualization mode": ("virtualization", lambda value: value.lower().replace("-", "")),
     "gpu recovery action": ("recovery_action", str.lower),
+    "fabric/state": ("fabric_state", lambda value: value.lower() if value in _FABRIC_STATES else None),
+    "fabric/status": ("fabric_status", lambda value: 0 if value == "Success" else None),
 }
 _UNCORRECTED = (
     "dram uncorrectable",
@@ -133,7 +136,7 @@ _MAY_BE_NONE = ("gpu recovery action", "virtualization mode")
 
 
 class _Entry(NamedTuple):
-    """One label: its path from the GPU's section down, what stands there, and its line."""
+    """One label with its value: the path of labels from the GPU's section down, the value, the line's index."""
 
     path: tuple[str, ...]
     value: str
@@ -141,7 +144,10 @@ class _Entry(NamedTuple):
 
 
 class _Log:
-    """One run of nvidia-smi: what it says of the machine, and of each GPU."""
+    """One run of nvidia-smi -q: entries of the machine (`head`) and of each GPU (address, line, entries).
+
+    `closed`: the XML log has its end.
+    """
 
     def __init__(self) -> None:
         self.head: list[_Entry] = []
@@ -149,7 +155,7 @@ class _Log:
         self.closed = False
 
     def add(self, entry: _Entry) -> None:
-        """The entry to the GPU that is listed last, before the first GPU to the machine."""
+        """Add the entry to the GPU listed last; before the first GPU to `head`, if it is about the machine."""
         if self.gpus:
             self.gpus[-1][2].append(entry)
         elif entry.path[-1] in _MACHINE:
@@ -157,34 +163,38 @@ class _Log:
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Every label that a fact is for, by the path of labels above it."""
-    logs = [log for log in (*_indented(paste), *_elements(paste)) if log.head or log.gpus]
+    """Driver versions, number of GPUs, and a row of ``gpu`` with all columns that the labels fill.
+
+    Of several logs, those of the same machine and driver as the first are merged, earlier values first.
+    """
+    logs = [log for log in (*_text_logs(paste), *_xml_logs(paste)) if log.head or log.gpus]
     gpus: dict[object, dict[str, Fact]] = {}
     for number, log in enumerate(logs):
-        if not number or not _is_another(log, logs[0]):
-            yield from _machine(log, paste)
-            for place, (where, index, entries) in enumerate(log.gpus[:_MOST_SECTIONS]):
-                row = _gpu(entries, paste)
-                if where:
+        if not number or not _is_of_another_machine(log, logs[0]):
+            yield from _machine_facts(log, paste)
+            for position, (pci_address, index, entries) in enumerate(log.gpus[:_MOST_SECTIONS]):
+                row = _gpu_row(entries, paste)
+                if pci_address:
                     source = paste.use(index)
-                    row = {"index": Known(len(gpus), source), "address": Known(where, source), **row}
-                known = gpus.setdefault(where or place, row)
+                    row = {"index": Known(len(gpus), source), "address": Known(pci_address, source), **row}
+                known = gpus.setdefault(pci_address or position, row)
                 known.update({name: fact for name, fact in row.items() if name not in known})
     if any(gpus.values()):
         yield "gpu", tuple(gpus.values())
 
 
-def _is_another(log: _Log, first: _Log) -> bool:
-    """Whether the log is of another machine, or of a time with another driver: its facts are not mixed in."""
+def _is_of_another_machine(log: _Log, first: _Log) -> bool:
+    """Whether the log has another driver version than `first`, or none of its GPUs."""
     versions = [
-        {dotted(e.value) for e in one.head if _HEAD.get(e.path[-1]) == "driver.version"} for one in (log, first)
+        {first_version(e.value) for e in each.head if _HEAD.get(e.path[-1]) == "driver.version"}
+        for each in (log, first)
     ]
-    places = [{where for where, _, _ in one.gpus} for one in (log, first)]
-    return versions[0] != versions[1] or not places[0] & places[1]
+    addresses = [{address_of for address_of, _, _ in each.gpus} for each in (log, first)]
+    return versions[0] != versions[1] or not addresses[0] & addresses[1]
 
 
-def _indented(paste: Paste) -> list[_Log]:
-    """The logs of -q, and one of parts that stand alone."""
+def _text_logs(paste: Paste) -> list[_Log]:
+    """The logs of ``nvidia-smi -q``; a part of one without its head is a log of one GPU."""
     low = paste.text
     if "NVSMI LOG" not in low and "Attached GPUs" not in low and not _SECTION_LINE.search(low):
         if not any(heading.strip().lower() in _PARTS for heading in paste.bare):
@@ -200,23 +210,23 @@ def _indented(paste: Paste) -> list[_Log]:
         if _LOG.match(line):
             logs.append(_Log())
             inside = True
-            paste.understand(index)
+            paste.mark_listed(index)
             continue
         if section := _SECTION.match(line):
-            logs[-1].gpus.append((address(section.group(1)) or "", index, []))
+            logs[-1].gpus.append((normalized_pci_address(section.group(1)) or "", index, []))
             path = []
             inside = True
-            paste.understand(index)
+            paste.mark_listed(index)
             continue
         match = _LABEL.match(line[:300])
         if not match or not line.strip():
             continue
         indent, label, value = len(match.group(1)), match.group(2).strip().lower(), (match.group(3) or "").rstrip(" \\")
-        path = [above for above in path if above[0] < indent]
+        path = [heading_above for heading_above in path if heading_above[0] < indent]
         if inside and (indent >= 4 or label in _MACHINE):
-            paste.understand(index)
+            paste.mark_listed(index)
         elif _VALUE.match(line):
-            paste.understand(index, *(heading for depth, _, heading in path if depth))
+            paste.mark_listed(index, *(heading for depth, _, heading in path if depth))
         else:
             inside = inside and not logs[-1].gpus
         path.append((indent, label, index))
@@ -225,8 +235,8 @@ def _indented(paste: Paste) -> list[_Log]:
     return logs
 
 
-def _elements(paste: Paste) -> list[_Log]:
-    """The logs of -q -x."""
+def _xml_logs(paste: Paste) -> list[_Log]:
+    """The logs of ``nvidia-smi -q -x``, read line by line; whole or cut."""
     if "<" not in paste.text or not _XML.search(paste.text):
         return []
     logs = [_Log()]
@@ -234,53 +244,56 @@ def _elements(paste: Paste) -> list[_Log]:
     for index, line in enumerate(paste.bare):
         if "<" not in line:
             continue
-        for close, tag, attributes, alone, text in _found(line):
+        for close, tag, attributes, self_closing, text in _tags(line):
             if tag == "nvidia_smi_log":
                 logs[-1].closed = bool(close)
                 logs += [] if close else [_Log()]
                 path = []
-            elif tag == "gpu" and not close and (where := _ID.search(attributes)):
-                logs[-1].gpus.append((address(where.group(1)) or "", index, []))
+            elif tag == "gpu" and not close and (gpu_id := _ID.search(attributes)):
+                logs[-1].gpus.append((normalized_pci_address(gpu_id.group(1)) or "", index, []))
                 path = []
             elif close:
-                path = path[: _last(path, _label(tag))]
+                path = path[: _innermost_index(path, _label_of_tag(tag))]
             elif len(path) < _DEEPEST:
-                label = _label(tag)
+                label = _label_of_tag(tag)
                 value = unescape(text).strip()
                 if value or label == "mig device":
-                    here = (*path, label)
-                    named = _ALIASES.get("/".join(here[-2:]))
-                    entry = _Entry((*path[:-1], named) if named else here, value, index)
+                    full_path = (*path, label)
+                    alias = _ALIASES.get("/".join(full_path[-2:]))
+                    entry = _Entry((*path[:-1], alias) if alias else full_path, value, index)
                     if not logs[-1].gpus and label not in _MACHINE:
                         logs[-1].gpus.append(("", -1, []))
                     logs[-1].add(entry)
-                if not alone:
+                if not self_closing:
                     path.append(label)
-        paste.understand(index, data=True)
+        paste.mark_listed(index, data=True)
     return logs
 
 
-def _found(line: str) -> Iterable[Sequence[str]]:
+def _tags(line: str) -> Iterable[Sequence[str]]:
+    """Slash, name, attributes, closing slash and text of each XML element in the line."""
     return (match.groups() for match in _ELEMENT.finditer(line[:2000]))
 
 
-def _label(tag: str) -> str:
+def _label_of_tag(tag: str) -> str:
+    """The label in -q for an element's name in -x."""
     label = _REASON.compiled.sub("", tag.lower().replace("_", " "))
     return _ALIASES.get(label, label)
 
 
-def _last(path: Sequence[str], label: str) -> int:
-    """Where the innermost open element of that name is; the end where none is, as after a cut."""
-    return next((place for place in range(len(path) - 1, -1, -1) if path[place] == label), len(path))
+def _innermost_index(path: Sequence[str], label: str) -> int:
+    """Index of the innermost open element with that label; the length of `path` where there is none."""
+    return next((position for position in range(len(path) - 1, -1, -1) if path[position] == label), len(path))
 
 
 _MACHINE = frozenset((*_HEAD, "timestamp", "attached gpus", "display driver version", "driver branch"))
 
 
-def _machine(log: _Log, paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+def _machine_facts(log: _Log, paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Driver and CUDA versions, and the number of GPUs as stated, or as listed in a complete XML log."""
     count = None
     for path, value, index in log.head:
-        if path[-1] in _HEAD and (version := dotted(value)):
+        if path[-1] in _HEAD and (version := first_version(value)):
             yield _HEAD[path[-1]], Known(version, paste.use(index))
             yield "nvml.state", Known("ok", paste.use(index))
         elif path[-1] == "attached gpus" and value.isdecimal():
@@ -291,60 +304,63 @@ def _machine(log: _Log, paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield "gpu.count", count
 
 
-def _gpu(entries: Sequence[_Entry], paste: Paste) -> dict[str, Fact]:
-    """The GPU's row. Of labels that repeat the first value holds; a part of the output begins with its heading."""
+def _gpu_row(entries: Sequence[_Entry], paste: Paste) -> dict[str, Fact]:
+    """The row of ``gpu``. Of labels that repeat, the first value holds; ECC errors of MIG devices are added."""
     row: dict[str, Fact] = {}
     instances = 0
     for path, value, index in entries:
         if path[0] in _NOT_THE_GPU:
             instances += path[-1] == "mig device"
-            if _uncorrected(path) and value.isdecimal() and int(value):
-                row["ecc_uncorrected"] = Known(_sum(row.get("ecc_uncorrected"), int(value)), paste.use(index))
+            if _counts_uncorrected(path) and value.isdecimal() and int(value):
+                row["ecc_uncorrected"] = Known(_added_to(row.get("ecc_uncorrected"), int(value)), paste.use(index))
         elif value not in _NO_VALUE or (value == "None" and path[-1] in _MAY_BE_NONE):
-            row.update(dict(_columns(path, value, row, lambda at=index: paste.use(at))))  # type: ignore[misc]
+            row.update(dict(_columns_of_label(path, value, row, lambda at=index: paste.use(at))))  # type: ignore[misc]
     if instances:
         row["mig_instances"] = Known(instances, "the MIG devices of the log")
     return row
 
 
-def _columns(
+def _columns_of_label(
     path: tuple[str, ...], value: str, row: dict[str, Fact], source: Callable[[], str]
 ) -> Iterator[tuple[str, Fact]]:
-    """The columns that one label fills."""
-    label, pair, whole_path = path[-1], "/".join(path[-2:]), "/".join(path)
+    """The columns that one label fills; what `row` has already stays, but uncorrected ECC counts are added up and
+    throttle reasons collected. `source` marks the line and names it.
+    """
+    label, last_two, whole_path = path[-1], "/".join(path[-2:]), "/".join(path)
     if not row and label not in _TEXT and not any(part in whole_path for part in _PARTS):
         return
     if label in _TEXT and len(path) < 3:
         if _TEXT[label] not in row:
             yield _TEXT[label], Known(value, source())
-    elif column := _NUMBERS.get(pair) or _NUMBERS.get(label):
-        number = mib(value) if column.endswith("_mib") else whole(value)
+    elif column := _NUMBERS.get(last_two) or _NUMBERS.get(label):
+        number = size_mib(value) if column.endswith("_mib") else first_integer(value)
         if number is not None and column not in row:
             yield column, Known(number, source())
-    elif switch := _SWITCHES.get(pair) or _SWITCHES.get(label):
+    elif switch := _SWITCHES.get(last_two) or _SWITCHES.get(label):
         name, read_as = switch
         if name not in row and (state := read_as(value)) is not None:
             yield name, Known(state, source())
             if name == "virtualization":
                 yield "virtual", Known(state == "vgpu", source())
-    elif _uncorrected(path) and value.isdecimal():
-        yield "ecc_uncorrected", Known(_sum(row.get("ecc_uncorrected"), int(value)), source())
+    elif _counts_uncorrected(path) and value.isdecimal():
+        yield "ecc_uncorrected", Known(_added_to(row.get("ecc_uncorrected"), int(value)), source())
     elif ("throttle reasons" in whole_path or "event reasons" in whole_path) and value in ("Active", "Not Active"):
-        yield "throttle_reasons", _reasons(row, label, value == "Active", source())
+        yield "throttle_reasons", _with_reason(row, label, value == "Active", source())
 
 
-def _uncorrected(path: tuple[str, ...]) -> bool:
-    """Whether it counts errors that ECC could not repair, since the driver was loaded."""
+def _counts_uncorrected(path: tuple[str, ...]) -> bool:
+    """Whether the label counts uncorrectable ECC errors since the driver was loaded (volatile)."""
     volatile = any(name.startswith("volatile") for name in path)
     return volatile and (path[-1] in _UNCORRECTED or "/".join(path[-2:]) in _UNCORRECTED)
 
 
-def _sum(so_far: Fact | None, more: int) -> int:
-    return more + (so_far.value if isinstance(so_far, Known) and isinstance(so_far.value, int) else 0)
+def _added_to(so_far: Fact | None, more: int) -> int:
+    """`more` plus the count in the fact, 0 where it is not known."""
+    return more + (count if isinstance(count := value_of(so_far), int) else 0)
 
 
-def _reasons(row: dict[str, Fact], label: str, active: bool, source: str) -> Fact:
-    so_far = row.get("throttle_reasons")
-    names = so_far.value if isinstance(so_far, Known) and isinstance(so_far.value, tuple) else ()
+def _with_reason(row: dict[str, Fact], label: str, active: bool, source: str) -> Fact:
+    """The row's throttle reasons with the label's added where it is active."""
+    names = texts_of(row.get("throttle_reasons"))
     name = "gpu_idle" if label == "idle" else label.replace(" ", "_")
     return Known((*names, name) if active and name not in names else names, source)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.fact import Fact, Known, Row, Rows
-from gpudoctor.readers._gpus import sorted_by_vendor, vendor
+from gpudoctor.core.fact import Fact, Known, Row, Rows
+from gpudoctor.readers._machine import gpu_facts_by_vendor, gpu_vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
@@ -20,14 +20,14 @@ _ALONE = Pattern(
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """The GPUs by name; where all are another maker's, that none is NVIDIA's."""
+    """Rows of NVIDIA GPUs, and the other makers; 0 NVIDIA GPUs where all listed are of other makers."""
     low = paste.lower
     if not any(word in low for word in ("radeon", "instinct", "intel(r)", "marketing name", "card series")):
         return
     rows: list[Row] = []
     for index, line in enumerate(paste.lines):
         match = _MARKETING.match(line) or _SERIES.match(line) or _ALONE.match(line)
-        if match and vendor(match.group(1)) and " CPU" not in line and "Processor" not in line:
+        if match and gpu_vendor(match.group(1)) and " CPU" not in line and "Processor" not in line:
             rows.append({"name": Known(match.group(1), paste.use(index))})
     if rows:
-        yield from sorted_by_vendor(rows)
+        yield from gpu_facts_by_vendor(rows)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.catalog import fact
-from gpudoctor.model.fact import Fact, Known, Rows
+from gpudoctor.core.catalog import fact
+from gpudoctor.core.fact import Fact, Known, Rows
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._values import mib
+from gpudoctor.readers._values import size_mib
 
 EXACT = 8
 
@@ -30,31 +30,35 @@ _NEW = Pattern(
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """The numbers of the first such message."""
+    """MiB in total, held by the process, and held by others, from the first out-of-memory message of torch."""
     for index, line in paste.having("total capacity"):
-        sizes = _old(line) or _new(line)
+        sizes = _sizes_before_2_1(line) or _sizes_since_2_1(line)
         if sizes:
-            total, free, own = sizes
+            total, free, own_memory = sizes
             source = paste.use(index)
             yield "oom.total_mib", Known(total, source)
-            yield "oom.own_mib", Known(own, source)
-            yield "oom.others_mib", Known(max(0, total - free - own), source)
+            yield "oom.own_mib", Known(own_memory, source)
+            yield "oom.others_mib", Known(max(0, total - free - own_memory), source)
             return
 
 
-def _old(line: str) -> tuple[int, int, int] | None:
-    """Up to torch 2.0; before 1.4 what is cached came on top of what is allocated."""
+def _sizes_before_2_1(line: str) -> tuple[int, int, int] | None:
+    """Total, free and own MiB from messages up to torch 2.0; None for other lines.
+
+    Before 1.4 the cached memory came on top of the allocated.
+    """
     match = _OLD.search(line)
     if not match:
         return None
-    total, allocated, free, kept = (mib(size) or 0 for size in match.groups()[:4])
-    return total, free, max(allocated, kept) if match.group(5) == "reserved" else allocated + kept
+    total, allocated, free, reserved = (size_mib(size) or 0 for size in match.groups()[:4])
+    return total, free, max(allocated, reserved) if match.group(5) == "reserved" else allocated + reserved
 
 
-def _new(line: str) -> tuple[int, int, int] | None:
+def _sizes_since_2_1(line: str) -> tuple[int, int, int] | None:
+    """Total, free and own MiB from messages of torch 2.1 and newer; None for other lines."""
     match = _NEW.search(line)
     if not match:
         return None
-    total, free, process, allocated, kept = (mib(size) or 0 if size else 0 for size in match.groups())
-    own = process or allocated + kept
-    return (total, free, own) if own else None
+    total, free, process, allocated, reserved = (size_mib(size) or 0 if size else 0 for size in match.groups())
+    own_memory = process or allocated + reserved
+    return (total, free, own_memory) if own_memory else None

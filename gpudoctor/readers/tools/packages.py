@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.fact import Fact, Known, Row, Rows, Unread
+from gpudoctor.core.fact import Fact, Known, Row, Rows, Unread
+from gpudoctor.core.versions import normal
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._stack import FOLLOWED, implied
+from gpudoctor.readers._software import FOLLOWED, package_facts
 
 EXACT = 6
 
@@ -41,38 +42,34 @@ _NOT_BY_LABEL = frozenset(
 """Packages whose name as a label may mean a library of the system, or that other readers know better."""
 
 
-def normal(name: str) -> str:
-    """A distribution's name in its one spelling."""
-    return name.lower().replace("_", "-").replace(".", "-")
-
-
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of packages, and the facts of torch, TensorFlow, JAX and their extensions that follow from them."""
+    """Rows of ``package``, and facts of torch, TensorFlow, JAX and extensions that follow from them."""
     rows = [
-        *_listed(paste),
+        *_package_lists(paste),
         *_wheel_tags(paste),
-        *_labelled(paste),
-        *_inlined(paste),
-        *_unlabelled(paste),
-        *_told(paste),
+        *_labelled_packages(paste),
+        *_inline_lists(paste),
+        *_lone_package_line(paste),
+        *_pip_output(paste),
     ]
     if not rows:
         return
     yield "package", tuple(rows)
-    yield from implied(rows)
+    yield from package_facts(rows)
 
 
-def _listed(paste: Paste) -> Iterator[Row]:
+def _package_lists(paste: Paste) -> Iterator[Row]:
+    """Packages in pip list and freeze, conda list and export, and collect_env's ``[pip3]`` lines."""
     table = ""
     for index, line in enumerate(paste.bare) if any(word in paste.lower for word in _LISTS) else ():
         if not line.strip():
             continue
         if "[" in line and (tagged := _TAGGED.match(line)):
-            yield from _tagged(tagged.groups(), paste.use(index))
+            yield from _tagged_package(tagged.groups(), paste.use(index))
         elif "==" in line and (frozen := _FREEZE.match(line)):
-            yield _row(frozen.group(1), frozen.group(2), "pip", "", paste.use(index))
+            yield _package_row(frozen.group(1), frozen.group(2), "pip", "", paste.use(index))
         elif "=" in line and (exported := _EXPORTED.match(line)):
-            yield _conda(exported.group(1), exported.group(2), exported.group(3), paste.use(index))
+            yield _conda_row(exported.group(1), exported.group(2), exported.group(3), paste.use(index))
         elif _HEADER.match(line):
             table = "pip"
             paste.use(index)
@@ -82,42 +79,46 @@ def _listed(paste: Paste) -> Iterator[Row]:
         elif table and (set(line.strip()) <= set("- ─━╌=") or line.startswith("#")):
             paste.use(index)
         elif table == "conda" and (listed := _CONDA.match(line)):
-            yield _conda(
+            yield _conda_row(
                 listed.group(1), listed.group(2), f"{listed.group(3)} {listed.group(4) or ''}", paste.use(index)
             )
         elif table == "pip" and (row := _ROW.match(line)):
-            yield _row(row.group(1), row.group(2), "pip", "", paste.use(index))
+            yield _package_row(row.group(1), row.group(2), "pip", "", paste.use(index))
         elif (bare := _CONDA.match(line)) and normal(bare.group(1)) in FOLLOWED:
-            yield _conda(bare.group(1), bare.group(2), f"{bare.group(3)} {bare.group(4) or ''}", paste.use(index))
+            yield _conda_row(bare.group(1), bare.group(2), f"{bare.group(3)} {bare.group(4) or ''}", paste.use(index))
         elif (loose := _ROW.match(line)) and not loose.group(3) and normal(loose.group(1)) in FOLLOWED:
-            yield _row(loose.group(1), loose.group(2), "pip", "", paste.use(index))
+            yield _package_row(loose.group(1), loose.group(2), "pip", "", paste.use(index))
         else:
             table = ""
 
 
-def _tagged(groups: tuple[str | None, ...], source: str) -> Iterator[Row]:
+def _tagged_package(groups: tuple[str | None, ...], source: str) -> Iterator[Row]:
+    """The package of a ``[pip3] torch==2.5.1`` or ``[conda] ...`` line; none for "Could not collect"."""
     tool, name, rest = (group or "" for group in groups)
     if "not collect" in rest or "relevant packages" in rest:
         return
     if tool == "conda":
         version, _, build = rest.partition(" ")
-        yield _conda(name, version, build.strip(), source)
+        yield _conda_row(name, version, build.strip(), source)
     else:
-        yield _row(name, rest.strip(), "pip", "", source)
+        yield _package_row(name, rest.strip(), "pip", "", source)
 
 
-def _conda(name: str, version: str, build: str, source: str) -> Row:
-    """A row of conda list; packages that pip put there carry the channel pypi."""
-    parts = build.split()
-    pip = "pypi" in parts or parts[:1] == ["pypi_0"]
-    return _row(name, version, "pip" if pip else "conda", "" if pip else "".join(parts[:1]), source)
+def _conda_row(name: str, version: str, build: str, source: str) -> Row:
+    """A row of ``package`` from conda list; its installer is pip where the channel is pypi."""
+    build_words = build.split()
+    from_pip = "pypi" in build_words or build_words[:1] == ["pypi_0"]
+    return _package_row(
+        name, version, "pip" if from_pip else "conda", "" if from_pip else "".join(build_words[:1]), source
+    )
 
 
-def _row(name: str, version: str, installer: str, build: str, source: str) -> Row:
+def _package_row(name: str, version: str, installer: str, build: str, source: str) -> Row:
+    """A row of ``package``: normalised name, version (unread where it is none), installer and build."""
     row: dict[str, Fact] = {"name": Known(normal(name), source)}
-    whole = version.split(" ")[0]
-    plain = whole[:1].isdecimal() and len(whole) < 80
-    row["version"] = Known(whole, source) if plain else Unread(f"not a version: {version[:60]!r} ({source})")
+    first_word = version.split(" ")[0]
+    is_version = first_word[:1].isdecimal() and len(first_word) < 80
+    row["version"] = Known(first_word, source) if is_version else Unread(f"not a version: {version[:60]!r} ({source})")
     row["installer"] = Known(installer, source)
     if build:
         row["build"] = Known(build, source)
@@ -125,35 +126,35 @@ def _row(name: str, version: str, installer: str, build: str, source: str) -> Ro
 
 
 def _wheel_tags(paste: Paste) -> Iterator[Row]:
-    """``flash-attn 2.5.6 (wheel cu122torch2.1cxx11abiFALSE)``: the tag says which torch it was built for."""
+    """Extensions with their wheel's tag: ``flash-attn 2.5.6 (wheel cu122torch2.1cxx11abiFALSE)``."""
     for index, line in paste.having("cxx11abi"):
         if ".whl" not in line and (tagged := _TAG.search(line[:2000])):
-            yield _row(tagged.group(1), f"{tagged.group(2)}+{tagged.group(3)}", "pip", "", paste.use(index))
+            yield _package_row(tagged.group(1), f"{tagged.group(2)}+{tagged.group(3)}", "pip", "", paste.use(index))
 
 
-def _labelled(paste: Paste) -> Iterator[Row]:
-    """``pip torch: 2.1.2``, ``vllm: 0.6.3``, ``Transformers version: 4.36``, ``torch version .... 2.1.0``, pip show."""
-    shown = ""
+def _labelled_packages(paste: Paste) -> Iterator[Row]:
+    """Packages as labels: ``pip torch: 2.1.2``, ``vllm: 0.6.3``, ``Transformers version: 4.36``, pip show."""
+    pip_show_name = ""
     for label in paste.labels:
         if label.name == "name" and normal(label.value) in FOLLOWED:
-            shown = label.value
+            pip_show_name = label.value
             continue
-        tool, _, of_tool = label.name.partition(" ")
-        if tool in ("pip", "conda") and of_tool in ("torch", "pytorch") and label.value[:1].isdecimal():
+        tool, _, package = label.name.partition(" ")
+        if tool in ("pip", "conda") and package in ("torch", "pytorch") and label.value[:1].isdecimal():
             version, _, build = label.value.partition(" ")
-            yield _row(of_tool, version, tool, build, paste.use(label.index))
+            yield _package_row(package, version, tool, build, paste.use(label.index))
             continue
         name = normal(
             label.name.removesuffix(" version").removesuffix(" info").removeprefix("installed ").replace(" ", "-")
         )
-        if label.name == "version" and shown:
-            name, shown = normal(shown), ""
+        if label.name == "version" and pip_show_name:
+            name, pip_show_name = normal(pip_show_name), ""
         if label.index not in paste.used and name in FOLLOWED - _NOT_BY_LABEL and label.value[:1].isdecimal():
-            yield _row(name, label.value.rstrip(","), "pip", "", paste.use(label.index))
+            yield _package_row(name, label.value.rstrip(","), "pip", "", paste.use(label.index))
 
 
-def _inlined(paste: Paste) -> Iterator[Row]:
-    """``pip list: torch 2.8.0, torchvision 0.23.0``, ``packages: torch==2.1.0; numpy==1.26``: a list in one line."""
+def _inline_lists(paste: Paste) -> Iterator[Row]:
+    """Packages listed on one line behind a label: ``pip list: torch 2.8.0, torchvision 0.23.0``."""
     for label in paste.labels:
         if label.index in paste.used or not _LIST_LABEL.fullmatch(label.name):
             continue
@@ -163,42 +164,45 @@ def _inlined(paste: Paste) -> Iterator[Row]:
                 name, version, build = item.groups()
                 source = paste.use(label.index)
                 if label.name.startswith(("conda", "mamba")) and build:
-                    yield _conda(name, version, build, source)
+                    yield _conda_row(name, version, build, source)
                 else:
-                    yield _row(name, version, "pip", "", source)
+                    yield _package_row(name, version, "pip", "", source)
 
 
-def _unlabelled(paste: Paste) -> Iterator[Row]:
-    """``torch 1.13, torchvision 0.6``: a line of nothing but packages, the only one of its kind."""
-    found: list[tuple[int, list[tuple[str, str]]]] = []
+def _lone_package_line(paste: Paste) -> Iterator[Row]:
+    """Packages of a line with nothing else, ``torch 1.13, torchvision 0.6``, if it is the only such line."""
+    candidates: list[tuple[int, list[tuple[str, str]]]] = []
     for index, line in paste.having("torch"):
         if index in paste.used or len(line) > 300 or not ("," in line or ";" in line or " + " in line):
             continue
         parts = line.strip(" \t-*.").replace(";", ",").replace(" + ", ",").replace(" and ", ",").split(",")
         items = [_ITEM.match(part.strip(" .")) for part in parts]
         pairs = [(item.group(1), item.group(2)) for item in items if item and normal(item.group(1)) in FOLLOWED]
-        plain = not any(item and item.group(3) and not _BUILD.match(item.group(3)) for item in items)
-        if plain and len(pairs) == len(items) == len({name for name, _ in pairs}) > 1:
-            found.append((index, pairs))
-    if len(found) == 1:
-        index, pairs = found[0]
-        yield from (_row(name, version, "pip", "", paste.use(index)) for name, version in pairs)
+        no_other_text = not any(item and item.group(3) and not _BUILD.match(item.group(3)) for item in items)
+        if no_other_text and len(pairs) == len(items) == len({name for name, _ in pairs}) > 1:
+            candidates.append((index, pairs))
+    if len(candidates) == 1:
+        index, pairs = candidates[0]
+        yield from (_package_row(name, version, "pip", "", paste.use(index)) for name, version in pairs)
 
 
-def _told(paste: Paste) -> Iterator[Row]:
-    """What pip says when it installs, and the file names of wheels."""
+def _pip_output(paste: Paste) -> Iterator[Row]:
+    """Packages that pip says it installed or found, and the names of wheel files."""
     for index, line in paste.having("successfully installed"):
-        if done := _DONE.search(line[:4000]):
+        if installed := _DONE.search(line[:4000]):
             source = paste.use(index)
-            yield from (_row(pair.group(1), pair.group(2), "pip", "", source) for pair in _PAIR.finditer(done.group(1)))
+            yield from (
+                _package_row(pair.group(1), pair.group(2), "pip", "", source)
+                for pair in _PAIR.finditer(installed.group(1))
+            )
     for index, line in paste.having("requirement already satisfied"):
-        if here := _HERE.search(line):
-            yield _row(here.group(1), here.group(2), "pip", "", paste.use(index))
+        if satisfied := _HERE.search(line):
+            yield _package_row(satisfied.group(1), satisfied.group(2), "pip", "", paste.use(index))
     for index, line in paste.having(".whl"):
         if "not a supported wheel" in line.lower():
             continue
         for wheel in _WHEEL.finditer(line[:2000]):
-            index_of, name, version = wheel.groups()
+            index_tag, name, version = wheel.groups()
             if normal(name) in FOLLOWED and "no matching" not in line.lower():
-                tag = f"+{index_of}" if index_of and "+" not in version and name.startswith("torch") else ""
-                yield _row(name, version + tag, "pip", "", paste.use(index))
+                tag = f"+{index_tag}" if index_tag and "+" not in version and name.startswith("torch") else ""
+                yield _package_row(name, version + tag, "pip", "", paste.use(index))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.fact import Absent, Fact, Known, Rows
-from gpudoctor.readers._forms import cudnn
-from gpudoctor.readers._gpus import vendor
+from gpudoctor.core.fact import Absent, Fact, Known, Rows
+from gpudoctor.readers._machine import gpu_vendor
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._values import release, truth
+from gpudoctor.readers._values import cudnn_version, major_minor, yes_or_no
 
 EXACT = 9
 
@@ -37,7 +36,7 @@ _INLINE = Pattern(
 )
 _PRINTED = Pattern(
     r"print\((?P<asked>torch[\w.]*(?:\(\))?(?:, ?torch[\w.]*(?:\(\))?)*)\)['\"`]?\s*"
-    r"(?:in \w[\w ]{0,20})?(?:(?:prints|gives|says|shows|returns|->|=+>|:)\s*(?P<said>\S.{0,60}))?$"
+    r"(?:in \w[\w ]{0,20})?(?:(?:prints|gives|says|shows|returns|->|=+>|:)\s*(?P<output>\S.{0,60}))?$"
 )
 _ERROR = Pattern(r"\s*(?:E\s+)?((?:[\w.]*(?:Error|Exception)|ModuleNotFoundError|ImportError|OSError)): (.+)")
 _ARCHS = Pattern(r"(?:sm|compute)_\d{2,3}[af]?")
@@ -46,58 +45,61 @@ _PAIR = Pattern(r"\((\d+), (\d+)")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """What was asked of torch and answered, and how its import failed."""
+    """What torch and TensorFlow answered at a Python prompt, and how importing torch failed."""
     if "torch" in paste.lower or "tf." in paste.text:
-        yield from _answers(paste)
+        yield from _prompt_answers(paste)
     if "print(" in paste.text:
-        yield from _printed(paste)
+        yield from _print_answers(paste)
     if "True" in paste.text or "False" in paste.text or "None" in paste.text or "__init__.py" in paste.text:
-        yield from _one_liners(paste)
+        yield from _version_lines(paste)
     if "error" in paste.lower:
-        yield from _imports(paste)
+        yield from _import_errors(paste)
 
 
-def _printed(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """``python -c "...; print(torch.__version__, torch.version.hip)"`` with its answers behind or below it."""
+def _print_answers(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Facts from ``print(torch.__version__, torch.version.hip)`` and its output behind or below it."""
     for index, line in paste.having("print(torch"):
         if not (match := _PRINTED.search(line[:500])):
             continue
-        asked = [part.strip() for part in match.group("asked").split(",")]
-        said = match.group("said") or (paste.lines[index + 1].strip() if index + 1 < len(paste.lines) else "")
-        answers = said.rstrip(".").split()
-        if len(asked) != len(answers):
+        expressions = [part.strip() for part in match.group("asked").split(",")]
+        printed = match.group("output") or (paste.lines[index + 1].strip() if index + 1 < len(paste.lines) else "")
+        answers = printed.rstrip(".").split()
+        if len(expressions) != len(answers):
             continue
-        paste.use(index, index if match.group("said") else index + 1)
-        for question, answer in zip(asked, answers, strict=True):
-            yield from answered(question, answer, f"line {paste.numbers[index]}")
+        paste.use(index, index if match.group("output") else index + 1)
+        for question, answer in zip(expressions, answers, strict=True):
+            yield from facts_of_answer(question, answer, f"line {paste.numbers[index]}")
 
 
-def _answers(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+def _prompt_answers(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Facts from an expression of torch or TensorFlow and its answer, on the same or the next line."""
     for index, line in enumerate(paste.bare):
         if "torch." not in line and "tf." not in line:
             continue
         if inline := _INLINE.search(line):
             yield "live.cuda_available", Known(inline.group(1) == "True", paste.use(index))
-        if (said := _SAID.match(line.strip().removeprefix(">>> ").removeprefix("import torch; "))) and (
-            "device_name" not in said.group(1) or vendor(said.group(2))
+        if (inline_answer := _SAID.match(line.strip().removeprefix(">>> ").removeprefix("import torch; "))) and (
+            "device_name" not in inline_answer.group(1) or gpu_vendor(inline_answer.group(2))
         ):
-            facts = list(answered(said.group(1), said.group(2), f"line {paste.numbers[index]}"))
+            facts = list(
+                facts_of_answer(inline_answer.group(1), inline_answer.group(2), f"line {paste.numbers[index]}")
+            )
             if facts:
                 paste.use(index)
                 yield from facts
             continue
-        asked = _ASKED.match(line.strip().removeprefix(">>> ").rpartition(";")[2].strip())
-        if not asked or index + 1 >= len(paste.lines) or index + 1 in paste.commands:
+        expression = _ASKED.match(line.strip().removeprefix(">>> ").rpartition(";")[2].strip())
+        if not expression or index + 1 >= len(paste.lines) or index + 1 in paste.commands:
             continue
         answer = paste.lines[index + 1].strip().strip("'\"")
-        facts = list(answered(asked.group(1), answer, f"line {paste.numbers[index + 1]}"))
+        facts = list(facts_of_answer(expression.group(1), answer, f"line {paste.numbers[index + 1]}"))
         if facts:
             paste.use(index, index + 1)
             yield from facts
 
 
-def answered(question: str, answer: str, source: str) -> Iterator[tuple[str, Fact | Rows]]:
-    """The facts in torch's answer to the expression."""
+def facts_of_answer(question: str, answer: str, source: str) -> Iterator[tuple[str, Fact | Rows]]:
+    """The facts in the printed answer to a Python expression; none for other expressions or answers."""
     if question == "torch.version.hip":
         yield (
             "torch.hip",
@@ -111,16 +113,16 @@ def answered(question: str, answer: str, source: str) -> Iterator[tuple[str, Fac
     elif question == "torch.version.cuda":
         if answer == "None" or not answer:
             yield "torch.cuda", Absent(f"torch.version.cuda is None ({source})")
-        elif version := release(answer):
+        elif version := major_minor(answer):
             yield "torch.cuda", Known(version, source)
-    elif question in _TRUTHS and (said := truth(answer)) is not None:
-        yield _TRUTHS[question], Known(said, source)
+    elif question in _TRUTHS and (is_true := yes_or_no(answer)) is not None:
+        yield _TRUTHS[question], Known(is_true, source)
     elif question == "torch.cuda.device_count()" and answer.isdecimal():
         yield "live.device_count", Known(int(answer), source)
     elif question == "torch._C._cuda_getDriverVersion()" and answer.isdecimal() and int(answer) >= 1000:
         yield "cuda_driver.version", Known(f"{int(answer) // 1000}.{int(answer) % 1000 // 10}", source)
     elif question == "torch.backends.cudnn.version()" and answer.isdecimal():
-        yield "live.cudnn", Known(cudnn(int(answer)), source)
+        yield "live.cudnn", Known(cudnn_version(int(answer)), source)
     elif question.startswith("torch.cuda.get_device_name") and len(answer) < 80 and "rror" not in answer:
         index = "".join(filter(str.isdecimal, question)) or "0"
         yield "gpu", ({"index": Known(int(index), source), "name": Known(answer, source)},)
@@ -136,14 +138,14 @@ def answered(question: str, answer: str, source: str) -> Iterator[tuple[str, Fac
 _TRUTHS = {"torch.cuda.is_available()": "live.cuda_available", "tf.test.is_built_with_cuda()": "tf.built_with_cuda"}
 
 
-def _one_liners(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """``2.5.1+cu124 12.4 False``: version, CUDA, availability in one print; ``2.5.1 /.../torch/__init__.py``."""
+def _version_lines(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """Facts from ``2.5.1+cu124 12.4 False`` (version, CUDA, availability) or ``2.5.1 /.../torch/__init__.py``."""
     for index, line in enumerate(paste.bare):
         if not line[:1].isdecimal() or len(line) > 100 or index in paste.used:
             continue
         text = line.strip()
-        if where := _WHERE.match(text):
-            yield "torch.version", Known(where.group(1), paste.use(index))
+        if init_path := _WHERE.match(text):
+            yield "torch.version", Known(init_path.group(1), paste.use(index))
             continue
         triple = _TRIPLE.match(text) or _DOUBLE.match(text)
         if not triple:
@@ -160,7 +162,8 @@ def _one_liners(paste: Paste) -> Iterator[tuple[str, Fact]]:
             yield "live.cuda_available", Known(groups[-1] == "True", source)
 
 
-def _imports(paste: Paste) -> Iterator[tuple[str, Fact]]:
+def _import_errors(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """How ``import torch`` failed: outcome, error text, and torch absent for "No module named torch"."""
     for index, _ in paste.having("error"):
         error = _ERROR.match(paste.bare[index])
         if not error:
@@ -171,7 +174,7 @@ def _imports(paste: Paste) -> Iterator[tuple[str, Fact]]:
             yield "torch.version", Absent(f"No module named torch ({source})")
             yield "live.import_outcome", Known("error", source)
             yield "live.import_error", Known(paste.bare[index].strip()[:500], source)
-        elif kind in ("ImportError", "OSError", "ModuleNotFoundError", "AttributeError") and _of_torch(
+        elif kind in ("ImportError", "OSError", "ModuleNotFoundError", "AttributeError") and _is_torch_import(
             paste, index, message
         ):
             source = paste.use(index)
@@ -179,8 +182,8 @@ def _imports(paste: Paste) -> Iterator[tuple[str, Fact]]:
             yield "live.import_error", Known(paste.bare[index].strip()[:500], source)
 
 
-def _of_torch(paste: Paste, index: int, message: str) -> bool:
-    """Whether the error is torch's own import failing: its path is in the message, or its package in the traceback."""
+def _is_torch_import(paste: Paste, index: int, message: str) -> bool:
+    """Whether torch's own import raised the error: its path in the message, its package in the traceback."""
     path = message.replace("\\", "/")
     if "torch/lib/" in path or "libtorch" in message.partition(":")[0]:
         return "torchaudio" not in path and "torchvision" not in path

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.model.catalog import fact
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows
+from gpudoctor.core.catalog import fact
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
-from gpudoctor.readers._values import release
+from gpudoctor.readers._values import major_minor
 
 EXACT = 6
 FACTS = (fact("torch.cudnn_built", "version", "cuDNN that torch says it was compiled against"),)
@@ -43,25 +43,26 @@ _UNEXPECTED = Pattern(r"(Unexpected error from cudaGetDeviceCount\(\).*)")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Facts of torch and of the GPUs that it names."""
+    """Facts of torch, the driver and GPUs from torch's warnings and errors."""
     low = paste.lower
     if "capabilit" in low:
-        yield from _capabilities(paste)
+        yield from _unsupported_gpus(paste)
     if "cuda" in low or "driver on your system" in low or "no nvidia driver" in low:
-        yield from _start(paste)
+        yield from _cuda_start_errors(paste)
     if "cuda runtime " in low:
         for index, line in paste.having("- cuda runtime "):
             if match := _COMPILED.search(line):
                 yield "torch.cuda", Known(match.group(1), paste.use(index))
     if "pytorch was compiled" in low:
-        yield from _cudnn(paste)
+        yield from _cudnn_mismatch(paste)
     if "cuda version=" in low:
-        yield from _companions(paste)
+        yield from _companion_mismatch(paste)
     if "which is incompatible" in low or "has requirement" in low:
-        yield from _pins(paste)
+        yield from _unmet_requirements(paste)
 
 
-def _capabilities(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+def _unsupported_gpus(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Rows of ``gpu`` and torch.archs from warnings that a GPU is not supported by this build."""
     rows: list[Row] = []
     for index, line in paste.having("with cuda capability sm_"):
         if match := _NOT_COMPATIBLE.search(line[:1000]):
@@ -94,7 +95,8 @@ def _capabilities(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             yield "torch.archs", Known(tuple(archs), paste.use(index))
 
 
-def _start(paste: Paste) -> Iterator[tuple[str, Fact]]:
+def _cuda_start_errors(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """live.cuda_error and cuda_available from errors when CUDA starts; the driver's CUDA where it is too old."""
     for index, _ in paste.having("torch not compiled with cuda enabled"):
         source = paste.use(index)
         yield "live.cuda_error", Known("Torch not compiled with CUDA enabled", source)
@@ -125,7 +127,8 @@ def _start(paste: Paste) -> Iterator[tuple[str, Fact]]:
             yield "live.cuda_available", Known(False, source)
 
 
-def _cudnn(paste: Paste) -> Iterator[tuple[str, Fact]]:
+def _cudnn_mismatch(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """cuDNN that torch was built against, and the one it found."""
     for index, line in paste.having("pytorch was compiled"):
         if match := _CUDNN.search(line):
             numbers = match.groups()
@@ -133,20 +136,22 @@ def _cudnn(paste: Paste) -> Iterator[tuple[str, Fact]]:
             yield "live.cudnn", Known(".".join(numbers[3:]), paste.use(index))
 
 
-def _companions(paste: Paste) -> Iterator[tuple[str, Fact]]:
+def _companion_mismatch(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """torch.cuda and companions_unmet where torchvision or torchaudio is built for another CUDA."""
     for index, line in paste.having("cuda version="):
         if match := _COMPANION.search(line):
-            own, companion, other = (part.rstrip(".") for part in match.groups())
+            torch_cuda, companion, companion_cuda = (part.rstrip(".") for part in match.groups())
             source = paste.use(index)
-            if cuda := release(own):
+            if cuda := major_minor(torch_cuda):
                 yield "torch.cuda", Known(cuda, source)
             yield (
                 "torch.companions_unmet",
-                Known((f"{companion} is for CUDA {other}, torch is for CUDA {own}",), source),
+                Known((f"{companion} is for CUDA {companion_cuda}, torch is for CUDA {torch_cuda}",), source),
             )
 
 
-def _pins(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+def _unmet_requirements(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Rows of ``pin`` and unmet requirements of torch and its companions, from pip's messages."""
     unmet: list[str] = []
     pins: list[Row] = []
     companions: list[str] = []
@@ -154,9 +159,11 @@ def _pins(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     for index, line in paste.having("which is incompatible", "has requirement"):
         if match := _REQUIRES.search(line):
             source = paste.use(index)
-            name, wanted, has = match.groups()
-            unmet.append(f"{name} wants {wanted}, has {has}")
-            pins.append({"name": Known(name, source), "wants": Known(wanted, source), "has": Known(has, source)})
+            name, required, installed = match.groups()
+            unmet.append(f"{name} wants {required}, has {installed}")
+            pins.append(
+                {"name": Known(name, source), "wants": Known(required, source), "has": Known(installed, source)}
+            )
         elif line.strip().startswith(("torchvision ", "torchaudio ", "torchtext ")) and "torch==" in line:
             source = paste.use(index)
             companions.append(line.strip()[:200])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gpudoctor.model.catalog import fact
-from gpudoctor.model.fact import Fact, Known, Rows
-from gpudoctor.model.frozen import frozen
+from gpudoctor.core.catalog import fact
+from gpudoctor.core.fact import Fact, Known, Rows
+from gpudoctor.core.frozen import frozen
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
@@ -27,8 +27,8 @@ _GLOBAL = Pattern(r".*\[rank(\d+)\]", 2)
 
 
 @frozen
-class _Count:
-    """Of one rank in one process group: what it has called and completed, and in which line it says so."""
+class _RankProgress:
+    """Collectives that a rank of a process group has enqueued and completed, and the line that says so."""
 
     called: int
     done: int
@@ -36,45 +36,55 @@ class _Count:
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """The first process group in which ranks differ, else that none do."""
-    alike: tuple[_Count, ...] = ()
-    for ranks in _groups(paste):
+    """The ranks behind the others in the first process group where they differ; an empty list where none do.
+
+    Nothing where fewer than two ranks are reported.
+    """
+    level_ranks: tuple[_RankProgress, ...] = ()
+    for ranks in _progress_by_group(paste):
         if len(ranks) < 2:
             continue
-        ahead = max(ranks.values(), key=lambda one: one.called)
-        waits = max(count.done for count in ranks.values()) + 1
-        behind = {rank: one for rank, one in ranks.items() if one.called < waits or one.called <= ahead.called - 2}
+        ahead = max(ranks.values(), key=lambda progress: progress.called)
+        awaited = max(count.done for count in ranks.values()) + 1
+        behind = {
+            rank: progress
+            for rank, progress in ranks.items()
+            if progress.called < awaited or progress.called <= ahead.called - 2
+        }
         if not behind or len(behind) == len(ranks):
-            alike = alike or tuple(ranks.values())
+            level_ranks = level_ranks or tuple(ranks.values())
             continue
-        slowest = min(behind.values(), key=lambda one: one.called)
+        slowest = min(behind.values(), key=lambda progress: progress.called)
         names = tuple(str(rank) for rank in sorted(behind))
         yield "nccl.ranks_behind", Known(names, paste.use(slowest.index))
         yield "nccl.behind_at", Known(max(0, slowest.called), paste.use(slowest.index))
         yield "nccl.ahead_at", Known(ahead.called, paste.use(ahead.index))
-        yield "nccl.ranks_counted", Known(len(ranks), ", ".join(paste.use(one.index) for one in ranks.values()))
+        yield (
+            "nccl.ranks_counted",
+            Known(len(ranks), ", ".join(paste.use(progress.index) for progress in ranks.values())),
+        )
         return
-    if alike:
-        yield "nccl.ranks_behind", Known((), paste.use(alike[0].index))
+    if level_ranks:
+        yield "nccl.ranks_behind", Known((), paste.use(level_ranks[0].index))
 
 
-def _groups(paste: Paste) -> Iterator[Mapping[int, _Count]]:
-    """The counts of each process group, by rank; of one rank the last.
+def _progress_by_group(paste: Paste) -> Iterator[Mapping[int, _RankProgress]]:
+    """Each process group's progress by rank; of one rank the last report.
 
-    Subgroups that share a name are left out: there two ranks of the job call themselves by the same number.
+    Groups that share a name are left out: in them two ranks of the job use the same number.
     """
-    groups: dict[str, dict[int, _Count]] = {}
-    called: dict[tuple[str, str], str] = {}
-    mixed: set[str] = set()
+    groups: dict[str, dict[int, _RankProgress]] = {}
+    global_ranks: dict[tuple[str, str], str] = {}
+    ambiguous_groups: set[str] = set()
     for index, line in paste.having("last enqueued"):
-        if told := _COUNTS.search(line[:1000]):
-            group, local = told["group"].strip(), told["rank"]
-            prefix = _GLOBAL.search(line[: told.start()])
+        if report := _COUNTS.search(line[:1000]):
+            group, local = report["group"].strip(), report["rank"]
+            prefix = _GLOBAL.search(line[: report.start()])
             rank = prefix.group(1) if prefix else local
-            if called.setdefault((group, local), rank) != rank:
-                mixed.add(group)
-            one = _Count(int(told["called"]), int(told["done"]), index)
-            groups.setdefault(group, {})[int(rank)] = one
+            if global_ranks.setdefault((group, local), rank) != rank:
+                ambiguous_groups.add(group)
+            progress = _RankProgress(int(report["called"]), int(report["done"]), index)
+            groups.setdefault(group, {})[int(rank)] = progress
     for group, ranks in groups.items():
-        if group not in mixed:
+        if group not in ambiguous_groups:
             yield ranks

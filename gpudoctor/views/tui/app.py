@@ -1,235 +1,308 @@
-"""The application: holds the diagnosis, has work done in the background, and opens the screens."""
+"""The application: opens the screens, has its looks kept, and lists everything that can be done now as commands."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.reactive import reactive
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
+from textual.fuzzy import FuzzySearch
 from textual.screen import Screen
+from textual.types import IgnoreReturnCallbackType
 
-from gpudoctor import shipped
-from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.errors import DoctorError
+from gpudoctor.core import shipped
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.fact import listed, text_of
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import background, choices, places, stand_ins, terminal, themes
-from gpudoctor.views.tui.reading import Reading
+from gpudoctor.views.tui import hints, marks, terminal, themes
+from gpudoctor.views.tui.base import BaseApp
+from gpudoctor.views.tui.screens.framed import FramedScreen
+from gpudoctor.views.tui.widgets.frame import FIX_SCREEN, SCREEN_ENTRIES
+from gpudoctor.views.tui.words import summary
 
 if TYPE_CHECKING:
-    from textual.command import Provider
     from textual.filter import LineFilter
 
-    from gpudoctor.model.snapshot import Event
-    from gpudoctor.views.tui.repair import Repair
-    from gpudoctor.views.tui.screens.place import Place
     from gpudoctor.views.tui.work import Work
 
 
-def _commands() -> type[Provider]:
-    from gpudoctor.views.tui.commands import Commands
+# ---- The command palette: everything that can be done now, by name ----
 
-    return Commands
+_EXCLUDED_ACTIONS = ("open", "command_palette", "app.focus_next", "app.focus_previous", "keys", "read", "quit", "leave")
+"""Actions with keys that are here under names of their own, or of no use without the key."""
+
+_NAME_BY_ACTION = {
+    "fix": ("fix", "plan"),
+    "save": ("save", "the report, or this screen as a picture…"),
+    "suspend_process": ("leave", "for now; fg in the shell goes on"),
+}
+"""Actions that many screens have, under a name of their own; the others are ``here``, or anybody's to ``do``."""
 
 
-class DoctorApp(App[None]):
-    """What is common to all screens; each of them follows `diagnosis`, `reading` and `message`."""
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of the palette: ``go: GPUs``, with its keys or a description."""
+
+    group: str
+    words: str
+    run: IgnoreReturnCallbackType
+    about: str = ""
+    searched: bool = False
+    """Listed only where it is searched for: there may be hundreds of its kind."""
+
+    @property
+    def label(self) -> str:
+        """Group and words: ``go: GPUs``."""
+        return one_line(f"{self.group}: {self.words}")
+
+    @property
+    def name(self) -> str:
+        """Label and description, as shown and searched."""
+        return self.label + (f"  {one_line(self.about)}" if self.about else "")
+
+
+class Commands(Provider):
+    """The command palette's source of commands."""
+
+    async def discover(self) -> Hits:
+        """The commands listed before anything is typed."""
+        for command in self.commands():
+            if not command.searched:
+                yield DiscoveryHit(_styled_name(command), command.run, command.name)
+
+    async def search(self, query: str) -> Hits:
+        """The commands that match the query, with a score."""
+        alike = FuzzySearch()
+        for command in self.commands():
+            whole = query.lower() in command.name.lower()  # letters here and there are looked for in our words only
+            score, offsets = alike.match(query, command.name if whole else command.label)
+            if score > 0:
+                yield Hit(score, _styled_name(command, offsets), command.run, command.name)
+
+    def commands(self) -> Iterator[Command]:
+        """Every command that is possible now."""
+        app = cast(DoctorApp, self.app)
+        yield from self._screen_commands(app)
+        yield from self._key_commands()
+        yield from _general_commands(app)
+        if app.diagnosis:
+            yield from _finding_commands(app, app.diagnosis)
+            yield from _gpu_commands(app, app.diagnosis)
+
+    def _screen_commands(self, app: DoctorApp) -> Iterator[Command]:
+        """Commands that open the other screens."""
+        for number, door in enumerate(SCREEN_ENTRIES, 1):
+            if door.name != app.current_mode:
+                yield Command("go", door.title, partial(app.action_open, door.name), str(number))
+        if app.diagnosis and app.diagnosis.unjudged:
+            count = str(len(app.diagnosis.unjudged))
+            yield Command("go", "not judged", partial(app.visit, "diagnosis", app.diagnosis.unjudged[0].id), count)
+
+    def _key_commands(self) -> Iterator[Command]:
+        """Commands for the keys of the screen below the palette."""
+        for hint in hints.hints_of(self.screen):
+            name = hint.action.partition("(")[0].removeprefix("screen.")
+            if not hint.moves and name not in _EXCLUDED_ACTIONS:
+                group, words = _NAME_BY_ACTION.get(name, ("do" if hint.everywhere else "here", hint.words))
+                yield Command(group, words, partial(self.app.run_action, hint.action, hint.node), hint.keys[0])
+
+
+def _general_commands(app: DoctorApp) -> Iterator[Command]:
+    """Commands that are always possible: reading, themes, help, quitting."""
+    yield Command("read", "again", app.action_read, "r")
+    if not app.reading.over:
+        yield Command("read", "stop, keep what was read", app.stop_reading, "esc")
+    yield Command("view", "theme…", app.action_themes)
+    for name, words in themes.NAMES.items():
+        if name != app.theme:
+            yield Command("view", f"theme {words}", partial(app.choose_theme, name), searched=True)
+    if app.in_ascii:
+        yield Command("view", "marks in Unicode", partial(app.choose_marks, "unicode"))
+    else:
+        yield Command("view", "marks in plain ASCII", partial(app.choose_marks, "ascii"))
+    yield Command("help", "keys of this screen", app.action_keys, "?")
+    yield Command("help", "what the marks mean", app.action_keys, "?")
+    yield Command("leave", "quit", app.action_quit, "q")
+
+
+def _finding_commands(app: DoctorApp, diagnosis: Diagnosis) -> Iterator[Command]:
+    """Commands that open each finding and each unjudged rule, by id."""
+    titles = {finding.id: (marks.SEVERITY[finding.severity][0], finding.title) for finding in diagnosis.findings[::-1]}
+    for name in dict.fromkeys(finding.id for finding in diagnosis.findings):
+        glyph, title = titles[name]
+        yield Command("finding", name, partial(app.visit, "diagnosis", name), f"{glyph} {title}")
+    for item in diagnosis.unjudged:
+        run = partial(app.visit, "diagnosis", item.id)
+        yield Command("not judged", item.id, run, f"{marks.UNREAD} {item.because}", searched=True)
+
+
+def _gpu_commands(app: DoctorApp, diagnosis: Diagnosis) -> Iterator[Command]:
+    """Commands that open each GPU."""
+    if "gpus" not in {door.name for door in SCREEN_ENTRIES}:
+        return
+    for number, row in enumerate(listed(diagnosis.snapshot.rows("gpu"))):
+        about = summary.short_name(text_of(row.get("name")))
+        yield Command("gpu", str(number), partial(app.visit, "gpus", str(number)), about)
+
+
+def _styled_name(command: Command, letters: Sequence[int] = ()) -> Content:
+    """The command's name, dimmed but for its words, with the letters at these offsets stressed."""
+    shown = Content(command.name).stylize("$foreground 70%", 0, len(command.group) + 1)
+    shown = shown.stylize("$foreground 70%", len(command.label), len(command.name))
+    for at in letters:
+        shown = shown.stylize("bold underline $primary", at, at + 1)
+    return shown
+
+
+# ---- The application ----
+
+
+class DoctorApp(BaseApp):
+    """The application with its screens, themes and commands."""
 
     TITLE = "gpudoctor"
     CSS = shipped.text("views/tui/tui.tcss")
     ENABLE_COMMAND_PALETTE = True
-    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_commands}
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {Commands}
     COMMAND_PALETTE_DISPLAY = "^p"
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
-        door.name: door.open for door in (*places.DOORS, places.FIX)
+        door.name: door.open for door in (*SCREEN_ENTRIES, FIX_SCREEN)
     }
-    DEFAULT_MODE = places.DOORS[0].name
+    DEFAULT_MODE = SCREEN_ENTRIES[0].name
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(str(number), f"open('{door.name}')", door.title, show=False)
-            for number, door in enumerate(places.DOORS, 1)
+            for number, door in enumerate(SCREEN_ENTRIES, 1)
         ),
         Binding("r", "read", "read again", show=False),
         Binding("question_mark", "keys", "this page", show=False),
         Binding("q,ctrl+c", "quit", "quit", show=False),
         Binding("ctrl+z", "suspend_process", "leave for now; fg goes on", show=False),
     ]
-    diagnosis: reactive[Diagnosis | None] = reactive(None)
-    reading: reactive[Reading] = reactive(Reading)
-    message: reactive[str] = reactive("")
     PERIOD = 0.25
     """Seconds between two looks at the clock while sources are asked."""
 
     def __init__(self, work: Work) -> None:
-        super().__init__()
-        self.work = work
+        super().__init__(work)
         for theme in themes.OURS:
             self.register_theme(theme)
-        self.repair: Repair | None = None
-        """The plan that is open, and its run, once there was one."""
-        self._ascii = stand_ins.Ascii()
-        self._choices = choices.Choices()
-        self._take_choices()
-        self._round = 0
-        """Which reading is the current one: what an older one still says is not heard."""
+        self._ascii = terminal.AsciiFilter()
+        self._choices = themes.Choices()
+        self._apply_choices()
 
-    def _take_choices(self) -> None:
-        """Look as the user chose; a variable of the environment is the later word."""
+    def _apply_choices(self) -> None:
+        """Set the theme and the marks that the user chose; TEXTUAL_THEME takes precedence."""
         try:
-            self._choices = choices.load()
-        except choices.ChoicesError as error:
+            self._choices = themes.load_choices()
+        except themes.ChoicesError as error:
             self.say(f"what was chosen before is not known: {error}")
         if os.environ.get("TEXTUAL_THEME") not in self.available_themes:
             self.theme = self._choices.theme if self._choices.theme in themes.NAMES else themes.NIGHT.name
-        self._ascii.enabled = self._choices.marks == "ascii" or (not self._choices.marks and stand_ins.wanted())
+        self._ascii.enabled = self._choices.marks == "ascii" or (not self._choices.marks and terminal.ascii_wanted())
 
-    def _keep(self, chosen: choices.Choices) -> None:
+    def _save_choices(self, chosen: themes.Choices) -> None:
+        """Store the choices for the next start; if that fails, say so."""
         try:
-            choices.keep(chosen)
-        except choices.ChoicesError as error:
+            themes.keep_choices(chosen)
+        except themes.ChoicesError as error:
             self.say(f"for this time only: the choice cannot be kept: {error}")
         self._choices = chosen
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """What themes may set beyond Textual's own."""
+        """Our additional theme variables."""
         return themes.DEFAULTS
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's, and ours that draws in ASCII."""
+        """Textual's filters, and the one for ASCII if it is enabled."""
         return [*super().get_line_filters(), self._ascii] if self._ascii.enabled else super().get_line_filters()
 
     def on_load(self) -> None:
-        """Before anything is drawn: from now on a signal ends it as `q` would."""
+        """Handle signals like `q`, before anything is drawn."""
         if not self.is_headless:
-            terminal.heed(self.end)
+            terminal.handle_signals(self.end)
 
     def on_mount(self) -> None:
-        """First the screen, then the work."""
+        """Open the first screen, then start reading."""
         if self.work.first:
             self.call_after_refresh(self.action_open, self.work.first)
         self.call_after_refresh(self.action_read)
         self.set_interval(self.PERIOD, self._tick)
 
     def end(self, code: int) -> None:
-        """End without asking, as a signal wants it."""
+        """Quit with this exit code, without asking."""
         self.exit(return_code=code)
 
     def panic(self, *renderables: Any) -> None:
-        """Show what went wrong, unless it is only that nobody is there to see it."""
-        if not self.is_headless and terminal.lost():
-            terminal.let_go()
+        """Show an internal error, or just quit if the terminal is gone."""
+        if not self.is_headless and terminal.is_lost():
+            terminal.redirect_to_devnull()
             self.end(terminal.HUNG_UP)
         else:
             super().panic(*renderables)
 
     def _tick(self) -> None:
-        if not self.is_headless and terminal.lost():
-            terminal.let_go()
+        """Quit if the terminal is gone; redraw the reading's clock."""
+        if not self.is_headless and terminal.is_lost():
+            terminal.redirect_to_devnull()
             self.end(terminal.HUNG_UP)
         if not self.reading.over:
-            self.mutate_reactive(DoctorApp.reading)
-
-    def say(self, message: str) -> None:
-        """Show a message in the second line, until the next key or another message."""
-        self.message = one_line(message)
+            self.mutate_reactive(BaseApp.reading)
 
     def action_open(self, name: str) -> None:
-        """Go to the screen of that name."""
+        """Open the screen of that name."""
         self.switch_mode(name)
-        cast("Place", self.screen_stack[0]).back = ""
+        cast(FramedScreen, self.screen_stack[0]).back = ""
 
     async def action_quit(self) -> None:
-        """Leave; where a step of a plan runs, its screen asks first."""
+        """Quit, or ask first while a step of a plan runs."""
         if self.repair and self.repair.busy:
-            self.repair.ask_to_leave(self)
+            from gpudoctor.views.tui.repair import ask_to_leave
+
+            ask_to_leave(self)
         else:
             self.exit()
 
     async def visit(self, place: str, name: str) -> None:
-        """Go to that screen, with the cursor on what is called `name` there."""
+        """Open that screen with its cursor on `name`; a message if it is not there."""
         await self.switch_mode(place)
-        if not cast("Place", self.screen).go(name):
+        if not cast(FramedScreen, self.screen).go(name):
             self.say(f"{name}: not among what is shown here")
 
     def action_keys(self) -> None:
-        """The keys of the screen that is open, and what the marks mean."""
-        from gpudoctor.views.tui.screens.keys import KeysScreen
+        """Open the page of keys and marks."""
+        from gpudoctor.views.tui.screens.help import KeysScreen
 
-        here = next((door.title for door in (*places.DOORS, places.FIX) if door.name == self.current_mode), "")
+        here = next((door.title for door in (*SCREEN_ENTRIES, FIX_SCREEN) if door.name == self.current_mode), "")
         self.push_screen(KeysScreen(self.screen, here))
 
     def action_themes(self) -> None:
-        """Choose a theme, and have it kept."""
-        from gpudoctor.views.tui.screens.theme import ThemeScreen
-
-        self.push_screen(ThemeScreen(), self.choose_theme)
+        """Open the list of themes."""
+        self.push_screen(themes.ThemeScreen(), self.choose_theme)
 
     def choose_theme(self, name: str | None) -> None:
-        """Take that theme, now and when the program is next opened."""
+        """Use that theme now and at the next start; None changes nothing."""
         if name:
             self.theme = name
             if name != self._choices.theme:
-                self._keep(replace(self._choices, theme=name))
+                self._save_choices(replace(self._choices, theme=name))
 
     @property
     def in_ascii(self) -> bool:
-        """Whether the glyphs are drawn by their stand-ins."""
+        """True if glyphs are replaced by ASCII."""
         return self._ascii.enabled
 
     def choose_marks(self, marks: str) -> None:
-        """Draw with ``ascii`` or ``unicode``, now and when the program is next opened."""
+        """Draw with ``ascii`` or ``unicode``, now and at the next start."""
         self._ascii.enabled = marks == "ascii"
-        self._keep(replace(self._choices, marks=marks))
+        self._save_choices(replace(self._choices, marks=marks))
         self.refresh_css(animate=False)
 
-    def action_read(self) -> None:
-        """Read everything, again."""
-        self._round += 1
-        self.reading = Reading()
-        tell = partial(background.tell, self)
-        mine = self._round
-
-        def event(what: Event) -> None:
-            tell(lambda: self._event(mine, what))
-
-        def partly(diagnosis: Diagnosis) -> None:
-            if mine != self._round:
-                raise InterruptedError("nobody hears this reading any more")
-            tell(lambda: self._partly(mine, diagnosis))
-
-        background.start(
-            self, "reading", lambda: self.work.diagnose(event, partly), lambda answer: self._read(mine, answer)
-        )
-
-    def stop_reading(self) -> None:
-        """Keep what was read, and hear no more."""
-        self._round += 1
-        self.reading = self.reading.ended("" if self.diagnosis else "stopped before anything was read; r reads again")
-        self.say("stopped: what was not read by then is not judged; r reads again")
-
-    def _event(self, mine: int, event: Event) -> None:
-        if mine == self._round:
-            self.reading = self.reading.after(event)
-
-    def _partly(self, mine: int, diagnosis: Diagnosis) -> None:
-        if mine == self._round and not self.reading.over:
-            self.diagnosis = diagnosis
-
-    def _read(self, mine: int, answer: Diagnosis | BaseException) -> None:
-        if mine != self._round:
-            return
-        if isinstance(answer, BaseException):
-            words = str(answer) if isinstance(answer, DoctorError) else f"{type(answer).__name__}: {answer}"
-            self.reading = self.reading.ended(one_line(words))
-            return
-        self.reading = self.reading.ended()
-        self.diagnosis = answer
-
     def on_key(self, event: Any) -> None:
-        """A message stays until the next key."""
+        """Remove the message."""
         if self.message and event.key != "escape":
             self.message = ""

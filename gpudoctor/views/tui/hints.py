@@ -27,7 +27,7 @@ MOVES = Binding.Group("move")
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """An action that is possible now, its keys as they are shown, and whose action it is."""
+    """An action that is possible now: its keys as shown, its words, and the node whose action it is."""
 
     keys: tuple[str, ...]
     words: str
@@ -39,13 +39,13 @@ class Hint:
     """It is the application's, not that of one screen."""
 
 
-def of(screen: Screen[Any]) -> list[Hint]:
-    """Every action of the screen, of what has the focus in it and of the application, in this order."""
+def hints_of(screen: Screen[Any]) -> list[Hint]:
+    """Every action that is possible now: of the screen, its focused widget and the application."""
     hints: dict[tuple[bool, str], Hint] = {}
     for node, binding, enabled, tooltip in screen.active_bindings.values():
         moves = binding.group is MOVES or binding.action in _SCROLL
         own = MOVES.description if moves else binding.description
-        words = _TEXTUALS.get(binding.action, own if moves else _lower(tooltip or own))
+        words = _TEXTUALS.get(binding.action, own if moves else _lowercased(tooltip or own))
         if not enabled or not words:
             continue
         everywhere = node is screen.app or binding.action.startswith("app.")
@@ -53,16 +53,16 @@ def of(screen: Screen[Any]) -> list[Hint]:
         known = hints.get(slot) or Hint((), words, binding.action, node, moves, everywhere)
         key = screen.app.get_key_display(binding).replace("ctrl+", "^")
         hints[slot] = known if key in known.keys else replace(known, keys=(*known.keys, key))
-    return [replace(hint, keys=_ordered(hint)) for hint in hints.values()]
+    return [replace(hint, keys=_ordered_keys(hint)) for hint in hints.values()]
 
 
-def _lower(words: str) -> str:
-    """As the middle of a line: ``P2P`` stays as it is."""
+def _lowercased(words: str) -> str:
+    """The words with a small first letter, unless they begin with an acronym (``P2P``)."""
     return words if words[:2].isupper() or words[1:2].isdigit() else words[:1].lower() + words[1:]
 
 
-def _ordered(hint: Hint) -> tuple[str, ...]:
-    """The plainest key first; of those that move, the arrows before letters."""
+def _ordered_keys(hint: Hint) -> tuple[str, ...]:
+    """The hint's keys, the simplest first; of movement keys, arrows before letters."""
     if hint.moves:
         return tuple(sorted(hint.keys, key=lambda key: len(key) == 1 and key.isalpha()))
     return tuple(sorted(hint.keys, key=len))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpudoctor.model.diagnosis import Verdict
-from gpudoctor.model.rule import Severity
+from gpudoctor.core.diagnosis import Verdict
+from gpudoctor.core.rule import Severity
 
 SEVERITY: dict[Severity, tuple[str, str, str]] = {
     "error": ("✗", "ERROR", "$error"),

@@ -10,25 +10,22 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import Screen
 
-from gpudoctor.model.diagnosis import Verdict
-from gpudoctor.views.tui import marks, places
+from gpudoctor.core.diagnosis import Verdict
+from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.app import DoctorApp
-from gpudoctor.views.tui.reading import Reading
-from gpudoctor.views.tui.widgets.frame import NARROW, Keys, Line
+from gpudoctor.views.tui.widgets.frame import FIX_SCREEN, NARROW, SCREEN_ENTRIES, Keys, Line
 from gpudoctor.views.tui.widgets.prose import GAP, Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
-from gpudoctor.views.tui.work import Choice
+from gpudoctor.views.tui.work import Reading, RecordedMachine
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
-
-    from gpudoctor.views.tui.work import Choice
 
 LIST = "demos"
 
 
 class RecordingsApp(DoctorApp):
-    """The list is a mode beside the screens; they are built anew for each machine."""
+    """The interface with a list of recorded machines; its screens are built anew for each of them."""
 
     DEFAULT_MODE = LIST
     BINDINGS: ClassVar[list[BindingType]] = [Binding("o", "choices", "other recorded machines", show=False)]
@@ -36,87 +33,87 @@ class RecordingsApp(DoctorApp):
     OWN_KEYS = (("o", "list", "app.choices"),)
     """Hints that are shown on each of its screens."""
 
-    def __init__(self, choices: Sequence[Choice]) -> None:
+    def __init__(self, choices: Sequence[RecordedMachine]) -> None:
         super().__init__(choices[0].work())
-        self._list = DemosScreen(choices)
+        self._list = RecordingsScreen(choices)
         self.add_mode(LIST, lambda: self._list)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """On the list there is no machine yet."""
+        """False for what needs a machine while the list is shown."""
         if self.current_mode == LIST and action in {"open", "read", "choices"}:
             return False
         return super().check_action(action, parameters)
 
     def action_read(self) -> None:
-        """Nothing is read before a machine is chosen."""
+        """Start a reading, unless the list is shown."""
         if self.current_mode != LIST:
             super().action_read()
 
     async def action_open_choice(self) -> None:
-        """Look at the machine under the list's cursor, on screens that have seen no other one."""
-        self._round += 1
+        """Open the machine under the list's cursor, with new screens."""
+        self._reading_number += 1
         self.work = self._list.choices.choice.work()
         self.diagnosis, self.reading, self.message = None, Reading(), ""
         self.repair = None
-        for door in (*places.DOORS, places.FIX):
+        for door in (*SCREEN_ENTRIES, FIX_SCREEN):
             await self.remove_mode(door.name)
             self.add_mode(door.name, door.open)
         await self.switch_mode(self.first)
         self.action_read()
 
     def action_choices(self) -> None:
-        """Back to the list; a reading that is on its way is not heard any more."""
-        self._round += 1
+        """Go back to the list, and ignore a reading in progress."""
+        self._reading_number += 1
         self.switch_mode(LIST)
 
     @property
     def first(self) -> str:
-        """The screen that a machine opens with."""
-        return places.DOORS[0].name
+        """Name of the screen that a machine opens with."""
+        return SCREEN_ENTRIES[0].name
 
 
 # ---- The recorded machines to choose from ----
 # The first screen of ``gpudoctor demo``.
 
-_LOOKS: dict[Verdict, str] = {"broken": "error", "impaired": "warning", "sound": "good", "unknown": "accent"}
+_STYLES: dict[Verdict, str] = {"broken": "error", "impaired": "warning", "sound": "good", "unknown": "accent"}
 
 
-class Choices(Rows):
-    """One row a machine: its name, what is wrong with it, what it is."""
+class RecordingsTable(Rows):
+    """A row for each machine: name, what is wrong with it, hardware."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "open")]
 
-    def __init__(self, choices: Sequence[Choice]) -> None:
+    def __init__(self, choices: Sequence[RecordedMachine]) -> None:
         super().__init__(id="choices", classes="pane")
         self.choices = choices
         self.border_title = "Recorded machines"
-        self._names = max(len(choice.name) for choice in choices) + 2
-        self._titles = max(len(choice.title) for choice in choices) + 2
+        self._name_width = max(len(choice.name) for choice in choices) + 2
+        self._title_width = max(len(choice.title) for choice in choices) + 2
 
     @property
-    def choice(self) -> Choice:
-        """What is under the cursor."""
+    def choice(self) -> RecordedMachine:
+        """The machine under the cursor."""
         return self.choices[self.cursor]
 
     def on_mount(self) -> None:
-        """All of them are known from the start."""
+        """Set the number of rows and the height."""
         self.fill(len(self.choices))
         self.styles.height = len(self.choices) + 2
 
     def row(self, index: int) -> Iterable[Cell]:
-        """The title gives way to the machine where there is room for both."""
+        """Verdict, name and title; the hardware, too, where there is room."""
         choice = self.choices[index]
-        wide = self.scrollable_content_region.width >= self._names + self._titles + 16
+        wide = self.scrollable_content_region.width >= self._name_width + self._title_width + 16
         glyph, _ = marks.VERDICT[choice.verdict]
-        yield f"{glyph} ", _LOOKS[choice.verdict]
-        yield f"{choice.name:<{self._names}}", "accent"
-        yield f"{choice.title:<{self._titles if wide else 0}}", ""
+        yield f"{glyph} ", _STYLES[choice.verdict]
+        yield f"{choice.name:<{self._name_width}}", "accent"
+        yield f"{choice.title:<{self._title_width if wide else 0}}", ""
         if wide:
             yield choice.machine, "dim"
 
 
-class DemosScreen(Screen[None]):
-    """Which machine to look at; enter opens it."""
+class RecordingsScreen(Screen[None]):
+    """The list of recorded machines, with a description of the one under the cursor; Enter opens it."""
 
     AUTO_FOCUS = "#choices"
     SCOPED_CSS = False
@@ -127,13 +124,13 @@ class DemosScreen(Screen[None]):
     #chosen { height: auto; max-height: 1fr; }
     """
 
-    def __init__(self, choices: Sequence[Choice]) -> None:
+    def __init__(self, choices: Sequence[RecordedMachine]) -> None:
         super().__init__()
-        self.choices = Choices(choices)
+        self.choices = RecordingsTable(choices)
         self.chosen = Pane("", id="chosen")
 
     def compose(self) -> ComposeResult:
-        """The frame's lines, the list, and what one meets on the machine under the cursor."""
+        """The frame's lines, the list, and the description."""
         yield Line(id="band")
         yield Line(id="status")
         with Vertical(id="list"):
@@ -142,7 +139,7 @@ class DemosScreen(Screen[None]):
         yield Keys()
 
     def on_mount(self) -> None:
-        """Say what this is."""
+        """Set the frame's lines."""
         count = len(self.choices.choices)
         self.query_one("#band", Line).say(
             Content.assemble((f"{count} recorded machines", "bold"), "  nothing here is about this machine")
@@ -150,7 +147,7 @@ class DemosScreen(Screen[None]):
         self.query_one("#status", Line).say("Real checks run on recorded answers. o comes back to this list.")
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
-        """Show what it is about."""
+        """Describe the machine under the cursor."""
         choice = self.choices.choice
         self.chosen.put(
             choice.name,
@@ -165,6 +162,6 @@ class DemosScreen(Screen[None]):
         event.stop()
 
     async def on_rows_chosen(self, event: Rows.Chosen) -> None:
-        """Enter, or a second click."""
+        """Open the machine under the cursor."""
         event.stop()
         await self.run_action("app.open_choice")

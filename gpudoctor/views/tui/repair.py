@@ -1,35 +1,39 @@
-"""The plan that is open and its run: one for the whole application, whichever screen is shown."""
+"""The plan that is open: made or handed over, run, taken back, ended; and the question before anything is changed."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from gpudoctor.model.errors import DoctorError
-from gpudoctor.model.plan import Plan
-from gpudoctor.model.run import Run, Stop
-from gpudoctor.views.tui import background, places
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+
+from gpudoctor.core.errors import DoctorError
+from gpudoctor.core.plan import Plan
+from gpudoctor.core.run import Run
+from gpudoctor.views._terminal import one_line
+from gpudoctor.views.tui.base import BaseApp, Repair
+from gpudoctor.views.tui.widgets.prose import Block, Prose, plain
 from gpudoctor.views.tui.words import plan as plan_words
 
 if TYPE_CHECKING:
-    from gpudoctor.views.tui.app import DoctorApp
-    from gpudoctor.views.tui.widgets.prose import Block
-
-Work = Callable[[Callable[[Run], None], Callable[[], Stop]], Run]
+    from textual.app import ComposeResult
 
 
-def of(app: DoctorApp) -> Repair:
-    """The application's; at first it knows the run that something ended from outside, where there was one."""
+def repair_of(app: BaseApp) -> Repair:
+    """The application's plan and run, created if there is none; `last` is then an interrupted run, if any."""
     if app.repair is None:
         app.repair = Repair()
         app.repair.last = app.work.unfinished() if app.work.unfinished else None
     return app.repair
 
 
-def planned(app: DoctorApp, only: tuple[str, ...] = ()) -> None:
-    """Open the plan for the findings of those ids, or for every cause; a run that is under way is shown instead."""
-    repair = of(app)
+def open_new_plan(app: BaseApp, only: tuple[str, ...] = ()) -> None:
+    """Open the plan for the findings with these ids, or for every cause (none); a run in progress is shown instead."""
+    repair = repair_of(app)
     if not repair.busy:
         make = app.work.plan
         try:
@@ -41,161 +45,170 @@ def planned(app: DoctorApp, only: tuple[str, ...] = ()) -> None:
     repair.open(app)
 
 
-def handed_over(app: DoctorApp, plan: Plan) -> None:
-    """Open a plan that was made elsewhere; never while another one runs."""
-    repair = of(app)
+def open_given_plan(app: BaseApp, plan: Plan) -> None:
+    """Open a plan that was made elsewhere; not to be called while another one runs."""
+    repair = repair_of(app)
     repair.put(plan, given=True)
     repair.open(app)
 
 
-class Repair:
-    """What is planned, what runs, and what the user wants of it. The run is told by a thread, and only read here."""
+# ---- Asked before it is done ----
 
-    def __init__(self) -> None:
-        self.plan: Plan | None = None
-        self.only: tuple[str, ...] = ()
-        self.run: Run | None = None
-        self.trouble = ""
-        """Why a run did not begin, or how it died."""
-        self.wanted: Stop = "go on"
-        self.busy = False
-        self.leaving = False
-        """Whether the program ends as soon as the run is over."""
-        self.touched = False
-        """Whether the user changed the plan: then a new diagnosis does not replace it."""
-        self.given = False
-        """Whether the plan was handed over ready, not made from the diagnosis."""
-        self.came_from = places.DOORS[0].name
-        self.version = 0
-        """Grows with every plan that is opened."""
-        self.begun = 0
-        """Grows with every run that begins."""
-        self.last: Run | None = None
-        """The run before the plan that is open, where it changed something or was ended from outside: it can still be
-        taken back."""
-        self._step = ""
-        self._since = 0.0
 
-    def put(self, plan: Plan | None, only: tuple[str, ...] = (), given: bool = False) -> None:
-        """Have this plan open, and forget the former run."""
-        if self.run and self.run.changed and not self.run.undoes:
-            self.last = self.run
-        self.plan, self.only, self.given = plan, only, given
-        self.run, self.trouble, self.touched, self.wanted = None, "", False, "go on"
-        self.version += 1
+def ask_to_run(app: BaseApp, plan: Plan) -> None:
+    """Ask, then run the plan; what needs root, reboots or interrupts jobs asks for the host's name."""
+    apply, recorded = app.work.apply, app.work.recorded
+    assert apply, "there is something that runs plans"
 
-    def open(self, app: DoctorApp) -> None:
-        """Go to its screen; esc there leads back here."""
-        if app.current_mode != places.FIX.name:
-            self.came_from = app.current_mode
-        app.switch_mode(places.FIX.name)
-
-    def choose(self, plan: Plan) -> None:
-        """The user's change of the plan."""
-        self.plan, self.touched = plan, True
-
-    def start(self, app: DoctorApp, work: Work) -> None:
-        """Have it run in a thread that nobody waits for; the screen looks at `run` when it draws."""
-        self.run, self.last, self.trouble, self.wanted, self.busy = None, None, "", "go on", True
-        self.begun += 1
-
-        def told(run: Run) -> None:
-            self.run = run
-
-        background.start(app, "run", lambda: work(told, lambda: self.wanted), lambda answer: self._over(app, answer))
-
-    def _over(self, app: DoctorApp, answer: Run | BaseException) -> None:
-        self.busy = False
-        if isinstance(answer, BaseException):
-            words = str(answer) if isinstance(answer, DoctorError) else f"{type(answer).__name__}: {answer}"
-            self.trouble = " ".join(words.split())
-            self.run = self.run.ended() if self.run else None
+    def answered(yes: bool | None) -> None:
+        """Start the run after a yes."""
+        if yes:
+            repair_of(app).start(app, lambda report, wanted: apply(plan, report, wanted))
         else:
-            self.run = answer.ended()
-        if self.leaving:
-            app.exit()
-        elif self.run and self.run.changed and not app.work.recorded:
-            app.action_read()
+            app.say("nothing was run")
 
-    def stop(self, wanted: Stop) -> None:
-        """What the user wants now; more than that is not taken back."""
-        if self.wanted != "now":
-            self.wanted = wanted
+    required_word = (plan.machine or "yes") if plan.grave and not recorded else ""
+    title = "Sure? (a recording)" if recorded else "Sure?"
+    _ask(app, title, plan_words.run_question(plan, recorded), "run it", answered, required_word)
 
-    def seconds(self) -> float:
-        """How long the step that runs has been running, as far as was seen here."""
-        step = self.run.current if self.run else None
-        name = step.id if step else ""
-        if name != self._step:
-            self._step, self._since = name, time.monotonic()
-        return time.monotonic() - self._since
 
-    def ask_to_run(self, app: DoctorApp, plan: Plan) -> None:
-        """Ask, then run the plan. What needs root or a reboot or interrupts jobs asks for the host's name."""
-        apply, recorded = app.work.apply, app.work.recorded
-        assert apply, "there is something that runs plans"
+def ask_to_undo(app: BaseApp, run: Run) -> None:
+    """Ask, then undo the run."""
+    undo = app.work.undo
+    assert undo, "there is something that takes runs back"
 
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.start(app, lambda told, wanted: apply(plan, told, wanted))
-            else:
-                app.say("nothing was run")
+    def answered(yes: bool | None) -> None:
+        """Start undoing after a yes."""
+        if yes:
+            repair_of(app).start(app, lambda report, wanted: undo(run, report, wanted))
 
-        word = (plan.machine or "yes") if plan.grave and not recorded else ""
-        title = "Sure? (a recording)" if recorded else "Sure?"
-        _ask(app, title, plan_words.sure(plan, recorded), "run it", answered, word)
+    _ask(app, "Undo?", plan_words.undo_question(run), "take it back", answered)
 
-    def ask_to_undo(self, app: DoctorApp, run: Run) -> None:
-        """Ask, then take the run back."""
-        undo = app.work.undo
-        assert undo, "there is something that takes runs back"
 
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.start(app, lambda told, wanted: undo(run, told, wanted))
+def ask_to_end(app: BaseApp) -> None:
+    """Ask, then end the running command."""
+    repair = repair_of(app)
 
-        _ask(app, "Undo?", plan_words.taking_back(run), "take it back", answered)
+    def answered(yes: bool | None) -> None:
+        """End the command after a yes."""
+        if yes:
+            repair.stop("now")
 
-    def ask_to_end(self, app: DoctorApp) -> None:
-        """Ask, then end the command that runs."""
+    _ask(app, "End it now?", plan_words.quit_question(repair.run), "end the step", answered)
 
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.stop("now")
 
-        _ask(app, "End it now?", plan_words.leaving(self.run), "end the step", answered)
+def ask_to_leave(app: BaseApp) -> None:
+    """Ask before quitting while a step runs: it is ended first, and the record says so.
 
-    def ask_to_leave(self, app: DoctorApp) -> None:
-        """Ask before the program ends under a step that runs: it is ended first, and the record says so.
+    A second call quits at once: the record on disk names the running step.
+    """
+    repair = repair_of(app)
+    if repair.leaving:
+        app.exit()
+        return
 
-        Who asks a second time leaves at once: the record on disk names the step that runs.
-        """
-        if self.leaving:
-            app.exit()
+    def answered(yes: bool | None) -> None:
+        """End the step after a yes, and quit when its record is written."""
+        if not yes:
             return
+        if not repair.busy:
+            app.exit()
+        repair.leaving = True
+        repair.stop("now")
+        app.say("ending the step; the program ends when its record is written")
 
-        def answered(yes: bool | None) -> None:
-            if not yes:
-                return
-            if not self.busy:
-                app.exit()
-            self.leaving = True
-            self.stop("now")
-            app.say("ending the step; the program ends when its record is written")
-
-        _ask(app, "A step is running", plan_words.leaving(self.run), "end the step, and quit", answered)
+    _ask(app, "A step is running", plan_words.quit_question(repair.run), "end the step, and quit", answered)
 
 
 def _ask(
-    app: DoctorApp,
+    app: BaseApp,
     title: str,
     blocks: Sequence[Block],
     yes: str,
-    answered: Callable[[bool | None], None],
-    word: str = "",
+    on_answer: Callable[[bool | None], None],
+    required_word: str = "",
 ) -> None:
-    """Put the question, unless one is open already."""
-    from gpudoctor.views.tui.screens.confirm import Sure
+    """Show the question, unless one is open already; `on_answer` gets True for yes, False or None for no."""
+    if not isinstance(app.screen, ConfirmScreen):
+        app.push_screen(ConfirmScreen(title, blocks, yes, required_word), on_answer)
 
-    if not isinstance(app.screen, Sure):
-        app.push_screen(Sure(title, blocks, yes, word), answered)
+
+# ---- The question ----
+
+
+class ConfirmScreen(ModalScreen[bool]):
+    """The question before anything is changed; nothing has the focus, and Enter does nothing.
+
+    Dismissed with True on `y` alone; with `word`, only after that word and Enter were typed.
+    """
+
+    AUTO_FOCUS = ""
+    SCOPED_CSS = False
+    CSS = """
+    ConfirmScreen { align: center middle; background: $background 60%; }
+    #sure { width: 76; max-width: 96%; height: auto; max-height: 90%; border: round $warning; padding: 1 2;
+            background: $surface; border-title-style: bold; scrollbar-size-vertical: 1; }
+    #answer { dock: bottom; background: $surface; padding: 1 0 0 0; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n,escape", "dismiss(False)", "go back"),
+        Binding("y", "yes", "do it"),
+    ]
+
+    def __init__(self, title: str, blocks: Sequence[Block], yes: str = "run it", word: str = "") -> None:
+        super().__init__()
+        self._title, self._blocks, self._yes_label, self._required_word = title, blocks, yes, word
+        self.typed = ""
+
+    def compose(self) -> ComposeResult:
+        """The question, which may scroll, and below it the keys, which stay."""
+        with VerticalScroll(id="sure", can_focus=False) as frame:
+            frame.border_title = Content(one_line(self._title))
+            yield Prose(id="question")
+            yield Prose(id="answer")
+
+    def on_mount(self) -> None:
+        """Show the question and the keys."""
+        self.query_one("#question", Prose).put(self._blocks)
+        self._update_answer()
+
+    def _update_answer(self) -> None:
+        """Show the keys, or what has been typed."""
+        self.query_one("#answer", Prose).put([self._keys_block()])
+
+    def _keys_block(self) -> Block:
+        """The keys that answer, or the word to type with what has been typed."""
+        key = "bold $primary"
+        if not self._required_word:
+            return Block(Content.assemble(("y", key), f"  {self._yes_label}            ", ("n", key), "  go back"))
+        typed = Content.assemble(plain(self.typed, "bold"), ("▏", "$primary"))
+        asks = Content.assemble(
+            "to go on, type ",
+            plain(self._required_word, "bold $warning"),
+            " and press enter    ",
+            ("esc", key),
+            "  go back",
+        )
+        return Block(Content.assemble(asks, "\n\n› ", typed))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
+        """False for `y` while a word must be typed."""
+        return not (self._required_word and action == "yes")
+
+    def action_yes(self) -> None:
+        """Dismiss with True."""
+        self.dismiss(True)
+
+    def on_key(self, event: events.Key) -> None:
+        """Take letters of the word; Enter is accepted only once it is complete."""
+        if not self._required_word or event.key == "escape":
+            return
+        event.stop()
+        event.prevent_default()
+        if event.key == "enter" and self.typed == self._required_word:
+            self.dismiss(True)
+        elif event.key in ("backspace", "ctrl+h"):
+            self.typed = self.typed[:-1]
+        elif event.is_printable and event.character:
+            self.typed += event.character
+        self._update_answer()

@@ -1,4 +1,4 @@
-"""The terminal as something that can go away, and signals as a way to be asked to end."""
+"""The terminal as something that can go away, that asks to end by signals, and that may show ASCII alone."""
 
 from __future__ import annotations
 
@@ -7,31 +7,37 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import Any, TextIO
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.color import Color
+from textual.filter import LineFilter
 
 SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
 HUNG_UP = 128 + signal.SIGHUP
 
 
-def lost() -> bool:
-    """Whether nobody is at the other end any more; where we were not told, reading would turn in circles."""
+def is_lost() -> bool:
+    """True after hang-up (POLLHUP) on standard input."""
     poll = select.poll()
     poll.register(0, 0)  # a hang-up is always told
     return bool(poll.poll(0))
 
 
-def let_go() -> None:
-    """Write what is still drawn to nowhere: a write to a lost terminal would end the thread that draws."""
+def redirect_to_devnull() -> None:
+    """Redirect standard streams to /dev/null: a write to a lost terminal would end the thread that draws."""
     with suppress(OSError):
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nowhere, stream)
 
 
-class Unbroken:
-    """A stream whose writes go to nowhere once they fail.
+class FailsafeStream:
+    """A stream whose failed writes are ignored.
 
     Textual's writer thread dies of a write to a lost terminal; whoever writes after that would wait for it for ever.
     """
@@ -40,12 +46,12 @@ class Unbroken:
         self._stream = stream
 
     def write(self, text: str) -> None:
-        """Write, if it can be written."""
+        """Write the text; OSError is ignored."""
         with suppress(OSError):
             self._stream.write(text)
 
     def flush(self) -> None:
-        """Flush, if it can be written."""
+        """Flush; OSError is ignored."""
         with suppress(OSError):
             self._stream.flush()
 
@@ -54,28 +60,80 @@ class Unbroken:
 
 
 @contextmanager
-def unbroken() -> Iterator[None]:
-    """Have Textual draw on such a stream: it draws on this one."""
+def failsafe_stderr() -> Iterator[None]:
+    """Context in which `sys.__stderr__`, which Textual draws on, ignores failed writes."""
     stream = sys.__stderr__
-    setattr(sys, "__stderr__", stream and Unbroken(stream))  # noqa: B010 - typed as final
+    setattr(sys, "__stderr__", stream and FailsafeStream(stream))  # noqa: B010 - typed as final
     try:
         yield
     finally:
         setattr(sys, "__stderr__", stream)  # noqa: B010
 
 
-def heed(end: Callable[[int], None]) -> None:
-    """Have `end` called in the running loop with 128 + n for signal n; a second signal is the caller's handler's."""
+def handle_signals(end: Callable[[int], None]) -> None:
+    """Call `end` in the running loop with 128 + n on signal n; a second signal goes to the former handler."""
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
     def ask(number: int) -> None:
+        """Restore the former handlers, and end."""
         for other in SIGNALS:
             loop.remove_signal_handler(other)
             signal.signal(other, before[other])
-        if lost():
-            let_go()
+        if is_lost():
+            redirect_to_devnull()
         end(128 + number)
 
     for number in SIGNALS:
         loop.add_signal_handler(number, ask, number)
+
+
+# ---- ASCII for the glyphs, where a terminal cannot show them ----
+
+_CORNERS_AND_JOINTS = "╭╮╰╯┌┐└┘├┤┬┴┼╔╗╚╝╞╡╤╧╪┏┓┗┛"
+_ACROSS, _DOWN = "─━═╌╍┄┅╴╶╸╺▔▁", "│┃║╎╏▏▕▌▐"
+GLYPHS: Mapping[str, str] = {
+    **dict.fromkeys(_CORNERS_AND_JOINTS, "+"),
+    **dict.fromkeys(_ACROSS, "-"),
+    **dict.fromkeys(_DOWN, "|"),
+    **dict(zip("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\|/-\\|/", strict=True)),
+    **dict(zip("▂▃▄▅▆▇█", ".:-=+*#", strict=True)),
+    **dict(zip("▓▒░", "#=.", strict=True)),
+    **dict(zip("✗✓▲●▼▾▸▴◂•◉○", "X+^*vv>^<*@o", strict=True)),
+    **dict(zip("↑↓←→⏎…·–—−×≥≤≈°µ§", "^v<>~~.---x><~ uS", strict=True)),
+    **dict(zip("‘’‚“”„«»", '\'\',"""<>', strict=True)),
+    "\N{NO-BREAK SPACE}": " ",
+}
+"""Each is one column wide. What is not here becomes a question mark a column."""
+
+
+def ascii_wanted(environ: Mapping[str, str] = os.environ) -> bool:
+    """True if the terminal can only show ASCII, by TERM and the locale.
+
+    Terminals of before Unicode and the kernel's console have none of the glyphs. Else the user's locale names the
+    encoding; where it names none (a container, a bare ssh), nearly every terminal takes UTF-8.
+    """
+    if environ.get("TERM", "").startswith(("vt", "linux", "ansi", "cons25", "dumb")):
+        return True
+    locale = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or "UTF-8"
+    if locale == "C.UTF-8" and not environ.get("LC_ALL"):  # Python itself writes this into LC_CTYPE where LANG is C
+        locale = environ.get("LANG") or locale
+    return "utf" not in locale.lower()
+
+
+class AsciiFilter(LineFilter):
+    """A line filter that replaces every glyph by ASCII."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 - Textual's signature
+        """The segments in ASCII, of the same width."""
+        return [Segment(ascii_of(text), style, control) for text, style, control in segments]
+
+
+@lru_cache(2048)
+def ascii_of(text: str) -> str:
+    """The text in ASCII, of the same width in columns; unknown glyphs become question marks."""
+    if text.isascii():
+        return text
+    return "".join(
+        character if character.isascii() else GLYPHS.get(character) or "?" * cell_len(character) for character in text
+    )

@@ -1,10 +1,30 @@
-"""Our themes. Each keeps error, warning, passed and accent four different colours, with 16 colours, too."""
+"""How it looks: our themes, the list to choose one of, and the choice of theme and marks that is kept.
+
+Each theme keeps error, warning, passed and accent four different colours, with 16 colours, too.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.screen import ModalScreen
 from textual.theme import BUILTIN_THEMES, Theme
+
+from gpudoctor.core import state
+from gpudoctor.views.tui import marks
+from gpudoctor.views.tui.widgets.rows import Cell, Rows
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
 
 DEFAULTS = {"on-state": "#000000"}
 """Variables that a theme may set: the colour of text on a band or badge of error, warning, success or primary."""
@@ -75,3 +95,147 @@ NAMES = {
     ANSI_DAY.name: "the terminal's colours, light",
 }
 """Each of them in words, in the order to choose from."""
+
+
+# ---- The themes to choose from: each is shown as soon as the cursor is on it ----
+
+_NAMES = tuple(NAMES)
+
+
+class ThemeTable(Rows):
+    """A row for each theme, with the colours of the states."""
+
+    def row(self, index: int) -> Iterable[Cell]:
+        """The theme's name, and samples of its colours."""
+        yield f" {NAMES[_NAMES[index]]:<32}", ""
+        for glyph, look in ((marks.SEVERITY["error"][0], "error"), (marks.SEVERITY["warning"][0], "warning")):
+            yield f"{glyph} {look}  ", look
+        yield f"{marks.PASSED} passed", "good"
+
+
+class ThemeScreen(ModalScreen[str]):
+    """The list of themes, each shown while the cursor is on it; dismissed with the chosen one's name.
+
+    Escape restores the former theme.
+    """
+
+    SCOPED_CSS = False
+    CSS = """
+    ThemeScreen, ThemeScreen:ansi { align: center middle; background: transparent; }
+    #themes { width: 66; max-width: 100%; height: 7; background: $background; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "leave", "leave it as it was", show=False)]
+
+    def compose(self) -> ComposeResult:
+        """The list."""
+        self.before = self.app.theme
+        self.list = ThemeTable(id="themes", classes="pane")
+        self.list.border_title = Content("Theme")
+        self.list.border_subtitle = Content("enter keep   esc as it was")
+        yield self.list
+
+    def on_mount(self) -> None:
+        """Put the cursor on the current theme."""
+        self.list.fill(len(_NAMES))
+        self.list.cursor = _NAMES.index(self.before) if self.before in _NAMES else 0
+        self.list.focus()
+
+    def on_rows_moved(self, event: Rows.Moved) -> None:
+        """Show the theme under the cursor."""
+        if self.is_current:
+            self.app.theme = _NAMES[event.rows.cursor]
+
+    def on_rows_chosen(self, event: Rows.Chosen) -> None:
+        """Keep the theme under the cursor."""
+        event.stop()
+        self.dismiss(_NAMES[event.rows.cursor])
+
+    def action_leave(self) -> None:
+        """Restore the former theme."""
+        self.app.theme = self.before
+        self.dismiss(self.before)
+
+
+# ---- What the user chose and wants again: a few words in the platform's folder for configuration ----
+
+_MOST_BYTES = 4096
+"""A larger file is not ours."""
+_MOST_LETTERS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the user chose, kept between runs; empty: no choice."""
+
+    theme: str = ""
+    marks: str = ""
+    """``ascii`` or ``unicode``, where the terminal is not to be asked."""
+
+
+class ChoicesError(Exception):
+    """The file of choices cannot be read or written; the message says why."""
+
+
+def choices_path() -> Path:
+    """Path of the file of choices; raises `ChoicesError` if the user has no home folder."""
+    folder = state.config()
+    if not folder.is_absolute():
+        raise ChoicesError("no home folder")
+    return folder / "tui.json"
+
+
+def load_choices() -> Choices:
+    """The stored choices, empty ones if there is no file; raises `ChoicesError` if it cannot be read."""
+    try:
+        return _choices_from_json(_read_limited(choices_path()))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ChoicesError(_error_words(error)) from error
+
+
+def _read_limited(file: Path) -> bytes:
+    """The file's bytes, ``{}`` if it does not exist; raises ChoicesError if it is no file or too large."""
+    if not file.exists():
+        return b"{}"
+    if not file.is_file():  # a pipe would keep us waiting
+        raise ChoicesError("not a file")
+    with file.open("rb") as stream:
+        content = stream.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise ChoicesError(f"more than {_MOST_BYTES} bytes")
+    return content
+
+
+def _choices_from_json(content: bytes) -> Choices:
+    """Choices from JSON bytes; unknown keys are ignored. Raises ChoicesError or ValueError."""
+    raw = json.loads(content)
+    if not isinstance(raw, dict):
+        raise ChoicesError("no JSON object")
+    words = {field.name: raw.get(field.name, "") for field in fields(Choices)}
+    for name, word in words.items():
+        if not isinstance(word, str) or len(word) > _MOST_LETTERS:
+            raise ChoicesError(f"{name} is no word")
+    return Choices(**words)
+
+
+def keep_choices(choices: Choices) -> None:
+    """Write the choices atomically; raises `ChoicesError`."""
+    try:
+        file = Path(os.path.realpath(choices_path()))  # where it is a link, the file it leads to is written
+        file.parent.mkdir(parents=True, exist_ok=True)
+        words = {name: word for name, word in asdict(choices).items() if word}
+        handle, name = tempfile.mkstemp(prefix=".tui-", dir=file.parent)
+        new = Path(name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                json.dump(words, stream, indent=2)
+                stream.write("\n")
+            new.replace(file)
+        finally:
+            new.unlink(missing_ok=True)
+    except OSError as error:
+        raise ChoicesError(_error_words(error)) from error
+
+
+def _error_words(error: Exception) -> str:
+    """Why the file could not be read or written."""
+    return error.strerror or str(error) if isinstance(error, OSError) else "not JSON"

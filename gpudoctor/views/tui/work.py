@@ -1,25 +1,35 @@
-"""What the interface can have done: callables that the front door hands in, so that it needs no machine and no rule."""
+"""What the interface can have done, and how far that is.
+
+Callables that the front door hands in, so that it needs no machine and no rule; threads that nobody waits for, in which
+they are called (Textual's own thread workers are waited for when the program ends: a probe that never returns would
+keep the terminal); and the sources of a reading, each with its state and its time.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from gpudoctor.model.diagnosis import Diagnosis, Verdict
-from gpudoctor.model.snapshot import Progress
+from textual.app import App
+
+from gpudoctor.core.diagnosis import Diagnosis, Verdict
+from gpudoctor.core.errors import DoctorError
+from gpudoctor.core.snapshot import Event, Progress
+from gpudoctor.views._terminal import one_line
 
 if TYPE_CHECKING:
-    import threading
+    from gpudoctor.core.difference import Difference
+    from gpudoctor.core.fleet import Fleet
+    from gpudoctor.core.measurement import Measurements
+    from gpudoctor.core.plan import Foreseen, Plan
+    from gpudoctor.core.run import Run, Stop
+    from gpudoctor.core.sample import Sample
+    from gpudoctor.core.stack import Stack, Wishes
 
-    from gpudoctor.model.difference import Difference
-    from gpudoctor.model.fleet import Fleet
-    from gpudoctor.model.foreseen import Foreseen
-    from gpudoctor.model.measurement import Measurements
-    from gpudoctor.model.plan import Plan
-    from gpudoctor.model.run import Run, Stop
-    from gpudoctor.model.sample import Sample
-    from gpudoctor.model.stack import Stack, Wishes
 
 Diagnose = Callable[[Progress, Callable[[Diagnosis], None]], Diagnosis]
 """Told of each event and of each diagnosis on the way; gives the last one. Called in a thread, again for each `r`."""
@@ -39,27 +49,27 @@ Live = Callable[[Callable[["Sample"], None]], Callable[[], None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What is known of a fact by its name alone."""
+class FactInfo:
+    """What is declared of a fact, by its name alone."""
 
     about: str = ""
     """What it means."""
     unit: str = ""
     source: str = ""
-    """Which source of facts tells it, by the name that events and timings have."""
+    """The source of the fact, by the name that events and timings have."""
     rules: tuple[str, ...] = ()
     """The ids of the rules that read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is shown, and what can be done from here. What is None cannot be done here, and its key says so.
+    """What is shown, and what can be done from here; what is None cannot be done here, and its key says so.
 
-    Everything may raise `DoctorError`, whose words are shown, and may take its time: it is called in a thread.
+    Everything may raise `DoctorError`, whose message is shown, and may take its time: it is called in a thread.
     """
 
     title: str
-    """Whom it is about, until a diagnosis says so itself: ``this machine``, a file's name."""
+    """Title before the first diagnosis: ``this machine``, a file's name."""
     diagnose: Diagnose
     explain: Callable[[str], str]
     """The page of a rule or a fact, as text."""
@@ -81,7 +91,7 @@ class Work:
     """Whether it is a recording: `live`, `apply` and `undo` play it, which changes nothing; the screens say so."""
     stack: Callable[[Wishes], Stack] | None = None
     """What fits those wishes; called in a thread."""
-    used_by: Callable[[], Mapping[str, Told]] | None = None
+    used_by: Callable[[], Mapping[str, FactInfo]] | None = None
     """Every fact by its name (``gpu.name``; ``env.*`` for any other of ``env``), and which rules read it."""
     open: Callable[[str], Diagnosis] | None = None
     """Diagnoses a file: a pasted report, a saved snapshot or a record."""
@@ -101,19 +111,106 @@ class Work:
     """The screen that it opens with, by its name; by default the diagnosis."""
 
 
-class Choice(Protocol):
-    """A recorded machine: what is wrong with it, what one meets there before one looks, and what it is."""
+class RecordedMachine(Protocol):
+    """A recorded machine: verdict, what is wrong, the symptom that a user meets first, and its hardware."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name of the recording."""
+
     @property
-    def verdict(self) -> Verdict: ...
+    def verdict(self) -> Verdict:
+        """Verdict of its diagnosis."""
+
     @property
-    def title(self) -> str: ...
+    def title(self) -> str:
+        """What is wrong with it."""
+
     @property
-    def meets(self) -> str: ...
+    def meets(self) -> str:
+        """The symptom that a user meets first."""
+
     @property
-    def machine(self) -> str: ...
+    def machine(self) -> str:
+        """Its hardware."""
 
     def work(self) -> Work:
-        """The machine as the interface gets it."""
+        """The machine as `Work` for the interface."""
+
+
+# ---- In threads ----
+
+T = TypeVar("T")
+
+
+def run_in_thread(app: App[Any], name: str, work: Callable[[], T], then: Callable[[T | BaseException], None]) -> None:
+    """Call `work` in a daemon thread, then `then` in the interface with its result or exception, unless it ended."""
+
+    def run() -> None:
+        """Call `work`, and hand its result or exception over."""
+        try:
+            answer: T | BaseException = work()
+        except BaseException as error:  # whatever it is, it is shown, and ends nothing
+            answer = error
+        call_in_app(app, lambda: then(answer))
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+
+
+def call_in_app(app: App[Any], function: Callable[[], None]) -> None:
+    """Call `function` in the interface, from any thread, without waiting; nothing happens if that has ended."""
+    with contextlib.suppress(RuntimeError):
+        app.call_later(function)
+
+
+def error_text(error: BaseException) -> str:
+    """Message of the error on one line, with the type's name unless it is a DoctorError."""
+    return one_line(str(error) if isinstance(error, DoctorError) else f"{type(error).__name__}: {error}")
+
+
+# ---- How far the reading of a machine is ----
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source of facts, its state as in `Event`: `seconds` it took once it has ended, `detail` while it runs."""
+
+    state: str
+    since: float
+    seconds: float = 0.0
+    detail: str = ""
+
+    @property
+    def asked(self) -> bool:
+        """True while the source is still being asked for its facts."""
+        return self.state in {"started", "working"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A reading of the machine, in progress or ended; `since` is its start on the monotonic clock, in seconds."""
+
+    since: float = field(default_factory=time.monotonic)
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    over: bool = False
+    seconds: float = 0.0
+    trouble: str = ""
+    """Why there is no diagnosis: what a person reads."""
+
+    def after(self, event: Event) -> Reading:
+        """The reading after this event."""
+        now = time.monotonic()
+        before = self.sources.get(event.source)
+        since = before.since if before and event.state != "started" else now
+        asked = event.state in {"started", "working"}
+        source = Source(event.state, since, 0.0 if asked else now - since, event.detail)
+        return replace(self, sources={**self.sources, event.source: source})
+
+    def ended(self, trouble: str = "") -> Reading:
+        """The reading at its end; `trouble` says why there is no diagnosis."""
+        return replace(self, over=True, seconds=time.monotonic() - self.since, trouble=trouble)
+
+    @property
+    def done(self) -> int:
+        """Number of sources that are no longer asked."""
+        return sum(not source.asked for source in self.sources.values())

@@ -7,34 +7,58 @@ Rank 0 listens at the store's port, any where that is 0, of its address alone wh
 ``{"via": {"leg", "backend", "ways"}}``; ``{"found": {...}}`` for each operation and size; ``{"ended": {"leg",
 "backend", "operation", "why", "cannot"}}`` for what was not measured; and at the end ``{"answer": {}}`` or ``{"why":
 ..., "cannot": bool}``.
+
+What the ranks do together are legs, one after the other, each in groups side by side. A leg is a part of the way that
+data take. ``node``: the ranks of each host among themselves (NVLink, PCIe, shared memory). ``network``: one rank of
+each host, those of equal local rank together, as the rails of a fabric are wired. ``all``: everyone. The slow fabric is
+the one whose leg is slow.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import os
+import re
 import sys
 import time
 import traceback
-from typing import Any, Mapping, Optional
+from collections import Counter
+from datetime import timedelta
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from .. import _protocol, _ranks
-from .._kernel import CannotRun, no_memory
-from . import _plan
-from ._device import place, version
-from ._legs import PLAN, Walk, ended, said
-from ._store import Store, listening
+from .. import _ranks
+from .._kernel import CannotRun, last_line, no_memory, reserve_stdout, say
+from . import _nccl
+from ._operations import EVEN, OPERATIONS, Group, base_values, max_over_ranks, measure
+from ._store import Store, listening_addresses, listening_socket
 
 _ANSWER = 2.0
 """Seconds that are kept for the answer."""
 _REST = 15.0
 """Seconds that are kept for the collectives themselves where there are so many: imports take longer than these."""
-_LINGER = 3.0
+PLAN = 10.0
+"""Seconds that rank 0 has to tell its plan."""
+_STORE_GRACE = 3.0
 """Seconds that rank 0 stays for the others once it is done."""
+_SIZES = {
+    ("gloo", "standard"): (4 << 10, 1 << 20),
+    ("gloo", "deep"): (4 << 10, 256 << 10, 16 << 20),
+    ("nccl", "standard"): (64 << 10, 64 << 20),
+    ("nccl", "deep"): (64 << 10, 1 << 20, 16 << 20, 128 << 20, 1 << 30),
+}
+"""Bytes, by backend and level."""
+_ROOM = 8
+"""How many times an operation's size must be free: given, got, and NCCL's or the reference's own."""
+_WAIT = {"gloo": 2.5, "nccl": 10.0}
+"""Seconds of one wait for other ranks."""
+_CONNECT = {"gloo": 5 * _WAIT["gloo"] + 2, "nccl": 40.0}
+"""Seconds until a group is connected: Gloo takes five times its wait, and names nobody."""
+_WAITS = 4
+"""How many such waits an operation may take."""
 
 
-class Me:
-    """What this rank knows of itself, and how long it has."""
+class MemberRank:
+    """This rank's number, its request, and its time limit."""
 
     def __init__(self, ask: Mapping[str, Any]) -> None:
         self.ask = ask
@@ -43,68 +67,72 @@ class Me:
         self.until = time.monotonic() + float(ask["seconds"]) - _ANSWER
 
     def left(self) -> float:
-        """Seconds until the answer is due."""
+        """Seconds until the answer is due, at least 0."""
         return max(0.0, self.until - time.monotonic())
 
-    def step(self, what: str, seconds: float = float("inf"), leg: Optional[_plan.Leg] = None) -> None:
-        """Say what is done next, and how long it may take."""
+    def step(self, what: str, seconds: float = float("inf"), leg: Optional[Leg] = None) -> None:
+        """Report the step that begins now, and how many seconds it may take."""
         where = {"leg": leg.name, "backend": leg.backend} if leg else {}
-        _protocol.say(step=what, seconds=min(seconds, self.left() + _ANSWER), **where)
+        say(step=what, seconds=min(seconds, self.left() + _ANSWER), **where)
 
 
 def main(ask: Mapping[str, Any]) -> None:
-    """Be one rank: say what was measured, or why nothing was."""
-    _ranks.end_with(os.getppid())
-    _protocol.begin()
+    """Run this rank's process: report what was measured or why nothing was, then exit."""
+    _ranks.die_with_parent(os.getppid())
+    reserve_stdout()
     faulthandler.enable()
     try:
-        _member(Me(ask))
+        _take_part(MemberRank(ask))
     except CannotRun as error:
-        _protocol.say(why=str(error), cannot=True)
+        say(why=str(error), cannot=True)
     except BaseException as error:  # whatever it is, it is this rank's answer
         traceback.print_exc()
-        why = said(error)
-        _protocol.say(why="failed: " + why, cannot=no_memory(why))
+        why = reason(error)
+        say(why="failed: " + why, cannot=no_memory(why))
     sys.stderr.flush()
     os._exit(0)  # a crash while libraries are torn down is no symptom of the patient
 
 
-def _member(me: Me) -> None:
+def _take_part(me: MemberRank) -> None:
+    """Open or reach rank 0's store, take part in the job's plan, and leave the store in the end."""
     address, port = me.ask["store"]
     listener = None
     if not me.rank:
         me.step("listen at port %d" % port)
-        listener = listening(address, port)
+        listener = listening_socket(address, port)
         port = listener.getsockname()[1]
-        _protocol.say(listening=port)
+        say(listening=port)
     me.step("import torch")
-    torch = _imported()
+    torch = _import_torch()
     me.step("store at %s port %d" % (address, port))
     store = Store(torch, address, port, me.rank, me.world, me.until, listener)
     try:
-        _together(torch, me, store)
-        _protocol.say(answer={})
+        _run_plan(torch, me, store)
+        say(answer={})
     finally:
-        store.leave(_LINGER)
+        store.leave(_STORE_GRACE)
 
 
-def _together(torch: Any, me: Me, store: Store) -> None:
-    """Say where this rank is and what it has, hear what rank 0 plans for all, and do it."""
-    here = place(torch, me.ask)
-    _protocol.say(note=dict(version(torch, here), torch=str(torch.__version__), device=here.device))
+def _run_plan(torch: Any, me: MemberRank, store: Store) -> None:
+    """Report this rank's device, exchange places with all ranks, and run the legs that rank 0 plans."""
+    device, place = device_and_place(torch, me.ask)
+    say(note={"torch": str(torch.__version__), "device": device})
+    if device != "cpu":
+        say(note={"nccl": _nccl.version(torch)})
     me.step("wait for all ranks")
     left = me.left()
-    places = [_plan.Place(*fields) for fields in store.gathered(here.told, max(left / 2, left - _REST))]
+    places = [Place(*fields) for fields in store.gather(place, max(left / 2, left - _REST))]
     plan = None
     if not me.rank:
-        plan = _plan.planned(places, me.ask)
-        lacking = _plan.without(places, me.ask["backend"])
+        plan = make_plan(places, me.ask)
+        lacking = missing_gpu_message(places, me.ask["backend"])
         if lacking:
-            ended(_plan.Leg("all", "nccl", (), (), ()), "", lacking, cannot=True)
-    Walk(torch, me, store, here.device).through(_plan.from_json(store.told("plan", plan, PLAN)))
+            report_unmeasured(Leg("all", "nccl", (), (), ()), "", lacking, cannot=True)
+    LegRunner(torch, me, store, device).run_legs(plan_from_json(store.from_rank_0("plan", plan, PLAN)))
 
 
-def _imported() -> Any:
+def _import_torch() -> Any:
+    """torch, limited to one CPU thread; raises `CannotRun` if it or torch.distributed is missing."""
     try:
         import torch  # type: ignore[import-not-found,unused-ignore]
     except ModuleNotFoundError as error:
@@ -115,3 +143,251 @@ def _imported() -> Any:
         raise CannotRun("torch %s is built without torch.distributed" % torch.__version__)
     torch.set_num_threads(1)
     return torch
+
+
+# ---- What this rank has to work with ----
+
+
+class Place(NamedTuple):
+    """Host and local rank of a rank, and the bytes that are free on its host and its GPU."""
+
+    rank: int
+    host: str
+    local_rank: int
+    memory: int
+    gpu_memory: int = 0
+    """0 where the rank has no GPU that NCCL could use."""
+    no_gpu: str = ""
+    """Why it has none."""
+
+
+def device_and_place(torch: Any, ask: Mapping[str, Any]) -> Tuple[str, Place]:
+    """This rank's device, ``cuda:3`` or ``cpu``, and its place; creates a CUDA context only where NCCL may be used."""
+    rank, host, local = int(ask["rank"]), str(ask["host"]), int(ask["local_rank"])
+    on_host = Place(rank, host, local, _host_memory())
+    why = "Gloo was asked for" if ask["backend"] == "gloo" else _why_no_gpu(torch, local)
+    number = local if not why and torch.cuda.device_count() > 1 else 0
+    if not why:
+        try:
+            torch.cuda.set_device(number)
+            free = int(torch.cuda.mem_get_info(number)[0])
+        except RuntimeError as error:  # the others hear of it, and need not wait
+            why = last_line(error)
+    if why:
+        return "cpu", on_host._replace(no_gpu=why)
+    return "cuda:%d" % number, on_host._replace(gpu_memory=free)
+
+
+def _why_no_gpu(torch: Any, local_rank: int) -> str:
+    """Why this rank has no GPU that NCCL could use; empty if it has one."""
+    if not torch.distributed.is_nccl_available():
+        return "torch %s is built without NCCL" % torch.__version__
+    count = torch.cuda.device_count()
+    if not count:
+        return "torch %s sees no GPU" % torch.__version__
+    if 1 < count <= local_rank:
+        return "local rank %d has no GPU: %d are visible" % (local_rank, count)
+    return ""
+
+
+def _host_memory() -> int:
+    """Bytes of available host memory (MemAvailable); 1 GiB if unknown."""
+    try:
+        with open("/proc/meminfo") as file:
+            lines = dict(line.split(":", 1) for line in file)
+        return int(lines["MemAvailable"].split()[0]) << 10
+    except (OSError, KeyError, ValueError):
+        return 1 << 30
+
+
+# ---- The plan, which rank 0 makes for all ----
+
+
+class Leg(NamedTuple):
+    """One leg: groups of ranks (in group order) that work side by side, with backend, operations and sizes in bytes."""
+
+    name: str
+    backend: str
+    groups: Sequence[Sequence[int]]
+    operations: Sequence[str]
+    sizes: Sequence[int]
+
+
+def make_plan(places: Sequence[Place], ask: Mapping[str, Any]) -> List[Leg]:
+    """The legs of a job for the request's backend, level and legs; none if it asks for NCCL and a rank has no GPU."""
+    given: Dict[str, List[List[int]]] = ask.get("legs") or {}
+    groups = given or legs(places)
+    on_gpus = ask["backend"] != "gloo" and all(place.gpu_memory for place in places)
+    if ask["backend"] == "nccl" and not on_gpus:
+        return []
+    planned_legs = []
+    if ask["backend"] == "auto" and on_gpus and not given and len(places) > 1:
+        planned_legs.append(_tcp_leg(places, ask["level"]))
+    backend = "nccl" if on_gpus else "gloo"
+    sizes = [size for size in _SIZES[backend, ask["level"]] if _ROOM * size <= _bytes_per_rank(places, on_gpus)]
+    for name, ranks in groups.items():
+        operations = [operation for operation in OPERATIONS if max(map(len, ranks)) >= OPERATIONS[operation].least]
+        planned_legs.append(Leg(name, backend, ranks, operations, sizes))
+    return [leg for leg in planned_legs if leg.sizes]
+
+
+def legs(places: Sequence[Place]) -> Dict[str, List[List[int]]]:
+    """Groups of ranks by leg: ``node``, ``network``, ``all``; a leg with the groups of an earlier one is left out."""
+    by_host: Dict[str, List[int]] = {}
+    by_local: Dict[int, List[int]] = {}
+    for place in places:
+        by_host.setdefault(place.host, []).append(place.rank)
+        by_local.setdefault(place.local_rank, []).append(place.rank)
+    legs_by_name: Dict[str, List[List[int]]] = {}
+    for name, groups in (
+        ("node", list(by_host.values())),
+        ("network", list(by_local.values()) if len(by_host) > 1 else []),
+        ("all", [[place.rank for place in places]]),
+    ):
+        wide = [ranks for ranks in groups if len(ranks) > 1 or len(places) == 1]
+        if wide and wide not in legs_by_name.values():
+            legs_by_name[name] = wide
+    return legs_by_name
+
+
+def missing_gpu_message(places: Sequence[Place], backend: str) -> str:
+    """The first rank without a GPU and why, if others have one or NCCL was asked for; else empty."""
+    lacking = [place for place in places if not place.gpu_memory]
+    if not lacking or backend == "gloo" or (backend == "auto" and len(lacking) == len(places)):
+        return ""
+    return "rank %d (host %s): %s" % (lacking[0].rank, lacking[0].host, lacking[0].no_gpu)
+
+
+def _bytes_per_rank(places: Sequence[Place], on_gpus: bool) -> int:
+    """Bytes that every rank has free: the least share of a host's memory, on GPUs also of GPU memory."""
+    sharing = Counter(place.host for place in places)
+    least = min(place.memory // sharing[place.host] for place in places)
+    return min(least, *(place.gpu_memory for place in places)) if on_gpus else least
+
+
+def _tcp_leg(places: Sequence[Place], level: str) -> Leg:
+    """A short Gloo leg over one rank of each host (all ranks on a lone host): whether processes meet by plain TCP."""
+    first: Dict[str, int] = {}
+    for place in places:
+        first.setdefault(place.host, place.rank)
+    ranks = list(first.values()) if len(first) > 1 else [place.rank for place in places]
+    return Leg("network" if len(first) > 1 else "node", "gloo", [ranks], ["all_reduce"], _SIZES["gloo", level][:2])
+
+
+def plan_from_json(raw: Sequence[Any]) -> List[Leg]:
+    """The legs from the lists that the store holds."""
+    return [Leg(*fields) for fields in raw]
+
+
+def group_of(leg: Leg, rank: int) -> Tuple[int, ...]:
+    """The ranks of the leg's group that this rank is in; empty if it is in none."""
+    return next((tuple(ranks) for ranks in leg.groups if rank in ranks), ())
+
+
+# ---- One leg after the other, each in a process group of its own; what is measured is said at once ----
+
+
+class LegRunner:
+    """Runs the legs on one rank, with what they share: torch, store, device, reference values."""
+
+    def __init__(self, torch: Any, me: MemberRank, store: Store, device: str) -> None:
+        self._torch = torch
+        self._me = me
+        self._store = store
+        self._device = device
+        self._numbers: Any = None
+
+    def run_legs(self, legs: Sequence[Leg]) -> None:
+        """Run all legs in order, in step with the other ranks; a failed leg is reported and the next is tried."""
+        largest_size = max((size for leg in legs for size in leg.sizes), default=0)
+        self._numbers = base_values(self._torch, largest_size // 4 + EVEN * self._me.world)
+        patience = self._me.left() / 2
+        for at, leg in enumerate(legs):
+            self._me.step("wait for all ranks: " + _leg_label(leg), leg=leg)
+            self._store.barrier("leg-%d" % at, patience)
+            patience = _CONNECT[leg.backend] + _WAIT[leg.backend] * _WAITS
+            ranks = group_of(leg, self._me.rank)
+            if not ranks:
+                continue
+            try:
+                self._run_leg(leg, ranks, time.monotonic() + self._me.left() / (len(legs) - at))
+            except Exception as error:
+                traceback.print_exc()
+                report_unmeasured(leg, "", reason(error), cannot=no_memory(reason(error)))
+                self._store.report_failure("leg-%d" % (at + 1))
+
+    def _run_leg(self, leg: Leg, ranks: Tuple[int, ...], until: float) -> None:
+        """This rank's part in its group of a leg, in a process group that exists only for the leg."""
+        self._me.step("init_process_group " + _leg_label(leg), _CONNECT[leg.backend], leg)
+        os.write(2, ("\n%s%s %s\n" % (_nccl.MARKER, leg.backend, leg.name)).encode())
+        dist = self._torch.distributed
+        rank = ranks.index(self._me.rank)
+        dist.init_process_group(
+            leg.backend,
+            store=dist.PrefixStore("%s-%s-%d" % (leg.backend, leg.name, ranks[0]), self._store.torchs),
+            rank=rank,
+            world_size=len(ranks),
+            timeout=timedelta(seconds=_WAIT[leg.backend]),
+        )
+        try:
+            device = self._torch.device(self._device if leg.backend == "nccl" else "cpu")
+            self._run_operations(leg, Group(self._torch, dist, rank, len(ranks), device), ranks[0], until)
+        finally:
+            if dist.is_initialized():
+                dist.destroy_process_group()
+
+    def _run_operations(self, leg: Leg, group: Group, first: int, until: float) -> None:
+        """Measure and report every operation, all of them at the smallest size first, until `until` has passed."""
+        self._me.step("first collective " + _leg_label(leg), _CONNECT[leg.backend], leg)
+        max_over_ranks(group, 0.0)
+        if leg.backend == "gloo":
+            say(via={"leg": leg.name, "backend": leg.backend, "ways": listening_addresses(self._store.listens)})
+        for name, size in _cases(leg, group.ranks):
+            if max_over_ranks(group, float(time.monotonic() > until)):
+                return report_unmeasured(leg, "", "the time for it was over", cannot=True)
+            self._me.step("%s %s, %s" % (name, _size_label(size), _leg_label(leg)), _WAITS * _WAIT[leg.backend], leg)
+            where = {"leg": leg.name, "backend": leg.backend, "operation": name, "group": first, "ranks": group.ranks}
+            try:
+                say(found=dict(where, **measure(group, name, size, self._numbers)))
+            except (RuntimeError, NotImplementedError) as error:
+                if "support" not in str(error):
+                    raise
+                report_unmeasured(leg, name, reason(error), cannot=True)  # Gloo of an older torch
+        return None
+
+
+def report_unmeasured(leg: Leg, operation: str, why: str, cannot: bool) -> None:
+    """Report that an operation, or the rest of a leg (empty `operation`), was not measured."""
+    say(
+        ended={
+            "leg": leg.name,
+            "backend": leg.backend,
+            "operation": operation,
+            "why": why,
+            "cannot": cannot,
+        }
+    )
+
+
+def reason(error: BaseException) -> str:
+    """The error's last line, without Gloo's source position and hints for log readers."""
+    text = re.sub(r"\[/\S+\.(?:cc|cpp|h):\d+\] ?", "", last_line(error))
+    return text.split(" This is typically caused")[0]
+
+
+def _cases(leg: Leg, count: int) -> Iterator[Tuple[str, int]]:
+    """(operation, bytes) pairs of a leg that a group of `count` ranks can run, smallest size first."""
+    return ((name, size) for size in leg.sizes for name in leg.operations if count >= OPERATIONS[name].least)
+
+
+def _leg_label(leg: Leg) -> str:
+    """``nccl, network``."""
+    return "%s, %s" % (leg.backend, leg.name)
+
+
+def _size_label(size: int) -> str:
+    """Bytes as ``64 KiB``, in MiB or GiB from one of these on; rounded down."""
+    for unit, shift in (("GiB", 30), ("MiB", 20)):
+        if size >> shift:
+            return "%d %s" % (size >> shift, unit)
+    return "%d KiB" % (size >> 10)

@@ -1,19 +1,19 @@
-"""What NCCL says where it fails."""
+"""What NCCL says: its version, why it failed and what to do, and by its log which ways its data go."""
 
 from __future__ import annotations
 
 import re
-from typing import List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Set, Tuple
 
 from .._kernel import Broken, CannotRun
-from .._rank import End
+from .._ranks import End
 
 ENVIRON = {"NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": "/dev/stderr", "TORCH_NCCL_DUMP_ON_TIMEOUT": "0"}
 """So that its warnings reach us, and no file of the patient's; torch would write what its last collectives were into
 one, and wait for that before it ends a rank that hangs."""
 
-TELLING = dict(ENVIRON, NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,BOOTSTRAP,ENV,NET")
-"""So that it also says which interface, network and transports it uses: `_nccl_log` reads that."""
+LOGGING = dict(ENVIRON, NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,BOOTSTRAP,ENV,NET")
+"""So that it also says which interface, network and transports it uses: `read_log` reads that."""
 
 _SHARED = re.compile(r"Duplicate GPU detected|Multiple Ranks are using the same GPU", re.IGNORECASE)
 """NCCL takes a GPU's PCI address for the GPU: two slices of one (MIG) are to it the same, unless it is told otherwise
@@ -61,28 +61,82 @@ _KNOWN: List[Tuple[str, str]] = [
 ]
 
 
+def version(torch: Any) -> str:
+    """NCCL's version as torch reports it: ``2.27.5``."""
+    parts = torch.cuda.nccl.version()
+    return ".".join(map(str, parts)) if isinstance(parts, tuple) else str(parts)
+
+
 def warning(err: str) -> str:
-    """The first warning in what a rank wrote to standard error, without where in the source it is from."""
-    found = (one.strip() for one in re.findall(r"NCCL WARN ([^\n]+)", err))
-    return next((one[:300] for one in found if not _IDLE.search(one)), "")
+    """NCCL's first warning in a rank's standard error, without its source position; empty if none matters."""
+    messages = (message.strip() for message in re.findall(r"NCCL WARN ([^\n]+)", err))
+    return next((message[:300] for message in messages if not _IDLE.search(message)), "")
 
 
-def failure(bad: Sequence[End]) -> Exception:
-    """What to raise for ranks without an answer, the likeliest culprit first."""
-    errors = "\n".join(end.err for end in bad)
-    if bad and bad[0].cannot:
-        return CannotRun(bad[0].why)
+def failure(failed: Sequence[End]) -> Exception:
+    """The exception to raise for ranks without an answer, the likeliest culprit first: `CannotRun` or `Broken`."""
+    errors = "\n".join(end.err for end in failed)
+    if failed and failed[0].cannot:
+        return CannotRun(failed[0].why)
     if _SHARED.search(errors):
         return CannotRun("NCCL takes no two ranks on one GPU, as slices of it (MIG) are")
     if _NO_MEMORY.search(errors):
         return CannotRun("no memory is free for NCCL's own buffers")
-    warned = next(filter(None, (warning(end.err) for end in bad)), "")
-    said = "; ".join((["NCCL: " + warned] if warned else []) + [end.words for end in bad[:3]])
-    return Broken(said, advice(said))
+    warned = next(filter(None, (warning(end.err) for end in failed)), "")
+    message = "; ".join((["NCCL: " + warned] if warned else []) + [end.words for end in failed[:3]])
+    return Broken(message, advice(message))
 
 
-def advice(said: str, between_hosts: bool = False) -> str:
-    """What to do about it."""
-    known = (what for pattern, what in _KNOWN if re.search(pattern, said, re.IGNORECASE))
+def advice(message: str, between_hosts: bool = False) -> str:
+    """What to do about an NCCL failure, by its message; between hosts the fabric is suspected in place of P2P."""
+    known = (what for pattern, what in _KNOWN if re.search(pattern, message, re.IGNORECASE))
     first = next(known, "NCCL_DEBUG=INFO with the job itself shows what NCCL does up to there")
     return _FABRIC if between_hosts and first == _P2P else first
+
+
+# ---- What it tells with NCCL_DEBUG=INFO; the lines have the forms of NCCL 2.11 to 2.32 ----
+
+
+MARKER = "@gpudoctor leg "
+"""Written to standard error where a leg begins: ``@gpudoctor leg nccl network``."""
+
+_BOOTSTRAP = re.compile(r"NCCL INFO Bootstrap ?: Using (?:\[\d+\])?([^\s:<]+):([^\s<]+)")
+_NETWORK = re.compile(r"NCCL INFO (?:Assigned NET plugin (.+) to comm|Using network (.+?)) *$")
+_VIA = re.compile(
+    r"NCCL INFO (?:Channel|Ring|Tree) \S+ ?:.* via (P2P/(?:\w+ pointer|\w+)(?:/read)?|SHM/\S+|NET/[^/]+/\S+|direct \S+)"
+)
+_NUMBER = re.compile(r"^(NET/[^/]+)/\d+(?:\(\d+\))?")
+"""Of the network device, and in brackets the rank that has it: ``NET/IB/0(3)/GDRDMA``."""
+_DEVICE = re.compile(r"\[\d+\]([\w-]+):\d+/(IB|RoCE|OPA)")
+
+
+def read_log(err: str) -> Dict[str, Any]:
+    """What an NCCL log (NCCL_DEBUG=INFO) says: ``nccl_at``, ``network``, ``devices``, ``via``; only what is there.
+
+    ``nccl_at``: interface and address, ``eth0 10.0.0.1``; ``devices``: ``mlx5_0 RoCE``; ``via``: transports by leg.
+    """
+    leg = ""
+    facts: Dict[str, Any] = {}
+    transports: Dict[str, Set[str]] = {}
+    devices: List[str] = []
+    for line in err.splitlines():
+        if line.startswith(MARKER):
+            leg = line[len(MARKER) :].strip()
+        if " NCCL INFO " not in line:
+            continue
+        bootstrap, network, via = (pattern.search(line) for pattern in (_BOOTSTRAP, _NETWORK, _VIA))
+        if bootstrap:
+            facts["nccl_at"] = ["%s %s" % (bootstrap.group(1), bootstrap.group(2).strip("[]"))]
+        if network:
+            facts["network"] = network.group(1) or network.group(2)
+        if via:
+            transports.setdefault(leg, set()).add(_NUMBER.sub(r"\1", via.group(1)))
+        if "NET/IB : Using" in line:
+            devices += [" ".join(pattern) for pattern in _DEVICE.findall(line)]
+    if devices:
+        facts["devices"] = sorted(set(devices))
+    if transports:
+        facts["via"] = [
+            dict(zip(("backend", "leg"), leg.split(" ", 1)), ways=sorted(names)) for leg, names in transports.items()
+        ]
+    return facts

@@ -2,28 +2,32 @@
 
 Ranks look again and again instead of waiting in the store: a torch before 2.1 does not forget a wait that was given
 up, and its late answer is taken for that to the next question.
+
+Beside it, `listening_addresses`: where the other sockets of this process listen.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import socket
+import struct
 import time
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from .._kernel import CannotRun
 
 _TAKES, _TAKES_BY_LIBUV = (2, 1), (2, 8)
 """Releases of torch whose store takes a socket that listens already (pytorch/pytorch 103478 and 150215)."""
 _QUEUE = 4096
-_AGAIN = 0.2
+_RETRY_PAUSE = 0.2
 """Seconds between two attempts to reach a store that is not there yet."""
-_PATIENCE = 10.0
+_ANSWER_LIMIT = 10.0
 """Seconds that the store has for one answer."""
 _LOOKS = 20000.0
 """A second, of all ranks together: one server answers several times as many."""
@@ -33,8 +37,8 @@ _LATER = 3.0
 """Seconds that the others wait longer than rank 0, which says who did not come."""
 
 
-def listening(address: str, port: int) -> socket.socket:
-    """A socket at `port` of that address alone, of all addresses of this host where it is none; 0 is any free port.
+def listening_socket(address: str, port: int) -> socket.socket:
+    """A socket bound to `port` (0: any free one) of that address, or of all addresses if it is not this host's.
 
     Where the installed torch will take it over it listens at once: clients that come before torch is imported here
     wait in its queue. A torch that binds the port anew, at all addresses, must not have a queue before, for whoever
@@ -52,7 +56,7 @@ def listening(address: str, port: int) -> socket.socket:
 
 
 def _socket(address: str, port: int) -> Tuple[socket.socket, Any]:
-    """Not bound yet, and where to bind it."""
+    """An unbound TCP socket, and the address to bind it to."""
     try:
         family, kind, _, _, where = socket.getaddrinfo(
             address, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
@@ -67,7 +71,10 @@ def _socket(address: str, port: int) -> Tuple[socket.socket, Any]:
 
 
 class Store:
-    """The job's store, seen from one rank. Every wait ends at `until`, of `time.monotonic`, at the latest."""
+    """A rank's client of the job's store; every wait ends by `until` (`time.monotonic`).
+
+    Rank 0 passes `listener` and serves the store itself.
+    """
 
     def __init__(
         self,
@@ -86,52 +93,54 @@ class Store:
         self.listens = port if listener else 0
         """The port of the store, where this rank serves it."""
         self._pause = max(0.01, world / _LOOKS)
-        self.torchs = _served(torch, port, listener, until) if listener else _reached(torch, address, port, until)
+        self.torchs = _serve(torch, port, listener, until) if listener else _connect(torch, address, port, until)
 
-    def gathered(self, value: Any, seconds: float) -> List[Any]:
-        """To rank 0 what each gave, by rank, once all have. Raises `CannotRun` with the ranks that did not come."""
+    def gather(self, value: Any, seconds: float) -> List[Any]:
+        """On rank 0 the value of every rank, by rank, elsewhere []; raises `CannotRun` naming the ranks that lack."""
         self.torchs.set("value-%d" % self.rank, json.dumps(value))
-        self.meet("here", seconds)
-        heard = range(0 if self.rank else self.world)
-        return [json.loads(self.torchs.get("value-%d" % rank).decode()) for rank in heard]
+        self.barrier("here", seconds)
+        ranks_read = range(0 if self.rank else self.world)
+        return [json.loads(self.torchs.get("value-%d" % rank).decode()) for rank in ranks_read]
 
-    def told(self, name: str, value: Any, seconds: float) -> Any:
-        """What rank 0 gives under that name, to every rank."""
+    def from_rank_0(self, name: str, value: Any, seconds: float) -> Any:
+        """The value that rank 0 gives under that name; raises `CannotRun` if it does not come within `seconds`."""
         if not self.rank:
             self.torchs.set(name, json.dumps(value))
             self.torchs.add(name + "-said", 1)
-        elif not self._soon(name + "-said", 1, seconds):
+        elif not self._wait_for_count(name + "-said", 1, seconds):
             raise CannotRun("rank 0 does not go on")
         return json.loads(self.torchs.get(name).decode())
 
-    def meet(self, name: str, seconds: float) -> None:
-        """Wait until every rank came to the point of that name. Raises `CannotRun` with who did not, by rank 0's word.
+    def barrier(self, name: str, seconds: float) -> None:
+        """Wait until every rank has reached the point `name`; raises `CannotRun` naming those that did not.
 
         Once any rank told that it failed on its way there, the others are waited for no longer than `_AFTER`.
         """
         try:
             self.torchs.add("%s-%d" % (name, self.rank), 1)
             self.torchs.add(name, 1)
-            missing = self.told(name + "-missing", self._absent(name, seconds), seconds + _LATER)
+            missing = self.from_rank_0(name + "-missing", self._missing_ranks(name, seconds), seconds + _LATER)
         except RuntimeError:
             raise CannotRun("the store of rank 0 does not answer") from None
         if missing:
             raise CannotRun("%s did not come" % ranks(missing))
 
-    def failed(self, name: str) -> None:
-        """Tell all ranks that are still there that this one failed on its way to the point of that name."""
+    def report_failure(self, name: str) -> None:
+        """Tell the ranks that wait at the point `name` that this one failed on its way there."""
         with contextlib.suppress(RuntimeError):
             self.torchs.add(name + "-failed", 1)
 
     def leave(self, seconds: float) -> None:
-        """Say that this rank is done. Rank 0 stays until all are, and no longer than that: the store goes with it."""
+        """Report that this rank is done; rank 0, which serves the store, waits up to `seconds` for the others."""
         with contextlib.suppress(RuntimeError):
             self.torchs.add("done", 1)
             if not self.rank:
-                self._soon("done", self.world - self._missing, seconds)
+                self._wait_for_count("done", self.world - self._missing, seconds)
 
-    def _soon(self, key: str, count: int, seconds: float, limit: Callable[[], float] = lambda: float("inf")) -> bool:
-        """Whether that counter comes to `count` in so many seconds, or before the moment that `limit` then says."""
+    def _wait_for_count(
+        self, key: str, count: int, seconds: float, limit: Callable[[], float] = lambda: float("inf")
+    ) -> bool:
+        """True once the counter `key` reaches `count`; False after `seconds`, or once `limit()` (monotonic) passes."""
         end = min(self._until, time.monotonic() + seconds)
         while self.torchs.add(key, 0) < count:
             if time.monotonic() >= min(end, limit()):
@@ -139,42 +148,44 @@ class Store:
             time.sleep(self._pause)
         return True
 
-    def _hurried(self, name: str) -> Callable[[], float]:
-        """The moment until which ranks are waited for, once any told of a failure."""
+    def _failure_deadline(self, name: str) -> Callable[[], float]:
+        """A function: the moment until which to wait at point `name`; infinite until a rank reports a failure."""
         first: List[float] = []
 
         def limit() -> float:
+            """Infinity, or the fixed moment that follows the first reported failure."""
             if not first and self.torchs.add(name + "-failed", 0):
                 first.append(time.monotonic() + _AFTER)
             return first[0] if first else float("inf")
 
         return limit
 
-    def _absent(self, name: str, seconds: float) -> List[int]:
-        """Rank 0 alone waits for all, and finds those that did not come."""
-        if self.rank or self._soon(name, self.world, seconds, self._hurried(name)):
+    def _missing_ranks(self, name: str, seconds: float) -> List[int]:
+        """On rank 0 the ranks that did not reach the point `name` within `seconds`; on other ranks []."""
+        if self.rank or self._wait_for_count(name, self.world, seconds, self._failure_deadline(name)):
             return []
-        found = [rank for rank in range(self.world) if not self.torchs.add("%s-%d" % (name, rank), 0)]
-        self._missing = len(found)
-        return found
+        missing = [rank for rank in range(self.world) if not self.torchs.add("%s-%d" % (name, rank), 0)]
+        self._missing = len(missing)
+        return missing
 
 
 def ranks(numbers: List[int]) -> str:
-    """``rank 3``, ``ranks 3, 7 and 9 more``."""
+    """Rank numbers for a message: ``rank 3``, ``ranks 3, 7``, from the ninth on ``and 9 more``."""
     shown = ", ".join(map(str, numbers[:8]))
     more = " and %d more" % (len(numbers) - 8) if len(numbers) > 8 else ""
     return "%s %s%s" % ("rank" if len(numbers) == 1 else "ranks", shown, more)
 
 
-def _served(torch: Any, port: int, listener: socket.socket, until: float) -> Any:
+def _serve(torch: Any, port: int, listener: socket.socket, until: float) -> Any:
+    """torch's TCPStore that serves the job from this process on `listener`."""
     limit = timedelta(seconds=max(1.0, until - time.monotonic()))
     own = listener.getsockname()[0]
-    options = {"is_master": True, "wait_for_workers": False, "timeout": limit, **_by(torch, listener)}
+    options = {"is_master": True, "wait_for_workers": False, "timeout": limit, **_listener_options(torch, listener)}
     return torch.distributed.TCPStore("127.0.0.1" if own in ("::", "0.0.0.0") else own, port, **options)
 
 
-def _by(torch: Any, listener: socket.socket) -> Dict[str, Any]:
-    """How torch is given that socket; one that does not take it binds the port anew."""
+def _listener_options(torch: Any, listener: socket.socket) -> Dict[str, Any]:
+    """TCPStore's arguments for taking over the socket; {} for a torch that cannot, and binds the port anew."""
     release = _release(str(torch.__version__))
     if release < _TAKES:
         listener.close()
@@ -185,18 +196,96 @@ def _by(torch: Any, listener: socket.socket) -> Dict[str, Any]:
 
 
 def _release(version: str) -> Tuple[int, ...]:
+    """Major and minor number of a version."""
     return tuple(map(int, re.findall(r"\d+", version)[:2]))
 
 
-def _reached(torch: Any, address: str, port: int, until: float) -> Any:
+def _connect(torch: Any, address: str, port: int, until: float) -> Any:
+    """A client of rank 0's store; tries until `until`, then raises `RuntimeError`."""
     while True:
-        limit = timedelta(seconds=max(1.0, min(_PATIENCE, until - time.monotonic())))
+        limit = timedelta(seconds=max(1.0, min(_ANSWER_LIMIT, until - time.monotonic())))
         try:
             store = torch.distributed.TCPStore(address, port, wait_for_workers=False, timeout=limit)
             store.add("done", 0)  # whoever waited in a queue that was closed hears of it only now
         except RuntimeError:
-            if time.monotonic() + _AGAIN >= until:
+            if time.monotonic() + _RETRY_PAUSE >= until:
                 raise
-            time.sleep(_AGAIN)
+            time.sleep(_RETRY_PAUSE)
         else:
             return store
+
+
+# ---- At which of this host's addresses this process listens: the interfaces that Gloo or NCCL chose ----
+
+
+_LISTEN = "0A"
+_ADDRESS_OF = 0x8915
+"""ioctl SIOCGIFADDR."""
+
+
+def listening_addresses(store: int) -> List[str]:
+    """``eth0 10.0.0.1`` for each address this process listens at, sorted, without wildcards and the store's port."""
+    ours = _own_socket_inodes()
+    names = _interface_names()
+    addresses = []
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for fields in _socket_table(table):
+            at, _, port = fields[1].partition(":")
+            address = _parse_address(at, family)
+            if fields[3] != _LISTEN or fields[9] not in ours or int(port, 16) == store:
+                continue
+            if address not in ("0.0.0.0", "::"):
+                addresses.append(("%s %s" % (names.get(address, ""), address)).strip())
+    return sorted(set(addresses))
+
+
+def _own_socket_inodes() -> Set[str]:
+    """Inode numbers, as text, of this process's sockets."""
+    inodes = set()
+    try:
+        for name in os.listdir("/proc/self/fd"):
+            try:
+                inodes.update(re.findall(r"socket:\[(\d+)\]", os.readlink("/proc/self/fd/" + name)))
+            except OSError:  # the one that lists
+                continue
+    except OSError:
+        pass
+    return inodes
+
+
+def _socket_table(name: str) -> List[List[str]]:
+    """The rows of /proc/self/net/`name`, split into fields, without the header; [] if unreadable."""
+    try:
+        with open("/proc/self/net/" + name) as file:
+            return [line.split() for line in file][1:]
+    except OSError:
+        return []
+
+
+def _parse_address(text: str, family: int) -> str:
+    """The kernel's hexadecimal address (32-bit words in host byte order) as text; IPv4 in IPv6 becomes IPv4."""
+    words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
+    shown = socket.inet_ntop(family, struct.pack("=%dI" % len(words), *words))
+    return shown[7:] if shown.startswith("::ffff:") else shown
+
+
+def _interface_names() -> Dict[str, str]:
+    """Interface names by address: the first IPv4 address of each, and all of IPv6."""
+    import fcntl
+
+    names = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(probe, _ADDRESS_OF, struct.pack("256s", name.encode()[:15]))
+            except OSError:  # it has none
+                continue
+            names[socket.inet_ntoa(answer[20:24])] = name
+    try:
+        with open("/proc/self/net/if_inet6") as file:
+            for line in file:
+                fields = line.split()
+                names[socket.inet_ntop(socket.AF_INET6, bytes.fromhex(fields[0]))] = fields[5]
+    except OSError:
+        pass
+    return names

@@ -5,22 +5,20 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping
 
 from .._kernel import CannotRun, Outcome, Spec
-from .._rank import End
-from .._ranks import faults
-from . import _nccl
+from .._ranks import End, faults
+from . import Context, _nccl
 from ._operations import OPERATIONS, bandwidths
-from ._rung import Context
 
-_OF = "nccl."
+_PREFIX = "nccl."
 KERNELS = tuple(
-    Spec(_OF + name, "NCCL " + operation.title, "GB/s", "128 MiB", seconds=90.0, scope="node")
+    Spec(_PREFIX + name, "NCCL " + operation.title, "GB/s", "128 MiB", seconds=90.0, scope="node")
     for name, operation in OPERATIONS.items()
 )
 
 
 def run(context: Context, spec: Spec) -> Outcome:
-    """What the group found of this operation. Value: bus bandwidth at the largest size."""
-    name, count = spec.id[len(_OF) :], len(context.devices)
+    """Check and rate of one operation over the node's GPUs; the value is bus bandwidth in GB/s at the largest size."""
+    name, count = spec.id[len(_PREFIX) :], len(context.devices)
     if count < OPERATIONS[name].least:
         raise CannotRun("needs two GPUs")
     ends = context.ends()
@@ -30,17 +28,18 @@ def run(context: Context, spec: Spec) -> Outcome:
 
 
 def outcome(name: str, ranks: List[List[Dict[str, Any]]], nccl: Mapping[str, Any]) -> Outcome:
-    """Of what each rank found at each size."""
-    sizes = [together[0]["size"] for together in zip(*ranks)]
+    """The outcome of an operation from every rank's results at each size; no value for a single rank."""
+    sizes = [by_rank[0]["size"] for by_rank in zip(*ranks)]
     rates = [
         bandwidths(name, len(ranks), size, [rank[at]["seconds"] for rank in ranks]) for at, size in enumerate(sizes)
     ]
-    differ, compared = (sum(one[key] for rank in ranks for one in rank) for key in ("differ", "compared"))
+    differ, compared = (sum(result[key] for rank in ranks for result in rank) for key in ("differ", "compared"))
     words = [
-        "rank %d: %d of %d values are wrong, the first at %d" % (at, one["differ"], one["compared"], one["first"])
+        "rank %d: %d of %d values are wrong, the first at %d"
+        % (at, result["differ"], result["compared"], result["first"])
         for at, rank in enumerate(ranks)
-        for one in rank
-        if one["differ"]
+        for result in rank
+        if result["differ"]
     ]
     if len(ranks) == 1:
         words.append("one GPU: NCCL starts and reduces, and no link was tested")
@@ -57,7 +56,7 @@ def outcome(name: str, ranks: List[List[Dict[str, Any]]], nccl: Mapping[str, Any
 
 
 def why(ends: List[End], name: str) -> Exception:
-    """Why not all ranks came to the end of this operation."""
+    """The exception that says why not all ranks completed this operation: `CannotRun` where an earlier one failed."""
     reached = [other for other in OPERATIONS if all(other in end.notes for end in ends)]
     failed = next(other for other in OPERATIONS if other not in reached)
     because = _nccl.failure(faults(ends))

@@ -12,10 +12,10 @@ import triton.language as tl  # type: ignore[import-not-found,unused-ignore]
 
 @triton.jit
 def add(x, y, out, count, factor, BLOCK: tl.constexpr):  # noqa: N803 - Triton's constants are written so
-    """``out = factor * x + y``; nothing is written from `count` on."""
+    """``out = factor * x + y`` for the first `count` elements; nothing is written behind them."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mine = at < count
-    tl.store(out + at, factor * tl.load(x + at, mask=mine) + tl.load(y + at, mask=mine), mask=mine)
+    in_range = at < count
+    tl.store(out + at, factor * tl.load(x + at, mask=in_range) + tl.load(y + at, mask=in_range), mask=in_range)
 
 
 @triton.jit
@@ -42,19 +42,19 @@ def matmul(a, b, c, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, 
 
 @triton.jit
 def softmax(x, out, sums, columns, BLOCK: tl.constexpr):  # noqa: N803
-    """Of each row its softmax, and the sum of its values as they are."""
+    """The softmax of each row into `out`, and the sum of the row's values into `sums`."""
     row = tl.program_id(0)
     at = tl.arange(0, BLOCK)
-    mine = at < columns
-    values = tl.load(x + row * columns + at, mask=mine, other=-float("inf"))
-    tl.store(sums + row, tl.sum(tl.where(mine, values, 0.0), axis=0))
+    in_range = at < columns
+    values = tl.load(x + row * columns + at, mask=in_range, other=-float("inf"))
+    tl.store(sums + row, tl.sum(tl.where(in_range, values, 0.0), axis=0))
     powers = tl.exp(values - tl.max(values, axis=0))
-    tl.store(out + row * columns + at, powers / tl.sum(powers, axis=0), mask=mine)
+    tl.store(out + row * columns + at, powers / tl.sum(powers, axis=0), mask=in_range)
 
 
 @triton.jit
 def histogram(values, bins, count, BLOCK: tl.constexpr):  # noqa: N803
-    """Count each of the whole numbers `values` in its bin, by atomics."""
+    """Count each of the integers `values` in its bin, by atomic additions."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mine = at < count
-    tl.atomic_add(bins + tl.load(values + at, mask=mine, other=0), 1, mask=mine)
+    in_range = at < count
+    tl.atomic_add(bins + tl.load(values + at, mask=in_range, other=0), 1, mask=in_range)

@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Any, Iterator
 
 from .._kernel import Outcome, Spec
-from ..eager._case import Case
-from ..eager._check import exact
-from ..eager._numbers import odd
-from ._launch import Launch, measured
-from ._rung import Context
+from ..eager._check import Case, exact, random_odd
+from . import Context, Launch, check_and_time
 
 KERNELS = (Spec("triton.add", "Triton: element-wise, masked", "GB/s", "3 × 128 MiB", seconds=60.0),)
 _COUNT, _COUNT_CPU = (32 << 20) + 3, (4 << 10) + 3
@@ -20,23 +17,24 @@ _LARGEST = (1 << 20) - 1
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """``3 x + y`` of whole numbers, and a margin behind it that must stay as it was."""
+    """Check and time ``3 x + y`` in GB/s; the margin behind the output must stay unchanged."""
     count = _COUNT_CPU if context.on_cpu else _COUNT
     context.need(5 * 4 * count)
-    numbers = [odd(context, (count,), _LARGEST, salt) for salt in (1, 2)]
+    numbers = [random_odd(context, (count,), _LARGEST, salt) for salt in (1, 2)]
     launch = _launch(context, *numbers)
-    return measured(
+    return check_and_time(
         context, [_case(context, launch, *numbers)], launch.again(), lambda once: 3 * 4 * count / once / 1e9
     )
 
 
 def cases(context: Context, _: str, size: int) -> Iterator[Case]:
-    """So many values."""
-    numbers = [odd(context, (size,), _LARGEST, salt) for salt in (1, 2)]
+    """One case over `size` random odd values."""
+    numbers = [random_odd(context, (size,), _LARGEST, salt) for salt in (1, 2)]
     yield _case(context, _launch(context, *numbers), *numbers)
 
 
 def _launch(context: Context, x: Any, y: Any) -> Launch:
+    """The masked kernel on x and y, with an output that has a margin of one block."""
     torch, count = context.torch, len(x)
     a, b = (numbers.to(context.device, torch.float32) for numbers in (x, y))
     kernel = context.kernels.add[(-(-count // _BLOCK),)]
@@ -47,6 +45,7 @@ def _launch(context: Context, x: Any, y: Any) -> Launch:
 
 
 def _case(context: Context, launch: Launch, x: Any, y: Any) -> Case:
+    """The launch's output against the exact sum and the unchanged margin."""
     torch = context.torch
     reference = torch.cat([_FACTOR * x + y, torch.full((_BLOCK,), -2)])
     return Case("3 x + y", launch.once, lambda result: exact(torch, result, reference))

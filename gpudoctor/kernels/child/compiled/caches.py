@@ -8,15 +8,15 @@ import re
 from typing import Dict, List, Mapping, NamedTuple
 
 from .._kernel import Broken, Outcome, Spec
-from ._rung import Context
+from . import Context
 
 KERNELS = (Spec("compile.caches", "room for compiled kernels", "GiB", "", scope="node"),)
-_LEAST = 64 << 20
+_MIN_FREE = 64 << 20
 """Bytes: a training job's kernels with what they are made from."""
 
 
 class Place(NamedTuple):
-    """A folder that is there, or that would have to be made in `there`."""
+    """A cache folder and `there`, it or its nearest existing parent; `free` in bytes."""
 
     folder: str
     variable: str
@@ -28,11 +28,11 @@ class Place(NamedTuple):
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Whether kernels can be kept there and loaded from there; nothing is written."""
-    places = [_looked_at(variable, folder) for variable, folder in folders(context.before).items()]
+    """Check that compiled kernels can be kept and loaded there, without writing; value: free GiB. Raises `Broken`."""
+    places = [_inspect(variable, folder) for variable, folder in folders(context.before).items()]
     bad = [trouble for place in places for trouble in troubles(place)]
     if bad:
-        raise Broken("; ".join(bad), "set %s to a folder on a local disk" % _variables(places))
+        raise Broken("; ".join(bad), "set %s to a folder on a local disk" % _affected_variables(places))
     return Outcome(
         value=min(place.free for place in places) / (1 << 30),
         details={place.variable: place.folder for place in places},
@@ -40,9 +40,9 @@ def run(context: Context, _: Spec) -> Outcome:
 
 
 def folders(environ: Mapping[str, str]) -> Dict[str, str]:
-    """By the variables that name them, else where Triton and inductor put them."""
+    """The cache folder by the variable that moves it; the default where it is not set."""
     home = environ.get("TRITON_HOME") or os.path.expanduser("~")
-    user = re.sub(r"[\\/:*?\"<>|]", "_", _user())
+    user = re.sub(r"[\\/:*?\"<>|]", "_", _user_name())
     return {
         "TRITON_CACHE_DIR": environ.get("TRITON_CACHE_DIR") or os.path.join(home, ".triton", "cache"),
         "TORCHINDUCTOR_CACHE_DIR": environ.get("TORCHINDUCTOR_CACHE_DIR")
@@ -51,32 +51,35 @@ def folders(environ: Mapping[str, str]) -> Dict[str, str]:
 
 
 def troubles(place: Place) -> List[str]:
-    """What is wrong with it, in words."""
-    said = []
+    """What is wrong with the folder, one sentence each; empty if nothing is."""
+    faults = []
     if not place.writable:
-        said.append("%s may not be written to" % place.there)
+        faults.append("%s may not be written to" % place.there)
     if place.noexec:
-        said.append("%s is on a file system mounted noexec: no library can be loaded from there" % place.there)
-    if place.free < _LEAST:
-        said.append("%s has %d MiB left" % (place.there, place.free >> 20))
-    return ["compiled kernels cannot be kept in %s: %s" % (place.folder, one) for one in said]
+        faults.append("%s is on a file system mounted noexec: no library can be loaded from there" % place.there)
+    if place.free < _MIN_FREE:
+        faults.append("%s has %d MiB left" % (place.there, place.free >> 20))
+    return ["compiled kernels cannot be kept in %s: %s" % (place.folder, fault) for fault in faults]
 
 
-def _looked_at(variable: str, folder: str) -> Place:
-    there = os.path.abspath(folder)
-    while not os.path.exists(there):
-        there = os.path.dirname(there)
-    found = os.statvfs(there)
-    writable = os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK)
-    noexec = bool(found.f_flag & getattr(os, "ST_NOEXEC", 8))
-    return Place(folder, variable, there, writable, noexec, found.f_bavail * found.f_frsize)
+def _inspect(variable: str, folder: str) -> Place:
+    """State of the folder, or of its nearest existing parent."""
+    existing = os.path.abspath(folder)
+    while not os.path.exists(existing):
+        existing = os.path.dirname(existing)
+    status = os.statvfs(existing)
+    writable = os.path.isdir(existing) and os.access(existing, os.W_OK | os.X_OK)
+    noexec = bool(status.f_flag & getattr(os, "ST_NOEXEC", 8))
+    return Place(folder, variable, existing, writable, noexec, status.f_bavail * status.f_frsize)
 
 
-def _variables(places: List[Place]) -> str:
+def _affected_variables(places: List[Place]) -> str:
+    """Names of the variables whose folders have troubles, joined by ``and``."""
     return " and ".join(place.variable for place in places if troubles(place))
 
 
-def _user() -> str:
+def _user_name() -> str:
+    """Login name, or the uid where it has none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):  # a uid without a name, as in containers

@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Any, Iterator, NamedTuple, Tuple
 
 from .._kernel import CannotRun, Outcome, Spec
-from ..eager._case import Case
-from ..eager._check import exact
-from ..eager._numbers import odd
-from ._launch import Launch, measured
-from ._rung import Context
+from ..eager._check import Case, exact, random_odd
+from . import Context, Launch, check_and_time
 
 _SIDE, _SIDE_CPU = 3000, 40
 KERNELS = tuple(
@@ -19,7 +16,7 @@ KERNELS = tuple(
 
 
 class _Kind(NamedTuple):
-    """How a type is multiplied; the tiles fit into the shared memory of every GPU since sm_75 (64 KiB)."""
+    """Parameters for one type; the tiles fit into the shared memory of every GPU since sm_75 (64 KiB)."""
 
     torch: str
     tile: Tuple[int, int, int]
@@ -37,7 +34,10 @@ _TILE_CPU = (32, 32, 32)
 
 
 def run(context: Context, spec: Spec) -> Outcome:
-    """Odd numbers from -3 to 3: exact in every type, tf32 among them, and in fp32 sums in whatever order."""
+    """Check and time a product in TFLOP/s; odd factors from -3 to 3 make it exact in every type.
+
+    Raises `CannotRun` on a GPU below the type's compute capability.
+    """
     kind = KINDS[spec.id.rpartition(".")[2]]
     if not context.on_cpu and context.capability() < kind.least:
         raise CannotRun("%s has no tensor cores before sm_%d%d" % (kind.torch, *kind.least))
@@ -46,14 +46,14 @@ def run(context: Context, spec: Spec) -> Outcome:
     left, right = _operands(context, m)
     launch = _launch(context, kind, left, right)
     case = _case(context, spec.id, launch, left, right)
-    outcome = measured(context, [case], launch.again(), lambda once: 2 * m * n * k / once / 1e12)
-    return outcome if context.on_cpu else _with_instructions(outcome, launch)
+    outcome = check_and_time(context, [case], launch.again(), lambda once: 2 * m * n * k / once / 1e12)
+    return outcome if context.on_cpu else _with_tensor_core_use(outcome, launch)
 
 
-def _with_instructions(outcome: Outcome, launch: Launch) -> Outcome:
-    """Whether what was compiled multiplies on the tensor cores."""
-    made = launch.into(launch.blank())
-    ptx = str(getattr(made, "asm", {}).get("ptx", ""))
+def _with_tensor_core_use(outcome: Outcome, launch: Launch) -> Outcome:
+    """The outcome with the detail whether the compiled PTX multiplies on tensor cores, if PTX is to be had."""
+    compiled = launch.into(launch.blank())
+    ptx = str(getattr(compiled, "asm", {}).get("ptx", ""))
     if not ptx:
         return outcome
     tensor_cores = "mma" in ptx
@@ -71,17 +71,21 @@ def cases(context: Context, name: str, size: int) -> Iterator[Case]:
 
 
 def _sides(size: int) -> Tuple[int, int, int]:
-    """m, n and k: multiples of 8, as the memory wants them, and none of a tile."""
+    """m, n and k near `size`: multiples of 8 but not of a tile."""
     m = max(1, size // 32) * 32 + 8
     return m, m + 8, m + 16
 
 
 def _operands(context: Context, size: int) -> Tuple[Any, Any]:
+    """Random odd factors from -3 to 3, m × k and k × n."""
     m, n, k = _sides(size)
-    return odd(context, (m, k), 3, 1), odd(context, (k, n), 3, 2)
+    return random_odd(context, (m, k), 3, 1), random_odd(context, (k, n), 3, 2)
 
 
 def _launch(context: Context, kind: _Kind, left: Any, right: Any) -> Launch:
+    """The tiled kernel on copies of these factors in the kind's type on the device, ready but not yet run; its output
+    starts as NaN.
+    """
     torch, ((m, k), n) = context.torch, (left.shape, right.shape[1])
     a, b = (matrix.to(context.device, getattr(torch, kind.torch)) for matrix in (left, right))
     tm, tn, tk = _TILE_CPU if context.on_cpu else kind.tile
@@ -93,5 +97,6 @@ def _launch(context: Context, kind: _Kind, left: Any, right: Any) -> Launch:
 
 
 def _case(context: Context, name: str, launch: Launch, left: Any, right: Any) -> Case:
+    """The launch's product against float64, exactly."""
     reference = left.double() @ right.double()
     return Case(name, launch.once, lambda result: exact(context.torch, result, reference))

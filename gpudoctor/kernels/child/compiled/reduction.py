@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Any, Iterator, List
 
 from .._kernel import Outcome, Spec
-from ..eager._case import Case
-from ..eager._check import close, exact
-from ..eager._numbers import odd
-from ._launch import Launch, measured
-from ._rung import Context
+from ..eager._check import Case, close, exact, random_odd
+from . import Context, Launch, check_and_time
 
 KERNELS = (Spec("triton.reduction", "Triton: row sums and softmax", "GB/s", "2 × 125 MiB", seconds=60.0),)
 _ROWS, _ROWS_CPU = 32 << 10, 12
@@ -19,22 +16,23 @@ _ULPS = 32
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Sums of whole numbers are exact; softmax of -3, -1, 1 and 3 gives values of like size."""
+    """Check and time softmax (within a few units in the last place) and row sums (exact) in GB/s."""
     rows = _ROWS_CPU if context.on_cpu else _ROWS
     context.need(5 * 4 * rows * _COLUMNS)
-    values = odd(context, (rows, _COLUMNS), 3, 1)
+    values = random_odd(context, (rows, _COLUMNS), 3, 1)
     launch = _launch(context, values)
     value = 2 * 4 * rows * _COLUMNS / 1e9
-    return measured(context, _cases(context, launch, values), launch.again(), lambda once: value / once)
+    return check_and_time(context, _cases(context, launch, values), launch.again(), lambda once: value / once)
 
 
 def cases(context: Context, _: str, size: int) -> Iterator[Case]:
-    """So many rows."""
-    values = odd(context, (size, _COLUMNS), 3, 1)
+    """Softmax and row sums of `size` rows."""
+    values = random_odd(context, (size, _COLUMNS), 3, 1)
     yield from _cases(context, _launch(context, values), values)
 
 
 def _launch(context: Context, values: Any) -> Launch:
+    """The kernel on these rows, with outputs for softmax and sums."""
     torch, x = context.torch, values.to(context.device, context.torch.float32)
     kernel = context.kernels.softmax[(len(x),)]
     return Launch(
@@ -44,6 +42,7 @@ def _launch(context: Context, values: Any) -> Launch:
 
 
 def _cases(context: Context, launch: Launch, values: Any) -> List[Case]:
+    """The launch's softmax and sums against float64."""
     torch = context.torch
     shares, sums = values.double().softmax(1), values.sum(1)
     return [

@@ -34,7 +34,7 @@ class CudaError(Exception):
 
 
 class Driver:
-    """The library, started. Raises `CannotRun` where there is none, `CudaError` where it does not start."""
+    """libcuda, loaded and initialised; raises `CannotRun` where it cannot be loaded, `CudaError` where cuInit fails."""
 
     def __init__(self) -> None:
         os.environ["CUDA_CACHE_DISABLE"] = "1"  # what it compiles for us is not kept in the user's home
@@ -45,54 +45,61 @@ class Driver:
         self("cuInit", ctypes.c_uint(0))
 
     def __call__(self, name: str, *arguments: Any) -> None:
-        """Make a call by its exported name."""
+        """Call an exported function; raises `CudaError` if it fails, `CannotRun` if this driver lacks it."""
         function = getattr(self._library, name, None)
         if function is None:
             raise CannotRun("this driver has no %s" % name)
         code = int(function(*arguments))
         if code:
-            raise CudaError(name.partition("_v")[0], code, self._words("Name", code), self._words("String", code))
+            raise CudaError(
+                name.partition("_v")[0], code, self._error_text("Name", code), self._error_text("String", code)
+            )
 
     def number(self, name: str, *arguments: Any) -> int:
-        """What a call writes that gives one int."""
-        told = ctypes.c_int()
-        self(name, ctypes.byref(told), *arguments)
-        return told.value
+        """The int that a call writes through its first argument."""
+        value = ctypes.c_int()
+        self(name, ctypes.byref(value), *arguments)
+        return value.value
 
-    def _words(self, what: str, code: int) -> str:
-        told = ctypes.c_char_p()
+    def _error_text(self, what: str, code: int) -> str:
+        """Name (`what` "Name") or description ("String") of an error code; a default where the driver knows none."""
+        text = ctypes.c_char_p()
         function = getattr(self._library, "cuGetError" + what, None)
-        if function is None or function(code, ctypes.byref(told)) or not told.value:
+        if function is None or function(code, ctypes.byref(text)) or not text.value:
             return "CUDA error" if what == "Name" else ""
-        return told.value.decode("utf-8", "replace")
+        return text.value.decode("utf-8", "replace")
 
 
 def devices() -> List[Dict[str, Any]]:
-    """Every GPU that CUDA lists: its number, name and compute mode. No context is made."""
+    """Index, name and compute mode (``exclusive``) of every GPU that CUDA lists; creates no context."""
     try:
         driver = Driver()
     except CudaError as error:
         if error.code == NO_DEVICE:
             return []
         raise
-    found = []
+    gpus = []
     for index in range(driver.number("cuDeviceGetCount")):
         device = driver.number("cuDeviceGet", index)
         mode = driver.number("cuDeviceGetAttribute", _COMPUTE_MODE, device)
-        found.append(
-            {"index": index, "name": _name(driver, device), "exclusive": mode in (EXCLUSIVE_THREAD, EXCLUSIVE)}
+        gpus.append(
+            {"index": index, "name": _device_name(driver, device), "exclusive": mode in (EXCLUSIVE_THREAD, EXCLUSIVE)}
         )
-    return found
+    return gpus
 
 
-def _name(driver: Driver, device: int) -> str:
+def _device_name(driver: Driver, device: int) -> str:
+    """The device's name, such as ``NVIDIA H100 80GB HBM3``."""
     text = ctypes.create_string_buffer(256)
     driver("cuDeviceGetName", text, len(text) - 1, device)
     return text.value.decode("utf-8", "replace")
 
 
 class Machine:
-    """One GPU, its primary context current in this thread until the process ends."""
+    """One GPU with its primary context, current in this thread until the process ends; `number` is CUDA's.
+
+    Raises `CannotRun` where its compute mode or lack of memory forbids a context.
+    """
 
     on_cpu = False
     spent = False
@@ -119,52 +126,56 @@ class Machine:
             raise
         self._driver("cuCtxSetCurrent", context)
 
-    def told(self) -> Dict[str, Any]:
-        """What it is, for the protocol."""
+    def description(self) -> Dict[str, Any]:
+        """Name, compute capability and driver version for the protocol."""
         return {
-            "name": _name(self._driver, self._device),
+            "name": _device_name(self._driver, self._device),
             "compute_capability": "%d.%d" % (self._attribute(_MAJOR), self._attribute(_MINOR)),
             "driver": self._driver.number("cuDriverGetVersion"),
         }
 
     def _attribute(self, number: int) -> int:
+        """A CUdevice_attribute of the GPU, by its number."""
         return self._driver.number("cuDeviceGetAttribute", number, self._device)
 
-    def room(self) -> Tuple[int, int]:
-        """Bytes that are free, and bytes in all."""
-        free, whole = ctypes.c_size_t(), ctypes.c_size_t()
-        self._driver("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(whole))
-        return free.value, whole.value
+    def memory_info(self) -> Tuple[int, int]:
+        """Bytes of GPU memory: free, total."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self._driver("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value, total.value
 
     def allocate(self, size: int) -> int:
-        """The address of so many bytes; raises `CannotRun` where they are not free."""
+        """The address of `size` bytes of GPU memory; raises `CannotRun` where they are not free."""
         address = ctypes.c_uint64()
         try:
             self._driver("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
         except CudaError as error:
             if error.code == OUT_OF_MEMORY:
-                free = self.room()[0] >> 10
+                free = self.memory_info()[0] >> 10
                 raise CannotRun("%d KiB are needed, and %d KiB free (%s)" % (-(-size >> 10), free, error)) from None
             raise
         return address.value
 
     def release(self, address: int) -> None:
-        """Give them back."""
+        """Free the memory at `address`; does nothing after a failed launch."""
         if not self.spent:
             self._driver("cuMemFree_v2", ctypes.c_uint64(address))
 
     def write(self, address: int, data: bytes) -> None:
-        """Copy to it."""
+        """Copy bytes from the host to GPU memory."""
         self._driver("cuMemcpyHtoD_v2", ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
 
     def read(self, address: int, size: int) -> bytes:
-        """Copy from it."""
+        """Copy `size` bytes of GPU memory to the host."""
         data = ctypes.create_string_buffer(size)
         self._driver("cuMemcpyDtoH_v2", data, ctypes.c_uint64(address), ctypes.c_size_t(size))
         return data.raw
 
     def load(self, program: str) -> Dict[str, Any]:
-        """Compile PTX for this GPU; its kernels by name. A failure says the compiler's own words."""
+        """Compile PTX for this GPU: its kernels by name.
+
+        Raises `CudaError` with the compiler's log, or `CannotRun` where the driver has no compiler.
+        """
         module, log = ctypes.c_void_p(), ctypes.create_string_buffer(4096)
         options = (ctypes.c_int * 2)(_ERROR_LOG, _ERROR_LOG_SIZE)
         values = (ctypes.c_void_p * 2)(ctypes.cast(log, ctypes.c_void_p), len(log))
@@ -174,34 +185,37 @@ class Machine:
         except CudaError as error:
             if error.code in (NO_JIT, JIT_DISABLED):
                 raise CannotRun("the driver cannot compile PTX here (%s)" % error) from None
-            said = log.value.decode("utf-8", "replace").strip()
-            said = " ".join(["its compiler says:", *said.split()]) if said else ""
-            raise CudaError(error.call, error.code, error.name, *error.words, said) from None
+            log_text = log.value.decode("utf-8", "replace").strip()
+            log_text = " ".join(["its compiler says:", *log_text.split()]) if log_text else ""
+            raise CudaError(error.call, error.code, error.name, *error.words, log_text) from None
         return {
             name: self._kernel(module, name, list(entry.parameters.values()))
             for name, entry in entries(program).items()
         }
 
     def _kernel(self, module: Any, name: str, kinds: List[str]) -> Tuple[Any, List[str]]:
+        """A loaded kernel: its function handle and the types of its parameters."""
         function = ctypes.c_void_p()
         self._driver("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(name.encode()))
         return function, kinds
 
     def launch(self, kernel: Tuple[Any, List[str]], blocks: int, threads: int, arguments: Sequence[int]) -> None:
-        """Run it, and wait for its end: whatever it did wrong is told here."""
+        """Launch a kernel and wait for its end; a failure raises `CudaError` and makes the context unusable."""
         function, kinds = kernel
-        held = [(ctypes.c_uint64 if kind == "u64" else ctypes.c_uint32)(value) for kind, value in zip(kinds, arguments)]
-        places = (ctypes.c_void_p * len(held))(*[ctypes.addressof(one) for one in held])
-        one, none = ctypes.c_uint(1), ctypes.c_uint(0)
+        values = [
+            (ctypes.c_uint64 if kind == "u64" else ctypes.c_uint32)(value) for kind, value in zip(kinds, arguments)
+        ]
+        places = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])
+        value, none = ctypes.c_uint(1), ctypes.c_uint(0)
         self._driver(
             "cuLaunchKernel",
             function,
             ctypes.c_uint(blocks),
-            one,
-            one,
+            value,
+            value,
             ctypes.c_uint(threads),
-            one,
-            one,
+            value,
+            value,
             none,
             ctypes.c_void_p(),
             places,

@@ -7,8 +7,7 @@ from operator import add
 from typing import Any, List
 
 from .._kernel import Outcome, Spec
-from ._check import dice, judged, together, turned
-from ._rung import Context, Program
+from . import Context, Program, compare_words, inverted, merge_outcomes, random_words
 
 KERNELS = (Spec("driver.add", "vector add, driver alone", size="2¹⁶", level="standard", seconds=8.0),)
 _SIZES, _SIZES_CPU = (1, 255, (1 << 16) + 3), (1, 31, 257)
@@ -16,27 +15,31 @@ _THREADS, _THREADS_CPU = 256, 32
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """f32 on whole numbers whose sums are exact, u32 on whatever bits, where sums wrap around."""
+    """Add u32 vectors of random bits (sums wrap around) and f32 vectors of whole numbers, at several sizes, exactly."""
     program = context.program("add")
     parts: List[Outcome] = []
     for count in _SIZES_CPU if context.on_cpu else _SIZES:
-        left, right = dice(context, count, 1), dice(context, count, 2)
-        wanted = array("I", [total & 0xFFFFFFFF for total in map(add, left, right)])
-        parts.append(_added(context, program, "add_u32", left, right, wanted))
-        one, other = (array("f", [(bits >> 9) - (1 << 22) for bits in side]) for side in (left, right))
-        parts.append(_added(context, program, "add_f32", one, other, array("f", map(add, one, other))))
-    return together(parts)
+        left, right = random_words(context, count, 1), random_words(context, count, 2)
+        expected = array("I", [total & 0xFFFFFFFF for total in map(add, left, right)])
+        parts.append(_compare_sum(context, program, "add_u32", left, right, expected))
+        left_floats, right_floats = (array("f", [(bits >> 9) - (1 << 22) for bits in side]) for side in (left, right))
+        parts.append(
+            _compare_sum(
+                context, program, "add_f32", left_floats, right_floats, array("f", map(add, left_floats, right_floats))
+            )
+        )
+    return merge_outcomes(parts)
 
 
-def _added(
-    context: Context, program: Program, name: str, left: "array[Any]", right: "array[Any]", wanted: "array[Any]"
+def _compare_sum(
+    context: Context, program: Program, name: str, left: "array[Any]", right: "array[Any]", expected: "array[Any]"
 ) -> Outcome:
-    """One launch, against the sums that Python makes."""
+    """Add two vectors on the device with kernel `name`, and compare the sums with the expected ones."""
     count, size = len(left), 4 * len(left)
     threads = _THREADS_CPU if context.on_cpu else _THREADS
-    with context.memory(size, size, size) as (one, other, total):
-        context.machine.write(one, left.tobytes())
-        context.machine.write(other, right.tobytes())
-        context.machine.write(total, turned(wanted.tobytes()))
-        program(name, -(-count // threads), threads, one, other, total, count)
-        return judged("%s of %d" % (name, count), context.machine.read(total, size), wanted.tobytes())
+    with context.memory(size, size, size) as (left_at, right_at, total_at):
+        context.machine.write(left_at, left.tobytes())
+        context.machine.write(right_at, right.tobytes())
+        context.machine.write(total_at, inverted(expected.tobytes()))
+        program(name, -(-count // threads), threads, left_at, right_at, total_at, count)
+        return compare_words("%s of %d" % (name, count), context.machine.read(total_at, size), expected.tobytes())

@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .._kernel import CannotRun, Outcome, Spec
-from ._check import bits_in_words
-from ._rung import Context
+from . import Context, describe_bits
 
 KERNELS = (
     Spec("driver.memory", "memory patterns, driver alone", size="64 MiB", level="standard", seconds=12.0),
@@ -31,18 +30,18 @@ WRITE, FIND, FIND_TURNED = 0, 1, 2
 _ENDS = 64
 """Words that are read back at both ends of a part."""
 _MASK = (1 << 64) - 1
-_PLANTED = 1 << 41
+_PLANTED_BIT = 1 << 41
 
 
 class Part(NamedTuple):
-    """Memory that was taken: its address and how many 64-bit words it has."""
+    """An allocation: its address, and its length in 64-bit words."""
 
     address: int
     words: int
 
 
-class Found(NamedTuple):
-    """What a sweep reports: words that were wrong, the lowest address of them, every bit that was."""
+class SweepReport(NamedTuple):
+    """What a sweep found: number of wrong words, their lowest address, and all bits that were wrong in any."""
 
     number: int
     address: int
@@ -50,7 +49,7 @@ class Found(NamedTuple):
 
 
 def pattern(kind: int, address: int, step: int) -> int:
-    """What the word at that address shall hold; kind 2 is splitmix64 (Steele, Lea, Flood 2014)."""
+    """The 64-bit word that a pattern puts at `address`; kind 2 (DICE) is splitmix64 (Steele, Lea, Flood 2014)."""
     if kind == WALKING:
         return 1 << ((address >> 3) + step) % 64
     if kind == ADDRESS:
@@ -62,37 +61,37 @@ def pattern(kind: int, address: int, step: int) -> int:
 
 
 def run(context: Context, spec: Spec) -> Outcome:
-    """All patterns through a sample, or through half of what is free."""
+    """Test 64 MiB, or for ``driver.memory.all`` half of the free memory, with all patterns that fit into 20 s."""
     whole = spec.id.endswith("all")
-    most = (_SAMPLE_CPU if context.on_cpu else SAMPLE) if not whole or context.on_cpu else context.free()
-    with context.memory(24) as (report,), _taken(context, most) as parts:
-        test = _Test(context, parts, report)
-        test.plant()
+    limit = (_SAMPLE_CPU if context.on_cpu else SAMPLE) if not whole or context.on_cpu else context.free()
+    with context.memory(24) as (report,), _allocated_parts(context, limit) as parts:
+        test = _MemoryTest(context, parts, report)
+        test.self_test()
         began = time.perf_counter()
         for kind, step in _patterns(context):
             if time.perf_counter() - began > _BUDGET:
                 break
-            test.go_through(kind, step)
+            test.run_pattern(kind, step)
         return test.outcome(whole)
 
 
 def _patterns(context: Context) -> Iterator[Tuple[int, int]]:
-    """The address, dice thrown anew each run, and a one that walks through all 64 bits (on a CPU every eighth)."""
+    """(kind, step) of each pattern: addresses, random words, and a walking one bit (on a CPU every eighth)."""
     yield ADDRESS, 0
     yield DICE, context.seed << 40
     yield from ((WALKING, step) for step in range(0, 64, 8 if context.on_cpu else 1))
 
 
 @contextmanager
-def _taken(context: Context, most: int) -> Iterator[List[Part]]:
-    """Parts of free memory, `most` bytes in all, and never more than half of what is free; given back in the end."""
+def _allocated_parts(context: Context, limit: int) -> Iterator[List[Part]]:
+    """Allocate up to `limit` bytes in parts, at most half of the free memory; all are freed in the end."""
     machine = context.machine
-    size, least = (_CHUNK_CPU, _LEAST_CPU) if context.on_cpu else (CHUNK, LEAST)
-    before = machine.room()[0]
-    left, kept_free = min(most, context.free()), before - context.free()
+    size, minimum = (_CHUNK_CPU, _LEAST_CPU) if context.on_cpu else (CHUNK, LEAST)
+    before = machine.memory_info()[0]
+    left, kept_free = min(limit, context.free()), before - context.free()
     parts: List[Part] = []
     try:
-        while left >= least and size >= least and machine.room()[0] - min(size, left) >= kept_free:
+        while left >= minimum and size >= minimum and machine.memory_info()[0] - min(size, left) >= kept_free:
             words = min(size, left) // 8
             try:
                 parts.append(Part(machine.allocate(8 * words), words))
@@ -107,8 +106,8 @@ def _taken(context: Context, most: int) -> Iterator[List[Part]]:
             machine.release(part.address)
 
 
-class _Test:
-    """Sweeps over the parts, and what they found."""
+class _MemoryTest:
+    """Sweeps over the parts, with the counts and reports of what they found."""
 
     def __init__(self, context: Context, parts: List[Part], report: int) -> None:
         self.machine, self.parts, self.report = context.machine, parts, report
@@ -116,63 +115,63 @@ class _Test:
         self.grid = (2, 16) if context.on_cpu else (1024, 256)
         self.sweeps = self.bad_sweeps = self.read = self.moved = 0
         self.seconds = 0.0
-        self.wrong: List[Found] = []
-        self.blind = ""
+        self.wrong: List[SweepReport] = []
+        self.self_test_error = ""
 
-    def plant(self) -> None:
-        """Turn one bit over on purpose: a test that does not find it is worth nothing."""
+    def self_test(self) -> None:
+        """Flip one bit on purpose and sweep; sets `self_test_error` if the sweep does not find it."""
         part = self.parts[-1]
         place = part.address + 8 * (part.words // 2)
         self.sweep([part], ADDRESS, 0, WRITE)
-        self.machine.write(place, struct.pack("<Q", place ^ _PLANTED))
-        found = self.sweep([part], ADDRESS, 0, FIND)
-        if not (found.number and found.bits & _PLANTED):
-            self.blind = "a bit that was turned over on purpose at %#x was not found" % place
-        elif found != Found(1, place, _PLANTED):
-            self.wrong.append(found)
+        self.machine.write(place, struct.pack("<Q", place ^ _PLANTED_BIT))
+        report = self.sweep([part], ADDRESS, 0, FIND)
+        if not (report.number and report.bits & _PLANTED_BIT):
+            self.self_test_error = "a bit that was turned over on purpose at %#x was not found" % place
+        elif report != SweepReport(1, place, _PLANTED_BIT):
+            self.wrong.append(report)
 
-    def go_through(self, kind: int, step: int) -> None:
-        """One pattern: written everywhere, found and turned over everywhere, found turned over everywhere."""
+    def run_pattern(self, kind: int, step: int) -> None:
+        """Write a pattern to all parts, check and invert every word, then check the inverted words."""
         self.sweep(self.parts, kind, step, WRITE)
-        wrong = [found for part in self.parts for found in self._ends(part, kind, step)]
+        wrong = [report for part in self.parts for report in self._check_ends(part, kind, step)]
         wrong += [self.sweep(self.parts, kind, step, act) for act in (FIND, FIND_TURNED)]
-        self.wrong += [found for found in wrong if found.number]
+        self.wrong += [report for report in wrong if report.number]
         self.sweeps += 2
-        self.bad_sweeps += sum(bool(found.number) for found in wrong[-2:])
+        self.bad_sweeps += sum(bool(report.number) for report in wrong[-2:])
         self.read += 2 * sum(part.words for part in self.parts)
 
-    def _ends(self, part: Part, kind: int, step: int) -> Iterator[Found]:
-        """Words at both ends, read back and compared here."""
+    def _check_ends(self, part: Part, kind: int, step: int) -> Iterator[SweepReport]:
+        """Reports of wrong words at both ends of a part, read back and compared on the host."""
         words = min(_ENDS, part.words)
         for first in {0, part.words - words}:
             address = part.address + 8 * first
-            held = struct.unpack("<%dQ" % words, self.machine.read(address, 8 * words))
-            for place, word in zip(range(address, address + 8 * words, 8), held):
+            actual = struct.unpack("<%dQ" % words, self.machine.read(address, 8 * words))
+            for place, word in zip(range(address, address + 8 * words, 8), actual):
                 bits = word ^ pattern(kind, place, step)
                 if bits:
-                    yield Found(1, place, bits)
+                    yield SweepReport(1, place, bits)
 
-    def sweep(self, parts: List[Part], kind: int, step: int, act: int) -> Found:
-        """One launch a part; what they report together."""
+    def sweep(self, parts: List[Part], kind: int, step: int, act: int) -> SweepReport:
+        """One launch over each part; the combined report. `act`: WRITE, FIND (and invert) or FIND_TURNED."""
         self.machine.write(self.report, struct.pack("<3Q", 0, _MASK, 0))
         began = time.perf_counter()
         for part in parts:
             self.program("sweep", *self.grid, part.address, part.words, kind, step, act, self.report)
         self.seconds += time.perf_counter() - began
         self.moved += sum(part.words for part in parts) * (16 if act == FIND else 8)
-        return Found(*struct.unpack("<3Q", self.machine.read(self.report, 24)))
+        return SweepReport(*struct.unpack("<3Q", self.machine.read(self.report, 24)))
 
     def outcome(self, timed: bool) -> Outcome:
-        """What was found, in words and figures."""
+        """The result of all sweeps; GB/s as the value if `timed`."""
         size = 8 * sum(part.words for part in self.parts)
         details: Dict[str, Any] = {"bytes": size, "sweeps": self.sweeps}
         rate: Optional[float] = self.moved / self.seconds / 1e9 if timed and self.seconds else None
-        differ = sum(found.number for found in self.wrong)
+        differ = sum(report.number for report in self.wrong)
         if differ:
-            first = min(found.address for found in self.wrong)
+            first = min(report.address for report in self.wrong)
             bits = 0
-            for found in self.wrong:
-                bits |= found.bits
+            for report in self.wrong:
+                bits |= report.bits
             details.update(
                 first_address="%#x" % first,
                 bits=[at for at in range(64) if bits >> at & 1],
@@ -184,7 +183,14 @@ class _Test:
                 self.bad_sweeps,
                 self.sweeps,
                 first,
-                bits_in_words(bits),
+                describe_bits(bits),
             )
             return Outcome(rate, right=False, differ=differ, compared=self.read, words=words, details=details)
-        return Outcome(rate, right=not self.blind, differ=0, compared=self.read, words=self.blind, details=details)
+        return Outcome(
+            rate,
+            right=not self.self_test_error,
+            differ=0,
+            compared=self.read,
+            words=self.self_test_error,
+            details=details,
+        )

@@ -26,25 +26,39 @@ many from the top (`mantissa_bits`); `exact` sees all. By kind of operation, typ
     mean         fp32       2  19 of 23
 
 The gradients of the transformer block (autograd.py) are judged by a share of the largest: no single bit is promised.
+
+A kernel's file gives ``cases(context, name, size)``; its ``run`` and the test that flips bits go through the same ones.
 """
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import math
-from typing import Any, Dict, FrozenSet, NamedTuple, Tuple
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Tuple
+
+from .._kernel import CannotRun
 
 MANTISSA = {"fp64": 52, "fp32": 23, "tf32": 23, "fp16": 10, "bf16": 7}
 """Bits of the mantissa that are stored, by type."""
-
 DTYPES = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 """torch's names of the types."""
-
 _KEPT = 4096
 """Places of wrong values that are kept, to say whether they are the same each time."""
+REPEATS = 3
+_ROOM = 256 << 20
+"""Bytes that must be free on a GPU for anything of this rung: what is reckoned with, and what libraries load for it."""
+_REFUSALS = ("NOT_SUPPORTED", "not implemented for")
+UNSEEN = -1
+"""As the bound of a `Case` that does not promise to see any single flipped bit."""
+
+
+# ---- A result, judged ----
 
 
 class Judged(NamedTuple):
-    """How many values are wrong, of how many; where the first of them is."""
+    """Verdict on a result: how many values are wrong, of how many, and the index of the first wrong one."""
 
     differ: int
     compared: int
@@ -56,7 +70,7 @@ class Judged(NamedTuple):
 
     @property
     def words(self) -> str:
-        """``3 of 4096 values are wrong, the first at [17, 3]``; nothing where none is."""
+        """``3 of 4096 values are wrong, the first at [17, 3]``; empty if all are right."""
         if not self.differ:
             return ""
         verb = "is" if self.differ == 1 else "are"
@@ -64,39 +78,39 @@ class Judged(NamedTuple):
         return "%s %s wrong, the first at %s" % (count, verb, list(self.first))
 
     def outcome(self) -> Dict[str, Any]:
-        """As the start of an `Outcome`."""
+        """The fields right, differ, compared and words of an `Outcome`."""
         return {"right": self.differ == 0, "differ": self.differ, "compared": self.compared, "words": self.words}
 
 
 def exact(torch: Any, result: Any, reference: Any) -> Judged:
-    """Every value against `reference`, which the type of the result must be able to hold; NaN is never equal.
+    """Compare every value with `reference`; NaN is wrong. Raises `ValueError` if the type cannot hold the reference.
 
     -0 is 0, to whoever reads it; so that a flipped sign is seen, no result of these kernels is zero.
     """
-    here = result.detach().cpu()
-    expected = reference.to(here.dtype)
+    values = result.detach().cpu()
+    expected = reference.to(values.dtype)
     if not torch.equal(expected.to(reference.dtype), reference):
-        raise ValueError("the reference is not exact in %s" % here.dtype)
-    return judged(here != expected)
+        raise ValueError("the reference is not exact in %s" % values.dtype)
+    return judge_mask(values != expected)
 
 
 def close(torch: Any, result: Any, reference: Any, ulps: int) -> Judged:
-    """Every value within `ulps` units of the last place of the float64 `reference`, which is nowhere zero."""
+    """Compare every value with the float64 `reference`, nowhere zero, to within `ulps` units in the last place."""
     eps = torch.finfo(result.dtype).eps
-    here = result.detach().cpu().to(torch.float64)
+    values = result.detach().cpu().to(torch.float64)
     power = torch.frexp(reference)[1].to(torch.float64) - 1
-    wrong = ~((here - reference).abs() <= ulps * eps * torch.exp2(power))  # so that NaN is wrong
-    return judged(wrong)
+    wrong = ~((values - reference).abs() <= ulps * eps * torch.exp2(power))  # so that NaN is wrong
+    return judge_mask(wrong)
 
 
 def near(torch: Any, result: Any, reference: Any, share: float) -> Judged:
-    """Every value within `share` of the float64 `reference`'s size."""
-    here = result.detach().cpu().to(torch.float64)
-    return judged(~((here - reference).abs() <= share * reference.abs()))  # so that NaN is wrong
+    """Compare every value with the float64 `reference` to within `share` of its size."""
+    values = result.detach().cpu().to(torch.float64)
+    return judge_mask(~((values - reference).abs() <= share * reference.abs()))  # so that NaN is wrong
 
 
-def judged(wrong: Any) -> Judged:
-    """Of a mask: True where a value is wrong."""
+def judge_mask(wrong: Any) -> Judged:
+    """The verdict from a mask that is True where a value is wrong."""
     count = int(wrong.sum())
     if not count:
         return Judged(0, wrong.numel())
@@ -106,13 +120,13 @@ def judged(wrong: Any) -> Judged:
 
 
 def bits(torch: Any, values: Any) -> Any:
-    """The same memory as whole numbers, so that NaN equals itself and -0 is not 0."""
+    """The tensor's memory as integers of the same width, so that NaN equals itself and -0 differs from 0."""
     whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     return values.contiguous().view(whole[values.element_size()])
 
 
 def mantissa_bits(dtype: str, ulps: int) -> int:
-    """How many of the mantissa's top bits a bound of `ulps` sees whenever one of them is flipped; 0 ulps: all.
+    """How many of the mantissa's top bits are sure to be caught by a bound of `ulps` if flipped; all for 0.
 
     Bit i from the top is worth 2**(m - i) units of the last place of the value itself, whose unit may be half that of
     the reference where the two lie on either side of a power of two; the value may be `ulps` off the other way.
@@ -139,3 +153,153 @@ ULPS: Dict[Tuple[str, str], int] = {
     ("mean", "fp32"): 2,
 }
 """Bound by kind of operation and type, in units of the last place of the result's type."""
+
+
+# ---- A computation, repeated and judged ----
+
+
+class Case(NamedTuple):
+    """A computation on the device, and the judge of its result."""
+
+    name: str
+    """As words take it: ``exp of fp16``."""
+    compute: Callable[[], Any]
+    """The result, one real tensor on the device, the same bits at every call; may raise `CannotRun`."""
+    judge: Callable[[Any], Judged]
+    ulps: int = 0
+    """The bound that `judge` allows, in units of the last place; 0 where all must be exact; or `UNSEEN`."""
+
+
+def exactly(context: Any, name: str, values: Any, reference: Any, work: Callable[[Any], Any]) -> Case:
+    """A case: `work` on the values, moved to the device, must give the reference exactly."""
+    return Case(
+        name,
+        lambda: work(values.to(context.device)),
+        lambda result: exact(context.torch, result, reference),
+    )
+
+
+def run_cases(context: Any, cases: Iterable[Case]) -> Dict[str, Any]:
+    """Compute and judge each case three times; fields of an `Outcome`. Raises `CannotRun` if none can be computed.
+
+    A repetition whose bits are those of the first needs no judging anew; what the CPU judged is the first itself.
+    """
+    if not context.on_cpu:
+        context.need(_ROOM)
+    messages: List[str] = []
+    missing: Dict[str, None] = {}
+    differ = compared = 0
+    equal, digest = True, hashlib.blake2b(digest_size=8)
+    for case in cases:
+        try:
+            first = _compute(context, case)
+        except CannotRun as error:
+            missing[str(error)] = None
+            continue
+        verdicts = [case.judge(first)]
+        _update_digest(digest, first)
+        for _ in range(REPEATS - 1):
+            again = _compute(context, case)
+            same = context.torch.equal(bits(context.torch, first), bits(context.torch, again))
+            equal = equal and same
+            verdicts.append(verdicts[0] if same else case.judge(again))
+        compared += verdicts[0].compared
+        worst = max(verdicts, key=lambda verdict: verdict.differ)
+        differ += worst.differ
+        if worst.differ:
+            messages.append("%s: %s, %s" % (case.name, worst.words, recurrence(verdicts)))
+    if not compared:
+        raise CannotRun("; ".join(missing) or "there is nothing to compute")
+    absent = ["Not run: " + "; ".join(missing)] if missing else []
+    details: Dict[str, Any] = {"repeats_equal": equal}
+    if equal:
+        details["digest"] = digest.hexdigest()
+    if not equal and not differ:
+        messages.append("repetitions differ from each other, each within the bound")
+    words = ". ".join(messages + absent)
+    return {"right": not differ, "differ": differ, "compared": compared, "words": words, "details": details}
+
+
+def _compute(context: Any, case: Case) -> Any:
+    """The case's result; errors bear its name, and missing bf16 support raises `CannotRun`."""
+    try:
+        return case.compute()
+    except RuntimeError as error:
+        if "bf16" in case.name and before_bf16(context, error):
+            raise CannotRun("bf16: not on this device") from error
+        error.args = ("%s: %s" % (case.name, error),)
+        raise
+
+
+def before_bf16(context: Any, error: Exception) -> bool:
+    """True if the error means that a library has no bf16 for a GPU before compute capability 8.0.
+
+    cuBLAS multiplies bf16 on Volta and Turing, not on Pascal: pytorch/pytorch issue 57773 (May 2021).
+    """
+    old = not context.on_cpu and context.capability() < (8, 0)
+    return old and any(refusal in str(error) for refusal in _REFUSALS)
+
+
+def recurrence(verdicts: List[Judged]) -> str:
+    """Whether errors repeat: ``the same 3 in 3 of 3 repetitions: not noise``, or how many repetitions had any."""
+    always = frozenset.intersection(*(verdict.places for verdict in verdicts))
+    if always:
+        return "the same %d in %d of %d repetitions: not noise" % (len(always), len(verdicts), len(verdicts))
+    bad = sum(1 for verdict in verdicts if verdict.differ)
+    return "in %d of %d repetitions, never at the same place in all" % (bad, len(verdicts))
+
+
+def _update_digest(digest: Any, values: Any) -> None:
+    """Add the tensor's bytes to the digest, without numpy, which may not be installed."""
+    values = values.detach().cpu().contiguous()
+    size = values.numel() * values.element_size()
+    if size:
+        digest.update((ctypes.c_char * size).from_address(values.data_ptr()))
+
+
+# ---- Random inputs of the CPU that every type holds exactly, and torch's switches while they are worked on ----
+
+
+def uniform(context: Any, shape: Tuple[int, ...], low: float, high: float, salt: int) -> Any:
+    """Random float64 from `low` to `high` that bf16 holds exactly (8 bits)."""
+    torch = context.torch
+    values = torch.rand(shape, generator=context.generator(salt)) * (high - low) + low
+    return values.clamp(low, high).to(torch.bfloat16).double()
+
+
+def random_odd(context: Any, shape: Tuple[int, ...], largest: int, salt: int) -> Any:
+    """Random odd int64 of either sign, at most `largest` (odd) in size.
+
+    The sum of an odd number of products of odd numbers is odd: never zero, so that its sign counts.
+    """
+    half = (largest + 1) // 2
+    return context.torch.randint(-half, half, shape, generator=context.generator(salt)) * 2 + 1
+
+
+def random_order(context: Any, count: int, salt: int) -> Any:
+    """The numbers below `count` in a random order."""
+    return context.torch.randperm(count, generator=context.generator(salt))
+
+
+@contextmanager
+def attributes_set(owner: Any, **wanted: Any) -> Iterator[None]:
+    """Set attributes of a part of ``torch.backends`` within the block, those that this torch has."""
+    before = {name: getattr(owner, name) for name in wanted if hasattr(owner, name)}
+    try:
+        for name in before:
+            setattr(owner, name, wanted[name])
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(owner, name, value)
+
+
+def exact_accumulation(torch: Any, tf32: bool = False) -> Any:
+    """Within the block cuBLAS accumulates in full precision, and uses TF32 for fp32 only if `tf32`."""
+    return attributes_set(
+        torch.backends.cuda.matmul,
+        allow_tf32=tf32,
+        allow_fp16_reduced_precision_reduction=False,
+        allow_bf16_reduced_precision_reduction=False,
+        allow_fp16_accumulation=False,
+    )

@@ -26,7 +26,7 @@ _EXAMINED = 16
 
 
 class Form(NamedTuple):
-    """A type of matrix product, and for which whole numbers it is exact."""
+    """A type of matrix product and the sizes of whole numbers for which it is exact."""
 
     dtype: str
     out: str
@@ -72,7 +72,7 @@ FORMS = {
 
 
 class Operands(NamedTuple):
-    """Whole numbers of the CPU, and the powers of two that they are scaled by."""
+    """Integer factors on the CPU and the powers of two that scale their rows, inner dimension and columns."""
 
     left: Any
     right: Any
@@ -85,18 +85,20 @@ class Operands(NamedTuple):
 
 
 def operands(context: Any, form: Form, shape: Tuple[int, int, int], generator: Any) -> Operands:
-    """Random factors of M × K and K × N for shape (M, K, N), K even and more than the thin part."""
+    """Random factors M x K and K x N for `shape` (M, K, N), with powers of two to scale M, K and N by (1 unless
+    `form.scaled`); their product is exact in `form`. K must be even.
+    """
     torch = context.torch
     rows, inner, columns = shape
-    noise = _below(torch, 2 * form.most - form.total + 1, inner, generator) + form.total - form.most
+    noise = _random_below(torch, 2 * form.most - form.total + 1, inner, generator) + form.total - form.most
     half = (inner - form.thin) // 2
     if form.thin:
         noise[: form.thin] = form.thin_bits
         noise[form.thin + half :] = noise[form.thin : form.thin + half]
     other = form.total - noise
     other[: form.thin] = form.thin_bits
-    left = _odd(torch, (rows, inner), noise, generator)
-    right = _odd(torch, (inner, columns), other[:, None], generator)
+    left = _random_odd_of_width(torch, (rows, inner), noise, generator)
+    right = _random_odd_of_width(torch, (inner, columns), other[:, None], generator)
     right[0] = 0
     if form.thin:
         left[:, form.thin + half :] = -left[:, form.thin : form.thin + half]
@@ -105,16 +107,17 @@ def operands(context: Any, form: Form, shape: Tuple[int, int, int], generator: A
         left, right = left[:, order].contiguous(), right[order]
     powers = torch.tensor([0.5, 1.0, 2.0] if form.scaled else [1.0])
     return Operands(
-        left, right, *(powers[_below(torch, len(powers), size, generator)] for size in (rows, inner, columns))
+        left, right, *(powers[_random_below(torch, len(powers), size, generator)] for size in (rows, inner, columns))
     )
 
 
-def _below(torch: Any, limit: int, count: int, generator: Any) -> Any:
+def _random_below(torch: Any, limit: int, count: int, generator: Any) -> Any:
+    """`count` random whole numbers from 0 to `limit` - 1."""
     return torch.randint(limit, (count,), generator=generator)
 
 
-def _odd(torch: Any, shape: Tuple[int, int], width: Any, generator: Any) -> Any:
-    """Odd numbers of either sign, below 2**width in size."""
+def _random_odd_of_width(torch: Any, shape: Tuple[int, int], width: Any, generator: Any) -> Any:
+    """Random odd numbers of either sign, below 2**width in size (`width` is a tensor)."""
     kind, whole = (torch.int32, 32) if int(width.max()) > 14 else (torch.int16, 16)
     count = shape[0] * shape[1] * whole // 64 + 1
     raw = torch.randint(-(2**63), 2**63 - 1, (count,), generator=generator).view(kind)[: shape[0] * shape[1]]
@@ -122,44 +125,44 @@ def _odd(torch: Any, shape: Tuple[int, int], width: Any, generator: Any) -> Any:
 
 
 def freivalds(torch: Any, result: Any, given: Operands, generator: Any) -> Judged:
-    """Judge the product of those operands, brought to the CPU a few rows at a time."""
+    """Judge a product of those operands by Freivalds' check, then value by value in up to 16 wrong rows."""
     columns = result.shape[1]
     probe = torch.randint(-(2**61), 2**61, (columns,), generator=generator) * 2 + 1
-    expected = _times(torch, given.left, _times(torch, given.right, probe))
-    wrong = torch.cat([_wrong(torch, result, given, rows, probe, expected) for rows in _parts(result)])
+    expected = _product_mod_2_64(torch, given.left, _product_mod_2_64(torch, given.right, probe))
+    wrong = torch.cat([_wrong_rows(torch, result, given, rows, probe, expected) for rows in _row_slices(result)])
     bad = wrong.nonzero()[:, 0]
-    places = _places(torch, result, given, bad[:_EXAMINED]) if len(bad) else []
+    places = _wrong_positions(torch, result, given, bad[:_EXAMINED]) if len(bad) else []
     first = tuple(divmod(places[0], columns)) if places else ()
     further = len(bad[_EXAMINED:])
     return Judged(len(places) + further, result.numel(), first, frozenset(places), further > 0)
 
 
-def _parts(matrix: Any) -> Iterator[slice]:
-    """Its rows, as many at a time as a cache holds."""
+def _row_slices(matrix: Any) -> Iterator[slice]:
+    """Slices over the rows, 128 at a time."""
     return (slice(start, start + _ROWS) for start in range(0, matrix.shape[0], _ROWS))
 
 
-def _times(torch: Any, matrix: Any, vector: Any) -> Any:
-    """Modulo 2**64."""
-    return torch.cat([matrix[rows].to(torch.int64) @ vector for rows in _parts(matrix)])
+def _product_mod_2_64(torch: Any, matrix: Any, vector: Any) -> Any:
+    """Matrix times vector in integers modulo 2**64."""
+    return torch.cat([matrix[rows].to(torch.int64) @ vector for rows in _row_slices(matrix)])
 
 
-def _wrong(torch: Any, result: Any, given: Operands, rows: slice, probe: Any, expected: Any) -> Any:
-    """True for each of those rows that holds what is no whole number, or whose product with the probe is another."""
+def _wrong_rows(torch: Any, result: Any, given: Operands, rows: slice, probe: Any, expected: Any) -> Any:
+    """A mask of those rows that hold a non-integer, or whose product with the probe is not the expected one."""
     values = _in_units(torch, result, given, rows)
     whole = values.to(torch.int64)
     return (whole.to(values.dtype) != values).any(1) | (whole @ probe != expected[rows])
 
 
 def _in_units(torch: Any, result: Any, given: Operands, rows: Any) -> Any:
-    """The values c_ij 2**-(s_i + u_j) of those rows, on the CPU."""
+    """The values of those rows divided by their scale 2**(s_i + u_j), on the CPU."""
     wide = torch.float64 if result.dtype in (torch.float64, torch.int32) else torch.float32
     values = result[rows].detach().cpu().to(wide)
     return values / given.columns / given.rows[rows, None]
 
 
-def _places(torch: Any, result: Any, given: Operands, rows: Any) -> List[int]:
-    """Flat positions of the wrong values of those rows, in order; sums of float64 are exact here."""
+def _wrong_positions(torch: Any, result: Any, given: Operands, rows: Any) -> List[int]:
+    """Flat positions of the wrong values in those rows, ascending; every value is recomputed in float64."""
     columns = result.shape[1]
     here, left = _in_units(torch, result, given, rows).double(), given.left[rows].double()
     parts = [slice(start, start + _COLUMNS) for start in range(0, columns, _COLUMNS)]

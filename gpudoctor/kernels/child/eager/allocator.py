@@ -6,7 +6,7 @@ import time
 from typing import Any, Callable, Dict
 
 from .._kernel import Outcome, Spec
-from ._rung import Context, median_and_spread
+from . import Context, median_and_spread
 
 KERNELS = (Spec("allocator", "allocation", "µs", "64 MiB from torch's cache"),)
 _SIZE, _SIZE_CPU = 64 << 20, 1 << 20
@@ -14,24 +14,26 @@ _CACHED, _FRESH, _ROUNDS = 500, 5, 5
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """The value is an allocation that torch's cache serves; one that goes to the driver and back is a detail."""
+    """µs of an allocation of 64 MiB from torch's cache; one through the driver and back is a detail."""
     size = _SIZE_CPU if context.on_cpu else _SIZE
     context.need(2 * size)
     torch = context.torch
 
-    def take() -> None:
+    def allocate() -> None:
+        """Allocate and drop one tensor."""
         torch.empty(size, dtype=torch.uint8, device=context.device)
 
-    def take_anew() -> None:
-        take()
+    def allocate_uncached() -> None:
+        """Allocate one tensor, and return the memory to the driver."""
+        allocate()
         if not context.on_cpu:
             torch.cuda.empty_cache()
 
     before = _reserved(context)
-    take()
-    value, spread = median_and_spread([_microseconds(take, _CACHED) for _ in range(_ROUNDS)])
-    take_anew()
-    fresh = min(_microseconds(take_anew, _FRESH) for _ in range(_ROUNDS))
+    allocate()
+    value, spread = median_and_spread([_microseconds(allocate, _CACHED) for _ in range(_ROUNDS)])
+    allocate_uncached()
+    fresh = min(_microseconds(allocate_uncached, _FRESH) for _ in range(_ROUNDS))
     details: Dict[str, Any] = {"fresh_us": round(fresh, 1)}
     if not context.on_cpu:
         details["kept_mib"] = max(0, _reserved(context) - before) >> 20
@@ -39,7 +41,7 @@ def run(context: Context, _: Spec) -> Outcome:
 
 
 def _reserved(context: Context) -> int:
-    """Bytes that torch holds of the device, in use or cached."""
+    """Bytes of GPU memory that torch keeps, in use or cached; 0 on a CPU."""
     if context.on_cpu:
         return 0
     context.torch.cuda.empty_cache()
@@ -47,6 +49,7 @@ def _reserved(context: Context) -> int:
 
 
 def _microseconds(work: Callable[[], None], calls: int) -> float:
+    """Mean µs of a call by the host's clock."""
     began = time.perf_counter()
     for _ in range(calls):
         work()

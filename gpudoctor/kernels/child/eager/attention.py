@@ -7,10 +7,8 @@ from functools import lru_cache, partial
 from typing import Any, Callable, Iterator, Sequence
 
 from .._kernel import CannotRun, Outcome, Spec
-from ._case import Case, checked
-from ._check import DTYPES, ULPS, close
-from ._numbers import exact_sums, uniform
-from ._rung import Context
+from . import Context
+from ._check import DTYPES, ULPS, Case, close, exact_accumulation, run_cases, uniform
 
 KERNELS = (Spec("attention", "attention back ends", "", "2 × 4 × 515 × 64", "deep", 30.0),)
 _SIZE, _SIZE_CPU = 515, 37
@@ -26,12 +24,12 @@ _NONE = ("no available kernel", "no viable backend", "invalid backend", "no exec
 
 
 def run(context: Context, spec: Spec) -> Outcome:
-    """Means of values between 0.5 and 1, so that all results are there too, against float64."""
-    return Outcome(**checked(context, cases(context, spec.id, _SIZE_CPU if context.on_cpu else _SIZE)))
+    """Check every back end, type and mask against float64; a back end that does not run here is left out."""
+    return Outcome(**run_cases(context, cases(context, spec.id, _SIZE_CPU if context.on_cpu else _SIZE)))
 
 
 def cases(context: Context, _: str, size: int) -> Iterator[Case]:
-    """Sequences of that length."""
+    """Attention over sequences of `size` tokens: with and without causal mask, each type, each back end."""
     shape = (2, 4, size, 64)
     query, key = (uniform(context, shape, -0.5, 0.5, salt) for salt in (1, 2))
     inputs = query, key, uniform(context, shape, 0.5, 1.0, 3)
@@ -40,14 +38,14 @@ def cases(context: Context, _: str, size: int) -> Iterator[Case]:
         for dtype in ("fp32", "fp16", "bf16"):
             for backend in BACKENDS:
                 if dtype != "fp32" or backend in ("math", "memory-efficient"):
-                    compute = partial(_attention, context, backend, inputs, dtype, causal)
+                    compute = partial(_compute, context, backend, inputs, dtype, causal)
                     name = "%s, %s%s" % (backend, dtype, ", causal" if causal else "")
                     ulps = ULPS["attention", dtype]
                     yield Case(name, compute, partial(_judge, context.torch, reference, ulps), ulps)
 
 
 def _reference(torch: Any, query: Any, key: Any, value: Any, causal: bool) -> Any:
-    """Softmax(Q K^T / sqrt(d)) V written out, in float64."""
+    """Softmax(Q K^T / sqrt(d)) V in float64, with a causal mask if asked."""
     scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
     if causal:
         later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
@@ -56,23 +54,25 @@ def _reference(torch: Any, query: Any, key: Any, value: Any, causal: bool) -> An
 
 
 def _judge(torch: Any, reference: Callable[[], Any], ulps: int, result: Any) -> Any:
+    """Compare with the reference, which is computed only once it is needed."""
     return close(torch, result, reference(), ulps)
 
 
-def _attention(context: Context, backend: str, inputs: Sequence[Any], dtype: str, causal: bool) -> Any:
+def _compute(context: Context, backend: str, inputs: Sequence[Any], dtype: str, causal: bool) -> Any:
+    """Attention of the inputs in that type by that back end, on the device."""
     torch = context.torch
-    there = [part.to(context.device, getattr(torch, DTYPES[dtype])) for part in inputs]
-    with exact_sums(torch), warnings.catch_warnings():
+    on_device = [part.to(context.device, getattr(torch, DTYPES[dtype])) for part in inputs]
+    with exact_accumulation(torch), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of each reason why a back end is not taken
-        return attend(torch, backend, there, causal)
+        return attend(torch, backend, on_device, causal)
 
 
 def attend(torch: Any, backend: str, inputs: Sequence[Any], causal: bool) -> Any:
-    """By that back end alone; raises `CannotRun` where torch or the device has none for these inputs."""
+    """Attention by that back end alone; raises `CannotRun` where torch or the device does not support it."""
     attention = getattr(torch.nn.functional, "scaled_dot_product_attention", None)
     if attention is None:
         raise CannotRun("torch %s has no scaled dot-product attention" % torch.__version__)
-    with _only(torch, BACKENDS[backend]):
+    with _selected_backend(torch, BACKENDS[backend]):
         try:
             return attention(*inputs, is_causal=causal)
         except RuntimeError as error:
@@ -81,21 +81,22 @@ def attend(torch: Any, backend: str, inputs: Sequence[Any], causal: bool) -> Any
             raise
 
 
-def _only(torch: Any, name: str) -> Any:
+def _selected_backend(torch: Any, name: str) -> Any:
+    """A context manager that allows one back end alone; raises `CannotRun` where torch has no such one."""
     try:
         from torch.nn.attention import (  # type: ignore[import-not-found,unused-ignore]
             SDPBackend,
             sdpa_kernel,
         )
     except ImportError:
-        return _only_by_old_switches(torch, name)
+        return _selected_backend_before_2_3(torch, name)
     if not hasattr(SDPBackend, name):
         raise CannotRun("torch %s has no %s" % (torch.__version__, name))
     return sdpa_kernel(getattr(SDPBackend, name))
 
 
-def _only_by_old_switches(torch: Any, name: str) -> Any:
-    """torch before 2.3."""
+def _selected_backend_before_2_3(torch: Any, name: str) -> Any:
+    """The same for torch before 2.3; raises `CannotRun` where it cannot choose."""
     if not hasattr(torch.backends.cuda, "sdp_kernel") or name == "CUDNN_ATTENTION":
         raise CannotRun("torch %s cannot choose %s" % (torch.__version__, name))
     return torch.backends.cuda.sdp_kernel(

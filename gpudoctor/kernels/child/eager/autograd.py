@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any, Iterator, List, Sequence
 
 from .._kernel import Outcome, Spec
-from ._case import UNSEEN, Case, checked
-from ._check import exact, judged
-from ._numbers import exact_sums, odd, uniform
-from ._rung import Context
+from . import Context
+from ._check import UNSEEN, Case, exact, exact_accumulation, judge_mask, random_odd, run_cases, uniform
 
 KERNELS = (Spec("autograd", "gradients", "", "129 × 127 × 129 × 63; a block of 4 × 65 × 128", "deep", 30.0),)
 _SIZE, _SIZE_CPU = 128, 24
@@ -17,34 +15,36 @@ SHARE = 2.0**-14
 
 
 def run(context: Context, spec: Spec) -> Outcome:
-    """Both, without tf32."""
-    return Outcome(**checked(context, cases(context, spec.id, _SIZE_CPU if context.on_cpu else _SIZE)))
+    """Check the gradients of a small network exactly, and of a transformer block against float64."""
+    return Outcome(**run_cases(context, cases(context, spec.id, _SIZE_CPU if context.on_cpu else _SIZE)))
 
 
 def cases(context: Context, _: str, size: int) -> Iterator[Case]:
-    """About `size` wide, at most 128 for sums to stay exact."""
-    yield _network(context, min(size, _SIZE))
-    yield _block(context, size)
+    """Both cases, about `size` wide; the exact network at most 128."""
+    yield _network_case(context, min(size, _SIZE))
+    yield _block_case(context, size)
 
 
-def _network(context: Context, size: int) -> Case:
-    """Two layers of whole numbers; gradients by hand.
+def _network_case(context: Context, size: int) -> Case:
+    """Gradients of two layers of whole numbers, exact; the reference is derived by hand.
 
     All numbers are odd, and so is every side: so is every sum, and none is zero. Below zero the slope is 3. With sides
     of 129 no sum is more than 129 * 3 * (3 * 129 * 9), which is below 2**24: all is exact in fp32.
     """
     torch, less, more = context.torch, size - 1 + size % 2, size + 1 - size % 2
     shapes = ((more, less), (less, more), (more, size // 4 * 2 + 1), (more, size // 4 * 2 + 1))
-    data, first, second, weights = (odd(context, shape, 3, salt).double() for salt, shape in enumerate(shapes))
+    data, first, second, weights = (random_odd(context, shape, 3, salt).double() for salt, shape in enumerate(shapes))
 
     def compute() -> Any:
+        """All gradients on the device, in one flat tensor."""
         leaves = _leaves((data, first, second), context.device, torch.float32)
-        with exact_sums(torch):
+        with exact_accumulation(torch):
             out = torch.nn.functional.leaky_relu(leaves[0] @ leaves[1], 3.0) @ leaves[2]
             (out * weights.to(context.device, torch.float32)).sum().backward()
-        return _gradients(torch, leaves)
+        return _flat_gradients(torch, leaves)
 
     def judge(result: Any) -> Any:
+        """Compare with the gradients by the chain rule, in float64 on the CPU."""
         before = data @ first
         slope = torch.where(before > 0, 1.0, 3.0).double()
         back = (weights @ second.t()) * slope
@@ -54,8 +54,8 @@ def _network(context: Context, size: int) -> Case:
     return Case("gradients of a network", compute, judge)
 
 
-def _block(context: Context, size: int) -> Case:
-    """Norm, attention of 4 heads, GELU. Gradients near zero hide a flipped bit here: the bound is of the largest."""
+def _block_case(context: Context, size: int) -> Case:
+    """Gradients of a block (norm, attention of 4 heads, GELU), within a share of each parameter's largest gradient."""
     torch, width = context.torch, max(8, size // 8 * 8)
     shapes = ((4, size // 2 + 1, width), (width, 3 * width), (width, 4 * width), (4 * width, width), (width,))
     inputs = [
@@ -63,35 +63,39 @@ def _block(context: Context, size: int) -> Case:
     ]
 
     def gradients(device: Any, dtype: Any) -> Any:
+        """All gradients on that device in that type, in one flat tensor."""
         leaves = _leaves(inputs, device, dtype)
-        with exact_sums(torch):
-            _forward(torch, *leaves).backward()
-        return _gradients(torch, leaves)
+        with exact_accumulation(torch):
+            _block_loss(torch, *leaves).backward()
+        return _flat_gradients(torch, leaves)
 
     def judge(result: Any) -> Any:
+        """Compare with float64 on the CPU, to within `SHARE` of each parameter's largest gradient."""
         sizes = [part.numel() for part in inputs]
         expected = gradients("cpu", torch.float64)
         most = torch.cat([part.abs().max().expand(part.numel()) for part in expected.split(sizes)])
-        return judged(~((result.detach().cpu().double() - expected).abs() <= SHARE * most))  # so that NaN is wrong
+        return judge_mask(~((result.detach().cpu().double() - expected).abs() <= SHARE * most))  # so that NaN is wrong
 
     return Case("gradients of a block", lambda: gradients(context.device, torch.float32), judge, UNSEEN)
 
 
-def _forward(torch: Any, data: Any, into: Any, wide: Any, back: Any, scale: Any) -> Any:
+def _block_loss(torch: Any, data: Any, into: Any, wide: Any, back: Any, scale: Any) -> Any:
+    """The mean square of the block's output with its residuals, a scalar."""
     functional = torch.nn.functional
     batch, length, width = data.shape
     normed = functional.layer_norm(data, (width,), scale + 1)
     heads = (normed @ into).view(batch, length, 3, 4, width // 4).permute(2, 0, 3, 1, 4)
     scores = heads[0] @ heads[1].transpose(-1, -2) / (width // 4) ** 0.5
-    seen = (scores.softmax(-1) @ heads[2]).transpose(1, 2).reshape(batch, length, width)
-    out = functional.gelu((data + seen) @ wide) @ back
-    return ((data + seen + out) ** 2).mean()
+    attended = (scores.softmax(-1) @ heads[2]).transpose(1, 2).reshape(batch, length, width)
+    out = functional.gelu((data + attended) @ wide) @ back
+    return ((data + attended + out) ** 2).mean()
 
 
 def _leaves(values: Sequence[Any], device: Any, dtype: Any) -> List[Any]:
-    """Copies of them that gather gradients."""
+    """Copies of the values that collect gradients, on that device in that type."""
     return [part.detach().clone().to(device, dtype).requires_grad_() for part in values]
 
 
-def _gradients(torch: Any, leaves: List[Any]) -> Any:
+def _flat_gradients(torch: Any, leaves: List[Any]) -> Any:
+    """The leaves' gradients in one flat tensor."""
     return torch.cat([leaf.grad.flatten() for leaf in leaves])

@@ -6,10 +6,8 @@ from functools import lru_cache, partial
 from typing import Any, Callable, Iterator, Tuple
 
 from .._kernel import CannotRun, Outcome, Spec
-from ._case import Case, checked
-from ._check import DTYPES, ULPS, close
-from ._numbers import exact_sums, switched, uniform
-from ._rung import Context
+from . import Context
+from ._check import DTYPES, ULPS, Case, attributes_set, close, exact_accumulation, run_cases, uniform
 
 KERNELS = (Spec("convolution", "convolutions", "", "8 × 64 × 56 × 64, 4 types, 2 layouts", "deep", 40.0),)
 _SIZE, _SIZE_CPU = 64, 6
@@ -19,12 +17,12 @@ WINDOWS = ((3, 1, 1), (1, 1, 0), (5, 2, 2))
 
 
 def run(context: Context, spec: Spec) -> Outcome:
-    """Positive numbers, so that no sum cancels, against float64."""
-    return Outcome(**checked(context, cases(context, spec.id, _SIZE_CPU if context.on_cpu else _SIZE)))
+    """Check convolutions of positive numbers, so that no sum cancels, against float64."""
+    return Outcome(**run_cases(context, cases(context, spec.id, _SIZE_CPU if context.on_cpu else _SIZE)))
 
 
 def cases(context: Context, _: str, size: int) -> Iterator[Case]:
-    """`size` channels; images of about that height."""
+    """Each window, type and memory layout, over images of `size` channels and about that height."""
     for salt, (side, stride, padding) in enumerate(WINDOWS):
         images = uniform(context, (max(1, size // 8), size, size - size // 8, size), 0.5, 1.0, 2 * salt)
         weights = uniform(context, (size + 1, size, side, side), 0.5, 1.0, 2 * salt + 1)
@@ -43,15 +41,17 @@ def _case(
     dtype: str,
     layout: str,
 ) -> Case:
+    """One convolution in that type and layout; raises `CannotRun` for TF32 on a GPU without it."""
     torch, ulps = context.torch, ULPS["convolution", dtype]
     kind, order = getattr(torch, DTYPES.get(dtype, "float32")), getattr(torch, layout)
 
     def compute() -> Any:
+        """The convolution on the device, deterministic."""
         if dtype == "tf32" and not context.on_cpu and context.capability() < (8, 0):
             raise CannotRun("tf32 needs compute capability 8.0")
         tf32 = dtype == "tf32"
-        switches = switched(torch.backends.cudnn, allow_tf32=tf32, deterministic=True, benchmark=False)
-        with switches, exact_sums(torch, tf32):  # torch convolves by cuBLAS where cuDNN does not
+        switches = attributes_set(torch.backends.cudnn, allow_tf32=tf32, deterministic=True, benchmark=False)
+        with switches, exact_accumulation(torch, tf32):  # torch convolves by cuBLAS where cuDNN does not
             return convolve(*(part.to(context.device, kind).contiguous(memory_format=order) for part in inputs))
 
     side = inputs[1].shape[-1]

@@ -6,33 +6,34 @@ import time
 from typing import Any, Callable
 
 from .._kernel import Outcome, Spec
+from . import Context, median_and_spread
 from ._check import exact
-from ._rung import Context, median_and_spread
 
 KERNELS = (Spec("launch", "kernel launch", "µs", "one value, enqueued", "standard"),)
 _CALLS, _ROUNDS = 1000, 7
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Add 1 to one value, many times: enqueued one after the other, then each waited for. The value is the count."""
+    """µs of a launch that adds 1 to one value, enqueued back to back; with a wait for each as a detail."""
     torch = context.torch
-    one = torch.zeros(1, device=context.device)
-    _microseconds(context, lambda: one.add_(1), 100)
-    rounds = [_microseconds(context, lambda: one.add_(1), _CALLS) for _ in range(_ROUNDS)]
+    counter = torch.zeros(1, device=context.device)
+    _microseconds(context, lambda: counter.add_(1), 100)
+    rounds = [_microseconds(context, lambda: counter.add_(1), _CALLS) for _ in range(_ROUNDS)]
 
-    def waited() -> None:
-        one.add_(1)
+    def launch_and_wait() -> None:
+        """One launch, and the wait for its end."""
+        counter.add_(1)
         context.synchronize()
 
-    synchronised = _microseconds(context, waited, _CALLS)
-    judged = exact(torch, one, torch.tensor([100.0 + (_ROUNDS + 1) * _CALLS]))
+    synchronised = _microseconds(context, launch_and_wait, _CALLS)
+    verdict = exact(torch, counter, torch.tensor([100.0 + (_ROUNDS + 1) * _CALLS]))
     value, spread = median_and_spread(rounds)
     details = {"synchronised": round(synchronised, 2)}
-    return Outcome(value=value, spread=spread, details=details, **judged.outcome())
+    return Outcome(value=value, spread=spread, details=details, **verdict.outcome())
 
 
 def _microseconds(context: Context, work: Callable[[], Any], calls: int) -> float:
-    """Of one call by the host's clock, until the device has done all of them."""
+    """Mean µs of a call by the host's clock, including the device's completion of all."""
     context.synchronize()
     began = time.perf_counter()
     for _ in range(calls):

@@ -1,16 +1,17 @@
-"""Matrix products by cuBLAS: whether every value is right, and how fast they are."""
+"""Matrix products by cuBLAS: whether every value is right, and how fast they are; how torch multiplies each type.
+
+fp8 and int8 want the right factor column by column; fp4 is packed, two to a byte, and each 16 along K share a scale.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Any, Iterator, Sequence
+from typing import Any, Callable, Iterator, NamedTuple, Sequence, Tuple
 
-from .._kernel import Outcome, Spec
-from ._case import Case, checked
-from ._multiply import exact_factors, multiplication, random_factors
-from ._numbers import exact_sums, switched
-from ._products import FORMS, Form, freivalds, operands
-from ._rung import Context, median_and_spread
+from .._kernel import CannotRun, Outcome, Spec
+from . import Context, median_and_spread
+from ._check import Case, attributes_set, before_bf16, exact_accumulation, run_cases
+from ._products import FORMS, Form, Operands, freivalds, operands
 
 KERNELS = tuple(
     Spec(
@@ -29,31 +30,37 @@ _LONGEST = 0.2
 """Seconds that one product may take; where it would take longer, the matrices are smaller."""
 _SUSTAINED = {"standard": 0.3, "deep": 1.0}
 """Seconds that the rate is measured over, for clocks to settle; on a CPU the rate means nothing."""
+Multiply = Callable[[Any, Any], Any]
+_PLAIN = ("float64", "float32", "float16", "bfloat16")
+"""What every torch multiplies on every device: an error there is an error."""
+_REFUSALS = ("not support", "not_supported", "not implemented", "not compiled", "require", "only", "invalid scaling")
+"""In what torch raises where another type of product is none of this GPU, this build or this release."""
+_EMULATED = "Multiplied in fp32 and rounded: torch has no such product on this CPU"
 
 
 def run(context: Context, spec: Spec) -> Outcome:
-    """Every value of an exact product, then the rate for normally distributed numbers."""
+    """Check an exact product in every value, then measure TFLOP/s (int8: TOP/s) with normally distributed numbers."""
     name, torch = spec.id.partition(".")[2], context.torch
     form = FORMS[name]
     if not context.on_cpu:
-        context.need(_bytes(_SIDES[-1]))
-    multiply, how = multiplication(context, form)
+        context.need(_bytes_needed(_SIDES[-1]))
+    multiply, note = multiplication(context, form)
     default = bool(torch.backends.cuda.matmul.allow_tf32)
-    with switched(torch.backends.cuda.matmul, allow_tf32=name == "tf32"):
-        side = _side(context, form, _SIDES[spec.level == "standard" :])
-        said = checked(context, cases(context, spec.id, side))
+    with attributes_set(torch.backends.cuda.matmul, allow_tf32=name == "tf32"):
+        side = _choose_side(context, form, _SIDES[spec.level == "standard" :])
+        check = run_cases(context, cases(context, spec.id, side))
         left, right = random_factors(context, form, side)
         seconds = context.seconds(lambda: multiply(left, right), 0.02 if context.on_cpu else _SUSTAINED[spec.level])
     once, spread = median_and_spread(seconds)
-    said["details"].update(side=side, tf32_by_default=default)
+    check["details"].update(side=side, tf32_by_default=default)
     if "NVIDIA_TF32_OVERRIDE" in os.environ:
-        said["details"]["NVIDIA_TF32_OVERRIDE"] = os.environ["NVIDIA_TF32_OVERRIDE"]
-    said["words"] = ". ".join(part for part in (said["words"], how) if part)
-    return Outcome(value=2 * side**3 / once / 1e12, spread=spread, **said)
+        check["details"]["NVIDIA_TF32_OVERRIDE"] = os.environ["NVIDIA_TF32_OVERRIDE"]
+    check["words"] = ". ".join(part for part in (check["words"], note) if part)
+    return Outcome(value=2 * side**3 / once / 1e12, spread=spread, **check)
 
 
 def cases(context: Context, name: str, size: int) -> Iterator[Case]:
-    """One product of about size × size values."""
+    """One exact product of about size × size values in that type."""
     name = name.partition(".")[2]
     form, torch, generator = FORMS[name], context.torch, context.generator(1)
     side = max(32, size // 32 * 32)
@@ -63,26 +70,175 @@ def cases(context: Context, name: str, size: int) -> Iterator[Case]:
     left, right = exact_factors(context, form, given)
 
     def compute() -> Any:
-        with exact_sums(torch, tf32=name == "tf32"):
+        """The product on the device, accumulated exactly."""
+        with exact_accumulation(torch, tf32=name == "tf32"):
             return multiply(left, right)
 
     yield Case("%s product" % name, compute, lambda result: freivalds(torch, result, given, generator))
 
 
-def _side(context: Context, form: Form, sides: Sequence[int]) -> int:
-    """The largest that fits and is quick enough."""
+def _choose_side(context: Context, form: Form, sides: Sequence[int]) -> int:
+    """The largest side that fits into memory and multiplies fast enough; on a CPU a small one."""
     if context.on_cpu:
         return _SIDE_CPU
-    least = sides[-1]
-    left, right = random_factors(context, form, least)
+    smallest = sides[-1]
+    left, right = random_factors(context, form, smallest)
     multiply, _ = multiplication(context, form)
     once, _ = median_and_spread(context.seconds(lambda: multiply(left, right), 0.02))
     for side in sides:
-        if once * (side / least) ** 3 < _LONGEST and _bytes(side) < context.free():
+        if once * (side / smallest) ** 3 < _LONGEST and _bytes_needed(side) < context.free():
             return side
-    return least
+    return smallest
 
 
-def _bytes(side: int) -> int:
-    """Both factors as they are made, in their type, and three results."""
+def _bytes_needed(side: int) -> int:
+    """Bytes for both factors as they are made and in their type, and three results."""
     return side * side * 48
+
+
+# ---- How torch multiplies matrices of each type, and factors as it takes them ----
+
+
+def multiplication(context: Any, form: Form) -> Tuple[Multiply, str]:
+    """The form's multiply function, and a note on it (empty if native); raises `CannotRun` where there is none.
+
+    Where torch has none on the CPU, the factors are multiplied in fp32 and the result is rounded.
+    """
+    if not context.on_cpu and context.capability() < form.capability:
+        needed, present = ("%d.%d" % one for one in (form.capability, context.capability()))
+        raise CannotRun("it needs compute capability %s, this GPU has %s" % (needed, present))
+    ones = context.torch.ones(128, 128)
+    try:
+        multiply = _native_product(context, form)
+        multiply(*typed(context, form, ones, ones))
+    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+        if form.dtype in _PLAIN and not (form.dtype == "bfloat16" and before_bf16(context, error)):
+            raise
+        if context.on_cpu:
+            return _emulated_product(context.torch, form), _EMULATED
+        if isinstance(error, AttributeError) or any(words in str(error).lower() for words in _REFUSALS):
+            why = " ".join(str(error).split())[:200]
+            raise CannotRun("torch %s has none here: %s" % (context.torch.__version__, why)) from error
+        raise
+    return multiply, ""
+
+
+def exact_factors(context: Any, form: Form, given: Operands) -> Tuple[Any, Any]:
+    """The whole numbers times their powers of two, on the device in the form's type; every step is exact."""
+    torch, device = context.torch, context.device
+    wide = torch.float64 if form.dtype == "float64" else torch.float32
+    left, right = given.left.to(device), given.right.to(device)
+    if not form.scaled:
+        return typed(context, form, left, right)
+    rows, columns = given.rows.to(device, wide), given.columns.to(device, wide)
+    left = left.to(wide) * given.inner.to(device, wide)
+    right = right.to(wide) * (1 / given.inner).to(device, wide)[:, None]
+    if form.dtype == "fp4":
+        return Packed.of(torch, left, rows), Packed.of(torch, right.t(), columns)
+    return typed(context, form, left * rows[:, None], right * columns)
+
+
+def random_factors(context: Any, form: Form, side: int) -> Tuple[Any, Any]:
+    """Two normally distributed square matrices; their bits toggle like a network's, which decides power and clocks."""
+    torch = context.torch
+    drawn = [torch.randn(side, side, device=context.device) for _ in range(2)]
+    if form.dtype == "int8":
+        drawn = [(matrix * 40).clamp(-127, 127) for matrix in drawn]
+    return typed(context, form, *drawn)
+
+
+def typed(context: Any, form: Form, left: Any, right: Any) -> Tuple[Any, Any]:
+    """Both factors in the type and memory layout that the product takes."""
+    torch, device = context.torch, context.device
+    left, right = left.to(device), right.to(device)
+    if form.dtype == "fp4":
+        ones = torch.ones(1, device=device)
+        packed = [Packed.of(torch, matrix, ones.expand(matrix.shape[0])) for matrix in (left, right.t())]
+        return packed[0], packed[1]
+    dtype = getattr(torch, form.dtype)
+    left, right = left.to(dtype), right.to(dtype)
+    return (left, right.t().contiguous().t()) if left.element_size() == 1 else (left, right)
+
+
+def _native_product(context: Any, form: Form) -> Multiply:
+    """torch's own product for the form; raises `AttributeError` where this torch has none."""
+    torch = context.torch
+    if form.dtype == "int8":
+        whole: Multiply = torch._int_mm  # noqa: SLF001 - torch has no public name for it
+        return whole
+    if form.dtype == "fp4":
+        return lambda left, right: _scaled_product(
+            torch, form, left.values(torch), right.values(torch).t(), left.scales, right.scales
+        )
+    if form.dtype.startswith("float8"):
+        one = torch.ones((), device=context.device)
+        return lambda left, right: _scaled_product(torch, form, left, right, one, one)
+    plain: Multiply = torch.mm
+    return plain
+
+
+def _scaled_product(torch: Any, form: Form, left: Any, right: Any, scale: Any, other: Any) -> Any:
+    """torch's scaled product (fp8, fp4), without the largest value that torch before 2.5 adds."""
+    out = getattr(torch, form.out)
+    result = torch._scaled_mm(left, right, scale_a=scale, scale_b=other, out_dtype=out)  # noqa: SLF001 - as above
+    return result[0] if isinstance(result, tuple) else result  # torch before 2.5 also gives the largest value
+
+
+def _emulated_product(torch: Any, form: Form) -> Multiply:
+    """The product in a wider type, rounded to the form's result type."""
+    if form.dtype == "int8":
+        return lambda left, right: (left.double() @ right.double()).to(torch.int32)
+    if form.dtype == "fp4":
+        return lambda left, right: (left.unpacked(torch) @ right.unpacked(torch).t()).to(torch.bfloat16)
+    return lambda left, right: (left.float() @ right.float()).to(getattr(torch, form.out))
+
+
+# ---- NVIDIA's 4-bit floats: sign, 2 bits of exponent, 1 of mantissa; 16 along K share an e4m3 scale ----
+# Scales lie as cuBLAS wants them: tiles of 128 rows by 4, each as 32 by 16 (cuBLAS documentation, "1D block scaling
+# factors layout", release 12.9, May 2025).
+
+
+MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+"""By the three bits below the sign."""
+_BETWEEN = (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)
+BLOCK = 16
+
+
+class Packed(NamedTuple):
+    """An fp4 matrix whose rows run along K, with its scales."""
+
+    codes: Any
+    """uint8 of shape (rows, K / 2)."""
+    scales: Any
+    """e4m3, flat, in the order of cuBLAS."""
+    row_scales: Any
+    """float32 of shape (rows): the scale of every block of a row."""
+
+    @classmethod
+    def of(cls, torch: Any, numbers: Any, row_scales: Any) -> Packed:
+        """The matrix rounded to 4-bit floats, with one scale for each row; `row_scales` must be exact in e4m3."""
+        numbers = numbers.contiguous()
+        codes = torch.bucketize(numbers.abs(), torch.tensor(_BETWEEN, device=numbers.device)).to(torch.uint8)
+        codes = codes | ((numbers < 0).to(torch.uint8) << 3)
+        blocks = row_scales[:, None].expand(-1, numbers.shape[1] // BLOCK).to(torch.float8_e4m3fn)
+        return cls(codes[:, ::2] | (codes[:, 1::2] << 4), _tiled_scales(torch, blocks), row_scales)
+
+    def values(self, torch: Any) -> Any:
+        """The codes viewed as torch's fp4 type."""
+        return self.codes.view(torch.float4_e2m1fn_x2)
+
+    def unpacked(self, torch: Any) -> Any:
+        """The scaled values as float32 of shape (rows, K)."""
+        halves = torch.stack([self.codes & 15, self.codes >> 4], -1).flatten(1).long()
+        numbers = torch.tensor([*MAGNITUDES, *(-one for one in MAGNITUDES)])[halves]
+        return numbers * self.row_scales[:, None].float()
+
+
+def _tiled_scales(torch: Any, blocks: Any) -> Any:
+    """The scales of (rows, blocks) as flat e4m3, padded and in the tile order of cuBLAS."""
+    rows, columns = blocks.shape
+    high, wide = -(-rows // 128), -(-columns // 4)
+    padded = torch.zeros(high * 128, wide * 4, device=blocks.device)
+    padded[:rows, :columns] = blocks.float()
+    tiles = padded.view(high, 128, wide, 4).permute(0, 2, 1, 3).reshape(-1, 4, 32, 4).transpose(1, 2)
+    return tiles.reshape(-1).to(torch.float8_e4m3fn)

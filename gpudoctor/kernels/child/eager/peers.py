@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any, Dict, NamedTuple, Sequence, Tuple
 
 from .._kernel import CannotRun, Outcome, Spec
+from . import Context
 from ._check import Judged
-from ._pattern import WORD, arrived, both, words
-from ._rung import Context
+from .copies import WORD, compare_words, merge_verdicts, random_words
 
 KERNELS = (Spec("peer.copy", "GPU to GPU", "GB/s", "64 MiB, each way between each two", seconds=120.0, scope="node"),)
 _SIZE, _SIZE_CPU = 64 << 20, 1 << 20
 
 
-class Way(NamedTuple):
-    """One direction between two devices."""
+class PeerCopy(NamedTuple):
+    """Result of one direction between two devices: GB/s, whether peer access is direct, and the verdict on the data."""
 
     rate: float
     direct: bool
@@ -22,50 +22,52 @@ class Way(NamedTuple):
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """The value is that of the slowest way."""
-    places = _places(context)
+    """Copy between all pairs of GPUs, both ways; the value is the rate of the slowest direction, in GB/s."""
+    places = _numbered_devices(context)
     if len(places) < 2:
         raise CannotRun("needs two GPUs that nobody uses")
     size = _SIZE_CPU if context.on_cpu else _SIZE
-    ways: Dict[str, Way] = {}
+    copies: Dict[str, PeerCopy] = {}
     for number, source in places:
-        sent = words(context, size, salt=31 + number)
-        there = sent.to(source)
-        for other, target in places:
-            if other != number:
-                ways["%d-%d" % (number, other)] = _way(context, sent, there, target)
-    return outcome(ways)
+        sent = random_words(context, size, salt=31 + number)
+        source_copy = sent.to(source)
+        for target_number, target in places:
+            if target_number != number:
+                copies["%d-%d" % (number, target_number)] = _measure_copy(context, sent, source_copy, target)
+    return outcome(copies)
 
 
-def outcome(ways: Dict[str, Way]) -> Outcome:
-    """All ways together, by names such as ``0-1``."""
-    judged = Judged(0, 0)
-    for way in ways.values():
-        judged = both(judged, way.judged)
-    wrong = [name for name, way in ways.items() if way.judged.differ]
+def outcome(copies: Dict[str, PeerCopy]) -> Outcome:
+    """All directions, by names such as ``0-1``, as one outcome."""
+    verdict = Judged(0, 0)
+    for copy in copies.values():
+        verdict = merge_verdicts(verdict, copy.judged)
+    wrong_directions = [name for name, copy in copies.items() if copy.judged.differ]
     details: Dict[str, Any] = {
-        "rates": {name: round(way.rate, 2) for name, way in ways.items()},
-        "direct": [name for name, way in ways.items() if way.direct],
-        "wrong": wrong,
+        "rates": {name: round(copy.rate, 2) for name, copy in copies.items()},
+        "direct": [name for name, copy in copies.items() if copy.direct],
+        "wrong": wrong_directions,
     }
-    told = judged.outcome()
-    if wrong:
-        told["words"] += "; wrong on the way %s" % ", ".join(name.replace("-", " to ") for name in wrong)
-    return Outcome(value=min(way.rate for way in ways.values()), details=details, **told)
+    verdict_fields = verdict.outcome()
+    if wrong_directions:
+        verdict_fields["words"] += "; wrong on the way %s" % ", ".join(
+            name.replace("-", " to ") for name in wrong_directions
+        )
+    return Outcome(value=min(copy.rate for copy in copies.values()), details=details, **verdict_fields)
 
 
-def _places(context: Context) -> Sequence[Tuple[int, Any]]:
-    """The devices by their numbers; on a CPU two that are the same memory."""
+def _numbered_devices(context: Context) -> Sequence[Tuple[int, Any]]:
+    """(number, torch device) of each GPU; on a CPU the same device twice."""
     if context.on_cpu:
         return [(0, context.device), (1, context.device)]
     return [(number, context.torch.device("cuda", at)) for at, number in zip(context.devices, context.numbers)]
 
 
-def _way(context: Context, sent: Any, there: Any, target: Any) -> Way:
-    """Timed on the source's stream: torch enqueues the copy there and lets it wait for the target's."""
-    torch, source = context.torch, there.device
-    here = torch.zeros(sent.numel(), dtype=sent.dtype, device=target)
+def _measure_copy(context: Context, sent: Any, source_copy: Any, target: Any) -> PeerCopy:
+    """Time and check one direction."""
+    torch, source = context.torch, source_copy.device
+    target_copy = torch.zeros(sent.numel(), dtype=sent.dtype, device=target)
     clock = Context(torch, str(source), context.seed)
-    series = clock.seconds(lambda: here.copy_(there, non_blocking=True), least=0.1)
+    series = clock.seconds(lambda: target_copy.copy_(source_copy, non_blocking=True), least=0.1)
     direct = context.on_cpu or bool(torch.cuda.can_device_access_peer(source, target))
-    return Way(sent.numel() * WORD / min(series) / 1e9, direct, arrived(here, sent))
+    return PeerCopy(sent.numel() * WORD / min(series) / 1e9, direct, compare_words(target_copy, sent))

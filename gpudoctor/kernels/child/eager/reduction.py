@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any, Iterator
 
 from .._kernel import Outcome, Spec
-from ._case import Case, checked, exactly
-from ._check import DTYPES, ULPS, close
-from ._numbers import odd, shuffled
-from ._rung import Context
+from . import Context
+from ._check import DTYPES, ULPS, Case, close, exactly, random_odd, random_order, run_cases
 
 KERNELS = (Spec("reduction", "reductions", "", "2047 × 1031", "deep", 30.0),)
 _SIZE, _SIZE_CPU = 2047, 61
@@ -18,36 +16,37 @@ WHOLE = {"fp64": ((1 << 20) - 1, (1 << 20) - 1), "fp32": (4095, 4095), "fp16": (
 
 
 def run(context: Context, spec: Spec) -> Outcome:
-    """Whole numbers, whose sums are exact in whatever order."""
-    return Outcome(**checked(context, cases(context, spec.id, _SIZE_CPU if context.on_cpu else _SIZE)))
+    """Check sums, running sums and extremes exactly, and means against float64."""
+    return Outcome(**run_cases(context, cases(context, spec.id, _SIZE_CPU if context.on_cpu else _SIZE)))
 
 
 def cases(context: Context, _: str, size: int) -> Iterator[Case]:
-    """Over about `size` values at a time, an odd number of them."""
+    """All reductions over about `size` values at a time."""
     size = size // 2 * 2 + 1
     for salt, dtype in enumerate(WHOLE):
         for dim in (0, 1):
-            yield _sum(context, dtype, dim, size, salt)
-    values = odd(context, (size // 2 + 8, size), 4095, 10).abs()  # so that no sum is zero
+            yield _sum_case(context, dtype, dim, size, salt)
+    values = random_odd(context, (size // 2 + 8, size), 4095, 10).abs()  # so that no sum is zero
     yield exactly(context, "running sum", values.float(), values.cumsum(1), lambda given: given.cumsum(1))
     yield exactly(context, "running sum of int64", values << 40, values.cumsum(1) << 40, lambda given: given.cumsum(1))
-    yield from _extremes(context, size)
-    yield _mean(context, size)
+    yield from _extreme_cases(context, size)
+    yield _mean_case(context, size)
 
 
-def _sum(context: Context, dtype: str, dim: int, size: int, salt: int) -> Case:
+def _sum_case(context: Context, dtype: str, dim: int, size: int, salt: int) -> Case:
+    """The sum over one axis in that type, of whole numbers whose sum it holds exactly."""
     largest, most = WHOLE[dtype]
     count = min(size, most)
     shape = (count, size // 2 + 8) if dim == 0 else (size // 2 + 8, count)
-    values = odd(context, shape, largest, salt)
+    values = random_odd(context, shape, largest, salt)
     given = values.to(getattr(context.torch, DTYPES[dtype]))
     return exactly(context, "sum of %s over axis %d" % (dtype, dim), given, values.sum(dim), lambda one: one.sum(dim))
 
 
-def _extremes(context: Context, size: int) -> Iterator[Case]:
-    """Each row holds the same numbers, in an order of its own."""
+def _extreme_cases(context: Context, size: int) -> Iterator[Case]:
+    """Maximum and its place in rows that hold the same numbers, each in its own order."""
     torch = context.torch
-    orders = torch.stack([shuffled(context, size, 20 + row) for row in range(17)])
+    orders = torch.stack([random_order(context, size, 20 + row) for row in range(17)])
     values = (orders * 2 - size // 2 * 2 + 1).float()
     most = torch.full((17,), float(values.max()), dtype=torch.float64)
     places = (orders == size - 1).nonzero()[:, 1]
@@ -55,11 +54,13 @@ def _extremes(context: Context, size: int) -> Iterator[Case]:
     yield exactly(context, "place of the maximum", values, places, lambda given: given.argmax(1))
 
 
-def _mean(context: Context, size: int) -> Case:
+def _mean_case(context: Context, size: int) -> Case:
+    """The mean in fp32 of the rows, to within a few units in the last place."""
     torch, ulps = context.torch, ULPS["mean", "fp32"]
-    values = odd(context, (size // 2 + 8, size), 4095, 30)
+    values = random_odd(context, (size // 2 + 8, size), 4095, 30)
 
     def judge(result: Any) -> Any:
+        """Compare with the mean in float64."""
         return close(torch, result, values.double().mean(1), ulps)
 
     return Case("mean of fp32", lambda: values.to(context.device, torch.float32).mean(1), judge, ulps)

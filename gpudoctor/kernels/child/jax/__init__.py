@@ -1,1 +1,65 @@
-"""JAX in the target interpreter, where it is installed."""
+"""JAX in the target interpreter, where it is installed: imported so that it sees one GPU and takes no memory ahead."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import Any, Dict, List, Mapping
+
+from .._framework import captured_stderr, restrict_visible_devices
+from .._kernel import CannotRun
+
+_PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13")
+
+
+class Context:
+    """JAX with its devices, and the lines it wrote to standard error while it looked for them."""
+
+    def __init__(
+        self, jax: Any, seed: int, on_cpu: bool, devices: List[Any], why: str, stderr_lines: List[str]
+    ) -> None:
+        self.jax = jax
+        self.seed = seed
+        self.on_cpu = on_cpu
+        self.devices = devices
+        self.why = why
+        """What it said where it sees no device."""
+        self.stderr_lines = stderr_lines
+
+    def description(self) -> Dict[str, Any]:
+        """Version and devices for the protocol's ``opened`` line."""
+        return {"jax": str(self.jax.__version__), "devices": [str(device) for device in self.devices]}
+
+
+def opened(ask: Mapping[str, Any]) -> Context:
+    """JAX restricted to that device, without preallocation; raises `CannotRun` where it or its CUDA plugin lacks."""
+    if importlib.util.find_spec("jax") is None:
+        raise CannotRun("jax is not installed in this interpreter")
+    on_gpu = restrict_visible_devices(str(ask["device"]))
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    os.environ.pop("XLA_PYTHON_CLIENT_MEM_FRACTION", None)
+    if not on_gpu:
+        os.environ["JAX_PLATFORMS"] = "cpu"
+    with captured_stderr() as stderr_lines:
+        import jax  # type: ignore[import-not-found,unused-ignore]
+
+        if on_gpu and not has_cuda_plugin():
+            raise CannotRun("jax %s is installed without its CUDA plugin" % jax.__version__)
+        try:
+            devices, why = list(jax.devices("gpu" if on_gpu else "cpu")), ""
+        except RuntimeError as error:
+            devices, why = [], " ".join(str(error).split())
+    return Context(jax, int(ask.get("seed", 1)), not on_gpu, devices, why, stderr_lines)
+
+
+def has_cuda_plugin() -> bool:
+    """True if JAX's CUDA plugin is installed, or a jaxlib with CUDA, as before 2024."""
+    return any(map(_is_installed, _PLUGINS)) or _is_installed("jaxlib.cuda._versions")
+
+
+def _is_installed(name: str) -> bool:
+    """True if a module of that name can be found."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ImportError:  # its parent is not there
+        return False

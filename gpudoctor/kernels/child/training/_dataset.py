@@ -8,7 +8,7 @@ import random
 import zlib
 from typing import Any, Optional
 
-OWN = "GPUDOCTOR_DATASET"
+DATASET_VARIABLE = "GPUDOCTOR_DATASET"
 """``package.module:name`` of a callable that gives the dataset to sweep in place of ours."""
 
 _LENGTH = 1 << 20
@@ -18,7 +18,7 @@ _ALL = (1 << 64) - 1
 
 
 class Pictures:
-    """Pictures of 3 x `side` x `side` bytes, cut from packed ones of twice that side; `side` is a multiple of 8.
+    """A dataset of pictures of 3 x `side` x `side` bytes, unpacked from zlib and cut out; `side`: a multiple of 8.
 
     Number `index` is stamped into the first 64-bit word of picture `index`.
     """
@@ -44,15 +44,15 @@ class Pictures:
         whole = torch.frombuffer(pixels, dtype=torch.uint8).view(3, self.stored, self.stored)
         return whole[:, : self.side, : self.side].contiguous()
 
-    def sum_of(self, index: int) -> int:
-        """Of the picture's 64-bit words, as torch's int64 wraps it."""
+    def expected_sum(self, index: int) -> int:
+        """The sum of the 64-bit words of picture `index`, wrapped as torch's int64 wraps it."""
         total = (self._rest + index) & _ALL
         return total - (1 << 64) if total >> 63 else total
 
 
-def chosen(side: int) -> Any:
-    """The dataset that the environment names, else pictures."""
-    name = os.environ.get(OWN)
+def load_dataset(side: int) -> Any:
+    """The dataset that GPUDOCTOR_DATASET names (module:callable), else pictures of that side."""
+    name = os.environ.get(DATASET_VARIABLE)
     if not name:
         return Pictures(side)
     module, _, attribute = name.partition(":")
@@ -60,8 +60,8 @@ def chosen(side: int) -> Any:
 
 
 def wrong_sums(torch: Any, dataset: Any, first: int, batch: Any) -> Optional[int]:
-    """How many items of a batch that begins at item `first` are not what was stored; None where nobody knows that."""
+    """How many items of a batch that begins at item `first` have a wrong sum; None for a dataset of the user's."""
     if not isinstance(dataset, Pictures):
         return None
-    found = batch.flatten(1).view(torch.int64).sum(1).tolist()
-    return len([one for at, one in enumerate(found) if one != dataset.sum_of((first + at) % _LENGTH)])
+    sums = batch.flatten(1).view(torch.int64).sum(1).tolist()
+    return len([total for at, total in enumerate(sums) if total != dataset.expected_sum((first + at) % _LENGTH)])

@@ -1,27 +1,36 @@
-"""One setting of a DataLoader, tried: batches a second, seconds until the first, cores that its workers used."""
+"""One setting of a DataLoader, tried: batches a second, seconds until the first, cores used; no worker is left."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import glob
 import itertools
 import math
 import multiprocessing
 import os
+import signal
+import subprocess
 import time
+from multiprocessing import forkserver, resource_tracker, util
 from typing import Any, Dict, Generator, Iterator, List, NamedTuple, Optional, Tuple
 
-from . import _dataset, _guard
-from ._host import Host, busy, read, shm_space
-from ._words import size
+from . import _dataset, format_bytes
+from ._host import SHM, Host, busy_seconds, read_text, shm_space
 
 WINDOW = 0.5
 """Seconds that a setting is watched."""
-_PATIENCE = {"fork": 6.0, "forkserver": 12.0, "spawn": 12.0}
+_BATCH_LIMIT = {"fork": 6.0, "forkserver": 12.0, "spawn": 12.0}
 """Seconds that a batch may take; where a worker starts from nothing, it imports torch before."""
-_MOST_WORKERS = 16
+_MAX_WORKERS = 16
+_KILL_LIMIT = 3.0
+"""Seconds that a killed worker may take to disappear."""
+_MARK = "GPUDOCTOR_CHILD"
+"""The variable by which what we have started is found and ended with us."""
 
 
-class Tried(NamedTuple):
-    """A setting and what became of it."""
+class LoaderResult(NamedTuple):
+    """A DataLoader setting and what was measured with it; `error` is empty if it worked."""
 
     method: str
     workers: int
@@ -40,20 +49,20 @@ class Tried(NamedTuple):
 
     @property
     def name(self) -> str:
-        """``4 workers by fork``."""
+        """``4 workers by fork``, or ``no worker``."""
         if not self.workers:
             return "no worker"
         return "%d worker%s by %s" % (self.workers, "" if self.workers == 1 else "s", self.method)
 
 
-def counts(host: Host) -> List[int]:
-    """Numbers of workers to try: doubled up to the cores that may be used; 4 at least, which storage may be worth."""
-    most = min(_MOST_WORKERS, max(4, math.ceil(host.usable)))
-    return [0] + [1 << at for at in range(most.bit_length()) if 1 << at < most] + [most]
+def worker_counts(host: Host) -> List[int]:
+    """Numbers of workers to try: 0, then doubled up to the usable cores; to 4 at least, 16 at most."""
+    maximum = min(_MAX_WORKERS, max(4, math.ceil(host.usable)))
+    return [0] + [1 << at for at in range(maximum.bit_length()) if 1 << at < maximum] + [maximum]
 
 
-class _Round:
-    """Numbers of items from `first` on, round and round."""
+class _EndlessIndices:
+    """A sampler of item numbers from `first` on, wrapping around at `length`."""
 
     def __init__(self, first: int, length: int) -> None:
         self._first, self._length = first, length
@@ -62,119 +71,193 @@ class _Round:
         return (index % self._length for index in itertools.count(self._first))
 
 
-class Sweep:
-    """Tries settings on one dataset, and counts the items that were not what was stored."""
+class LoaderSweep:
+    """Measures DataLoader settings on one dataset, and counts the items that were wrong; loads one item at once."""
 
     def __init__(self, torch: Any, side: int, batch: int) -> None:
         self.torch = torch
         self.batch = batch
-        self.dataset = _dataset.chosen(side)
+        self.dataset = _dataset.load_dataset(side)
         self.wrong = self.compared = 0
         self._next, self._began = 0, time.time()
         began = time.perf_counter()
         item, self._length = self.dataset[0], len(self.dataset)
         self.item_seconds = time.perf_counter() - began
-        self.batch_bytes = batch * _bytes(item)
+        self.batch_bytes = batch * _tensor_bytes(item)
 
-    def room(self, workers: int, prefetch: int) -> str:
-        """Why /dev/shm does not hold what so many workers put there; empty where it does."""
+    def lacking_shm(self, workers: int, prefetch: int) -> str:
+        """Why /dev/shm does not hold the batches of so many workers; empty where it does."""
         free = shm_space()[1]
         needed = self.batch_bytes * (workers * prefetch + 1)
-        return "" if needed <= free else "%s of /dev/shm are free and %s are needed" % (size(free), size(needed))
+        return (
+            ""
+            if needed <= free
+            else "%s of /dev/shm are free and %s are needed" % (format_bytes(free), format_bytes(needed))
+        )
 
-    def tried(self, method: str, workers: int, prefetch: int = 2) -> Tried:
-        """One setting, with all its workers ended afterwards."""
-        setting = Tried(method if workers else "", workers, prefetch)
+    def try_setting(self, method: str, workers: int, prefetch: int = 2) -> LoaderResult:
+        """Measure one setting; never raises, see `LoaderResult.error`. Its workers are ended afterwards."""
+        setting = LoaderResult(method if workers else "", workers, prefetch)
         if workers:
-            lacking = self.room(workers, prefetch)
+            lacking = self.lacking_shm(workers, prefetch)
             if lacking:
                 return setting._replace(error=lacking)
         try:
-            return self._watched(setting)
+            return self._run_setting(setting)
         except Exception as error:
-            return setting._replace(error=_told(error))
+            return setting._replace(error=_error_text(error))
         finally:
-            _guard.end_workers(self._began)
+            end_workers(self._began)
 
-    def _watched(self, setting: Tried) -> Tried:
+    def _run_setting(self, setting: LoaderResult) -> LoaderResult:
+        """Load batches with the setting: the seconds until the first one, then the steady rate."""
         began = time.perf_counter()
         batches = self._batches(setting)
         try:
             next(batches)
             started = time.perf_counter() - began
-            setting = self._steady(setting, batches)
+            setting = self._measure_rate(setting, batches)
         except Exception:
-            _guard.end_workers(self._began)  # before the loader is let go of, which waits 5 s for each that hangs
+            end_workers(self._began)  # before the loader is let go of, which waits 5 s for each that hangs
             raise
         finally:
             batches.close()
         return setting._replace(start=started)
 
-    def _steady(self, setting: Tried, batches: Iterator[Any]) -> Tried:
-        """Rate and cores, over whole rounds of as many batches as are made at a time."""
+    def _measure_rate(self, setting: LoaderResult, batches: Iterator[Any]) -> LoaderResult:
+        """Batches a second and busy cores, over whole rounds of one batch a worker, for half a second."""
         together = max(1, setting.workers)
         for _ in range(together):
             next(batches)
-        before, began, count = _worked(), time.perf_counter(), 0
+        before, began, count = _cpu_times(), time.perf_counter(), 0
         while time.perf_counter() - began < WINDOW:
             for _ in range(together):
                 next(batches)
             count += together
         seconds = time.perf_counter() - began
-        every, main, workers, waited = ((now - then) / seconds for now, then in zip(_worked(), before))
+        every, main, workers, waited = ((now - then) / seconds for now, then in zip(_cpu_times(), before))
         others = max(0.0, every - workers - main)
         return setting._replace(rate=count / seconds, cores=workers, wanted=workers + waited, others=others)
 
-    def _batches(self, setting: Tried) -> Generator[Any, None, None]:
-        """Batches without end, each judged; they begin behind those that other settings had, which may be cached."""
+    def _batches(self, setting: LoaderResult) -> Generator[Any, None, None]:
+        """Endless checked batches; they begin behind the items of earlier settings, which may be cached."""
         options: Dict[str, Any] = {}
         if setting.workers:
             options = {
                 "prefetch_factor": setting.prefetch,
-                "timeout": _PATIENCE[setting.method],
+                "timeout": _BATCH_LIMIT[setting.method],
                 "multiprocessing_context": setting.method,
             }
         loader = self.torch.utils.data.DataLoader(
             self.dataset,
             self.batch,
-            sampler=_Round(self._next, self._length),
+            sampler=_EndlessIndices(self._next, self._length),
             num_workers=setting.workers,
             **options,
         )
         for batch in loader:
-            self._judge(self._next, batch)
+            self._count_wrong(self._next, batch)
             self._next += self.batch
             yield batch
 
-    def _judge(self, first: int, batch: Any) -> None:
+    def _count_wrong(self, first: int, batch: Any) -> None:
+        """Add a batch's wrong items to the counts, where the dataset is one that can be checked."""
         wrong: Optional[int] = _dataset.wrong_sums(self.torch, self.dataset, first, batch)
         if wrong is not None:
             self.wrong += wrong
             self.compared += self.batch
 
 
-def _told(error: BaseException) -> str:
-    """What ended a worker: the last line of its traceback, or the signal, which torch gives as the cause only."""
-    texts = (str(one) for one in (error.__cause__, error) if one is not None)
+def _error_text(error: BaseException) -> str:
+    """What ended a worker: the last line of its traceback, or the signal; at most 400 characters."""
+    texts = (str(exception) for exception in (error.__cause__, error) if exception is not None)
     lines = [text.strip().splitlines()[-1].strip() for text in texts if text.strip()]
     return lines[0][:400] if lines else type(error).__name__
 
 
-def _bytes(item: Any) -> int:
-    """Of all tensors in it, however they are nested."""
+def _tensor_bytes(item: Any) -> int:
+    """Bytes of all tensors in an item, however nested; 8 for anything else."""
     if hasattr(item, "element_size"):
         return int(item.numel() * item.element_size())
     if isinstance(item, dict):
         item = list(item.values())
-    return sum(map(_bytes, item)) if isinstance(item, (list, tuple)) else 8
+    return sum(map(_tensor_bytes, item)) if isinstance(item, (list, tuple)) else 8
 
 
-def _worked() -> Tuple[float, float, float, float]:
-    """Seconds so far that all cores have worked, this process, our workers; and that workers waited for a core."""
-    ticks, worked, waited, own = os.sysconf("SC_CLK_TCK"), 0.0, 0.0, os.times()
+def _cpu_times() -> Tuple[float, float, float, float]:
+    """CPU seconds so far: of all cores, of this process, of our workers; and seconds that workers waited for a core."""
+    ticks, worked, delayed, process_times = os.sysconf("SC_CLK_TCK"), 0.0, 0.0, os.times()
     for folder in ["/proc/%s/" % worker.pid for worker in multiprocessing.active_children()]:
-        fields = read(folder + "stat").rpartition(")")[2].split()
+        fields = read_text(folder + "stat").rpartition(")")[2].split()
         if fields:
             worked += (int(fields[11]) + int(fields[12])) / ticks
-            waited += int((read(folder + "schedstat").split() or ["0", "0"])[1]) / 1e9
-    return busy(), own.user + own.system, worked, waited
+            delayed += int((read_text(folder + "schedstat").split() or ["0", "0"])[1]) / 1e9
+    return busy_seconds(), process_times.user + process_times.system, worked, delayed
+
+
+# ---- Workers of multiprocessing that leave nothing behind: no process, and no file in shared memory ----
+
+
+@contextlib.contextmanager
+def worker_cleanup() -> Iterator[None]:
+    """Let the block start workers in any way; ends all of them and the fork server afterwards."""
+    _detach_resource_tracker()
+    began = time.time()
+    try:
+        yield
+    finally:
+        end_workers(began)
+        stop = getattr(forkserver._forkserver, "_stop", None)  # noqa: SLF001 - it has no public end
+        if stop:
+            stop()
+
+
+def end_workers(began: float) -> None:
+    """Kill all workers of this process and remove what they shared since `began` (seconds since the epoch)."""
+    workers = multiprocessing.active_children()
+    previous = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch takes the end of a worker for an error
+    try:
+        for worker in workers:
+            worker.kill()
+        for worker in workers:
+            worker.join(_KILL_LIMIT)
+    finally:
+        signal.signal(signal.SIGCHLD, previous)
+    gc.collect()  # named semaphores go with the queues that hold them
+    for worker in workers:
+        _remove_shared(worker.pid or 0, began)
+
+
+def _remove_shared(pid: int, began: float) -> None:
+    """Remove the worker's files in /dev/shm that torch left behind: only ours, made since `began`."""
+    for path in glob.glob("%s/torch_%d_*" % (SHM, pid)):
+        with contextlib.suppress(OSError):
+            status = os.stat(path)
+            if status.st_uid == os.getuid() and status.st_ctime >= began - 1:
+                os.unlink(path)
+
+
+def _detach_resource_tracker() -> None:
+    """Start Python's resource tracker in a session of its own, so that it outlives us and can clean up."""
+    original = util.spawnv_passfds
+    environ = {name: value for name, value in os.environ.items() if name != _MARK}
+
+    def spawn_detached(path: Any, argv: Any, descriptors: Any) -> int:
+        """Like `util.spawnv_passfds`, in a new session and without our mark; the pid."""
+        null = subprocess.DEVNULL
+        return subprocess.Popen(
+            argv,
+            executable=path,
+            pass_fds=descriptors,
+            stdin=null,
+            stdout=null,
+            stderr=null,
+            env=environ,
+            start_new_session=True,
+        ).pid
+
+    util.spawnv_passfds = spawn_detached  # type: ignore[assignment]
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        util.spawnv_passfds = original

@@ -5,34 +5,38 @@ from __future__ import annotations
 from typing import Any, Dict, List, Tuple
 
 from .._kernel import Outcome, Spec
-from ..eager._rung import Context
-from . import _model, _whole
-from ._meter import counted
-from ._precision import full
+from ..eager import Context
+from . import _model, require_memory_counting
 
 KERNELS = (Spec("readiness.accumulation", "gradient accumulation", "%", "4 batches of 8 for one of 32"),)
 PARTS = 4
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Whole numbers bit for bit, ordinary numbers to the bound of their dtype; then the memory of both ways."""
+    """Check the gradients of 4 small batches against one large batch; value: % of peak memory saved."""
     torch = context.torch
-    full(torch)
-    judged = _of_whole_numbers(context)
-    apart = {name: _apart(context, getattr(torch, name)) for name in ("float32", "float64")}
-    wrong = [judged.words] if judged.differ else []
-    wrong += ["%.1e of their norm in %s" % (one, name) for name, (one, most) in apart.items() if not one <= most]
-    large, small = (_kept(context, parts) if context.on_cpu else _peak(context, parts) for parts in (1, PARTS))
+    _model.use_full_fp32(torch)
+    verdict = _check_exact(context)
+    distances = {name: _distance_and_bound(context, getattr(torch, name)) for name in ("float32", "float64")}
+    wrong = [verdict.words] if verdict.differ else []
+    wrong += [
+        "%.1e of their norm in %s" % (distance, name)
+        for name, (distance, most) in distances.items()
+        if not distance <= most
+    ]
+    large, small = (
+        _saved_bytes(context, parts) if context.on_cpu else _peak_bytes(context, parts) for parts in (1, PARTS)
+    )
     saved = 100 * (1 - small / large)
     return Outcome(
         value=saved,
         right=not wrong,
-        differ=judged.differ,
-        compared=judged.compared,
-        words=words(saved, {name: one for name, (one, _) in apart.items()}, wrong),
+        differ=verdict.differ,
+        compared=verdict.compared,
+        words=summary(saved, {name: distance for name, (distance, _) in distances.items()}, wrong),
         advice=advice(saved),
         details=dict(
-            {"apart_" + name: one for name, (one, _) in apart.items()},
+            {"apart_" + name: distance for name, (distance, _) in distances.items()},
             large_bytes=large,
             small_bytes=small,
             batches=PARTS,
@@ -40,11 +44,11 @@ def run(context: Context, _: Spec) -> Outcome:
     )
 
 
-def words(saved: float, apart: Dict[str, float], wrong: List[str]) -> str:
-    """What the figures mean; `apart` by dtype is the norm of the difference as a share of the gradient's."""
+def summary(saved: float, distances: Dict[str, float], wrong: List[str]) -> str:
+    """Sentences on the result; `distances` by type are shares of the gradient's norm, `wrong` lists faults."""
     if wrong:
         return "The gradients of %d small batches are not those of the large one: %s." % (PARTS, "; ".join(wrong))
-    far = ", ".join("%.1e in %s" % (one, name) for name, one in apart.items())
+    far = ", ".join("%.1e in %s" % (distance, name) for name, distance in distances.items())
     return (
         "%d small batches, each loss divided by %d, give the gradients of the large batch (apart by %s) and need"
         " %.0f %% less memory." % (PARTS, PARTS, far, saved)
@@ -52,7 +56,7 @@ def words(saved: float, apart: Dict[str, float], wrong: List[str]) -> str:
 
 
 def advice(saved: float) -> str:
-    """From the share of memory that is saved, in %."""
+    """What to do, by the % of memory that is saved."""
     if saved < 10:
         return "Activations are a small part of the memory here: accumulating buys no larger batch."
     return (
@@ -62,57 +66,59 @@ def advice(saved: float) -> str:
 
 
 def backward(network: Any, loss: Any, inputs: Any, goals: Any, parts: int) -> None:
-    """Gradients of the batch, cut into `parts` that are equally large."""
+    """Accumulate the gradients of the batch over `parts` equal parts, each loss divided by their number."""
     for part, goal in zip(inputs.chunk(parts), goals.chunk(parts)):
         (loss(network(part), goal) / parts).backward()
 
 
-def _of_whole_numbers(context: Context) -> Any:
+def _check_exact(context: Context) -> Any:
+    """The verdict on accumulated gradients of the whole-number network, bit for bit."""
     torch = context.torch
-    network = _whole.network(torch, context.generator(1))
-    inputs, goals = _whole.batch(torch, context.generator(2), PARTS)
-    wanted = _whole.reference(network, inputs, goals)
+    network = _model.exact_network(torch, context.generator(1))
+    inputs, goals = _model.exact_batch(torch, context.generator(2), PARTS)
+    wanted = _model.reference(network, inputs, goals, _model.exact_loss)
     network.to(context.device)
-    backward(network, _whole.loss, inputs.to(context.device), goals.to(context.device), PARTS)
-    return _whole.judged(torch, network, wanted)
+    backward(network, _model.exact_loss, inputs.to(context.device), goals.to(context.device), PARTS)
+    return _model.check_gradients(torch, network, wanted)
 
 
-def _apart(context: Context, dtype: Any) -> Tuple[float, float]:
-    """How far ordinary numbers are from the large batch in float64 on the CPU, and how far they may be."""
+def _distance_and_bound(context: Context, dtype: Any) -> Tuple[float, float]:
+    """Distance of accumulated gradients from those of the large batch in float64, and its bound."""
     torch = context.torch
-    network, inputs, goals = _model.small(context)
+    network, inputs, goals = _model.small_problem(context)
     wanted = _model.reference(network, inputs, goals)
     network.to(context.device, dtype)
     inputs, goals = inputs.to(context.device, dtype), goals.to(context.device, dtype)
     backward(network, _model.loss, inputs, goals, PARTS)
-    apart, _ = _model.distance(torch, _whole.gradients(network), wanted)
-    return apart, _model.bound(torch, dtype)
+    apart, _ = _model.gradient_distance(torch, _model.gradients(network), wanted)
+    return apart, _model.gradient_bound(torch, dtype)
 
 
-def _kept(context: Context, parts: int) -> int:
-    """Bytes that autograd keeps of one batch for the backward pass: a CPU tells no peak."""
+def _saved_bytes(context: Context, parts: int) -> int:
+    """Bytes that autograd saves for the backward pass of one part, weights excepted; for a CPU."""
     torch = context.torch
-    network, inputs, goals = _model.small(context)
-    seen: Dict[int, int] = {}
+    network, inputs, goals = _model.small_problem(context)
+    bytes_by_address: Dict[int, int] = {}
 
     def keep(tensor: Any) -> Any:
+        """Count a saved tensor, once for each address."""
         count = tensor.numel() * tensor.element_size()
-        seen[tensor.data_ptr()] = max(count, seen.get(tensor.data_ptr(), 0))
+        bytes_by_address[tensor.data_ptr()] = max(count, bytes_by_address.get(tensor.data_ptr(), 0))
         return tensor
 
     part = inputs.shape[0] // parts
     weights = {parameter.data_ptr() for parameter in network.parameters()}
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        kept = _model.loss(network(inputs[:part]), goals[:part])
-    del kept
-    return sum(int(count) for place, count in seen.items() if place not in weights)
+        result = _model.loss(network(inputs[:part]), goals[:part])
+    del result
+    return sum(int(count) for place, count in bytes_by_address.items() if place not in weights)
 
 
-def _peak(context: Context, parts: int) -> int:
-    """Bytes that are taken at most while a large network's gradients are made so."""
-    counted()
+def _peak_bytes(context: Context, parts: int) -> int:
+    """Peak bytes of GPU memory while a large network's gradients are accumulated over `parts` parts."""
+    require_memory_counting()
     torch = context.torch
-    size = _model.timed(context)
+    size = _model.timed_size(context)
     with torch.cuda.device(context.device):
         before = torch.cuda.memory_allocated()
         network = _model.transformer(torch, size, context.device)

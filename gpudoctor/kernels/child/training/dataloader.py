@@ -2,100 +2,242 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import time
 from typing import Any, Dict, List, Sequence
 
 from .._kernel import CannotRun, Outcome, Spec
-from . import _guard
-from ._dataset import OWN
-from ._host import Host, host
-from ._limit import advice, best_of, start_matters
-from ._loader import Sweep, Tried, counts
-from ._rung import Room
+from . import MAX_SOCKET_PATH, SOCKET_SUFFIX, TrainingContext, format_bytes
+from ._dataset import DATASET_VARIABLE
+from ._host import Host, read_host
+from ._loader import LoaderResult, LoaderSweep, worker_cleanup, worker_counts
 
 KERNELS = (
     Spec("readiness.dataloader", "DataLoader at its best", "batches/s", "32 pictures of 150 kB", "deep", 90.0, "node"),
 )
-
 _SIDE, _BATCH = 224, 32
 _SIDE_CPU, _BATCH_CPU = 96, 16
 _SECONDS, _SECONDS_TO_START = 6.0, 3.0
 """After which no further number of workers is tried, and no further way to start them."""
+SAME_RATE = 0.1
+"""Rates that differ by less are the same, and the cheaper setting is taken."""
+CPU_BOUND = 0.8
+"""The share of the usable cores that workers want where the CPU is the limit."""
+SATURATED = 0.9
+"""The share of the usable cores from which on more workers find none."""
+OTHERS_MATTER = 0.25
+"""The share of the cores from which on other programs matter."""
 
 
-def run(context: Room, _: Spec) -> Outcome:
-    """Workers by fork, doubled; then the other start methods with one worker; then a longer queue."""
+def run(context: TrainingContext, _: Spec) -> Outcome:
+    """Sweep DataLoader settings; value: batches/s of the best one. Raises `CannotRun` for an unusable dataset."""
     side, batch = (_SIDE_CPU, _BATCH_CPU) if context.on_cpu else (_SIDE, _BATCH)
     try:
-        sweep = Sweep(context.torch, side, batch)
+        sweep = LoaderSweep(context.torch, side, batch)
     except Exception as error:  # the user's own dataset may raise whatever it likes
         raise CannotRun(
             "the dataset has no first item, or no length: %s: %s" % (type(error).__name__, error)
         ) from error
-    here = host(context.usual)
-    with _guard.guarded():
-        tried = _swept(sweep, here)
-    best = best_of(tried, here)
+    host = read_host(context.original_temp)
+    with worker_cleanup():
+        results = _try_settings(sweep, host)
+    best = best_result(results, host)
     return Outcome(
         value=best.rate,
         right=not sweep.wrong if sweep.compared else None,
         differ=sweep.wrong if sweep.compared else None,
         compared=sweep.compared or None,
-        words=words(tried, here, sweep.item_seconds),
-        advice=advice(tried, here),
-        details=_details(tried, best, here),
+        words=summary(results, host, sweep.item_seconds),
+        advice=advice(results, host),
+        details=_details(results, best, host),
     )
 
 
-def _swept(sweep: Sweep, here: Host) -> List[Tried]:
+def _try_settings(sweep: LoaderSweep, host: Host) -> List[LoaderResult]:
+    """Results by setting, time-limited: fork with growing workers, other methods with one, a longer queue."""
     until = time.monotonic() + _SECONDS
-    tried: List[Tried] = []
-    for workers in counts(here):
-        tried.append(sweep.tried("fork", workers))
-        if tried[-1].error or time.monotonic() > until:
+    results: List[LoaderResult] = []
+    for workers in worker_counts(host):
+        results.append(sweep.try_setting("fork", workers))
+        if results[-1].error or time.monotonic() > until:
             break
     until = max(until, time.monotonic() + _SECONDS_TO_START)
     for method in ("forkserver", "spawn"):
-        if start_matters(tried[-1]) or (not tried[-1].error and time.monotonic() < until):
-            tried.append(sweep.tried(method, 1))
-    best = best_of(tried, here)
+        if other_start_may_help(results[-1]) or (not results[-1].error and time.monotonic() < until):
+            results.append(sweep.try_setting(method, 1))
+    best = best_result(results, host)
     if best.workers and time.monotonic() < until:
-        tried.append(sweep.tried(best.method, best.workers, 2 * best.prefetch))
-    return tried
+        results.append(sweep.try_setting(best.method, best.workers, 2 * best.prefetch))
+    return results
 
 
-def words(tried: Sequence[Tried], here: Host, item: float) -> str:
-    """What was seen, the best first; `item` is the seconds of one item in the main process."""
-    best = best_of(tried, here)
-    rates = ", ".join("%d: %.4g" % (one.workers, one.rate) for one in tried if one.method in ("", "fork") and one.rate)
-    starts = ["%s %.2f s" % (one.method, one.start) for one in tried if one.workers == 1 and one.rate]
-    busy = ", keeping %.1f of %.3g cores busy" % (best.cores, here.usable) if best.workers else ""
-    said = ["Best with %s%s (batches/s by number of workers: %s)." % (best.name, busy, rates)]
-    ours = (
-        "" if os.environ.get(OWN) else ", a picture as unpacked from a file (%s=module:callable sweeps your own)," % OWN
+def summary(results: Sequence[LoaderResult], host: Host, item: float) -> str:
+    """Sentences on the results, the best first; `item` is the seconds of one item in the main process."""
+    best = best_result(results, host)
+    rates = ", ".join(
+        "%d: %.4g" % (result.workers, result.rate)
+        for result in results
+        if result.method in ("", "fork") and result.rate
     )
-    said += ["An item%s takes %.2f ms." % (ours, 1e3 * item)]
+    starts = ["%s %.2f s" % (result.method, result.start) for result in results if result.workers == 1 and result.rate]
+    busy = ", keeping %.1f of %.3g cores busy" % (best.cores, host.usable) if best.workers else ""
+    sentences = ["Best with %s%s (batches/s by number of workers: %s)." % (best.name, busy, rates)]
+    ours = (
+        ""
+        if os.environ.get(DATASET_VARIABLE)
+        else ", a picture as unpacked from a file (%s=module:callable sweeps your own)," % DATASET_VARIABLE
+    )
+    sentences += ["An item%s takes %.2f ms." % (ours, 1e3 * item)]
     if starts:
-        said += ["First batch of one worker: %s." % ", ".join(starts)]
-    return " ".join(said + ["With %s: %s." % (one.name, one.error.rstrip(".")) for one in tried if one.error])
+        sentences += ["First batch of one worker: %s." % ", ".join(starts)]
+    return " ".join(
+        sentences + ["With %s: %s." % (result.name, result.error.rstrip(".")) for result in results if result.error]
+    )
 
 
-def _details(tried: Sequence[Tried], best: Tried, here: Host) -> Dict[str, Any]:
+def _details(results: Sequence[LoaderResult], best: LoaderResult, host: Host) -> Dict[str, Any]:
+    """The outcome's details: one list entry for each setting, and what the host allows."""
     return {
         "best_workers": best.workers,
         "best_method": best.method or "none",
         "best_prefetch": best.prefetch,
-        "settings": ["%s, prefetch %d" % (one.name, one.prefetch) if one.workers else one.name for one in tried],
-        "batches_per_s": [one.rate for one in tried],
-        "first_batch_s": [one.start for one in tried],
-        "cores_busy": [one.cores for one in tried],
-        "cores_wanted": [one.wanted for one in tried],
-        "cores_of_others": [one.others for one in tried],
-        "errors": [one.error for one in tried],
-        "cores": here.cores,
-        "cores_affinity": here.affinity,
-        "cores_quota": here.quota,
-        "shm_bytes": here.shm_size,
-        "shm_free_bytes": here.shm_free,
+        "settings": [
+            "%s, prefetch %d" % (result.name, result.prefetch) if result.workers else result.name for result in results
+        ],
+        "batches_per_s": [result.rate for result in results],
+        "first_batch_s": [result.start for result in results],
+        "cores_busy": [result.cores for result in results],
+        "cores_wanted": [result.wanted for result in results],
+        "cores_of_others": [result.others for result in results],
+        "errors": [result.error for result in results],
+        "cores": host.cores,
+        "cores_affinity": host.affinity,
+        "cores_quota": host.quota,
+        "shm_bytes": host.shm_size,
+        "shm_free_bytes": host.shm_free,
     }
+
+
+# ---- What limits it, from the settings that were tried, and what to set ----
+
+
+def best_result(results: Sequence[LoaderResult], host: Host) -> LoaderResult:
+    """The cheapest of the fastest settings: fewer workers and a shorter queue where more win nothing.
+
+    Among forked workers where these live: once started, others load no faster. And with no more workers than use all
+    the cores: where these load faster still, it is with time that they take from other programs.
+    """
+    forked = [result for result in results if result.method == "fork" and result.rate]
+    candidates = [result for result in results if not result.workers or result in forked or not forked]
+    max_workers = min(
+        (result.workers for result in candidates if result.wanted >= SATURATED * host.usable), default=math.inf
+    )
+    candidates = [result for result in candidates if result.workers <= max_workers]
+    fastest = max(result.rate for result in candidates)
+    return min(
+        (result for result in candidates if result.rate >= (1 - SAME_RATE) * fastest),
+        key=lambda result: (result.workers, result.prefetch),
+    )
+
+
+def other_start_may_help(result: LoaderResult) -> bool:
+    """True if the worker died of something that another start method may avoid."""
+    return _CUDA in result.error or (_HUNG in result.error and result.method == "fork")
+
+
+def advice(results: Sequence[LoaderResult], host: Host) -> str:
+    """The setting to use, and what else would help."""
+    best = best_result(results, host)
+    setting = "Use num_workers=%d." % best.workers
+    if best.workers:
+        setting = "Use num_workers=%d, prefetch_factor=%d, persistent_workers=True" % (best.workers, best.prefetch)
+        setting += " (else each epoch begins %.2f s late)." % best.start
+    limit = error_advice(results, host) if any(result.error for result in results) else limit_advice(results, host)
+    return " ".join(
+        part for part in (long_tmpdir_advice(host.temporary), setting, limit, other_load_advice(results, host)) if part
+    )
+
+
+def long_tmpdir_advice(folder: str) -> str:
+    """What to do where the temporary folder's path is too long for a worker's socket; else empty."""
+    if len((folder + SOCKET_SUFFIX).encode()) <= MAX_SOCKET_PATH:
+        return ""
+    return (
+        "TMPDIR is too long: a worker's socket there needs a path of more than %d bytes, and a DataLoader with workers"
+        " waits for it for ever. Set TMPDIR=/tmp." % MAX_SOCKET_PATH
+    )
+
+
+def error_advice(results: Sequence[LoaderResult], host: Host) -> str:
+    """What to do about the first error; names another start method that works."""
+    error = next(result.error for result in results if result.error)
+    if re.search(_SHM, error):
+        return (
+            "Workers hand over batches in /dev/shm, which holds %s: start the container with --shm-size=8g or"
+            " --ipc=host (Kubernetes: an emptyDir with medium: Memory there), or lower num_workers and prefetch_factor."
+            % format_bytes(host.shm_size)
+        )
+    cause = next((cause for cause in _OF_ERRORS if re.search(cause, error)), "")
+    text = _OF_ERRORS.get(cause) or "Workers fail here: %s" % error.rstrip(".")
+    other = next((result.method for result in results if result.rate and result.method not in ("", "fork")), "")
+    if other and cause in (_CUDA, _HUNG):
+        text += "; multiprocessing_context='%s' does work" % other
+    return text + "."
+
+
+_SHM = "/dev/shm|shared memory|Bus error|No space left|torch_[0-9]+_"
+_CUDA, _HUNG = "re-initialize CUDA", "timed out"
+_OF_ERRORS = {
+    _CUDA: "The dataset uses CUDA, which no worker can that was forked after CUDA's start: keep tensors on the CPU"
+    " until the batch is there",
+    _HUNG: "A worker hung: it waits for data that do not come, or for a lock that some thread held while it was forked",
+    "Too many open files|ancdata": "Each shared tensor is an open file: raise ulimit -n, or call"
+    " torch.multiprocessing.set_sharing_strategy('file_system')",
+    "signal: Killed|out of memory|Cannot allocate memory|MemoryError": "A worker was killed, as Linux does where memory"
+    " ends: use fewer workers, or raise the job's memory limit",
+}
+"""What the last words of a worker call for."""
+
+
+def other_load_advice(results: Sequence[LoaderResult], host: Host) -> str:
+    """A warning where other programs kept many cores busy; else empty."""
+    others = max(result.others for result in results)
+    if others < OTHERS_MATTER * host.cores:
+        return ""
+    return "Other programs kept up to %.1f of %d cores busy meanwhile; without them, measure again." % (
+        others,
+        host.cores,
+    )
+
+
+def limit_advice(results: Sequence[LoaderResult], host: Host) -> str:
+    """What limits the rate, where no worker died."""
+    best, most_workers = best_result(results, host), max(results, key=lambda result: result.workers)
+    alone = next((result.rate for result in results if not result.workers), 0.0)
+    if max(result.wanted for result in results) >= CPU_BOUND * host.usable:
+        if host.usable < host.cores:
+            return "The CPU is the limit, and more workers do not help: " + _quota_advice(host)
+        if best.workers:
+            return "The CPU is the limit, all %d cores are busy: prepare data ahead, or decode on the GPU." % host.cores
+    if not best.workers:
+        return "Workers win nothing with these items on this machine."
+    if best.workers == most_workers.workers and best.rate > 1.5 * alone:
+        return "The cores are not busy: items wait for storage or network, and more workers still help: try %d." % (
+            2 * best.workers
+        )
+    return "Beyond that the main process is the limit: send fewer and larger tensors."
+
+
+def _quota_advice(host: Host) -> str:
+    """How affinity and cgroup limit the cores, and how to raise that."""
+    limits = []
+    if host.affinity < host.cores:
+        limits.append("its affinity allows %d" % host.affinity)
+    if host.quota is not None and host.quota < host.cores:
+        limits.append("its cgroup's CPU quota pays for %.3g" % host.quota)
+    return "of %d cores %s. Raise that: --cpus, --cpuset-cpus, Slurm --cpus-per-task, Kubernetes limits.cpu." % (
+        host.cores,
+        " and ".join(limits),
+    )

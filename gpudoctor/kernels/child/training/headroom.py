@@ -8,18 +8,14 @@ import math
 import time
 from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence
 
-from .._kernel import CannotRun, Outcome, Spec, no_memory
-from .._protocol import last_line
-from . import _model
-from ._meter import Meter
-from ._precision import autocast, half
-from ._rung import Context
-from ._words import size
+from .._kernel import CannotRun, Outcome, Spec, last_line, no_memory
+from ..eager import Context
+from . import Meter, _model, format_bytes
 
 KERNELS = (Spec("readiness.headroom", "largest batch that fits", "sequences", "27 M parameters, 512 tokens each"),)
 
-_SIZE, _WORDS = _model.Size(width=512, layers=6, heads=8, samples=1, tokens=512), 8192
-_SIZE_CPU, _WORDS_CPU = _model.Size(width=32, layers=1, heads=2, samples=1, tokens=16), 64
+_SIZE, _VOCABULARY = _model.Size(width=512, layers=6, heads=8, samples=1, tokens=512), 8192
+_SIZE_CPU, _VOCABULARY_CPU = _model.Size(width=32, layers=1, heads=2, samples=1, tokens=16), 64
 _NEAR = 5e-3
 """How far, as a share, a loss in fp32 or TF32 may be from float64's."""
 _MOST_BATCH = 4096
@@ -28,12 +24,12 @@ _STEPS = 2
 """Of each batch size."""
 _MARGIN = 1.1
 """Of what a step is estimated to take: fragments, work spaces of libraries."""
-_ALIKE = 0.05
+_SAME_RATE = 0.05
 """Rates that differ by less are the same."""
 
 
-class Tried(NamedTuple):
-    """A step of that batch size: bytes at its most beside the model's own, sequences a second, its loss."""
+class BatchResult(NamedTuple):
+    """A training step at one batch size: peak bytes above the model's own, sequences a second, loss."""
 
     batch: int
     bytes: int
@@ -42,147 +38,153 @@ class Tried(NamedTuple):
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Batches grow while the next is sure to fit in what may be taken, and in the time there is."""
+    """Find the largest batch that fits into memory, in 4 s; value: sequences. Checks one loss against float64."""
     free = context.free()
-    step = _Step(context)
+    step = _LanguageModelStep(context)
     until = time.monotonic() + _SECONDS
-    with _limited(context, free):
-        tried = grown(step.tried, free, lambda: until - time.monotonic())
-    if not tried:
-        raise CannotRun("not one sequence fits: %s may be taken" % size(free))
-    lost = [one.batch for one in tried if not math.isfinite(one.loss)]
-    most = tried[-1]
+    with _memory_limit(context, free):
+        results = grow_batches(step.try_batch, free, lambda: until - time.monotonic())
+    if not results:
+        raise CannotRun("not one sequence fits: %s may be taken" % format_bytes(free))
+    nonfinite = [result.batch for result in results if not math.isfinite(result.loss)]
+    largest = results[-1]
     return Outcome(
-        value=float(most.batch),
-        right=not lost and step.right(),
-        differ=len(lost),
-        compared=len(tried),
-        words=words(tried, free, time.monotonic() < until),
-        advice=advice(tried),
+        value=float(largest.batch),
+        right=not nonfinite and step.is_right(),
+        differ=len(nonfinite),
+        compared=len(results),
+        words=summary(results, free, time.monotonic() < until),
+        advice=advice(results),
         details={
-            "sequences_per_s": most.rate,
-            "bytes": most.bytes,
+            "sequences_per_s": largest.rate,
+            "bytes": largest.bytes,
             "may_take_bytes": free,
-            "batches": [one.batch for one in tried],
-            "rates": [one.rate for one in tried],
+            "batches": [result.batch for result in results],
+            "rates": [result.rate for result in results],
         },
     )
 
 
-def grown(attempt: Callable[[int], Optional[Tried]], free: int, left: Callable[[], float]) -> List[Tried]:
-    """Batch sizes tried: doubled, then bisected, each only where it should fit in `free` bytes and `left` seconds."""
-    one = attempt(1)
-    if one is None or one.bytes > free:
+def grow_batches(
+    attempt: Callable[[int], Optional[BatchResult]], free: int, seconds_left: Callable[[], float]
+) -> List[BatchResult]:
+    """Results of batch sizes doubled, then bisected, while the next should fit `free` bytes and the seconds left."""
+    result = attempt(1)
+    if result is None or result.bytes > free:
         return []
-    tried = [one]
+    results = [result]
     too_large = _MOST_BATCH + 1
     while True:
-        most = tried[-1].batch
-        batch = 2 * most if 2 * most < too_large else (most + too_large) // 2
-        if too_large - most <= max(1, most // 8) or _STEPS * batch / tried[-1].rate > left():
-            return tried
-        found = attempt(batch) if _MARGIN * estimate(tried, batch) <= free else None
-        if found is None:
+        largest = results[-1].batch
+        batch = 2 * largest if 2 * largest < too_large else (largest + too_large) // 2
+        if too_large - largest <= max(1, largest // 8) or _STEPS * batch / results[-1].rate > seconds_left():
+            return results
+        result = attempt(batch) if _MARGIN * estimated_bytes(results, batch) <= free else None
+        if result is None:
             too_large = batch
         else:
-            tried.append(found)
+            results.append(result)
 
 
-def estimate(tried: Sequence[Tried], batch: int) -> float:
-    """Bytes of a step of that size: in proportion to the only one tried, or along the line through the last two."""
-    last = tried[-1]
-    if len(tried) < 2:
+def estimated_bytes(results: Sequence[BatchResult], batch: int) -> float:
+    """Estimated bytes of a step of `batch`: proportional to the only result, or linear through the last two."""
+    last = results[-1]
+    if len(results) < 2:
         return last.bytes * batch / last.batch
-    slope = max(0.0, (last.bytes - tried[-2].bytes) / (last.batch - tried[-2].batch))
+    slope = max(0.0, (last.bytes - results[-2].bytes) / (last.batch - results[-2].batch))
     return last.bytes + slope * (batch - last.batch)
 
 
-def words(tried: Sequence[Tried], free: int, in_time: bool) -> str:
-    """What was found; `in_time`: whether memory, not time, was the end of it."""
-    most = tried[-1]
-    said = "Such a step takes %s of the %s that may be taken, %s a sequence, and does %.4g sequences/s." % (
-        size(most.bytes),
-        size(free),
-        size(most.bytes / most.batch),
-        most.rate,
+def summary(results: Sequence[BatchResult], free: int, in_time: bool) -> str:
+    """Sentences on the results; `in_time`: the sweep ended because of memory, not time."""
+    largest = results[-1]
+    text = "Such a step takes %s of the %s that may be taken, %s a sequence, and does %.4g sequences/s." % (
+        format_bytes(largest.bytes),
+        format_bytes(free),
+        format_bytes(largest.bytes / largest.batch),
+        largest.rate,
     )
-    if not in_time or most.bytes < free / 2:
-        said += " Larger ones were not tried."
-    lost = [one.batch for one in tried if not math.isfinite(one.loss)]
-    return said + (" The loss is not finite with %s sequences." % ", ".join(map(str, lost)) if lost else "")
+    if not in_time or largest.bytes < free / 2:
+        text += " Larger ones were not tried."
+    nonfinite = [result.batch for result in results if not math.isfinite(result.loss)]
+    return text + (" The loss is not finite with %s sequences." % ", ".join(map(str, nonfinite)) if nonfinite else "")
 
 
-def advice(tried: Sequence[Tried]) -> str:
-    """From the batch sizes that were tried and their rates."""
-    most, fastest = tried[-1], max(one.rate for one in tried)
-    enough = next(one for one in tried if one.rate >= (1 - _ALIKE) * fastest)
-    if enough.batch <= most.batch // 2:
+def advice(results: Sequence[BatchResult]) -> str:
+    """What to do, by the rates of the batch sizes."""
+    largest, fastest = results[-1], max(result.rate for result in results)
+    enough = next(result for result in results if result.rate >= (1 - _SAME_RATE) * fastest)
+    if enough.batch <= largest.batch // 2:
         return (
             "Beyond %d sequences a step gains no speed: give the rest of the memory to longer sequences or a larger"
             " model." % enough.batch
         )
     return (
         "Speed still grows with the batch: torch.utils.checkpoint makes room for larger ones. Where only the gradient"
-        " is to be of more sequences, accumulate it over several steps of %d." % most.batch
+        " is to be of more sequences, accumulate it over several steps of %d." % largest.batch
     )
 
 
-class _Step:
-    """Forward, backward and AdamW of a transformer that guesses the next token, in mixed precision on a GPU."""
+class _LanguageModelStep:
+    """Forward, backward and AdamW step of a next-token transformer; in mixed precision on a GPU."""
 
     def __init__(self, context: Context) -> None:
         torch = context.torch
         self.context = context
-        self.size, self.words = (_SIZE_CPU, _WORDS_CPU) if context.on_cpu else (_SIZE, _WORDS)
+        self.size, self.words = (_SIZE_CPU, _VOCABULARY_CPU) if context.on_cpu else (_SIZE, _VOCABULARY)
         torch.manual_seed(context.seed)
         self.first = _model.language_model(torch, self.size, self.words, "cpu")
         context.need(5 * 4 * sum(one.numel() for one in self.first.parameters()))
         self.model = copy.deepcopy(self.first).to(context.device)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
-        self._once(1)
+        self._train_step(1)
 
-    def tried(self, batch: int) -> Optional[Tried]:
-        """Two steps: what they take at the most, and the second one's time; None where that did not fit after all."""
+    def try_batch(self, batch: int) -> Optional[BatchResult]:
+        """Two steps of that batch; the second is measured. None where memory ran out after all."""
         try:
-            self._once(batch)
+            self._train_step(batch)
             with Meter(self.context) as meter:
-                loss = self._once(batch)
+                loss = self._train_step(batch)
         except RuntimeError as error:
             if not no_memory(last_line(error)):
                 raise
             return None
-        return Tried(batch, max(1, meter.kept), batch / meter.seconds, loss)
+        return BatchResult(batch, max(1, meter.kept), batch / meter.seconds, loss)
 
-    def right(self) -> bool:
-        """Whether the loss of one sequence, with the first weights in fp32, is that of float64 on the CPU."""
-        there = copy.deepcopy(self.first).to(self.context.device)
-        words = self._sequences(1)
-        found = float(self._loss(there, words).detach())
-        wanted = float(self._loss(copy.deepcopy(self.first).double(), words.cpu()).detach())
-        return abs(found - wanted) <= _NEAR * wanted
+    def is_right(self) -> bool:
+        """True if the loss of one sequence with the initial fp32 weights is that of float64 on the CPU."""
+        model = copy.deepcopy(self.first).to(self.context.device)
+        tokens = self._sequences(1)
+        loss = float(self._loss(model, tokens).detach())
+        expected = float(self._loss(copy.deepcopy(self.first).double(), tokens.cpu()).detach())
+        return abs(loss - expected) <= _NEAR * expected
 
-    def _once(self, batch: int) -> float:
+    def _train_step(self, batch: int) -> float:
+        """Train one step on `batch` sequences; the loss."""
         torch = self.context.torch
         self.optimizer.zero_grad(set_to_none=False)
-        with contextlib.nullcontext() if self.context.on_cpu else autocast(torch, "cuda", half(self.context)):
+        half = _model.training_dtype(self.context)
+        with contextlib.nullcontext() if self.context.on_cpu else _model.autocast(torch, "cuda", half):
             loss = self._loss(self.model, self._sequences(batch))
         loss.backward()
         self.optimizer.step()
         return float(loss.detach())
 
     def _sequences(self, batch: int) -> Any:
+        """`batch` random token sequences on the device, one token longer than the model's input."""
         shape = batch, self.size.tokens + 1
-        words = self.context.torch.randint(0, self.words, shape, generator=self.context.generator(7))
-        return words.to(self.context.device)
+        tokens = self.context.torch.randint(0, self.words, shape, generator=self.context.generator(7))
+        return tokens.to(self.context.device)
 
-    def _loss(self, model: Any, words: Any) -> Any:
-        said = model(words[:, :-1]).flatten(0, 1)
-        return self.context.torch.nn.functional.cross_entropy(said, words[:, 1:].flatten())
+    def _loss(self, model: Any, tokens: Any) -> Any:
+        """Cross entropy of the next token."""
+        logits = model(tokens[:, :-1]).flatten(0, 1)
+        return self.context.torch.nn.functional.cross_entropy(logits, tokens[:, 1:].flatten())
 
 
 @contextlib.contextmanager
-def _limited(context: Context, free: int) -> Iterator[None]:
-    """Within, torch takes at most `free` bytes beside what it has: where an estimate errs, others do not pay for it."""
+def _memory_limit(context: Context, free: int) -> Iterator[None]:
+    """Within the block torch may allocate at most `free` bytes more than it has reserved; does nothing on a CPU."""
     if context.on_cpu:
         yield
         return

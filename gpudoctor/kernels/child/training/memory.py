@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 from .._kernel import Outcome, Spec
+from ..eager import Context
+from . import format_bytes
 from ._host import free_memory
-from ._rung import Context
-from ._words import size
 
 KERNELS = (Spec("readiness.memory", "model state that fits", "M params", "16 bytes a parameter"),)
 
@@ -21,183 +21,188 @@ _SETTINGS = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
 _MOST, _STEPS, _LAYERS = 1 << 30, 24, 12
 
 
-class Held(NamedTuple):
-    """Bytes in a pattern of training: in use and kept at its peak, and at its end in parts of blocks in use."""
+class MemoryUse(NamedTuple):
+    """Bytes of an allocation pattern: allocated and reserved at the peak, inactive parts of split blocks at the end."""
 
     allocated: int
     reserved: int
     split: int
 
     @property
-    def lost(self) -> float:
-        """The share of what was kept at the peak that no tensor used."""
+    def lost_share(self) -> float:
+        """The share of the peak reservation that no tensor used, 0 to 1."""
         return 1 - self.allocated / self.reserved if self.reserved else 0.0
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """A parameter's bytes are counted; a pattern of allocations, each with its own number in it, shows what is lost."""
-    free = _free(context)
-    each = _bytes_a_parameter(context)
+    """Free memory as millions of trainable parameters (16 bytes each); checks blocks and measures fragmentation."""
+    free = _free_bytes(context)
+    per_parameter = _bytes_per_parameter(context)
     pattern = _Pattern(context)
-    held, segments = pattern.held(), None
+    use, expandable = pattern.measure(), None
     if not context.on_cpu:
-        segments = _expandable(context, pattern)
+        expandable = _measure_expandable(context, pattern)
     fits = free / STATE / 1e6
-    settings = _settings()
+    settings = _allocator_settings()
     return Outcome(
         value=fits,
-        right=not pattern.wrong and abs(each - STATE) < 0.01 * STATE,
+        right=not pattern.wrong and abs(per_parameter - STATE) < 0.01 * STATE,
         differ=pattern.wrong,
         compared=pattern.compared,
-        words=words(free, each, held, pattern.wrong),
-        advice=advice(held, segments, settings),
+        words=summary(free, per_parameter, use, pattern.wrong),
+        advice=advice(use, expandable, settings),
         details={
             "free_bytes": free,
-            "bytes_a_parameter": each,
+            "bytes_a_parameter": per_parameter,
             "adam_fp32_m_params": fits,
             "adam_bf16_master_fp32_m_params": fits,
-            "peak_allocated_bytes": held.allocated,
-            "peak_reserved_bytes": held.reserved,
-            "inactive_split_bytes": held.split,
-            "lost_share": held.lost,
-            "expandable_lost_share": segments.lost if segments else None,
+            "peak_allocated_bytes": use.allocated,
+            "peak_reserved_bytes": use.reserved,
+            "inactive_split_bytes": use.split,
+            "lost_share": use.lost_share,
+            "expandable_lost_share": expandable.lost_share if expandable else None,
             "settings": settings,
         },
     )
 
 
-def words(free: float, each: float, held: Held, wrong: int) -> str:
-    """What the figures mean: free bytes, bytes a parameter, what a pattern held, blocks with numbers of others."""
-    said = [
+def summary(free: float, per_parameter: float, use: MemoryUse, wrong: int) -> str:
+    """Sentences on the result: free bytes, bytes per parameter, memory use, number of wrong blocks."""
+    sentences = [
         "%s are free: model, gradients and Adam of %.4g million parameters, in fp32 or in bf16 with fp32 master weights"
-        " (%.4g bytes a parameter, measured), before any activation." % (size(free), free / STATE / 1e6, each)
+        " (%.4g bytes a parameter, measured), before any activation."
+        % (format_bytes(free), free / STATE / 1e6, per_parameter)
     ]
-    if held.reserved:
-        said += [
+    if use.reserved:
+        sentences += [
             "Steps of changing length kept %s for a peak of %s: %.0f %% lost, %s of it in parts of blocks."
-            % (size(held.reserved), size(held.allocated), 100 * held.lost, size(held.split))
+            % (format_bytes(use.reserved), format_bytes(use.allocated), 100 * use.lost_share, format_bytes(use.split))
         ]
     if wrong:
-        said += ["%d blocks are wrong: they hold numbers that were not written there." % wrong]
-    return " ".join(said)
+        sentences += ["%d blocks are wrong: they hold numbers that were not written there." % wrong]
+    return " ".join(sentences)
 
 
-def advice(held: Held, expandable: "Held | None", settings: str) -> str:
-    """From what a pattern lost with blocks of fixed size and with segments that grow, and the allocator's settings."""
+def advice(use: MemoryUse, expandable: "MemoryUse | None", settings: str) -> str:
+    """What to do, by memory use with fixed blocks and with expandable segments (None: not measured)."""
     if "expandable_segments:True" in settings.replace(" ", ""):
         return "Segments that grow are on already; of the rest, activation checkpointing frees the most."
-    if expandable is not None and held.reserved - expandable.reserved > 0.05 * held.reserved:
+    if expandable is not None and use.reserved - expandable.reserved > 0.05 * use.reserved:
         return (
             "Start training with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: the same steps then kept %s instead"
-            " of %s." % (size(expandable.reserved), size(held.reserved))
+            " of %s." % (format_bytes(expandable.reserved), format_bytes(use.reserved))
         )
     return (
         "Nothing to do: what the allocator keeps is used. A larger state is for shards (FSDP, ZeRO) or 8-bit moments."
     )
 
 
-def _settings() -> str:
-    """Of torch's allocator, as the environment gives them."""
+def _allocator_settings() -> str:
+    """The allocator's settings in the environment; empty without any."""
     return next((os.environ[name] for name in _SETTINGS if os.environ.get(name)), "")
 
 
-def _free(context: Context) -> int:
+def _free_bytes(context: Context) -> int:
+    """Free bytes of the GPU, of the host's memory on a CPU."""
     if context.on_cpu:
         return free_memory()
     context.torch.cuda.empty_cache()
     return int(context.torch.cuda.mem_get_info(context.device)[0])
 
 
-def _bytes_a_parameter(context: Context) -> float:
-    """After one step of Adam on one weight in fp32: weight, gradient and all state, counted tensor by tensor."""
+def _bytes_per_parameter(context: Context) -> float:
+    """Bytes of weight, gradient and Adam's state per fp32 parameter, measured after one step."""
     torch = context.torch
     weight = torch.nn.Parameter(torch.ones(1 << 16, device=context.device))
     optimizer = torch.optim.Adam([weight])
     weight.sum().backward()
     optimizer.step()
-    tensors = [weight, weight.grad, *(one for one in optimizer.state[weight].values() if torch.is_tensor(one))]
-    return float(sum(one.numel() * one.element_size() for one in tensors) / weight.numel())
+    tensors = [weight, weight.grad, *(tensor for tensor in optimizer.state[weight].values() if torch.is_tensor(tensor))]
+    return float(sum(tensor.numel() * tensor.element_size() for tensor in tensors) / weight.numel())
 
 
 class _Pattern:
-    """Steps as of training on sequences of changing length: activations layer by layer, freed in reverse with a
-    gradient beside each, and optimizer state that stays. Every block is filled with its own number."""
+    """Allocations as in training on sequences of changing length; every block is filled with its own number.
+
+    Activations are allocated layer by layer and freed in reverse, each beside a gradient; optimizer state stays.
+    """
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.wrong = self.compared = 0
         self._unit = min(context.free(), _MOST if not context.on_cpu else 8 << 20) // (4 * _LAYERS)
 
-    def held(self) -> Held:
-        """Run it, and say what was held."""
+    def measure(self) -> MemoryUse:
+        """Run the pattern and return its memory use; zeros on a CPU."""
         torch, context = self.context.torch, self.context
         if context.on_cpu:
             self._steps()
-            return Held(0, 0, 0)
+            return MemoryUse(0, 0, 0)
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(context.device)
         before = torch.cuda.memory_allocated(context.device)
         kept = self._steps()
         stats: Dict[str, Any] = torch.cuda.memory_stats(context.device)
-        found = Held(
+        use = MemoryUse(
             *(
                 int(stats[name])
                 for name in ("allocated_bytes.all.peak", "reserved_bytes.all.peak", "inactive_split_bytes.all.current")
             )
         )
         kept.clear()
-        self._judge(torch.cuda.memory_allocated(context.device) == before, 1)
+        self._count(torch.cuda.memory_allocated(context.device) == before, 1)
         torch.cuda.empty_cache()
-        return found
+        return use
 
     def _steps(self) -> List[Any]:
+        """Run all steps and check every block; the blocks of optimizer state that stay."""
         state: List[Any] = []
         for step in range(_STEPS):
             length = 0.4 + 0.6 * ((step * 7) % _STEPS) / _STEPS
             live: List[Tuple[int, Any]] = [
-                (number, self._block(length * (1 + layer % 3) / 2, number)) for layer, number in self._numbers(step)
+                (number, self._new_block(length * (1 + layer % 3) / 2, number))
+                for layer, number in enumerate(range(step * _LAYERS, (step + 1) * _LAYERS))
             ]
             if step == 0:
-                state += [self._block(0.1, 100 + layer) for layer in range(_LAYERS)]
+                state += [self._new_block(0.1, 100 + layer) for layer in range(_LAYERS)]
             while live:
                 number, block = live.pop()
-                gradient = self._block(length / 2, number + 1)
-                self._judge(self._all(block, number) and self._all(gradient, number + 1), 2)
+                gradient = self._new_block(length / 2, number + 1)
+                self._count(self._is_filled_with(block, number) and self._is_filled_with(gradient, number + 1), 2)
                 del block, gradient
         return state
 
-    def _numbers(self, step: int) -> Iterator[Tuple[int, int]]:
-        return ((layer, step * _LAYERS + layer) for layer in range(_LAYERS))
-
-    def _block(self, share: float, number: int) -> Any:
+    def _new_block(self, share: float, number: int) -> Any:
+        """A float32 block of `share` units, filled with the number."""
         count = max(1, int(self._unit * share) // 4)
         return self.context.torch.full((count,), float(number), device=self.context.device)
 
-    def _all(self, block: Any, number: int) -> bool:
-        """Whether every value is that number: its least and its most are."""
-        least, most = self.context.torch.aminmax(block)
-        return float(least) == number == float(most)
+    def _is_filled_with(self, block: Any, number: int) -> bool:
+        """True if every value of the block is that number."""
+        minimum, maximum = self.context.torch.aminmax(block)
+        return float(minimum) == number == float(maximum)
 
-    def _judge(self, right: bool, count: int) -> None:
+    def _count(self, right: bool, count: int) -> None:
+        """Count `count` comparisons, one of them as wrong unless `right`."""
         self.compared += count
         self.wrong += not right
 
 
-def _expandable(context: Context, pattern: _Pattern) -> "Held | None":
-    """The same steps with segments that grow, where this torch can be told so while it runs."""
+def _measure_expandable(context: Context, pattern: _Pattern) -> "MemoryUse | None":
+    """Memory use with expandable segments; None where this torch or driver cannot switch them on."""
     torch = context.torch
-    settings = _settings()
-    tell = getattr(torch._C, "_accelerator_setAllocatorSettings", None)  # noqa: SLF001 - since torch 2.9
-    tell = tell or getattr(torch.cuda.memory, "_set_allocator_settings", None)
-    if tell is None or "expandable_segments" in settings:
+    settings = _allocator_settings()
+    set_settings = getattr(torch._C, "_accelerator_setAllocatorSettings", None)  # noqa: SLF001 - since torch 2.9
+    set_settings = set_settings or getattr(torch.cuda.memory, "_set_allocator_settings", None)
+    if set_settings is None or "expandable_segments" in settings:
         return None
-    joined = settings + "," if settings else ""
+    prefix = settings + "," if settings else ""
     try:
-        tell(joined + "expandable_segments:True")
+        set_settings(prefix + "expandable_segments:True")
         try:
-            return pattern.held()
+            return pattern.measure()
         finally:
             torch.cuda.empty_cache()
-            tell(joined + "expandable_segments:False")
+            set_settings(prefix + "expandable_segments:False")
     except (RuntimeError, ValueError):
         return None  # not with this driver, or not with this allocator

@@ -10,7 +10,8 @@ import subprocess
 from typing import Any, Dict, List, Optional, Tuple
 
 from .._kernel import Outcome, Spec
-from ._rung import Context
+from ..eager import Context
+from ._host import read_text
 
 KERNELS = (Spec("readiness.nsight", "profilers", scope="node", seconds=30.0),)
 
@@ -29,12 +30,14 @@ _CALLS = 7
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Whether nsys is there; torch.profiler, which always is, must count exactly the calls that were made."""
-    counted = _profiled(context)
-    path = found(os.environ.get("PATH", ""))
+    """Find nsys and what limits profiling here; torch.profiler must count exactly the calls that were made."""
+    counted = _profiler_count(context)
+    path = find_nsys(os.environ.get("PATH", ""))
     version = version_of(path) if path else None
-    notes = limits(
-        _read("/proc/sys/kernel/perf_event_paranoid"), _read("/proc/driver/nvidia/params"), _read("/proc/self/status")
+    notes = profiling_limits(
+        read_text("/proc/sys/kernel/perf_event_paranoid"),
+        read_text("/proc/driver/nvidia/params"),
+        read_text("/proc/self/status"),
     )
     where = "Nsight Systems %s is at %s." % (version or "of an unknown version", path) if path else "nsys is not here."
     return Outcome(
@@ -48,7 +51,7 @@ def run(context: Context, _: Spec) -> Outcome:
 
 
 def advice(path: Optional[str]) -> str:
-    """What to type, with nsys or without."""
+    """What to type to profile, with nsys at `path` or without it (None)."""
     if path:
         return "To see where a step's time goes: " + command(path)
     return (
@@ -58,38 +61,39 @@ def advice(path: Optional[str]) -> str:
 
 
 def command(path: Optional[str]) -> str:
-    """The command to go further with; empty without nsys."""
+    """The nsys command for a training script; empty without nsys."""
     return "%s profile %s" % (path, COMMAND) if path else ""
 
 
-def found(path: str, places: Tuple[str, ...] = PLACES) -> Optional[str]:
-    """nsys on that PATH, else the newest where it is usually installed."""
-    there = shutil.which("nsys", path=path)
+def find_nsys(path: str, places: Tuple[str, ...] = PLACES) -> Optional[str]:
+    """Path of nsys: on that PATH, else the newest in its usual places; None if there is none."""
+    on_path = shutil.which("nsys", path=path)
     others = [name for place in places for name in glob.glob(place) if os.access(name, os.X_OK)]
-    return there or max(others, key=_numbers, default=None)
+    return on_path or max(others, key=_version_numbers, default=None)
 
 
-def _numbers(text: str) -> List[int]:
+def _version_numbers(text: str) -> List[int]:
+    """All numbers in the text, for comparing versions."""
     return [int(part) for part in re.findall(r"\d+", text)]
 
 
 def version_of(path: str) -> Optional[str]:
-    """``2024.6.2``, as it says itself; None where it does not within 5 s."""
+    """nsys's version, such as ``2024.6.2``; None where it does not give one within 5 s."""
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=5, check=False).stdout
+        output = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=5, check=False).stdout
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return None
-    number = re.search(r"\d{4}\.\d+(\.\d+)?", said)
+    number = re.search(r"\d{4}\.\d+(\.\d+)?", output)
     return number.group() if number else None
 
 
-def limits(paranoid: str, params: str, status: str) -> List[str]:
-    """What profilers may not do here, in sentences, from the texts of three files."""
+def profiling_limits(paranoid: str, params: str, status: str) -> List[str]:
+    """Sentences on what profilers may not do, from perf_event_paranoid, NVIDIA's params and /proc/self/status."""
     effective = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
-    held = int(effective.group(1), 16) if effective else 0
-    admin = bool(held >> _SYS_ADMIN & 1)
+    capabilities = int(effective.group(1), 16) if effective else 0
+    admin = bool(capabilities >> _SYS_ADMIN & 1)
     notes = []
-    if paranoid.strip().lstrip("-").isdigit() and int(paranoid) > 2 and not (admin or held >> _PERFMON & 1):
+    if paranoid.strip().lstrip("-").isdigit() and int(paranoid) > 2 and not (admin or capabilities >> _PERFMON & 1):
         notes.append(
             "CPU samples are refused (kernel.perf_event_paranoid is %s): sysctl kernel.perf_event_paranoid=2 as root,"
             " or nsys --sample=none." % paranoid.strip()
@@ -102,8 +106,8 @@ def limits(paranoid: str, params: str, status: str) -> List[str]:
     return notes
 
 
-def _profiled(context: Context) -> int:
-    """Of so many calls of mm, how many the profiler counts."""
+def _profiler_count(context: Context) -> int:
+    """How many of the `_CALLS` calls of mm torch.profiler counts."""
     torch = context.torch
     side = torch.ones(8, 8)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
@@ -111,11 +115,3 @@ def _profiled(context: Context) -> int:
             torch.mm(side, side)
     events: Dict[str, Any] = {event.key: event for event in profile.key_averages()}
     return int(events["aten::mm"].count) if "aten::mm" in events else 0
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, Dict, Iterator, List, Tuple
 
 from .._kernel import CannotRun, Outcome, Spec
+from ..eager import Context, median_and_spread
 from ..eager._check import Judged, near
-from ..eager._rung import Context, median_and_spread
-from . import _model, _whole
-from ._precision import full
+from . import _model
 
 KERNELS = (
     Spec("readiness.split", "model split over two", "%", "50 M parameters, 2 × 25 M", seconds=40.0, scope="node"),
@@ -18,7 +17,7 @@ _NEAR = 1e-6
 
 
 class Split:
-    """A sequence of layers, its first half on one device and its second on another."""
+    """A sequence of layers with its first half on one device and its second on another."""
 
     def __init__(self, layers: Any, first: Any, second: Any) -> None:
         half = len(layers) // 2
@@ -26,34 +25,34 @@ class Split:
         self._where = second
 
     def __call__(self, inputs: Any) -> Any:
-        """Activations cross to the second device, their gradients back again."""
+        """The output, on the second device."""
         return self._second(self._first(inputs).to(self._where))
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Each device with its neighbour bit for bit; the first two are timed."""
+    """Check a model split over each pair of neighbours; value: speed of the first pair in % of one device."""
     torch = context.torch
-    full(torch)
+    _model.use_full_fp32(torch)
     devices = _devices(context)
-    judged = {(one, two): _checked(context, devices[one], devices[two]) for one, two in _neighbours(list(devices))}
-    wrong = ["%s and %s: %s" % (*pair, one.words) for pair, ones in judged.items() for one in ones if one.differ]
-    size = _model.timed(context)
+    verdicts = {(one, two): _check(context, devices[one], devices[two]) for one, two in _neighbour_pairs(list(devices))}
+    wrong = ["%s and %s: %s" % (*pair, one.words) for pair, ones in verdicts.items() for one in ones if one.differ]
+    size = _model.timed_size(context)
     first, second = list(devices.values())[:2]
-    alone, split = (_rate(context, size, first, other) for other in (first, second))
+    alone, split = (_samples_per_second(context, size, first, other) for other in (first, second))
     share = 100 * split / alone
     return Outcome(
         value=share,
         right=not wrong,
-        differ=sum(one.differ for ones in judged.values() for one in ones),
-        compared=sum(one.compared for ones in judged.values() for one in ones),
-        words=words(alone, split, len(judged), wrong),
+        differ=sum(one.differ for ones in verdicts.values() for one in ones),
+        compared=sum(one.compared for ones in verdicts.values() for one in ones),
+        words=summary(alone, split, len(verdicts), wrong),
         advice=advice(share, wrong),
-        details={"one_samples_s": alone, "split_samples_s": split, "pairs": len(judged), "wrong": wrong},
+        details={"one_samples_s": alone, "split_samples_s": split, "pairs": len(verdicts), "wrong": wrong},
     )
 
 
-def words(alone: float, split: float, pairs: int, wrong: List[str]) -> str:
-    """What the figures mean; samples a second of both."""
+def summary(alone: float, split: float, pairs: int, wrong: List[str]) -> str:
+    """Sentences on the result; `alone` and `split` are samples a second."""
     if wrong:
         same = "A model split over two devices has another loss or other gradients: %s" % "; ".join(wrong[:3])
     else:
@@ -62,21 +61,21 @@ def words(alone: float, split: float, pairs: int, wrong: List[str]) -> str:
 
 
 def advice(share: float, wrong: List[str]) -> str:
-    """From the speed of both devices as % of one's."""
+    """What to do, by the speed of two devices in % of one."""
     if wrong:
         return (
             "What crosses between these GPUs is damaged: gpudoctor bench --kernel peer looks closer; NCCL_P2P_DISABLE=1"
             " and an IOMMU that is off or in passthrough mode are the usual cures."
         )
-    said = (
+    text = (
         "Only one device works at a time: feed small batches one behind another (torch.distributed.pipelining), or"
         " where the model fits by shards, use FSDP."
     )
-    return said if share >= 80 else "The link costs much of the speed. Cut where activations are small. " + said
+    return text if share >= 80 else "The link costs much of the speed. Cut where activations are small. " + text
 
 
 def _devices(context: Context) -> Dict[str, Any]:
-    """All GPUs by name; in a run on the CPU, this twice."""
+    """torch devices of all GPUs by name; on a CPU the same twice. Raises `CannotRun` for fewer than two."""
     if context.on_cpu:
         return {"CPU": context.device, "CPU again": context.device}
     if len(context.devices) < 2:
@@ -85,27 +84,27 @@ def _devices(context: Context) -> Dict[str, Any]:
     return {"GPU %d" % number: context.torch.device("cuda", at) for number, at in numbered}
 
 
-def _neighbours(names: List[str]) -> Iterator[Tuple[str, str]]:
-    """Each and the next, the last and the first."""
+def _neighbour_pairs(names: List[str]) -> Iterator[Tuple[str, str]]:
+    """Each name with the next one, the last with the first."""
     for at, name in enumerate(names):
         yield name, names[(at + 1) % len(names)]
 
 
-def _checked(context: Context, first: Any, second: Any) -> Tuple[Judged, Judged]:
-    """The loss, and the gradients of whole numbers."""
+def _check(context: Context, first: Any, second: Any) -> Tuple[Judged, Judged]:
+    """Verdicts on the loss (nearly equal) and on the whole-number gradients (exact)."""
     torch = context.torch
-    layers = _whole.network(torch, context.generator(1))
-    inputs, goals = _whole.batch(torch, context.generator(2), 4)
-    wanted = _whole.reference(layers, inputs, goals)
-    exact_loss = _whole.loss(layers.double()(inputs.double()), goals.double()).detach()
+    layers = _model.exact_network(torch, context.generator(1))
+    inputs, goals = _model.exact_batch(torch, context.generator(2), 4)
+    wanted = _model.reference(layers, inputs, goals, _model.exact_loss)
+    exact_loss = _model.exact_loss(layers.double()(inputs.double()), goals.double()).detach()
     layers.float()
-    loss = _whole.loss(Split(layers, first, second)(inputs.to(first)), goals.to(second))
+    loss = _model.exact_loss(Split(layers, first, second)(inputs.to(first)), goals.to(second))
     loss.backward()
-    return near(torch, loss.reshape(1), exact_loss.reshape(1), _NEAR), _whole.judged(torch, layers, wanted)
+    return near(torch, loss.reshape(1), exact_loss.reshape(1), _NEAR), _model.check_gradients(torch, layers, wanted)
 
 
-def _rate(context: Context, size: _model.Size, first: Any, second: Any) -> float:
-    """Samples a second of training steps."""
+def _samples_per_second(context: Context, size: _model.Size, first: Any, second: Any) -> float:
+    """Samples a second of training with the layers split over the two devices."""
     torch = context.torch
     layers = _model.transformer(torch, size)
     model = Split(layers, first, second)

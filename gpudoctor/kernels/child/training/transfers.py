@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from .._kernel import Outcome, Spec
-from ..eager._check import Judged, bits, judged
-from ._rung import Context
-from ._words import rate, size
+from ..eager import Context
+from ..eager._check import Judged, bits, judge_mask
+from . import format_bytes, format_rate
 from .pinned import pin
 
 KERNELS = (Spec("readiness.transfers", "model to the device", "GB/s", "352 MB in 72 tensors"),)
@@ -24,36 +25,36 @@ _ROUNDS = 3
 
 
 def run(context: Context, _: Spec) -> Outcome:
-    """Every dtype in every layout, then a model as a state_dict and as a module."""
-    model = _model(context)
+    """Check every type and layout to the device and back, bit for bit; value: GB/s of a model to the device."""
+    model = _mixed_model(context)
     total = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
     context.need(3 * total)
-    found = [_round_trip(context, tensor, send) for tensor, send in _cases(context)]
-    found += _state(context, model)
-    there, back = _rates(context, model, total)
-    best = _one_block(context, total)
-    wrong = next((one for one in found if one.differ), Judged(0, 0))
+    verdicts = [_round_trip(context, tensor, send) for tensor, send in _cases(context)]
+    verdicts += _check_state(context, model)
+    to_device, back = _rates(context, model, total)
+    block = _block_rate(context, total)
+    wrong = next((verdict for verdict in verdicts if verdict.differ), Judged(0, 0))
     return Outcome(
-        value=there / 1e9,
+        value=to_device / 1e9,
         right=not wrong.differ,
-        differ=sum(one.differ for one in found),
-        compared=sum(one.compared for one in found),
+        differ=sum(verdict.differ for verdict in verdicts),
+        compared=sum(verdict.compared for verdict in verdicts),
         words="%s in %d tensors reach the device at %s and come back at %s; one block, pinned, goes at %s.%s"
         % (
-            size(total),
+            format_bytes(total),
             len(model.state_dict()),
-            rate(there),
-            rate(back),
-            rate(best),
+            format_rate(to_device),
+            format_rate(back),
+            format_rate(block),
             " " * bool(wrong.words) + wrong.words,
         ),
-        advice="Nothing to do: on a CPU nothing travels." if context.on_cpu else advice(there, best),
-        details={"to_device_gb_s": there / 1e9, "to_host_gb_s": back / 1e9, "one_block_gb_s": best / 1e9},
+        advice="Nothing to do: on a CPU nothing travels." if context.on_cpu else advice(to_device, block),
+        details={"to_device_gb_s": to_device / 1e9, "to_host_gb_s": back / 1e9, "one_block_gb_s": block / 1e9},
     )
 
 
 def advice(model: float, block: float) -> str:
-    """From what a model reaches and what one pinned block of its size does, in bytes a second."""
+    """What to do, by the bytes a second of a model and of one pinned block of its size."""
     if model >= 0.5 * block:
         return "Nothing to do."
     return (
@@ -62,8 +63,8 @@ def advice(model: float, block: float) -> str:
     )
 
 
-def _model(context: Context) -> Any:
-    """Of weights in every second block as they are stored by a model that was trained in bf16."""
+def _mixed_model(context: Context) -> Any:
+    """Layers of which every second block has one weight in bf16."""
     torch = context.torch
     width = _WIDTH_CPU if context.on_cpu else _WIDTH
     blocks = []
@@ -75,45 +76,46 @@ def _model(context: Context) -> Any:
 
 
 def _cases(context: Context) -> Iterator[Tuple[Any, Callable[[Any], Any]]]:
-    """A tensor of random bits, NaNs among them, and how it is sent."""
+    """Tensors of random bits (NaNs among them), each with a function that sends it to the device."""
 
-    def plainly(tensor: Any) -> Any:
+    def send(tensor: Any) -> Any:
+        """A plain copy to the device."""
         return tensor.to(context.device, copy=True)
 
     for salt, name in enumerate(DTYPES):
-        whole = _bits(context, name, salt)
+        whole = _random_bits(context, name, salt)
         for layout in (whole, whole.t(), whole[1:, ::3], whole[:1].expand(8, -1), whole[5, 7], whole[:0]):
-            yield layout, plainly
-        yield whole.view(4, 4, 24, 24).to(memory_format=context.torch.channels_last), plainly
+            yield layout, send
+        yield whole.view(4, 4, 24, 24).to(memory_format=context.torch.channels_last), send
         if not context.on_cpu:
             yield pin(whole), lambda tensor: tensor.to(context.device, non_blocking=True)
 
 
-def _bits(context: Context, name: str, salt: int) -> Any:
+def _random_bits(context: Context, name: str, salt: int) -> Any:
+    """Random bits as a tensor of that type, 96 columns wide."""
     torch = context.torch
     dtype = getattr(torch, name)
-    most = 2 if dtype == torch.bool else 256
+    limit = 2 if dtype == torch.bool else 256
     width = _SIDE * torch.empty(0, dtype=dtype).element_size()
-    return torch.randint(0, most, (_SIDE, width), generator=context.generator(salt), dtype=torch.uint8).view(dtype)
+    return torch.randint(0, limit, (_SIDE, width), generator=context.generator(salt), dtype=torch.uint8).view(dtype)
 
 
 def _round_trip(context: Context, tensor: Any, send: Callable[[Any], Any]) -> Judged:
-    there = send(tensor)
+    """The verdict on the tensor after it was sent to the device and back."""
+    on_device = send(tensor)
     context.synchronize()
-    return same_bits(context.torch, there.cpu(), tensor)
+    return same_bits(context.torch, on_device.cpu(), tensor)
 
 
 def same_bits(torch: Any, result: Any, reference: Any) -> Judged:
-    """Every value as it lies in memory: NaN is what it was, and -0.0 is not 0.0."""
+    """Compare values bit by bit: NaN with equal bits is equal, -0.0 differs from 0.0; other shape or type is wrong."""
     if result.shape != reference.shape or result.dtype != reference.dtype:
         return Judged(1, 1)
-    return judged(bits(torch, result) != bits(torch, reference))
+    return judge_mask(bits(torch, result) != bits(torch, reference))
 
 
-def _state(context: Context, model: Any) -> List[Judged]:
-    """The model by its state_dict and by ``.to``, both back again."""
-    import copy
-
+def _check_state(context: Context, model: Any) -> List[Judged]:
+    """Verdicts on each tensor of the model, sent by state_dict and by ``.to`` and brought back."""
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     moved = copy.deepcopy(model).to(context.device)
     moved.load_state_dict({name: tensor.to(context.device) for name, tensor in state.items()})
@@ -122,17 +124,18 @@ def _state(context: Context, model: Any) -> List[Judged]:
 
 
 def _rates(context: Context, model: Any, total: int) -> Tuple[float, float]:
-    """Bytes a second to the device and back, each tensor by itself as ``Module.to`` sends them; the best round."""
+    """Bytes a second to the device and back, tensor by tensor as ``Module.to`` sends them; the best of three."""
     state = model.state_dict()
-    there, back = [], []
+    to_device, back = [], []
     for _ in range(_ROUNDS):
-        moved, seconds = _timed(context, state, context.device)
-        there.append(seconds)
-        back.append(_timed(context, moved, "cpu")[1])
-    return total / min(there), total / min(back)
+        moved, seconds = _timed_move(context, state, context.device)
+        to_device.append(seconds)
+        back.append(_timed_move(context, moved, "cpu")[1])
+    return total / min(to_device), total / min(back)
 
 
-def _timed(context: Context, state: Dict[str, Any], device: Any) -> Tuple[Dict[str, Any], float]:
+def _timed_move(context: Context, state: Dict[str, Any], device: Any) -> Tuple[Dict[str, Any], float]:
+    """The tensors copied to `device`, and the seconds that it took."""
     context.synchronize()
     began = time.perf_counter()
     moved = {name: tensor.to(device, copy=True) for name, tensor in state.items()}
@@ -140,10 +143,12 @@ def _timed(context: Context, state: Dict[str, Any], device: Any) -> Tuple[Dict[s
     return moved, max(time.perf_counter() - began, 1e-9)
 
 
-def _one_block(context: Context, total: int) -> float:
-    """Bytes a second of one pinned block as large as the model."""
+def _block_rate(context: Context, total: int) -> float:
+    """Bytes a second of one block of `total` bytes, pinned for a GPU."""
     torch = context.torch
     block = torch.zeros(total, dtype=torch.uint8)
     block = block if context.on_cpu else pin(block)
-    there = torch.empty(total, dtype=torch.uint8, device=context.device)
-    return total / max(min(context.seconds(lambda: there.copy_(block, non_blocking=True), least=0.05, rounds=3)), 1e-9)
+    on_device = torch.empty(total, dtype=torch.uint8, device=context.device)
+    return total / max(
+        min(context.seconds(lambda: on_device.copy_(block, non_blocking=True), least=0.05, rounds=3)), 1e-9
+    )

@@ -1,1 +1,1 @@
-"""The places of the interface, a file each; `gpudoctor.views.tui.places` lists them."""
+"""The screens of the interface, a file each; `gpudoctor.views.tui.widgets.frame` lists them."""

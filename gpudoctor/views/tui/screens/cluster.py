@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.widget import Widget
 
-from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.fleet import Fleet
-from gpudoctor.model.pairwise import Pairwise
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.fleet import Fleet, Pairwise, Suspect
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import background
-from gpudoctor.views.tui.screens.place import Band, Place
+from gpudoctor.views.tui import marks
+from gpudoctor.views.tui.base import BaseApp
+from gpudoctor.views.tui.screens.framed import Band, FramedScreen
 from gpudoctor.views.tui.widgets.frame import NARROW
-from gpudoctor.views.tui.widgets.matrix import Matrix
+from gpudoctor.views.tui.widgets.matrix import Matrix, headings
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
-from gpudoctor.views.tui.widgets.rows import Rows
-from gpudoctor.views.tui.widgets.suspects import Suspects
-from gpudoctor.views.tui.words import fleets, pairs
-from gpudoctor.views.tui.words.cells import headings
-
-if TYPE_CHECKING:
-    from gpudoctor.views.tui.app import DoctorApp
+from gpudoctor.views.tui.widgets.rows import Cell, Rows
+from gpudoctor.views.tui.words import fleets
+from gpudoctor.views.tui.work import error_text, run_in_thread
 
 
-class ClusterScreen(Place):
-    """Hosts × checks, pairs, suspects; `c` copies what takes the bad hosts out, `w` writes the sound ones to a file."""
+class ClusterScreen(FramedScreen):
+    """A fleet: hosts × checks, pairs, suspects; `c` copies the drain command, `w` writes the sound hosts to a file."""
 
     NAME = "cluster"
     AUTO_FOCUS = "#suspects"
@@ -64,15 +60,15 @@ class ClusterScreen(Place):
     ]
 
     def body(self) -> Iterable[Widget]:
-        """Both maps, below them the suspects and what is under the cursor; suspects first where it is narrow."""
+        """Both heat maps, below them the suspects and the detail; on narrow screens suspects first."""
         self.suspects, self.drain, self.detail = (
-            Suspects(),
+            SuspectsTable(),
             Pane("Who may train", id="drain"),
             Pane("Cluster", id="host"),
         )
-        self.checks, self.pairs = Checks(), Pairs()
+        self.checks, self.pairs = ChecksMatrix(), PairsMatrix()
         self.fleet: Fleet | None = None
-        self._everyone = False
+        self._shows_all_hosts = False
         self.maps = Horizontal(self.checks, self.pairs, id="maps")
         with Container(id="cluster", classes="-none"):
             yield self.maps
@@ -81,7 +77,7 @@ class ClusterScreen(Place):
             yield self.drain
 
     def on_resize(self) -> None:
-        """Where it is narrow the suspects come first."""
+        """Reorder and resize the panes for the width."""
         super().on_resize()
         narrow = self.app.size.width < NARROW
         self.suspects.brief = narrow
@@ -90,149 +86,153 @@ class ClusterScreen(Place):
             cluster.move_child(self.maps, after=self.suspects)
         else:
             cluster.move_child(self.maps, before=self.suspects)
-        self._room()
+        self._update_layout()
 
     def on_mount(self) -> None:
-        """What the fleet said, if there is one."""
+        """Load the fleet, if there is one."""
         super().on_mount()
         self.action_again()
 
     def show(self, diagnosis: Diagnosis) -> None:
-        """What it says of its hosts, where it is of many; while they are asked it grows."""
+        """Show the diagnosis's fleet, if it has one."""
         if diagnosis.fleet is not None:
-            self._put(diagnosis.fleet)
+            self._show_fleet(diagnosis.fleet)
 
     def action_again(self) -> None:
-        """Ask the fleet, or the file that speaks of it."""
+        """Check the fleet again, in a thread, or show the diagnosis's."""
         ask = self.doctor.work.cluster
         diagnosis = self.doctor.diagnosis
         if ask is None and diagnosis and diagnosis.fleet is not None:
             self.show(diagnosis)
             return
         if ask is None:
-            self._nothing()
+            self._show_empty()
             return
         if self.fleet is None:
             self.detail.put("Cluster", [Block(plain("Asking the fleet …"))])
-        background.start(self.app, "cluster", ask, self._answered)
+        run_in_thread(self.app, "cluster", ask, self._receive_fleet)
 
-    def _answered(self, answer: Fleet | BaseException | None) -> None:
+    def _receive_fleet(self, answer: Fleet | BaseException | None) -> None:
+        """Show the fleet, or why there is none."""
         if isinstance(answer, Fleet):
-            self._put(answer)
+            self._show_fleet(answer)
         elif answer is None:
-            self._nothing()
+            self._show_empty()
         elif self.fleet is None:
-            self._nothing(f"The fleet's answer cannot be read: {background.words(answer)}")
+            self._show_empty(f"The fleet's answer cannot be read: {error_text(answer)}")
         else:
-            self.doctor.say(f"not checked again: {background.words(answer)}")
+            self.doctor.say(f"not checked again: {error_text(answer)}")
 
-    def _nothing(self, said: str = "Only this machine is known: there is nothing to compare it with.") -> None:
-        """An empty screen in words."""
-        self.detail.put("Cluster", list(fleets.nothing(said)))
+    def _show_empty(self, message: str = "Only this machine is known: there is nothing to compare it with.") -> None:
+        """Say why there is no fleet, and how to check one."""
+        self.detail.put("Cluster", list(fleets.no_fleet_blocks(message)))
         self.detail.focus()
 
-    def _put(self, fleet: Fleet) -> None:
-        """Show it; cursors stay on the names they were put on."""
+    def _show_fleet(self, fleet: Fleet) -> None:
+        """Show this fleet; cursors stay on their hosts."""
         self.fleet = fleet
         cluster = self.query_one("#cluster")
         cluster.set_class(len(fleet.hosts) == 0, "-none")
         cluster.set_class(fleet.pairwise is None, "-pairless")
-        self.suspects.put(fleets.suspects(fleet))
+        self.suspects.put(fleets.suspects_of(fleet))
         self.drain.put("Who may train", list(fleets.drain_blocks(fleet)), keep=True)
-        self._checks()
+        self._show_checks()
         if pairwise := fleet.pairwise:
             self.pairs.show(pairwise)
-        self._room()
+        self._update_layout()
         if not self.focused or self.focused is self.detail:
             self.suspects.focus()
-        self._detail(self.suspects)
+        self._show_detail(self.suspects)
         self.reframe()
 
-    def _checks(self) -> None:
+    def _show_checks(self) -> None:
+        """Show the hosts × checks."""
         fleet = self.fleet
         assert fleet
-        self.checks.show(fleet, self._everyone)
+        self.checks.show(fleet, self._shows_all_hosts)
 
-    def _room(self) -> None:
-        """The maps are as high as they need to be, and at most half of the screen; the pairs alone take all."""
+    def _update_layout(self) -> None:
+        """Set the height of the heat maps: what they need, at most half of the screen; pairs alone take all."""
         lines = max((matrix.lines for matrix in (self.checks, self.pairs) if matrix.display), default=0)
         height = min(lines + 2, max(self.app.size.height // 2 - 1, 4))
         self.maps.styles.height = "1fr" if self.query_one("#cluster").has_class("-pairs") else height
         self.query_one("#cluster").styles.grid_rows = f"{height} auto 1fr"
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
-        """The detail follows the cursor in use."""
-        self._detail(event.rows)
+        """Show what is under the cursor of the focused pane."""
+        self._show_detail(event.rows)
 
     def on_matrix_moved(self, event: Matrix.Moved) -> None:
-        """The detail follows the cursor in use."""
-        self._detail(event.matrix)
+        """Show what is under the cursor of the focused pane."""
+        self._show_detail(event.matrix)
 
     def on_descendant_focus(self) -> None:
-        """The detail follows the cursor in use."""
+        """Show what is under the cursor of the focused pane."""
         if self.focused is not self.detail:
-            self._detail(self.focused)
+            self._show_detail(self.focused)
 
-    def _detail(self, about: Widget | None) -> None:
+    def _show_detail(self, about: Widget | None) -> None:
+        """Show the suspect, host or pair under the cursor of that widget, if it has the focus."""
         fleet = self.fleet
         if fleet is None or about is not self.focused:
             return
         suspect = self.suspects.suspect
         if about is self.suspects and suspect:
-            self.detail.put(fleets.who(suspect), list(fleets.suspect_blocks(suspect)))
+            self.detail.put(fleets.suspect_label(suspect), list(fleets.suspect_blocks(suspect)))
         elif about is self.suspects:
-            said = f"Nobody is suspect. {fleets.conclusion(fleet)} tab goes to the maps."
-            self.detail.put("Cluster", [Block(plain(said))])
+            message = f"Nobody is suspect. {fleets.conclusion(fleet)} tab goes to the maps."
+            self.detail.put("Cluster", [Block(plain(message))])
         elif about is self.checks and self.checks.mark:
             row, col = self.checks.at
-            self._host(self.checks.rows[row], fleet.checks[col].id)
+            self._show_host(self.checks.rows[row], fleet.checks[col].id)
         elif about is self.pairs and fleet.pairwise:
             names = fleet.pairwise.names
             source, target = (names[at] for at in self.pairs.at)
-            self.detail.put(f"{source} → {target}", list(pairs.blocks(fleet.pairwise, source, target)))
+            self.detail.put(f"{source} → {target}", list(fleets.pair_blocks(fleet.pairwise, source, target)))
 
-    def _host(self, name: str, check: str = "") -> None:
+    def _show_host(self, name: str, check: str = "") -> None:
+        """Show that host, the check of that id first."""
         fleet = self.fleet
         host = next((host for host in fleet.hosts if host.name == name), None) if fleet else None
         if fleet and host:
             self.detail.put(host.name, list(fleets.host_blocks(fleet, host, check)))
 
     def on_rows_chosen(self, _: Rows.Chosen) -> None:
-        """Enter on a suspect: to its first host in the map."""
+        """Move from a suspect to its first host in the heat map."""
         suspect = self.suspects.suspect
         if suspect and suspect.names[0] in self.checks.rows:
             self.checks.go_to(suspect.names[0])
             self.checks.focus()
 
     def on_matrix_chosen(self, event: Matrix.Chosen) -> None:
-        """Enter on a cell: all that is known of its host."""
-        self._host(event.matrix.rows[event.matrix.at[0]])
+        """Show all that is known of the cell's host."""
+        self._show_host(event.matrix.rows[event.matrix.at[0]])
         self.detail.focus()
 
     def action_next(self, by: int) -> None:
-        """From the suspects to the next bad cell."""
+        """Move to the next bad cell."""
         self.checks.focus()
         self.checks.action_next(by)
 
     def action_pairs(self) -> None:
-        """The pairs alone, as large as there is room for; again, back to the checks."""
+        """Show the pairs alone, or the checks again."""
         if not self.fleet or not self.fleet.pairwise:
             self.doctor.say("no bandwidth was measured between hosts")
             return
         alone = not self.query_one("#cluster").has_class("-pairs")
         self.query_one("#cluster").set_class(alone, "-pairs")
-        self._room()
+        self._update_layout()
         (self.pairs if alone else self.checks).focus()
 
     def action_everyone(self) -> None:
-        """All hosts, or only those with something to see."""
+        """Show all hosts, or only those with something other than ok."""
         if self.fleet:
-            self._everyone = not self._everyone
-            self._checks()
-            self._room()
+            self._shows_all_hosts = not self._shows_all_hosts
+            self._show_checks()
+            self._update_layout()
 
     def action_leave(self) -> None:
-        """Esc: from the pairs or the detail back to the maps, else as everywhere."""
+        """Esc: back from the pairs or the detail, else as on every screen."""
         if self.query_one("#cluster").has_class("-pairs"):
             self.action_pairs()
         elif self.fleet and self.focused is self.detail and not self.doctor.message:
@@ -241,33 +241,33 @@ class ClusterScreen(Place):
             super().action_leave()
 
     def action_copy(self) -> None:
-        """What takes the bad hosts out, all in one line."""
+        """Copy the command that takes the bad hosts out."""
         command = fleets.drain_command(self.fleet) if self.fleet else ""
         if command:
             self.app.copy_to_clipboard(command)
         self.doctor.say(f"copied: {command}" if command else "no host is to be taken out")
 
     def action_write(self) -> None:
-        """The sound hosts, a line each, to a file."""
+        """Write the sound hosts to a file, a line each."""
         save, fleet = self.doctor.work.save, self.fleet
         if fleet is None or save is None:
             self.doctor.say("no fleet, no list of hosts" if fleet is None else "no file can be written from here")
             return
-        write(self.doctor, fleet.sound, save)
+        write_host_list(self.doctor, fleet.sound, save)
 
     def band(self) -> Band:
-        """The fleet's verdict, where there is a fleet."""
+        """The fleet's verdict; as on every screen without a fleet."""
         if self.fleet is None:
             return super().band()
         glyph, word, look = fleets.VERDICT[self.fleet.verdict]
-        return Band(look, f"{glyph} {word}", fleets.about(self.fleet), tuple(fleets.sizes(self.fleet)))
+        return Band(look, f"{glyph} {word}", fleets.headline(self.fleet), tuple(fleets.size_lines(self.fleet)))
 
     def status(self) -> Sequence[Content | str]:
-        """Its counts, and when it was checked."""
+        """The fleet's counts, and when it was checked."""
         fleet = self.fleet
         if fleet is None:
             return super().status()
-        return fleets.counts(fleet), f"checked {one_line(fleet.at)}" if fleet.at else ""
+        return fleets.counts_line(fleet), f"checked {one_line(fleet.at)}" if fleet.at else ""
 
 
 # ---- The hosts that may train, written to a file for whoever starts the job ----
@@ -275,26 +275,27 @@ class ClusterScreen(Place):
 FILE = "sound-hosts.txt"
 
 
-def write(app: DoctorApp, names: Sequence[str], save: Callable[[str, str], None]) -> None:
-    """A line each, beside the interface; what came of it is said."""
+def write_host_list(app: BaseApp, names: Sequence[str], save: Callable[[str, str], None]) -> None:
+    """Write the names to `FILE`, a line each, in a thread, and say what came of it; nothing for no names."""
     if not names:
         app.say("no host is sound: nothing was written")
         return
     text = "".join(f"{name}\n" for name in names)
 
-    def written(answer: BaseException | None) -> None:
-        fine = f"{len(names)} sound hosts written to {FILE}"
-        app.say(fine if answer is None else f"not written: {background.words(answer)}")
+    def report(answer: BaseException | None) -> None:
+        """Say whether the file was written."""
+        message = f"{len(names)} sound hosts written to {FILE}"
+        app.say(message if answer is None else f"not written: {error_text(answer)}")
 
-    background.start(app, "save", lambda: save(text, FILE), written)
+    run_in_thread(app, "save", lambda: save(text, FILE), report)
 
 
 # ---- A fleet as two maps ----
 # Its hosts by checks, and by each other.
 
 
-class Checks(Matrix):
-    """A row a host, a column a check."""
+class ChecksMatrix(Matrix):
+    """The heat map of hosts (rows) by checks (columns)."""
 
     def __init__(self) -> None:
         super().__init__(id="checks")
@@ -302,25 +303,104 @@ class Checks(Matrix):
         self.border_title = "Hosts × checks"
 
     def show(self, fleet: Fleet, everyone: bool) -> None:
-        """These hosts: `everyone`, or of many those of which there is something to say."""
+        """Show all hosts (`everyone`), or of many only those with something other than ok."""
         hosts = fleets.shown_hosts(fleet, everyone)
-        cells = [[fleets.mark(fleet.result(host.name, check.id)) for check in fleet.checks] for host in hosts]
+        cells = [[fleets.result_mark(fleet.result(host.name, check.id)) for check in fleet.checks] for host in hosts]
         self.put([host.name for host in hosts], [check.short for check in fleet.checks], cells)
         more = len(fleet.hosts) - len(hosts)
         self.border_subtitle = Content(f"+ {more} hosts all sound (a)" if more else "")
 
 
-class Pairs(Matrix):
-    """Each host to each other one."""
+class PairsMatrix(Matrix):
+    """The heat map of bandwidth from each host to each other."""
 
     def __init__(self) -> None:
         super().__init__(id="pairs")
 
     def show(self, pairwise: Pairwise) -> None:
-        """How fast each way is, as a share of what is expected."""
+        """Show each direction's share of the expected bandwidth."""
         names = pairwise.names
-        cells = [[pairs.mark(pairwise.pair(source, target)) for target in names] for source in names]
+        cells = [[fleets.pair_mark(pairwise.pair(source, target)) for target in names] for source in names]
         self.border_title = Content(one_line(pairwise.title))
         unit = one_line(f"{pairwise.expected:g} {pairwise.unit}")
         self.border_subtitle = Content(f"· from 90 %, digits tenths of {unit}, x wrong, ? not read")
         self.put(names, headings(names), cells)
+
+
+# ---- The suspects: who, what, and on what evidence ----
+
+_WIDEST = 20
+
+
+class SuspectsTable(Rows):
+    """The suspects, the likeliest first, each with its evidence in the rows below."""
+
+    empty = "Nobody is suspect."
+
+    def __init__(self) -> None:
+        super().__init__(id="suspects", classes="pane")
+        self.border_title = "Suspects, the likeliest first"
+        self._suspects: Sequence[Suspect] = ()
+        self._lines: list[tuple[int, str]] = []
+        """Which suspect each row is about, and its evidence; none in the row that names it."""
+        self._brief = False
+
+    @property
+    def brief(self) -> bool:
+        """True if evidence is left out for want of room."""
+        return self._brief
+
+    @brief.setter
+    def brief(self, brief: bool) -> None:
+        """Set it and draw the suspects again if that changes it."""
+        if brief != self._brief:
+            self._brief = brief
+            self.put(self._suspects)
+
+    def put(self, suspects: Sequence[Suspect]) -> None:
+        """Show these suspects; the cursor stays on its number."""
+        here = self._lines[self.cursor][0] if self._lines else 0
+        self._suspects = suspects
+        self._lines = [
+            (at, text)
+            for at, suspect in enumerate(suspects)
+            for text in ("", *(() if self._brief else suspect.evidence))
+        ]
+        self.fill(len(self._lines))
+        self._move_to(min(here, max(len(suspects) - 1, 0)))
+
+    @property
+    def suspect(self) -> Suspect | None:
+        """The suspect under the cursor; None without one."""
+        return self._suspects[self._lines[self.cursor][0]] if self._lines else None
+
+    def row(self, index: int) -> Iterable[Cell]:
+        """Number, severity, names and title of a suspect; or a piece of evidence."""
+        at, evidence = self._lines[index]
+        width = min(max(len(fleets.suspect_label(suspect)) for suspect in self._suspects), _WIDEST)
+        if evidence:
+            return [(f"{'':<{width + 7}}→ ", "dim"), (one_line(evidence), "dim")]
+        suspect = self._suspects[at]
+        glyph = marks.SEVERITY[suspect.severity][0] if suspect.severity != "info" else marks.UNREAD
+        return [
+            (f"{at + 1:<2} ", "dim"),
+            (f"{glyph} ", suspect.severity),
+            (f"{fleets.suspect_label(suspect):<{width}}  ", "bold"),
+            (one_line(suspect.title), ""),
+            (f"  {suspect.confidence}  {one_line(suspect.id)}", "dim"),
+        ]
+
+    def validate_cursor(self, cursor: int) -> int:
+        """The row that names the suspect which row `cursor` is about."""
+        while 0 < cursor < len(self._lines) and self._lines[cursor][1]:
+            cursor -= 1
+        return cursor
+
+    def action_move(self, by: int) -> None:
+        """Move by so many suspects."""
+        if self._lines:
+            self._move_to(min(max(self._lines[self.cursor][0] + by, 0), len(self._suspects) - 1))
+
+    def _move_to(self, suspect: int) -> None:
+        """Put the cursor on the suspect of that number."""
+        self.cursor = next((row for row, (at, text) in enumerate(self._lines) if at == suspect and not text), 0)

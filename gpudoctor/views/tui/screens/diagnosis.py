@@ -15,26 +15,24 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.widget import Widget
 
-from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.reading import Reading, Source
-from gpudoctor.views.tui.screens.place import Place
-from gpudoctor.views.tui.widgets.findings import Findings
-from gpudoctor.views.tui.widgets.frame import NARROW
+from gpudoctor.views.tui.screens.framed import FramedScreen
+from gpudoctor.views.tui.widgets.findings import Entry, Findings
+from gpudoctor.views.tui.widgets.frame import NARROW, Search
 from gpudoctor.views.tui.widgets.prose import Block, Pane
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
-from gpudoctor.views.tui.words import finding as words
-from gpudoctor.views.tui.words import overview
-from gpudoctor.views.tui.words.entries import Entry
+from gpudoctor.views.tui.words import diagnosis as words
+from gpudoctor.views.tui.work import Reading, Source
 
 if TYPE_CHECKING:
     from textual.widgets import Input
 
-    from gpudoctor.views.tui.widgets.search import Search
+    from gpudoctor.views.tui.widgets.frame import Search
 
 
-class DiagnosisScreen(Place):
-    """The first screen. `c` copies the next command of the cure."""
+class DiagnosisScreen(FramedScreen):
+    """The first screen: findings with what follows and what to do; `c` copies the next command of the fix."""
 
     NAME = "diagnosis"
     AUTO_FOCUS = "#findings"
@@ -63,8 +61,8 @@ class DiagnosisScreen(Place):
     ]
 
     def body(self) -> Iterable[Widget]:
-        """List and sources at the left, detail at the right; one above the other where it is narrow."""
-        self.findings, self.sources, self.detail = Findings(), Sources(), Pane("What is", id="detail")
+        """Findings and sources at the left, the detail at the right; stacked on narrow screens."""
+        self.findings, self.sources, self.detail = Findings(), SourcesTable(), Pane("What is", id="detail")
         self.search: Search | None = None
         """Made when something is sought: the first screen is not kept waiting for it."""
         self._copied = ("", 0)
@@ -75,65 +73,69 @@ class DiagnosisScreen(Place):
             yield self.detail
 
     def on_mount(self) -> None:
-        """Follow the sources, too."""
+        """Follow the reading, too."""
         super().on_mount()
-        self._over = False
-        self.watch(self.app, "reading", self._read)
+        self._was_over = False
+        self.watch(self.app, "reading", self._show_reading)
 
-    def _read(self) -> None:
+    def _show_reading(self) -> None:
+        """Show the sources while they are read, and why there is no diagnosis."""
         reading, diagnosis = self.doctor.reading, self.doctor.diagnosis
         self.sources.set_class(reading.over, "-over")
         if not reading.over:
             self.sources.put(reading)
         if not diagnosis:
-            said = overview.trouble(reading, self.doctor.work.title) if reading.trouble else overview.waiting(reading)
-            self.detail.put("What is", list(said), keep=True)
+            blocks = words.trouble(reading, self.doctor.work.title) if reading.trouble else words.waiting(reading)
+            self.detail.put("What is", list(blocks), keep=True)
             self.findings.empty = "Nothing was read." if reading.over else "Nothing found yet."
             self.findings.refresh()
-        elif reading.over != self._over:
-            self._detail(keep=True)
-        self._over = reading.over
+        elif reading.over != self._was_over:
+            self._show_detail(keep=True)
+        self._was_over = reading.over
 
     def show(self, diagnosis: Diagnosis) -> None:
-        """What is found, as it grows."""
+        """Show the findings of this diagnosis."""
         self.findings.put(diagnosis)
 
     def go(self, name: str) -> bool:
-        """To a finding, or to a rule that was not judged."""
-        self._all()
+        """Put the cursor on that finding or unjudged rule; False if there is none."""
+        self._clear_search()
         return self.findings.go(name)
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
-        """The detail follows the cursor."""
+        """Show the entry under the cursor in detail."""
         if event.rows is self.findings:
-            self._detail()
+            self._show_detail()
 
-    def _detail(self, keep: bool = False) -> None:
+    def _show_detail(self, keep: bool = False) -> None:
+        """Show the entry under the cursor; `keep` keeps the scroll position."""
         diagnosis, entry = self.doctor.diagnosis, self.findings.entry
         if diagnosis and entry:
-            title = _title(entry)
+            title = _pane_title(entry)
             keep = keep or str(self.detail.border_title) == title
-            said = list(self._blocks(diagnosis, entry))
-            self.detail.put(title, said if self.doctor.reading.over else [*said, *overview.more_to_come()], keep)
+            blocks = list(self._blocks(diagnosis, entry))
+            self.detail.put(title, blocks if self.doctor.reading.over else [*blocks, *words.more_to_come()], keep)
 
     def _blocks(self, diagnosis: Diagnosis, entry: Entry) -> Iterable[Block]:
+        """The detail of an entry."""
         if entry.findings:
             first, *others = entry.findings
             narrow = self.app.size.width < NARROW
-            return words.blocks(first, others, entry.under, diagnosis.notes, cure_first=narrow)
-        return overview.reason(diagnosis, entry) if entry.reason else overview.whole(diagnosis, entry)
+            return words.finding_blocks(first, others, entry.under, diagnosis.notes, cure_first=narrow)
+        return words.reason_blocks(diagnosis, entry) if entry.reason else words.section_blocks(diagnosis, entry)
 
     def _commands(self) -> list[str]:
+        """Commands of the finding under the cursor."""
         entry = self.findings.entry
         return words.commands(entry.findings[0]) if entry and entry.findings else []
 
     def selected(self) -> tuple[str, ...]:
-        """The finding under the cursor."""
+        """Id of the finding under the cursor, if there is one."""
         entry = self.findings.entry
         return (entry.id,) if entry and entry.findings else ()
 
     def action_copy(self) -> None:
-        """The first command of the cure to the clipboard; pressed again, the next one."""
+        """Copy the fix's first command; when repeated, the next."""
         entry, commands = self.findings.entry, self._commands()
         if not entry or not commands:
             self.doctor.say("no command to copy here: what to do is in words")
@@ -148,19 +150,19 @@ class DiagnosisScreen(Place):
         self.doctor.say(f"copied{which}: {commands[number]}{otherwise}")
 
     def action_alone(self) -> None:
-        """The commands on the plain terminal, where its own selection takes them and they stay in its history."""
+        """Print the commands on the plain terminal, where they can be selected."""
         entry = self.findings.entry
         if not entry or not self._commands():
             self.doctor.say("no command to show here: what to do is in words")
             return
         self.findings.pin()
         try:
-            show(self.app, words.commands_alone(entry.findings[0]))
+            show_on_terminal(self.app, words.commands_alone(entry.findings[0]))
         except SuspendNotSupported:
             self.doctor.say("there is no plain terminal behind this one: c copies one command after the other")
 
     def action_report(self) -> None:
-        """The whole report to the clipboard, as text."""
+        """Copy the whole report as text."""
         form = self.doctor.work.forms.get("txt")
         if not form or not self.doctor.diagnosis:
             self.doctor.say("there is no report to copy yet")
@@ -170,63 +172,61 @@ class DiagnosisScreen(Place):
         self.doctor.say(f"copied the report: {len(text.splitlines())} lines")
 
     def action_explain(self) -> None:
-        """The page of the rule."""
+        """Open the page of the rule."""
         entry = self.findings.entry
         name = entry.id if entry and (entry.findings or entry.rule) else ""
         if not name:
             self.doctor.say("e explains a rule: put the cursor on one")
             return
-        from gpudoctor.views.tui.screens.explain import ExplainScreen
+        from gpudoctor.views.tui.screens.help import ExplainScreen
 
         self.findings.pin()
         self.app.push_screen(ExplainScreen(name))
 
     async def action_search(self) -> None:
-        """Type what is sought in the list."""
+        """Open the search line."""
         if self.search is None:
-            from gpudoctor.views.tui.widgets.search import Search
-
             self.search = Search("words of a cause, or a rule")
             await self.query_one("#found").mount(self.search, before=self.findings)
         self.search.open()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Seek as one types."""
-        self.findings.seek(event.value)
+        """Filter the list by what was typed so far."""
+        self.findings.filter_by(event.value)
 
     def action_to_list(self) -> None:
-        """From the search to the list; an empty search closes."""
+        """Move from the search line to the list; an empty search line closes."""
         if self.search and self.search.field.value:
             self.findings.focus()
         else:
-            self._all()
+            self._clear_search()
 
     def action_leave(self) -> None:
-        """Esc: everything again where something is sought, else as everywhere."""
+        """Esc: clear the search, else as on every screen."""
         if self.search and self.search.opened:
-            self._all()
+            self._clear_search()
         else:
             super().action_leave()
 
-    def _all(self) -> None:
-        """Seek nothing."""
+    def _clear_search(self) -> None:
+        """Close the search line and show everything."""
         if self.search:
             self.search.close()
         self.findings.focus()
 
     def action_next(self, by: int) -> None:
-        """To the next error or warning, or back."""
+        """Move to the next error or warning; `by` -1: the previous."""
         self.findings.next(by)
 
     def action_unjudged(self) -> None:
-        """What was not judged, by reason; or back to the causes."""
+        """Switch between what was found and what was not judged."""
         if self.doctor.diagnosis and not self.doctor.diagnosis.unjudged and not self.findings.only_unjudged:
             self.doctor.say("everything was judged")
         else:
-            self.findings.turn()
+            self.findings.toggle_unjudged()
 
     async def action_facts(self) -> None:
-        """The facts that the finding rests on, or that the rules read, on their screen; Esc there comes back."""
+        """Open the facts that the finding rests on, or that the rules read; Esc comes back."""
         from gpudoctor.views.tui.screens.facts import FactsScreen
 
         entry = self.findings.entry
@@ -240,7 +240,8 @@ class DiagnosisScreen(Place):
         place.look_at(*names)
 
 
-def _title(entry: Entry) -> str:
+def _pane_title(entry: Entry) -> str:
+    """Title of the detail for this entry."""
     if entry.findings or entry.rule:
         return entry.id
     if entry.reason:
@@ -252,29 +253,29 @@ def _title(entry: Entry) -> str:
 # Text on the plain terminal, for what only the terminal itself can do.
 
 
-def show(app: App[Any], lines: Sequence[str]) -> None:
-    """Print the lines, each whole, and come back on Enter or Esc.
+def show_on_terminal(app: App[Any], lines: Sequence[str]) -> None:
+    """Print the lines on the plain terminal, and come back on Enter or Esc.
 
     A mouse selection then takes them as they are, wherever the terminal wraps them, and after the end they are still
     in its history. Raises `SuspendNotSupported` where there is no terminal behind the interface.
     """
-    with app.suspend(), _each_key(sys.stdin.fileno()) as keys:
+    with app.suspend(), _unbuffered_keys(sys.stdin.fileno()) as keys:
         sys.stdout.write("\n".join(["", *lines, "", "Enter or Esc goes back to gpudoctor. "]))
         sys.stdout.flush()
         with contextlib.suppress(KeyboardInterrupt):
-            while (key := os.read(keys, 1)) not in _BACK or _goes_on(key, keys):
+            while (key := os.read(keys, 1)) not in _BACK_KEYS or _is_key_sequence(key, keys):
                 continue
         sys.stdout.write("\n")
 
 
-_BACK = (b"\r", b"\n", b"q", b"\x1b", b"\x03", b"\x04", b"")
-_WITHIN = 0.05
+_BACK_KEYS = (b"\r", b"\n", b"q", b"\x1b", b"\x03", b"\x04", b"")
+_SEQUENCE_SECONDS = 0.05
 """Seconds within which the rest of an arrow's or another key's sequence follows its Esc."""
 
 
 @contextlib.contextmanager
-def _each_key(terminal: int) -> Iterator[int]:
-    """Meanwhile each key is heard as it is pressed, not as a line; from before the words that ask for one."""
+def _unbuffered_keys(terminal: int) -> Iterator[int]:
+    """Context in which the terminal delivers each key at once (cbreak mode)."""
     import termios
     import tty
 
@@ -286,9 +287,9 @@ def _each_key(terminal: int) -> Iterator[int]:
         termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
 
 
-def _goes_on(key: bytes, terminal: int) -> bool:
-    """Whether that Esc was the first byte of another key, whose rest is then taken in."""
-    if key != b"\x1b" or not select.select([terminal], [], [], _WITHIN)[0]:
+def _is_key_sequence(key: bytes, terminal: int) -> bool:
+    """True if Esc began the sequence of another key, whose rest is then read."""
+    if key != b"\x1b" or not select.select([terminal], [], [], _SEQUENCE_SECONDS)[0]:
         return False
     if os.read(terminal, 1) in (b"[", b"O"):
         while not b"@" <= os.read(terminal, 1) <= b"~":
@@ -301,8 +302,8 @@ def _goes_on(key: bytes, terminal: int) -> bool:
 _WORDS = {"died": "gave up: see u", "stopped": "ran out of time: see u"}
 
 
-class Sources(Rows):
-    """One row a source, those still asked on top."""
+class SourcesTable(Rows):
+    """A row for each source of facts, those still being asked on top."""
 
     can_focus = False
 
@@ -313,12 +314,12 @@ class Sources(Rows):
         self._sources: list[tuple[str, Source]] = []
 
     def put(self, reading: Reading) -> None:
-        """Show how far each is."""
+        """Show how far each source is."""
         self._sources = sorted(reading.sources.items(), key=lambda item: (not item[1].asked, item[1].since))
         self.fill(len(self._sources))
 
     def row(self, index: int) -> Iterable[Cell]:
-        """Mark, name, seconds and what became of it."""
+        """Mark, name, seconds, and state of a source."""
         name, source = self._sources[index]
         now = time.monotonic()
         if source.asked:

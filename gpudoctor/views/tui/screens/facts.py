@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial
+from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -12,37 +13,29 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input
 
-from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.difference import Difference
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.difference import Difference
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import background
-from gpudoctor.views.tui.screens.explain import ExplainScreen
-from gpudoctor.views.tui.screens.open_file import OpenFile
-from gpudoctor.views.tui.screens.place import Place
-from gpudoctor.views.tui.searching import Searching
+from gpudoctor.views.tui.base import BaseApp
+from gpudoctor.views.tui.screens.dialogs import OpenFile
+from gpudoctor.views.tui.screens.framed import FramedScreen
+from gpudoctor.views.tui.screens.help import ExplainScreen
 from gpudoctor.views.tui.widgets.facts_table import FactsTable
-from gpudoctor.views.tui.widgets.frame import NARROW
+from gpudoctor.views.tui.widgets.frame import NARROW, Search
 from gpudoctor.views.tui.widgets.prose import Pane
 from gpudoctor.views.tui.widgets.rows import Rows
-from gpudoctor.views.tui.widgets.search import Search
 from gpudoctor.views.tui.words import fact
-from gpudoctor.views.tui.words.compared import Compared
-from gpudoctor.views.tui.words.facts import NONE, Facts
-from gpudoctor.views.tui.words.listing import Item, Listing
-from gpudoctor.views.tui.words.sought import Sought
-from gpudoctor.views.tui.work import Told
-
-if TYPE_CHECKING:
-    from gpudoctor.views.tui.app import DoctorApp
+from gpudoctor.views.tui.words.facts import NO_FACTS, Compared, Facts, Filter, Item, Listing
+from gpudoctor.views.tui.work import FactInfo, run_in_thread
 
 _MOST_COPIED = 50_000
 """Characters for the clipboard: terminals refuse much more."""
-_LETTERS = {"search", "only", "all", "compare", "copy", "moving", "fix", "explain"}
+_LETTER_ACTIONS = {"search", "only", "all", "compare", "copy", "moving", "fix", "explain"}
 """Actions whose keys are letters while one types."""
 
 
-class FactsScreen(Place):
-    """The third screen. What is typed is searched in names, values and sources."""
+class FactsScreen(FramedScreen):
+    """The third screen: every fact, searched by name, value and source while the user types."""
 
     NAME = "facts"
     AUTO_FOCUS = "#facts"
@@ -66,52 +59,53 @@ class FactsScreen(Place):
 
     def __init__(self) -> None:
         super().__init__()
-        self._facts = NONE
-        self._sought = Sought()
-        self._told: Mapping[str, Told] = {}
+        self._facts = NO_FACTS
+        self._filter = Filter()
+        self._infos: Mapping[str, FactInfo] = {}
 
     def body(self) -> Iterable[Widget]:
-        """The search, the table, and of the fact under the cursor all there is."""
-        self.beside = Comparing(self.doctor, self._compared)
-        self.searching = Searching(self.doctor, self._searches, self._put)
+        """The search line, the table, and all that is known of the fact under the cursor."""
+        self.beside = Comparison(self.doctor, self._show_comparison)
+        self.searching = FactSearch(self.doctor, self._show_searching, self._show_matches)
         self.search = Search("name, value or source")
         self.table, self.detail = FactsTable(), Pane("Where it came from", id="fact")
-        self.table.uses = self._use
+        self.table.uses = self._uses_label
         with Vertical():
             yield self.search
             yield self.table
             yield self.detail
 
     def on_mount(self) -> None:
-        """Learn which rules read what, which takes a while."""
+        """Load which rules read which facts, in a thread."""
         super().on_mount()
-        self.watch(self.app, "reading", self._read)
+        self.watch(self.app, "reading", self._show_unread)
         if self.doctor.work.used_by:
-            background.start(self.app, "used by", self.doctor.work.used_by, self._tell)
+            run_in_thread(self.app, "used by", self.doctor.work.used_by, self._receive_infos)
 
-    def _read(self) -> None:
-        """Where nothing was read, it is said as soon as that is known."""
+    def _show_unread(self) -> None:
+        """Say that nothing was read, as soon as that is known."""
         if self.doctor.diagnosis is None:
-            self.table.empty = self._nothing(NONE, self._sought)
+            self.table.empty = self._empty_message(NO_FACTS, self._filter)
             self.table.refresh()
 
-    def _tell(self, told: Mapping[str, Told] | BaseException) -> None:
-        if isinstance(told, BaseException):
-            self.doctor.say(f"which rules read a fact is not known: {one_line(str(told))}")
+    def _receive_infos(self, infos: Mapping[str, FactInfo] | BaseException) -> None:
+        """Take what is declared of the facts, or say why it is not known."""
+        if isinstance(infos, BaseException):
+            self.doctor.say(f"which rules read a fact is not known: {one_line(str(infos))}")
             return
-        self._told = told
+        self._infos = infos
         self.searching.forget()
-        self._show()
+        self._search()
 
     def show(self, diagnosis: Diagnosis) -> None:
-        """All facts, as they come in."""
+        """Show the facts of this diagnosis, and compare again once it is complete."""
         self._facts = Facts(diagnosis.snapshot, diagnosis.findings)
         if self.doctor.reading.over:
             self.beside.again()
-        self._show()
+        self._search()
 
     def selected(self) -> tuple[str, ...]:
-        """The findings that rest on the fact under the cursor."""
+        """Ids of the findings that rest on the fact under the cursor."""
         item = self.table.item
         return tuple(dict.fromkeys(finding.id for finding in item.findings)) if item else ()
 
@@ -119,80 +113,85 @@ class FactsScreen(Place):
 
     @property
     def _listing(self) -> Listing:
+        """What is listed: all facts, or those that differ from another machine's."""
         return self._facts if self.beside.listing is None else self.beside.listing
 
-    def _show(self) -> None:
-        """Search what is sought, and show it."""
-        self.searching.start(self._listing, self._sought, self._told)
+    def _search(self) -> None:
+        """Search with the current filter, and show the matches."""
+        self.searching.start(self._listing, self._filter, self._infos)
 
-    def _searches(self, many: int) -> None:
-        self.table.border_subtitle = Content(f"searching {many:,} facts…")
+    def _show_searching(self, count: int) -> None:
+        """Show that this many facts are being searched."""
+        self.table.border_subtitle = Content(f"searching {count:,} facts…")
 
-    def _put(self, listing: Listing, sought: Sought, found: Sequence[int]) -> None:
+    def _show_matches(self, listing: Listing, filter_: Filter, matches: Sequence[int]) -> None:
+        """Show the facts at these places of the listing, and the filter's conditions."""
         beside = self.beside.listing
-        conditions = sought.conditions()
+        conditions = filter_.conditions()
         if beside and beside.difference.moving:
             conditions.append(f"D {'leaves out' if self.beside.moving else 'adds'} what always differs")
         self.table.border_subtitle = Content(one_line(" · ".join(conditions)))
         self.table.title = "Facts" if beside is None else "Facts that differ"
-        self.table.empty = self._nothing(listing, sought)
-        basis = replace(sought, words="").among(listing, self._told) if sought.text else found
-        self.table.words = tuple(sought.words.lower().split())
-        self.table.put(listing, found, basis, ("here", self.beside.name))
+        self.table.empty = self._empty_message(listing, filter_)
+        basis = replace(filter_, words="").candidates(listing, self._infos) if filter_.text else matches
+        self.table.words = tuple(filter_.words.lower().split())
+        self.table.put(listing, matches, basis, ("here", self.beside.name))
         self.reframe()
 
-    def _nothing(self, listing: Listing, sought: Sought) -> str:
-        if sought.about and not self._told and self.doctor.work.used_by:
-            return f"looking up what {sought.rules} {sought.read}…"
+    def _empty_message(self, listing: Listing, filter_: Filter) -> str:
+        """The message where no fact matches."""
+        if filter_.about and not self._infos and self.doctor.work.used_by:
+            return f"looking up what {filter_.rules} {filter_.read}…"
         if not self.doctor.reading.over and not len(listing):
             return "nothing was read yet: what is read is shown as it comes in"
-        return sought.nothing(listing)
+        return filter_.nothing(listing)
 
-    def _set(self, sought: Sought) -> None:
-        if not sought.words:
+    def _set_filter(self, filter_: Filter) -> None:
+        """Set the filter and search; without words the search line closes."""
+        if not filter_.words:
             self.search.close()
             self.table.focus()
-        self._sought = sought
-        self._show()
+        self._filter = filter_
+        self._search()
 
     def go(self, name: str) -> bool:
-        """Put the cursor on the fact of that name (``gpu.5.name``), among all; whether there is one."""
-        place = self._facts.named(name)
+        """Put the cursor on the fact of that name (``gpu.5.name``), among all facts; False if there is none."""
+        place = self._facts.position_named(name)
         if place is not None:
             self.beside.end()
-            self._set(Sought())
+            self._set_filter(Filter())
             self.table.cursor = place
         return place is not None
 
     def look_at(self, *rules: str) -> None:
-        """Show what the findings of these rules rest on, or what they read."""
-        self._set(Sought(about=rules))
+        """Show the facts that findings of these rules rest on, or that the rules read."""
+        self._set_filter(Filter(about=rules))
 
     # the fact under the cursor
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
-        """The detail follows the cursor."""
+        """Show the fact under the cursor in detail."""
         item, diagnosis = self.table.item, self.doctor.diagnosis
         if event.rows is not self.table:
             return
         if item is None or diagnosis is None:
             self.detail.put("Where it came from", [])
             return
-        told = fact.told_of(item.fact, self._told)
-        read = fact.moment(diagnosis, self.doctor.reading, told)
-        about = fact.uses(item, diagnosis, self._told)
-        self.detail.put("Where it came from", list(fact.blocks(item, self._listing, about, told, read)))
+        info = fact.info_of(item.fact, self._infos)
+        read = fact.read_time(diagnosis, self.doctor.reading, info)
+        about = fact.rule_uses(item, diagnosis, self._infos)
+        self.detail.put("Where it came from", list(fact.blocks(item, self._listing, about, info, read)))
 
-    def _use(self, item: Item) -> str:
-        """The column "used by": what rests on it, or how many rules read it."""
-        return fact.used(item, self._told)
+    def _uses_label(self, item: Item) -> str:
+        """The column "used by": findings that rest on the fact, or rules that read it."""
+        return fact.uses_label(item, self._infos)
 
     async def on_rows_chosen(self, event: Rows.Chosen) -> None:
-        """Enter: the finding that rests on it, the rule that waits for it, or else the page of one that passed."""
+        """Open the finding or the unjudged rule of the fact, or the page of a rule that passed."""
         item, diagnosis = self.table.item, self.doctor.diagnosis
         if event.rows is not self.table or item is None or diagnosis is None:
             return
-        about = fact.uses(item, diagnosis, self._told)
+        about = fact.rule_uses(item, diagnosis, self._infos)
         if not about:
             self.doctor.say(f"no rule reads {item.name}")
         elif about[0].rule in diagnosis.passed:  # perhaps found on the other machine
@@ -201,62 +200,64 @@ class FactsScreen(Place):
             (await self.visit("diagnosis")).go(about[0].rule)
 
     def action_explain(self) -> None:
-        """What the fact means, and the rules that read it."""
+        """Open the page of the fact."""
         if item := self.table.item:
             self.app.push_screen(ExplainScreen(item.fact))
 
     # keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While one types the keys are letters."""
-        return not (self.search.field.has_focus and action in _LETTERS) and super().check_action(action, parameters)
+        """False for letter keys while the user types a search."""
+        return not (self.search.field.has_focus and action in _LETTER_ACTIONS) and super().check_action(
+            action, parameters
+        )
 
     def action_search(self) -> None:
-        """Type what is searched."""
+        """Open the search line."""
         self.search.open()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Search as one types."""
-        if event.value != self._sought.words:
-            self._sought = replace(self._sought, words=event.value)
-            self._show()
+        """Search for what was typed so far."""
+        if event.value != self._filter.words:
+            self._filter = replace(self._filter, words=event.value)
+            self._search()
 
     def action_to_list(self) -> None:
-        """From the search to the list; an empty search closes."""
+        """Move from the search line to the table; an empty search line closes."""
         self.table.focus()
         if not self.search.field.value:
             self.search.close()
 
     def action_only(self, kind: str) -> None:
-        """Only facts of that kind, or all again."""
-        self._set(replace(self._sought, only="" if self._sought.only == kind else kind, about=()))
+        """Show only facts of that kind, or all again."""
+        self._set_filter(replace(self._filter, only="" if self._filter.only == kind else kind, about=()))
 
     def action_all(self) -> None:
-        """Every fact."""
-        self._set(Sought())
+        """Show every fact."""
+        self._set_filter(Filter())
 
     def action_leave(self) -> None:
-        """Esc: take back what is searched, then what else is sought, then the comparison, then as everywhere."""
+        """Esc: remove the search, then the filter, then the comparison, then as on every screen."""
         if self.search.opened:
-            self._set(replace(self._sought, words=""))
+            self._set_filter(replace(self._filter, words=""))
         elif self.doctor.message:
             super().action_leave()
-        elif self._sought and not (self._sought.about and self.back):
-            self._set(Sought())
+        elif self._filter and not (self._filter.about and self.back):
+            self._set_filter(Filter())
         elif self.beside.name:
             self.beside.end()
         else:
-            if self._sought:
-                self._set(Sought())
+            if self._filter:
+                self._set_filter(Filter())
             super().action_leave()
 
     def action_copy(self) -> None:
-        """The fact, its value and its source."""
+        """Copy the fact, its value and its source."""
         item = self.table.item
         if item is None:
             self.doctor.say("no fact to copy here")
             return
-        text = fact.line(item)
+        text = fact.clipboard_line(item)
         self.app.copy_to_clipboard(text[:_MOST_COPIED])
         cut = f" the first {_MOST_COPIED:,} of {len(text):,} characters" if len(text) > _MOST_COPIED else ""
         self.doctor.say(f"copied{cut}: {text[:200]}")
@@ -264,40 +265,40 @@ class FactsScreen(Place):
     # another machine
 
     def action_compare(self) -> None:
-        """Ask for a file, and show in what its machine differs from this one."""
+        """Ask for a file, and show in what its machine differs."""
         self.beside.ask()
 
     def action_moving(self) -> None:
-        """With or without what differs between any two machines or moments."""
+        """Show or hide what differs between any two machines or moments."""
         self.beside.turn_moving()
 
-    def _compared(self) -> None:
-        """Another machine came, or went; or something else differs now."""
+    def _show_comparison(self) -> None:
+        """Show the listing anew after a comparison began, changed or ended."""
         if (self.searching.listing is self._facts) == (self.beside.listing is None):
-            self._show()
+            self._search()
         else:
-            self._set(Sought())
+            self._set_filter(Filter())
 
     def status(self) -> Sequence[Content | str]:
-        """What can be searched, and the counts of what there is."""
+        """How to search or what is compared, and the counts."""
         listing, name = self._listing, self.beside.name
         if self.doctor.diagnosis is None or not self.doctor.reading.over:
             return super().status()
         narrow = self.app.size.width < NARROW
-        said = "/ search" if narrow else "/ searches names, values and sources as you type"
-        said = f"beside {name} · esc ends it" if name else said
+        hint = "/ search" if narrow else "/ searches names, values and sources as you type"
+        hint = f"beside {name} · esc ends it" if name else hint
         missing = f"{len(listing.absent):,} absent (-) · {len(listing.unread):,} not read (u)"
-        return said, f"{len(listing):,} {'differ' if name else 'facts'} · {missing}", missing
+        return hint, f"{len(listing):,} {'differ' if name else 'facts'} · {missing}", missing
 
 
 # ---- Another machine beside this one ----
 # Asked for by its file, compared in the background, shown until it is put away.
 
 
-class Comparing:
-    """`changed` is called whenever there is another listing, or none."""
+class Comparison:
+    """Another machine compared with this one, read from a file; `changed` is called whenever the listing changes."""
 
-    def __init__(self, app: DoctorApp, changed: Callable[[], None]) -> None:
+    def __init__(self, app: BaseApp, changed: Callable[[], None]) -> None:
         self._app = app
         self._changed = changed
         self._other: tuple[str, Diagnosis] | None = None
@@ -308,33 +309,35 @@ class Comparing:
 
     @property
     def name(self) -> str:
-        """The last part of the other file's name; empty where there is none."""
+        """File name of the other machine, without folders; empty where there is none."""
         whole = self._other[0].replace("\\", "/").rstrip("/") if self._other else ""
         return one_line(whole.rpartition("/")[2])
 
     def ask(self) -> None:
-        """For a file, and compare with it."""
+        """Ask for a file, and compare with it; a message if that is not possible now."""
         work = self._app.work
         if not work.open or not work.compare:
             self._app.say("nothing to compare with can be opened here")
         elif self._app.diagnosis is None or not self._app.reading.over:
             self._app.say("not while this machine is being read")
         else:
-            self._app.push_screen(OpenFile("Compare with", work.open), self._opened)
+            self._app.push_screen(OpenFile("Compare with", work.open), self._receive_other)
 
-    def _opened(self, answer: tuple[str, Diagnosis] | None) -> None:
+    def _receive_other(self, answer: tuple[str, Diagnosis] | None) -> None:
+        """Compare with the diagnosis of the file; None: the user went back."""
         if answer:
             self._other = answer
             self.again()
 
     def again(self) -> None:
-        """Compare anew: this machine was read again."""
+        """Compare anew, after this machine was read again."""
         compare, here = self._app.work.compare, self._app.diagnosis
         if self._other and compare and here:
             other = self._other[1]
-            background.start(self._app, "compare", lambda: compare(here, other), self._differs)
+            run_in_thread(self._app, "compare", lambda: compare(here, other), self._receive_difference)
 
-    def _differs(self, difference: Difference | BaseException) -> None:
+    def _receive_difference(self, difference: Difference | BaseException) -> None:
+        """Take the difference as the listing, or say why there is none."""
         if self._other is None:
             return
         if isinstance(difference, BaseException):
@@ -345,7 +348,7 @@ class Comparing:
             self._changed()
 
     def turn_moving(self) -> None:
-        """With or without what differs between any two machines or moments."""
+        """Show or hide what differs between any two machines or moments."""
         if self.listing is None:
             self._app.say("D goes with a comparison: d opens a file to compare with")
             return
@@ -354,6 +357,64 @@ class Comparing:
         self._changed()
 
     def end(self) -> None:
-        """This machine alone again."""
+        """End the comparison."""
         self._other = self.listing = None
         self._changed()
+
+
+# ---- A search: in place where facts are few, in a thread where it takes longer than a key may ----
+
+_BACKGROUND_SEARCH_SIZE = 20_000
+"""Facts from which a search is done beside the interface."""
+
+
+class FactSearch:
+    """Runs one search at a time; `on_begun` gets how many facts a long one covers, `on_found` the matching places."""
+
+    def __init__(
+        self,
+        app: BaseApp,
+        on_begun: Callable[[int], None],
+        on_found: Callable[[Listing, Filter, Sequence[int]], None],
+    ) -> None:
+        self._app = app
+        self._on_begun = on_begun
+        self._on_found = on_found
+        self._search_number = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget the last matches, so that the next search covers everything."""
+        self.listing: Listing = NO_FACTS
+        """What was searched last."""
+        self._last_matches: tuple[Filter, Sequence[int]] = (Filter(), ())
+
+    def start(self, listing: Listing, filter_: Filter, infos: Mapping[str, FactInfo]) -> None:
+        """Search these facts, in a thread if they are many; a search that still runs is dropped."""
+        last_filter, found = self._last_matches
+        candidates = (
+            found if self.listing is listing and filter_.narrows(last_filter) else filter_.candidates(listing, infos)
+        )
+        self._search_number += 1
+        number = self._search_number
+
+        def receive(matches: Sequence[int] | BaseException) -> None:
+            """Take the matches, unless another search has begun."""
+            if number == self._search_number and not isinstance(matches, BaseException):
+                self._finish(listing, filter_, matches)
+
+        if filter_.text and len(candidates) > _BACKGROUND_SEARCH_SIZE:
+            self._on_begun(len(candidates))
+            over = partial(self._is_over, number)
+            run_in_thread(self._app, "search", lambda: listing.search(filter_.words, candidates, over), receive)
+        else:
+            self._finish(listing, filter_, listing.search(filter_.words, candidates))
+
+    def _is_over(self, search: int) -> bool:
+        """True if another search has begun."""
+        return search != self._search_number
+
+    def _finish(self, listing: Listing, filter_: Filter, matches: Sequence[int]) -> None:
+        """Remember the matches, and report them."""
+        self.listing, self._last_matches = listing, (filter_, matches)
+        self._on_found(listing, filter_, matches)

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
 
-from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.foreseen import Foreseen
-from gpudoctor.model.plan import Plan
-from gpudoctor.model.run import Run
-from gpudoctor.views._terminal import one_line
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.plan import Foreseen, Plan
+from gpudoctor.core.run import Run
+from gpudoctor.views._terminal import one_line, plural, seconds
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui import repair as repairs
-from gpudoctor.views.tui.repair import Repair
-from gpudoctor.views.tui.screens.place import Band, Place
+from gpudoctor.views.tui.base import Repair
+from gpudoctor.views.tui.repair import ask_to_end, ask_to_run, ask_to_undo, repair_of
+from gpudoctor.views.tui.screens.framed import Band, FramedScreen
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.widgets.steps import Steps
 from gpudoctor.views.tui.words import plan as words
-from gpudoctor.views.tui.words.plan import seconds
-
-if TYPE_CHECKING:
-    from gpudoctor.views.tui.repair import Repair
 
 
-class FixScreen(Place):
-    """Nothing runs before the user said yes to the commands that were shown."""
+class FixScreen(FramedScreen):
+    """The open plan: shown, run after a yes, and undone."""
 
     NAME = "fix"
     AUTO_FOCUS = "#steps"
@@ -57,14 +52,14 @@ class FixScreen(Place):
     ]
 
     def body(self) -> Iterable[Widget]:
-        """Steps above, what they print below them, and how it is taken back."""
+        """Steps, below them their output, and how to undo."""
         self.steps, self.output, self.undo = Steps(), Pane("What would be done", id="output"), Pane("Undo", id="undo")
-        self._copied, self._version, self._begun, self._step_shown = 0, -1, 0, False
-        self._put_there = -1
+        self._copied, self._shown_version, self._shown_begun, self._step_shown = 0, -1, 0, False
+        self._cursor_set_by_code = -1
         """Where the cursor was put by us: anywhere else, the user moved it."""
-        self._follows = True
-        self._foreseen_of: Plan | None = None
-        self._sight: Foreseen | None = None
+        self._follows_run = True
+        self._foreseen_plan: Plan | None = None
+        self._foreseen_result: Foreseen | None = None
         with Vertical(id="plan"):
             yield self.steps
             yield self.output
@@ -72,8 +67,8 @@ class FixScreen(Place):
 
     @property
     def repair(self) -> Repair:
-        """The plan that is open."""
-        return repairs.of(self.doctor)
+        """The open plan and its run."""
+        return repair_of(self.doctor)
 
     def on_mount(self) -> None:
         """Follow the run, too."""
@@ -81,11 +76,11 @@ class FixScreen(Place):
         self.set_interval(self.PERIOD, self._tick)
 
     def on_screen_resume(self) -> None:
-        """Another plan may be open by now."""
+        """Show the plan that is open now."""
         self._refresh()
 
     def show(self, diagnosis: Diagnosis) -> None:
-        """A new diagnosis makes a new plan, unless the user has begun with this one."""
+        """Plan anew for this diagnosis, unless the user has changed or run the plan."""
         repair, make = self.repair, self.doctor.work.plan
         if make and not (repair.run or repair.touched or repair.given or repair.busy):
             repair.plan = make(diagnosis, repair.only)
@@ -93,16 +88,17 @@ class FixScreen(Place):
                 self._refresh()
 
     def _tick(self) -> None:
+        """Redraw while the plan runs, and once after it."""
         if self.is_current and (self.repair.busy or (self.steps.run is not self.repair.run)):
             self._refresh()
 
     def _refresh(self) -> None:
-        """Steps, output, undo and frame as they are now."""
+        """Show steps, output, undo and frame as they are now."""
         repair = self.repair
-        if self._version != repair.version:
-            self._version, self._copied, self._step_shown, self._follows = repair.version, 0, False, True
-        elif repair.begun != self._begun:
-            self._begun, self._follows = repair.begun, True
+        if self._shown_version != repair.version:
+            self._shown_version, self._copied, self._step_shown, self._follows_run = repair.version, 0, False, True
+        elif repair.begun != self._shown_begun:
+            self._shown_begun, self._follows_run = repair.begun, True
         plan, run = repair.plan, repair.run
         where = f"   in {one_line(plan.environment)}" if plan and plan.environment else ""
         self.steps.border_title = Content(f"Plan{where}")
@@ -110,76 +106,77 @@ class FixScreen(Place):
             "No plan is open: f on a finding makes one." if plan is None else "Nothing here can be cured."
         )
         self.steps.put(plan, run, repair.seconds() if repair.busy else 0.0)
-        if run and self._follows and (step := run.current):
+        if run and self._follows_run and (step := run.current):
             self.steps.go(step.id)
-        self._put_there = self.steps.cursor
-        self._put_output()
+        self._cursor_set_by_code = self.steps.cursor
+        self._show_output()
         shown = (run.plan if run else plan) or None
         work = self.doctor.work
-        said = list(words.undo(shown, run, bool(work.undo), work.recorded)) if shown and shown.steps else []
-        said += list(words.former(repair.last)) if repair.last and work.undo and not run else []
-        self.undo.put("Undo", said, keep=True)
-        self.undo.display = bool(said)
+        blocks = list(words.undo_blocks(shown, run, bool(work.undo), work.recorded)) if shown and shown.steps else []
+        blocks += list(words.last_run_blocks(repair.last)) if repair.last and work.undo and not run else []
+        self.undo.put("Undo", blocks, keep=True)
+        self.undo.display = bool(blocks)
         self.reframe()
         self.refresh_bindings()
 
-    def _put_output(self) -> None:
+    def _show_output(self) -> None:
+        """Show the output of the run's step, the step under the cursor, or the dry run."""
         repair = self.repair
         plan, run, line = repair.plan, repair.run, self.steps.line
         if repair.trouble:
             self.output.put("What happened", [Block(plain(repair.trouble), Content.styled("✗", "$error"), 2)])
         elif run and (step := (line.step if line and line.step else run.current)):
             kept = self.output.max_scroll_y - self.output.scroll_y <= 1
-            title = f"Output of {words.called(run.plan, step).lower()}"
+            title = f"Output of {words.step_label(run.plan, step).lower()}"
             title += "   (a recording)" if self.doctor.work.recorded else ""
             same = str(self.output.border_title) == title
-            printed = words.output(step, run.step(step.id), run, bool(self.doctor.work.undo))
+            printed = words.output_blocks(step, run.step(step.id), run, bool(self.doctor.work.undo))
             self.output.put(title, list(printed), keep=True)
             if kept or not same:
                 self.output.call_after_refresh(self.output.scroll_end, animate=False)
         elif plan and self._step_shown and line and line.step:
-            title = f"{words.called(plan, line.step)}: what would be done"
+            title = f"{words.step_label(plan, line.step)}: what would be done"
             self.output.put(title, list(words.step_blocks(plan, line.step)), keep=True)
         elif plan:
-            said = (
-                list(words.dry_run(plan, self._foreseen(plan)))
+            blocks = (
+                list(words.dry_run_blocks(plan, self._foreseen(plan)))
                 if plan.steps
-                else [Block(Content(nothing(self.doctor.diagnosis)))]
+                else [Block(Content(nothing_to_fix(self.doctor.diagnosis)))]
             )
-            self.output.put("Dry run: what would be done", said, keep=True)
+            self.output.put("Dry run: what would be done", blocks, keep=True)
         else:
             self.output.put("What would be done", [Block(Content("Nothing: no plan is open."))])
 
     def _foreseen(self, plan: Plan) -> Foreseen | None:
-        """What the rules would say with that plan done."""
+        """What the rules would say after that plan; computed once for each plan. None if that is not possible."""
         judge, diagnosis = self.doctor.work.foreseen, self.doctor.diagnosis
-        if judge and diagnosis and self._foreseen_of is not plan:
-            self._foreseen_of, self._sight = plan, judge(diagnosis, plan)
-        return self._sight if self._foreseen_of is plan else None
+        if judge and diagnosis and self._foreseen_plan is not plan:
+            self._foreseen_plan, self._foreseen_result = plan, judge(diagnosis, plan)
+        return self._foreseen_result if self._foreseen_plan is plan else None
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
-        """The output follows the cursor."""
-        if event.rows is not self.steps or self.steps.cursor == self._put_there:
+        """Show the step under the cursor, and no longer follow the run."""
+        if event.rows is not self.steps or self.steps.cursor == self._cursor_set_by_code:
             return
-        self._put_there, self._step_shown, self._follows = self.steps.cursor, True, False
-        self._put_output()
+        self._cursor_set_by_code, self._step_shown, self._follows_run = self.steps.cursor, True, False
+        self._show_output()
 
     def on_rows_chosen(self, event: Rows.Chosen) -> None:
-        """Enter tries again where something failed, and shows the step elsewhere."""
+        """Try again where something failed."""
         if event.rows is self.steps:
             self.action_again()
 
     def band(self) -> Band:
-        """What the run does or came to, once there is one."""
-        own = band(self.repair)
+        """State of the run; the verdict before it."""
+        own = run_band(self.repair)
         return Band(*own, self.machine()) if own else super().band()
 
     def status(self) -> Sequence[Content | str]:
-        """What is planned, or how far the run is and how it is stopped."""
-        return status(self.repair, self.doctor.work.recorded) or super().status()
+        """What is planned, or the run's progress and how to stop it."""
+        return run_status(self.repair, self.doctor.work.recorded) or super().status()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
-        """Only what can be done now shows its key."""
+        """False for keys that cannot be used now."""
         repair = self.repair
         stopped = bool(repair.run and not repair.busy and repair.run.outcome in ("stopped", "still found"))
         shows = {
@@ -192,7 +189,7 @@ class FixScreen(Place):
         return shows.get(action, True)
 
     def action_leave_out(self) -> None:
-        """Leave the step out, or choose it; on a cure, choose that one."""
+        """Leave the step out or choose it again; on a fix's heading, choose that fix."""
         line, plan = self.steps.line, self.repair.plan
         if not line or not plan:
             return
@@ -200,7 +197,7 @@ class FixScreen(Place):
         self._refresh()
 
     def action_dry_run(self) -> None:
-        """What would be done."""
+        """Show what would be done; nothing is run."""
         self._step_shown = False
         if self.repair.run and not self.repair.busy:
             self.repair.put(self.repair.plan, self.repair.only, self.repair.given)
@@ -208,30 +205,30 @@ class FixScreen(Place):
         self.doctor.say("dry run: nothing was run")
 
     def action_copy(self) -> None:
-        """The first command to the clipboard; pressed again, the next one."""
+        """Copy the first command; when repeated, the next."""
         plan = self.repair.plan
-        said = words.commands(plan) if plan else []
-        if not said:
+        commands = words.commands(plan) if plan else []
+        if not commands:
             self.doctor.say("no command to copy: what to do is in words")
             return
-        number, self._copied = self._copied % len(said), self._copied + 1
-        self.app.copy_to_clipboard(said[number])
-        which = f" {number + 1} of {len(said)}" if len(said) > 1 else ""
-        self.doctor.say(f"copied{which}: {said[number]}")
+        number, self._copied = self._copied % len(commands), self._copied + 1
+        self.app.copy_to_clipboard(commands[number])
+        which = f" {number + 1} of {len(commands)}" if len(commands) > 1 else ""
+        self.doctor.say(f"copied{which}: {commands[number]}")
 
     def action_copy_all(self) -> None:
-        """All chosen steps as a script to the clipboard."""
+        """Copy all chosen steps as a script."""
         if plan := self.repair.plan:
             self.app.copy_to_clipboard(words.script(plan))
             self.doctor.say(f"copied: all {len(plan.chosen)} steps as a shell script")
 
     def action_next_bad(self) -> None:
-        """To the next step that failed or cannot be run here."""
+        """Move to the next step that failed or cannot be run here."""
         if not self.steps.next_bad():
             self.doctor.say("every step can be run from here")
 
     def action_all(self) -> None:
-        """From the plan of one finding to that of all."""
+        """Open the plan for every cause."""
         make, diagnosis, repair = self.doctor.work.plan, self.doctor.diagnosis, self.repair
         if repair.busy or not make or not diagnosis:
             return
@@ -240,32 +237,33 @@ class FixScreen(Place):
         self.doctor.say("the plan for every cause")
 
     def action_apply(self) -> None:
-        """Ask, then run."""
+        """Ask, then run the chosen steps up to a reboot."""
         plan, work = self.repair.plan, self.doctor.work
         if not plan or not plan.chosen:
             self.doctor.say("nothing is chosen: space chooses a step")
         elif plan.hindered:
-            self._say_hindered(plan)
+            self._report_hindrance(plan)
         elif work.apply is None:
             self.doctor.say("nothing is run from here yet: c copies the commands, C all of them as a script")
         else:
-            self.repair.ask_to_run(self.doctor, plan.until_reboot)
+            ask_to_run(self.doctor, plan.until_reboot)
 
-    def _say_hindered(self, plan: Plan) -> None:
+    def _report_hindrance(self, plan: Plan) -> None:
+        """Say which steps cannot be run here, and why."""
         steps = plan.hindered
         why = steps[0].hindrance
-        self.doctor.say(f"{words.numbers(plan, steps)}: {why}. c copies the commands, space leaves a step out")
+        self.doctor.say(f"{words.step_numbers(plan, steps)}: {why}. c copies the commands, space leaves a step out")
 
     def action_again(self) -> None:
-        """Run again what is not done yet, from the step that failed."""
+        """Ask, then run what is not done yet, from the failed step."""
         run = self.repair.run
         if not run or self.repair.busy or run.outcome not in ("stopped", "still found") or run.undoes:
             return
         if self.doctor.work.apply:
-            self.repair.ask_to_run(self.doctor, run.rest)
+            ask_to_run(self.doctor, run.rest)
 
     def action_undo(self) -> None:
-        """Ask, then take the run back, or the one before it where nothing was run since."""
+        """Ask, then undo the run, or the one before it if nothing was run since."""
         repair = self.repair
         run = repair.run or repair.last
         if not run or repair.busy:
@@ -277,14 +275,14 @@ class FixScreen(Place):
         elif run.undoes:
             self.doctor.say(f"taking back run {run.undoes} stopped; gpudoctor fix --undo {run.undoes} goes on with it")
         else:
-            repair.ask_to_undo(self.doctor, run)
+            ask_to_undo(self.doctor, run)
 
     def action_end(self) -> None:
-        """Ask, then end the command that runs."""
-        self.repair.ask_to_end(self.doctor)
+        """Ask, then end the running command."""
+        ask_to_end(self.doctor)
 
     def action_leave(self) -> None:
-        """Esc: take the message away, else stop after this step, else back to where `f` was pressed."""
+        """Esc: stop after this step while a plan runs, else remove the message, else go back."""
         if self.repair.busy:
             self.repair.stop("after this step")
             self.doctor.say("stops after this step; x ends it now")
@@ -298,8 +296,8 @@ class FixScreen(Place):
 # What is planned, how far a run is, and what it came to.
 
 
-def band(repair: Repair) -> tuple[str, str, str] | None:
-    """Look, word and subject of the first line while a plan runs, and after; None before."""
+def run_band(repair: Repair) -> tuple[str, str, str] | None:
+    """Class, word and subject of the first line during and after a run; None before it."""
     run = repair.run
     title = run.plan.title if run else repair.plan.title if repair.plan else ""
     if repair.busy:
@@ -308,7 +306,7 @@ def band(repair: Repair) -> tuple[str, str, str] | None:
     if not run:
         return None
     step = run.current
-    said = {
+    texts = {
         "fixed": ("sound", "✓ FIXED", f"{title} no longer found"),
         "still found": ("broken", "✗ STILL FOUND", ", ".join(rule for rule, found in run.judged if found)),
         "done": ("sound", "✓ DONE", title),
@@ -317,39 +315,40 @@ def band(repair: Repair) -> tuple[str, str, str] | None:
     stopped = f"✗ STOPPED at step {run.plan.number(step.id) if step else 1}"
     if run.worse:
         return "broken", "✗ WORSE", f"{', '.join(run.worse)}: U takes the run back"
-    return said.get(run.outcome, ("broken", stopped, title))
+    return texts.get(run.outcome, ("broken", stopped, title))
 
 
-def status(repair: Repair, recorded: bool) -> tuple[Content | str, Content | str] | None:
-    """What is planned, or how far the run is and how it is stopped; None where there is no plan."""
+def run_status(repair: Repair, recorded: bool) -> tuple[Content | str, Content | str] | None:
+    """The second line: what is planned, or the run's progress; None without a plan."""
     run = repair.run
     if repair.busy:
         hint = "Esc stop after this step" if repair.wanted == "go on" else f"stops {repair.wanted}"
         playing = "playing a recording, nothing is changed · " if recorded else ""
-        return Content(f"{playing}{_place(run)} · {seconds(repair.seconds())}"), hint
+        return Content(f"{playing}{_progress_text(run)} · {seconds(repair.seconds())}"), hint
     if run:
         done = sum(ran.state == "done" for ran in run.steps)
         took = seconds(sum(ran.seconds for ran in run.steps))
         kept = "a recording: nothing was changed" if recorded else plain(f"record {run.id}")
         return Content(f"{done} of {len(run.plan.chosen)} steps done · {took}"), kept
-    return (_planned(repair.plan), "nothing is run until you say yes") if repair.plan else None
+    return (_plan_text(repair.plan), "nothing is run until you say yes") if repair.plan else None
 
 
-def _place(run: Run | None) -> str:
+def _progress_text(run: Run | None) -> str:
+    """``step 2 of 5``; ``beginning`` before the first step."""
     step = run.current if run else None
     return f"step {run.plan.number(step.id)} of {len(run.plan.chosen)}" if run and step else "beginning"
 
 
-def _planned(plan: Plan) -> Content:
+def _plan_text(plan: Plan) -> Content:
+    """Number of steps and causes of the plan."""
     steps, causes = len(plan.chosen), len(set(plan.verifies))
-    said = f"{steps} step{'s' if steps != 1 else ''}"
-    said += f" for {causes} cause{'s' if causes != 1 else ''}" if causes else ""
+    text = plural(steps, "step") + (f" for {plural(causes, 'cause')}" if causes else "")
     hindered = f" · {len(plan.hindered)} cannot be run from here" if plan.hindered else ""
-    return Content(f"plan: {said}{hindered}")
+    return Content(f"plan: {text}{hindered}")
 
 
-def nothing(diagnosis: Diagnosis | None) -> str:
-    """Why there is nothing to do."""
+def nothing_to_fix(diagnosis: Diagnosis | None) -> str:
+    """Sentence that says why nothing can be done."""
     if diagnosis and diagnosis.verdict == "sound":
         return "Nothing is wrong here, so there is nothing to cure."
     return "No cure is written down for what was found here; e on the finding explains it."

@@ -12,23 +12,22 @@ from textual.containers import Container, Vertical
 from textual.content import Content
 from textual.widget import Widget
 
-from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.sample import Sample, sample_of
-from gpudoctor.views.tui import background
-from gpudoctor.views.tui.screens.place import Place
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.sample import Sample, sample_of
+from gpudoctor.views.tui.screens.framed import FramedScreen
 from gpudoctor.views.tui.widgets.frame import Line
 from gpudoctor.views.tui.widgets.gpu_table import GPUTable
 from gpudoctor.views.tui.widgets.matrix import Matrix
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.words import gpu as gpu_words
-from gpudoctor.views.tui.words import gpu_detail, gpu_links
-from gpudoctor.views.tui.words.gpu_columns import Shown
-from gpudoctor.views.tui.words.history import MOST
+from gpudoctor.views.tui.words import gpu_links
+from gpudoctor.views.tui.words.gpu import MOST, GpuState
+from gpudoctor.views.tui.work import call_in_app, run_in_thread
 
 
-class GPUsScreen(Place):
-    """Live where there is a machine to ask; else what the report says. `b`, `t` and `p` choose what the links show."""
+class GPUsScreen(FramedScreen):
+    """The GPUs, live if they can be sampled, else as reported. `b`, `t` and `p` choose what the links show."""
 
     NAME = "gpus"
     AUTO_FOCUS = "#gpus"
@@ -65,12 +64,12 @@ class GPUsScreen(Place):
 
     def __init__(self) -> None:
         super().__init__()
-        self._watch = Watch()
-        self._said = ""
+        self._samples = LiveSamples()
+        self._status_text = ""
         """What the second line says."""
-        self._drawn = 0
+        self._detail_width = 0
         """Columns for which the detail was made."""
-        self._way = gpu_links.WAYS[-1]
+        self._link_view = gpu_links.VIEWS[-1]
         self._stop: Callable[[], None] = lambda: None
 
     def body(self) -> Iterable[Widget]:
@@ -84,57 +83,62 @@ class GPUsScreen(Place):
             yield self.detail
 
     def on_mount(self) -> None:
-        """Follow the app; ask the machine where it can be asked."""
+        """Follow the app, and start sampling in a thread."""
         super().on_mount()
-        self.set_interval(self.AGED, self._age)
+        self.set_interval(self.AGED, self._redraw_if_outdated)
         live, app = self.doctor.work.live, self.app  # a thread has no active app to ask for
 
-        def told(sample: Sample) -> None:
-            background.tell(app, lambda: self._take(sample))
+        def receive(sample: Sample) -> None:
+            """Pass a sample to the interface."""
+            call_in_app(app, lambda: self._receive_sample(sample))
 
         if live:
-            background.start(app, "live", lambda: live(told), self._started)
+            run_in_thread(app, "live", lambda: live(receive), self._receive_stop)
 
     def on_resize(self) -> None:
-        """Other widths, other curves."""
+        """Redraw in the new width."""
         super().on_resize()
         self.call_after_refresh(self._draw)
 
     def on_unmount(self) -> None:
-        """Nobody looks any more."""
+        """Stop sampling."""
         self._stop()
 
-    def _started(self, stop: Callable[[], None] | BaseException) -> None:
+    def _receive_stop(self, stop: Callable[[], None] | BaseException) -> None:
+        """Keep the function that stops sampling, or show why there are no samples."""
         if isinstance(stop, BaseException):
-            self._take(Sample(None, trouble=" ".join(str(stop).split())))
+            self._receive_sample(Sample(None, trouble=" ".join(str(stop).split())))
         elif self.is_attached:
             self._stop = stop
         else:
             stop()
 
-    def _take(self, sample: Sample) -> None:
-        if self.is_attached and self._watch.take(sample):
+    def _receive_sample(self, sample: Sample) -> None:
+        """Take the sample, and redraw if it brought something new."""
+        if self.is_attached and self._samples.take(sample):
             self._draw()
 
-    def _age(self) -> None:
-        if self._watch.age() or self._columns != self._drawn:
+    def _redraw_if_outdated(self) -> None:
+        """Redraw if numbers have become outdated or the width has changed."""
+        if self._samples.age() or self._available_width != self._detail_width:
             self._draw()
 
     def show(self, diagnosis: Diagnosis) -> None:
-        """Marks and links follow the diagnosis; so do the numbers, until there are live ones."""
-        self._watch.shown.health = gpu_words.health(diagnosis)
-        self._watch.take(sample_of(diagnosis.snapshot))
-        self._put_links()
+        """Show findings and links of the diagnosis, and its numbers until there are live ones."""
+        self._samples.shown.health = gpu_words.health(diagnosis)
+        self._samples.take(sample_of(diagnosis.snapshot))
+        self._show_links()
         self._draw()
 
     def go(self, name: str) -> bool:
-        """To the GPU of that number."""
+        """Put the cursor on the GPU of that number; False if it is not listed."""
         found = name.isdigit() and self.table.go(int(name))
         self.table.focus()
         return found
 
     def _draw(self) -> None:
-        shown = self._watch.shown
+        """Draw table, detail and frame, and set the layout for the number of GPUs."""
+        shown = self._samples.shown
         count = len(shown.gpus)
         self.set_class(count > gpu_links.MANY, "-many")
         self.set_class(count < 2, "-alone")
@@ -146,33 +150,35 @@ class GPUsScreen(Place):
         self.table.border_title = f"{count} GPU{'s' if count != 1 else ''}"
         self.table.border_subtitle = "found first" if self.table.found_first else ""
         self.table.put(shown)
-        self._detail(keep=True)
+        self._show_detail(keep=True)
         self.reframe()
 
     @property
-    def _columns(self) -> int:
-        """Columns that the detail has."""
+    def _available_width(self) -> int:
+        """Columns available for the detail."""
         return max(self.detail.scrollable_content_region.width - 1, 20)
 
-    def _detail(self, keep: bool) -> None:
+    def _show_detail(self, keep: bool) -> None:
+        """Show the GPU under the cursor in detail, or why there is none; `keep` keeps the scroll position."""
         diagnosis, gpu = self.doctor.diagnosis, self.table.gpu
-        self._drawn = self._columns
+        self._detail_width = self._available_width
         if self.has_class("-many") and not self.has_class("-detail"):
             return
         if gpu is not None:
-            blocks = list(gpu_detail.blocks(self._watch.shown, gpu, self._drawn))
-            self.detail.put(gpu_detail.title(gpu), blocks, keep=keep)
+            blocks = list(gpu_words.gpu_blocks(self._samples.shown, gpu, self._detail_width))
+            self.detail.put(gpu_words.gpu_title(gpu), blocks, keep=keep)
         elif diagnosis is not None:
-            trouble = self._watch.trouble or "no GPU is listed"
-            self.detail.put("No GPU", [Block(plain(trouble)), *gpu_detail.nothing(diagnosis)], keep=keep)
+            trouble = self._samples.trouble or "no GPU is listed"
+            self.detail.put("No GPU", [Block(plain(trouble)), *gpu_words.no_gpu_blocks(diagnosis)], keep=keep)
         else:
-            self.detail.put("GPUs", [Block(plain(self._watch.trouble or "nothing was read yet"))], keep=keep)
+            self.detail.put("GPUs", [Block(plain(self._samples.trouble or "nothing was read yet"))], keep=keep)
 
-    def _put_links(self) -> None:
+    def _show_links(self) -> None:
+        """Show the heat map of the links."""
         diagnosis = self.doctor.diagnosis
         if diagnosis is None:
             return
-        view = gpu_links.view(diagnosis.snapshot, self._way)
+        view = gpu_links.view(diagnosis.snapshot, self._link_view)
         self.matrix.wide, self.matrix.empty = view.wide, view.empty
         self.links.border_title = Content(view.title)
         heads = [name.replace("GPU ", "GPU" if view.wide else "") for name in view.names]
@@ -183,93 +189,93 @@ class GPUsScreen(Place):
         """Whether the numbers are live, and what the marks mean."""
         if not self.doctor.reading.over:
             return super().status()
-        return Content(self._watch.words(self.doctor.work.recorded)), Content("? could not be read   - not reported")
+        return Content(self._samples.words(self.doctor.work.recorded)), Content("? could not be read   - not reported")
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
-        """The detail and the links follow the cursor."""
+        """Show the GPU under the cursor, in detail and links."""
         if event.rows is not self.table:
             return
         gpu = self.table.gpu
-        self._detail(keep=str(self.detail.border_title) == (gpu_detail.title(gpu) if gpu else ""))
+        self._show_detail(keep=str(self.detail.border_title) == (gpu_words.gpu_title(gpu) if gpu else ""))
         if gpu and not self.matrix.has_focus:
             self.matrix.go_to(f"GPU {gpu.index}")
 
     def on_matrix_moved(self, event: Matrix.Moved) -> None:
-        """Why the cell under the cursor is as it is."""
+        """Show the reason of the cell under the cursor."""
         mark = event.matrix.mark
         self.reason.say(plain(mark.reason) if mark else "")
 
     def selected(self) -> tuple[str, ...]:
-        """What was found about the GPU under the cursor."""
+        """Ids of the findings about the GPU under the cursor."""
         gpu = self.table.gpu
-        found = self._watch.shown.health.of(gpu.index) if gpu else ()
+        found = self._samples.shown.health.of(gpu.index) if gpu else ()
         return tuple(dict.fromkeys(finding.id for finding in found))
 
     async def on_rows_chosen(self) -> None:
-        """Enter and a second click open the cause."""
+        """Open the cause on Enter or a second click."""
         await self.action_cause()
 
     async def action_cause(self) -> None:
-        """To the first thing found about this GPU; where there is no GPU, to the first cause."""
+        """Open the first finding about this GPU; without a GPU the first cause."""
         diagnosis, gpu = self.doctor.diagnosis, self.table.gpu
         if diagnosis is None:
             return
-        found = self._watch.shown.health.of(gpu.index) if gpu else diagnosis.findings
+        found = self._samples.shown.health.of(gpu.index) if gpu else diagnosis.findings
         if found:
             (await self.visit("diagnosis")).go(found[0].id)
         else:
             self.doctor.say(f"nothing was found about GPU {gpu.index}" if gpu else "nothing was found")
 
-    def action_links(self, way: str) -> None:
-        """Show the links that way; pressed again where they hide another pane, take them away."""
-        again = self.has_class("-matrix") and way == self._way
-        self._way = way
+    def action_links(self, view: str) -> None:
+        """Show that heat map of the links; if it hides another pane and is chosen again, hide it."""
+        again = self.has_class("-matrix") and view == self._link_view
+        self._link_view = view
         self.set_class(not again, "-matrix")
-        self._put_links()
+        self._show_links()
         (self.table if again else self.matrix if self.has_class("-many") else self.table).focus()
 
     def action_detail(self) -> None:
-        """The detail below a table that takes the whole screen; or away again."""
+        """Show or hide the detail below a table that takes the whole screen."""
         self.toggle_class("-detail")
         self.remove_class("-matrix")
-        self._detail(keep=False)
+        self._show_detail(keep=False)
 
     def action_freeze(self) -> None:
-        """Hold the numbers as they are; what comes meanwhile is drawn afterwards."""
-        self._watch.freeze()
+        """Freeze the numbers, or go on with all that came meanwhile."""
+        self._samples.freeze()
         self._draw()
 
 
 # ---- What was last heard of each GPU ----
 # New numbers, old ones that must not pass for new, and the silence in between.
 
-STALE = 3.0
+STALE_SECONDS = 3.0
 """Seconds without a sample after which the numbers are called old."""
 
 
-class Watch:
-    """Takes samples and keeps `shown` true to them. Moments are those of the monotonic clock."""
+class LiveSamples:
+    """Takes samples and updates `shown`, marking outdated numbers; moments are on the monotonic clock, in seconds."""
 
     def __init__(self) -> None:
         self.clock = time.monotonic
-        self.shown = Shown()
+        self.shown = GpuState()
         self.trouble = ""
         """Why there is nothing new."""
         self.live = False
         self.frozen: float | None = None
         """Since when nothing is drawn."""
-        self._heard = 0.0
-        self._answered: dict[int, float] = {}
+        self._last_sample_at = 0.0
+        self._answered_at: dict[int, float] = {}
         self._errors: dict[int, str] = {}
-        self._beat: deque[float] = deque(maxlen=8)
-        self._waiting: deque[Sample] = deque(maxlen=MOST)
+        self._recent_moments: deque[float] = deque(maxlen=8)
+        self._held_samples: deque[Sample] = deque(maxlen=MOST)
 
     def take(self, sample: Sample) -> bool:
-        """A new sample; whether there is something new to draw."""
+        """Take a sample; True if there is something new to draw. Reported samples are ignored after live ones."""
         if not sample.live and self.live:
             return False  # what the report says is older
         if self.frozen is not None:
-            self._waiting.append(sample)
+            self._held_samples.append(sample)
             return False
         now = self.clock()
         self.trouble = sample.trouble
@@ -277,16 +283,17 @@ class Watch:
             self.shown.gpus = {gpu.index: gpu for gpu in sample.gpus}
             self._errors = {gpu.index: gpu.error for gpu in sample.gpus if gpu.error}
         elif not sample.trouble:
-            self._live(sample, now)
-        self._strike(now)
+            self._take_live(sample, now)
+        self._mark_outdated(now)
         return True
 
-    def _live(self, sample: Sample, now: float) -> None:
+    def _take_live(self, sample: Sample, now: float) -> None:
+        """Update GPUs, curves and errors from a live sample."""
         if not self.live:
             self.shown.gpus, self.live = {}, True
-        self._heard = now
+        self._last_sample_at = now
         moment = sample.seconds if sample.seconds is not None else now
-        self._beat.append(moment)
+        self._recent_moments.append(moment)
         self.shown.moment = moment
         self.shown.histories.add(moment, sample.gpus)
         gone = set(self.shown.gpus) - {gpu.index for gpu in sample.gpus}
@@ -296,56 +303,57 @@ class Watch:
                 self._errors[gpu.index] = gpu.error
                 self.shown.gpus.setdefault(gpu.index, gpu)
             else:
-                self._answered[gpu.index] = now
+                self._answered_at[gpu.index] = now
                 self.shown.gpus[gpu.index] = gpu
 
     def age(self) -> bool:
-        """Look at the clock; whether something must be drawn for it alone."""
+        """Mark outdated numbers; True if something must be redrawn only because time has passed."""
         if self.frozen is not None or not self.live:
             return False
         now = self.clock()
-        if now - self._heard < STALE:
+        if now - self._last_sample_at < STALE_SECONDS:
             return False
-        self._strike(now)
+        self._mark_outdated(now)
         return True
 
-    def _strike(self, now: float) -> None:
-        """Say of each GPU whose numbers are old why, and since when."""
-        silent = self.live and now - self._heard >= STALE
-        struck = {}
+    def _mark_outdated(self, now: float) -> None:
+        """Say of each GPU with outdated numbers why, and since when."""
+        silent = self.live and now - self._last_sample_at >= STALE_SECONDS
+        outdated = {}
         for index in self.shown.gpus:
-            since = self._answered.get(index)
+            since = self._answered_at.get(index)
             ago = f", {now - since:.0f} s ago" if since is not None else ""
             if index in self._errors:
-                struck[index] = f"NVML: {self._errors[index]}{ago}"
+                outdated[index] = f"NVML: {self._errors[index]}{ago}"
             elif silent:
-                struck[index] = f"no answer for {now - (since or now):.0f} s"
-        self.shown.struck = struck
+                outdated[index] = f"no answer for {now - (since or now):.0f} s"
+        self.shown.struck = outdated
 
     def freeze(self) -> None:
-        """Hold what is shown, or go on with all that came meanwhile."""
+        """Freeze, or go on with all samples that came meanwhile."""
         if self.frozen is None:
             self.frozen = self.clock()
             return
         self.frozen = None
-        while self._waiting:
-            self.take(self._waiting.popleft())
+        while self._held_samples:
+            self.take(self._held_samples.popleft())
 
     def words(self, recorded: bool = False) -> str:
-        """The second line: live or `recorded` and how often, frozen, silent, or from a report."""
+        """The second line: live or recorded and how often, frozen, silent, or from a report."""
         now = self.clock()
         if self.frozen is not None:
             return f"frozen {now - self.frozen:.0f} s ago · space goes on"
-        if self.live and (self.trouble or now - self._heard >= STALE):
+        if self.live and (self.trouble or now - self._last_sample_at >= STALE_SECONDS):
             why = f": {self.trouble}" if self.trouble else ""
-            return f"NVML has not answered for {now - self._heard:.0f} s{why}"
+            return f"NVML has not answered for {now - self._last_sample_at:.0f} s{why}"
         if self.live:
-            return f"{'recorded' if recorded else 'live'} · {self._rate()} · space freezes"
+            return f"{'recorded' if recorded else 'live'} · {self._rate_text()} · space freezes"
         if not self.shown.gpus:
             return self.trouble
         return f"from the report, not live{f': {self.trouble}' if self.trouble else ''}"
 
-    def _rate(self) -> str:
-        if len(self._beat) < 3 or self._beat[-1] <= self._beat[0]:
+    def _rate_text(self) -> str:
+        """Samples per second: ``2 a second``."""
+        if len(self._recent_moments) < 3 or self._recent_moments[-1] <= self._recent_moments[0]:
             return "first numbers"
-        return f"{(len(self._beat) - 1) / (self._beat[-1] - self._beat[0]):.0f} a second"
+        return f"{(len(self._recent_moments) - 1) / (self._recent_moments[-1] - self._recent_moments[0]):.0f} a second"

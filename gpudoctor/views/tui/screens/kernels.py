@@ -5,30 +5,28 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
 
-from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.measurement import Kernel, Measurements, Run
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.measurement import Kernel, Measurements, Run
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui import background, marks
-from gpudoctor.views.tui.screens.place import Band, Place
-from gpudoctor.views.tui.widgets.bars import Bars
-from gpudoctor.views.tui.widgets.kernels import Kernels, KernelTabs
+from gpudoctor.views.tui import marks
+from gpudoctor.views.tui.base import BaseApp
+from gpudoctor.views.tui.screens.framed import Band, FramedScreen
+from gpudoctor.views.tui.widgets.kernels import Bars, Kernels, KernelTabs
 from gpudoctor.views.tui.widgets.prose import GAP, Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
-from gpudoctor.views.tui.words import measured, one_run
-
-if TYPE_CHECKING:
-    from gpudoctor.views.tui.app import DoctorApp
+from gpudoctor.views.tui.words import measured
+from gpudoctor.views.tui.work import call_in_app, error_text, run_in_thread
 
 
-class KernelsScreen(Place):
-    """Kernels × GPUs. `R` measures all, `enter` the kernel that is shown; `x` stops and keeps what was measured."""
+class KernelsScreen(FramedScreen):
+    """Kernels × GPUs: `R` measures all, Enter the kernel shown; `x` stops and keeps what was measured."""
 
     NAME = "kernels"
     AUTO_FOCUS = "#bars"
@@ -54,12 +52,12 @@ class KernelsScreen(Place):
     ]
 
     def body(self) -> Iterable[Widget]:
-        """The GPUs, below them the kernels and what is known of the one under the cursor."""
+        """The GPUs' bars, below them the kernels and the detail of the run under the cursor."""
         self.bars, self.kernels, self.tabs, self.detail = Bars(), Kernels(), KernelTabs(), Pane("Kernels", id="run")
         self.found: Measurements | None = None
-        self.measuring = Measuring(self.doctor, self._partly, self._measured)
-        self._why = False
-        self._chosen = False
+        self.measuring = KernelRunner(self.doctor, self._show_partial, self._finish_measuring)
+        self._shows_expected = False
+        self._user_moved = False
         with Vertical(id="measured", classes="-none"):
             yield self.tabs
             yield self.bars
@@ -68,192 +66,203 @@ class KernelsScreen(Place):
                 yield self.detail
 
     def on_mount(self) -> None:
-        """What was measured before, if anything was."""
+        """Load what was measured before."""
         super().on_mount()
         self.set_interval(0.25, self._tick)
         if self.doctor.work.measured is None:
-            self._nothing()
+            self._show_empty()
         elif self.found is None:
             self.detail.put("Kernels", [Block(plain("Reading what was measured …"))])
-            self._recall()
+            self._load_measurements()
 
     def show(self, diagnosis: Diagnosis) -> None:  # noqa: ARG002 - what was measured is asked for by itself
-        """A reading of level deep, or of a file, brings what kernels measured."""
-        self._recall()
+        """Load the measurements again: a reading of level deep, or of a file, may have brought some."""
+        self._load_measurements()
 
-    def _recall(self) -> None:
+    def _load_measurements(self) -> None:
+        """Load earlier measurements in a thread, unless kernels run now."""
         recall = self.doctor.work.measured
         if recall and not self.measuring.runs:
-            background.start(self.app, "measured", recall, self._recalled)
+            run_in_thread(self.app, "measured", recall, self._receive_measurements)
 
     @property
     def kernel(self) -> Kernel | None:
-        """The one that is shown."""
+        """The kernel shown; None without one."""
         kernels = self.found.kernels if self.found else ()
         return kernels[min(self.kernels.cursor, len(kernels) - 1)] if kernels else None
 
-    def _recalled(self, answer: Measurements | BaseException | None) -> None:
+    def _receive_measurements(self, answer: Measurements | BaseException | None) -> None:
+        """Show earlier measurements, merged with those of this session, or why there are none."""
         if self.measuring.runs:
             return
         if isinstance(answer, Measurements):
-            self._put(answer.merged(self.found) if self.found else answer)
+            self._show_measurements(answer.merged(self.found) if self.found else answer)
         elif self.found is not None:
             return
         elif answer is None:
-            self._nothing()
+            self._show_empty()
         else:
-            self._nothing(f"What was measured cannot be read: {background.words(answer)}")
+            self._show_empty(f"What was measured cannot be read: {error_text(answer)}")
 
-    def _nothing(self, said: str = "Nothing was measured here yet.") -> None:
-        """An empty screen in words."""
-        self.detail.put("Kernels", list(nothing(said, here=self.doctor.work.kernels is not None)))
+    def _show_empty(self, message: str = "Nothing was measured here yet.") -> None:
+        """Say why there is nothing to show, and how to measure."""
+        self.detail.put(
+            "Kernels", list(no_measurement_blocks(message, can_measure=self.doctor.work.kernels is not None))
+        )
 
-    def _put(self, found: Measurements) -> None:
-        """Show these; the cursors stay where they are, or go to the first trouble. No run is nothing to show."""
-        if not found.runs and self.found is None:
+    def _show_measurements(self, measurements: Measurements) -> None:
+        """Show these measurements; the cursors stay, or go to the worst run until the user moves."""
+        if not measurements.runs and self.found is None:
             return
-        self.found = found
-        self.query_one("#measured").set_class(not found.kernels, "-none")
-        if not found.kernels:
-            self._nothing("No kernel was measured.")
+        self.found = measurements
+        self.query_one("#measured").set_class(not measurements.kernels, "-none")
+        if not measurements.kernels:
+            self._show_empty("No kernel was measured.")
             return
-        self.kernels.put(found)
+        self.kernels.put(measurements)
         if not self.bars.has_focus and self.focused is None:
             self.bars.focus()
-        self._kernel()
-        if not self._chosen:
-            self._to_trouble()
+        self._show_kernel()
+        if not self._user_moved:
+            self._move_to_worst()
         self.reframe()
 
-    def _to_trouble(self) -> None:
-        """The first run that is wrong, else failed, else slow."""
+    def _move_to_worst(self) -> None:
+        """Put the cursors on the first run that is wrong, else failed, else slow."""
         assert self.found
-        if run := measured.worst(self.found):
-            self._go(run)
+        if run := measured.worst_run(self.found):
+            self._move_to(run)
 
-    def _go(self, run: Run) -> None:
+    def _move_to(self, run: Run) -> None:
+        """Put the cursors on this run."""
         assert self.found
         self.kernels.cursor = [kernel.id for kernel in self.found.kernels].index(run.kernel)
-        self._kernel()
+        self._show_kernel()
         self.bars.cursor = [row.gpu for row in self.bars.runs].index(run.gpu)
 
-    def _kernel(self) -> None:
+    def _show_kernel(self) -> None:
+        """Show the bars of the kernel under the cursor."""
         if self.found and self.kernel:
             self.bars.put(self.found, self.kernel)
             self.tabs.put(self.kernels, self.kernels.cursor)
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
-        """The bars follow the list of kernels, the detail both."""
+        """Show the bars of the kernel, and the detail of the run, under the cursors."""
         if event.rows is self.kernels:
             if self.kernel != self.bars.kernel:
-                self._kernel()
+                self._show_kernel()
             return
-        self._detail()
+        self._show_detail()
 
-    def _detail(self) -> None:
+    def _show_detail(self) -> None:
+        """Show the run under the cursor in detail, or where its expected value comes from."""
         run = self.bars.run
         if not self.found or not self.kernel or not run:
             return
-        if self._why:
-            self.detail.put("Where it comes from", list(one_run.why(self.found, self.kernel, run)))
+        if self._shows_expected:
+            self.detail.put("Where it comes from", list(measured.expected_blocks(self.found, self.kernel, run)))
         else:
             title = f"{self.kernel.title} on {self.found.called(run.gpu)}"
             same = str(self.detail.border_title) == title
-            self.detail.put(title, list(one_run.blocks(self.found, self.kernel, run)), keep=same)
+            self.detail.put(title, list(measured.run_blocks(self.found, self.kernel, run)), keep=same)
 
     def action_turn(self, by: int) -> None:
-        """To the kernel beside this one."""
-        self._chosen = True
+        """Move to the next (1) or previous (-1) kernel."""
+        self._user_moved = True
         self.kernels.action_move(by)
 
     def action_kernel(self, index: int) -> None:
-        """To that kernel."""
-        self._chosen = True
+        """Move to the kernel of that number."""
+        self._user_moved = True
         self.kernels.cursor = index
 
     def action_next(self, by: int) -> None:
-        """To the next run that is wrong, failed or slow, whatever its kernel."""
-        self._chosen = True
+        """Move to the next run that is wrong, failed or slow, of any kernel; `by` -1: the previous."""
+        self._user_moved = True
         if not self.found or not self.kernel:
             return
         run = measured.next_bad(self.found, self.kernels.cursor, self.bars.run.gpu if self.bars.run else -1, by)
         if run is None:
             self.doctor.say("nothing is wrong, failed or slow")
         else:
-            self._go(run)
+            self._move_to(run)
 
     def action_why(self) -> None:
-        """Where the expected value comes from; again, back to the run."""
-        self._why = not self._why
-        self._detail()
+        """Switch between the run and where its expected value comes from."""
+        self._shows_expected = not self._shows_expected
+        self._show_detail()
 
     def action_copy(self) -> None:
-        """The command that helps on."""
+        """Copy the command to run next."""
         run = self.bars.run
-        command = one_run.cure(self.found, run, self.found.state(run)) if self.found and run else ""
+        command = measured.next_command(self.found, run, self.found.state(run)) if self.found and run else ""
         if command:
             self.app.copy_to_clipboard(command)
         self.doctor.say(f"copied: {command}" if command else "no command to copy here: what to do is in words")
 
     def action_leave(self) -> None:
-        """Esc: back from where the value comes from, else as everywhere."""
-        if self._why:
+        """Esc: back from the expected value, else as on every screen."""
+        if self._shows_expected:
             self.action_why()
         else:
             super().action_leave()
 
     def action_run_this(self) -> None:
-        """Measure the kernel that is shown, on every GPU; all where none is."""
-        self._measure([self.kernel.id] if self.kernel else [])
+        """Measure the kernel shown, on every GPU; all kernels if none is."""
+        self._start_measuring([self.kernel.id] if self.kernel else [])
 
     def action_run_all(self) -> None:
         """Measure every kernel."""
-        self._measure([])
+        self._start_measuring([])
 
     def action_stop(self) -> None:
-        """No further kernel is started; what was measured stays."""
+        """Stop before the next kernel; what was measured stays."""
         self.measuring.stop()
 
-    def _measure(self, wanted: Sequence[str]) -> None:
-        self.measuring.start(wanted, self.found.at if self.found else "")
+    def _start_measuring(self, kernel_ids: Sequence[str]) -> None:
+        """Start measuring the kernels of these ids, or all."""
+        self.measuring.start(kernel_ids, self.found.at if self.found else "")
         self.reframe()
 
-    def _partly(self, partly: Measurements) -> None:
-        self._put(self.found.merged(partly) if self.found else partly)
+    def _show_partial(self, partly: Measurements) -> None:
+        """Show the measurements so far."""
+        self._show_measurements(self.found.merged(partly) if self.found else partly)
 
-    def _measured(self, answer: Measurements | BaseException, stopped: bool) -> None:
+    def _finish_measuring(self, answer: Measurements | BaseException, stopped: bool) -> None:
+        """Show the measurements and have them judged, or say what failed."""
         if isinstance(answer, BaseException):
             if self.found is None:
-                self._nothing(f"Nothing was measured: {background.words(answer)}")
+                self._show_empty(f"Nothing was measured: {error_text(answer)}")
             else:
-                self.doctor.say(f"not measured to the end: {background.words(answer)}")
+                self.doctor.say(f"not measured to the end: {error_text(answer)}")
         else:
-            self._put(self.found.merged(answer) if self.found else answer)
+            self._show_measurements(self.found.merged(answer) if self.found else answer)
             self.doctor.say("stopped; what was measured stays" if stopped else "measured")
             if self.found:
                 self.measuring.judge(self.found)
         self.reframe()
 
     def _tick(self) -> None:
+        """Redraw while kernels run."""
         if self.measuring.runs:
             self.reframe()
             self.bars.refresh()
 
     def band(self) -> Band:
-        """What kernels found leads here, where it is no better than what the facts say."""
+        """The verdict of the measurements, where it is worse than that of the facts."""
         band = super().band()
-        worst = measured.verdict_of_all(self.found) if self.found else None
-        if not worst or (band.look == "broken" and worst[0] != "broken"):
+        verdict = measured.verdict_of_all(self.found) if self.found else None
+        if not verdict or (band.look == "broken" and verdict[0] != "broken"):
             return band
-        glyph, word = marks.VERDICT[worst[0]]
-        return Band(worst[0], f"{glyph} {word}", worst[1], band.rights)
+        glyph, word = marks.VERDICT[verdict[0]]
+        return Band(verdict[0], f"{glyph} {word}", verdict[1], band.rights)
 
     def status(self) -> Sequence[Content | str]:
-        """About measuring, while something is measured or was."""
+        """Progress of measuring, or its counts; else as on every screen."""
         if self.measuring.runs:
-            return progress(self.found, self.measuring.seconds)
+            return progress_line(self.found, self.measuring.seconds)
         if self.found and self.found.kernels and self.doctor.reading.over:
-            return counts(self.found)
+            return counts_line(self.found)
         return super().status()
 
 
@@ -263,11 +272,11 @@ class KernelsScreen(Place):
 Answer = Measurements | BaseException
 
 
-class Measuring:
-    """`partly` is told of what there is so far; `ended` of all of it, and whether it was stopped."""
+class KernelRunner:
+    """Runs kernels in a thread; `partly` gets the measurements so far, `ended` the last and whether it was stopped."""
 
     def __init__(
-        self, app: DoctorApp, partly: Callable[[Measurements], None], ended: Callable[[Answer, bool], None]
+        self, app: BaseApp, partly: Callable[[Measurements], None], ended: Callable[[Answer, bool], None]
     ) -> None:
         self._app = app
         self._partly = partly
@@ -277,16 +286,16 @@ class Measuring:
 
     @property
     def runs(self) -> bool:
-        """Whether something is measured now."""
+        """True while kernels run."""
         return self._stop is not None
 
     @property
     def seconds(self) -> float:
-        """Since it was started."""
+        """Seconds since the kernels were started."""
         return time.monotonic() - self._since
 
-    def start(self, wanted: Sequence[str], at: str) -> None:
-        """Measure the kernels of those ids, all where there are none; `at` is when what is shown was measured."""
+    def start(self, kernel_ids: Sequence[str], at: str) -> None:
+        """Run the kernels of these ids, or all; `at` is when what is shown was measured, for the message."""
         measure = self._app.work.kernels
         if measure is None:
             when = f"; what is shown was measured at {one_line(at)}" if at else ""
@@ -298,41 +307,46 @@ class Measuring:
         stop = self._stop = threading.Event()
         self._since = time.monotonic()
 
-        def tell(partly: Measurements) -> None:
-            background.tell(self._app, lambda: self._heard(stop, partly))
+        def report(partly: Measurements) -> None:
+            """Pass the measurements so far to the interface."""
+            call_in_app(self._app, lambda: self._receive_partial(stop, partly))
 
         def work() -> Measurements:
-            return measure(wanted, tell, stop)
+            """Run the kernels; their measurements."""
+            return measure(kernel_ids, report, stop)
 
-        background.start(self._app, "kernels", work, lambda answer: self._over(stop, answer))
+        run_in_thread(self._app, "kernels", work, lambda answer: self._finish(stop, answer))
 
     def stop(self) -> None:
-        """No further kernel is started; what was measured stays."""
+        """Stop before the next kernel; what was measured stays."""
         if self._stop is None:
             self._app.say("nothing is measured now")
         else:
             self._stop.set()
             self._app.say("stopping; what was measured stays")
 
-    def _heard(self, mine: threading.Event, partly: Measurements) -> None:
-        if mine is self._stop:
+    def _receive_partial(self, stop: threading.Event, partly: Measurements) -> None:
+        """Pass measurements on, if they are of the current run."""
+        if stop is self._stop:
             self._partly(partly)
 
-    def _over(self, mine: threading.Event, answer: Answer) -> None:
+    def _finish(self, stop: threading.Event, answer: Answer) -> None:
+        """Report the end of the run."""
         self._stop = None
-        self._ended(answer, mine.is_set())
+        self._ended(answer, stop.is_set())
 
-    def judge(self, found: Measurements) -> None:
-        """What was measured becomes part of the diagnosis that all screens show."""
+    def judge(self, measurements: Measurements) -> None:
+        """Judge the diagnosis again with these measurements, in a thread."""
         judged, diagnosis = self._app.work.judged, self._app.diagnosis
         if judged and diagnosis:
-            background.start(self._app, "judged", lambda: judged(diagnosis, found), self._judged)
+            run_in_thread(self._app, "judged", lambda: judged(diagnosis, measurements), self._receive_diagnosis)
 
-    def _judged(self, answer: Diagnosis | BaseException) -> None:
+    def _receive_diagnosis(self, answer: Diagnosis | BaseException) -> None:
+        """Show the new diagnosis on all screens, or say why there is none."""
         if isinstance(answer, Diagnosis) and self._app.reading.over:
             self._app.diagnosis = answer
         elif isinstance(answer, BaseException):
-            self._app.say(f"what was measured cannot be judged: {background.words(answer)}")
+            self._app.say(f"what was measured cannot be judged: {error_text(answer)}")
 
 
 # ---- Measuring in words ----
@@ -347,35 +361,37 @@ _HERE = "R measures every kernel, minutes in all; GPUs in use are left alone."
 _THERE = "On the machine itself they are run by gpudoctor bench, and by gpudoctor check --level deep."
 
 
-def nothing(said: str, here: bool) -> Iterator[Block]:
-    """Why there is nothing to show, what kernels are for, and how they are run: `here`, or on the machine itself."""
-    yield Block(plain(said, "bold"))
+def no_measurement_blocks(message: str, can_measure: bool) -> Iterator[Block]:
+    """Why there is nothing to show, what kernels are for, and how to run them, here or on the machine itself."""
+    yield Block(plain(message, "bold"))
     yield GAP
     yield Block(plain(_ABOUT))
     yield GAP
-    yield Block(plain(_HERE if here else _THERE))
+    yield Block(plain(_HERE if can_measure else _THERE))
 
 
-def progress(found: Measurements | None, seconds: float) -> tuple[Content, Content]:
-    """How far it is after that time, and how it is stopped."""
-    runs = found.runs if found else ()
+def progress_line(measurements: Measurements | None, seconds: float) -> tuple[Content, Content]:
+    """Progress bar of the running kernels after `seconds`, and how to stop them."""
+    runs = measurements.runs if measurements else ()
     open_ = [run for run in runs if run.status in {"waiting", "running"}]
     now = next((run for run in open_ if run.status == "running"), None)
     asked = len(runs) or 1
     full = _BAR * (asked - len(open_)) // asked if runs else 0
     bar = Content.assemble(("█" * full, "$primary"), ("░" * (_BAR - full), "$foreground 40%"))
-    where = f" · {now.kernel} on {found.called(now.gpu)}" if now and found else ""
-    said = Content.assemble(bar, plain(f"  {asked - len(open_)} of {len(runs)} measured{where} · {seconds:.0f} s"))
-    return said, Content("x stop, keep what was measured")
+    where = f" · {now.kernel} on {measurements.called(now.gpu)}" if now and measurements else ""
+    line = Content.assemble(bar, plain(f"  {asked - len(open_)} of {len(runs)} measured{where} · {seconds:.0f} s"))
+    return line, Content("x stop, keep what was measured")
 
 
-def counts(found: Measurements) -> tuple[Content, Content]:
-    """``61 sound · 2 wrong · 4 slow · 8 not measured``, and who is in use."""
-    states = [found.state(run) for run in found.runs]
+def counts_line(measurements: Measurements) -> tuple[Content, Content]:
+    """``61 sound · 2 wrong · 4 slow · 8 not judged``, and which GPUs are in use or when it was measured."""
+    states = [measurements.state(run) for run in measurements.runs]
     words = ("sound", "wrong", "failed", "slow")
-    said = [f"{count} {word}" for word in words if (count := states.count(word)) or word == "sound"]  # type: ignore[arg-type]
+    parts = [f"{count} {word}" for word in words if (count := states.count(word)) or word == "sound"]  # type: ignore[arg-type]
     unjudged = f"{states.count('unjudged')} not judged"
-    held = [f"GPU {device.index} is in use by {one_line(device.held)}" for device in found.devices if device.held]
+    held = [
+        f"GPU {device.index} is in use by {one_line(device.held)}" for device in measurements.devices if device.held
+    ]
     right = f"{held[0]}: not touched" if len(held) == 1 else f"{len(held)} GPUs are in use: not touched" if held else ""
-    when = f"measured {one_line(found.at)}" if found.at else ""
-    return Content(" · ".join([*said, unjudged])), Content(right or when)
+    when = f"measured {one_line(measurements.at)}" if measurements.at else ""
+    return Content(" · ".join([*parts, unjudged])), Content(right or when)

@@ -5,33 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.content import Content
 from textual.widget import Widget
 
-from gpudoctor.model.diagnosis import Diagnosis
-from gpudoctor.model.errors import DoctorError
-from gpudoctor.model.fact import Known
-from gpudoctor.model.plan import Plan
-from gpudoctor.model.stack import GPU, MACHINE, Stack, Wishes, read_from, wanted
-from gpudoctor.views.tui import background
-from gpudoctor.views.tui.repair import handed_over
-from gpudoctor.views.tui.screens.confirm import Sure
-from gpudoctor.views.tui.screens.place import Place
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.plan import Plan
+from gpudoctor.core.stack import GPU, MACHINE, Stack, Wishes, parse_requirements, wishes_from_snapshot
+from gpudoctor.views.tui.base import BaseApp
+from gpudoctor.views.tui.repair import ConfirmScreen, open_given_plan
+from gpudoctor.views.tui.screens.dialogs import TextDialog
+from gpudoctor.views.tui.screens.framed import FramedScreen
+from gpudoctor.views.tui.screens.help import ExplainScreen
 from gpudoctor.views.tui.widgets.form import Form
 from gpudoctor.views.tui.widgets.prose import Block, Pane, plain
 from gpudoctor.views.tui.widgets.rows import Rows
 from gpudoctor.views.tui.words import stack as words
-
-if TYPE_CHECKING:
-    from gpudoctor.views.tui.app import DoctorApp
+from gpudoctor.views.tui.work import error_text, run_in_thread
 
 
-class SetupScreen(Place):
-    """Every choice is answered at once; nothing is installed before the plan of it was seen and a yes was said."""
+class SetupScreen(FramedScreen):
+    """What to install: choices at the left, the stack that fits at the right; nothing is installed without a yes."""
 
     NAME = "setup"
     AUTO_FOCUS = "#form"
@@ -64,26 +61,26 @@ class SetupScreen(Place):
         self.why = Pane("Why", id="why")
         self.read, self.wishes = Wishes(), Wishes()
         self.stack: Stack | None = None
-        self._round, self._remedy, self._trouble, self._solving = 0, 0, "", False
+        self._solve_number, self._remedy_number, self._trouble, self._solving = 0, 0, "", False
         with Container(classes="panes", id="choices"):
             yield self.form
             yield self.fits
         yield self.why
 
     def on_mount(self) -> None:
-        """Something to see before anything was read."""
+        """Show the choices before anything was read."""
         super().on_mount()
         if not self.doctor.diagnosis:
-            self._put()
+            self._show_stack()
 
     def on_resize(self) -> None:
-        """The order of what is said goes by the room there is."""
+        """Order the texts for the new width."""
         super().on_resize()
-        self.call_after_refresh(self._put)
+        self.call_after_refresh(self._show_stack)
 
     def show(self, diagnosis: Diagnosis) -> None:
-        """The machine as it was read, under what the user said of it."""
-        read = read_from(diagnosis.snapshot)
+        """Take the machine as read, except what the user has set."""
+        read = wishes_from_snapshot(diagnosis.snapshot)
         if read == self.read:
             return
         kept = {name: getattr(self.wishes, name) for name in self.wishes.said}
@@ -91,79 +88,81 @@ class SetupScreen(Place):
         self._solve()
 
     def _solve(self) -> None:
-        """Have these choices answered, beside the interface."""
-        self._round += 1
+        """Find the stack for the current choices, in a thread."""
+        self._solve_number += 1
         self._trouble, self._solving = "", False
-        mine, wishes, solver = self._round, self.wishes, self.doctor.work.stack
+        number, wishes, solver = self._solve_number, self.wishes, self.doctor.work.stack
         if solver:
             self._solving = True
-            background.start(self.app, "solve", lambda: solver(wishes), lambda answer: self._solved(mine, answer))
-        self._put()
+            run_in_thread(self.app, "solve", lambda: solver(wishes), lambda answer: self._receive_stack(number, answer))
+        self._show_stack()
 
-    def _solved(self, mine: int, answer: Stack | BaseException) -> None:
-        if mine != self._round:
+    def _receive_stack(self, number: int, answer: Stack | BaseException) -> None:
+        """Show the stack, or why there is none, if it is for the current choices."""
+        if number != self._solve_number:
             return
         self._solving = False
         if isinstance(answer, BaseException):
-            said = str(answer) if isinstance(answer, DoctorError) else f"{type(answer).__name__}: {answer}"
-            self.stack, self._trouble = None, " ".join(said.split())
+            self.stack, self._trouble = None, error_text(answer)
         else:
-            self.stack, self._remedy = answer, 0
-        self._put()
+            self.stack, self._remedy_number = answer, 0
+        self._show_stack()
 
-    def _put(self) -> None:
+    def _show_stack(self) -> None:
+        """Show choices, stack and reasons."""
         stack = self.stack
-        self.form.put(list(words.options(self.wishes, self.read, stack)))
+        self.form.put(list(words.field_options(self.wishes, self.read, stack)))
         if self._trouble:
             self.fits.put("What fits", [Block(plain(self._trouble), Content.styled("✗ ", "$error"), 2)])
         elif stack:
-            self.fits.put("What fits", list(words.fits(stack, self.wishes, self.has_class("-narrow"))))
+            self.fits.put("What fits", list(words.fit_blocks(stack, self.wishes, self.has_class("-narrow"))))
         elif self._solving:
             self.fits.put("What fits", [Block(Content("working it out …"))])
         else:
-            self.fits.put("What fits", list(words.no_machine()))
+            self.fits.put("What fits", list(words.no_machine_blocks()))
         self.why.set_class(not stack, "-none")
-        self.why.put("Why", list(words.why(stack)) if stack else [])
+        self.why.put("Why", list(words.reason_blocks(stack)) if stack else [])
         self.reframe()
         self.refresh_bindings()
 
     def status(self) -> Sequence[Content | str]:
-        """Which machine it is for."""
+        """Which machine the stack is for."""
         if not self.doctor.reading.over:
             return super().status()
         where = "for another machine" if self.wishes.elsewhere else "for this machine"
         how = "0 sets it back" if self.wishes.elsewhere else "change a line to plan for another"
-        said = where if self.has_class("-narrow") else f"{where}; {how}"
-        return Content(said), Content("nothing is installed until you say yes")
+        text = where if self.has_class("-narrow") else f"{where}; {how}"
+        return Content(text), Content("nothing is installed until you say yes")
 
     def on_rows_chosen(self, event: Rows.Chosen) -> None:
-        """Enter: type a value where one can be worked with, else choose what is under the cursor."""
+        """Type a value, or choose the option under the cursor."""
         if event.rows is self.form and self.doctor.work.stack:
             self.action_type()
         elif event.rows is self.form:
             self.form.action_choose()
 
     def on_form_picked(self, event: Form.Picked) -> None:
-        """Set that field, and answer anew."""
+        """Set the field to that option."""
         option = event.option
         value = option.value
         if option.several:
             now = self.wishes.extras
             value = tuple(item for item in now if item != value) if value in now else (*now, str(value))
-        self._set(option.field, value)
+        self._set_field(option.field, value)
 
-    def _set(self, name: str, value: object) -> None:
+    def _set_field(self, name: str, value: object) -> None:
+        """Set a field of the wishes, and find the stack anew if it matters."""
         wishes = self.wishes.saying(name, value)
         if value == getattr(self.read, name):
             wishes = replace(wishes, said=wishes.said - {name})
         self.wishes = wishes
         if name in ("tool", "emit") and self.stack:
-            self._put()  # what fits is the same
+            self._show_stack()  # what fits is the same
         else:
             self._solve()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
-        """Only what can be done now shows its key."""
+        """False for keys that cannot be used now."""
         if action == "smallest":
             return bool(self.stack and self.stack.smallest and not self.stack.torch)
         if action == "type":
@@ -173,50 +172,49 @@ class SetupScreen(Place):
         return True
 
     def action_type(self) -> None:
-        """Type another value for the field under the cursor."""
+        """Type a value for the field under the cursor."""
         option = self.form.option
         if not option or option.field not in TYPED:
             self.doctor.say("space chooses here; there is nothing to type")
         else:
-            ask(self.doctor, option.field, self.wishes, partial(self._set, option.field))
+            ask_for_value(self.doctor, option.field, self.wishes, partial(self._set_field, option.field))
 
     def action_smallest(self) -> None:
-        """Set the smallest change with which something fits; pressed again, the next one."""
+        """Apply the smallest change that makes something fit; when repeated, the next."""
         stack = self.stack
         if stack and stack.smallest:
-            remedy = stack.smallest[self._remedy % len(stack.smallest)]
-            self._remedy += 1
+            remedy = stack.smallest[self._remedy_number % len(stack.smallest)]
+            self._remedy_number += 1
             self.wishes = self.wishes.remedied(remedy)
             self._solve()
             self.doctor.say(f"set: {remedy.text}; 0 sets all back")
 
     def action_gpu(self) -> None:
-        """The field of the GPU."""
+        """Type another GPU."""
         self.form.focus()
         self.form.action_edge(0)
         if self.doctor.work.stack:
             self.action_type()
 
     def action_reset(self) -> None:
-        """All as it was read."""
+        """Set all choices back to what was read."""
         self.wishes = self.read
         self._solve()
 
     def action_why(self) -> None:
-        """Show or hide the reasons, where there is no room for all panes; without an answer, the table of builds."""
+        """Show or hide the reasons on narrow screens; without a stack, open the page of torch."""
         if not self.stack:
-            from gpudoctor.views.tui.screens.explain import ExplainScreen
-
             self.app.push_screen(ExplainScreen("torch"))
             return
         self.why.toggle_class("-open")
 
-    def _written(self) -> str:
+    def _command_text(self) -> str:
+        """The command or file as text; empty without a stack."""
         return self.stack.written(self.wishes.tool, self.wishes.emit) if self.stack else ""
 
     def action_copy(self) -> None:
-        """The command or the file to the clipboard."""
-        if text := self._written():
+        """Copy the command or file."""
+        if text := self._command_text():
             self.app.copy_to_clipboard(text)
             first = text.splitlines()[0]
             more = len(text.splitlines()) - 1
@@ -225,32 +223,34 @@ class SetupScreen(Place):
             self.doctor.say("nothing fits these choices, so there is nothing to copy")
 
     def action_write(self) -> None:
-        """Ask, then write it to a file in the folder that this runs in."""
-        text, save, name = self._written(), self.doctor.work.save, words.FILES[self.wishes.emit]
+        """TextDialog, then write the command or file in the current folder."""
+        text, save, name = self._command_text(), self.doctor.work.save, words.FILES[self.wishes.emit]
         if not text or not save:
             self.doctor.say("nothing fits these choices" if not text else "nothing is written from here")
             return
 
         def done(answer: BaseException | None) -> None:
+            """Say whether the file was written."""
             self.doctor.say(f"not written: {answer}" if answer else f"written to {name}")
 
         def answered(yes: bool | None) -> None:
+            """Write the file after a yes."""
             if yes:
-                background.start(self.app, "write", lambda: save(text, name), done)
+                run_in_thread(self.app, "write", lambda: save(text, name), done)
 
-        said = [Block(plain(f"Write {name} in the folder that gpudoctor was started in?", "bold"))]
-        said.append(Block(Content("A file of that name is replaced.")))
-        self.app.push_screen(Sure("Write it?", said, "write it"), answered)
+        blocks = [Block(plain(f"Write {name} in the folder that gpudoctor was started in?", "bold"))]
+        blocks.append(Block(Content("A file of that name is replaced.")))
+        self.app.push_screen(ConfirmScreen("Write it?", blocks, "write it"), answered)
 
     def action_apply(self) -> None:
-        """The commands as a plan, on the screen that runs plans."""
+        """Open the commands as a plan on the fix screen."""
         stack, diagnosis = self.stack, self.doctor.diagnosis
         if not stack or not stack.torch or not diagnosis:
             self.doctor.say("nothing fits these choices, so there is nothing to install")
         elif self.doctor.repair and self.doctor.repair.busy:
             self.doctor.say("another plan is under way: f shows it")
         else:
-            handed_over(self.doctor, plan_of(stack, self.wishes, diagnosis))
+            open_given_plan(self.doctor, plan_of(stack, self.wishes, diagnosis))
 
 
 # ---- What the user wishes to have installed ----
@@ -268,40 +268,39 @@ TYPED = {
 """What may be typed for which field."""
 
 
-def ask(app: DoctorApp, name: str, wishes: Wishes, then: Callable[[object], None]) -> None:
-    """Have a value typed for the field of that name, and call `then` with it."""
-    from gpudoctor.views.tui.screens.ask import Ask
-
+def ask_for_value(app: BaseApp, name: str, wishes: Wishes, then: Callable[[object], None]) -> None:
+    """Let the user type a value for the field of that name, and call `then` with it."""
     now = getattr(wishes, name)
     value = "" if name == "gpus" else " ".join(now) if name == "wants" else str(now)
 
     def typed(text: str | None) -> None:
+        """Pass the value on, unless the user went back."""
         if text or (name in ("torch", "wants") and text is not None):
-            then(_value(name, text))
+            then(_value_of_text(name, text))
 
-    app.push_screen(Ask(words.LABELS[name], value, TYPED[name]), typed)
+    app.push_screen(TextDialog(words.LABELS[name], value, TYPED[name]), typed)
 
 
-def _value(field: str, text: str) -> object:
-    """What was typed, as the wishes have it."""
+def _value_of_text(field: str, text: str) -> object:
+    """The typed text as a value of that field of `Wishes`: GPUs, requirements, extras; else the text."""
     if field == "gpus":
         return (GPU(text),)
     if field == "wants":
-        return wanted(text)
+        return parse_requirements(text)
     return tuple(text.split()) if field == "extras" else text
 
 
 def plan_of(stack: Stack, wishes: Wishes, diagnosis: Diagnosis) -> Plan:
-    """The commands as a plan for the machine that was read."""
-    prefix = diagnosis.snapshot.get("python.prefix")
-    where = str(prefix.value) if isinstance(prefix, Known) else ""
+    """The stack's commands as a plan for the machine that was read."""
+    where = diagnosis.snapshot.text("python.prefix")
     return stack.plan(wishes.tool, diagnosis.snapshot.target.name, where, _hindrance(wishes, diagnosis))
 
 
 def _hindrance(wishes: Wishes, diagnosis: Diagnosis) -> str:
+    """Why the plan cannot be run here; empty if it can."""
     if wishes.elsewhere:
-        said = ", ".join(words.LABELS.get(name, name) for name in MACHINE if name in wishes.said)
-        return f"not from here: it is for another machine ({said} as you said)"
+        wished = ", ".join(words.LABELS.get(name, name) for name in MACHINE if name in wishes.said)
+        return f"not from here: it is for another machine ({wished} as you said)"
     if diagnosis.snapshot.target.kind != "local":
         return "not from here: what was read is another machine"
     return ""

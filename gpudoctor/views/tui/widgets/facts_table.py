@@ -7,18 +7,16 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from gpudoctor.model.fact import Absent, Known, Unread
+from gpudoctor.core.fact import Absent, Unread, known
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.frame import NARROW
-from gpudoctor.views.tui.widgets.rows import Cell, Rows
-from gpudoctor.views.tui.words.compared import Compared
-from gpudoctor.views.tui.words.facts import NONE, Facts
-from gpudoctor.views.tui.words.listing import Item, Listing, said
+from gpudoctor.views.tui.widgets.rows import Cell, Rows, fit
+from gpudoctor.views.tui.words.facts import NO_FACTS, Compared, Facts, Item, Listing, value_and_source
 
 _LONGEST = 300
 """Characters of a value or a source that are looked at for one line of the screen."""
@@ -32,7 +30,7 @@ _GAP = "  "
 
 
 class FactsTable(Rows):
-    """Some or all facts of a listing. The cursor stays on the fact it is on, whatever is shown around it."""
+    """Some or all facts of a listing as rows; the cursor stays on its fact, whatever is shown around it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "its rule"),
@@ -42,7 +40,7 @@ class FactsTable(Rows):
 
     def __init__(self) -> None:
         super().__init__(id="facts", classes="pane")
-        self.listing: Listing = NONE
+        self.listing: Listing = NO_FACTS
         self.view: Sequence[int] = ()
         self.title = "Facts"
         self.uses: Callable[[Item], str] = lambda _: ""
@@ -55,59 +53,60 @@ class FactsTable(Rows):
 
     @property
     def item(self) -> Item | None:
-        """The fact under the cursor."""
+        """The fact under the cursor; None without rows."""
         return self.listing[self.view[self.cursor]] if self.view else None
 
     def put(self, listing: Listing, view: Sequence[int], basis: Sequence[int], names: tuple[str, str]) -> None:
-        """Show these places of the listing.
+        """Show the facts at these places (`view`) of the listing.
 
-        The widths of the columns go by `basis`, so that they stay while one searches; `names` head the columns of two
-        machines that are compared.
+        Column widths are computed from `basis`, so that they stay while the user searches; `names` head the columns of
+        two compared machines.
         """
         here = self.item
         self.listing, self.view, self._basis, self._names = listing, view, basis, names
-        self._lay_out()
+        self._update_widths()
         self.fill(len(view))
         self.cursor = self._place_of(here)
-        self._say()
+        self._update_title()
         self.post_message(self.Moved(self))
 
     def _place_of(self, item: Item | None) -> int:
-        """Where that fact is among those shown, or else what is in its place."""
+        """The row that shows that fact, else the row nearest to its place."""
         if item is None or not self.view:
             return 0
         if isinstance(self.listing, Facts) and not item.compared:
-            place = self.listing.find(item.fact, item.index)
-            return _nearest(self.view, place) if place is not None else 0
+            place = self.listing.position_of(item.fact, item.index)
+            return _nearest_row(self.view, place) if place is not None else 0
         names = (self.listing[place].name for place in self.view)
         return next((row for row, name in enumerate(names) if name == item.name), 0)
 
     # drawing
 
     def row(self, index: int) -> Iterable[Cell]:
-        """Mark, name, value, source, use: each as wide as its column."""
+        """Mark, name, value, source and use, each as wide as its column."""
         item = self.listing[self.view[index]]
-        glyph, look = _mark(item)
+        glyph, look = _mark_cell(item)
         yield f"{glyph} ", look
         for column, width in self._widths.items():
-            text, look = self._cell(item, column)
+            text, look = self._column_cell(item, column)
             fitted = fit(text, width, from_end=column == "source" and text.startswith("/"))
-            yield from lit(fitted, look, () if column == "used by" else self.words)
+            yield from highlighted(fitted, look, () if column == "used by" else self.words)
             yield _GAP, ""
 
-    def _cell(self, item: Item, column: str) -> Cell:
+    def _column_cell(self, item: Item, column: str) -> Cell:
+        """Text and style of a fact in that column."""
         if column == "fact":
             return one_line(item.name[:_LONGEST]), "bold" if item.findings else ""
         if column == "used by":
             return self.uses(item), "dim"
-        value, source = said(item.other if column == "other" else item.state)
+        value, source = value_and_source(item.other if column == "other" else item.state)
         if column == "source":
             return one_line(source[:_LONGEST]), "dim"
         state = item.other if column == "other" else item.state
-        return one_line(value[:_LONGEST]), "" if isinstance(state, Known) else "dim"
+        return one_line(value[:_LONGEST]), "" if known(state) else "dim"
 
-    def _lay_out(self) -> None:
-        """Columns as wide as what is in them, within what there is room for; names and values first."""
+    def _update_widths(self) -> None:
+        """Compute the column widths for the content and the width available; set the heading."""
         room = self.scrollable_content_region.width or self.size.width
         compared = isinstance(self.listing, Compared)
         columns = ["fact", "value", *(["other"] if compared else [])]
@@ -118,11 +117,11 @@ class FactsTable(Rows):
         heads = dict(zip(("value", "other"), map(one_line, self._names), strict=True)) if compared else {}
         wanted = {
             column: max(
-                map(cell_len, [heads.get(column, column), *(self._cell(item, column)[0] for item in looked_at)])
+                map(cell_len, [heads.get(column, column), *(self._column_cell(item, column)[0] for item in looked_at)])
             )
             for column in columns
         }
-        self._widths = _share(wanted, max(room - 3 - len(_GAP) * len(columns), len(columns)))
+        self._widths = _column_widths(wanted, max(room - 3 - len(_GAP) * len(columns), len(columns)))
         heading: list[Cell] = [("   ", "")]
         for column, width in self._widths.items():
             heading += [(fit(heads.get(column, column), width), "head"), (_GAP, "")]
@@ -131,17 +130,17 @@ class FactsTable(Rows):
     # where it is
 
     def watch_scroll_y(self, old: float, new: float) -> None:
-        """``Facts 1-13 of 214`` goes with it."""
+        """Update the title's range."""
         super().watch_scroll_y(old, new)
-        self._say()
+        self._update_title()
 
     def on_resize(self) -> None:
-        """Other widths."""
-        self._lay_out()
-        self._say()
+        """Compute the widths anew."""
+        self._update_widths()
+        self._update_title()
 
-    def _say(self) -> None:
-        """Which of how many are in sight."""
+    def _update_title(self) -> None:
+        """Show which rows are visible: ``Facts 1-13 of 214``."""
         seen = max(self.scrollable_content_region.height - 1, 0)
         first = round(self.scroll_y)
         last = min(first + seen, self.count)
@@ -150,7 +149,7 @@ class FactsTable(Rows):
         self.border_title = Content(f"{self.title} {where}{of_all}" if self.count else self.title)
 
     def action_next(self, by: int) -> None:
-        """To the next fact that a finding rests on, else to the next that was not read."""
+        """Move to the next fact of a finding, or, if there are none, to the next unread; wraps round."""
         wanted = set(self.listing.proof) or set(self.listing.unread)
         bad = [row for row, place in enumerate(self.view) if place in wanted]
         later = [row for row in bad if (row - self.cursor) * by > 0]
@@ -158,8 +157,8 @@ class FactsTable(Rows):
             self.cursor = (later or bad)[0 if by > 0 else -1]
 
 
-def _mark(item: Item) -> Cell:
-    """What is to be noticed of it: a finding that rests on it, before its not being there."""
+def _mark_cell(item: Item) -> Cell:
+    """The mark of a fact: that of the worst finding, else unread or absent."""
     if item.findings:
         finding = item.findings[0]
         return marks.SEVERITY[finding.severity][0], finding.severity
@@ -168,41 +167,33 @@ def _mark(item: Item) -> Cell:
     return (marks.ABSENT, "dim") if isinstance(item.state, Absent) else (" ", "")
 
 
-def _nearest(view: Sequence[int], place: int) -> int:
+def _nearest_row(view: Sequence[int], place: int) -> int:
     """The row that shows this place, or the first one behind it."""
     return min(bisect_left(view, place), len(view) - 1)
 
 
-def _share(wanted: dict[str, int], room: int) -> dict[str, int]:
-    """What each column gets: all it wants if that is at most its part, and of what is left over the first ones more."""
+def _column_widths(wanted_widths: dict[str, int], room: int) -> dict[str, int]:
+    """Width of each column: what it wants, at most its share, plus what others leave over."""
     parts = {"fact": 30, "value": 30, "other": 30, "source": 26, "used by": 16}
-    total = sum(parts[column] for column in wanted)
-    widths = {column: min(want, max(room * parts[column] // total, 1)) for column, want in wanted.items()}
+    total = sum(parts[column] for column in wanted_widths)
+    widths = {
+        column: min(wanted_width, max(room * parts[column] // total, 1))
+        for column, wanted_width in wanted_widths.items()
+    }
     for column in ("fact", "value", "other", "used by", "source"):
-        if column in wanted:
-            widths[column] += min(wanted[column] - widths[column], max(room - sum(widths.values()), 0))
+        if column in wanted_widths:
+            widths[column] += min(wanted_widths[column] - widths[column], max(room - sum(widths.values()), 0))
     return widths
 
 
-def fit(text: str, width: int, from_end: bool = False) -> str:
-    """The text in exactly that many columns, cut with an ellipsis: at its start where its end tells more."""
-    if cell_len(text) <= width:
-        return set_cell_size(text, width)
-    if width < 2:
-        return "…"[:width]
-    if from_end:
-        return set_cell_size("…" + text[-(width - 1) :], width)
-    return f"{set_cell_size(text, width - 1)}…"
-
-
-def lit(text: str, look: str, words: Sequence[str]) -> Iterator[Cell]:
-    """The text, with what was searched in the look of the accent."""
+def highlighted(text: str, look: str, words: Sequence[str]) -> Iterator[Cell]:
+    """The text as cells, with the searched words in the accent style."""
     if not words:
         yield text, look
         return
-    found = re.compile("|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)), re.IGNORECASE)
+    pattern = re.compile("|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)), re.IGNORECASE)
     end = 0
-    for match in found.finditer(text):
+    for match in pattern.finditer(text):
         yield text[end : match.start()], look
         yield match.group(), "accent"
         end = match.end()

@@ -1,22 +1,164 @@
-"""The list of findings: causes in the order to act on them, symptoms folded under what explains them."""
+"""The list of findings: causes in the order to act on them, what they explain folded under them, then the counts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from gpudoctor.model.diagnosis import Diagnosis
+from gpudoctor.core.diagnosis import Diagnosis, Finding
+from gpudoctor.core.rule import LAYERS
+from gpudoctor.views import _report as report
+from gpudoctor.views._report import Reason
 from gpudoctor.views._terminal import one_line
+from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
-from gpudoctor.views.tui.words import entries
-from gpudoctor.views.tui.words.entries import Entry
+from gpudoctor.views.tui.words import summary
+
+Section = Literal["", "order", "notes", "unjudged", "passed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row: all findings of one id, a reason why rules were not judged, one such rule, or a summary line.
+
+    `under` are the findings folded below it, `names` the rules that it is about.
+    """
+
+    id: str
+    findings: tuple[Finding, ...] = ()
+    under: tuple[Finding, ...] = ()
+    reason: Reason | None = None
+    names: tuple[str, ...] = ()
+    section: Section = ""
+    title: str = ""
+    guide: str = ""
+    """How it hangs under the entry above it."""
+
+    @property
+    def folds(self) -> bool:
+        """True if anything can be folded under it."""
+        return bool(self.under) or (self.reason is not None and not self.rule)
+
+    @property
+    def rule(self) -> bool:
+        """True if it is a single rule that was not judged."""
+        return self.reason is not None and self.names == (self.id,)
+
+    @property
+    def bad(self) -> bool:
+        """True if it is an error or a warning."""
+        return bool(self.findings and self.findings[0].severity != "info")
+
+
+def found_entries(diagnosis: Diagnosis, folded_ids: Collection[str]) -> Iterator[Entry]:
+    """Causes with their symptoms below (unless folded), then what to do first, notes, and what was not found."""
+    under = summary.folded(diagnosis)
+    groups: dict[str, list[Finding]] = {}
+    for finding in diagnosis.findings:
+        groups.setdefault(finding.id, []).append(finding)
+    below: dict[str, list[list[Finding]]] = {}
+    for name, group in groups.items():
+        if name in under:
+            below.setdefault(under[name], []).append(group)
+    for name, group in groups.items():
+        if name in under:
+            continue
+        symptoms = below.get(name, [])
+        yield Entry(name, tuple(group), tuple(symptom[0] for symptom in symptoms))
+        for at, symptom in enumerate(() if name in folded_ids else symptoms, 1):
+            yield Entry(symptom[0].id, tuple(symptom), guide="  └ " if at == len(symptoms) else "  ├ ")
+    yield from _summary_entries(diagnosis)
+
+
+def unjudged_entries(diagnosis: Diagnosis, folded_ids: Collection[str]) -> Iterator[Entry]:
+    """Reasons why rules were not judged, the most frequent first, each with its rules below unless folded."""
+    for reason in report.reasons(diagnosis):
+        name = f"because {reason.why}"
+        yield Entry(name, reason=reason, names=reason.rules, title=reason.why)
+        for at, rule in enumerate(() if name in folded_ids else reason.rules, 1):
+            guide = "  └ " if at == len(reason.rules) else "  ├ "
+            yield Entry(rule, reason=reason, names=(rule,), title=rule, guide=guide)
+
+
+def matching(entries: Iterable[Entry], words: str) -> Iterator[Entry]:
+    """Entries that contain every word in id or titles, unindented; summary lines never match."""
+    words_lower = words.lower().split()
+    for entry in entries:
+        text = " ".join([entry.id, entry.title, *(finding.title for finding in entry.findings)]).lower()
+        if not entry.section and all(word in text for word in words_lower):
+            yield replace(entry, guide="", under=())
+
+
+def _summary_entries(diagnosis: Diagnosis) -> Iterator[Entry]:
+    """The lines after the findings: order of work, notes, not judged, passed (by topic on a sound machine)."""
+    if len(causes := summary.to_act_on(diagnosis)) > 1:
+        yield Entry("order", section="order", title=f"What to do first: {len(causes)} steps in order")
+    if notes := len(diagnosis.notes):
+        yield Entry("notes", section="notes", title=f"{notes} notes" if notes > 1 else "A note")
+    if many := len(diagnosis.unjudged):
+        yield Entry("unjudged", section="unjudged", title=f"{many} not judged")
+    if diagnosis.verdict != "sound":
+        if diagnosis.passed:
+            yield Entry("passed", section="passed", names=diagnosis.passed, title=f"{len(diagnosis.passed)} passed")
+        return
+    for topic, names in by_topic(diagnosis.passed).items():
+        yield Entry(f"passed {topic}", section="passed", names=names, title=f"{topic:<11} {len(names):>3} passed")
+
+
+def by_topic(passed: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Rule ids by topic, lowest layer first."""
+    order = {layer: at for at, layer in enumerate(LAYERS)}
+    names_by_topic: dict[str, list[str]] = {}
+    for name in passed:
+        names_by_topic.setdefault(name.partition(".")[0], []).append(name)
+    return {
+        topic: tuple(names_by_topic[topic])
+        for topic in sorted(names_by_topic, key=lambda topic: order.get(topic, len(order)))
+    }
+
+
+_SECTION_MARKS: dict[Section, tuple[str, str]] = {
+    "order": ("→", "accent"),
+    "notes": ("i", "info"),
+    "unjudged": (marks.UNREAD, "accent"),
+    "passed": (marks.PASSED, "good"),
+}
+
+
+def entry_cells(entry: Entry, folded: bool) -> list[Cell]:
+    """The cells of an entry: fold mark, severity and title."""
+    lead = entry.guide or ("▸ " if folded else "▾ ") if entry.folds or entry.guide else "  "
+    if entry.section:
+        mark, look = _SECTION_MARKS[entry.section]
+        return [(lead, ""), (f"{mark} ", look), (entry.title, "dim")]
+    if entry.reason:
+        title = one_line(entry.title)
+        if entry.rule:
+            return [(lead, "dim"), (title, "")]
+        return [(lead, "dim"), (f"{marks.UNREAD} {len(entry.names):>3}  ", "accent"), (title, "")]
+    finding = entry.findings[0]
+    glyph, _, _ = marks.SEVERITY[finding.severity]
+    guess = "Possibly: " if finding.confidence == "possible" else ""
+    many = f" (and {len(entry.findings) - 1} more)" if len(entry.findings) > 1 else ""
+    return [
+        (lead, "dim"),
+        (f"{glyph} ", finding.severity),
+        (f"{guess}{one_line(finding.title)}{many}", "dim" if entry.guide else ""),
+    ]
+
+
+# ---- The list ----
 
 
 class Findings(Rows):
-    """Follows a diagnosis while it grows. The cursor is the user's: once a key was used it stays on the id under it."""
+    """The list of findings, which follows a growing diagnosis.
+
+    The cursor is on the first cause until the user presses a key, then stays on the id under it.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "fold", "fold, unfold", show=False)]
 
@@ -25,131 +167,139 @@ class Findings(Rows):
         self.entries: list[Entry] = []
         self.only_unjudged = False
         self._diagnosis: Diagnosis | None = None
-        self._shut: set[str] = set()
-        self._chosen = ""
+        self._folded_ids: set[str] = set()
+        self._chosen_id = ""
         """The id that the user put the cursor on; empty while it follows the first cause."""
-        self._left = ""
+        self._chosen_in_other_view = ""
         """The id that was chosen in the view that is not shown: causes, or what was not judged."""
-        self._placing = False
-        self._sought = ""
+        self._moving_by_code = False
+        self._search_words = ""
         """Words that an entry must have to be shown."""
-        self._title()
+        self._update_title()
 
     @property
     def entry(self) -> Entry | None:
-        """What is under the cursor."""
+        """The entry under the cursor; None without entries."""
         return self.entries[self.cursor] if self.entries else None
 
     def put(self, diagnosis: Diagnosis) -> None:
-        """Show these findings, with the cursor where the user left it."""
+        """Show the entries of this diagnosis; the cursor stays on the id that the user chose."""
         self._diagnosis = diagnosis
-        rows = entries.unjudged if self.only_unjudged else entries.found
-        shown = rows(diagnosis, () if self._sought else self._shut)
-        self.entries = list(entries.having(shown, self._sought) if self._sought else shown)
+        rows = unjudged_entries if self.only_unjudged else found_entries
+        shown = rows(diagnosis, () if self._search_words else self._folded_ids)
+        self.entries = list(matching(shown, self._search_words) if self._search_words else shown)
         self.empty = (
-            f"nothing here has {one_line(self._sought)!r}; esc shows all" if self._sought else "Nothing found yet."
+            f"nothing here has {one_line(self._search_words)!r}; esc shows all"
+            if self._search_words
+            else "Nothing found yet."
         )
         places = {entry.id: at for at, entry in reversed(list(enumerate(self.entries)))}
-        if self._chosen and self._chosen not in places and not self._sought and self._unfold(self._chosen):
+        if (
+            self._chosen_id
+            and self._chosen_id not in places
+            and not self._search_words
+            and self._unfold(self._chosen_id)
+        ):
             return
-        self._placing = True
+        self._moving_by_code = True
         before = self.virtual_size
         self.fill(len(self.entries))
         if self.virtual_size != before:
             self.refresh(layout=True)  # it is as high as its rows where it is above the detail
-        self.cursor = places.get(self._chosen, min(self.cursor, len(places) - 1) if self._chosen else 0)
-        self._placing = False
-        self._title()
+        self.cursor = places.get(self._chosen_id, min(self.cursor, len(places) - 1) if self._chosen_id else 0)
+        self._moving_by_code = False
+        self._update_title()
         self.post_message(self.Moved(self))
 
     def row(self, index: int) -> Iterable[Cell]:
         """Fold mark, severity and title."""
         entry = self.entries[index]
-        return entries.cells(entry, entry.id in self._shut)
+        return entry_cells(entry, entry.id in self._folded_ids)
 
     def pin(self) -> None:
-        """The cursor is the user's from now on: it stays on the entry it is on."""
+        """Keep the cursor on the entry it is on from now on."""
         if self.entry:
-            self._chosen = self.entry.id
+            self._chosen_id = self.entry.id
 
     def watch_cursor(self) -> None:
-        """What the user chooses stays chosen."""
-        if not self._placing:
+        """Remember the id that the user chose."""
+        if not self._moving_by_code:
             self.pin()
         super().watch_cursor()
 
     def action_move(self, by: int) -> None:
-        """Up or down; at an end, too, the cursor is the user's."""
+        """Move by so many rows, and keep the cursor there from now on."""
         super().action_move(by)
         self.pin()
 
     def action_edge(self, last: int) -> None:
-        """To the first or the last row."""
+        """Move to the first or the last row, and keep the cursor there."""
         super().action_edge(last)
         self.pin()
 
     def go(self, name: str) -> bool:
-        """Put the cursor on the finding or the unjudged rule of that id, unfolded; whether it is here."""
+        """Put the cursor on the finding or unjudged rule of that id, unfolding it; False if there is none."""
         if not self._diagnosis:
             return False
         found = any(finding.id == name for finding in self._diagnosis.findings)
         if not found and all(item.id != name for item in self._diagnosis.unjudged):
             return False
-        self.only_unjudged, self._sought = not found, ""
-        self._shut.clear()
-        self._chosen = name
+        self.only_unjudged, self._search_words = not found, ""
+        self._folded_ids.clear()
+        self._chosen_id = name
         self.put(self._diagnosis)
         return True
 
-    def seek(self, words: str) -> None:
-        """Show only what has these words, or everything again."""
-        self._sought = words.strip()
+    def filter_by(self, words: str) -> None:
+        """Show only entries with these words; all for an empty text."""
+        self._search_words = words.strip()
         if self._diagnosis:
             self.put(self._diagnosis)
 
     def next(self, by: int) -> None:
-        """To the next error or warning, round the end; without any, to the next row."""
+        """Move to the next error or warning, wrapping round; without any, to the next row. `by` -1: the previous."""
         bad = [at for at, entry in enumerate(self.entries) if entry.bad] or list(range(len(self.entries)))
         later = [at for at in bad if (at - self.cursor) * by > 0]
         if bad:
             self.cursor = (later or bad)[0 if by > 0 else -1]
             self.pin()
 
-    def turn(self) -> None:
-        """What could not be judged, and why; or back to what was found."""
+    def toggle_unjudged(self) -> None:
+        """Switch between what was found and what was not judged."""
         self.only_unjudged = not self.only_unjudged
-        self._chosen, self._left = self._left, self._chosen
+        self._chosen_id, self._chosen_in_other_view = self._chosen_in_other_view, self._chosen_id
         if self._diagnosis:
             self.put(self._diagnosis)
 
     def action_fold(self) -> None:
-        """Fold or unfold what hangs under the entry."""
+        """Fold or unfold what is below the entry."""
         entry = self.entry
         if entry and entry.folds and self._diagnosis:
-            self._shut ^= {entry.id}
-            self._chosen = entry.id
+            self._folded_ids ^= {entry.id}
+            self._chosen_id = entry.id
             self.put(self._diagnosis)
 
     def action_choose(self) -> None:
-        """Enter folds what can be folded, and opens what was not judged."""
+        """Enter: fold or unfold, or switch to what was not judged."""
         self.pin()
         if self.entry and self.entry.section == "unjudged":
-            self.turn()
+            self.toggle_unjudged()
         else:
             self.action_fold()
         super().action_choose()
 
     def _unfold(self, name: str) -> bool:
-        """Unfold what hides the entry of that id; whether anything did."""
+        """Unfold the entry that hides that id; False if none does."""
         for entry in self.entries:
-            if entry.id in self._shut and name in {finding.id for finding in entry.under} | set(entry.names):
-                self._shut.discard(entry.id)
+            if entry.id in self._folded_ids and name in {finding.id for finding in entry.under} | set(entry.names):
+                self._folded_ids.discard(entry.id)
                 if self._diagnosis:
                     self.put(self._diagnosis)
                 return True
         return False
 
-    def _title(self) -> None:
+    def _update_title(self) -> None:
+        """Set the pane's title to what is listed."""
         bad = any(entry.bad for entry in self.entries)
         causes = "Causes" if bad or not self.entries else "What was looked for"
         self.border_title = Content("Not judged, because" if self.only_unjudged else causes)

@@ -13,12 +13,12 @@ from textual.message import Message
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
 from gpudoctor.views.tui.words.stack import LABELS, Option
 
-_LABEL = 9
+_LABEL_WIDTH = 9
 _GAP = 2
 
 
 class Form(Rows):
-    """Options flow over as many lines as they need. Tab goes from field to field, the arrows from option to option."""
+    """Fields with options, wrapped over lines; Tab moves between fields, the arrows between options."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left,h", "across(-1)", "option before", show=False),
@@ -30,7 +30,7 @@ class Form(Rows):
     ]
 
     class Picked(Message):
-        """The option under the cursor is wanted, or no longer."""
+        """Posted when the option under the cursor is chosen or unselected."""
 
         def __init__(self, form: Form, option: Option) -> None:
             super().__init__()
@@ -38,63 +38,65 @@ class Form(Rows):
 
         @property
         def control(self) -> Form:
-            """Whose it is."""
+            """The form that posted it."""
             return self.form
 
     def __init__(self) -> None:
         super().__init__(id="form", classes="pane")
         self.border_title = "Choices"
         self._options: tuple[Option, ...] = ()
-        self._lines: list[list[int]] = []
+        self._options_by_line: list[list[int]] = []
         """The options of each line, by their place among all."""
-        self._at = 0
+        self._cursor_option = 0
 
     @property
     def option(self) -> Option | None:
-        """What is under the cursor."""
-        return self._options[self._at] if self._options else None
+        """The option under the cursor; None without options."""
+        return self._options[self._cursor_option] if self._options else None
 
     def put(self, options: Sequence[Option]) -> None:
-        """Show these; the cursor stays on its field and value, or on its field."""
+        """Show these options; the cursor stays on its field and value, or at least on its field."""
         here = self.option
         self._options = tuple(options)
         places = range(len(self._options))
         same = [place for place in places if here and self._options[place].field == here.field]
         exact = [place for place in same if here and self._options[place].value == here.value]
-        self._at = next(iter([*exact, *same]), 0)
-        self._flow()
+        self._cursor_option = next(iter([*exact, *same]), 0)
+        self._wrap_options()
 
     def on_resize(self) -> None:
-        """Options flow anew."""
-        self._flow()
+        """Wrap the options to the new width."""
+        self._wrap_options()
 
-    def _flow(self) -> None:
-        room = max((self.scrollable_content_region.width or self.size.width) - _LABEL - 1, 8)
-        self._lines = []
+    def _wrap_options(self) -> None:
+        """Distribute the options over lines; each field begins a new one."""
+        room = max((self.scrollable_content_region.width or self.size.width) - _LABEL_WIDTH - 1, 8)
+        self._options_by_line = []
         used, last = 0, ""
         for place, option in enumerate(self._options):
-            size = cell_len(_text(option)) + _GAP
+            size = cell_len(_option_text(option)) + _GAP
             if option.field != last or used + size > room + _GAP:
-                self._lines.append([])
+                self._options_by_line.append([])
                 used, last = 0, option.field
-            self._lines[-1].append(place)
+            self._options_by_line[-1].append(place)
             used += size
-        self.fill(len(self._lines))
-        self.cursor = self._line_of(self._at)
+        self.fill(len(self._options_by_line))
+        self.cursor = self._line_of_option(self._cursor_option)
 
-    def _line_of(self, place: int) -> int:
-        return next((index for index, line in enumerate(self._lines) if place in line), 0)
+    def _line_of_option(self, place: int) -> int:
+        """The line that shows the option of that number."""
+        return next((index for index, line in enumerate(self._options_by_line) if place in line), 0)
 
     def row(self, index: int) -> Iterable[Cell]:
         """The label at a field's first line, then the options."""
-        places = self._lines[index]
+        places = self._options_by_line[index]
         first = self._options[places[0]]
         before = self._options[places[0] - 1].field if places[0] else ""
         label = LABELS[first.field] if first.field != before else ""
-        yield label.ljust(_LABEL)[:_LABEL], "dim"
+        yield label.ljust(_LABEL_WIDTH)[:_LABEL_WIDTH], "dim"
         for place in places:
             option = self._options[place]
-            under = place == self._at and self.has_focus
+            under = place == self._cursor_option and self.has_focus
             glyph = ("[x]" if option.chosen else "[ ]") if option.several else ("◉" if option.chosen else "○")
             look = "under" if under else "bold" if option.chosen else ""
             yield ("" if place == places[0] else " " * _GAP), ""
@@ -107,22 +109,22 @@ class Form(Rows):
     DEFAULT_CSS = "Form > .rows--under { text-style: bold reverse; }"
 
     def action_across(self, by: int) -> None:
-        """To the option before or after, over the lines' ends."""
-        self._go(self._at + by)
+        """Move to the option before or after, across lines."""
+        self._move_to(self._cursor_option + by)
 
     def action_move(self, by: int) -> None:
-        """To the line above or below, and there to what is chosen, else to the first."""
-        line = min(max(self.cursor + by, 0), max(len(self._lines) - 1, 0))
-        if self._lines and line != self.cursor:
-            self._go(self._best(self._lines[line]))
+        """Move to the line above or below, to its chosen option, else the first."""
+        line = min(max(self.cursor + by, 0), max(len(self._options_by_line) - 1, 0))
+        if self._options_by_line and line != self.cursor:
+            self._move_to(self._chosen_or_first(self._options_by_line[line]))
 
     def action_edge(self, last: int) -> None:
-        """To the first or the last line."""
-        if self._lines:
-            self._go(self._best(self._lines[-1 if last else 0]))
+        """Move to the first or the last line."""
+        if self._options_by_line:
+            self._move_to(self._chosen_or_first(self._options_by_line[-1 if last else 0]))
 
     def action_field(self, by: int) -> None:
-        """To the next field, and from the last one to the next pane."""
+        """Move to the next field, and from the last one to the next pane."""
         fields = list(dict.fromkeys(option.field for option in self._options))
         here = self.option
         at = fields.index(here.field) + by if here else -1
@@ -130,43 +132,46 @@ class Form(Rows):
             self.screen.focus_next() if by > 0 else self.screen.focus_previous()
             return
         own = [place for place, option in enumerate(self._options) if option.field == fields[at]]
-        self._go(self._best(own))
+        self._move_to(self._chosen_or_first(own))
 
     def action_choose(self) -> None:
-        """Choose it, or where several may be, no longer."""
+        """Post `Picked` for the option under the cursor."""
         if option := self.option:
             self.post_message(self.Picked(self, option))
 
     def action_enter(self) -> None:
-        """Open it: what that is, the screen knows."""
+        """Post `Chosen` for the option under the cursor, for the screen to open."""
         if self._options:
             self.post_message(self.Chosen(self))
 
     def on_click(self, event: events.Click) -> None:
-        """A click chooses what it hits."""
+        """Move to the clicked option and choose it."""
         at = event.get_content_offset(self)
         event.stop()
         event.prevent_default()
-        if at is None or not 0 <= at.y + self.scroll_offset.y < len(self._lines):
+        if at is None or not 0 <= at.y + self.scroll_offset.y < len(self._options_by_line):
             return
-        edge = _LABEL + 1
-        for place in self._lines[at.y + self.scroll_offset.y]:
-            edge += cell_len(_text(self._options[place])) + _GAP
-            if _LABEL < at.x < edge:
-                self._go(place)
+        edge = _LABEL_WIDTH + 1
+        for place in self._options_by_line[at.y + self.scroll_offset.y]:
+            edge += cell_len(_option_text(self._options[place])) + _GAP
+            if _LABEL_WIDTH < at.x < edge:
+                self._move_to(place)
                 self.action_choose()
                 return
 
-    def _best(self, places: Sequence[int]) -> int:
+    def _chosen_or_first(self, places: Sequence[int]) -> int:
+        """The chosen one of these options, else the first."""
         return next((place for place in places if self._options[place].chosen), places[0])
 
-    def _go(self, place: int) -> None:
+    def _move_to(self, place: int) -> None:
+        """Put the cursor on the option of that number, within bounds."""
         if self._options:
-            self._at = min(max(place, 0), len(self._options) - 1)
-            self.cursor = self._line_of(self._at)
+            self._cursor_option = min(max(place, 0), len(self._options) - 1)
+            self.cursor = self._line_of_option(self._cursor_option)
             self.refresh()
 
 
-def _text(option: Option) -> str:
+def _option_text(option: Option) -> str:
+    """An option as drawn, whose width counts."""
     note = f"  {option.note}" if option.note else ""
     return f"{'[x]' if option.several else '◉'} {option.text}{note}"

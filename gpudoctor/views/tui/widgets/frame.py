@@ -1,26 +1,63 @@
-"""The frame around every screen: verdict, counts or message, tabs above; keys below."""
+"""The frame around every screen: verdict, counts or message, tabs of all screens, keys below; a line to search."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
 from textual.content import Content
+from textual.screen import Screen
 from textual.style import Style
 from textual.widget import Widget
+from textual.widgets import Input
 
 from gpudoctor.views._terminal import drawable
-from gpudoctor.views.tui.places import DOORS
 
 if TYPE_CHECKING:
     from textual.visual import VisualType
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenEntry:
+    """A screen's name and titles; its class is imported when opened: ``gpus`` is `GPUs...` in ``screens/gpus.py``."""
+
+    name: str
+    title: str
+    short: str
+    """The title where 80 columns are all there is."""
+    screen: str
+
+    def open(self) -> Screen[Any]:
+        """A new instance of the screen."""
+        module = importlib.import_module(f"gpudoctor.views.tui.screens.{self.name}")
+        screen: Screen[Any] = getattr(module, self.screen)()
+        return screen
+
+
+SCREEN_ENTRIES = (
+    ScreenEntry("diagnosis", "Diagnosis", "Diag", "DiagnosisScreen"),
+    ScreenEntry("gpus", "GPUs", "GPU", "GPUsScreen"),
+    ScreenEntry("facts", "Facts", "Facts", "FactsScreen"),
+    ScreenEntry("kernels", "Kernels", "Kern", "KernelsScreen"),
+    ScreenEntry("cluster", "Cluster", "Clus", "ClusterScreen"),
+    ScreenEntry("setup", "Setup", "Setup", "SetupScreen"),
+)
+FIX_SCREEN = ScreenEntry("fix", "Fix", "Fix", "FixScreen")
+"""The one screen without a tab: `f` opens it from all the others."""
+
+
+# ---- The frame ----
 
 NARROW = 96
 """Columns from which there is room for whole words and panes side by side."""
 
 
 def both_ends(left: Content, rights: Sequence[Content], width: int) -> Content:
-    """One line with `left` at its start and, at its end, the first of `rights` that there is room for."""
+    """One line with `left` at its start and, at its end, the first of `rights` that fits; `left` alone is cut."""
     for right in rights:
         room = width - left.cell_length - right.cell_length
         if room >= 2:
@@ -29,7 +66,7 @@ def both_ends(left: Content, rights: Sequence[Content], width: int) -> Content:
 
 
 class Line(Widget):
-    """One line of text; what is set is never markup."""
+    """A widget of one line of text; the text is never read as markup."""
 
     DEFAULT_CSS = "Line { height: 1; padding: 0 1; }"
 
@@ -39,18 +76,18 @@ class Line(Widget):
         self._rights: tuple[Content, ...] = ()
 
     def say(self, left: Content | str, *rights: Content | str) -> None:
-        """Show `left`, and of `rights`, the longest first, the one that there is room for."""
+        """Set the text at the left, and texts for the right end, the longest first."""
         self._left = Content(drawable(left)) if isinstance(left, str) else left
         self._rights = tuple(Content(drawable(right)) if isinstance(right, str) else right for right in rights)
         self.refresh()
 
     def render(self) -> VisualType:
-        """Both, as far as the width allows."""
+        """The text at the left, and the first at the right that fits."""
         return both_ends(self._left, self._rights, self.content_size.width)
 
 
 class Tabs(Widget):
-    """The screens; a click opens one."""
+    """The line of screen titles; a click opens one."""
 
     DEFAULT_CSS = "Tabs { height: 1; padding: 0 1; }"
 
@@ -59,10 +96,10 @@ class Tabs(Widget):
         self.here = here
 
     def render(self) -> VisualType:
-        """Their numbers and titles, the one that is open in brackets."""
+        """Numbers and titles of the screens, the open one in brackets."""
         short = self.app.size.width < NARROW
         parts: list[Content] = []
-        for number, door in enumerate(DOORS, 1):
+        for number, door in enumerate(SCREEN_ENTRIES, 1):
             title = f"{number} {door.short if short else door.title}"
             here = door.name == self.here
             look = Style.parse("bold $primary" if here else "$foreground 70%")
@@ -72,39 +109,40 @@ class Tabs(Widget):
 
 
 class Keys(Widget):
-    """The keys of what is in focus, as many as there is room for; those that work everywhere are never cut."""
+    """The line of keys of what has the focus, as many as fit; those that work everywhere are never cut."""
 
     DEFAULT_CSS = "Keys { height: 1; dock: bottom; padding: 0 1; background: $panel; }"
     EVERYWHERE = (("?", "keys", "app.keys"), ("^p", "commands", "app.command_palette"), ("q", "quit", "app.quit"))
     MOST = 6
 
     def on_mount(self) -> None:
-        """Follow the focus and what can be done."""
+        """Redraw when the available keys change."""
         self.screen.bindings_updated_signal.subscribe(self, lambda _: self.refresh())
 
     def render(self) -> VisualType:
-        """Hints of this place at the left, those of every place at the right."""
+        """Keys of this screen at the left, those of every screen at the right."""
         width = self.content_size.width
         short = width < NARROW
         everywhere = [(key, "" if short and key != "?" else word, action) for key, word, action in self.EVERYWHERE]
-        everywhere = [*self._own(), *everywhere]
-        right = _hints(everywhere)
+        everywhere = [*self._app_hints(), *everywhere]
+        right = _hints_text(everywhere)
         room = width - right.cell_length - 2
         shown: list[tuple[str, str, str]] = []
-        for hint in self._here():
-            if len(shown) == self.MOST or _hints([*shown, hint]).cell_length > room:
+        for hint in self._screen_hints():
+            if len(shown) == self.MOST or _hints_text([*shown, hint]).cell_length > room:
                 break
             shown.append(hint)
-        left = _hints(shown)
+        left = _hints_text(shown)
         return Content.assemble(left, " " * max(2, width - left.cell_length - right.cell_length), right)
 
-    def _own(self) -> Iterable[tuple[str, str, str]]:
-        """What the application has beyond the keys of every one, where it can be done."""
+    def _app_hints(self) -> Iterable[tuple[str, str, str]]:
+        """Key, word and action of the application's own keys that can be used now."""
         for hint in getattr(self.app, "OWN_KEYS", ()):
             if self.app.check_action(hint[2].partition(".")[2], ()):
                 yield hint
 
-    def _here(self) -> Iterable[tuple[str, str, str]]:
+    def _screen_hints(self) -> Iterable[tuple[str, str, str]]:
+        """Key, word and action of the keys shown on this screen."""
         seen = set()
         for _, binding, enabled, _ in self.screen.active_bindings.values():
             if binding.show and enabled and binding.description and binding.action not in seen:
@@ -112,10 +150,60 @@ class Keys(Widget):
                 yield binding.key_display or self.app.get_key_display(binding), binding.description, binding.action
 
 
-def _hints(hints: Iterable[tuple[str, str, str]]) -> Content:
+def _hints_text(hints: Iterable[tuple[str, str, str]]) -> Content:
+    """Keys and words, each clickable."""
     parts = []
     for key, word, action in hints:
         click = Style.from_meta({"@click": action if "." in action else f"screen.{action}"})
         text = Content.assemble((key, Style.parse("bold $primary")), f" {word}" if word else "")
         parts.append(text.stylize(click))
     return Content("  ").join(parts)
+
+
+# ---- A line to type what is searched: open while there is something to search ----
+
+
+class SearchInput(Input):
+    """The input line of a search; its keys call the screen's actions ``to_list`` and ``leave``."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,down", "screen.to_list", "to the list", key_display="⏎"),
+        Binding("escape", "screen.leave", "all facts"),
+    ]
+
+
+class Search(Horizontal):
+    """A search line behind ``/``; the screen receives `Input.Changed`."""
+
+    DEFAULT_CSS = """
+    Search { display: none; height: 1; background: $panel; }
+    Search.-open { display: block; }
+    Search Line { width: 3; padding: 0 1; color: $primary; text-style: bold; }
+    Search SearchInput, Search SearchInput:focus { width: 1fr; padding: 0; background: $panel; }
+    """
+
+    def __init__(self, placeholder: str) -> None:
+        super().__init__()
+        self.field = SearchInput(placeholder=placeholder, select_on_focus=False, compact=True)
+
+    def compose(self) -> Iterable[Widget]:
+        """The ``/`` sign and the input."""
+        sign = Line()
+        sign.say("/")
+        yield sign
+        yield self.field
+
+    @property
+    def opened(self) -> bool:
+        """True if the search line is shown."""
+        return self.has_class("-open")
+
+    def open(self) -> None:
+        """Show the line and focus it."""
+        self.add_class("-open")
+        self.field.focus()
+
+    def close(self) -> None:
+        """Clear and hide the line."""
+        self.field.value = ""
+        self.remove_class("-open")

@@ -1,17 +1,286 @@
-"""The table of GPUs: one row each, MIG devices under theirs. With each sample what is seen of it is drawn anew."""
+"""The table of GPUs: what each column shows, which fit, and a row for each GPU, MIG devices under theirs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
 
-from gpudoctor.model.sample import GPU
+from gpudoctor.core.sample import GPU, Instance
+from gpudoctor.views._terminal import one_line
+from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.rows import Cell, Rows
-from gpudoctor.views.tui.words import gpu_columns
-from gpudoctor.views.tui.words.gpu_columns import Placed, Shown
+from gpudoctor.views.tui.words import gpu as gpu_words
+from gpudoctor.views.tui.words import summary
+from gpudoctor.views.tui.words.gpu import GpuState, gib_text
+
+DrawCell = Callable[[GpuState, GPU, int], Cell]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: `rank` is its importance, 0 the highest; it is at least `width` wide and grows up to `most`."""
+
+    name: str
+    rank: int
+    width: int
+    draw: DrawCell
+    most: int = 0
+    right: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedColumn:
+    """A column with its width and heading in the current layout."""
+
+    column: Column
+    width: int
+    heading: str
+
+
+def _number_column(name: str, format_number: Callable[[float], str] = lambda number: f"{number:.0f}") -> DrawCell:
+    """A function that draws the GPU's field of that name as a number."""
+
+    def draw(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001 - a column's signature
+        """The number, or the mark of a missing value."""
+        number = getattr(gpu, name)
+        return (format_number(number), "") if number is not None else missing_cell(gpu, name)
+
+    return draw
+
+
+def missing_cell(gpu: GPU, *names: str) -> Cell:
+    """The mark of missing values: ``?`` if they could not be read, ``-`` if this GPU does not report them."""
+    unread = gpu.error or any(name in gpu.unanswered for name in names)
+    return (marks.UNREAD, "info") if unread else (marks.ABSENT, "dim")
+
+
+def _index_cell(state: GpuState, gpu: GPU, width: int) -> Cell:
+    """The GPU's index after the mark of its worst finding, or ``?`` if it does not answer."""
+    severity = state.health.severity(gpu.index)
+    if severity:
+        return f"{marks.SEVERITY[severity][0]}{gpu.index:>{width - 1}}", severity
+    if gpu.index in state.struck or gpu.error:
+        return f"{marks.UNREAD}{gpu.index:>{width - 1}}", "info"
+    return f" {gpu.index:>{width - 1}}", ""
+
+
+def _name_cell(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001
+    """The GPU's short name, cut to the width."""
+    return one_line(summary.short_name(gpu.name))[:width], "dim"
+
+
+def _curve_column(name: str, limit_of: Callable[[GPU], float | None]) -> DrawCell:
+    """A function that draws the last minute of a field as bars, up to the limit that `limit_of` gives."""
+
+    def draw(state: GpuState, gpu: GPU, width: int) -> Cell:
+        """The bars; empty without a limit."""
+        limit = limit_of(gpu)
+        return (state.bars(gpu, name, width, limit) if limit else "", "curve")
+
+    return draw
+
+
+def _memory_bar_cell(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001
+    """A bar of the memory in use."""
+    return bar(gpu.memory_used_mib, gpu.memory_mib, width), "curve"
+
+
+def bar(used: float | None, total: float | None, width: int) -> str:
+    """Used of total as a bar, ``███░░░░░``; at least one block if more than 0.5 % is used. Empty if unknown."""
+    if used is None or not total:
+        return ""
+    full = min(width, round(width * used / total) or (1 if used / total > 0.005 else 0))
+    return "█" * full + _EMPTY * (width - full)
+
+
+_EMPTY = "░"
+
+
+def _clock_cell(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001
+    """Current and maximum clock in MHz."""
+    if gpu.clock_mhz is None:
+        return missing_cell(gpu, "clock_mhz")
+    most = "" if gpu.clock_max_mhz is None else f"/{gpu.clock_max_mhz:.0f}"
+    return f"{gpu.clock_mhz:.0f}{most}", ""
+
+
+def _limit_cell(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001
+    """Why the GPU's numbers are outdated, or what limits its clocks."""
+    if why := state.struck.get(gpu.index):
+        return one_line(why), "info"
+    text = gpu_words.held_back(gpu)
+    if text.startswith("▼"):
+        return text, state.health.severity(gpu.index) or "bold"
+    return text, "dim"
+
+
+def _pcie_cell(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001
+    """PCIe generation and width: ``4×16``."""
+    if gpu.link_generation is None or gpu.link_width is None:
+        return missing_cell(gpu, "link_generation", "link_width")
+    return f"{gpu.link_generation:.0f}×{gpu.link_width:.0f}", ""
+
+
+def _nvlinks_cell(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001
+    """NVLinks that are up of all: ``17/18``."""
+    if gpu.links_up is None or gpu.links is None:
+        return missing_cell(gpu, "links", "links_up")
+    return f"{gpu.links_up:.0f}/{gpu.links:.0f}", ""
+
+
+def _traffic_column(send: str, receive: str) -> DrawCell:
+    """A function that draws sent and received MB/s of two fields."""
+
+    def draw(state: GpuState, gpu: GPU, width: int) -> Cell:  # noqa: ARG001
+        """Both rates, or the mark of a missing value."""
+        out, back = getattr(gpu, send), getattr(gpu, receive)
+        if out is None or back is None:
+            return missing_cell(gpu, send, receive)
+        return f"{gpu_words.rate_text(out):>5} {gpu_words.rate_text(back):>5}", ""
+
+    return draw
+
+
+HELD = "held back by"
+COLUMNS = (
+    Column("", 0, 3, _index_cell, right=True),
+    Column("GPU", 9, 10, _name_cell, most=22),
+    Column("util 60 s", 8, 12, _curve_column("utilization", lambda _: 100.0), most=30),
+    Column("%", 1, 3, _number_column("utilization"), right=True),
+    Column("memory", 7, 10, _memory_bar_cell, most=16),
+    Column("GiB", 6, 4, _number_column("memory_used_mib", gib_text), right=True),
+    Column("W", 4, 4, _number_column("power_w"), right=True),
+    Column("W 60 s", 10, 8, _curve_column("power_w", lambda gpu: gpu.power_limit_w), most=20),
+    Column("°C", 2, 3, _number_column("temperature_c"), right=True),
+    Column("SM MHz", 3, 9, _clock_cell, right=True),
+    Column("mem MHz", 13, 7, _number_column("memory_clock_mhz"), right=True),
+    Column("PCIe", 11, 4, _pcie_cell, right=True),
+    Column("NVLinks", 12, 7, _nvlinks_cell, right=True),
+    Column("PCIe ↑↓ MB/s", 15, 12, _traffic_column("pcie_send_mb_s", "pcie_receive_mb_s"), right=True),
+    Column("NVLink ↑↓ MB/s", 14, 14, _traffic_column("nvlink_send_mb_s", "nvlink_receive_mb_s"), right=True),
+    Column(HELD, 5, 14, _limit_cell, most=10_000),
+)
+GAP = 2
+"""Blanks behind each column."""
+
+
+def place_columns(state: GpuState, width: int) -> list[PlacedColumn]:
+    """The columns that fit in `width`, the most important first; what is left goes to those that can grow."""
+    widths: dict[str, int] = {}
+    room = width
+    for column in sorted(_columns_with_data(state), key=lambda column: column.rank):
+        if column.width + GAP > room and column.rank:
+            break
+        widths[column.name] = column.width
+        room -= column.width + GAP
+    chosen = [column for column in COLUMNS if column.name in widths]
+    for column in sorted((other for other in chosen if other.most), key=lambda other: (other.name == HELD, other.rank)):
+        extra = min(max(room, 0), _max_width(state, column) - column.width)
+        if column.name != HELD and extra > 0:
+            extra = min(extra, max(room - _MIN_LIMIT_WIDTH, 0) or 0)
+        widths[column.name] += max(extra, 0)
+        room -= max(extra, 0)
+    return [PlacedColumn(column, widths[column.name], _heading(state, column)) for column in chosen]
+
+
+_MIN_LIMIT_WIDTH = 10
+"""Columns that what holds a GPU back gets before any curve grows."""
+
+
+def _columns_with_data(state: GpuState) -> Sequence[Column]:
+    """The columns in which any GPU has something to show."""
+    gpus = state.gpus.values()
+    silent = {
+        "GPU": len({gpu.name for gpu in gpus if gpu.name}) < 2,  # else the band names them all
+        "NVLinks": all(not gpu.links for gpu in gpus),
+        "NVLink ↑↓ MB/s": all(gpu.nvlink_send_mb_s is None for gpu in gpus),
+        "PCIe ↑↓ MB/s": all(gpu.pcie_send_mb_s is None for gpu in gpus),
+        "util 60 s": not len(state.histories),
+        "W 60 s": not len(state.histories),
+    }
+    return [column for column in COLUMNS if not silent.get(column.name)]
+
+
+def _max_width(state: GpuState, column: Column) -> int:
+    """The widest that a column can usefully be."""
+    if column.name == "GPU":
+        return max((len(summary.short_name(gpu.name)) for gpu in state.gpus.values()), default=0)
+    return column.most
+
+
+def _heading(state: GpuState, column: Column) -> str:
+    """The column's heading; that of memory says how much each GPU has, if it is the same."""
+    sizes = {gpu.memory_mib for gpu in state.gpus.values() if gpu.memory_mib}
+    if column.name == "memory" and len(sizes) == 1:
+        return f"of {gib_text(sizes.pop())} GiB"
+    return column.name
+
+
+def gpu_cells(places: Sequence[PlacedColumn], state: GpuState, gpu: GPU) -> list[Cell]:
+    """The row of a GPU; outdated numbers are struck through."""
+    old = gpu.index in state.struck
+    row: list[Cell] = []
+    for place in places:
+        text, look = place.column.draw(state, gpu, place.width)
+        if old and look in ("", "curve", "dim") and place.column.rank:
+            look = "struck" if text.strip() else ""
+        row += _padded(text, look, place)
+    return merge_cells(row)
+
+
+def merge_cells(row: Sequence[Cell]) -> list[Cell]:
+    """The cells with neighbours of the same style joined, which draws faster."""
+    out: list[Cell] = []
+    for text, look in row:
+        if out and out[-1][1] == look:
+            out[-1] = (out[-1][0] + text, look)
+        else:
+            out.append((text, look))
+    return out
+
+
+def _padded(text: str, look: str, place: PlacedColumn) -> list[Cell]:
+    """The text cut and padded to its column; only the text itself has the style."""
+    text = text if len(text) <= place.width else f"{text[: place.width - 1]}…"
+    pad = " " * (place.width - len(text))
+    gap = " " * GAP
+    if look == "struck":
+        return [(pad, ""), (text, look), (gap, "")] if place.column.right else [(text, look), (pad + gap, "")]
+    if text.endswith(_EMPTY):
+        full = text.rstrip(_EMPTY)
+        return [(full, look), (text[len(full) :], "track"), (pad + gap, "")]
+    return [(f"{pad}{text}{gap}" if place.column.right else f"{text}{pad}{gap}", look)]
+
+
+def column_headings(places: Sequence[PlacedColumn]) -> list[Cell]:
+    """The headings over their columns, as one cell."""
+    out = []
+    for place in places:
+        name = place.heading[: place.width]
+        out.append(name.rjust(place.width) if place.column.right else name.ljust(place.width))
+    return [(" " + "".join(text + " " * GAP for text in out), "head")]
+
+
+def mig_cells(instance: Instance, last: bool) -> list[Cell]:
+    """The row of a MIG device under its GPU: profile and memory; `last` draws the end of the branch."""
+    full = bar(instance.memory_used_mib, instance.memory_mib, 10)
+    memory = ""
+    if instance.memory_used_mib is not None and instance.memory_mib is not None:
+        memory = f"  {gib_text(instance.memory_used_mib)} of {gib_text(instance.memory_mib)} GiB"
+    return [
+        (f"   {'└' if last else '├'} MIG {instance.index:<2} ", "dim"),
+        (f"{one_line(instance.profile) or 'profile not told':<12} ", ""),
+        (full.rstrip(_EMPTY), "curve"),
+        (full[len(full.rstrip(_EMPTY)) :], "track"),
+        (memory, ""),
+    ]
+
+
+# ---- The table: with each sample what is seen of it is drawn anew ----
 
 Key = tuple[int, int]
 """A GPU's index, and the place of a MIG device of it or -1."""
@@ -19,7 +288,7 @@ _ORDER = ("error", "warning", "info", None)
 
 
 class GPUTable(Rows):
-    """The cursor stays on the GPU that it was put on, however the rows are sorted."""
+    """The table of GPUs; the cursor stays on its GPU however the rows are sorted."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--struck", "rows--curve", "rows--track"}
     DEFAULT_CSS = """
@@ -35,92 +304,97 @@ class GPUTable(Rows):
 
     def __init__(self) -> None:
         super().__init__(id="gpus", classes="pane")
-        self.shown = Shown()
+        self.shown = GpuState()
         self.found_first = False
         self._keys: list[Key] = []
-        self._places: list[Placed] = []
+        self._places: list[PlacedColumn] = []
         self._layout: object = None
-        self._chosen: Key | None = None
-        self._placing = False
+        self._chosen_key: Key | None = None
+        self._moving_by_code = False
 
     @property
     def gpu(self) -> GPU | None:
-        """The one under the cursor."""
+        """The GPU under the cursor; None without one."""
         return None if self.gpu_index is None else self.shown.gpus.get(self.gpu_index)
 
     @property
     def gpu_index(self) -> int | None:
-        """The number of the one under the cursor."""
+        """Index of the GPU under the cursor, or of the MIG device's GPU; None without one."""
         return self._keys[self.cursor][0] if self._keys else None
 
-    def put(self, shown: Shown) -> None:
-        """Show these; the cursor stays where the user put it, until then it is on the worst."""
-        self.shown = shown
-        self._lay_out()
+    def put(self, state: GpuState) -> None:
+        """Show this state; the cursor stays where the user put it, until then on the worst GPU."""
+        self.shown = state
+        self._update_layout()
         keys = [key for index in self._sorted() for key in self._rows_of(index)]
         before = self.gpu_index
-        self._placing = True
+        self._moving_by_code = True
         if keys != self._keys:
             self._keys = keys
             self.fill(len(keys))
-        self.cursor = keys.index(self._chosen) if self._chosen in keys else self._worst()
-        self._placing = False
+        self.cursor = keys.index(self._chosen_key) if self._chosen_key in keys else self._worst()
+        self._moving_by_code = False
         self.refresh()
         if self.gpu_index != before:
             self.post_message(self.Moved(self))
 
     def _worst(self) -> int:
+        """Row of the GPU with the most severe finding; 0 without GPUs."""
         ranks = [_ORDER.index(self.shown.health.severity(index)) for index, _ in self._keys]
         return ranks.index(min(ranks)) if ranks else 0
 
     def _sorted(self) -> list[int]:
+        """Indices of the GPUs in the order shown: by number, or findings first."""
         indices = sorted(self.shown.gpus)
         if self.found_first:
             indices.sort(key=lambda index: (_ORDER.index(self.shown.health.severity(index)), not self._silent(index)))
         return indices
 
     def _silent(self, index: int) -> bool:
+        """True if the GPU's numbers are outdated or it does not answer."""
         return index in self.shown.struck or bool(self.shown.gpus[index].error)
 
     def _rows_of(self, index: int) -> list[Key]:
+        """Keys of the rows of a GPU: its own, then one for each MIG device."""
         return [(index, -1), *((index, place) for place in range(len(self.shown.gpus[index].instances)))]
 
-    def _lay_out(self) -> None:
+    def _update_layout(self) -> None:
+        """Place the columns anew if the width or what there is to show has changed."""
         width = max((self.scrollable_content_region.width or self.size.width) - 1, 0)
         layout = (width, len(self.shown.gpus), bool(len(self.shown.histories)), len(self.shown.struck))
         if layout != self._layout or not self._places:
             self._layout = layout
-            self._places = gpu_columns.placed(self.shown, width)
-            self.heading = gpu_columns.heading(self._places) if self.shown.gpus else ()
+            self._places = place_columns(self.shown, width)
+            self.heading = column_headings(self._places) if self.shown.gpus else ()
 
     def on_resize(self, event: events.Resize) -> None:  # noqa: ARG002 - Textual's signature
-        """Other columns fit."""
-        self._lay_out()
+        """Place the columns in the new width."""
+        self._update_layout()
         self.refresh()
 
     def row(self, index: int) -> Iterable[Cell]:
-        """Numbers, bars and words of a GPU, or the line of a MIG device."""
+        """The cells of a GPU or a MIG device."""
         gpu_index, place = self._keys[index]
         gpu = self.shown.gpus[gpu_index]
         if place >= 0:
-            return gpu_columns.instance(gpu.instances[place], place == len(gpu.instances) - 1)
-        return gpu_columns.cells(self._places, self.shown, gpu)
+            return mig_cells(gpu.instances[place], place == len(gpu.instances) - 1)
+        return gpu_cells(self._places, self.shown, gpu)
 
     def watch_cursor(self) -> None:
-        """What the user chooses stays chosen."""
-        if not self._placing and self._keys:
-            self._chosen = self._keys[self.cursor]
+        """Remember the row that the user chose."""
+        if not self._moving_by_code and self._keys:
+            self._chosen_key = self._keys[self.cursor]
         super().watch_cursor()
 
     def go(self, index: int) -> bool:
-        """Put the cursor on that GPU; whether there is one."""
+        """Put the cursor on that GPU; False if it is not listed."""
         if (index, -1) not in self._keys:
             return False
         self.cursor = self._keys.index((index, -1))
         return True
 
     def action_next(self, by: int) -> None:
-        """To the next GPU of which something was found, or that does not answer."""
+        """Move to the next GPU with a finding or without an answer, wrapping round; `by` -1: the previous."""
         bad = [
             at
             for at, (index, place) in enumerate(self._keys)
@@ -131,8 +405,8 @@ class GPUTable(Rows):
             self.cursor = (later or bad)[0 if by > 0 else -1]
 
     def action_sort(self) -> None:
-        """What was found first, or by number again."""
+        """Sort by findings first, or by number again."""
         self.found_first = not self.found_first
-        if self._chosen is None and self._keys:
-            self._chosen = self._keys[self.cursor]
+        if self._chosen_key is None and self._keys:
+            self._chosen_key = self._keys[self.cursor]
         self.put(self.shown)

@@ -1,19 +1,164 @@
-"""The kernels: a list with what came of each, and the same as one line of tabs."""
+"""What kernels measured: a bar for each GPU, the list of kernels with what came of each, and the same as tabs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import ClassVar
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
+from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.style import Style
 from textual.widget import Widget
 
-from gpudoctor.model.measurement import Kernel, Measurements
+from gpudoctor.core.measurement import Kernel, Measurements, Run
 from gpudoctor.views._terminal import one_line
-from gpudoctor.views.tui.widgets.rows import Cell, Rows
+from gpudoctor.views.tui.widgets.matrix import share
+from gpudoctor.views.tui.widgets.rows import Cell, Rows, fit
 from gpudoctor.views.tui.words import measured
-from gpudoctor.views.tui.words.cells import share
+
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_OVER = 3
+"""Columns behind the mark of the expected value, for those that do more."""
+_FIXED = 52
+"""Columns of a row that are no bar."""
+_MEANWHILE = 46
+"""Columns that clock, temperature, power and what held it back take where there is room."""
+
+
+class Bars(Rows):
+    """One kernel's measurements: a row with a bar for each GPU."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--bar"}
+    DEFAULT_CSS = "Bars > .rows--bar { color: $primary 45%; }"
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "screen.run_this", "run this")]
+
+    def __init__(self) -> None:
+        super().__init__(id="bars", classes="pane")
+        self.measurements: Measurements | None = None
+        self.kernel: Kernel | None = None
+        self._runs: list[Run] = []
+
+    def put(self, measurements: Measurements, kernel: Kernel) -> None:
+        """Show that kernel; GPUs without a run get a row that says so."""
+        self.measurements, self.kernel = measurements, kernel
+        runs = {run.gpu: run for run in measurements.of(kernel.id)}
+        missing = () if -1 in runs else measurements.devices
+        unasked = {
+            device.index: Run(kernel.id, device.index, "not-run", because=f"no {kernel.level} run yet")
+            for device in missing
+        }
+        self._runs = [run for _, run in sorted({**unasked, **runs}.items())]
+        self.border_title = Content(one_line(f"{kernel.title}  {kernel.size}"))
+        self._update_heading()
+        self.fill(len(self._runs))
+        self.post_message(self.Moved(self))
+
+    def on_resize(self) -> None:
+        """Draw the bars in the new width."""
+        self._update_heading()
+        self.refresh()
+
+    @property
+    def run(self) -> Run | None:
+        """The run under the cursor; None without rows."""
+        return self._runs[self.cursor] if self._runs else None
+
+    @property
+    def runs(self) -> list[Run]:
+        """The run of each row."""
+        return self._runs
+
+    @property
+    def _has_room_for_samples(self) -> bool:
+        """True if clock, temperature and power fit beside the bar."""
+        return self.size.width >= _FIXED + _MEANWHILE + 32
+
+    @property
+    def _bar_length(self) -> int:
+        """Length of a bar at the expected value, in columns."""
+        return min(max(self.size.width - _FIXED - (_MEANWHILE if self._has_room_for_samples else 0), 4), 72)
+
+    def _update_heading(self) -> None:
+        """Set the heading to the kernel's unit and the columns that fit."""
+        if self.measurements is None or self.kernel is None:
+            return
+        against = measured.reference_label(self.measurements, self.kernel)
+        head = (
+            f"   {'':<8}{self.kernel.unit:>10}  {against:<{self._bar_length + 1 + _OVER}} {'right?':<13}{'spread':<9}"
+        )
+        if self._has_room_for_samples:
+            head += f"{'SM MHz':<12}{'°C':>4}{'W':>6}  held back by"
+        self.heading = [(head.ljust(self.size.width), "head")]
+
+    def row(self, index: int) -> Iterable[Cell]:
+        """Mark, GPU, value, bar, correctness, spread; or the status of a run without a value."""
+        run = self._runs[index]
+        assert self.measurements
+        state = self.measurements.state(run)
+        look = measured.LOOKS[state]
+        quiet = state == "sound"
+        yield f"{'·' if quiet else look.glyph} ", "dim" if quiet else look.row
+        yield f"{self.measurements.called(run.gpu):<8}", "bold" if state in measured.BAD else ""
+        if run.value is None:
+            yield f"{'–':>10}  ", "dim"
+            what, more = self._status_text(run)
+            yield what, "dim" if run.status in {"waiting", "not-run"} else look.row or "bold"
+            yield more, "dim"
+            return
+        yield f"{measured.number_text(run.value):>10}  ", look.row if state == "slow" else ""
+        yield from self._bar_cells(self.measurements.ratio(run), look.row if state == "slow" else "bar")
+        verdict, how = measured.correctness_cell(run)
+        yield f" {verdict:<13}", how
+        spread = "" if run.spread is None else f"±{run.spread * 100:.1f} %"
+        yield f"{spread:<9}", "dim"
+        if self._has_room_for_samples:
+            yield from _sample_cells(run)
+
+    def _status_text(self, run: Run) -> tuple[str, str]:
+        """Status of a run without a value, and its detail."""
+        if run.status == "not-run":
+            return "not run: ", one_line(run.because)
+        if run.status == "ran":
+            return f"{measured.correctness_cell(run)[0] or 'ran'} ", one_line(
+                run.words or "values as those of the reference"
+            )
+        if step := run.broken:
+            return f"failed at {step.rung}: ", one_line(step.message)
+        states = {"waiting": ("waits", ""), "running": ("is measured now", "")}
+        return states.get(run.status, ("failed: ", one_line(run.because)))
+
+    def _bar_cells(self, ratio: float | None, look: str) -> Iterator[Cell]:
+        """A bar relative to the expected value: ``█████▌····│``; blank if that is unknown."""
+        length = self._bar_length
+        if ratio is None:
+            yield f"{'':<{length + 1 + _OVER}}", ""
+            return
+        eighths = min(round(ratio * length * 8), (length + _OVER) * 8)
+        inside = min(eighths, length * 8)
+        full = "█" * (inside // 8) + (_EIGHTHS[inside % 8] if inside % 8 else "")
+        yield full, look
+        yield "·" * (length - len(full)), "dim"
+        over = max(0, eighths - length * 8 - 4)
+        yield "│", "bold"
+        beyond = "█" * (over // 8) + (_EIGHTHS[over % 8] if over % 8 else "")
+        yield f"{beyond:<{_OVER}}", look
+
+
+def _sample_cells(run: Run) -> Iterator[Cell]:
+    """Clock, temperature, power and throttle reasons of a run."""
+    now = run.meanwhile
+    held = measured.throttle_text(now, short=True)
+    clock = "" if now is None or now.sm_clock_mhz is None else f"{now.sm_clock_mhz:.0f}"
+    most = f"/{now.max_sm_clock_mhz:.0f}" if clock and now and now.max_sm_clock_mhz else ""
+    yield f"{clock + most:<12}", "warning" if held else ""
+    yield f"{'' if now is None or now.temperature_c is None else f'{now.temperature_c:.0f}':>4}", ""
+    yield f"{'' if now is None or now.power_w is None else f'{now.power_w:.0f}':>6}  ", ""
+    yield (f"▼ {held}" if held else ""), "warning"
+
+
+# ---- The kernels ----
 
 _COUNTS = 15
 """Columns that how many are what takes, in short."""
@@ -22,7 +167,7 @@ _SHORT = {"training": "train", "tensorflow": "tf"}
 
 
 class Kernels(Rows):
-    """A row for each kernel: a glyph for each GPU where there is room, and how many are what."""
+    """The list of kernels: a glyph for each GPU where there is room, and the number of GPUs in each state."""
 
     MOST_GLYPHS = 16
     """GPUs that have a glyph each."""
@@ -33,60 +178,64 @@ class Kernels(Rows):
         super().__init__(id="kernels", classes="pane")
         self.border_title = "Kernels"
         self._rows: list[tuple[Kernel, list[Cell], list[Cell]]] = []
-        self._rungs: list[str] = []
-        self._few: list[int] = []
-        self._widest = self._title = self._rung = 0
+        self._rung_labels: list[str] = []
+        self._gpus_with_glyphs: list[int] = []
+        self._widest_cells = self._title_width = self._rung_width = 0
 
-    def put(self, found: Measurements) -> None:
-        """Show these, with what came of each."""
-        gpus = [device.index for device in found.devices]
+    def put(self, measurements: Measurements) -> None:
+        """Show these kernels with their results."""
+        gpus = [device.index for device in measurements.devices]
         few = len(gpus) <= self.MOST_GLYPHS
         self._rows = [
-            (kernel, list(_glyphs(found, kernel, gpus)) if few and len(gpus) > 1 else [], list(folded(found, kernel)))
-            for kernel in found.kernels
+            (
+                kernel,
+                list(_glyphs(measurements, kernel, gpus)) if few and len(gpus) > 1 else [],
+                list(state_cells(measurements, kernel)),
+            )
+            for kernel in measurements.kernels
         ]
-        self._widest = max((sum(cell_len(text) for text, _ in (*row[1], *row[2])) for row in self._rows), default=0)
-        rungs = [_SHORT.get(kernel.rung, kernel.rung) for kernel in found.kernels]
-        self._rungs = ["" if at and rungs[at - 1] == rung else rung for at, rung in enumerate(rungs)]
-        self._rung = max(map(len, rungs)) + 1 if len(set(rungs)) > 1 else 0
-        self._few = gpus if few and len(gpus) > 1 else []
-        self._measure()
+        self._widest_cells = max(
+            (sum(cell_len(text) for text, _ in (*row[1], *row[2])) for row in self._rows), default=0
+        )
+        rungs = [_SHORT.get(kernel.rung, kernel.rung) for kernel in measurements.kernels]
+        self._rung_labels = ["" if at and rungs[at - 1] == rung else rung for at, rung in enumerate(rungs)]
+        self._rung_width = max(map(len, rungs)) + 1 if len(set(rungs)) > 1 else 0
+        self._gpus_with_glyphs = gpus if few and len(gpus) > 1 else []
+        self._update_layout()
         self.fill(len(self._rows))
 
     def on_resize(self) -> None:
-        """Titles are as long as there is room for."""
-        self._measure()
+        """Fit the titles to the new width."""
+        self._update_layout()
         self.refresh()
 
-    def _measure(self) -> None:
+    def _update_layout(self) -> None:
+        """Width of the titles, and the heading with the GPUs' numbers."""
         longest = max((cell_len(one_line(row[0].title)) for row in self._rows), default=0)
-        room = self.size.width - self._rung - 2 * len(self._few) - _COUNTS
-        self._title = min(longest, self.LONGEST, max(room, self.SHORTEST))
-        numbers = "".join(f"{gpu % 10} " for gpu in self._few)
-        self.heading = [(f"{'':<{self._rung + self._title + 4}}{numbers}", "dim")] if numbers else ()
+        room = self.size.width - self._rung_width - 2 * len(self._gpus_with_glyphs) - _COUNTS
+        self._title_width = min(longest, self.LONGEST, max(room, self.SHORTEST))
+        numbers = "".join(f"{gpu % 10} " for gpu in self._gpus_with_glyphs)
+        self.heading = [(f"{'':<{self._rung_width + self._title_width + 4}}{numbers}", "dim")] if numbers else ()
 
     @property
     def titles(self) -> list[tuple[str, list[Cell]]]:
-        """Each title, with what came of it."""
+        """Each kernel's title and the cells of its states."""
         return [(kernel.title, cells) for kernel, _, cells in self._rows]
 
     def row(self, index: int) -> Iterable[Cell]:
-        """Title, the GPUs, and how many are what."""
+        """Rung, title, a glyph for each GPU, and the number of GPUs in each state."""
         kernel, glyphs, cells = self._rows[index]
-        if self._widest > self.size.width - self._rung - self._title - 6:
-            room = self.size.width - self._rung - self._title - 4 - 2 * len(self._few)
-            cells = list(_fitting([(_short(text), look) for text, look in cells], room))
+        if self._widest_cells > self.size.width - self._rung_width - self._title_width - 6:
+            room = self.size.width - self._rung_width - self._title_width - 4 - 2 * len(self._gpus_with_glyphs)
+            cells = list(_cells_that_fit([(_shortened(text), look) for text, look in cells], room))
         first = index == self.scroll_offset.y  # of those that are seen
-        rung = _SHORT.get(kernel.rung, kernel.rung) if first else self._rungs[index]
-        lead = (f" {rung:<{self._rung - 1}}" if self._rung else "", "dim")
-        title = one_line(kernel.title)
-        if cell_len(title) > self._title:
-            title = f"{set_cell_size(title, self._title - 1)}…"
-        return [lead, (f" {set_cell_size(title, self._title)}  ", ""), *glyphs, (" ", ""), *cells]
+        rung = _SHORT.get(kernel.rung, kernel.rung) if first else self._rung_labels[index]
+        lead = (f" {rung:<{self._rung_width - 1}}" if self._rung_width else "", "dim")
+        return [lead, (f" {fit(one_line(kernel.title), self._title_width)}  ", ""), *glyphs, (" ", ""), *cells]
 
 
-def _fitting(cells: Iterable[Cell], room: int) -> Iterator[Cell]:
-    """Those that there is room for, the worst first."""
+def _cells_that_fit(cells: Iterable[Cell], room: int) -> Iterator[Cell]:
+    """The first cells that fit in `room` columns."""
     for text, look in cells:
         room -= cell_len(text)
         if room < 0:
@@ -94,20 +243,20 @@ def _fitting(cells: Iterable[Cell], room: int) -> Iterator[Cell]:
         yield text, look
 
 
-def _short(text: str) -> str:
-    """``✗ 1`` of ``✗ 1 wrong``."""
+def _shortened(text: str) -> str:
+    """A state without its word: ``✗ 1`` of ``✗ 1 wrong``."""
     words = text.split()
     gap = text[: len(text) - len(text.lstrip())]
     return f"{gap}{' '.join(words[:2])}" if words[1].isdigit() else text.partition(" (")[0]
 
 
-def _glyphs(found: Measurements, kernel: Kernel, gpus: Iterable[int]) -> Iterator[Cell]:
-    """``· · · · · 5 x ?``: as in every heat map."""
-    together = found.run(kernel.id, -1)
+def _glyphs(measurements: Measurements, kernel: Kernel, gpus: Iterable[int]) -> Iterator[Cell]:
+    """A glyph for each GPU, as in a heat map: ``· · · 5 x ?``."""
+    together = measurements.run(kernel.id, -1)
     for gpu in gpus:
-        run = together or found.run(kernel.id, gpu)
-        state = found.state(run) if run else "waiting"
-        ratio = found.ratio(run) if run else None
+        run = together or measurements.run(kernel.id, gpu)
+        state = measurements.state(run) if run else "waiting"
+        ratio = measurements.ratio(run) if run else None
         if state == "slow" and ratio is not None:
             mark = share(ratio)
             yield f"{mark.glyph} ", "warning"
@@ -118,9 +267,9 @@ def _glyphs(found: Measurements, kernel: Kernel, gpus: Iterable[int]) -> Iterato
             yield f"{glyph} ", measured.LOOKS[state].row
 
 
-def folded(found: Measurements, kernel: Kernel) -> Iterator[Cell]:
-    """``✗ 1 wrong  ! 1 slow  ✓ 5  ? 1``."""
-    counts = measured.states(found, kernel)
+def state_cells(measurements: Measurements, kernel: Kernel) -> Iterator[Cell]:
+    """The number of GPUs in each state, the worst first: ``✗ 1 wrong  ! 1 slow  ✓ 5  ? 1``."""
+    counts = measured.state_counts(measurements, kernel)
     if not counts:
         yield f"· not run{' (deep)' if kernel.level == 'deep' else ''}", "dim"
     gap = ""
@@ -132,38 +281,39 @@ def folded(found: Measurements, kernel: Kernel) -> Iterator[Cell]:
 
 
 class KernelTabs(Widget):
-    """The kernels as one line, where there is no room for a list; a click chooses one."""
+    """The kernels on one line, for narrow screens; a click opens one."""
 
     DEFAULT_CSS = "KernelTabs { height: 1; padding: 0 1; }"
 
     def __init__(self) -> None:
         super().__init__(id="kernel-tabs")
         self._titles: list[tuple[str, str]] = []
-        self._here = 0
+        self._open = 0
 
     def put(self, kernels: Kernels, here: int) -> None:
-        """Show their titles, with the mark of the worst of each."""
+        """Show the kernels' titles with the mark of their worst state; `here` is the open one."""
         self._titles = [
             (one_line(title), next((text.lstrip()[0] for text, look in cells if look in {"error", "warning"}), ""))
             for title, cells in kernels.titles
         ]
-        self._here = here
+        self._open = here
         self.refresh()
 
     def render(self) -> Content:
-        """As many as there is room for, among them the one that is open."""
+        """As many titles as fit, the open one among them."""
         width, first = self.content_size.width, 0
         while (
-            first < self._here and self._parts(first, self._here + 1).cell_length > width - 4
+            first < self._open and self._parts(first, self._open + 1).cell_length > width - 4
         ):  # the signs at both ends
             first += 1
         line = Content.assemble("‹ " if first else "", self._parts(first, len(self._titles)))
         return line if line.cell_length <= width else Content.assemble(line.truncate(width - 2), " ›")
 
     def _parts(self, first: int, end: int) -> Content:
+        """The titles from `first` to before `end`, each clickable."""
         parts: list[Content] = []
         for at, (title, mark) in enumerate(self._titles[first:end], first):
-            here = at == self._here
+            here = at == self._open
             colour = {"✗": "$error", "!": "$warning"}.get(mark, "$foreground 70%")
             look = Style.parse(f"bold {'$primary' if here else colour}")
             click = Style.from_meta({"@click": f"screen.kernel({at})"})

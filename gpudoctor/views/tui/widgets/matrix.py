@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from math import isnan
+from typing import ClassVar, Literal
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -18,14 +20,73 @@ from textual.strip import Strip
 
 from gpudoctor.views._terminal import drawable, one_line
 from gpudoctor.views.tui.hints import MOVES
-from gpudoctor.views.tui.words.cells import Mark
+
+Level = Literal["good", "info", "low", "bad", "unread", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A cell: its glyph, how bad it is, and the reason in words."""
+
+    glyph: str = "·"
+    level: Level = "good"
+    reason: str = ""
+
+    @property
+    def bad(self) -> bool:
+        """True if `n` stops at it."""
+        return self.level in {"low", "bad"}
+
+
+ITSELF = Mark("\\", "none", "itself")
+
+
+def share(ratio: float, reason: str = "", good: float = 0.9) -> Mark:
+    """Mark of a share of the expected value: a dot from `good` on, else its tenths; below half is bad, NaN unread."""
+    if isnan(ratio):
+        return unread(reason)
+    if ratio >= good:
+        return Mark(reason=reason)
+    tenths = max(0, int(ratio * 10 + 1e-9))
+    return Mark(str(min(tenths, 9)), "low" if tenths >= 5 else "bad", reason)
+
+
+def wrong(reason: str) -> Mark:
+    """Mark of wrong data: what arrived or was computed is not what it should be."""
+    return Mark("x", "bad", reason)
+
+
+def unread(reason: str) -> Mark:
+    """Mark of what was not measured, or did not answer."""
+    return Mark("?", "unread", reason)
+
+
+def no_link(reason: str = "no link") -> Mark:
+    """Mark of a pair that has nothing to measure."""
+    return Mark("-", "none", reason)
+
+
+def headings(names: Sequence[str]) -> list[str]:
+    """The names without their common beginning, for narrow columns: ``node01`` to ``node08`` become 1 to 8."""
+    if len(names) < 2:
+        return list(names)
+    common = 0
+    while all(len(name) > common for name in names) and len({name[common] for name in names}) == 1:
+        common += 1
+    while common and all(name[common - 1 : common + 1].isdigit() for name in names) and names[0][common - 1] != "0":
+        common -= 1
+    common -= any(len(name) == common for name in names)
+    return [name[common:] for name in names]
+
+
+# ---- The map ----
 
 _BLOCK = 8
 """Columns of a dense grid between two wider gaps."""
 
 
 class Matrix(ScrollView, can_focus=True):
-    """Rows by columns of `Mark`; names and headings stay where the cells scroll.
+    """A scrolling heat map of `Mark`s; row names and headings stay in sight.
 
     Headings of more than one letter are written downwards where the grid is dense (`wide` not set).
     """
@@ -74,7 +135,7 @@ class Matrix(ScrollView, can_focus=True):
     """What is said where there are no cells."""
 
     class Moved(Message):
-        """The cursor is on another cell, or the cell under it changed."""
+        """Posted when the cursor is on another cell, or the cell under it changed."""
 
         def __init__(self, matrix: Matrix) -> None:
             super().__init__()
@@ -82,133 +143,135 @@ class Matrix(ScrollView, can_focus=True):
 
         @property
         def control(self) -> Matrix:
-            """Whose cursor it is."""
+            """The matrix that posted it."""
             return self.matrix
 
     class Chosen(Moved):
-        """Enter, or a click on the cell under the cursor."""
+        """Posted on Enter, or on a click on the cell under the cursor."""
 
     def __init__(self, *, id: str | None = None, classes: str = "pane") -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, classes=classes)
         self.rows: tuple[str, ...] = ()
         self.columns: tuple[str, ...] = ()
         self._cells: list[list[Mark]] = []
-        self._heads: list[str] = []
-        self._label = self._top = 1
-        self._pitch = 2
-        self._chosen: tuple[str, str] | None = None
+        self._heading_lines: list[str] = []
+        self._label_width = self._heading_height = 1
+        self._column_width = 2
+        self._chosen_names: tuple[str, str] | None = None
         """Names of the cell that the user chose; None while the cursor follows the first bad cell."""
-        self._placing = False
+        self._moving_by_code = False
 
     def put(self, rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[Mark]]) -> None:
-        """Show this grid; the cursor stays on the names it was put on."""
+        """Show this grid; the cursor stays on the row and column names it was on."""
         self.rows, self.columns = tuple(map(one_line, rows)), tuple(map(one_line, columns))
         self._cells = [list(row) for row in cells]
         longest = max(map(len, self.columns), default=1)
-        self._pitch = longest + 1 if self.wide else 2
-        self._top = 1 if self.wide else max(longest, 1)
-        self._label = max(map(cell_len, self.rows), default=0) + 2
-        padded = [name if self.wide else name.rjust(self._top) for name in self.columns]
-        self._heads = [
-            "".join(self._slot(col, name if self.wide else name[line]) for col, name in enumerate(padded))
-            for line in range(self._top)
+        self._column_width = longest + 1 if self.wide else 2
+        self._heading_height = 1 if self.wide else max(longest, 1)
+        self._label_width = max(map(cell_len, self.rows), default=0) + 2
+        padded = [name if self.wide else name.rjust(self._heading_height) for name in self.columns]
+        self._heading_lines = [
+            "".join(self._padded_to_column(col, name if self.wide else name[line]) for col, name in enumerate(padded))
+            for line in range(self._heading_height)
         ]
-        self.virtual_size = Size(self._label + self._x(len(columns)), self._top + len(rows))
-        self._placing = True
-        self.at = self._place()
-        self._placing = False
+        self.virtual_size = Size(self._label_width + self._column_start(len(columns)), self._heading_height + len(rows))
+        self._moving_by_code = True
+        self.at = self._initial_cursor()
+        self._moving_by_code = False
         self.refresh()
         self.post_message(self.Moved(self))
 
     def change(self, row: int, col: int, mark: Mark) -> None:
-        """One new number: only its cell is drawn again."""
+        """Replace one cell, and draw only that."""
         self._cells[row][col] = mark
-        at = Region(self._label + self._x(col), self._top + row, self._pitch, 1)
+        at = Region(self._label_width + self._column_start(col), self._heading_height + row, self._column_width, 1)
         self.refresh(at.translate((-self.scroll_offset.x, -self.scroll_offset.y)))
         if (row, col) == self.at:
             self.post_message(self.Moved(self))
 
     @property
     def lines(self) -> int:
-        """Lines of all of it, headings and all."""
-        return self._top + len(self.rows)
+        """Height of the whole grid in lines, headings included."""
+        return self._heading_height + len(self.rows)
 
     @property
     def mark(self) -> Mark | None:
-        """The cell under the cursor."""
+        """The cell under the cursor; None without cells."""
         return self.cell(*self.at) if self.rows and self.columns else None
 
     def cell(self, row: int, col: int) -> Mark:
-        """That cell."""
+        """The cell at that row and column."""
         return self._cells[row][col]
 
     def go_to(self, row: str, column: str = "") -> None:
-        """Put the cursor there, by names; on the row's first bad cell where no column is named."""
+        """Put the cursor on that row and column, by name; without a column on the row's first bad cell."""
         if row in self.rows:
             at = self.rows.index(row)
             bad = (col for col, mark in enumerate(self._cells[at]) if mark.bad)
             self.at = (at, self.columns.index(column) if column in self.columns else next(bad, self.at[1]))
 
-    def _place(self) -> tuple[int, int]:
-        row, column = self._chosen or ("", "")
+    def _initial_cursor(self) -> tuple[int, int]:
+        """The cell that the user chose, by its names; else the first bad cell."""
+        row, column = self._chosen_names or ("", "")
         if row in self.rows and column in self.columns:
             return self.rows.index(row), self.columns.index(column)
-        return next(iter(self._bad()), (0, 0))
+        return next(iter(self._bad_cells()), (0, 0))
 
-    def _bad(self) -> list[tuple[int, int]]:
-        """The bad cells, or where there are none those not read."""
+    def _bad_cells(self) -> list[tuple[int, int]]:
+        """Positions of the bad cells; of the unread ones if none is bad."""
         everywhere = [(row, col) for row, cells in enumerate(self._cells) for col in range(len(cells))]
         bad = [at for at in everywhere if self.cell(*at).bad]
         return bad or [at for at in everywhere if self.cell(*at).level == "unread"]
 
-    def _x(self, col: int) -> int:
-        """Where that column begins, counted from the first one."""
-        return col * self._pitch + (0 if self.wide else col // _BLOCK)
+    def _column_start(self, col: int) -> int:
+        """Where a column begins, in terminal columns from the first one."""
+        return col * self._column_width + (0 if self.wide else col // _BLOCK)
 
-    def _column(self, x: int) -> int:
-        """The column at that distance from the first one's begin."""
+    def _column_at(self, x: int) -> int:
+        """The column at that many terminal columns from the first one's start."""
         if self.wide:
-            return x // self._pitch
-        block = _BLOCK * self._pitch + 1
-        return x // block * _BLOCK + min(x % block // self._pitch, _BLOCK - 1)
+            return x // self._column_width
+        block = _BLOCK * self._column_width + 1
+        return x // block * _BLOCK + min(x % block // self._column_width, _BLOCK - 1)
 
-    def _slot(self, col: int, text: str) -> str:
-        """The text as wide as that column, gap included."""
-        return text.ljust(self._x(col + 1) - self._x(col))
+    def _padded_to_column(self, col: int, text: str) -> str:
+        """The text padded to the width of that column, gap included."""
+        return text.ljust(self._column_start(col + 1) - self._column_start(col))
 
     def render_line(self, y: int) -> Strip:
-        """One line of what is visible."""
+        """Line `y` of what is visible."""
         width = self.scrollable_content_region.width or self.size.width
         plain = self.rich_style
         if not self.rows or not self.columns:
-            return _fitted([Segment(one_line(self.empty) if y == 0 else "", plain)], width, plain)
-        left, shift = min(self._label, width), self.scroll_offset.x
-        if y < self._top:
-            label, cells, start = Segment(" " * left, plain), self._heading(y), 0
+            return _padded_strip([Segment(one_line(self.empty) if y == 0 else "", plain)], width, plain)
+        left, shift = min(self._label_width, width), self.scroll_offset.x
+        if y < self._heading_height:
+            label, cells, start = Segment(" " * left, plain), self._heading_segments(y), 0
         else:
-            row = y - self._top + self.scroll_offset.y
+            row = y - self._heading_height + self.scroll_offset.y
             if row >= len(self.rows):
                 return Strip.blank(width, plain)
             here = row == self.at[0]
             name = f"{'▸' if here else ' '}{self.rows[row]}"
-            label = Segment(set_cell_size(name, left), self._look("here") if here and self.has_focus else plain)
-            first = max(self._column(shift), 0)
-            cells, start = self._row(row, first, self._column(shift + width) + 1), self._x(first)
+            label = Segment(set_cell_size(name, left), self._style("here") if here and self.has_focus else plain)
+            first = max(self._column_at(shift), 0)
+            cells, start = self._row_segments(row, first, self._column_at(shift + width) + 1), self._column_start(first)
         shown = Strip(cells).crop(shift - start, shift - start + max(width - left, 0))
-        return _fitted([label, *shown], width, plain)
+        return _padded_strip([label, *shown], width, plain)
 
-    def _heading(self, line: int) -> list[Segment]:
-        text, col = self._heads[line], self.at[1]
-        start, end = self._x(col), self._x(col) + self._pitch
-        head = self._look("head")
-        return [Segment(text[:start], head), Segment(text[start:end], self._look("here")), Segment(text[end:], head)]
+    def _heading_segments(self, line: int) -> list[Segment]:
+        """A line of the headings, the cursor's column highlighted."""
+        text, col = self._heading_lines[line], self.at[1]
+        start, end = self._column_start(col), self._column_start(col) + self._column_width
+        head = self._style("head")
+        return [Segment(text[:start], head), Segment(text[start:end], self._style("here")), Segment(text[end:], head)]
 
-    def _row(self, row: int, first: int, end: int) -> list[Segment]:
-        """The cells of a row from the first to before the end; neighbours that look alike are one segment."""
+    def _row_segments(self, row: int, first: int, end: int) -> list[Segment]:
+        """The cells of a row from `first` to before `end`; neighbours of the same style are one segment."""
         out: list[tuple[str, str]] = []
         for col, mark in enumerate(self._cells[row][first:end], first):
             glyph = drawable(mark.glyph)
-            text = self._slot(col, glyph)
+            text = self._padded_to_column(col, glyph)
             cursor = (row, col) == self.at
             if cursor or mark.level == "bad":
                 out += [(glyph, "cursor" if cursor else "bad"), (text[len(glyph) :], "good")]
@@ -216,69 +279,70 @@ class Matrix(ScrollView, can_focus=True):
                 out[-1] = (out[-1][0] + text, mark.level)
             else:
                 out.append((text, mark.level))
-        looks = {level: self._look(level) for _, level in out}
+        looks = {level: self._style(level) for _, level in out}
         if not self.has_focus and "cursor" in looks:
-            looks["cursor"] = self._look(self.cell(*self.at).level) + Style(underline=True)
+            looks["cursor"] = self._style(self.cell(*self.at).level) + Style(underline=True)
         return [Segment(text, looks[level]) for text, level in out]
 
-    def _look(self, name: str) -> Style:
+    def _style(self, name: str) -> Style:
+        """The style of the component class ``matrix--NAME``."""
         return self.get_component_rich_style(f"matrix--{name}")
 
     def watch_at(self) -> None:
-        """Keep the cursor in sight beside names and headings, and say where it is."""
+        """Scroll the cursor into view beside names and headings, and post `Moved`."""
         row, col = self.at
-        if not self._placing and self.rows and self.columns:
-            self._chosen = (self.rows[row], self.columns[col])
-        region = Region(self._x(col), row, self._label + self._pitch, self._top + 1)
+        if not self._moving_by_code and self.rows and self.columns:
+            self._chosen_names = (self.rows[row], self.columns[col])
+        region = Region(self._column_start(col), row, self._label_width + self._column_width, self._heading_height + 1)
         self.scroll_to_region(region, animate=False, force=True)
         self.refresh()
         self.post_message(self.Moved(self))
 
     def action_go(self, rows: int, columns: int) -> None:
-        """By so many cells."""
+        """Move the cursor by so many rows and columns, within the grid."""
         row, col = self.at
         last_row, last_col = max(len(self.rows) - 1, 0), max(len(self.columns) - 1, 0)
         self.at = min(max(row + rows, 0), last_row), min(max(col + columns, 0), last_col)
 
     def action_page(self, by: int) -> None:
-        """Up or down by what is visible."""
-        self.action_go(by * max(self.size.height - self._top - 1, 1), 0)
+        """Move the cursor up or down by a page."""
+        self.action_go(by * max(self.size.height - self._heading_height - 1, 1), 0)
 
     def action_edge(self, last: int) -> None:
-        """To the first or the last cell."""
+        """Move the cursor to the first or the last cell."""
         far = len(self.rows) + len(self.columns)
         self.action_go(*((far, far) if last else (-far, -far)))
 
     def action_next(self, by: int) -> None:
-        """To the next or the previous bad cell, round and round; where none is bad, to those not read."""
-        bad = self._bad()
+        """Move to the next bad (or, if none is, unread) cell, wrapping round; `by` -1: the previous."""
+        bad = self._bad_cells()
         if bad:
             ahead = [at for at in bad if (at > self.at if by > 0 else at < self.at)]
             self.at = (ahead or bad)[0 if by > 0 else -1]
 
     def action_choose(self) -> None:
-        """Open what is under the cursor."""
+        """Post `Chosen` for the cell under the cursor."""
         if self.rows and self.columns:
             self.post_message(self.Chosen(self))
 
     def on_focus(self) -> None:
-        """The cursor shows where the keys go."""
+        """Redraw: the cursor shows the focus."""
         self.refresh()
 
     def on_blur(self) -> None:
-        """The keys go elsewhere."""
+        """Redraw: the cursor shows the focus."""
         self.refresh()
 
     def on_click(self, event: events.Click) -> None:
-        """A click on a cell moves there, on a name or a heading along; a second one on the same cell opens it."""
+        """Move to the clicked cell, or along a clicked name or heading; a click on the cursor's cell opens it."""
         at = event.get_content_offset(self)
         if at is None:
             return
         row, col = self.at
-        if at.y >= self._top:
-            row = at.y - self._top + self.scroll_offset.y
-        if at.x >= self._label:
-            col = self._column(at.x - self._label + self.scroll_offset.x)
+        if at.y >= self._heading_height:
+            row = at.y - self._heading_height + self.scroll_offset.y
+        if at.x >= self._label_width:
+            col = self._column_at(at.x - self._label_width + self.scroll_offset.x)
         if row >= len(self.rows) or col >= len(self.columns):
             return
         if (row, col) == self.at:
@@ -286,6 +350,6 @@ class Matrix(ScrollView, can_focus=True):
         self.at = row, col
 
 
-def _fitted(segments: Sequence[Segment], width: int, style: Style) -> Strip:
-    """One line of that width. Every Segment has a Style: NO_COLOR's filter needs one."""
+def _padded_strip(segments: Sequence[Segment], width: int, style: Style) -> Strip:
+    """The segments as one line of that width. Every Segment has a Style: NO_COLOR's filter needs one."""
     return Strip(segments).adjust_cell_length(width, style)

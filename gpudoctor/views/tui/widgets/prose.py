@@ -18,7 +18,7 @@ _NOTHING = Content("")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A paragraph: `lead` at its first line (``Do 1``), the other lines indented by `hang` columns."""
+    """A paragraph: `lead` at the start of its first line (``Do 1``), the other lines indented by `hang` columns."""
 
     text: Content
     lead: Content = _NOTHING
@@ -26,7 +26,7 @@ class Block:
 
 
 def plain(text: str, style: str = "") -> Content:
-    """Foreign text as it is: control characters spelt out, brackets left alone."""
+    """Text from outside, never read as markup: control characters escaped, tabs as four blanks."""
     clean = safe(text).replace("\t", "    ")
     return Content.styled(clean, style) if style else Content(clean)
 
@@ -35,7 +35,7 @@ GAP = Block(Content(""))
 
 
 def lines(blocks: Iterable[Block], width: int) -> list[Content]:
-    """The blocks as lines of at most that width."""
+    """The blocks as lines of at most `width` columns, of at least 8 beside the indent."""
     out: list[Content] = []
     for block in blocks:
         room = max(width - block.hang, 8)
@@ -47,7 +47,7 @@ def lines(blocks: Iterable[Block], width: int) -> list[Content]:
 
 
 class Prose(Widget):
-    """Blocks of text, as high as they need to be."""
+    """A widget of text blocks, as high as its wrapped text."""
 
     DEFAULT_CSS = "Prose { height: auto; width: 1fr; }"
 
@@ -59,32 +59,33 @@ class Prose(Widget):
 
     @property
     def text(self) -> str:
-        """All of it, as if there were room for every line."""
+        """The whole text, unwrapped."""
         return "\n".join(line.plain for line in lines(self._blocks, 10_000))
 
     def put(self, blocks: Sequence[Block]) -> None:
-        """Show these; nothing is drawn where they are those shown already."""
+        """Show these blocks; no redraw if they are unchanged."""
         if tuple(blocks) != self._blocks:
             self._blocks = tuple(blocks)
             self._wrapped = (0, [])
             self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's signature
-        """Lines at that width."""
-        return len(self._lines(width))
+        """Number of lines at that width."""
+        return len(self._wrapped_lines(width))
 
     def render(self) -> Content:
-        """The blocks, wrapped."""
-        return Content("\n").join(self._lines(self.content_size.width))
+        """The wrapped blocks."""
+        return Content("\n").join(self._wrapped_lines(self.content_size.width))
 
-    def _lines(self, width: int) -> list[Content]:
+    def _wrapped_lines(self, width: int) -> list[Content]:
+        """The lines of the blocks at that width, cached."""
         if self._wrapped[0] != width:
             self._wrapped = (width, lines(self._blocks, width))
         return self._wrapped[1]
 
 
 class Pane(VerticalScroll, can_focus=True):
-    """A bordered, scrolling pane of prose that says how much is left below."""
+    """A bordered, scrolling pane of text blocks that says how many lines are left below."""
 
     DEFAULT_CSS = """
     Pane { height: 1fr; }
@@ -98,29 +99,34 @@ class Pane(VerticalScroll, can_focus=True):
         self.prose = Prose()
 
     def compose(self) -> Iterable[Widget]:
-        """The prose."""
+        """Create the text widget."""
         yield self.prose
 
     def put(self, title: str, blocks: Sequence[Block], keep: bool = False) -> None:
-        """Show these from their start on, or where they were where `keep`."""
+        """Show these blocks from the start; with `keep` the scroll position stays."""
         self.border_title = plain(title)
         self.prose.put(blocks)
         if not keep:
-            self.scroll_home(animate=False)
-        self.call_after_refresh(self._count)
+            self.scroll_home(animate=False, immediate=True)  # not after a key that is pressed next
+        self.call_after_refresh(self._update_below)
 
     def watch_scroll_y(self, old: float, new: float) -> None:
-        """Count what is left."""
+        """Update the number of lines below."""
         super().watch_scroll_y(old, new)
-        self._count()
+        self._update_below()
 
     def on_resize(self) -> None:
-        """Count what is left."""
-        self.call_after_refresh(self._count)
+        """Update the number of lines below."""
+        self.call_after_refresh(self._update_below)
 
-    def _count(self) -> None:
-        self.below = max(0, round(self.max_scroll_y - self.scroll_y))
+    def watch_show_vertical_scrollbar(self) -> None:
+        """Update the number of lines below: from now on keys scroll, or no longer."""
+        self.call_after_refresh(self._update_below)
+
+    def _update_below(self) -> None:
+        """Set `below` to the number of lines below the visible ones; 0 until keys scroll to them."""
+        self.below = max(0, round(self.max_scroll_y - self.scroll_y)) if self.show_vertical_scrollbar else 0
 
     def watch_below(self, below: int) -> None:
-        """``↓ 4 more``."""
+        """Show the number at the pane's edge: ``↓ 4 more``."""
         self.border_subtitle = Content(f"↓ {below} more" if below else "")

@@ -26,8 +26,19 @@ Cell = tuple[str, str]
 """A piece of a row, and its look: empty, or the end of one of the classes ``rows--*``."""
 
 
+def fit(text: str, width: int, from_end: bool = False) -> str:
+    """The text in exactly `width` columns, padded or cut with an ellipsis; `from_end` keeps its end."""
+    if cell_len(text) <= width:
+        return set_cell_size(text, width)
+    if width < 2:
+        return "…"[:width]
+    if from_end:
+        return set_cell_size("…" + text[-(width - 1) :], width)
+    return f"{set_cell_size(text, width - 1)}…"
+
+
 class Rows(ScrollView, can_focus=True):
-    """Rows under an optional heading that stays. A subclass gives `row`, and says how many by `fill`."""
+    """A list of rows under an optional fixed heading; a subclass defines `row`, and calls `fill` with their number."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "rows--error",
@@ -68,7 +79,7 @@ class Rows(ScrollView, can_focus=True):
     """What is said where there are no rows."""
 
     class Moved(Message):
-        """The cursor is on another row, or the row under it changed."""
+        """Posted when the cursor is on another row, or the row under it changed."""
 
         def __init__(self, rows: Rows) -> None:
             super().__init__()
@@ -76,53 +87,53 @@ class Rows(ScrollView, can_focus=True):
 
         @property
         def control(self) -> Rows:
-            """Whose cursor it is."""
+            """The list that posted it."""
             return self.rows
 
     class Chosen(Moved):
-        """Enter or a click on the row under the cursor."""
+        """Posted on Enter, or on a click on the row under the cursor."""
 
     count = 0
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's name
-        self._looks: dict[str, Style] = {}
+        self._style_by_name: dict[str, Style] = {}
         super().__init__(id=id, classes=classes)
 
     def row(self, index: int) -> Iterable[Cell]:
-        """The pieces of that row, from the left."""
+        """The cells of that row, from the left; a subclass must define it."""
         raise NotImplementedError
 
     def fill(self, count: int) -> None:
-        """There are so many rows now; all are drawn anew."""
+        """Set the number of rows, keep the cursor within them, and redraw."""
         self.count = count
         self.virtual_size = Size(0, count + bool(self.heading))
         self.cursor = min(self.cursor, max(count - 1, 0))
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """One line of what is visible."""
+        """Line `y` of what is visible."""
         width = self.scrollable_content_region.width or self.size.width
-        plain = self._look("")
+        plain = self._style("")
         if self.heading and y == 0:
-            return self._strip(self.heading, width, plain)
+            return self._strip_of(self.heading, width, plain)
         index = y + self.scroll_offset.y - bool(self.heading)
         if not self.count and index == 0 and self.empty:
-            return self._strip([(self.empty, "dim")], width, plain)
+            return self._strip_of([(self.empty, "dim")], width, plain)
         if index >= self.count:
             return Strip.blank(width, plain)
         here = index == self.cursor and self.count > 0
-        look = self._look("cursor") if here and self.has_focus else plain
+        look = self._style("cursor") if here and self.has_focus else plain
         lead = ("▸" if here else " ", "accent" if here else "")
-        return self._strip([lead, *self.row(index)], width, look)
+        return self._strip_of([lead, *self.row(index)], width, look)
 
-    def _strip(self, cells: Iterable[Cell], width: int, plain: Style) -> Strip:
+    def _strip_of(self, cells: Iterable[Cell], width: int, plain: Style) -> Strip:
         """The cells as one line of that width. Every Segment has a Style: NO_COLOR's filter needs one."""
         segments: list[Segment] = []
         room = width
         for text, look in cells:
             if room <= 0:
                 break
-            style = plain + self._look(look) if look else plain
+            style = plain + self._style(look) if look else plain
             text = drawable(text)  # noqa: PLW2901 - whoever gave it
             size = cell_len(text)
             segments.append(Segment(text if size <= room else f"{set_cell_size(text, room - 1)}…", style))
@@ -131,15 +142,15 @@ class Rows(ScrollView, can_focus=True):
             segments.append(Segment(" " * room, plain))
         return Strip(segments, width)
 
-    def _look(self, name: str) -> Style:
-        """The class's own style, that of the widget where it is empty; the same for every line of one drawing."""
-        found = self._looks.get(name)
+    def _style(self, name: str) -> Style:
+        """The style of the component class ``rows--NAME``, the widget's own for an empty name; cached."""
+        found = self._style_by_name.get(name)
         if found is None:
-            found = self._looks[name] = self._reckoned(name)
+            found = self._style_by_name[name] = self._computed_style(name)
         return found
 
-    def _reckoned(self, name: str) -> Style:
-        """A colour that lets the background through is mixed with it."""
+    def _computed_style(self, name: str) -> Style:
+        """The style of that name; a translucent colour is mixed with the background."""
         if not name:
             return self.rich_style
         if name == "cursor":  # a row's own, with a background
@@ -149,57 +160,58 @@ class Rows(ScrollView, can_focus=True):
         return look + Style(color=(self.background_colors[1] + colour).rich_color) if colour.a < 1 else look
 
     def notify_style_update(self) -> None:
-        """Another theme, or the focus: other looks."""
-        self._looks.clear()
+        """Forget cached styles when the theme or the focus changes."""
+        self._style_by_name.clear()
         super().notify_style_update()
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        """Draw anew, with the looks of now."""
-        self._looks.clear()
+        """Redraw, with fresh styles."""
+        self._style_by_name.clear()
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     @on(events.Resize)
-    def _resized(self) -> None:
-        """The cursor stays in sight."""
-        self.call_after_refresh(self._in_sight)
+    def _on_resized(self) -> None:
+        """Scroll the cursor into view after a resize."""
+        self.call_after_refresh(self._scroll_to_cursor)
 
-    def _in_sight(self) -> None:
+    def _scroll_to_cursor(self) -> None:
+        """Scroll so that the cursor's row is visible."""
         top = bool(self.heading)
         self.scroll_to_region(Region(0, self.cursor, 1, 1 + top), animate=False, force=True, x_axis=False)
 
     def watch_cursor(self) -> None:
-        """Keep it in sight, and say so."""
-        self._in_sight()
+        """Scroll the cursor into view, redraw, and post `Moved`."""
+        self._scroll_to_cursor()
         self.refresh()
         self.post_message(self.Moved(self))
 
     def action_move(self, by: int) -> None:
-        """Up or down by rows."""
+        """Move the cursor by so many rows, within the list."""
         self.cursor = min(max(self.cursor + by, 0), max(self.count - 1, 0))
 
     def action_page(self, by: int) -> None:
-        """Up or down by what is visible."""
+        """Move the cursor up or down by a page."""
         self.action_move(by * max(self.size.height - 1 - bool(self.heading), 1))
 
     def action_edge(self, last: int) -> None:
-        """To the first or the last row."""
+        """Move the cursor to the first or the last row."""
         self.cursor = max(self.count - 1, 0) if last else 0
 
     def action_choose(self) -> None:
-        """Open what is under the cursor."""
+        """Post `Chosen` for the row under the cursor."""
         if self.count:
             self.post_message(self.Chosen(self))
 
     def on_focus(self) -> None:
-        """The cursor shows where the keys go."""
+        """Redraw: the cursor shows the focus."""
         self.refresh()
 
     def on_blur(self) -> None:
-        """The keys go elsewhere."""
+        """Redraw: the cursor shows the focus."""
         self.refresh()
 
     def on_click(self, event: events.Click) -> None:
-        """A click moves the cursor; a second one on the same row opens it."""
+        """Move the cursor to the clicked row; a click on the row under the cursor opens it."""
         at = event.get_content_offset(self)
         index = -1 if at is None else at.y + self.scroll_offset.y - bool(self.heading)
         if at is None or (self.heading and at.y == 0) or not 0 <= index < self.count:

@@ -6,14 +6,12 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rich.cells import cell_len, set_cell_size
-
-from gpudoctor.model.plan import Plan, PlanStep, Way
-from gpudoctor.model.run import Run, StepRun
-from gpudoctor.views._terminal import one_line
+from gpudoctor.core.plan import Plan, PlanStep, Way
+from gpudoctor.core.run import Run, StepRun
+from gpudoctor.views._terminal import one_line, seconds
 from gpudoctor.views.tui import marks
-from gpudoctor.views.tui.widgets.rows import Cell, Rows
-from gpudoctor.views.tui.words.plan import SHORT_NEEDS, seconds
+from gpudoctor.views.tui.widgets.rows import Cell, Rows, fit
+from gpudoctor.views.tui.words.plan import SHORT_NEEDS
 
 _STATES = {
     "waits": (marks.QUIET, "", "waits"),
@@ -27,7 +25,7 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A step, or the heading of a cure: `chosen` where its steps follow."""
+    """A row: a step, or the heading of a fix (`way`); `chosen` if its steps follow."""
 
     step: PlanStep | None = None
     way: Way | None = None
@@ -35,7 +33,7 @@ class Line:
 
 
 class Steps(Rows):
-    """The table. The cursor stays on its step or cure, whatever comes and goes above it."""
+    """The table of a plan's steps; the cursor stays on its step or fix."""
 
     def __init__(self) -> None:
         super().__init__(id="steps", classes="pane")
@@ -45,32 +43,32 @@ class Steps(Rows):
         self.run: Run | None = None
         self._lines: list[Line] = []
         self._seconds = 0.0
-        self._open: dict[str, int] = {}
+        self._open_way_by_cause: dict[str, int] = {}
         """The cure whose steps are listed, by cause."""
 
     @property
     def line(self) -> Line | None:
-        """What is under the cursor."""
+        """The row under the cursor; None without one."""
         return self._lines[self.cursor] if self.cursor < len(self._lines) else None
 
     def put(self, plan: Plan | None, run: Run | None, passed: float = 0.0) -> None:
-        """Show the plan, with what became of it; `passed` are the seconds that the running step has run."""
+        """Show the plan, with the state of its run; `passed` are the seconds that the running step has taken."""
         here = self.line
         self.plan, self.run, self._seconds = (run.plan if run else plan), run, passed
-        self._lines = list(self._listed(self.plan)) if self.plan else []
-        place = self._place(here)
+        self._lines = list(self._lines_of(self.plan)) if self.plan else []
+        place = self._row_of(here)
         self.fill(len(self._lines))
         if place is not None:
             self.cursor = place
 
     def go(self, step: str) -> None:
-        """Put the cursor on that step."""
+        """Put the cursor on the step of that id, if it is listed."""
         place = next((at for at, line in enumerate(self._lines) if line.step and line.step.id == step), None)
         if place is not None:
             self.cursor = place
 
     def next_bad(self) -> bool:
-        """To the next step that failed or cannot be run here; false where there is none."""
+        """Move to the next step that failed or cannot be run here; False if there is none."""
         for by in range(1, len(self._lines) + 1):
             line = self._lines[place := (self.cursor + by) % len(self._lines)]
             ran = self.run.step(line.step.id).state if self.run and line.step else ""
@@ -79,7 +77,8 @@ class Steps(Rows):
                 return True
         return False
 
-    def _place(self, line: Line | None) -> int | None:
+    def _row_of(self, line: Line | None) -> int | None:
+        """The row of the same step or fix as `line`; None if it is not listed."""
         for place, other in enumerate(self._lines):
             same_step = line and line.step and other.step and line.step.id == other.step.id
             same_way = (
@@ -96,26 +95,27 @@ class Steps(Rows):
                 return place
         return None
 
-    def _listed(self, plan: Plan) -> Iterable[Line]:
+    def _lines_of(self, plan: Plan) -> Iterable[Line]:
+        """The rows of the plan: for each cause its fixes and steps."""
         seen: set[str] = set()
         for step in plan.steps:
             if step.cause not in seen:
                 seen.add(step.cause)
-                yield from self._cures(plan, step.cause)
+                yield from self._cause_lines(plan, step.cause)
             elif not step.way:
                 yield Line(step=step)
         left = [way for way in plan.ways if way.cause not in seen]
         yield from (Line(way=way) for way in left)
 
-    def _cures(self, plan: Plan, cause: str) -> Iterable[Line]:
-        """The cures of a cause, under the open one its steps; the steps that belong to no cure for themselves."""
+    def _cause_lines(self, plan: Plan, cause: str) -> Iterable[Line]:
+        """The fixes of a cause, the steps of the open one below it; only the first step if there is no fix."""
         ways = [way for way in plan.ways if way.cause == cause]
         own = [step for step in plan.steps if step.cause == cause]
         if not ways:
             yield from (Line(step=step) for step in own[:1])
             return
-        number = plan.chosen_way(cause) or self._open.get(cause, 0) or self._shared(ways, own)
-        self._open[cause] = number
+        number = plan.chosen_way(cause) or self._open_way_by_cause.get(cause, 0) or self._way_without_steps(ways, own)
+        self._open_way_by_cause[cause] = number
         for way in ways:
             yield Line(way=way, chosen=way.number == number)
             if way.number == number:
@@ -124,14 +124,14 @@ class Steps(Rows):
             yield Line(step=own[0])
 
     @staticmethod
-    def _shared(ways: list[Way], own: list[PlanStep]) -> int:
-        """The cure without steps of its own: those of another cause bring it about."""
+    def _way_without_steps(ways: list[Way], own: list[PlanStep]) -> int:
+        """Number of the fix that has no steps of its own, because another cause's steps do it; else the first."""
         numbers = {step.way for step in own}
         return next((way.number for way in ways if way.number not in numbers), ways[0].number)
 
     @property
-    def _columns(self) -> tuple[int, int, int, int]:
-        """Cells of the step's words, of what it touches, of what it needs and of its state."""
+    def _column_widths(self) -> tuple[int, int, int, int]:
+        """Widths of the step's title, what it touches, what it needs, and its state."""
         width = self.scrollable_content_region.width or self.size.width
         touches, needs, state = (13, 17, 20) if width >= 90 else (0, 12, 15)
         return max(width - 7 - touches - needs - state, 10), touches, needs, state
@@ -139,12 +139,12 @@ class Steps(Rows):
     @property
     def heading(self) -> Iterable[Cell]:  # type: ignore[override]
         """Names of the columns."""
-        words, touches, needs, state = self._columns
+        words, touches, needs, state = self._column_widths
         named = zip(("step", "touches", "needs", "state"), (words, touches, needs, state), strict=True)
         return [("       ", "head"), *((name[:size].ljust(size), "head") for name, size in named)]
 
     def row(self, index: int) -> Iterable[Cell]:
-        """A heading or a step."""
+        """The cells of a fix's heading or of a step."""
         line = self._lines[index]
         if line.way:
             return self._way_row(line.way, line.chosen)
@@ -152,13 +152,14 @@ class Steps(Rows):
         return self._step_row(line.step)
 
     def _way_row(self, way: Way, chosen: bool) -> Iterable[Cell]:
+        """The heading of a fix: chosen or not, title, cause."""
         label = "Do" if way.number == 1 else "or"
-        words, *sizes = self._columns
+        words, *sizes = self._column_widths
         glyph = "◉" if chosen else "○"
         look = "bold" if chosen else "dim"
         assert self.plan
         several = sizes[0] > 0 or len({step.cause for step in self.plan.steps if step.cause}) > 1
-        text = fitted(one_line(way.title), words + sum(sizes) - (28 if several else 0))
+        text = fit(one_line(way.title), words + sum(sizes) - (28 if several else 0))
         none = chosen and not any(step.cause == way.cause and step.way == way.number for step in self.plan.steps)
         return [
             (f"{label} ", "dim"),
@@ -168,22 +169,24 @@ class Steps(Rows):
         ]
 
     def _step_row(self, step: PlanStep) -> Iterable[Cell]:
-        words, touches, needs, state = self._columns
+        """Mark, number, title, what it touches and needs, and state."""
+        words, touches, needs, state = self._column_widths
         ran = self.run.step(step.id) if self.run else StepRun("waits" if step.chosen else "left out")
-        glyph, look, said = self._state(step, ran)
-        asked = " ".join(SHORT_NEEDS.get(need, f"▲{one_line(need)}") for need in step.needs) or "–"
+        glyph, look, text = self._state_cells(step, ran)
+        needs_text = " ".join(SHORT_NEEDS.get(need, f"▲{one_line(need)}") for need in step.needs) or "–"
         number = self.plan.number(step.id) if self.plan else 0
-        dim = "dim" if ran.state == "left out" else ""
+        dimmed = "dim" if ran.state == "left out" else ""
         return [
             (f"{glyph} ", look),
-            (f"{number or '':>2}  ", dim),
-            (fitted(one_line(step.title), words - 1) + " ", dim),
-            (fitted("" if step.verify else one_line(step.touches), touches), "dim"),
-            (fitted(asked, needs), "dim" if not step.grave or dim else "warning"),
-            (fitted(said, state), look or "dim"),
+            (f"{number or '':>2}  ", dimmed),
+            (fit(one_line(step.title), words - 1) + " ", dimmed),
+            (fit("" if step.verify else one_line(step.touches), touches), "dim"),
+            (fit(needs_text, needs), "dim" if not step.grave or dimmed else "warning"),
+            (fit(text, state), look or "dim"),
         ]
 
-    def _state(self, step: PlanStep, ran: StepRun) -> tuple[str, str, str]:
+    def _state_cells(self, step: PlanStep, ran: StepRun) -> tuple[str, str, str]:
+        """Glyph, style and words of the step's state, with its seconds."""
         if ran.state == "running":
             spinner = marks.SPINNER[int(time.monotonic() * 8) % len(marks.SPINNER)]
             return spinner, "accent", f"running  {seconds(self._seconds)}"
@@ -196,10 +199,3 @@ class Steps(Rows):
         if ran.state in ("done", "failed", "stopped"):
             word = f"{word}  {seconds(ran.seconds)}"
         return glyph, look, word
-
-
-def fitted(text: str, width: int) -> str:
-    """The text in just that many cells, cut with an ellipsis."""
-    if width <= 0:
-        return ""
-    return set_cell_size(text, width) if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"

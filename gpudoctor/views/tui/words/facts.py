@@ -1,40 +1,173 @@
-"""The facts of a snapshot as rows. A row is made when it is looked at: a log has a hundred thousand lines."""
+"""Facts as rows: of a snapshot, or those in which two machines differ; what a row says, which are sought, and how."""
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, islice
 from typing import overload
 
-from gpudoctor.model.diagnosis import Finding
-from gpudoctor.model.fact import Absent, Fact, Known, Row, Rows, Unread, listed
-from gpudoctor.model.snapshot import Snapshot, Target
-from gpudoctor.model.topics import TOPICS
-from gpudoctor.views.tui.words.listing import COUNTED, Item, Listing, Proof, named, proof_of, text_of
+from gpudoctor.core.catalog import TOPICS
+from gpudoctor.core.diagnosis import Finding
+from gpudoctor.core.difference import Change, Difference
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, Value, listed, value_to_json
+from gpudoctor.core.snapshot import Snapshot, Target
+from gpudoctor.views._terminal import one_line
+from gpudoctor.views.tui.work import FactInfo
+
+FactKey = tuple[str, "int | None"]
+"""A fact by its name in the dictionary of facts, and its row: ``("gpu.name", 5)``, ``("driver.version", None)``."""
+Proof = Mapping[FactKey, Sequence[Finding]]
+COUNTED = "number of rows"
+"""The source of how many rows a group has."""
+_SEARCHED_AT_ONCE = 10_000
+"""Facts that are searched before it is asked whether to go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One row: a fact, or a group as a whole; `other` is its state on the machine it is compared with.
+
+    A state is None on a side that has no such row; `findings` are those that rest on it, the most severe first.
+    """
+
+    name: str
+    """``gpu.5.name``; ``gpu[5].name`` where two machines are compared, and rows are matched by what they are."""
+    fact: str
+    state: Fact | None
+    index: int | None = None
+    findings: Sequence[Finding] = ()
+    other: Fact | None = None
+    compared: bool = False
+
+    @property
+    def severity(self) -> str:
+        """Severity of its first finding; empty without a finding."""
+        return self.findings[0].severity if self.findings else ""
+
+
+def fact_label(fact: str, index: int | None) -> str:
+    """Name of a fact as shown: ``gpu.5.name`` for fact ``gpu.name`` and row 5; the fact's own name without a row."""
+    if index is None:
+        return fact
+    group, _, column = fact.rpartition(".")
+    return f"{group}.{index}.{column}"
+
+
+def value_text(value: Value) -> str:
+    """The whole value as text: lists and columns separated by commas, deeper nesting as JSON."""
+    if isinstance(value, str):
+        return value
+    raw = value_to_json(value)
+    items = raw if isinstance(raw, list) else list(raw.values()) if isinstance(raw, dict) else [raw]
+    if any(isinstance(item, (list, dict)) for item in items):
+        return json.dumps(raw, ensure_ascii=False)
+    return (
+        ", ".join(f"{name} {item}" for name, item in raw.items())
+        if isinstance(raw, dict)
+        else ", ".join(map(str, items))
+    )
+
+
+def value_and_source(state: Fact | None) -> tuple[str, str]:
+    """Value and source as text; without a value its state (absent, not read, no such row) and the reason."""
+    if isinstance(state, Known):
+        if state.source == COUNTED:
+            return f"{state.value} row{'s' if state.value != 1 else ''}", ""
+        if state.value == "" or state.value is None:
+            return "empty", state.source
+        return value_text(state.value) or "none", state.source
+    if isinstance(state, Absent):
+        return "absent", state.why
+    return ("not read", state.why) if isinstance(state, Unread) else ("no such row", "")
+
+
+def proof_of(findings: Iterable[Finding]) -> dict[FactKey, list[Finding]]:
+    """Findings by the facts that are their evidence, the most severe first; several of one id are all listed."""
+    proof: dict[FactKey, list[Finding]] = {}
+    for finding in findings:
+        for item in finding.evidence:
+            resting = proof.setdefault((item.fact, item.index), [])
+            if not resting or resting[-1] is not finding:
+                resting.append(finding)
+    order = {"error": 0, "warning": 1, "info": 2}
+    for resting in proof.values():
+        resting.sort(key=lambda finding: order[finding.severity])
+    return proof
+
+
+def searchable(name: str, *states: Fact | None) -> str:
+    """Text of a fact that is searched: name, values and sources, in lower case."""
+    first = states[0]
+    if len(states) == 1 and isinstance(first, Known) and isinstance(first.value, str):  # most are; a log has many
+        return f"{name}\n{first.value}\n{first.source}".lower()
+    return "\n".join((name, *(part for state in states for part in value_and_source(state)))).lower()
+
+
+class Listing(Sequence[Item]):
+    """Facts as rows, in the order shown; `unread`, `absent` and `proof` list their positions by state and evidence."""
+
+    unread: Sequence[int] = ()
+    absent: Sequence[int] = ()
+    proof: Sequence[int] = ()
+
+    def texts(self, positions: Sequence[int]) -> Iterator[tuple[int, str]]:
+        """The searchable text of each of these positions."""
+        for position in positions:
+            item = self[position]
+            yield position, searchable(item.name, item.state, *((item.other,) if item.compared else ()))
+
+    def search(self, words: str, positions: Sequence[int], over: Callable[[], bool] = lambda: False) -> Sequence[int]:
+        """Those of these positions whose text has all the words, in any case and order; stops if `over` is true."""
+        words_lower = words.lower().split()
+        if not words_lower:
+            return positions
+        hits: list[int] = []
+        texts = self.texts(positions)
+        while (remaining := list(islice(texts, _SEARCHED_AT_ONCE))) and not over():
+            for word in words_lower:
+                remaining = [(position, text) for position, text in remaining if word in text]
+            hits += [position for position, _ in remaining]
+        return hits
+
+    def siblings(self, item: Item) -> Iterator[tuple[int, Fact]]:  # noqa: ARG002 - a listing without rows has none
+        """The same column in the other rows of its group, each with its row number; none in this listing."""
+        return iter(())
+
+    def about(self, names: Collection[str]) -> list[int]:
+        """Positions of the facts that findings with these ids rest on."""
+        return [position for position in self.proof if any(finding.id in names for finding in self[position].findings)]
+
+
+# ---- The facts of a snapshot ----
 
 _RANKS = {prefix: rank for rank, prefix in enumerate(prefix for names in TOPICS.values() for prefix in names)}
 
 
-class _Machine:
-    """Facts of the machine that share the first part of their names."""
+class _MachineFacts:
+    """Facts of the machine, outside groups, that share the first part of their names."""
 
     def __init__(self, facts: Mapping[str, Fact], names: Sequence[str]) -> None:
         self.names, self._facts, self.size = names, facts, len(names)
 
-    def at(self, place: int) -> tuple[str, int | None, Fact]:
-        name = self.names[place]
+    def at(self, position: int) -> tuple[str, int | None, Fact]:
+        """Name, row (None) and state of the fact at this position."""
+        name = self.names[position]
         return name, None, self._facts[name]
 
     def all(self) -> Iterator[tuple[str, int | None, Fact]]:
+        """Name, row (None) and state of each fact."""
         return ((name, None, self._facts[name]) for name in self.names)
 
-    def find(self, fact: str, index: int | None) -> int | None:
+    def position_of(self, fact: str, index: int | None) -> int | None:
+        """Position of a fact; None if it is not here, or `index` is given."""
         return self.names.index(fact) if index is None and fact in self.names else None
 
 
-class _Group:
-    """A group: itself, then each column of each row."""
+class _GroupFacts:
+    """A group: the group itself at position 0, then each column of each row."""
 
     def __init__(self, name: str, rows: Rows) -> None:
         self.name = name
@@ -43,21 +176,24 @@ class _Group:
         self._starts = list(accumulate(map(len, self._rows), initial=1))
         self.size = self._starts[-1]
 
-    def at(self, place: int) -> tuple[str, int | None, Fact]:
-        if place == 0:
+    def at(self, position: int) -> tuple[str, int | None, Fact]:
+        """Name, row number and state at this position; the row is None for the group itself."""
+        if position == 0:
             return self.name, None, self._state
-        index = bisect_right(self._starts, place) - 1
+        index = bisect_right(self._starts, position) - 1
         row = self._rows[index]
-        column = list(row)[place - self._starts[index]]
+        column = list(row)[position - self._starts[index]]
         return f"{self.name}.{column}", index, row[column]
 
     def all(self) -> Iterator[tuple[str, int | None, Fact]]:
+        """Name, row number and state of the group itself and of each column of each row."""
         yield self.name, None, self._state
         for index, row in enumerate(self._rows):
             for column, state in row.items():
                 yield f"{self.name}.{column}", index, state
 
-    def find(self, fact: str, index: int | None) -> int | None:
+    def position_of(self, fact: str, index: int | None) -> int | None:
+        """Position of a column in that row, or of the group itself; None if it is not here."""
         group, _, column = fact.rpartition(".")
         if index is None:
             return 0 if fact == self.name else None
@@ -66,85 +202,87 @@ class _Group:
         return self._starts[index] + list(self._rows[index]).index(column)
 
     def columns(self, column: str) -> Iterator[tuple[int, Fact]]:
-        """That column in every row that has it."""
+        """Row number and state of that column in every row that has it."""
         return ((index, row[column]) for index, row in enumerate(self._rows) if column in row)
 
 
 class Facts(Listing):
-    """All facts of a snapshot: driver and GPUs first, by topic; facts of the machine before the rows of groups."""
+    """All facts of a snapshot as rows, by topic, driver and GPUs first; groups after the machine's facts."""
 
     def __init__(self, snapshot: Snapshot, findings: Iterable[Finding] = ()) -> None:
         self._proof: Proof = proof_of(findings)
-        self._parts = list(_parts(snapshot))
-        self._starts = list(accumulate((part.size for part in self._parts), initial=0))
+        self._topics = list(_topics(snapshot))
+        self._starts = list(accumulate((part.size for part in self._topics), initial=0))
         states = [type(state) for _, _, state in self.all()]
-        self.unread = [place for place, kind in enumerate(states) if kind is Unread]
-        self.absent = [place for place, kind in enumerate(states) if kind is Absent]
-        found = (self.find(fact, index) for fact, index in self._proof)
-        self.proof = sorted(place for place in found if place is not None)
+        self.unread = [position for position, kind in enumerate(states) if kind is Unread]
+        self.absent = [position for position, kind in enumerate(states) if kind is Absent]
+        positions = (self.position_of(fact, index) for fact, index in self._proof)
+        self.proof = sorted(position for position in positions if position is not None)
 
     def __len__(self) -> int:
         return self._starts[-1]
 
     @overload
-    def __getitem__(self, place: int) -> Item: ...
+    def __getitem__(self, position: int) -> Item: ...
     @overload
-    def __getitem__(self, place: slice) -> Sequence[Item]: ...
-    def __getitem__(self, place: int | slice) -> Item | Sequence[Item]:
-        if isinstance(place, slice):
-            return [self[at] for at in range(*place.indices(len(self)))]
-        fact, index, state = self._at(place)
-        return Item(named(fact, index), fact, state, index, self._proof.get((fact, index), ()))
+    def __getitem__(self, position: slice) -> Sequence[Item]: ...
+    def __getitem__(self, position: int | slice) -> Item | Sequence[Item]:
+        if isinstance(position, slice):
+            return [self[at] for at in range(*position.indices(len(self)))]
+        fact, index, state = self._at(position)
+        return Item(fact_label(fact, index), fact, state, index, self._proof.get((fact, index), ()))
 
-    def _at(self, place: int) -> tuple[str, int | None, Fact]:
-        part = bisect_right(self._starts, place) - 1
-        return self._parts[part].at(place - self._starts[part])
+    def _at(self, position: int) -> tuple[str, int | None, Fact]:
+        """Name, row number and state at this position."""
+        number = bisect_right(self._starts, position) - 1
+        return self._topics[number].at(position - self._starts[number])
 
-    def texts(self, among: Sequence[int]) -> Iterator[tuple[int, str]]:
-        """As for every listing, without making the rows."""
-        every = len(among) == len(self)
-        found = zip(among, self.all() if every else map(self._at, among), strict=True)
-        return ((place, text_of(named(fact, index), state)) for place, (fact, index, state) in found)
+    def texts(self, positions: Sequence[int]) -> Iterator[tuple[int, str]]:
+        """The searchable text of each of these positions, without building items."""
+        every = len(positions) == len(self)
+        states = zip(positions, self.all() if every else map(self._at, positions), strict=True)
+        return ((position, searchable(fact_label(fact, index), state)) for position, (fact, index, state) in states)
 
     def reading(self, names: frozenset[str]) -> list[int]:
-        """The places of the facts of these names, in whatever row."""
-        return [place for place, (fact, _, _) in enumerate(self.all()) if fact in names]
+        """Positions of the facts of these names, in every row."""
+        return [position for position, (fact, _, _) in enumerate(self.all()) if fact in names]
 
     def all(self) -> Iterator[tuple[str, int | None, Fact]]:
-        """Name, row and state of each, in order."""
-        for part in self._parts:
+        """Name, row number (or None) and state of each fact, in order."""
+        for part in self._topics:
             yield from part.all()
 
-    def find(self, fact: str, index: int | None) -> int | None:
-        """The place of a fact."""
-        for start, part in zip(self._starts, self._parts, strict=False):
-            if (place := part.find(fact, index)) is not None:
-                return start + place
+    def position_of(self, fact: str, index: int | None) -> int | None:
+        """Position of that fact in that row; None if it is not here."""
+        for start, part in zip(self._starts, self._topics, strict=False):
+            if (position := part.position_of(fact, index)) is not None:
+                return start + position
         return None
 
     def state(self, fact: str, index: int | None) -> Fact | None:
-        """That fact's state; None where it is not here."""
-        place = self.find(fact, index)
-        return None if place is None else self._at(place)[2]
+        """State of that fact in that row; None if it is not here."""
+        position = self.position_of(fact, index)
+        return None if position is None else self._at(position)[2]
 
-    def named(self, name: str) -> int | None:
-        """The place of the fact that is shown by that name: ``gpu.5.name``."""
+    def position_named(self, name: str) -> int | None:
+        """Position of the fact shown by that name, ``gpu.5.name``; None if it is not here."""
         group, _, column = name.rpartition(".")
         group, _, index = group.rpartition(".")
         if index.isdecimal():
-            return self.find(f"{group}.{column}", int(index))
-        return self.find(name, None)
+            return self.position_of(f"{group}.{column}", int(index))
+        return self.position_of(name, None)
 
     def siblings(self, item: Item) -> Iterator[tuple[int, Fact]]:
-        """The same column in the other rows of its group, with their numbers."""
+        """Row number and state of the same column in the other rows of its group."""
         group, _, column = item.fact.rpartition(".")
-        for part in self._parts:
-            if isinstance(part, _Group) and part.name == group and item.index is not None:
+        for part in self._topics:
+            if isinstance(part, _GroupFacts) and part.name == group and item.index is not None:
                 return (row for row in part.columns(column) if row[0] != item.index)
         return iter(())
 
 
-def _parts(snapshot: Snapshot) -> Iterator[_Machine | _Group]:
+def _topics(snapshot: Snapshot) -> Iterator[_MachineFacts | _GroupFacts]:
+    """The snapshot's facts by topic in order of importance: the machine's facts, then the groups."""
     topics: dict[str, list[str]] = {}
     for name in snapshot.facts:
         topics.setdefault(name.partition(".")[0], []).append(name)
@@ -153,10 +291,132 @@ def _parts(snapshot: Snapshot) -> Iterator[_Machine | _Group]:
         groups.setdefault(name.partition(".")[0], []).append(name)
     for topic in sorted({*topics, *groups}, key=lambda name: (_RANKS.get(name, len(_RANKS)), name)):
         if topic in topics:
-            yield _Machine(snapshot.facts, sorted(topics[topic]))
+            yield _MachineFacts(snapshot.facts, sorted(topics[topic]))
         for name in sorted(groups.get(topic, ())):
-            yield _Group(name, snapshot.groups[name])
+            yield _GroupFacts(name, snapshot.groups[name])
 
 
-NONE = Facts(Snapshot(Target("snapshot", ""), {}))
+NO_FACTS = Facts(Snapshot(Target("snapshot", ""), {}))
 """Nothing was read yet."""
+
+
+# ---- The facts in which two machines differ ----
+
+
+class Compared(Listing):
+    """Facts that differ between two machines, those of findings first; `moving` adds what always differs."""
+
+    def __init__(self, difference: Difference, moving: bool = False) -> None:
+        self.difference = difference
+        findings_by_place: dict[tuple[str, str], list[Finding]] = {}
+        changes: dict[tuple[str, str], Change] = {}
+        for change, finding in _changes_with_findings(difference, moving):
+            position = change.fact, change.row
+            changes.setdefault(position, change)
+            if finding and finding not in (resting := findings_by_place.setdefault(position, [])):
+                resting.append(finding)
+        self._items = [
+            _item_of_change(change, findings_by_place.get(position, ())) for position, change in changes.items()
+        ]
+        states = [{type(item.state), type(item.other)} for item in self._items]
+        self.unread = [position for position, kinds in enumerate(states) if Unread in kinds]
+        self.absent = [position for position, kinds in enumerate(states) if Absent in kinds]
+        self.proof = [position for position, item in enumerate(self._items) if item.findings]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @overload
+    def __getitem__(self, position: int) -> Item: ...
+    @overload
+    def __getitem__(self, position: slice) -> Sequence[Item]: ...
+    def __getitem__(self, position: int | slice) -> Item | Sequence[Item]:
+        return self._items[position]
+
+
+def _changes_with_findings(difference: Difference, moving: bool) -> Iterator[tuple[Change, Finding | None]]:
+    """Each change and the finding it belongs to (or None): of findings, layers, unread facts, and `moving`."""
+    for item in difference.findings:
+        for change in item.changes:
+            yield change, item.finding
+    for changes in (*difference.layers.values(), difference.unread, difference.moving if moving else ()):
+        for change in changes:
+            yield change, None
+
+
+def _item_of_change(change: Change, findings: Sequence[Finding]) -> Item:
+    """The change as a row."""
+    return Item(change.name, change.fact, change.a, None, findings, change.b, compared=True)
+
+
+# ---- Which facts are shown, and how that is said ----
+
+KINDS = {"unread": "not read", "absent": "absent", "proof": "what findings rest on"}
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which facts are shown: those with these words, of one kind (`only`), about these rules; empty: no condition."""
+
+    words: str = ""
+    only: str = ""
+    about: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.text or self.only or self.about)
+
+    @property
+    def text(self) -> str:
+        """The words on one line."""
+        return one_line(self.words)
+
+    @property
+    def rules(self) -> str:
+        """Id of the rule it is about, or ``3 rules``."""
+        return self.about[0] if len(self.about) == 1 else f"{len(self.about)} rules"
+
+    @property
+    def read(self) -> str:
+        """The verb for those rules: ``reads`` or ``read``."""
+        return "reads" if len(self.about) == 1 else "read"
+
+    def narrows(self, earlier: Filter) -> bool:
+        """True if every match of this filter also matches the earlier one, whose words it only continues."""
+        return replace(earlier, words="") == replace(self, words="") and self.words.startswith(earlier.words)
+
+    def candidates(self, listing: Listing, infos: Mapping[str, FactInfo]) -> Sequence[int]:
+        """Positions in which the words are to be searched: facts of that kind, or of those rules."""
+        if self.about:
+            if positions := listing.about(self.about):
+                return positions
+            names = frozenset(name for name, what in infos.items() if {*self.about} & {*what.rules})
+            return listing.reading(names) if isinstance(listing, Facts) else ()
+        kinds = {"unread": listing.unread, "absent": listing.absent, "proof": listing.proof}
+        return kinds.get(self.only, range(len(listing)))
+
+    def conditions(self) -> list[str]:
+        """The conditions as phrases, none if everything is shown."""
+        words = [f'with "{self.text}"'] if self.text else []
+        if self.only:
+            words.append(f"only {KINDS[self.only]}")
+        if self.about:
+            words.append(f"of {self.rules}")
+        return words
+
+    def nothing(self, listing: Listing) -> str:
+        """Message that says why nothing is shown."""
+        what = "differing fact" if isinstance(listing, Compared) else "fact"
+        if self.text:
+            where = (
+                "" if not self.only else f", of those {'that are ' if self.only != 'proof' else ''}{KINDS[self.only]},"
+            )
+            return f'no {what}{where} has "{self.text}"; names, values and sources were searched'
+        if self.about:
+            where = "what differs" if isinstance(listing, Compared) else "the facts"
+            return f"nothing that {self.rules} {self.read} is among {where}"
+        if self.only:
+            return f"no finding rests on a {what}" if self.only == "proof" else f"no {what} is {KINDS[self.only]}"
+        if isinstance(listing, Compared):
+            moving = len(listing.difference.moving)
+            return "nothing differs" + (f" but what always does: D shows these {moving} facts" if moving else "")
+        return "nothing was read"

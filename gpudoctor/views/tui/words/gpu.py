@@ -1,14 +1,22 @@
-"""What there is to say of a GPU: why it is held back, what was found about it."""
+"""What there is to say of a GPU: what was found about it, what holds it back, its last minute, all of it by line."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from gpudoctor.model.diagnosis import Diagnosis, Finding
-from gpudoctor.model.fact import Known, Row, listed
-from gpudoctor.model.rule import Severity
-from gpudoctor.model.sample import GPU, Process
+from textual.content import Content
+
+from gpudoctor.core.diagnosis import Diagnosis, Finding
+from gpudoctor.core.fact import Absent, Known, Row, listed, text_of, value_of
+from gpudoctor.core.rule import Severity
+from gpudoctor.core.sample import GPU, NOT_REPORTED, Process
+from gpudoctor.views._terminal import one_line, value
+from gpudoctor.views.tui import marks
+from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
+from gpudoctor.views.tui.words import summary
 
 IDLE = "gpu_idle"
 REASONS = (
@@ -29,7 +37,7 @@ _ORDER: tuple[Severity, ...] = ("error", "warning", "info")
 
 
 def held_back(gpu: GPU) -> str:
-    """``▼ heat, power cap``; ``z idle, 37 GiB held``; empty where nothing holds its clocks."""
+    """What limits the GPU's clocks: ``▼ heat, power cap``, or ``z idle, 37 GiB held``; empty if nothing does."""
     if gpu.throttle_reasons is None:
         return ""
     reasons = list(dict.fromkeys(word for name, word in REASONS if name in gpu.throttle_reasons))
@@ -38,46 +46,47 @@ def held_back(gpu: GPU) -> str:
     if reasons:
         return f"▼ {', '.join(reasons)}"
     if IDLE in gpu.throttle_reasons:
-        return f"z idle{_holders(gpu)}"
+        return f"z idle{_memory_held(gpu)}"
     return ""
 
 
-def _holders(gpu: GPU) -> str:
+def _memory_held(gpu: GPU) -> str:
+    """Memory that processes of an idle GPU hold, ``, 37 GiB held``; empty if it is little."""
     used = gpu.memory_used_mib or 0
     if used < _HELD_MIB or not gpu.processes:
         return ""
-    return f", {gib(used)} GiB held"
+    return f", {gib_text(used)} GiB held"
 
 
-def gib(mib: float) -> str:
-    """GiB as one reads them: 79, 9.2, 0.1."""
+def gib_text(mib: float) -> str:
+    """MiB as GiB, without the unit: 79, 9.2, 0.1."""
     size = mib / 1024
     return f"{size:.0f}" if size >= 9.95 or size < 0.05 else f"{size:.1f}"
 
 
-def rate(mb_s: float) -> str:
-    """MB/s in three or four signs: 12, 940, 1.4k."""
+def rate_text(mb_s: float) -> str:
+    """MB/s in at most four characters, without the unit: 12, 940, 1.4k."""
     return f"{mb_s:.0f}" if mb_s < 999.5 else f"{mb_s / 1000:.1f}k" if mb_s < 99_500 else f"{mb_s / 1000:.0f}k"
 
 
-def process(one: Process) -> str:
-    """``pid 41207  train.py  9.0 GiB  alice``."""
-    memory = "" if one.memory_mib is None else f"{gib(one.memory_mib)} GiB"
-    return "  ".join(filter(None, (f"pid {one.pid}", one.name or "name not told", memory, one.user)))
+def process_text(program: Process) -> str:
+    """A process as ``pid 41207  train.py  9.0 GiB  alice``."""
+    memory = "" if program.memory_mib is None else f"{gib_text(program.memory_mib)} GiB"
+    return "  ".join(filter(None, (f"pid {program.pid}", program.name or "name not told", memory, program.user)))
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What was found about each GPU, by its index, the worst first."""
+    """Findings about each GPU, by its index, the most severe first."""
 
     by_gpu: Mapping[int, Sequence[Finding]]
 
     def of(self, index: int) -> Sequence[Finding]:
-        """The findings about that GPU."""
+        """Findings about the GPU of that index, the most severe first; empty if there are none."""
         return self.by_gpu.get(index, ())
 
     def severity(self, index: int) -> Severity | None:
-        """The worst of them; None where nothing was found."""
+        """The worst severity found about that GPU; None without a finding."""
         return next((finding.severity for finding in self.of(index)), None)
 
 
@@ -85,34 +94,336 @@ NOTHING = Health({})
 
 
 def health(diagnosis: Diagnosis) -> Health:
-    """Findings by the GPUs that they name: as their subject, by a row that belongs to one, or by PCI address."""
-    gpus = _rows(diagnosis, "gpu")
-    indices = [_number(row, "index", place) for place, row in enumerate(gpus)]
-    addresses = {
-        str(at.value): index for row, index in zip(gpus, indices, strict=True) if (at := _known(row, "address"))
-    }
-    found: dict[int, list[Finding]] = {}
-    nameless = [index for row, index in zip(gpus, indices, strict=True) if not _known(row, "address")]
+    """Findings by GPU: as a finding's subject, by a row that belongs to the GPU, or by its PCI address."""
+    gpus = listed(diagnosis.snapshot.rows("gpu"))
+    indices = [int_in_row(row, "index", place) for place, row in enumerate(gpus)]
+    pairs = [(text_of(row.get("address")), index) for row, index in zip(gpus, indices, strict=True)]
+    addresses = {address: index for address, index in pairs if address}
+    findings_by_gpu: dict[int, list[Finding]] = {}
+    nameless = [index for address, index in pairs if not address]
     for finding in diagnosis.findings:
         named = {str(subject["address"]) for subject in finding.subjects if "address" in subject}
-        about = {addresses[address] for address in named if address in addresses}
-        about |= {number for subject in finding.subjects if isinstance(number := subject.get("gpu"), int)}
-        if not about and named and finding.layer == "gpu" and len(nameless) == 1:
-            about.update(nameless)  # a GPU that is lost no longer tells its address
-        for index in about:
-            found.setdefault(index, []).append(finding)
-    return Health({index: sorted(of, key=lambda one: _ORDER.index(one.severity)) for index, of in found.items()})
+        indices_ = {addresses[address] for address in named if address in addresses}
+        indices_ |= {number for subject in finding.subjects if isinstance(number := subject.get("gpu"), int)}
+        if not indices_ and named and finding.layer == "gpu" and len(nameless) == 1:
+            indices_.update(nameless)  # a GPU that is lost no longer tells its address
+        for index in indices_:
+            findings_by_gpu.setdefault(index, []).append(finding)
+    return Health(
+        {
+            index: sorted(findings, key=lambda finding: _ORDER.index(finding.severity))
+            for index, findings in findings_by_gpu.items()
+        }
+    )
 
 
-def _rows(diagnosis: Diagnosis, group: str) -> tuple[Row, ...]:
-    return listed(diagnosis.snapshot.rows(group))
+def int_in_row(row: Row, column: str, default: int) -> int:
+    """The integer in that column of a row of facts, else the default."""
+    value = value_of(row.get(column))
+    return value if isinstance(value, int) else default
 
 
-def _known(row: Row, column: str) -> Known | None:
-    state = row.get(column)
-    return state if isinstance(state, Known) else None
+# ---- What the GPUs did in the last minute, as rows of ▁▂▃▄▅▆▇█; never more of it than is drawn ----
+
+SECONDS = 60.0
+MOST = 240
+"""Numbers kept of one curve: what comes four times a second fills the minute."""
+CURVES = ("utilization", "power_w", "temperature_c", "clock_mhz")
+_BARS = "▁▂▃▄▅▆▇█"
 
 
-def _number(row: Row, column: str, otherwise: int) -> int:
-    state = _known(row, column)
-    return state.value if state and isinstance(state.value, int) else otherwise
+class Curve:
+    """Numbers of the last `SECONDS`, each with its moment in seconds of a monotonic clock."""
+
+    __slots__ = ("_bar_by_place", "_numbers", "_scale")
+
+    def __init__(self) -> None:
+        self._numbers: deque[tuple[float, float]] = deque(maxlen=MOST)
+        self._scale: tuple[int, float, float] = (0, 0.0, 0.0)
+        """Width, top and bottom of what was drawn last."""
+        self._bar_by_place: dict[int, str] = {}
+        """Its bars by their place in time, without the last one: what is past does not change."""
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def add(self, moment: float, number: float) -> None:
+        """Append a number and drop those older than `SECONDS`."""
+        while self._numbers and self._numbers[0][0] <= moment - SECONDS:
+            self._numbers.popleft()
+        self._numbers.append((moment, number))
+
+    def bars(self, width: int, top: float, until: float, bottom: float = 0.0, since: float = -math.inf) -> str:
+        """The last minute up to `until` as `width` bars of means between `bottom` and `top`; blank without data.
+
+        A bar keeps covering the same seconds, so the row moves left bar by bar. Data that begins at `since` begins at
+        the left edge.
+        """
+        if width < 1:
+            return ""
+        seconds_per_bar = SECONDS / width
+        last = int(until / seconds_per_bar)
+        first = last - width + 1
+        if self._scale != (width, top, bottom):
+            self._scale, self._bar_by_place = (width, top, bottom), {}
+        if any(place not in self._bar_by_place for place in range(first, last)):
+            self._bar_by_place = dict(zip(range(first, last), self._bars_of(first, last, seconds_per_bar), strict=True))
+        drawn = "".join(self._bar_by_place[place] for place in range(first, last)) + "".join(
+            self._bars_of(last, last + 1, seconds_per_bar)
+        )
+        before = 0 if math.isinf(since) else min(width, max(0, int(since / seconds_per_bar) - first))
+        return drawn[before:] + " " * before
+
+    def _bars_of(self, first: int, end: int, seconds_per_bar: float) -> list[str]:
+        """The bars of the places from `first` to before `end`, each as wide as so many seconds."""
+        sums, counts = [0.0] * (end - first), [0] * (end - first)
+        for moment, number in reversed(self._numbers):
+            place = int(moment / seconds_per_bar) - first
+            if place < 0:
+                break
+            if place < end - first:
+                sums[place] += number
+                counts[place] += 1
+        _, top, bottom = self._scale
+        span = max(top - bottom, 1e-9)
+        return [
+            _BARS[min(7, max(0, int((total / count - bottom) / span * 8)))] if count else " "
+            for total, count in zip(sums, counts, strict=True)
+        ]
+
+
+class Histories:
+    """The curves of each GPU, by its index; curves of GPUs that are no longer listed are dropped."""
+
+    def __init__(self) -> None:
+        self._curve_blocks: dict[int, dict[str, Curve]] = {}
+        self.since = math.inf
+        """The first moment of all."""
+
+    def add(self, moment: float, gpus: Iterable[GPU]) -> None:
+        """Append the numbers of each GPU at that moment."""
+        self.since = min(self.since, moment)
+        before = self._curve_blocks
+        self._curve_blocks = {}
+        for gpu in gpus:
+            curves = before.get(gpu.index) or {name: Curve() for name in CURVES}
+            self._curve_blocks[gpu.index] = curves
+            for name, curve in curves.items():
+                number = getattr(gpu, name)
+                if number is not None:
+                    curve.add(moment, number)
+
+    def curve(self, index: int, name: str) -> Curve:
+        """A curve of that GPU; empty where there is no data."""
+        return self._curve_blocks.get(index, {}).get(name) or Curve()
+
+    def __len__(self) -> int:
+        return sum(len(curve) for curves in self._curve_blocks.values() for curve in curves.values())
+
+
+# ---- All that is known of one GPU, line by line ----
+
+
+@dataclass(slots=True)
+class GpuState:
+    """State of the GPU table: last samples, findings and curves; `struck` says why a GPU's numbers are outdated."""
+
+    gpus: dict[int, GPU] = field(default_factory=dict)
+    health: Health = NOTHING
+    histories: Histories = field(default_factory=Histories)
+    moment: float = 0.0
+    struck: dict[int, str] = field(default_factory=dict)
+
+    def bars(self, gpu: GPU, name: str, width: int, top: float, bottom: float = 0.0) -> str:
+        """A curve of that GPU as bars, aligned with the curves of the other GPUs."""
+        return self.histories.curve(gpu.index, name).bars(width, top, self.moment, bottom, self.histories.since)
+
+
+_HANG = 8
+_CURVE_COLUMNS = 30
+_VALUE = 9
+_NOTE = 17
+"""Columns for the limits beside the values."""
+_MOST_PROCESSES = 8
+_PRESENCE_FACTS = (
+    ("pci.nvidia_count", "NVIDIA devices on the PCI bus"),
+    ("driver.version", "NVIDIA driver"),
+    ("gpu.count", "GPUs that NVML lists"),
+    ("nvml.state", "NVML"),
+    ("nvml.message", "what it said"),
+    ("host.container", "container"),
+    ("host.wsl", "WSL"),
+)
+"""The facts that tell whether there should be a GPU."""
+
+
+def gpu_blocks(state: GpuState, gpu: GPU, width: int) -> Iterator[Block]:
+    """The detail pane of that GPU, in `width` columns."""
+    bars = max(0, min(_CURVE_COLUMNS, width - _HANG - _VALUE - _NOTE))
+    yield from _heading_blocks(state, gpu)
+    yield GAP
+    if gpu.error:
+        yield Block(Content("no number of it has been read"))
+        return
+    yield from _curve_blocks(state, gpu, bars)
+    yield _labelled_line("memory", _memory_text(gpu), Content(""))
+    yield _labelled_line("ECC", _ecc_text(gpu), Content(""))
+    yield _labelled_line("links", _links_text(gpu), Content(""))
+    if traffic := _traffic_text(gpu):
+        yield _labelled_line("traffic", traffic, Content(""))
+    yield from _process_blocks(gpu)
+    if gpu.uuid:
+        yield GAP
+        yield Block(plain(" · ".join(filter(None, (gpu.uuid, gpu.address))), "dim"))
+
+
+def gpu_title(gpu: GPU) -> str:
+    """Title of the pane: ``GPU 5 · H100 80GB HBM3``."""
+    name = one_line(summary.short_name(gpu.name))
+    return f"GPU {gpu.index} · {name}" if name else f"GPU {gpu.index}"
+
+
+def _heading_blocks(state: GpuState, gpu: GPU) -> Iterator[Block]:
+    """Why the numbers are outdated, findings about the GPU, and what limits its clocks."""
+    if why := state.struck.get(gpu.index):
+        yield Block(plain(why, "bold"), Content.styled(f" {marks.UNREAD} ", "bold reverse $primary"), 4)
+    for finding in state.health.of(gpu.index):
+        glyph, _, colour = marks.SEVERITY[finding.severity]
+        yield Block(plain(one_line(finding.title), "bold"), Content.styled(f" {glyph} ", f"bold reverse {colour}"), 4)
+    held = held_back(gpu)
+    if held:
+        clock = ""
+        if held.startswith("▼") and gpu.clock_mhz is not None and gpu.clock_max_mhz is not None:
+            clock = f", at {gpu.clock_mhz:.0f} of {gpu.clock_max_mhz:.0f} MHz"
+        yield Block(plain(f"held back by {held[2:]}{clock}" if held.startswith("▼") else held[2:]))
+    elif not state.health.of(gpu.index) and gpu.index not in state.struck:
+        yield Block(Content("nothing found about it, nothing holds it back"))
+
+
+def _curve_blocks(state: GpuState, gpu: GPU, width: int) -> Iterator[Block]:
+    """Value, limit and curve of utilization, power, temperature and clock."""
+    limit, slow = gpu.power_limit_w, gpu.temperature_slowdown_c
+    rows = (
+        ("util", "utilization", "%", 100.0, 0.0, ""),
+        ("power", "power_w", "W", limit or 0.0, 0.0, f"limit {limit:.0f} W" if limit else ""),
+        ("temp", "temperature_c", "°C", slow or 100.0, 20.0, f"slows at {slow:.0f} °C" if slow else ""),
+        ("clock", "clock_mhz", "MHz", gpu.clock_max_mhz or 0.0, 0.0, _max_clock_text(gpu)),
+    )
+    for label, name, unit, top, bottom, note in rows:
+        number = getattr(gpu, name)
+        value = _absent_text(gpu, name) if number is None else f"{number:.0f} {unit}"
+        curve = state.histories.curve(gpu.index, name)
+        bars = f"{state.bars(gpu, name, width, top, bottom)}  " if width and len(curve) and top else ""
+        yield _labelled_line(label, f"{value:<{_VALUE}}", Content.assemble((bars, "dim"), (note, "dim")))
+
+
+def _max_clock_text(gpu: GPU) -> str:
+    """The maximum clock, ``of 1980 MHz``; empty if it is unknown."""
+    return "" if gpu.clock_max_mhz is None else f"of {gpu.clock_max_mhz:.0f} MHz"
+
+
+def _labelled_line(label: str, value: str, more: Content) -> Block:
+    """A line with a dim label at the left."""
+    return Block(Content.assemble(plain(value), more), Content.styled(label, "dim"), _HANG)
+
+
+def _absent_text(gpu: GPU, name: str) -> str:
+    """Mark of a value that is not reported, or could not be read and why."""
+    why = gpu.why(name)
+    return marks.ABSENT if why == NOT_REPORTED else f"{marks.UNREAD} {one_line(why)}"
+
+
+def _used_of_total(gpu: GPU, used: str, total: str) -> str:
+    """``37 of 79 GiB`` of two fields in MiB; the mark of the one that is absent."""
+    used_mib, total_mib = getattr(gpu, used), getattr(gpu, total)
+    if used_mib is None or total_mib is None:
+        return _absent_text(gpu, used if used_mib is None else total)
+    return f"{gib_text(used_mib)} of {gib_text(total_mib)} GiB"
+
+
+def _memory_text(gpu: GPU) -> str:
+    """Memory in use, its clock and its temperature."""
+    clock = "" if gpu.memory_clock_mhz is None else f" · {gpu.memory_clock_mhz:.0f} MHz"
+    hot = "" if gpu.temperature_memory_c is None else f" · {gpu.temperature_memory_c:.0f} °C"
+    return f"{_used_of_total(gpu, 'memory_used_mib', 'memory_mib')}{clock}{hot}"
+
+
+def _ecc_text(gpu: GPU) -> str:
+    """Counts of ECC errors, remapped rows and retired pages."""
+    if gpu.ecc_uncorrected is None:
+        return _absent_text(gpu, "ecc_uncorrected")
+    parts = [f"{gpu.ecc_uncorrected:.0f} uncorrected"]
+    if gpu.ecc_corrected:
+        parts.append(f"{gpu.ecc_corrected:.0f} corrected")
+    rows = [count for count in (gpu.remapped_uncorrected, gpu.remapped_corrected) if count is not None]
+    pages = [count for count in (gpu.retired_double_bit, gpu.retired_single_bit) if count is not None]
+    if rows:
+        parts.append(f"{sum(rows):.0f} rows remapped")
+    if pages:
+        parts.append(f"{sum(pages):.0f} pages retired")
+    return " · ".join(parts)
+
+
+def _links_text(gpu: GPU) -> str:
+    """NVLinks that are up, and PCIe generation and width, with the maximum if it is more."""
+    parts = []
+    if gpu.links and gpu.links_up is not None:
+        parts.append(f"{gpu.links_up:.0f} of {gpu.links:.0f} NVLinks up")
+    if gpu.link_generation is not None and gpu.link_width is not None:
+        most = ""
+        if gpu.link_generation_max is not None and gpu.link_width_max is not None:
+            now, best = (gpu.link_generation, gpu.link_width), (gpu.link_generation_max, gpu.link_width_max)
+            most = "" if now == best else f" of gen {best[0]:.0f} ×{best[1]:.0f}"
+        parts.append(f"PCIe gen {gpu.link_generation:.0f} ×{gpu.link_width:.0f}{most}")
+    return " · ".join(parts) or _absent_text(gpu, "link_generation")
+
+
+def _traffic_text(gpu: GPU) -> str:
+    """PCIe and NVLink traffic in MB/s; empty where it is unknown."""
+    pairs = (
+        ("PCIe", gpu.pcie_send_mb_s, gpu.pcie_receive_mb_s),
+        ("NVLink", gpu.nvlink_send_mb_s, gpu.nvlink_receive_mb_s),
+    )
+    parts = [
+        f"{name} ↑ {rate_text(send)} ↓ {rate_text(receive)} MB/s"
+        for name, send, receive in pairs
+        if send is not None and receive is not None
+    ]
+    return " · ".join(parts)
+
+
+def _process_blocks(gpu: GPU) -> Iterator[Block]:
+    """The processes that use the GPU, the `_MOST_PROCESSES` largest first, by memory; one line where there are none or
+    they are not known.
+    """
+    if gpu.processes is None:
+        yield _labelled_line("jobs", _absent_text(gpu, "processes"), Content(""))
+        return
+    if not gpu.processes:
+        yield _labelled_line("jobs", "no process uses it", Content(""))
+    largest = sorted(gpu.processes, key=lambda program: -(program.memory_mib or 0))
+    for place, program in enumerate(largest[:_MOST_PROCESSES]):
+        yield _labelled_line("" if place else "jobs", process_text(program), Content(""))
+    if (more := len(largest) - _MOST_PROCESSES) > 0:
+        yield Block(Content.styled(f"and {more} more", "dim"), hang=_HANG)
+
+
+def no_gpu_blocks(diagnosis: Diagnosis) -> Iterator[Block]:
+    """Why no GPU is shown, and the facts that were checked."""
+    causes = [finding for finding in diagnosis.findings if finding.severity != "info"]
+    for finding in causes[:2]:
+        glyph, _, colour = marks.SEVERITY[finding.severity]
+        yield Block(plain(one_line(finding.title), "bold"), Content.styled(f" {glyph} ", f"bold reverse {colour}"), 4)
+    yield Block(
+        Content("enter opens it, with what to do" if causes else "no GPU is listed, and nothing found says why")
+    )
+    yield GAP
+    yield Block(Content("What was looked at"))
+    for name, label in _PRESENCE_FACTS:
+        state = diagnosis.snapshot.get(name)
+        if isinstance(state, Known):
+            mark, text, source = marks.PASSED, value(state), f"  {state.source}"
+        else:
+            mark, text, source = marks.ABSENT if isinstance(state, Absent) else marks.UNREAD, state.why, ""
+        lead = Content.styled(f" {mark} {label}", "dim")
+        yield Block(Content.assemble(plain(one_line(text)), plain(source, "dim")), lead, 34)

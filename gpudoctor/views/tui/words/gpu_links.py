@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpudoctor.model.fact import Fact, Known, Row, Unread, listed
-from gpudoctor.model.snapshot import Snapshot
-from gpudoctor.views.tui.words.cells import ITSELF, Mark, no_link, share, unread
+from gpudoctor.core.fact import Absent, Fact, Row, Unread, known, listed, text_of, value_of
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.views.tui.widgets.matrix import ITSELF, Mark, no_link, share, unread
+from gpudoctor.views.tui.words.gpu import int_in_row
 
 _LETTERS = {"PIX": "i", "PXB": "x", "PHB": "h", "NODE": "n", "SYS": "s"}
 _PATHS = {
@@ -24,7 +25,7 @@ MANY = 16
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One way to look at the pairs; `legend` explains its marks."""
+    """One heat map of the pairs of GPUs; `legend` explains its marks, `empty` says why there are no cells."""
 
     title: str
     names: tuple[str, ...]
@@ -34,126 +35,132 @@ class View:
     empty: str = ""
 
 
-def view(snapshot: Snapshot, way: str) -> View:
-    """``topology``, ``p2p`` or ``bandwidth`` of a snapshot."""
+def view(snapshot: Snapshot, name: str) -> View:
+    """The heat map ``topology``, ``p2p`` or ``bandwidth`` of a snapshot; without cells if there are no pairs."""
     gpus = snapshot.rows("gpu")
-    indices = [_number(row, "index", at) for at, row in enumerate(gpus)] if isinstance(gpus, tuple) else []
+    indices = [int_in_row(row, "index", at) for at, row in enumerate(gpus)] if isinstance(gpus, tuple) else []
     rows = snapshot.rows("p2p")
     if not isinstance(rows, tuple) or len(indices) < 2:
         why = "a single GPU has no peer" if len(indices) == 1 else "" if isinstance(rows, tuple) else rows.why
         return View("Links", (), (), "", empty=why or "there are no pairs of GPUs")
-    pairs = {(_number(row, "gpu", -1), _number(row, "peer", -1)): row for row in rows}
+    pairs = {(int_in_row(row, "gpu", -1), int_in_row(row, "peer", -1)): row for row in rows}
     many = len(indices) > MANY
-    mark, title, legend = _WAYS[way]
-    if way == "topology":
-        mark = _letter if many else _path
+    mark, title, legend = _VIEWS[name]
+    if name == "topology":
+        mark = _path_letter_mark if many else _path_mark
         legend = _LETTER_LEGEND if many else legend
     by_index = dict(zip(indices, listed(gpus), strict=True))
-    cells = tuple(tuple(_cell(mark, pairs, by_index, one, other) for other in indices) for one in indices)
-    return View(title, tuple(f"GPU {index}" for index in indices), cells, legend, wide=way == "topology" and not many)
+    cells = tuple(tuple(_cell(mark, pairs, by_index, gpu, peer) for peer in indices) for gpu in indices)
+    return View(title, tuple(f"GPU {index}" for index in indices), cells, legend, wide=name == "topology" and not many)
 
 
-Judge = Callable[[Row, Row, Row], Mark]
+MarkFunction = Callable[[Row, Row, Row], Mark]
 """The mark of a pair, from its row and those of both GPUs."""
 
 
-def _cell(mark: Judge, pairs: Mapping[tuple[int, int], Row], gpus: Mapping[int, Row], one: int, other: int) -> Mark:
-    if one == other:
+def _cell(
+    mark: MarkFunction, pairs: Mapping[tuple[int, int], Row], gpus: Mapping[int, Row], gpu: int, peer: int
+) -> Mark:
+    """The mark of a pair of GPUs, with both named in its reason."""
+    if gpu == peer:
         return ITSELF
-    row = pairs.get((one, other))
+    row = pairs.get((gpu, peer))
     if row is None:
         return unread("NVML was not asked about this pair")
-    found = mark(row, gpus[one], gpus[other])
-    return Mark(found.glyph, found.level, f"GPU {one} → GPU {other}  {found.reason}")
+    judged = mark(row, gpus[gpu], gpus[peer])
+    return Mark(judged.glyph, judged.level, f"GPU {gpu} → GPU {peer}  {judged.reason}")
 
 
-def _path(row: Row, one: Row, other: Row) -> Mark:  # noqa: ARG001 - a judge's signature
-    state = row.get("path")
-    if not isinstance(state, Known):
-        return unread(_why(state))
-    path = str(state.value)
-    return Mark(path, "good", _path_words(path))
+def _path_mark(row: Row, gpu: Row, peer: Row) -> Mark:  # noqa: ARG001 - a judge's signature
+    """The kind of path as reported (``PIX``, ``NV4``); unread if it is not known."""
+    path = text_of(row.get("path"))
+    return Mark(path, "good", _path_words(path)) if path else unread(_why(row.get("path")))
 
 
-def _letter(row: Row, one: Row, other: Row) -> Mark:
-    found = _path(row, one, other)
-    letter = "N" if found.glyph.startswith("NV") else _LETTERS.get(found.glyph, found.glyph[:1])
-    return Mark(letter, found.level, found.reason)
+def _path_letter_mark(row: Row, gpu: Row, peer: Row) -> Mark:
+    """The kind of path as one letter."""
+    path = _path_mark(row, gpu, peer)
+    letter = "N" if path.glyph.startswith("NV") else _LETTERS.get(path.glyph, path.glyph[:1])
+    return Mark(letter, path.level, path.reason)
 
 
 def _path_words(path: str) -> str:
+    """The kind of path in words."""
     if path.startswith("NV"):
         count = path.removeprefix("NV")
         return f"{path}: {count} NVLink{'' if count == '1' else 's'}"
     return f"{path}: {_PATHS.get(path, 'a path of another kind')}"
 
 
-def _peer(row: Row, one: Row, other: Row) -> Mark:  # noqa: ARG001
+def _peer_access_mark(row: Row, gpu: Row, peer: Row) -> Mark:  # noqa: ARG001
+    """Peer access: a dot for read and write, ``r`` or ``w`` for one of them, ``-`` for neither."""
     states = {name: row.get(name) for name in _RIGHTS}
-    silent = next((state for state in states.values() if isinstance(state, Unread)), None)
-    if silent or not any(isinstance(state, Known) for state in states.values()):
-        return unread(_why(silent))
-    said = {name: str(state.value) for name, state in states.items() if isinstance(state, Known)}
-    words = ", ".join(f"{name} {state}" for name, state in said.items())
-    reads, writes = said.get("read") == "ok", said.get("write") == "ok"
+    missing = next((state for state in states.values() if isinstance(state, Unread)), None)
+    rights = {name: text_of(state) for name, state in states.items() if known(state)}
+    if missing or not rights:
+        return unread(_why(missing))
+    words = ", ".join(f"{name} {right}" for name, right in rights.items())
+    reads, writes = rights.get("read") == "ok", rights.get("write") == "ok"
     if reads and writes:
         return Mark(reason=words)
     return Mark("r" if reads else "w", "info", words) if reads or writes else no_link(words)
 
 
-def _width(row: Row, one: Row, other: Row) -> Mark:
-    """NVLinks that are up of those that should be, where NVLink is the path; else PCIe lanes of those there are."""
-    path = row.get("path")
-    if not isinstance(path, Known):
-        return unread(_why(path))
-    over_nvlink = str(path.value).startswith("NV")
-    shares = [_nvlinks(gpu) if over_nvlink else _lanes(gpu) for gpu in (one, other)]
-    known = [entry for entry in shares if entry]
-    if len(known) < len(shares):
+def _width_mark(row: Row, gpu: Row, peer: Row) -> Mark:
+    """Share of NVLinks that are up, where NVLink is the path; else of PCIe lanes. The worse of both GPUs."""
+    path = text_of(row.get("path"))
+    if not path:
+        return unread(_why(row.get("path")))
+    first, second = (_nvlink_share(side) if path.startswith("NV") else _lane_share(side) for side in (gpu, peer))
+    if not first or not second:
         return unread("its links could not be read")
-    ratio, words = min(known)
-    return share(ratio, f"{_path_words(str(path.value))}; {words}")
+    ratio, words = min(first, second)
+    return share(ratio, f"{_path_words(path)}; {words}")
 
 
-def _nvlinks(gpu: Row) -> tuple[float, str] | None:
-    links, down, lost = (gpu.get(name) for name in ("links", "links_down", "links_lost"))
-    if not isinstance(links, Known) or not isinstance(down, Known):
+def _nvlink_share(gpu: Row) -> tuple[float, str] | None:
+    """Share of the GPU's NVLinks that are up, and a sentence; None if it is unknown."""
+    links, down = known(gpu.get("links")), known(gpu.get("links_down"))
+    if not links or not down:
         return None
     up = int(str(links.value)) - _length(down)
-    should = up + (_length(lost) if isinstance(lost, Known) else 0)
-    return (up / should, f"GPU {_number(gpu, 'index', -1)} has {up} of {should} NVLinks up") if should else None
+    should = up + _length(gpu.get("links_lost"))
+    return (up / should, f"GPU {int_in_row(gpu, 'index', -1)} has {up} of {should} NVLinks up") if should else None
 
 
-def _lanes(gpu: Row) -> tuple[float, str] | None:
-    now, most = gpu.get("link_width"), gpu.get("link_width_max")
-    if not isinstance(now, Known) or not isinstance(most, Known) or not most.value:
+def _lane_share(gpu: Row) -> tuple[float, str] | None:
+    """Share of the GPU's PCIe lanes that are in use, and a sentence; None if it is unknown."""
+    now, most = known(gpu.get("link_width")), known(gpu.get("link_width_max"))
+    if not now or not most or not most.value:
         return None
     lanes, of = int(str(now.value)), int(str(most.value))
-    return lanes / of, f"GPU {_number(gpu, 'index', -1)} has {lanes} of {of} PCIe lanes"
+    return lanes / of, f"GPU {int_in_row(gpu, 'index', -1)} has {lanes} of {of} PCIe lanes"
 
 
-def _length(state: Known) -> int:
-    return len(state.value) if isinstance(state.value, Sequence) else 0
+def _length(state: Fact | None) -> int:
+    """Length of a list's fact; 0 if it is absent, unread or no list."""
+    value = value_of(state)
+    return len(value) if isinstance(value, Sequence) else 0
 
 
 def _why(state: Fact | None) -> str:
-    return "not asked" if state is None or isinstance(state, Known) else state.why
-
-
-def _number(row: Row, column: str, otherwise: int) -> int:
-    state = row.get(column)
-    return state.value if isinstance(state, Known) and isinstance(state.value, int) else otherwise
+    """Why a fact has no value; ``not asked`` if it does not exist."""
+    return state.why if isinstance(state, (Absent, Unread)) else "not asked"
 
 
 _PATH_LEGEND = "NVn n NVLinks · PIX PXB PCIe bridges · PHB host bridge · NODE SYS across"
 _LETTER_LEGEND = "N NVLink  i PIX  x PXB  h PHB  n NODE  s SYS  ? not read"
-_WAYS: Mapping[str, tuple[Judge, str, str]] = {
-    "topology": (_path, "Topology: how they are connected", _PATH_LEGEND),
-    "p2p": (_peer, "P2P: who may reach whose memory", "· read and write   r w one of them   - neither   ? not read"),
+_VIEWS: Mapping[str, tuple[MarkFunction, str, str]] = {
+    "topology": (_path_mark, "Topology: how they are connected", _PATH_LEGEND),
+    "p2p": (
+        _peer_access_mark,
+        "P2P: who may reach whose memory",
+        "· read and write   r w one of them   - neither   ? not read",
+    ),
     "bandwidth": (
-        _width,
+        _width_mark,
         "Links: share of their width that is up",
         "· all up   0-8 tenths of what should be   ? not read",
     ),
 }
-WAYS = tuple(_WAYS)
+VIEWS = tuple(_VIEWS)

@@ -1,17 +1,22 @@
-"""What kernels gave in words: states, figures, what held a clock back, and the worst of all."""
+"""What kernels measured in words: states, figures, what held a clock back, the worst of all, and one run as a whole."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from gpudoctor.model.diagnosis import Verdict
-from gpudoctor.model.measurement import Kernel, Meanwhile, Measurements, Run, State
+from textual.content import Content
+
+from gpudoctor.core.diagnosis import Verdict
+from gpudoctor.core.fact import Json
+from gpudoctor.core.measurement import Device, Expected, Kernel, Meanwhile, Measurements, Run, Rung, State
 from gpudoctor.views.tui import marks
+from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
 
 
 class Look(NamedTuple):
-    """How a state is shown: glyph, word in a list, word over the detail, look of a row, colour of the detail."""
+    """How a state is shown: glyph, short word, word above the detail, style of its row, colour of the detail."""
 
     glyph: str
     short: str
@@ -42,51 +47,51 @@ _REASONS = {
 }
 
 
-def number(value: float) -> str:
-    """Three digits and more: ``712``, ``54.1``, ``4.12``, ``0.004``."""
+def number_text(value: float) -> str:
+    """A number in three digits or more: ``712``, ``54.1``, ``4.12``, ``0.004``."""
     if 0 < value < 0.1:
         return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def many(value: int) -> str:
-    """A count in short: ``67 M``."""
+def count_text(value: int) -> str:
+    """A count in short: ``67 M``; below 10,000 all digits."""
     for unit, name in ((10**9, "G"), (10**6, "M"), (10**4, "k")):
         if value >= unit:
             return f"{value // (1000 if name == 'k' else unit)} {name}"
     return str(value)
 
 
-def states(found: Measurements, kernel: Kernel) -> Counter[State]:
-    """How many GPUs are in each state."""
-    return Counter(found.state(run) for run in found.of(kernel.id))
+def state_counts(measurements: Measurements, kernel: Kernel) -> Counter[State]:
+    """Number of GPUs in each state, for this kernel."""
+    return Counter(measurements.state(run) for run in measurements.of(kernel.id))
 
 
-def against(found: Measurements, kernel: Kernel) -> str:
-    """What the bars end at: ``of expected 722``, ``of the median 4.10``."""
-    expected = {value for run in found.of(kernel.id) if (value := found.expected(run))}
+def reference_label(measurements: Measurements, kernel: Kernel) -> str:
+    """What the bars are relative to: ``of expected 722``, ``of the median 4.10``; a sentence if nothing is known."""
+    expected = {value for run in measurements.of(kernel.id) if (value := measurements.expected(run))}
     if not expected:
         return "nothing to compare with"
     if len({value.value for value in expected}) > 1:
         return "of what each should do"
     one = next(iter(expected))
-    return f"of {'expected' if one.how == 'table' else 'the median'} {number(one.value)}"
+    return f"of {'expected' if one.how == 'table' else 'the median'} {number_text(one.value)}"
 
 
-def verdict(run: Run) -> tuple[str, str]:
-    """The column of correctness, and its look."""
+def correctness_cell(run: Run) -> tuple[str, str]:
+    """Text and style of the column of correctness: right, how many values differ, or not checked."""
     if run.right is None:
         return (marks.UNREAD if run.status == "ran" else ""), "dim"
     if run.right:
         return marks.PASSED, ""
     if run.differ is None:
         return "✗ wrong", "error"
-    of = f" of {many(run.compared)}" if run.compared else ""
-    return f"✗ {many(run.differ)}{of}", "error"
+    of = f" of {count_text(run.compared)}" if run.compared else ""
+    return f"✗ {count_text(run.differ)}{of}", "error"
 
 
-def held_by(meanwhile: Meanwhile | None, short: bool = False) -> str:
-    """What held the clock back, in words; `short` without what is in parentheses."""
+def throttle_text(meanwhile: Meanwhile | None, short: bool = False) -> str:
+    """What limited the clock, in words, comma-separated; `short` drops what is in parentheses. Empty if nothing did."""
     reasons = [reason for reason in (meanwhile.reasons if meanwhile else ()) if reason != "gpu_idle"]
     if "hw_thermal_slowdown" in reasons and "hw_slowdown" in reasons:
         reasons.remove("hw_slowdown")  # it only says that one of the two others holds
@@ -94,43 +99,256 @@ def held_by(meanwhile: Meanwhile | None, short: bool = False) -> str:
     return ", ".join(dict.fromkeys(word.partition(" (")[0] for word in words) if short else words)
 
 
-def verdict_of_all(found: Measurements) -> tuple[Verdict, str] | None:
-    """The worst of it and who, for the band; None where nothing is bad: that is not yet a sound machine."""
+def verdict_of_all(measurements: Measurements) -> tuple[Verdict, str] | None:
+    """The worst verdict and which GPUs it is about; None where nothing is bad, which does not prove it sound."""
     gpus: dict[State, set[int]] = {}
-    for run in found.runs:
-        gpus.setdefault(found.state(run), set()).add(run.gpu)
+    for run in measurements.runs:
+        gpus.setdefault(measurements.state(run), set()).add(run.gpu)
     gpus = {state: numbers - {-1} or numbers for state, numbers in gpus.items()}
     words: tuple[tuple[State, str, str], ...] = (
         ("wrong", "computes wrong values", "compute wrong values"),
         ("failed", "fails", "fail"),
         ("slow", "is slow", "are slow"),
     )
-    said = [
-        f"{found.called(next(iter(bad)))} {one}" if len(bad) == 1 else f"{len(bad)} GPUs {several}"
+    parts = [
+        f"{measurements.called(next(iter(bad)))} {one}" if len(bad) == 1 else f"{len(bad)} GPUs {several}"
         for state, one, several in words
         if (bad := gpus.get(state))
     ]
-    if not said:
+    if not parts:
         return None
-    return ("broken" if gpus.get("wrong") or gpus.get("failed") else "impaired"), ", ".join(said)
+    return ("broken" if gpus.get("wrong") or gpus.get("failed") else "impaired"), ", ".join(parts)
 
 
-def worst(found: Measurements) -> Run | None:
-    """The first run that is wrong, else failed, else slow."""
+def worst_run(measurements: Measurements) -> Run | None:
+    """The first run that is wrong, else failed, else slow; None if none is."""
     order = {state: at for at, state in reversed(list(enumerate(BAD)))}
-    bad = [(order[state], run) for run in found.runs if (state := found.state(run)) in order]
+    bad = [(order[state], run) for run in measurements.runs if (state := measurements.state(run)) in order]
     return min(bad, key=lambda item: item[0])[1] if bad else None
 
 
-def next_bad(found: Measurements, kernel: int, gpu: int, by: int) -> Run | None:
-    """The next run behind that kernel's on that GPU that is wrong, failed or slow; `by` -1 is the one before it."""
-    order = [one.id for one in found.kernels]
+def next_bad(measurements: Measurements, kernel: int, gpu: int, by: int) -> Run | None:
+    """The next wrong, failed or slow run after that kernel (by number) and GPU, wrapping round; `by` -1: the previous.
+
+    None if no run is bad.
+    """
+    order = [one.id for one in measurements.kernels]
     bad = sorted(
         ((order.index(run.kernel), run.gpu), run)
-        for run in found.runs
-        if run.kernel in order and found.state(run) in BAD
+        for run in measurements.runs
+        if run.kernel in order and measurements.state(run) in BAD
     )
     if not bad:
         return None
     ahead = [run for at, run in bad if (at > (kernel, gpu) if by > 0 else at < (kernel, gpu))]
     return (ahead or [run for _, run in bad])[0 if by > 0 else -1]
+
+
+# ---- One run of a kernel: what is, what follows, what to do, and against what it was measured ----
+
+_HANG = 7
+_CONSEQUENCE_OF_RUNG: dict[Rung, str] = {
+    "driver": "nothing can run on this GPU before the driver answers for it.",
+    "torch": "the driver answers, torch does not get through to the GPU: no training and no inference in torch.",
+    "triton": "torch's own kernels work; torch.compile and every kernel written in Triton fail.",
+    "nccl": "each GPU works alone; jobs on several of them fail or hang.",
+    "training": "torch computes; what a training loop needs beside that does not work.",
+}
+
+
+def run_blocks(measurements: Measurements, kernel: Kernel, run: Run) -> Iterator[Block]:
+    """The detail pane of a run: result, consequence, advice, command, and the figures behind it."""
+    state = measurements.state(run)
+    look = LOOKS[state]
+    head = Content.styled(f" {look.glyph} {look.word} ", f"bold reverse {look.colour}")
+    yield Block(
+        plain(_title(measurements, kernel, run, state), "bold"), Content.assemble(head, " "), head.cell_length + 1
+    )
+    yield GAP
+    yield from (Block(plain(text)) for text in _result_sentences(measurements, kernel, run, state))
+    follows, advice = _consequence(run, state), _advice(run, state, measurements.device(run.gpu))
+    if follows:
+        yield GAP
+        yield Block(plain(follows), Content.styled("So", "bold"), _HANG)
+    for at, text in enumerate(advice):
+        if not at:
+            yield GAP
+        yield Block(plain(text), Content.styled("" if at else "Do", "bold"), _HANG)
+    if command := next_command(measurements, run, state):
+        yield Block(plain(command, "$primary"), Content.styled(f"{'':<{_HANG - 2}}$ ", "dim"), _HANG)
+    yield from _detail_blocks(run)
+    yield from _ladder_blocks(run)
+    yield from _meanwhile_blocks(run.meanwhile)
+    expected = measurements.expected(run)
+    if expected:
+        yield GAP
+        yield Block(
+            plain(f"{expected_formula(expected)}; e says from where", "dim"), _bold(number_text(expected.value)), _HANG
+        )
+
+
+def expected_blocks(measurements: Measurements, kernel: Kernel, run: Run) -> Iterator[Block]:
+    """Where the expected value of the run comes from."""
+    expected = measurements.expected(run)
+    if expected is None:
+        yield Block(plain("Nothing is known of what this GPU should do here, and it has too few siblings to compare."))
+        return
+    yield Block(plain(f"{number_text(expected.value)} {kernel.unit} for {kernel.title}", "bold"))
+    yield GAP
+    if expected.how == "siblings":
+        yield Block(plain(f"It is {expected.words}, measured beside it."))
+        yield Block(plain("Where all of them are slow alike, this says nothing: no table has a value for this kernel."))
+        return
+    if expected.limit:
+        yield Block(plain(f"{number_text(expected.limit)} {kernel.unit}  {expected.words}"), _bold("limit"), 10)
+    if expected.fraction:
+        yield Block(plain(f"{expected.fraction * 100:.0f} % of it is what sound ones achieve"), _bold("share"), 10)
+    yield Block(plain(expected.source or "not said"), _bold("source"), 10)
+    yield GAP
+    yield Block(plain("Below 90 % of it a GPU counts as slow. Five per cent between sound siblings are usual."))
+
+
+def expected_formula(expected: Expected) -> str:
+    """How the expected value was computed: ``= 989 × 0.73, H100 SXM, bf16 dense``."""
+    if expected.limit and expected.fraction:
+        return f"= {number_text(expected.limit)} × {expected.fraction:.2f}, {expected.words}"
+    return expected.words
+
+
+def next_command(measurements: Measurements, run: Run, state: State) -> str:
+    """The command to run next: leave wrong GPUs out, or show what slows a GPU; empty if there is none."""
+    if state == "wrong" and measurements.called(run.gpu) != "CPU":
+        bad = {other.gpu for other in measurements.runs if measurements.state(other) == "wrong"}
+        rest = ",".join(str(device.index) for device in measurements.devices if device.index not in bad)
+        return f"export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={rest}"
+    if state != "slow" or measurements.called(run.gpu) == "CPU":
+        return ""
+    return f"nvidia-smi -i {run.gpu} -q -d PERFORMANCE,CLOCK,TEMPERATURE,POWER"
+
+
+def _bold(text: str) -> Content:
+    """The text in bold."""
+    return Content.styled(text, "bold")
+
+
+def _title(measurements: Measurements, kernel: Kernel, run: Run, state: State) -> str:
+    """Title of the run's detail, by its state."""
+    gpu = measurements.called(run.gpu)
+    step = run.broken
+    ratio = measurements.ratio(run)
+    return {
+        "wrong": f"{gpu} computes wrong values",
+        "failed": f"{gpu}: {kernel.title} failed" + (f" at {step.rung}" if step else ""),
+        "slow": f"{gpu} does {(ratio or 0) * 100:.0f} % of what it should in {kernel.title}",
+        "unjudged": f"{gpu} was not measured" if run.status != "ran" else f"{gpu}: nothing to compare with",
+        "sound": f"{gpu}: {kernel.title} as it should be",
+        "waiting": f"{gpu} is next",
+        "running": f"{gpu} is at work",
+    }[state]
+
+
+def _result_sentences(measurements: Measurements, kernel: Kernel, run: Run, state: State) -> Iterator[str]:
+    """Sentences that say what was measured."""
+    expected = measurements.expected(run)
+    if state == "wrong" and run.differ is not None:
+        of = f" of {run.compared:,}" if run.compared else ""
+        yield f"{run.differ:,}{of} values differ from the reference. {run.words}".strip()
+    elif run.words:
+        yield run.words
+    if run.value is not None:
+        of = f" of {number_text(expected.value)}" if expected else ""
+        spread = f", ±{run.spread * 100:.1f} % between repetitions" if run.spread is not None else ""
+        yield f"{number_text(run.value)}{of} {kernel.unit}{spread}."
+    if state == "slow" and (held := throttle_text(run.meanwhile)):
+        yield f"Held back by: {held}."
+    if run.because:
+        yield f"{'failed' if run.status == 'failed' else 'not run'}: {run.because}"
+    if (step := run.broken) and run.because not in step.message:
+        yield f"{step.rung}: {step.message}"
+    if state == "sound" and run.right is not None:
+        yield "Its values are those of the reference."
+
+
+def _consequence(run: Run, state: State) -> str:
+    """What follows for jobs; empty if nothing does."""
+    step = run.broken
+    if state == "failed" and step and step.message.startswith(f"{run.kernel}: "):
+        return f"{step.rung} itself works on this GPU; whatever uses this fails."
+    if state == "failed":
+        return _CONSEQUENCE_OF_RUNG.get(step.rung, "") if step else ""
+    return {
+        "wrong": "training on it can diverge, and a model it trained be worse, without any message.",
+        "slow": "every job that waits for all GPUs waits for this one.",
+        "unjudged": "nothing is known of it; it counts neither as sound nor as bad." if run.status != "ran" else "",
+    }.get(state, "")
+
+
+def _advice(run: Run, state: State, device: Device | None) -> Iterable[str]:
+    """What to do, a sentence each; the run's own advice first."""
+    if run.advice:
+        return (run.advice,)
+    if state == "wrong":
+        return ("take it out of use, and ask for a replacement with these numbers. Until then leave it out:",)
+    if state == "slow":
+        heat = "heat" in throttle_text(run.meanwhile)
+        return (
+            "look at its cooling: fans, dust, the neighbours' air."
+            if heat
+            else "see what holds it back; 2 shows it live:",
+        )
+    if state == "failed":
+        return ("1 shows the causes that were found, with their cures.",)
+    if state == "unjudged" and run.status == "not-run" and device and device.held:
+        return ("enter measures it once it is free.",)
+    return ()
+
+
+def _detail_blocks(run: Run) -> Iterator[Block]:
+    """Further figures of the run, a line each."""
+    lead = "more"
+    for name, value in run.details.items():
+        if not lead:
+            yield Block(plain(f"{name}: {_json_text(value)}", "dim"), _bold(f"{'':<{_HANG - 2}}"), _HANG)
+            continue
+        yield GAP
+        yield Block(plain(f"{name}: {_json_text(value)}", "dim"), _bold(lead), _HANG)
+        lead = ""
+
+
+def _json_text(value: Json) -> str:
+    """A JSON value on one line: ``0-1 24.1, 0-2 23.9``."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_json_text(item)}" for name, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_json_text, value)) or "none"
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "not known"}[value]
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _ladder_blocks(run: Run) -> Iterator[Block]:
+    """The rungs (driver, torch, ...) that held; nothing if all did."""
+    if not run.broken:
+        return
+    yield GAP
+    glyphs = {True: "✓", False: "✗", None: "·"}
+    rungs = (f"{glyphs[step.held]} {step.rung}" for step in run.ladder)
+    yield Block(plain("   ".join(rungs)), _bold("rungs"), _HANG)
+
+
+def _meanwhile_blocks(meanwhile: Meanwhile | None) -> Iterator[Block]:
+    """Clock, temperature and power during the run; nothing if they were not sampled."""
+    if meanwhile is None:
+        return
+    parts = []
+    if meanwhile.sm_clock_mhz is not None:
+        of = f" of {meanwhile.max_sm_clock_mhz:.0f}" if meanwhile.max_sm_clock_mhz else ""
+        parts.append(f"{meanwhile.sm_clock_mhz:.0f}{of} MHz")
+    if meanwhile.temperature_c is not None:
+        parts.append(f"{meanwhile.temperature_c:.0f} °C")
+    if meanwhile.power_w is not None:
+        of = f" of {meanwhile.power_limit_w:.0f}" if meanwhile.power_limit_w else ""
+        parts.append(f"{meanwhile.power_w:.0f}{of} W")
+    if parts:
+        yield GAP
+        yield Block(plain(" · ".join(parts)), _bold("while"), _HANG)

@@ -2,129 +2,126 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 
 from textual.content import Content
 
-from gpudoctor.model.foreseen import Foreseen
-from gpudoctor.model.plan import Change, Plan, PlanStep
-from gpudoctor.model.run import Run, StepRun
-from gpudoctor.views._terminal import few, one_line, safe
+from gpudoctor.core.plan import Change, Foreseen, Plan, PlanStep
+from gpudoctor.core.run import Run, StepRun
+from gpudoctor.views._terminal import few, one_line, plural, safe, size, uncoloured
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
 
 _HANG = 9
 _SHOWN = 200
 """Lines of output that are drawn; the journal keeps more."""
-_LOOKS = re.compile(r"\x1b\[[0-9;]*[mK]")
-"""Sequences that only colour text or clear to the line's end: left out, every other one is spelt out."""
 SHORT_NEEDS = {"root": "▲root", "reboot": "▲boot", "downtime": "▲jobs", "network": "●net"}
 
 
-def typed(step: PlanStep) -> str:
-    """The step's command as one types it, by sudo where root is needed and this is not root."""
+def command_line(step: PlanStep) -> str:
+    """The step's command as typed in a shell, with sudo where root is needed and this is not root."""
     sudo = step.hindrance.startswith("needs root") and "root" in step.needs and step.argv[:1] != ("sudo",)
     return safe(shlex.join((*(("sudo",) if sudo else ()), *step.argv)))
 
 
 def commands(plan: Plan) -> list[str]:
-    """Every command of the chosen steps, in their order."""
-    return [typed(step) for step in plan.commands]
+    """The command lines of the chosen steps, in order."""
+    return [command_line(step) for step in plan.commands]
 
 
 def script(plan: Plan) -> str:
-    """The chosen steps as a shell script; what a person must do stands in it as a comment."""
+    """The chosen steps as a shell script; manual steps are comments."""
     lines = ["#!/bin/sh", f"# {one_line(plan.title)}: plan of gpudoctor for {one_line(plan.machine) or 'this machine'}"]
     lines += ["set -eu", ""]
     for step in plan.chosen:
         if step.verify:
             lines += [f"# {one_line(step.title)}", "gpudoctor check", ""]
             continue
-        said = f" ({', '.join(_needs(step))})" if step.needs else ""
-        lines += [f"# {one_line(step.title)}{said}"]
+        needs = f" ({', '.join(_needs_words(step))})" if step.needs else ""
+        lines += [f"# {one_line(step.title)}{needs}"]
         lines += [f"#   {one_line(step.text)}"] if step.text and step.text != step.title else []
-        lines += [typed(step), ""] if step.argv else ["#   by hand", ""]
+        lines += [command_line(step), ""] if step.argv else ["#   by hand", ""]
     return "\n".join(lines)
 
 
-def _needs(step: PlanStep) -> list[str]:
+def _needs_words(step: PlanStep) -> list[str]:
+    """What the step needs (root, a reboot, ...), in words."""
     return [marks.NEEDS.get(need, f"▲ needs {one_line(need)}").lstrip("▲● ") for need in step.needs]
 
 
-def dry_run(plan: Plan, foreseen: Foreseen | None = None) -> Iterator[Block]:
-    """What would come of it, then what would be done, step by step, and from what to what."""
+def dry_run_blocks(plan: Plan, foreseen: Foreseen | None = None) -> Iterator[Block]:
+    """What the plan would change for the rules, then each chosen step."""
     if plan.hindered:
-        text = f"{_many(len(plan.hindered), 'step')} cannot be run from here; c copies the commands."
+        text = f"{plural(len(plan.hindered), 'step')} cannot be run from here; c copies the commands."
         yield Block(plain(text), Content.styled("▲", "$warning"), 3)
         yield GAP
     if foreseen and plan.chosen:
-        yield from _foreseen(foreseen)
+        yield from _foreseen_blocks(foreseen)
         yield GAP
     for step in plan.chosen:
         yield from step_blocks(plan, step)
         yield GAP
     if plan.downloads_mib:
-        yield Block(Content(f"about {_size(plan.downloads_mib)} in all"), Content.styled("download", "dim"), _HANG)
+        yield Block(Content(f"about {size(plan.downloads_mib)} in all"), Content.styled("download", "dim"), _HANG)
     if not plan.chosen:
         yield Block(Content("Every step is left out: nothing would be done. space chooses a step."))
 
 
-def _foreseen(foreseen: Foreseen) -> Iterator[Block]:
-    """What the rules would say once all of it is done."""
-    said = (
+def _foreseen_blocks(foreseen: Foreseen) -> Iterator[Block]:
+    """What the rules would say after the whole plan."""
+    blocks = (
         ("✓", "no longer found", foreseen.cleared, "$success"),
         ("✗", "found anew", foreseen.new, "$error"),
         ("✗", "still found", foreseen.stays, "$warning"),
         ("?", "to be seen when it is done", foreseen.unjudged, "$primary"),
     )
-    rows = [(mark, f"{words}: {', '.join(ids)}", look) for mark, words, ids, look in said if ids]
+    rows = [(mark, f"{words}: {', '.join(ids)}", look) for mark, words, ids, look in blocks if ids]
     for number, (mark, text, look) in enumerate(rows or [("·", "nothing changes for any rule", "dim")]):
         label = Content.styled("foreseen" if not number else "", "dim")
         yield Block(Content.assemble((mark, look), " ", plain(text)), label, _HANG)
 
 
 def step_blocks(plan: Plan, step: PlanStep) -> Iterator[Block]:
-    """One step: what it runs, what it asks for, what it changes."""
-    yield Block(plain(step.title, "bold"), Content.styled(called(plan, step), "bold"), _HANG)
+    """One step: its command, what it expects and changes, and what hinders it."""
+    yield Block(plain(step.title, "bold"), Content.styled(step_label(plan, step), "bold"), _HANG)
     if step.argv:
-        yield Block(plain(typed(step), "$primary"), Content.styled("       $ ", "dim"), _HANG + 2)
+        yield Block(plain(command_line(step), "$primary"), Content.styled("       $ ", "dim"), _HANG + 2)
     if step.text and step.text.rstrip(".") != step.title:
         yield Block(plain(one_line(step.text)), hang=_HANG)
     if step.makes_true and step.makes_true != step.title:
         yield Block(plain(f"expected: {few(step.makes_true)}"), hang=_HANG)
     for change in step.changes:
-        yield Block(changed(change), Content.styled("change", "dim"), _HANG)
-    said = [marks.NEEDS.get(need, f"▲ needs {one_line(need)}") for need in step.needs]
-    said += [marks.TOUCHES[step.touches]] if step.touches in marks.TOUCHES else []
-    if said:
-        yield Block(Content.styled("  ".join(said), "$warning" if step.grave else "dim"), hang=_HANG)
+        yield Block(change_text(change), Content.styled("change", "dim"), _HANG)
+    labels = [marks.NEEDS.get(need, f"▲ needs {one_line(need)}") for need in step.needs]
+    labels += [marks.TOUCHES[step.touches]] if step.touches in marks.TOUCHES else []
+    if labels:
+        yield Block(Content.styled("  ".join(labels), "$warning" if step.grave else "dim"), hang=_HANG)
     if step.hindrance:
         yield Block(plain(step.hindrance, "$warning"), Content.styled("not here", "dim"), _HANG)
 
 
-def called(plan: Plan, step: PlanStep) -> str:
-    """``Step 2``, or that it is left out."""
+def step_label(plan: Plan, step: PlanStep) -> str:
+    """``Step 2``, or ``Left out``."""
     number = plan.number(step.id)
     return f"Step {number}" if number else "Left out"
 
 
-def changed(change: Change) -> Content:
-    """``torch  2.9.0+cu130 → 2.9.0+cu128``."""
+def change_text(change: Change) -> Content:
+    """A changed package: ``torch  2.9.0+cu130 → 2.9.0+cu128``."""
     before, after = change.before or "not installed", change.after or "removed"
     return Content.assemble(plain(f"{change.name}  "), plain(before, "dim"), " → ", plain(after, "bold"))
 
 
-def output(step: PlanStep, ran: StepRun, run: Run, can_undo: bool = False) -> Iterator[Block]:
-    """What a step printed, the last lines, and where it failed what that means."""
+def output_blocks(step: PlanStep, ran: StepRun, run: Run, can_undo: bool = False) -> Iterator[Block]:
+    """The last lines a step printed, its state, and what a failure means."""
     if step.argv:
         yield Block(plain(shlex.join(step.argv), "$primary"), Content.styled("$ ", "dim"), 2)
     lines = ran.output.lines[-_SHOWN:]
     if hidden := ran.output.dropped + len(ran.output.lines) - len(lines):
-        yield Block(Content.styled(f"… {_many(hidden, 'line')} before this", "dim"))
+        yield Block(Content.styled(f"… {plural(hidden, 'line')} before this", "dim"))
     for line in lines:
-        yield Block(plain(_LOOKS.sub("", line)))
+        yield Block(plain(uncoloured(line)))
     if step.verify and ran.state == "running":
         yield Block(Content("Reading the machine again, and judging."))
     elif ran.state == "waits":
@@ -134,17 +131,17 @@ def output(step: PlanStep, ran: StepRun, run: Run, can_undo: bool = False) -> It
     elif ran.state == "done" and not ran.output.lines and not step.verify:
         yield Block(Content.styled("It printed nothing.", "dim"))
     elif ran.state in ("failed", "stopped"):
-        yield from _trouble(ran, run, can_undo)
+        yield from _failure_blocks(ran, run, can_undo)
     if run.over and step == run.current:
-        yield from _why(run, step)
+        yield from _judgement_blocks(run, step)
     for rule, found in run.judged:
         if step.verify == rule:
             mark = ("✗ still found", "bold $error") if found else ("✓ no longer found", "bold $success")
             yield Block(Content.assemble(mark, "  ", plain(rule)))
 
 
-def _why(run: Run, step: PlanStep) -> Iterator[Block]:
-    """What got worse, or why a rule was not judged: all else that ends a run its last step has printed."""
+def _judgement_blocks(run: Run, step: PlanStep) -> Iterator[Block]:
+    """Findings that the run made appear, or why a rule was not judged after it."""
     unsaid = run.why if step.verify and step.verify not in dict(run.judged) else ""
     for rule in run.worse:
         yield Block(Content.assemble(("✗ found now, and not before", "bold $error"), "  ", plain(rule)))
@@ -152,23 +149,24 @@ def _why(run: Run, step: PlanStep) -> Iterator[Block]:
         yield Block(plain(unsaid or "U takes the run back."))
 
 
-def _trouble(ran: StepRun, run: Run, can_undo: bool) -> Iterator[Block]:
+def _failure_blocks(ran: StepRun, run: Run, can_undo: bool) -> Iterator[Block]:
+    """How the step failed, what was changed before, and the keys that help."""
     yield GAP
     if ran.state == "stopped":
-        said = "It was ended before it had come to its end: it may be half done."
+        message = "It was ended before it had come to its end: it may be half done."
     elif ran.status is None:
-        said = "It did not succeed."
+        message = "It did not succeed."
     else:
-        said = f"It failed with exit status {ran.status}."
-    yield Block(plain(said, "bold"), Content.styled("✗", "bold $error"), 2)
+        message = f"It failed with exit status {ran.status}."
+    yield Block(plain(message, "bold"), Content.styled("✗", "bold $error"), 2)
     done = "; ".join(run.changed)
     yield Block(plain(f"Changed so far: {done}." if done else "Nothing was changed before it."), hang=2)
     keys = "U takes it back   enter tries again from here" if can_undo else "enter tries again from here"
     yield Block(Content(keys), hang=2)
 
 
-def undo(plan: Plan, run: Run | None, can_undo: bool, recorded: bool) -> Iterator[Block]:
-    """What was there before, what was changed, and how it is taken back."""
+def undo_blocks(plan: Plan, run: Run | None, can_undo: bool, recorded: bool) -> Iterator[Block]:
+    """What was there before, what was changed, and how to undo it."""
     if plan.before:
         yield _row("before", plain(" · ".join(plan.before)))
     if run and run.undoes:
@@ -187,77 +185,62 @@ def undo(plan: Plan, run: Run | None, can_undo: bool, recorded: bool) -> Iterato
         yield _row("by hand", plain(words))
 
 
-def former(run: Run) -> Iterator[Block]:
-    """The run before, which can still be taken back."""
+def last_run_blocks(run: Run) -> Iterator[Block]:
+    """The previous run, which can still be undone."""
     step = run.current
     if run.over:
-        said = f"run {run.id} ({one_line(run.plan.title)}): U takes it back"
+        message = f"run {run.id} ({one_line(run.plan.title)}): U takes it back"
     else:
-        place = f" in {called(run.plan, step).lower()}" if step else ""
-        said = f"run {run.id} was ended from outside{place}: U takes back what it had done"
-    yield Block(plain(said, "" if run.over else "$warning"), Content.styled("last run", "dim"), _HANG)
+        place = f" in {step_label(run.plan, step).lower()}" if step else ""
+        message = f"run {run.id} was ended from outside{place}: U takes back what it had done"
+    yield Block(plain(message, "" if run.over else "$warning"), Content.styled("last run", "dim"), _HANG)
 
 
 def _row(label: str, text: Content) -> Block:
+    """A line with a dim label at the left."""
     return Block(text, Content.styled(label, "dim"), _HANG)
 
 
-def sure(plan: Plan, recorded: bool) -> list[Block]:
-    """What the question says: the commands, what they ask for, and how it is taken back."""
+def run_question(plan: Plan, recorded: bool) -> list[Block]:
+    """The question before a plan is run: its commands, what they touch and need, and that undo is kept."""
     steps = plan.commands
     where = f" in {plan.environment}" if plan.environment else f" on {plan.machine}" if plan.machine else ""
-    out = [Block(plain(f"Run {_many(len(steps), 'command')}{where}?", "bold")), GAP]
+    out = [Block(plain(f"Run {plural(len(steps), 'command')}{where}?", "bold")), GAP]
     out += [Block(plain(shlex.join(step.argv), "$primary"), hang=2) for step in steps]
     out.append(GAP)
     touched = [marks.TOUCHES[name] for name in marks.TOUCHES if any(step.touches == name for step in plan.chosen)]
     needed = [need for need in ("root", "reboot", "downtime") if any(need in step.needs for step in plan.chosen)]
     without = [word for need, word in (("root", "no root"), ("reboot", "no reboot")) if need not in needed]
-    out += [Block(Content(said)) for said in touched]
+    out += [Block(Content(message)) for message in touched]
     out += [Block(Content.styled(marks.NEEDS[need], "bold $warning")) for need in needed]
     if without:
         out.append(Block(Content.styled(f"· {', '.join(without)}", "dim")))
     if plan.downloads_mib:
-        out.append(Block(Content(f"● downloads about {_size(plan.downloads_mib)}")))
+        out.append(Block(Content(f"● downloads about {size(plan.downloads_mib)}")))
     elif any("network" in step.needs for step in plan.chosen):
         out.append(Block(Content(marks.NEEDS["network"])))
     out.append(Block(Content("● a recording is played, nothing is changed" if recorded else "● undo is kept")))
     return out
 
 
-def leaving(run: Run | None) -> list[Block]:
-    """What quitting under a running step means."""
+def quit_question(run: Run | None) -> list[Block]:
+    """The question before quitting while a step runs."""
     step = run.current if run else None
     return [
-        Block(plain(f"{called(run.plan, step)}: {step.title}" if run and step else "A run is beginning.", "bold")),
+        Block(plain(f"{step_label(run.plan, step)}: {step.title}" if run and step else "A run is beginning.", "bold")),
         GAP,
         Block(Content("Quitting ends it now: it may be half done. The record says so, and undo is kept.")),
         Block(Content("To let it come to its end: go back, esc, then quit.")),
     ]
 
 
-def taking_back(run: Run) -> list[Block]:
-    """What undo is about to take back."""
+def undo_question(run: Run) -> list[Block]:
+    """The question before a run is undone: what will be changed back."""
     out = [Block(plain(f"Take back run {run.id}: {run.plan.title}?", "bold")), GAP]
     out += [Block(plain(words), Content("● "), 2) for words in run.changed] or [Block(Content("It changed nothing."))]
     return out
 
 
-def seconds(value: float) -> str:
-    """``0.2 s``, ``18 s``, ``2 min 5 s``."""
-    if value < 10:
-        return f"{value:.1f} s"
-    minutes, rest = divmod(round(value), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def numbers(plan: Plan, steps: Sequence[PlanStep]) -> str:
-    """``step 2``, ``steps 2, 3``."""
+def step_numbers(plan: Plan, steps: Sequence[PlanStep]) -> str:
+    """Numbers of the steps in the plan: ``step 2``, ``steps 2, 3``."""
     return f"step{'s' if len(steps) > 1 else ''} {', '.join(str(plan.number(step.id)) for step in steps)}"
-
-
-def _size(mib: float) -> str:
-    return f"{mib / 1024:.1f} GiB" if mib >= 1024 else f"{mib:.0f} MiB"
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}{'s' if count != 1 else ''}"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from textual.content import Content
 
-from gpudoctor.model.stack import EMITS, EXTRAS, GPU, MACHINE, TOOLS, Need, Stack, Wishes
+from gpudoctor.core.stack import EMITS, EXTRAS, GPU, MACHINE, TOOLS, Need, Stack, Wishes
 from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
-from gpudoctor.views.tui.words import machine
+from gpudoctor.views.tui.words import summary
 
 LABELS = {
     "gpus": "GPU",
@@ -36,13 +36,13 @@ FILES = {
 """What each form is written to: names that no project's own files have."""
 _STANDING = {"chosen": ("✓", "$success", "chosen"), "fits": ("✓", "$success", ""), "rejected": ("✗", "$error", "")}
 _HANG = 15
-_MOST_OFFERED = 4
+_MAX_OFFERED = 4
 """Values of a field that are offered, the newest; any other can be typed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One value that a field may have. `several` fields have any number of them, the others one."""
+    """One value that a field can have; fields with `several` may have any number of values."""
 
     field: str
     value: object
@@ -52,12 +52,12 @@ class Option:
 
     @property
     def several(self) -> bool:
-        """Whether choosing it leaves the others as they are."""
+        """True if choosing it does not unselect the field's other values."""
         return self.field == "extras"
 
 
-def options(wishes: Wishes, read: Wishes, stack: Stack | None) -> Iterator[Option]:
-    """Every field's options: what was read, what is set now, and what the solver offers besides."""
+def field_options(wishes: Wishes, read: Wishes, stack: Stack | None) -> Iterator[Option]:
+    """Options of every field: what was read, what is set now, and what the solver offers (`stack`)."""
     for name in LABELS:
         now = getattr(wishes, name)
         if name == "extras":
@@ -66,13 +66,14 @@ def options(wishes: Wishes, read: Wishes, stack: Stack | None) -> Iterator[Optio
             continue
         values = _values(name, wishes, read, stack)
         for value in values:
-            yield Option(name, value, said(name, value), value == now, _note(name, value, wishes, read))
+            yield Option(name, value, value_label(name, value), value == now, _note(name, value, wishes, read))
 
 
 def _values(name: str, wishes: Wishes, read: Wishes, stack: Stack | None) -> list[object]:
+    """Values offered for a field, without duplicates: as read, as set, and the newest that the solver offers."""
     if name in ("tool", "emit"):
         return list(TOOLS if name == "tool" else EMITS)
-    offered: Sequence[object] = stack.offers.get(name, ())[:_MOST_OFFERED] if stack else ()
+    offered: Sequence[object] = stack.offers.get(name, ())[:_MAX_OFFERED] if stack else ()
     if name == "gpus":
         offered = [(GPU(str(value)),) for value in offered]
     first = [""] if name == "torch" else [()] if name == "wants" else [getattr(read, name)]
@@ -80,6 +81,7 @@ def _values(name: str, wishes: Wishes, read: Wishes, stack: Stack | None) -> lis
 
 
 def _note(name: str, value: object, wishes: Wishes, read: Wishes) -> str:
+    """Where a value of the machine comes from: ``you said``, ``read``, or empty."""
     if name not in MACHINE:
         return ""
     if value == getattr(wishes, name) and name in wishes.said:
@@ -87,10 +89,10 @@ def _note(name: str, value: object, wishes: Wishes, read: Wishes) -> str:
     return "read" if value and value == getattr(read, name) else ""
 
 
-def said(name: str, value: object) -> str:
-    """A field's value as a person reads it."""
+def value_label(name: str, value: object) -> str:
+    """A field's value as shown."""
     if name == "gpus":
-        return gpus(value) if isinstance(value, tuple) else ""
+        return gpus_label(value) if isinstance(value, tuple) else ""
     if name == "torch":
         return one_line(str(value)) or "newest that fits"
     if name == "wants":
@@ -98,18 +100,18 @@ def said(name: str, value: object) -> str:
     return one_line(str(value)) or "not known"
 
 
-def gpus(several: tuple[GPU, ...]) -> str:
-    """``8 × H100 80GB HBM3 (cc 9.0)``."""
+def gpus_label(models: tuple[GPU, ...]) -> str:
+    """GPUs as ``8 × H100 80GB HBM3 (cc 9.0)``."""
     words = []
-    for gpu in several:
+    for gpu in models:
         count = f"{gpu.count} × " if gpu.count > 1 else ""
         capability = f" (cc {gpu.compute_capability})" if gpu.compute_capability else ""
-        words.append(one_line(f"{count}{machine.short(gpu.name)}{capability}"))
+        words.append(one_line(f"{count}{summary.short_name(gpu.name)}{capability}"))
     return ", ".join(words) or "none known"
 
 
-def fits(stack: Stack, wishes: Wishes, command_first: bool = False) -> Iterator[Block]:
-    """What fits, what it needs, and the command; that first where there is little room."""
+def fit_blocks(stack: Stack, wishes: Wishes, command_first: bool = False) -> Iterator[Block]:
+    """The stack, its needs and the command; or, where nothing fits, the smallest changes that make it fit."""
     if not stack.torch:
         yield Block(Content("Nothing fits these choices."), Content.styled("✗ ", "bold $error"), 2)
         for number, remedy in enumerate(stack.smallest, 1):
@@ -120,26 +122,27 @@ def fits(stack: Stack, wishes: Wishes, command_first: bool = False) -> Iterator[
             yield Block(Content("s sets the first of these, s again the next."))
         return
     if command_first:
-        yield from command(stack, wishes)
+        yield from command_blocks(stack, wishes)
         yield GAP
     for name, version in stack.packages:
         yield _row(name, plain(version, "bold"))
     for name, version in stack.libraries:
         yield _row(name, plain(version))
-    yield from map(_need, stack.needs)
+    yield from map(_need_block, stack.needs)
     if not command_first:
         yield GAP
-        yield from command(stack, wishes)
+        yield from command_blocks(stack, wishes)
 
 
-def _need(need: Need) -> Block:
+def _need_block(need: Need) -> Block:
+    """A requirement of the stack, what there is, and whether it is met."""
     mark = ("✓", "$success") if need.met else ("✗", "bold $error")
     have = plain(f"   {need.have} ", "dim") if need.have else Content("   ")
     return _row(f"needs {need.what}", Content.assemble(plain(need.needed), have, mark))
 
 
-def command(stack: Stack, wishes: Wishes) -> Iterator[Block]:
-    """The commands, or the file."""
+def command_blocks(stack: Stack, wishes: Wishes) -> Iterator[Block]:
+    """The commands or the file's lines, under a heading."""
     text = stack.written(wishes.tool, wishes.emit)
     heading = f"Command, with {wishes.tool}" if wishes.emit == "command" else FILES.get(wishes.emit, wishes.emit)
     yield Block(plain(heading, "bold"))
@@ -150,8 +153,8 @@ def command(stack: Stack, wishes: Wishes) -> Iterator[Block]:
         yield Block(plain(line, "$primary"), lead, 4 if wishes.emit == "command" else 2)
 
 
-def why(stack: Stack) -> Iterator[Block]:
-    """Every candidate with its reason, and where that is from."""
+def reason_blocks(stack: Stack) -> Iterator[Block]:
+    """Every candidate with the reason why it was chosen or rejected, remarks and sources."""
     if stack.heading:
         yield Block(plain(stack.heading, "bold"))
     width = max((len(reason.candidate) for reason in stack.reasons), default=0) + 5
@@ -168,8 +171,8 @@ def why(stack: Stack) -> Iterator[Block]:
         yield Block(plain("; ".join(stack.sources), "dim"), Content.styled("Sources", "dim"), 9)
 
 
-def no_machine() -> Iterator[Block]:
-    """What to do where what was read is no single machine."""
+def no_machine_blocks() -> Iterator[Block]:
+    """What to do where the facts are not those of a single machine."""
     yield Block(Content("What fits is worked out for one machine, and this is none."), Content.styled("? ", "bold"), 2)
     yield GAP
     yield Block(Content("On a host itself, or for one that is not here:"))
@@ -178,4 +181,5 @@ def no_machine() -> Iterator[Block]:
 
 
 def _row(label: str, text: Content) -> Block:
+    """A line with a dim label at the left."""
     return Block(text, plain(label, "dim"), _HANG)

@@ -1,0 +1,237 @@
+"""Commands that look at a machine, at many or at a file, and change none: from ``check`` and ``read`` to ``fleet``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpudoctor.app.arguments.options import (
+    FORMS,
+    add_expect,
+    add_lang,
+    add_out,
+    add_python,
+    add_report,
+    add_rules,
+    add_serve,
+    add_share,
+    add_target,
+    add_wait,
+    count,
+    new_command,
+    seconds,
+    words,
+)
+
+
+def add_check(commands: Any) -> None:
+    """Add the command ``check`` to the subparsers `commands`."""
+    check = new_command(commands, "check", "diagnose this machine")
+    add_target(check)
+    add_wait(check)
+    add_report(check)
+    add_expect(check)
+    add_serve(check)
+
+
+def add_read(commands: Any) -> None:
+    """Add the command ``read``."""
+    read = new_command(commands, "read", "diagnose pasted reports, logs, saved snapshots, records, or manifests")
+    read.add_argument("files", nargs="+", metavar="FILE", help="a text file; - is standard input")
+    read.add_argument(
+        "--together", action="store_true", help="all files are about one machine: one diagnosis, the later file wins"
+    )
+    read.add_argument(
+        "--for",
+        dest="machine",
+        metavar="MACHINE",
+        default="",
+        help="judge requirements.txt, pyproject.toml, environment.yml, a Dockerfile, compose.yaml or a pod's manifest"
+        " for gpu=NAME,driver=V,python=V,os=linux|windows|wsl,arch=..., or for the machine that is here",
+    )
+    read.add_argument("--tui", action="store_true", help="show it in the terminal interface")
+    add_report(read)
+    add_expect(read)
+    add_serve(read)
+
+
+def add_demo(commands: Any) -> None:
+    """Add the command ``demo``."""
+    about = "look at a recorded sick machine: in the interface, or with NAME and a report's options as a report"
+    demo = new_command(commands, "demo", about)
+    demo.add_argument("name", nargs="?", default="", metavar="NAME", help="which one (default: choose from a list)")
+    add_report(demo)
+    add_expect(demo)
+    add_serve(demo)
+
+
+def add_bench(commands: Any) -> None:
+    """Add the command ``bench``."""
+    bench = new_command(
+        commands,
+        "bench",
+        "run the micro-kernels: does each GPU compute right, and as fast as it should",
+        description="Runs small checked kernels on every GPU that nobody uses, the driver's first, then torch's, then"
+        " those that are compiled, then NCCL's; the first that fails names the layer at fault.",
+        epilog="Exit code: 0 all right, 1 a GPU computes wrong values, a kernel fails or an error is found, 2 misuse, 3"
+        " nothing could be measured. Ctrl-C ends it, and shows what was measured so far (130).",
+    )
+    bench.add_argument(
+        "--kernel",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="only this one, those that begin so (matmul), or a rung: driver, torch, triton, nccl, readiness",
+    )
+    bench.add_argument("--device", metavar="NAME", default="", help="cuda:0, or cpu to run the checks without a GPU")
+    add_python(bench)
+    bench.add_argument("--json", action="store_true", help="the measurements as one JSON document")
+    add_lang(bench)
+    add_share(bench)
+    bench.add_argument("--list", action="store_true", help="name every kernel, and run none")
+
+
+def add_preflight(commands: Any) -> None:
+    """Add the command ``preflight``."""
+    preflight = new_command(
+        commands,
+        "preflight",
+        "before training: go or no-go for this node, or for the whole job under srun, torchrun or mpirun",
+        usage="gpudoctor preflight [options] [-- COMMAND...]",
+        description="Checks this machine; started by srun, torchrun or mpirun, all machines of the job and the network"
+        " between them: every rank runs it, and they find each other by what the launcher has set. The first node"
+        " reports for all. With a COMMAND, each rank becomes that command on go, and does not on no-go.",
+        epilog="Exit code, the same on all ranks: 0 go, 1 no-go, 2 misuse, 3 could not judge; COMMAND's where it ran.",
+    )
+    add_target(preflight, "quick")
+    preflight.add_argument(
+        "--network", action="store_true", help="only the network between the ranks counts: needs no GPU"
+    )
+    preflight.add_argument(
+        "--budget", type=seconds, metavar="SECONDS", help="for the whole check (default: by the level)"
+    )
+    add_out(preflight, "the JSON document of the whole job, beside the report")
+    preflight.add_argument(
+        "--json", dest="format", action="store_const", const="json", help="the same as --format json"
+    )
+    preflight.add_argument("--format", choices=FORMS, help="the report's form (default: text)")
+    add_share(preflight)
+    add_rules(preflight)
+    add_expect(preflight)
+    add_lang(preflight)
+
+
+def add_fleet(commands: Any) -> None:
+    """Add the command ``fleet``."""
+    fleet = new_command(
+        commands,
+        "fleet",
+        "diagnose many hosts as one: over ssh, by Slurm, or from what each of them wrote",
+        description="Asks many hosts for gpudoctor check --json, or reads what they wrote, and folds it into one"
+        " diagnosis: what is wrong on which hosts and what these share, who differs from the others, who gave no"
+        " answer, and the command that takes the bad ones out.",
+        epilog="Exit code: 0 go, 1 no-go: a host has an error, 2 misuse, 3 no error was found and not every host could"
+        " be judged. Ctrl-C ends the asking, and shows what was heard so far (130).",
+    )
+    about = "files or folders with documents of gpudoctor check --json, one a file or a line; - is standard input"
+    fleet.add_argument("results", nargs="*", metavar="RESULTS", help=about)
+    fleet.add_argument("--hosts", metavar="NODESET", default="", help="over ssh: node[01-08],login1 or @group")
+    fleet.add_argument("--slurm", action="store_true", help="the nodes of the Slurm job that this runs in, by srun")
+    fleet.add_argument("--partition", metavar="NAME", default="", help="the nodes of a Slurm partition, by srun")
+    fleet.add_argument(
+        "--level", choices=("quick", "standard", "deep"), default="standard", help="how much to ask (default: standard)"
+    )
+    fleet.add_argument("--timeout", type=seconds, default=180.0, metavar="SECONDS", help="for one host (default: 180)")
+    fleet.add_argument("--budget", type=seconds, default=120.0, metavar="SECONDS", help="for all (default: 120)")
+    fleet.add_argument(
+        "--fanout", type=count, default=64, metavar="N", help="hosts asked at the same time (default: 64)"
+    )
+    fleet.add_argument(
+        "--program",
+        type=words,
+        metavar="PATH",
+        default="gpudoctor",
+        help="gpudoctor on the hosts: /opt/venv/bin/gpudoctor",
+    )
+    fleet.add_argument("--ssh-options", type=words, metavar="WORDS", default="", help="for ssh: '-l root -F FILE'")
+    fleet.add_argument(
+        "--scheduler",
+        choices=("slurm", "kubernetes", "none"),
+        help="whose words take hosts out (default: Slurm's where it is installed)",
+    )
+    fleet.add_argument("--drain-silent", action="store_true", help="take out hosts that gave no answer, too")
+    fleet.add_argument("--tui", action="store_true", help="show it in the terminal interface")
+    add_report(fleet)
+    add_expect(fleet)
+
+
+def add_explain(commands: Any) -> None:
+    """Add the command ``explain``."""
+    explain = new_command(commands, "explain", "show the page of a rule, what a fact means, or what a table knows")
+    about = (
+        "a rule such as driver.missing, a fact such as driver.version, a table such as drivers, or facts: all of them"
+    )
+    explain.add_argument("id", metavar="ID", help=about)
+    explain.add_argument(
+        "key", metavar="KEY", nargs="*", help="what to look up in it: drivers 12.8, gpus RTX 5090, facts nvlink"
+    )
+    add_rules(explain)
+    add_lang(explain)
+
+
+def add_saving(commands: Any) -> None:
+    """Add the commands ``snapshot``, ``diff``, ``history`` and ``record``."""
+    snapshot = new_command(commands, "snapshot", "save the facts of this machine, to be read or compared later")
+    add_out(snapshot)
+    add_share(snapshot)
+    add_target(snapshot)
+    add_wait(snapshot)
+    add_diff(commands)
+    add_history(commands)
+    record = new_command(
+        commands,
+        "record",
+        "save this machine as a file that answers for it, personal things hidden",
+        description="Saves whatever is asked on this machine and what it answers, so that the file can be diagnosed"
+        " elsewhere, and again by later versions: gpudoctor read FILE. Host and user names, UUIDs, serial numbers,"
+        " hardware and network addresses and secrets are replaced; look it through before you hand it on.",
+    )
+    add_out(record)
+    add_target(record)
+
+
+def add_diff(commands: Any) -> None:
+    """Add the command ``diff``."""
+    diff = new_command(
+        commands,
+        "diff",
+        "what differs between two machines or two moments",
+        description="Shows what differs between A, where it works, and B, where it does not: first the findings that"
+        " only one has, then the facts. Without B it is this machine as it is now; --last-good and --last stand for A.",
+        epilog="Exit code: 0 nothing differs but what always does (temperatures, serial numbers, ...), 1 something"
+        " differs, 2 misuse. Example: gpudoctor diff --last-good",
+    )
+    about = "a snapshot, a document, a record, a pasted report, or a run that gpudoctor history lists; - is stdin"
+    for side in ("A", "B"):
+        diff.add_argument(side.lower(), metavar=side, nargs="?", help=about)
+    kept = diff.add_mutually_exclusive_group()
+    kept.add_argument("--last-good", action="store_true", help="against the last kept run that was sound or impaired")
+    kept.add_argument("--last", action="store_true", help="against the last kept run, whatever it found")
+    diff.add_argument("--level", choices=("quick", "standard", "deep"), help="of this machine now (default: as A was)")
+    add_python(diff, "the interpreter whose torch is meant, of this machine now")
+    diff.add_argument("--json", action="store_true", help="the comparison as one JSON document")
+    add_share(diff)
+    add_rules(diff)
+    add_lang(diff)
+
+
+def add_history(commands: Any) -> None:
+    """Add the command ``history``."""
+    history = new_command(
+        commands,
+        "history",
+        "the checks of this machine that are kept",
+        description="Lists the kept checks of this machine, the newest first: when, how deep, what came of it. A run's"
+        " name can stand in gpudoctor diff. GPUDOCTOR_HISTORY=off keeps none; GPUDOCTOR_STATE names another folder.",
+    )
+    history.add_argument("--json", action="store_true", help="the list as one JSON document")
+    add_share(history)

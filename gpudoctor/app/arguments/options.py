@@ -1,0 +1,221 @@
+"""Parsers that say what a misspelt word was probably meant to be, and the options that several commands have."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from gpudoctor.core.errors import meant
+from gpudoctor.core.language import LANGUAGES
+from gpudoctor.core.pattern import pattern
+
+_CHOICE = pattern(r"invalid choice: '?(.*?)'? \(choose from (.*)\)\Z")
+_UNKNOWN = "unrecognized arguments: "
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser with our help format, whose errors end in ``; did you mean --level?`` if something is near."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**{"formatter_class": Help, **more})
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and message, and exit with 2."""
+        super().error(f"{message}{self._suggestion(message)}")
+
+    def _suggestion(self, message: str) -> str:
+        """``; did you mean --level?`` for an argparse error, empty if nothing is near."""
+        if choice := _CHOICE.search(message):
+            return meant(choice[1], re.findall(r"[\w.+-]+", choice[2]))
+        if not message.startswith(_UNKNOWN):
+            return ""
+        word = message.removeprefix(_UNKNOWN).split(" ")[0].partition("=")[0]
+        return meant(word, [known for known in _option_names(self) if known.startswith("-") == word.startswith("-")])
+
+
+def _option_names(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Every option and command name of the parser and of its commands' parsers."""
+    for action in parser._actions:  # noqa: SLF001 - argparse has no other list of them
+        yield from action.option_strings
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for name, command in action.choices.items():
+                yield name
+                yield from _option_names(command)
+
+
+def parser_of(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of the command that these arguments name; the given parser if they name none."""
+    for word in arguments:
+        for action in parser._actions:  # noqa: SLF001
+            if isinstance(action, argparse._SubParsersAction) and word in action.choices:  # noqa: SLF001
+                parser = action.choices[word]
+                break
+    return parser
+
+
+class Intermixed(Parser):
+    """A parser that allows options between positional arguments, which argparse otherwise takes too early."""
+
+    _within = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse with `parse_known_intermixed_args`, which itself calls this method again."""
+        if self._within:
+            return super().parse_known_args(args, namespace)
+        self._within = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._within = False
+
+
+# ---- How the help of every command looks ----
+
+
+class Help(argparse.HelpFormatter):
+    """Help formatter that fills paragraphs, but keeps those with indented lines as they are."""
+
+    def __init__(self, prog: str, **more: Any) -> None:
+        """argparse makes one for each option; a given `width` keeps it from loading shutil to ask the terminal."""
+        super().__init__(prog, **{"width": _columns() - 2, **more})
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """The text with each paragraph filled to the width, unless its lines are indented."""
+        filled = super()._fill_text
+        blocks = text.split("\n\n")
+        return "\n\n".join(block if "\n  " in block else filled(block, width, indent) for block in blocks)
+
+
+def _columns() -> int:
+    """Columns of the terminal: COLUMNS, else its own size, else 80."""
+    try:
+        return int(os.environ.get("COLUMNS", "")) or 80
+    except ValueError:
+        pass
+    try:
+        return os.get_terminal_size().columns
+    except OSError:
+        return 80
+
+
+# ---- Options that several commands have, and what their values must be ----
+
+FORMS = ("text", "json", "markdown", "html", "junit", "prometheus")
+
+
+def new_command(commands: Any, name: str, about: str, act: str = "", **more: str) -> argparse.ArgumentParser:
+    """Add a command to the subparsers `commands`; `act` names its function for `act_of`, by default `name`."""
+    command: argparse.ArgumentParser = commands.add_parser(name, help=about, **more)
+    command.set_defaults(act=act or name)
+    return command
+
+
+def add_out(command: argparse.ArgumentParser, about: str = "where to (default: standard output)") -> None:
+    """Add ``-o FILE``."""
+    command.add_argument("-o", dest="out", metavar="FILE", help=about)
+
+
+def add_target(command: argparse.ArgumentParser, level: str = "standard") -> None:
+    """Add ``--level`` with this default, and ``--python``."""
+    command.add_argument(
+        "--level", choices=("quick", "standard", "deep"), default=level, help=f"how much to ask (default: {level})"
+    )
+    add_python(command)
+
+
+def add_python(command: argparse.ArgumentParser, about: str = "the interpreter whose torch is meant") -> None:
+    """Add ``--python``, ``--as-owner`` and ``--trust-python``."""
+    command.add_argument("--python", metavar="PATH", help=about)
+    trust = command.add_mutually_exclusive_group()
+    trust.add_argument("--as-owner", action="store_true", help="as root: ask another user's Python as that user")
+    trust.add_argument("--trust-python", action="store_true", help="as root: run another user's Python as root")
+
+
+def add_wait(command: argparse.ArgumentParser) -> None:
+    """Add ``--wait SECONDS``."""
+    about = "how long sleeping GPUs may take to wake (default: 30; above level quick 5 for each GPU if that is more)"
+    command.add_argument("--wait", metavar="SECONDS", type=seconds, help=about)
+
+
+def add_rules(command: argparse.ArgumentParser) -> None:
+    """Add ``--rules DIR``."""
+    command.add_argument("--rules", metavar="DIR", type=Path, action="append", default=[], help="a site's own pages")
+
+
+def add_expect(command: argparse.ArgumentParser) -> None:
+    """Add ``--expect FILE``."""
+    about = "what the machine must be: a profile in TOML, or the name of one that ships (gpudoctor expect list)"
+    command.add_argument("--expect", metavar="FILE", help=about)
+
+
+def add_share(command: argparse.ArgumentParser) -> None:
+    """Add ``--share``."""
+    command.add_argument(
+        "--share",
+        action="store_true",
+        help="hide what is personal: names of users and hosts, home folders, serial numbers, UUIDs, addresses, secrets",
+    )
+
+
+def add_report(command: argparse.ArgumentParser) -> None:
+    """Add the options of a report: ``--json``, ``--format``, ``-o``, ``--share``, ``--rules``, ``--strict``..."""
+    command.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
+    command.add_argument("--format", choices=FORMS, help="the report's form (default: text)")
+    add_out(command, "write the report there: the file is whole or not there (default: standard output)")
+    add_share(command)
+    add_rules(command)
+    command.add_argument("--strict", action="store_true", help="exit 1 on warnings too")
+    add_lang(command)
+
+
+def add_lang(command: argparse.ArgumentParser) -> None:
+    """Add ``--lang``."""
+    command.add_argument(
+        "--lang",
+        choices=LANGUAGES,
+        help="the language of the words (default: GPUDOCTOR_LANG, else the locale's; documents for programs: en)",
+    )
+
+
+def add_serve(command: argparse.ArgumentParser) -> None:
+    """Add ``--serve`` and ``--allow-changes``."""
+    command.add_argument(
+        "--serve",
+        nargs="?",
+        const="127.0.0.1:0",
+        metavar="HOST:PORT",
+        help="show it in a browser, to whoever has the URL that is printed (default: 127.0.0.1, a free port)",
+    )
+    command.add_argument(
+        "--allow-changes",
+        action="store_true",
+        help="with --serve: fix, undo and save from the browser, too, as the user who serves it",
+    )
+
+
+def seconds(text: str) -> float:
+    """A time limit in seconds, greater than 0; raises ValueError otherwise."""
+    seconds = float(text)
+    if not 0 < seconds < 1e6:
+        raise ValueError(text)
+    return seconds
+
+
+def count(text: str) -> int:
+    """A number of at least 1; raises ValueError otherwise."""
+    count = int(text)
+    if count < 1:
+        raise ValueError(text)
+    return count
+
+
+def words(text: str) -> str:
+    """The text unchanged if a shell can split it; raises ValueError for an unclosed quote."""
+    import shlex
+
+    shlex.split(text)
+    return text

@@ -1,0 +1,149 @@
+"""The front door: words typed -> one call -> one view -> exit code. The only place that catches and exits."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+
+from gpudoctor.app.arguments import COMMANDS, no_command, parse
+from gpudoctor.app.commands.exits import INTERRUPTED, MISUSE, UNHEARD, UNKNOWN
+from gpudoctor.core import files, language, streams
+from gpudoctor.core.errors import DoctorError
+from gpudoctor.core.language import choose_language
+from gpudoctor.target import rights
+
+DEBUG = "GPUDOCTOR_DEBUG"
+"""The variable that has a fault of ours end in its traceback."""
+_UNMAPPED = "failed to map segment from shared object"
+"""What the loader says of a library that finds no room."""
+_GARBAGE = 200_000
+"""Objects made before a search for cycles: a short run makes few, and looking for them costs it a tenth."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the command line `argv` (without the program's name); its exit code. Errors are printed to standard error."""
+    gc.set_threshold(_GARBAGE, 20, 20)
+    streams.prepare_streams()
+    _use_safe_paths()
+    words = list(argv)
+    bare = not words or (words[0] not in COMMANDS and words[0] not in {"-h", "--help", "-V", "--version"})
+    if bare and words and not words[0].startswith("-"):
+        no_command(words[0])
+    options = parse(["check", *words] if bare else words)
+    language.use(_language_of(options))
+    _set_consent(options)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, _exit_on_signal)
+    try:
+        code = _action_of(options, words, bare)(options)
+        sys.stdout.flush()
+        return int(code)
+    except DoctorError as error:
+        from gpudoctor.views._terminal import one_line
+
+        print(f"gpudoctor: {one_line(str(error))}", file=sys.stderr)
+        return MISUSE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stdout = None  # the reader has gone: nothing is left to say
+        return UNHEARD
+    except Exception as error:
+        if isinstance(error, OSError) and streams.is_disk_full(error):
+            sys.stdout = None
+            reason = f"{error.strerror}; make room, or write it elsewhere"
+            print(f"gpudoctor: the answer could not be written whole: {reason}", file=sys.stderr)
+            return MISUSE
+        if os.environ.get(DEBUG):
+            raise
+        if isinstance(error, MemoryError) or _UNMAPPED in str(error):
+            print(
+                "gpudoctor: no memory is left to answer with: raise its limit (ulimit -v, a cgroup's)", file=sys.stderr
+            )
+            return UNKNOWN
+        return _report_internal_error(error)
+
+
+def _use_safe_paths() -> None:
+    """Drop folders that other users can write to from PATH, and choose a safe temporary folder."""
+    if "PATH" in os.environ:
+        os.environ["PATH"] = rights.trusted_search_path(os.environ["PATH"])
+    if "TMPDIR" in os.environ:
+        files.secure_tmpdir()
+
+
+def _set_consent(options: argparse.Namespace) -> None:
+    """Store whether another user's Python may be run: ``--trust-python``, ``--as-owner``, or neither."""
+    trust, as_owner = (getattr(options, name, False) for name in ("trust_python", "as_owner"))
+    rights.consent = "trust" if trust else "as owner" if as_owner else ""
+
+
+def _report_internal_error(error: Exception) -> int:
+    """Print an unexpected error, without secrets, to standard error; exit code `UNKNOWN`, for nothing was judged."""
+    from gpudoctor.core.secrets import without_secrets
+    from gpudoctor.views._terminal import one_line
+
+    print(
+        f"gpudoctor: {type(error).__name__}: {one_line(without_secrets(str(error)))[:300] or 'no more is known'}\n"
+        "  This is a fault of gpudoctor, or of where it writes to; it says nothing of the machine.\n"
+        f"  {DEBUG}=1 shows where it was; gpudoctor record -o machine.json lets others see it, too.",
+        file=sys.stderr,
+    )
+    return UNKNOWN
+
+
+def _language_of(options: argparse.Namespace) -> str:
+    """The language of the output; English for documents and for commands without ``--lang``."""
+    if not hasattr(options, "lang"):
+        return language.ENGLISH
+    form = getattr(options, "format", None)
+    document = getattr(options, "json", False) or form not in {None, "text", "markdown", "html"}
+    return choose_language(options.lang, bool(document), os.environ, getattr(sys.stdout, "encoding", None))
+
+
+def _action_of(
+    options: argparse.Namespace, arguments: Sequence[str], bare: bool
+) -> Callable[[argparse.Namespace], int]:
+    """The function that runs the command: the command's own, or one that opens the interface here or in a browser."""
+    if bare or getattr(options, "serve", False):
+        from gpudoctor.app.commands import screens
+
+        if screens.is_to_be_served(options):
+            return partial(screens.serve, arguments=arguments)
+        shown = options.act == "check" and not (options.format or options.out)
+        if shown and streams.on_a_terminal() and screens.can_open_interface():
+            return screens.open_
+    return act_of(options.act)
+
+
+_FILES = {
+    "completion": "supplies",
+    "history": "keeping",
+    "mcp": "supplies",
+    "pyz": "supplies",
+    "recipe": "supplies",
+    "record": "keeping",
+    "schema": "supplies",
+    "snapshot": "keeping",
+}
+"""The file of `gpudoctor.app.commands` that holds a command; every other one has a file of its own name."""
+
+
+def act_of(name: str) -> Callable[[argparse.Namespace], int]:
+    """The function of a command: ``rules test`` is `rules_test` in `gpudoctor.app.commands.rules`."""
+    words = name.split()
+    act: Callable[[argparse.Namespace], int]
+    act = getattr(import_module(f"gpudoctor.app.commands.{_FILES.get(words[0], words[0])}"), "_".join(words))
+    return act
+
+
+def _exit_on_signal(number: int, _frame: object) -> None:
+    """Signal handler: exit with 128 + `number`; child processes are killed when the interpreter exits."""
+    raise SystemExit(128 + number)

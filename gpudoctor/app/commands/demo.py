@@ -1,0 +1,39 @@
+"""``demo``: a recorded sick machine, in the interface or as a report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpudoctor.app import demos, output
+from gpudoctor.app.commands.exits import SOUND, exit_code
+from gpudoctor.app.commands.reports import rendered, shared, stream_of
+from gpudoctor.app.commands.screens import demand_interface
+from gpudoctor.core import streams
+from gpudoctor.core.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def demo(options: argparse.Namespace) -> int:
+    """``gpudoctor demo``: open a recorded machine, or the list, in the interface, or print its report; exit code."""
+    if options.name:
+        demos.named(options.name)
+    asks = options.format or options.out or options.expect or options.rules or options.share or options.strict
+    if asks or not streams.on_a_terminal():
+        if not options.name:
+            names = ", ".join(demo.name for demo in demos.every())
+            raise UsageError(f"the list of demos needs a terminal; with a name the report is printed: {names}")
+
+        return _report(options)
+    demand_interface()
+    demos.show(options.name)
+    return SOUND
+
+
+def _report(options: argparse.Namespace) -> int:
+    """Print or write the report of the recorded machine; the exit code of its verdict."""
+    output.check(options.out)
+    diagnosis = shared(demos.named(options.name).diagnosis(options.rules, options.expect), options)
+    output.put(rendered(diagnosis, options.format, stream_of(options.out), options.strict), options.out)
+    return exit_code(diagnosis, options.strict)

@@ -1,0 +1,112 @@
+"""``explain``: the page of a rule, what a fact means, what a table knows; the interface shows the same pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpudoctor import probes
+from gpudoctor.app.commands.exits import SOUND
+from gpudoctor.core.errors import DoctorError, UsageError
+from gpudoctor.core.shipped import modules_of
+from gpudoctor.diagnosis import rulebook
+from gpudoctor.diagnosis.catalog import catalog
+from gpudoctor.diagnosis.expect.reading import line_name
+from gpudoctor.diagnosis.knowledge import entries
+from gpudoctor.diagnosis.rulebook.expressions import facts_read
+from gpudoctor.views import explain as pages
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpudoctor.views.tui.work import FactInfo
+
+
+FACTS = "facts"
+"""What lists facts, as if they were a table."""
+
+
+def explain(options: argparse.Namespace) -> int:
+    """``gpudoctor explain``: print the page of a rule, a fact or a table, or a list of facts; exit code 0."""
+    key = " ".join(options.key)
+    if options.id == FACTS:
+        print(facts_listed(key))
+    elif options.id in entries.NAMES:
+        print(_table_page(options.id, key))
+    elif key:
+        raise UsageError(f"only tables have keys: {', '.join([FACTS, *entries.NAMES])}; {options.id!r} is none")
+    else:
+        print(explained(options.id, options.rules))
+    return SOUND
+
+
+def _table_page(name: str, key: str) -> str:
+    """The page of a table, or of its entries that match the key."""
+    table = entries.overview(name)
+    return pages.entries_page(table, entries.entries(name, key)) if key else pages.table_page(table)
+
+
+def explained(name: str, folders: Sequence[Path]) -> str:
+    """The page of the rule or fact of that name; raises `DoctorError`, with similar names, where there is none."""
+    book = rulebook.load(folders)
+    if rules := book.pages(name):
+        return "\n\n".join(pages.rule_page(rule, rulebook.cases_of(rule, folders)) for rule in rules)
+    every = (*book.rules, *book.cluster)
+    if spec := catalog().find(name):
+        return pages.fact_page(spec, [rule.id for rule in every if spec.name in facts_read(rule)])
+    if name.startswith("expect."):
+        return _profile_line_page(name)
+    raise DoctorError(_unknown_name_message(name, [rule.id for rule in every]))
+
+
+def facts_listed(word: str) -> str:
+    """List of the facts of that topic, else with the word in their names, else in their meaning; all for "".
+
+    Raises `DoctorError` where there is none.
+    """
+    specs, wanted = list(catalog().specs.values()), word.lower()
+    topic = [spec for spec in specs if not wanted or spec.name.startswith(f"{wanted.rstrip('.')}.")]
+    named = [spec for spec in specs if wanted in spec.name.lower()]
+    matching = topic or named or [spec for spec in specs if wanted in spec.about.lower()]
+    if not matching:
+        raise DoctorError(f"no fact has {word!r} in its name or its meaning; `gpudoctor explain facts` lists them all")
+    return pages.fact_list(sorted(matching, key=lambda spec: spec.name))
+
+
+def _profile_line_page(name: str) -> str:
+    """The page of an ``expect.*`` finding: a line of a profile that is not met."""
+    facts = [spec for spec in catalog().specs.values() if f"expect.{line_name(spec.name)}" == name]
+    return pages.line_page(name, facts)
+
+
+def fact_infos(folders: Sequence[Path]) -> Mapping[str, FactInfo]:
+    """Meaning, unit, probe and reading rules of every fact that is declared or that a rule reads, by name."""
+    from gpudoctor.views.tui.work import FactInfo
+
+    readers: dict[str, list[str]] = {}
+    for rule in rulebook.load(folders).rules:
+        for name in facts_read(rule):
+            readers.setdefault(name, []).append(rule.id)
+    probe_of = {spec.name: module.__name__.rpartition(".")[2] for module in modules_of(probes) for spec in module.FACTS}
+    infos: dict[str, FactInfo] = {}
+    for name in (*catalog().specs, *readers):
+        if spec := catalog().find(name):
+            infos[name] = FactInfo(spec.about, spec.unit, probe_of.get(spec.name, ""), tuple(readers.get(name, ())))
+    return infos
+
+
+_MOST_NAMED = 12
+
+
+def _unknown_name_message(name: str, rules: Sequence[str]) -> str:
+    """The error for an unknown name: names that contain it, else similar ones."""
+    names = [*rules, *catalog().specs]
+    within = [each for each in names if name.lower() in each.lower()] if len(name) > 1 else []
+    if within:
+        more = f" and {len(within) - _MOST_NAMED} more" if len(within) > _MOST_NAMED else ""
+        meant = f"; it is part of {', '.join(within[:_MOST_NAMED])}{more}"
+    else:
+        near = entries.nearest(name, [*names, *entries.NAMES])
+        meant = f"; near it: {', '.join(near)}" if near else ""
+    return f"no rule, fact or table {name!r}{meant}; `gpudoctor rules list` and `gpudoctor explain facts` show them"

@@ -1,0 +1,200 @@
+"""Cures: ``fix``, its dry run, its runs and the way back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gpudoctor.app import output, pipeline, reading
+from gpudoctor.app.commands import running
+from gpudoctor.app.commands.exits import BROKEN, SOUND, UNKNOWN
+from gpudoctor.app.commands.reports import shared
+from gpudoctor.app.commands.running import run_plan, settle_unfinished, undo_run
+from gpudoctor.core.errors import UsageError
+from gpudoctor.diagnosis import rulebook
+from gpudoctor.fixes import effects, records, undo
+from gpudoctor.fixes import plan as plans
+from gpudoctor.fixes.records import Journals
+from gpudoctor.fixes.site import is_root, manner_of_process, state_folder, with_hindrances
+from gpudoctor.readers import read_file
+from gpudoctor.views import plan as plan_view
+from gpudoctor.views import run as run_view
+from gpudoctor.views._report import counts
+from gpudoctor.views._terminal import command, style_of
+from gpudoctor.views.plan import SCRIPT_NAME, root_script
+from gpudoctor.views.progress import progress_on
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpudoctor.core.diagnosis import Diagnosis, Finding
+    from gpudoctor.core.plan import Foreseen, Plan
+
+
+def fix(options: argparse.Namespace) -> int:
+    """``gpudoctor fix``: plan the fixes of what is found, run them, list runs or undo one; the exit code."""
+    _check_options(options)
+    if options.runs:
+        return _runs()
+    if options.undo:
+        return _undo(options)
+    if options.dry_run:
+        return _dry_run(options)
+    if options.out != "-":  # else nothing is run
+        settle_unfinished(options)
+    diagnosis = _diagnosis(options)
+    plan = _plan(diagnosis, options)
+    if not plan.steps:
+        return _show(diagnosis, plan, options)
+    if options.out == "-":
+        return _print_script(plan)
+
+    if options.only == "user":
+        _write_script(plan, options.out)
+    foreseen = _foreseen(diagnosis, plan, options)
+    return max(run_plan(plan, options, _titles(diagnosis), foreseen), _exit_code(diagnosis, plan, options.ids))
+
+
+def _check_options(options: argparse.Namespace) -> None:
+    """Raise UsageError for options that do not go together, or that this user cannot use."""
+    if options.read and not options.dry_run:
+        raise UsageError("--read plans for another machine, on which nothing can be run from here: add --dry-run")
+    if options.share and not options.dry_run:
+        raise UsageError("--share is for what is shown to others: add --dry-run, which shows the plan")
+    if options.as_owner and not options.dry_run:
+        raise UsageError("--as-owner only asks: to change that user's environment, run gpudoctor fix as that user")
+    if options.out and options.only != "user":
+        raise UsageError("-o names the administrator's script, which --only user writes")
+    if options.json and not (options.dry_run or options.yes):
+        raise UsageError("--json gives the plan with --dry-run, or the run with --yes")
+    if options.ids and (options.runs or options.undo):
+        raise UsageError(f"{options.ids[0]}: a run is taken back whole; leave the ids out")
+    if options.only == "root" and not is_root():
+        raise UsageError("--only root runs what needs root, which this is not: sudo gpudoctor fix --only root")
+
+
+def _write_script(plan: Plan, name: str | None) -> None:
+    """Write the steps that need root as a shell script, to `name` or the default name; nothing if there are none."""
+    if text := root_script(plan):
+        place = name or SCRIPT_NAME
+        output.put(text, place)
+        print(f"gpudoctor: what needs root is in {place}; an administrator runs it: sudo sh {place}", file=sys.stderr)
+
+
+def _print_script(plan: Plan) -> int:
+    """Print only the script of the steps that need root; 1 if there are any, 0 if not."""
+    text = root_script(plan)
+    print(text, end="\n" if text else "")
+    return BROKEN if text else SOUND
+
+
+def _journals() -> Journals:
+    """The journals of runs on this machine."""
+    return Journals(state_folder())
+
+
+def _runs() -> int:
+    """Print every run on this machine, the newest first; exit code 0."""
+    entries = _journals().list()
+    broken = [f"{entry.id}  cannot be read: {entry.trouble}" for entry in entries if not entry.run]
+    listing = run_view.run_list([(entry.run, records.undo_state(entry.run, entries)) for entry in entries if entry.run])
+    print("\n".join(filter(None, [listing, *broken])) or "No run was made on this machine by this user.")
+    return SOUND
+
+
+def _undo(options: argparse.Namespace) -> int:
+    """``fix --undo``: take a run back after asking; the exit code, 1 if the user declined."""
+    journals = _journals()
+    run = records.last_undoable(journals.list()) if options.undo == "last" else journals.load(options.undo)
+    if (unfinished := records.unfinished(journals)) and run.id not in (unfinished.id, unfinished.undoes):
+        print(f"gpudoctor: {run_view.interrupted_text(unfinished)}", file=sys.stderr)
+    site = pipeline.site(options.level, options.python or records.python_of(run), options.rules)
+    plan = undo.plan_of(run, site)
+    if not options.yes:
+        running.require_terminal()
+    if not options.json:
+        print(run_view.undo_text(run, plan), flush=True)
+    if not options.yes and not running.agreed(f"\nTake run {run.id} back?"):
+        return BROKEN
+    return undo_run(run, site, options.json)
+
+
+def _dry_run(options: argparse.Namespace) -> int:
+    """``fix --dry-run``: diagnose and print the plan without running it; the exit code."""
+    diagnosis = _diagnosis(options)
+    return _show(diagnosis, _plan(diagnosis, options), options)
+
+
+def _show(diagnosis: Diagnosis, plan: Plan, options: argparse.Namespace) -> int:
+    """Print the plan and what it would change, or why there is none; the exit code. Nothing is run."""
+    foreseen = _foreseen(diagnosis, plan, options) if plan.steps else None
+    code = _exit_code(diagnosis, plan, options.ids)
+    diagnosis, plan = shared((diagnosis, plan), options)
+    if options.json:
+        print(plan_view.document(plan, foreseen))
+    elif plan.steps:
+        print(plan_view.render(plan, style_of(sys.stdout), foreseen, _titles(diagnosis)))
+        print("\nThis was a dry run: nothing was changed.")
+    else:
+        print(_why_no_plan(diagnosis, options.ids))
+    return code
+
+
+def _foreseen(diagnosis: Diagnosis, plan: Plan, options: argparse.Namespace) -> Foreseen:
+    """What the rules would say after the whole plan has run."""
+    return effects.predict(diagnosis, plan, pipeline.judging(options.rules))
+
+
+def _diagnosis(options: argparse.Namespace) -> Diagnosis:
+    """The diagnosis of this machine or of the file of ``--read``.
+
+    Raises UsageError for an unknown rule id or a fleet's document.
+    """
+    book = rulebook.load(options.rules)
+    for name in options.ids:
+        if not book.find(name):
+            raise UsageError(f"{name}: there is no such rule; gpudoctor rules list names them all")
+    if options.read:
+        diagnosis = reading.diagnose_text(read_file(options.read), options.read, book)
+        if diagnosis.snapshot.target.kind == "fleet":
+            raise UsageError(f"{options.read}: a fleet's hosts are repaired one by one, by gpudoctor fix on each")
+        return diagnosis
+    with progress_on(sys.stderr) as progress:
+        return pipeline.check(options.level, options.python, options.rules, progress)
+
+
+def _plan(diagnosis: Diagnosis, options: argparse.Namespace) -> Plan:
+    """The plan for the wanted findings, its steps marked with what hinders running them here."""
+    made = plans.plan_for(diagnosis, options.ids, root=is_root(), judge=pipeline.judging(options.rules))
+    return with_hindrances(made, manner_of_process(made, "never" if options.yes else "each", options.only))
+
+
+def _titles(diagnosis: Diagnosis) -> dict[str, str]:
+    """Title of the first finding of each rule id."""
+    return {finding.id: finding.title for finding in reversed(diagnosis.findings)}
+
+
+def _findings_to_fix(diagnosis: Diagnosis, ids: Sequence[str]) -> list[Finding]:
+    """The findings with these ids; without ids, every error."""
+    return [finding for finding in diagnosis.findings if (finding.id in ids if ids else finding.severity == "error")]
+
+
+def _why_no_plan(diagnosis: Diagnosis, ids: Sequence[str]) -> str:
+    """The message where nothing is planned: not found, or no fix known."""
+    hint_by_id = {finding.id: command(finding.more) for finding in _findings_to_fix(diagnosis, ids)}
+    absent = [name for name in ids if name not in hint_by_id]
+    lines = [f"{name}: not found here, so there is nothing to cure" for name in absent]
+    lines += [f"{name}: no cure is written down; {hint_by_id[name]}" for name in sorted(hint_by_id)]
+    return "\n".join(lines or ["Nothing to cure.", "", counts(diagnosis)])
+
+
+def _exit_code(diagnosis: Diagnosis, plan: Plan, ids: Sequence[str]) -> int:
+    """1 if an error stays that the plan does not fix, 3 if nothing is planned and no verdict is possible, else 0."""
+    fixed = {
+        *plan.verifies,
+        *(name for finding in diagnosis.findings if finding.id in plan.verifies for name in finding.explains),
+    }
+    if any(finding.id not in fixed for finding in _findings_to_fix(diagnosis, ids)):
+        return BROKEN
+    return UNKNOWN if diagnosis.verdict == "unknown" and not plan.steps and not ids else SOUND

@@ -1,0 +1,84 @@
+"""Many hosts, folded into one diagnosis: ``fleet``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from gpudoctor.app import output, pipeline, reading
+from gpudoctor.app.commands.exits import exit_code
+from gpudoctor.app.commands.reports import rendered, shared, stream_of
+from gpudoctor.app.commands.screens import demand_interface, run_interface
+from gpudoctor.cluster.fleet import asking
+from gpudoctor.cluster.fleet.asking import FleetQuery
+from gpudoctor.cluster.fleet.fold import FleetFold
+from gpudoctor.cluster.fleet.remote import Question
+from gpudoctor.core import language
+from gpudoctor.core.errors import UsageError
+from gpudoctor.core.frozen import replace
+from gpudoctor.diagnosis import rulebook
+from gpudoctor.views.progress import counting_on
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpudoctor.cluster.fleet.asking import FleetQuery, ReplySource
+
+
+def fleet(options: argparse.Namespace) -> int:
+    """``gpudoctor fleet``: check many hosts and print the report; the exit code of its verdict."""
+    if options.tui:
+        return _fleet_in_interface(options)
+
+    output.check(options.out)
+    query = _asking(options)
+    ended: BaseException | None = None
+    with counting_on(sys.stderr, lambda: query.replies, len(query.way.hosts)):
+        try:
+            query.run()
+        except (KeyboardInterrupt, SystemExit) as end:  # what is known by then is told
+            ended = end
+    diagnosis = query.diagnosis("gpudoctor was ended before every host had answered." if ended else "")
+    report = shared(diagnosis, options)
+    output.put(rendered(report, options.format, stream_of(options.out), options.strict), options.out)
+    if ended:
+        sys.stdout.flush()
+        raise ended
+    return exit_code(diagnosis, options.strict)
+
+
+def _fleet_in_interface(options: argparse.Namespace) -> int:
+    """Open the interface on the fleet; raises UsageError for options that do not go with it."""
+    demand_interface()
+    from gpudoctor.app import interactive
+
+    if options.out:
+        raise UsageError("-o does not go with --tui: leave one of them out")
+    _asking(options)  # what cannot be asked is said before a screen is drawn
+    return run_interface(interactive.of_fleet(lambda: _asking(options).watch(), options.rules), options)
+
+
+def _asking(options: argparse.Namespace) -> FleetQuery:
+    """What asks the hosts and folds their answers into one diagnosis, not started yet."""
+    way = _source(options)
+    scheduler = options.scheduler or way.whole.scheduler
+    whole = replace(way.whole, scheduler=scheduler, drain_silent=options.drain_silent)
+    book, profile = rulebook.load(options.rules), pipeline.expected(options.expect)
+    folding = FleetFold(book, profile, lambda text, name: reading.diagnose_text(text, name, book, profile=profile))
+    return FleetQuery(way, folding, whole)
+
+
+def _source(options: argparse.Namespace) -> ReplySource:
+    """How the hosts' answers are obtained: over ssh, by Slurm, or from files; raises UsageError unless exactly one."""
+    slurm = options.slurm or bool(options.partition)
+    if [bool(options.hosts), slurm, bool(options.results)].count(True) != 1:
+        raise UsageError("fleet: give one of --hosts NODESET, --slurm, or the files with the hosts' documents")
+    if options.results:
+        return asking.files(options.results)
+    seconds = min(options.timeout, options.budget)
+    question = Question(
+        options.level, options.program, seconds, options.budget, options.fanout, language=language.spoken()
+    )
+    if slurm:
+        return asking.slurm(options.partition, question)
+    return asking.ssh(options.hosts, question, options.ssh_options)

@@ -1,0 +1,85 @@
+"""The pre-training check: ``preflight``. On go it becomes the command that was to be run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from gpudoctor.app import output, pipeline
+from gpudoctor.app.commands.exits import SOUND, holding_sigterm
+from gpudoctor.app.commands.reports import rendered, shared
+from gpudoctor.cluster.job.options import JobOptions
+from gpudoctor.cluster.job.run import Checked, run
+from gpudoctor.core.errors import UsageError
+from gpudoctor.target import child
+from gpudoctor.views import document
+from gpudoctor.views.progress import saying_on
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+
+_IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ")
+"""Ignored by Python; any other signal that is ignored was given to us so, by nohup for example."""
+CANNOT_RUN, NOT_FOUND = 126, 127
+"""What shells say of a command."""
+_LAUNCHER_DRAIN = 0.2
+"""Seconds for which the rank that tells of a no-go stays. Where a rank was killed, srun ends the step by force as soon
+as the last one is gone, and drops what it has not passed on by then: it passes on 16 KiB at a time.
+"""
+
+
+def preflight(options: argparse.Namespace) -> int:
+    """``gpudoctor preflight``: check the job with all its ranks; on go run the command, else the exit code."""
+    command: Sequence[str] = options.command
+    output.check(options.out)
+    pipeline.expected(options.expect)  # what is wrong with it is misuse, said before anybody is met
+    wanted = JobOptions(options.level, options.python, options.rules, options.budget, options.network, options.expect)
+    with saying_on(sys.stderr) as tell:
+        checked = run(wanted, pipeline.of_rank, on_progress=tell)
+    with holding_sigterm():
+        _report(checked, options)
+    if checked.ended:
+        raise checked.ended
+    if checked.code != SOUND or not command:
+        return checked.code
+    return _replace_process(command)
+
+
+def _report(checked: Checked, options: argparse.Namespace) -> None:
+    """Print or write the report, on the one rank that has the diagnosis; to stderr if a command follows."""
+    if checked.diagnosis is None:
+        return
+    diagnosis, host = shared((checked.diagnosis, checked.place.host), options)
+    if options.out:
+        output.put(document.render(diagnosis), options.out)
+    stream = sys.stderr if options.command else sys.stdout
+    if options.format in {None, "text"} and checked.place.alone:
+        print(f"{checked.verdict.upper()}: {host}\n", file=stream)
+    print(rendered(diagnosis, options.format, stream), file=stream, flush=True)
+    if not checked.place.alone and checked.code != SOUND:
+        time.sleep(_LAUNCHER_DRAIN)
+
+
+def _replace_process(command: Sequence[str]) -> int:
+    """Replace this process by the command (exec); returns 126 or 127 if it cannot be run or found."""
+    child.end_all()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for name in ("SIGPIPE", "SIGXFSZ", "SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number and (name in _IGNORED_BY_PYTHON or signal.getsignal(number) is not signal.SIG_IGN):
+            signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvp(command[0], list(command))
+    except FileNotFoundError:
+        print(f"gpudoctor: {command[0]}: no such command", file=sys.stderr)
+        return NOT_FOUND
+    except OSError as error:
+        print(f"gpudoctor: {command[0]}: {error.strerror}", file=sys.stderr)
+        return CANNOT_RUN
+    raise UsageError(f"{command[0]}: it did not start")

@@ -1,0 +1,115 @@
+"""What commands share: a diagnosis in each form, the machine that ``--for`` names, and ``--share``."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from typing import TYPE_CHECKING, TextIO, TypeVar
+
+from gpudoctor.app import pipeline
+from gpudoctor.core.fact import Known
+from gpudoctor.core.frozen import replace
+from gpudoctor.core.stack import GRANTED
+from gpudoctor.views._terminal import style_of
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpudoctor.core.diagnosis import Diagnosis
+    from gpudoctor.core.snapshot import Snapshot
+
+
+def stream_of(out: str | None) -> TextIO:
+    """The stream whose style the text is for: standard output, or a colourless buffer for a file."""
+    return sys.stdout if out is None or out == "-" else io.StringIO()
+
+
+def rendered(
+    diagnosis: Diagnosis, form: str | None, stream: TextIO, strict: bool = False, seconds: float | None = None
+) -> str:
+    """The diagnosis in that form (None: text, styled for `stream`); `seconds` is how long it took, for prometheus."""
+    if form == "junit":
+        from gpudoctor.views import junit
+
+        return junit.render(diagnosis, strict)
+    if form == "prometheus":
+        from gpudoctor.views import prometheus
+
+        return prometheus.render(diagnosis, time.time(), seconds)
+    if form == "json":
+        from gpudoctor.views import document
+
+        return document.render(diagnosis)
+    if form == "markdown":
+        from gpudoctor.views import markdown
+
+        return markdown.render(diagnosis)
+    if form == "html":
+        from gpudoctor.kernels.recall import measurements
+        from gpudoctor.views import html
+
+        return html.render(diagnosis, measurements(diagnosis.snapshot))
+    if diagnosis.fleet and diagnosis.snapshot.target.kind == "fleet":
+        from gpudoctor.views import fleet
+
+        return fleet.render(diagnosis, diagnosis.fleet, style_of(stream))
+    from gpudoctor.views import text
+
+    return text.render(diagnosis, style_of(stream))
+
+
+# ---- The machine that ``--for`` names ----
+# Described in words, or ``here``, this one.
+
+HERE = "here"
+_OF_THE_MACHINE = ("driver", "gpu", "host", "nvml", "pci")
+"""Topics of facts that are the machine's, whatever is installed on it."""
+_ASSUMED_PLATFORM = {"host.platform": "linux", "host.arch": "x86_64"}
+"""What a machine is that is described without a word of it."""
+
+
+def machine_of(description: str) -> Snapshot | None:
+    """The facts of the machine described (``here``: this one), None for an empty text; raises `UsageError` if wrong."""
+    if not description:
+        return None
+    return _this_machine() if description.strip() == HERE else _described(description)
+
+
+def _described(description: str) -> Snapshot:
+    """The facts of a machine described in words, with an assumed platform where it is not given."""
+    from gpudoctor.fixes.solver import described
+
+    snapshot = described.snapshot_of(described.parse_machine(description))
+    assumed = {name: Known(value, GRANTED) for name, value in _ASSUMED_PLATFORM.items()}
+    return replace(snapshot, facts={**assumed, **snapshot.facts})
+
+
+def _this_machine() -> Snapshot:
+    """The facts of this machine that a manifest's packages do not change: GPUs, driver, system, Python."""
+    snapshot = pipeline.look("quick")
+    facts = {
+        name: fact
+        for name, fact in snapshot.facts.items()
+        if name.partition(".")[0] in _OF_THE_MACHINE or name == "python.version"
+    }
+    groups = {name: rows for name, rows in snapshot.groups.items() if name in _OF_THE_MACHINE}
+    return replace(snapshot, facts=facts, groups=groups, target=replace(snapshot.target, name="this machine"))
+
+
+# ---- ``--share`` ----
+# What is printed or written passes through here before a view sees it.
+
+T = TypeVar("T")
+
+
+def shared(value: T, options: argparse.Namespace) -> T:
+    """The value unchanged or, with ``--share``, without personal data; what was hidden is printed to stderr."""
+    if not options.share:
+        return value
+    from gpudoctor.app.hiding import Sharing
+
+    sharing = Sharing()
+    result = sharing(value)
+    print(f"gpudoctor: {sharing.summary}", file=sys.stderr)
+    return result

@@ -1,0 +1,245 @@
+"""A plan that is really run: shown, asked about, told while it runs, and offered back where it made things worse."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Literal
+
+from gpudoctor.app import pipeline
+from gpudoctor.app.commands.exits import BROKEN, INTERRUPTED, SOUND, stopping
+from gpudoctor.core.errors import DoctorError, UsageError
+from gpudoctor.fixes import records, undo
+from gpudoctor.fixes.apply import apply
+from gpudoctor.fixes.records import Journals
+from gpudoctor.fixes.site import manner_of_process, runnable, state_folder, with_hindrances
+from gpudoctor.views import plan as plan_view
+from gpudoctor.views import run as run_view
+from gpudoctor.views._terminal import one_line, style_of
+from gpudoctor.views.run import printing_run
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from gpudoctor.core.plan import Foreseen, Plan, PlanStep
+    from gpudoctor.core.run import Run, Stop
+    from gpudoctor.fixes.site import Asked, Only, Site
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a plan is run, from the command's options; those that a command lacks have defaults."""
+
+    yes: bool = False
+    only: Only = ""
+    json: bool = False
+    level: str = "standard"
+    python: str | None = None
+    rules: Sequence[Path] = ()
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Manner:
+        """From the command's options, as far as it has them."""
+        names = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in vars(options).items() if name in names})
+
+    @property
+    def asked(self) -> Asked:
+        """When the user is asked: ``never`` with --yes, else before ``each`` step."""
+        return "never" if self.yes else "each"
+
+    @property
+    def site(self) -> Site:
+        """Where the plan runs: this machine, judged again at this level."""
+        return pipeline.site(self.level, self.python, self.rules)
+
+
+def run_plan(
+    plan: Plan,
+    options: argparse.Namespace,
+    wrong: Mapping[str, str] | None = None,
+    foreseen: Foreseen | None = None,
+) -> int:
+    """Show the plan, run what can be run of it, and print the result; the exit code, 1 if steps are left.
+
+    `options` may have what `Manner` has; `wrong` are the titles of the plan's causes by their ids. Raises `UsageError`
+    where nobody can be asked and nobody said ``--yes``.
+    """
+    manner = Manner.of(options)
+    plan = with_hindrances(plan, manner_of_process(plan, manner.asked, manner.only))
+    chosen = runnable(plan.until_reboot)
+    if chosen.chosen and not manner.yes:
+        require_terminal()
+    if not manner.json:
+        print(plan_view.render(plan, style_of(sys.stdout), foreseen, wrong))
+        sys.stdout.flush()
+    left = any(step.hindrance for step in plan.chosen)
+    runs = any(not step.verify for step in chosen.chosen)
+    if manner.json and not runs:
+        print(plan_view.document(plan, foreseen))
+    code = applied(chosen, manner) if runs else SOUND
+    return BROKEN if left and code == SOUND else code
+
+
+def applied(plan: Plan, manner: Manner) -> int:
+    """Run the chosen steps; if that fails, offer to undo them at once. The exit code, 130 after Ctrl-C."""
+    site = manner.site
+    with printing_run(sys.stderr) as tell, interruptible() as (wants, stopped):
+        ask = _run_always if manner.yes else Questions(plan, tell.introduce(plan))
+        run = apply(plan, site, tell, wants, ask)
+    _print_run(run, manner.json)
+    if stopped.is_set():
+        return INTERRUPTED
+    if run.changed and not manner.yes and code_of(run) != SOUND and agreed(f"\nTake run {run.id} back now?"):
+        undo_run(run, site)
+    return code_of(run)
+
+
+def settle_unfinished(options: argparse.Namespace) -> None:
+    """Report a run that was cut off, and offer to undo it before anything else is changed.
+
+    Without a terminal it is undone only with ``--yes``; raises `DoctorError` where that does not succeed, for then
+    nothing may be built on what is there.
+    """
+    journals = Journals(state_folder())
+    unfinished = records.unfinished(journals)
+    if not unfinished:
+        return
+    print(f"gpudoctor: {run_view.interrupted_text(unfinished)}", file=sys.stderr)
+    interrupted = journals.load(unfinished.undoes) if unfinished.undoes else unfinished
+    manner = Manner.of(options)
+    site = replace(manner, python=manner.python or records.python_of(interrupted)).site
+    try:
+        undo.plan_of(interrupted, site)
+    except UsageError:  # it had changed nothing yet, or what it changed only a person takes back
+        return
+    if not manner.yes and not (sys.stdin.isatty() and agreed(f"Take run {interrupted.id} back first?")):
+        return
+    back, _ = _run_undo(interrupted, site)
+    if code_of(back) != SOUND:
+        raise DoctorError(f"run {interrupted.id} was cut off and could not be taken back: {back.why or back.outcome}")
+    print(f"gpudoctor: run {interrupted.id} was taken back, by run {back.id}", file=sys.stderr)
+
+
+def undo_run(run: Run, site: Site, json: bool = False) -> int:
+    """Undo that run and print the result; the exit code, 130 after Ctrl-C."""
+    back, stopped = _run_undo(run, site)
+    _print_run(back, json)
+    return INTERRUPTED if stopped else code_of(back)
+
+
+def _run_undo(run: Run, site: Site) -> tuple[Run, bool]:
+    """The run that undid `run`, and whether the user stopped it."""
+    with printing_run(sys.stderr) as tell, interruptible() as (wants, stopped):
+        return undo.undo(run, site, tell, wants), stopped.is_set()
+
+
+def _print_run(run: Run, json: bool) -> None:
+    """Print the run as JSON or text."""
+    print(run_view.document(run) if json else f"\n{run_view.render(run, style_of(sys.stdout))}")
+    sys.stdout.flush()
+
+
+def _run_always(_: PlanStep) -> Answer:
+    """Answer ``run`` to every step."""
+    return "run"
+
+
+def code_of(run: Run) -> int:
+    """Exit code of a run: 0 if it succeeded, 1 if something is left to fix."""
+    return SOUND if run.outcome in ("fixed", "done", "undone") else BROKEN
+
+
+@contextmanager
+def interruptible() -> Iterator[tuple[Callable[[], Stop], threading.Event]]:
+    """Context for running a plan: a function that says whether to go on, and an event set by the first Ctrl-C."""
+    stopped = threading.Event()
+
+    def wants() -> Stop:
+        """``now`` after Ctrl-C, else ``go on``."""
+        return "now" if stopped.is_set() else "go on"
+
+    with stopping(stopped):
+        yield wants, stopped
+
+
+# ---- The questions on a terminal ----
+# Nothing but a plain yes runs a step, and a reboot wants the host's name.
+
+Answer = Literal["run", "leave out", "stop"]
+_STEP = "Run it? y yes, n leave it out, a all the rest, q stop [n] "
+_BY_HAND = "Is it done? y yes, n leave it out, q stop [n] "
+
+
+def require_terminal() -> None:
+    """Raise `UsageError` if there is no terminal to ask questions on."""
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError("there is no terminal to ask on: --dry-run shows the plan, --yes runs it without a question")
+
+
+def put(question: str) -> str:
+    """Ask on standard error; the answer in lower case, ``q`` at end of input or after Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a handler that returns has the read go on
+    try:
+        sys.stderr.write(question)
+        sys.stderr.flush()
+        answer = sys.stdin.readline()
+    except KeyboardInterrupt:
+        answer = ""
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if not answer.endswith("\n"):
+        sys.stderr.write("\n")
+        return "q"
+    return answer.strip().lower()
+
+
+def agreed(question: str) -> bool:
+    """Ask; True if the answer is y or yes."""
+    return put(f"{question} y yes, n no [n] ") in ("y", "yes")
+
+
+class Questions:
+    """Asks before each step that changes something, until the user answers ``all``; a reboot is always asked about."""
+
+    def __init__(self, plan: Plan, show: Callable[[PlanStep], Sequence[str]]) -> None:
+        self._plan, self._show, self._all = plan, show, False
+        self._left: set[str] = set()
+        """Causes of which a step was left out: whether they are gone is not asked then."""
+
+    def __call__(self, step: PlanStep) -> Answer:
+        """What to do with the step: run it, leave it out, or stop."""
+        if step.verify:
+            return "leave out" if step.cause in self._left else "run"
+        answer = self._ask(step)
+        if answer == "leave out" and (step.touches != "nothing" or not step.argv):
+            self._left.add(step.cause)
+        return answer
+
+    def _ask(self, step: PlanStep) -> Answer:
+        """Ask about the step unless it only shows something, or the user chose ``all``."""
+        only_shows = step.touches == "nothing" and not step.needs
+        if step.argv and (only_shows or (self._all and "reboot" not in step.needs)):
+            return "run"
+        sys.stderr.write("".join(f"{line}\n" for line in ("", *self._show(step))))
+        if "reboot" in step.needs:
+            return self._reboot()
+        answer = put(f"     {_STEP if step.argv else _BY_HAND}")
+        self._all = self._all or (answer in ("a", "all") and bool(step.argv))
+        if answer in ("y", "yes", "a", "all"):
+            return "run"
+        return "stop" if answer in ("q", "quit") else "leave out"
+
+    def _reboot(self) -> Answer:
+        """Ask about a reboot: only typing the machine's name runs it."""
+        name = one_line(self._plan.machine)
+        answer = put(f"     It reboots. Type {name} to run it, q to stop; anything else leaves it out: ")
+        if name and answer == name.lower():
+            return "run"
+        return "stop" if answer in ("q", "quit") else "leave out"

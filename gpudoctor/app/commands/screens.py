@@ -1,0 +1,82 @@
+"""The terminal interface, on this machine or in a browser."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from gpudoctor.app.commands.exits import SOUND, UNKNOWN, exit_code
+from gpudoctor.core import shipped, streams
+from gpudoctor.core.errors import ExtraError, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from gpudoctor.views.tui.work import Work
+
+
+def can_open_interface() -> bool:
+    """True if the interface can be shown; else the reason is printed to standard error."""
+    try:
+        demand_interface()
+    except UsageError as error:
+        print(f"gpudoctor: {error}", file=sys.stderr)
+        return False
+    return True
+
+
+def demand_interface() -> None:
+    """Raise `UsageError` if Textual, which draws the interface, is missing."""
+    if find_spec("textual"):
+        return
+    if shipped.ARCHIVE:
+        how = "gpudoctor check and gpudoctor read print the report; gpudoctor pyz makes a file with it"
+        raise UsageError(f"the interface is not in this file: {how}")
+    raise UsageError("the interface needs Textual, which is not installed: python -m pip install textual")
+
+
+def open_(options: argparse.Namespace) -> int:
+    """Open the interface on this machine; the exit code of the last diagnosis."""
+    from gpudoctor.app import interactive, pipeline
+
+    profile = pipeline.expected(options.expect)  # what is wrong with it is said before a screen is drawn
+    work = interactive.of_this_machine(options.level, options.python, options.rules, profile, options.wait)
+    return run_interface(work, options)
+
+
+def run_interface(work: Work, options: argparse.Namespace) -> int:
+    """Run the interface until it is left; the exit code of the last diagnosis. UsageError without a terminal."""
+    from gpudoctor.app import interactive
+
+    if not streams.on_a_terminal():
+        raise UsageError("the interface needs a terminal; without one, --format text gives the report")
+    diagnosis = interactive.run(interactive.shared(work) if options.share else work)
+    return exit_code(diagnosis, options.strict) if diagnosis else UNKNOWN
+
+
+def is_to_be_served(options: argparse.Namespace) -> bool:
+    """True if --serve was given and we are not the process that a browser page runs."""
+    return bool(getattr(options, "serve", None)) and not streams.in_a_browser()
+
+
+def serve(options: argparse.Namespace, arguments: Sequence[str]) -> int:
+    """Serve the command to browsers until interrupted; raises UsageError for options that do not go with it.
+
+    Raises ExtraError if textual-serve is not installed.
+    """
+    if options.act == "demo" and options.name:
+        from gpudoctor.app import demos
+
+        demos.named(options.name)
+    elif options.act == "read" and not options.tui:
+        raise UsageError("--serve shows the interface: gpudoctor read FILE --tui --serve")
+    elif options.act != "demo" and (options.format or options.out):
+        raise UsageError("--serve shows the interface; --format, --json and -o are for reports")
+    try:
+        from gpudoctor.app import serving
+    except ModuleNotFoundError as error:
+        raise ExtraError(f"{error.name} is missing", "serve") from error
+    serving.serve(arguments, options.serve, options.allow_changes)
+    return SOUND

@@ -1,0 +1,215 @@
+"""``setup torch``; ``setup driver``, ``cuda-toolkit`` and ``container``: what to install so that it works here."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from gpudoctor.app import pipeline
+from gpudoctor.app.commands.exits import BROKEN, SOUND
+from gpudoctor.app.commands.reports import shared
+from gpudoctor.app.commands.running import run_plan, settle_unfinished
+from gpudoctor.core.errors import UsageError
+from gpudoctor.core.fact import Known
+from gpudoctor.core.frozen import replace
+from gpudoctor.core.language import say
+from gpudoctor.core.stack import parse_requirements, wishes_from_snapshot
+from gpudoctor.diagnosis.judge import new_evaluator
+from gpudoctor.diagnosis.judge.cures import setup_options
+from gpudoctor.diagnosis.knowledge import complete
+from gpudoctor.diagnosis.knowledge.setup_facts import with_setup_facts
+from gpudoctor.diagnosis.rulebook.setups import setups
+from gpudoctor.fixes.plan import setup_plan
+from gpudoctor.fixes.site import is_root
+from gpudoctor.fixes.solver import described, environment, index, stacks
+from gpudoctor.fixes.solver.order import BASE
+from gpudoctor.views import plan as plans
+from gpudoctor.views import stack as view
+from gpudoctor.views._terminal import one_line, style_of, wrapped
+from gpudoctor.views.progress import progress_on
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpudoctor.core.plan import Plan
+    from gpudoctor.core.rule import SetupPage
+    from gpudoctor.core.snapshot import Snapshot
+    from gpudoctor.core.stack import Stack, Wishes
+    from gpudoctor.fixes.solver.environment import Environment
+
+
+_TOOLS = ("pip", "uv", "conda")
+
+
+def setup_torch(options: argparse.Namespace) -> int:
+    """``gpudoctor setup torch``: print the torch stack that fits, or install it; 1 if none fits."""
+    _check_torch_options(options)
+    if options.apply:
+        settle_unfinished(options)
+    shelves = replace(index.user_indexes(options.index or BASE), ask=not options.offline)
+    snapshot, wishes, environment = _environment(options)
+    stack = stacks.stack(wishes, environment, shelves)
+    if options.share:
+        stack, environment = shared((stack, environment), options)
+    if options.json:
+        print(view.document(stack))
+    elif options.emit:
+        _print_form(stack, options.emit)
+    else:
+        print(view.render(stack, environment.tool, style_of(sys.stdout)))
+    if not stack.torch:
+        return BROKEN
+    return _apply(stack, environment, snapshot, options) if options.apply and snapshot else SOUND
+
+
+def _check_torch_options(options: argparse.Namespace) -> None:
+    """Raise UsageError for options of ``setup torch`` that do not go together."""
+    if options.machine and options.apply:
+        raise UsageError("--for plans for a machine that is not here, --apply installs on this one: leave one out")
+    if options.machine and options.python:
+        raise UsageError("--python names an interpreter of this machine; for another one: --for python=3.12")
+    if options.json and options.emit:
+        raise UsageError("--json is the whole stack, --emit one form of it alone: leave one out")
+    if options.apply and (options.emit or options.json):
+        raise UsageError("--apply installs the stack and tells of it; --emit and --json only print it")
+    if options.share and options.apply:
+        raise UsageError("--share is for what is shown to others, --apply installs: leave one out")
+    if options.yes and not options.apply:
+        raise UsageError("--yes goes with --apply: without it nothing is installed")
+
+
+def _environment(options: argparse.Namespace) -> tuple[Snapshot | None, Wishes, Environment]:
+    """The snapshot (None for a described machine), the wishes, and the environment to install into."""
+    if options.machine:
+        wishes = described.parse_machine(options.machine)
+        elsewhere = environment.Environment(windows=wishes.os == "windows")
+        return None, replace(wishes, wants=_wanted(options)), elsewhere
+
+    with progress_on(sys.stderr) as progress:
+        snapshot = complete(pipeline.look("quick", options.python, progress))
+    here = environment.environment_of_snapshot(snapshot)
+    companions = () if here.new else tuple(name for name in environment.COMPANIONS if name in here.installed)
+    return snapshot, replace(wishes_from_snapshot(snapshot), extras=companions, wants=_wanted(options)), here
+
+
+def _wanted(options: argparse.Namespace) -> tuple[str, ...]:
+    """The requirements of ``--want``, one a string."""
+    return tuple(spec for text in options.want for spec in parse_requirements(text))
+
+
+def _print_form(stack: Stack, form: str) -> None:
+    """Print the stack in one form alone, its remarks on standard error; raises UsageError if it has no such form."""
+    if not stack.torch:
+        print(view.render(stack, form, style_of(sys.stderr)), file=sys.stderr)
+        return
+    text = stack.written(form, "command") if form in _TOOLS else stack.written("", form)
+    if not text:
+        why = next((remark for remark in stack.remarks if "conda-forge" in remark), "")
+        raise UsageError(f"--emit {form}: there is none for torch {stack.torch}; {why}".rstrip("; "))
+    for remark in stack.remarks:
+        print(f"gpudoctor: {one_line(remark)}", file=sys.stderr)
+    print(text.rstrip("\n"))
+
+
+def _apply(stack: Stack, environment: Environment, snapshot: Snapshot, options: argparse.Namespace) -> int:
+    """Install the stack by running its commands as a plan; the exit code, 0 if it is installed already."""
+    if all(environment.installed.get(name) == version for name, version in stack.packages) and not environment.new:
+        print("\nThis is what is installed: there is nothing to install.")
+        return SOUND
+    plan = stack.plan(environment.tool, snapshot.target.name, environment.prefix)
+    return int(run_plan(plan, options))
+
+
+# ---- What an administrator sets up ----
+# Driver, toolkit, container support: by the pages of rules/setup.
+
+
+def setup_system(options: argparse.Namespace) -> int:
+    """``gpudoctor setup driver
+
+    cuda-toolkit
+    container``: print or run the plan; 1 if none is known for this system.
+    """
+    _check_system_options(options)
+    if options.apply:
+        settle_unfinished(options)
+    page = setups()[options.what]
+    snapshot = _with_cuda(options.cuda, _machine(options))
+    plan = _plan(page, snapshot)
+    if not plan.steps:
+        print(_why_no_plan(page, snapshot), file=sys.stderr)
+        return BROKEN
+    if options.apply:
+        return int(run_plan(plan, options))
+    _show(shared(plan, options), options.json)
+    return SOUND
+
+
+def _check_system_options(options: argparse.Namespace) -> None:
+    """Raise UsageError for options of these commands that do not go together, or a malformed ``--cuda``."""
+    if options.machine and options.apply:
+        raise UsageError("--for plans for a machine that is not here, --apply changes this one: leave one out")
+    if options.machine and options.python:
+        raise UsageError("--python names an interpreter of this machine; for another one: --for python=3.12")
+    if options.apply and options.dry_run:
+        raise UsageError("--dry-run changes nothing, --apply does: leave one out")
+    if options.share and options.apply:
+        raise UsageError("--share is for what is shown to others, --apply changes this machine: leave one out")
+    if options.yes and not options.apply:
+        raise UsageError("--yes goes with --apply: without it nothing is changed")
+    if options.cuda and not re.fullmatch(r"\d{1,2}\.\d{1,2}", options.cuda):
+        raise UsageError(f"--cuda {options.cuda[:20]!r} is no CUDA release; it is written 12.8")
+
+
+def _machine(options: argparse.Namespace) -> Snapshot:
+    """The snapshot of this machine, or of the one described by ``--for``."""
+    if options.machine:
+        return complete(described.snapshot_of(described.parse_machine(options.machine)))
+
+    with progress_on(sys.stderr) as progress:
+        return complete(pipeline.look(options.level, options.python, progress))
+
+
+def _with_cuda(cuda: str, snapshot: Snapshot) -> Snapshot:
+    """The snapshot with that CUDA release as the one to build for; unchanged for an empty string."""
+    if not cuda:
+        return snapshot
+    return replace(snapshot, facts={**snapshot.facts, "torch.cuda": Known(cuda, "as you said")})
+
+
+def _plan(page: SetupPage, snapshot: Snapshot) -> Plan:
+    """The plan of the setup page's fixes whose conditions hold on this machine."""
+    fixes = [fix for _, fix in setup_options(page.id, snapshot, new_evaluator(snapshot))]
+    return setup_plan(page, fixes, snapshot, is_root())
+
+
+def _show(plan: Plan, json: bool) -> None:
+    """Print the plan as JSON or text."""
+    if json:
+        print(plans.document(plan))
+        return
+    print(plans.render(plan, style_of(sys.stdout)))
+    print(f"\n{say('This was a dry run: nothing was changed.')}")
+
+
+def _why_no_plan(page: SetupPage, snapshot: Snapshot) -> str:
+    """The message that no plan is known: the facts that matter, and documents to read."""
+    facts = with_setup_facts(snapshot)
+
+    def shown(name: str) -> str:
+        """The fact's text on one line, empty if it is not known."""
+        return one_line(facts.text(name))
+
+    where = f"{shown('host.distribution')} {shown('host.distribution_version')}".strip() or "this system"
+    lines = [f"{page.title}: no way is known for {where}."]
+    needs = {
+        "A driver from branch {} on serves these GPUs, and torch's CUDA.": shown("setup.floor"),
+        "The last branch that serves all of these GPUs is {}.": shown("setup.ceiling"),
+        "They take the {} kernel modules.": shown("setup.modules"),
+        "The CUDA release to build for is {}.": shown("setup.cuda"),
+    }
+    lines += [words.format(value) for words, value in needs.items() if value]
+    return "\n".join(
+        [*lines, "How it is done elsewhere:", *(row for source in page.sources for row in wrapped(f"- {source}", 2, 4))]
+    )

@@ -1,0 +1,136 @@
+"""What gpudoctor brings along: ``recipe``, ``schema``, ``completion``, ``pyz`` and the server ``mcp``.
+
+A recipe is one file, or a folder whose README.md says what it is. Where one installs gpudoctor, it pins the version
+that wrote it: that is what ``@VERSION@`` in the package becomes.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpudoctor.app import output
+from gpudoctor.app.commands.exits import SOUND
+from gpudoctor.core import shipped
+from gpudoctor.core.about import __version__
+from gpudoctor.core.errors import ExtraError, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+
+_TITLE = r'(?m)^(?:#(?!!|SBATCH|cloud-config|\s*syntax=)[#\s]*|""")(.+)'
+"""The first line that says something: a comment, a heading or a docstring, but no instruction to a program."""
+
+
+def recipe_titles() -> Mapping[str, str]:
+    """Title of each recipe, by name: the first line of its text."""
+    return {name: _title(files) for name, files in _recipes().items()}
+
+
+def recipe_list(_: argparse.Namespace) -> int:
+    """``gpudoctor recipe list``: print names and titles; exit code 0."""
+    about = recipe_titles()
+    width = max(map(len, about)) + 2
+    for name, title in about.items():
+        print(textwrap.fill(title, 80, initial_indent=f"{name:{width}}", subsequent_indent=" " * width))
+    return SOUND
+
+
+def recipe_show(options: argparse.Namespace) -> int:
+    """``gpudoctor recipe show``: print the files of a recipe; exit code 0."""
+    files = _recipe(options.name)
+    for name, text in files.items():
+        head = f"# ==> {name}\n" if len(files) > 1 else ""
+        print(head + text, end="" if len(files) == 1 else "\n")
+    return SOUND
+
+
+def recipe_write(options: argparse.Namespace) -> int:
+    """``gpudoctor recipe write``: write the files of a recipe into a folder; raises UsageError if one exists."""
+    files = {options.folder / name: text for name, text in _recipe(options.name).items()}
+    there = next((place for place in files if place.exists() or place.is_symlink()), None)
+    if there:
+        raise UsageError(f"{there} is there already, and is left as it is; name another folder")
+    for place, text in files.items():
+        output.put_new(text.removesuffix("\n") + "\n", place)
+        if text.startswith("#!"):
+            place.chmod(0o755)
+        print(place)
+    return SOUND
+
+
+def _recipe(name: str) -> Mapping[str, str]:
+    """Texts of a recipe's files by relative path; raises `UsageError` for an unknown or ambiguous name."""
+    recipes = _recipes()
+    names = [one for one in recipes if name in {one, Path(one).stem}]
+    if len(names) != 1:
+        raise UsageError(f"{name!r} is no recipe; available: {', '.join(recipes)}")
+    return recipes[names[0]]
+
+
+def _recipes() -> Mapping[str, Mapping[str, str]]:
+    """Texts of the files of every recipe, by recipe and relative path, with the version filled in."""
+    home = shipped.folder("app/recipes")
+    files = sorted(path for path in home.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    recipes: dict[str, dict[str, str]] = {}
+    for path in files:
+        name = path.relative_to(home).as_posix()
+        recipes.setdefault(name.split("/")[0], {})[name] = path.read_text("utf-8").replace("@VERSION@", __version__)
+    return recipes
+
+
+def _title(files: Mapping[str, str]) -> str:
+    """The first line of a recipe that says something, of its README.md if it has one; empty if there is none."""
+    text = next((text for name, text in files.items() if name.endswith("/README.md")), next(iter(files.values())))
+    found = re.search(_TITLE, text)
+    return found[1].strip() if found else ""
+
+
+COMPLETIONS = {"bash": "gpudoctor.bash", "zsh": "_gpudoctor", "fish": "gpudoctor.fish"}
+"""Files of ``gpudoctor/app/completion``, named as each shell looks for them."""
+
+
+def completion(options: argparse.Namespace) -> int:
+    """``gpudoctor completion``: print the completion script of a shell; exit code 0."""
+    print(shipped.text(f"app/completion/{COMPLETIONS[options.shell]}"), end="")
+    return SOUND
+
+
+def schema(options: argparse.Namespace) -> int:
+    """``gpudoctor schema``: print the JSON Schema of a document; exit code 0."""
+    from gpudoctor.views import schema
+
+    print(schema.text(options.kind))
+    return SOUND
+
+
+def pyz(options: argparse.Namespace) -> int:
+    """``gpudoctor pyz``: build gpudoctor as one file; exit code 0."""
+    from gpudoctor.app.pyz import build
+
+    place = Path(options.out)
+    build(place, options.pythons, not options.without_tui, _print_note)
+    size = place.stat().st_size / 1e6
+    _print_note(f"{place}, {size:.1f} MB; it runs as python3 {place} check")
+    return SOUND
+
+
+def _print_note(sentence: str) -> None:
+    """Print a message to standard error."""
+    print(f"gpudoctor: {sentence}", file=sys.stderr)
+
+
+def mcp(options: argparse.Namespace) -> int:
+    """``gpudoctor mcp``: serve the Model Context Protocol on stdin and stdout; raises ExtraError without mcp."""
+    if not find_spec("mcp"):
+        raise ExtraError("mcp is missing", "mcp")
+    from gpudoctor.app.mcp import serve
+
+    serve(options.python, options.share, options.folders)
+    return SOUND

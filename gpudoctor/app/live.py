@@ -1,0 +1,225 @@
+"""The GPUs as they are now, twice a second: a child asks NVML; one that hangs or dies is seen, said, and replaced.
+
+A call that does not return costs the GPU it is about, not the others: the next child leaves that GPU out.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpudoctor.core.sample import Sample
+from gpudoctor.probes._nvml import sampled
+from gpudoctor.probes._nvml.replies import child_argv
+from gpudoctor.target.child import Stream
+from gpudoctor.target.local import Local
+from gpudoctor.target.protocol import answers, printable
+
+INTERVAL = 0.5
+HANGS = 15.0
+"""Seconds after which a call that has not returned is given up: it may wait while a job opens a GPU."""
+
+STARTS = 30.0
+"""Seconds that NVML may take to start, and each GPU to open: it wakes where no daemon keeps the driver loaded."""
+
+PAUSES = (0.0, 2.0, 10.0, 30.0)
+"""Seconds before another child is started, from the first failure on; the last one again and again."""
+
+_QUIET = 1.0
+_SETTLED = 20
+"""Samples after which a child counts as sound: the next failure is a first one again."""
+
+OnSample = Callable[[Sample], None]
+
+
+def watch(on_sample: OnSample, target: Local | None = None, interval: float = INTERVAL) -> Callable[[], None]:
+    """Call `on_sample` with every NVML sample, in a thread, `interval` seconds apart, until the result is called."""
+    watcher = Watcher(on_sample, target or Local(), interval)
+    threading.Thread(target=watcher.run, name="watch", daemon=True).start()
+    return watcher.stop
+
+
+@dataclass(slots=True)
+class _Failure:
+    """Why a child process failed: the message, and the NVML call and GPU where they are known.
+
+    `final` means that no other child is to be started.
+    """
+
+    why: str
+    gpu: int | None = None
+    call: str = ""
+    crashed: bool = False
+    final: bool = False
+
+
+class Watcher:
+    """Keeps one child process sampling NVML, and starts another where it hangs or dies."""
+
+    def __init__(self, on_sample: OnSample, target: Local, interval: float) -> None:
+        self._on_sample = on_sample
+        self._target = target
+        self._interval = interval
+        self._stopped = threading.Event()
+        self._left_out: dict[int, str] = {}
+        """GPUs that are not asked any more, and why."""
+        self._announce_calls = False
+
+    def stop(self) -> None:
+        """Ask the watcher to end its child; returns at once."""
+        self._stopped.set()
+
+    def run(self) -> None:
+        """Run children one after another until `stop`, or a final failure; each failure is reported as `trouble`."""
+        failures = 0
+        while not self._stopped.is_set():
+            state = _ChildState()
+            fault = self._run_child(state)
+            if self._stopped.is_set():
+                return
+            failures = 1 if state.samples > _SETTLED else failures + 1
+            if fault.gpu is not None and fault.gpu >= 0:
+                self._left_out[fault.gpu] = fault.why
+            self._announce_calls = fault.crashed and not fault.call
+            self._report_trouble(fault.why)
+            if fault.final:
+                return
+            self._stopped.wait(PAUSES[min(failures, len(PAUSES)) - 1])
+
+    def _report_trouble(self, trouble: str) -> None:
+        """Pass on a sample without GPUs that tells what is wrong."""
+        self._on_sample(Sample(time.time(), trouble=trouble))
+
+    def _run_child(self, state: _ChildState) -> _Failure:
+        """Start a child and read its samples until it ends; why it ended."""
+        left_out, announce = json.dumps(sorted(self._left_out)), "aloud" if self._announce_calls else ""
+        argv = child_argv("watch_nvml.py", f"{self._interval:g}", left_out, announce)
+        if not argv:
+            return _Failure("the package nvidia-ml-py is not installed beside gpudoctor", final=True)
+        try:
+            stream = self._target.stream(argv)
+        except OSError as error:
+            return _Failure(f"the child that asks NVML could not be started: {error.strerror or error}")
+        fault = None
+        try:
+            fault = self._read_samples(stream, state)
+        finally:
+            status, last = stream.end()
+        if status is None:
+            what = fault.why if fault else "the child that asks NVML does not end"
+            return _Failure(f"{what} (pid {stream.pid} cannot be stopped and is left behind)", final=True)
+        return fault or state.fault(status, last)
+
+    def _read_samples(self, stream: Stream, state: _ChildState) -> _Failure | None:
+        """Pass on a sample for each round of the child; the failure that ended it, None at end of file or on `stop`."""
+        last_heard = time.monotonic()
+        while not self._stopped.is_set():
+            try:
+                line = stream.line(_QUIET)
+            except EOFError:
+                return None
+            now = time.monotonic()
+            for entry in answers(line) if line else ():
+                before = state.step
+                if state.hear(entry):
+                    self._on_sample(state.sample(self._left_out))
+                if state.step != before or "gpus" in entry:
+                    last_heard = now
+            if fault := state.patience(now - last_heard):
+                return fault
+            if now - last_heard > _QUIET and state.waits:
+                self._report_trouble(state.waits)
+        return None
+
+
+@dataclass(slots=True)
+class _ChildState:
+    """State of one child: the latest answers and errors of each GPU, its pending call, and its traffic counters."""
+
+    answers: dict[int, dict[str, Any]] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
+    samples: int = 0
+    seconds: float = 0.0
+    waits: str = ""
+    step: tuple[str, int | None] = ("", None)
+    """The call that has been announced and has not returned, and its GPU."""
+    _failed: str = ""
+    _carried: dict[tuple[int, str], tuple[float, int, float | None]] = field(default_factory=dict)
+
+    def hear(self, entry: Mapping[str, Any]) -> bool:
+        """Take in one message of the child; True if it completes a round."""
+        if "waits" in entry:
+            self.step = (str(entry["waits"]), entry["gpu"])
+            waking = self.step[0] == "HandleByIndex"
+            self.waits = f"GPU {self.step[1]} is waking" if waking else f"{_call_label(*self.step)} has not returned"
+        elif "opened" in entry:
+            self.step = ("", None)
+        elif "ask" in entry:
+            self.step = (str(entry["ask"]), entry.get("gpu"))
+        elif "code" in entry:
+            self._failed = printable(entry.get("text", ""))
+        elif "gpus" in entry:
+            self.waits, self.step = "", ("", None)
+            self.samples += 1
+            self.seconds = float(entry["seconds"])
+            self.errors = {int(gpu): printable(why) for gpu, why in entry["errors"].items()}
+            for gpu, news in entry["gpus"].items():
+                self.answers.setdefault(int(gpu), {}).update(news)
+            return True
+        return False
+
+    def patience(self, silent: float) -> _Failure | None:
+        """The failure to report after `silent` seconds without a message; None while within `STARTS` or `HANGS`."""
+        call, gpu = self.step
+        starting = not self.samples and (gpu is None or gpu < 0 or call == "HandleByIndex")
+        limit = STARTS if starting else HANGS
+        if silent < limit:
+            return None
+        if not call:
+            return _Failure(f"the child that asks NVML has said nothing for {limit:g} s")
+        return _Failure(f"{_call_label(call, gpu)} did not return within {limit:g} s", gpu, call)
+
+    def fault(self, status: int, last: str) -> _Failure:
+        """Why a child that ended with this exit status did; `last` is the end of its output."""
+        if self._failed:
+            return _Failure(self._failed)
+        call, gpu = self.step
+        if status < 0:
+            where = _call_label(call, gpu) if call else "NVML"
+            return _Failure(f"{where} crashed (signal {-status})", gpu if call else None, call, crashed=True)
+        return _Failure(printable(f"the child that asks NVML ended: exit {status} {last}".strip()))
+
+    def sample(self, left_out: Mapping[int, str]) -> Sample:
+        """The sample of all GPUs after this round; `left_out` gives why GPUs are not asked any more."""
+        gpus = []
+        for index in sorted({*self.answers, *self.errors}):
+            answers = self.answers.get(index, {})
+            rates = {name: self._rate(index, name, answers.get(call)) for name, call in sampled.TRAFFIC}
+            gpus.append(sampled.gpu(index, answers, left_out.get(index) or self.errors.get(index, ""), rates))
+        return Sample(self.seconds, tuple(gpus))
+
+    def _rate(self, index: int, name: str, kib: object) -> float | None:
+        """MB/s of a link from its KiB counter; None before the counter was read twice, or after it went back."""
+        if not isinstance(kib, int):
+            return None
+        before = self._carried.get((index, name))
+        if before is None or kib < before[1]:
+            self._carried[index, name] = (self.seconds, kib, None)
+            return None
+        seconds, last, rate = before
+        if self.seconds > seconds:
+            rate = (kib - last) * 1024 / 1e6 / (self.seconds - seconds)
+            self._carried[index, name] = (self.seconds, kib, rate)
+        return rate
+
+
+def _call_label(call: str, gpu: int | None) -> str:
+    """Name of an NVML call for messages: ``nvmlDeviceGetName of GPU 0``."""
+    name = call.partition("(")[0]
+    if gpu is None or gpu < 0:
+        return name
+    return f"{name if name.startswith('nvml') else f'nvmlDeviceGet{name}'} of GPU {gpu}"

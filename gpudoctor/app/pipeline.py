@@ -1,0 +1,286 @@
+"""The path as one short function each: `check` asks this machine and has the facts judged.
+
+`look` stops at the facts, `diagnose` begins there; `bench` judges what kernels measure. For texts: `reading`.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpudoctor import probes
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.measurement import Bench, bench_verdict
+from gpudoctor.core.shipped import modules_of
+from gpudoctor.core.snapshot import Event, Progress, Snapshot
+from gpudoctor.diagnosis import rulebook
+from gpudoctor.diagnosis.history import of_this_machine
+from gpudoctor.diagnosis.history.since import keep_with_changes
+from gpudoctor.probes import Collection, collect
+from gpudoctor.target import Target, rights
+from gpudoctor.target.local import Local
+
+if TYPE_CHECKING:
+    from gpudoctor.cluster.job.options import JobOptions
+    from gpudoctor.core.diagnosis import Finding
+    from gpudoctor.core.measurement import Measurements
+    from gpudoctor.diagnosis.expect import Profile
+    from gpudoctor.fixes.site import Site
+
+
+def check(
+    level: str = "standard",
+    python: str | None = None,
+    rules: Sequence[Path] = (),
+    progress: Progress = lambda _: None,
+    target: Target | None = None,
+    expect: str | Profile | None = None,
+    wait: float | None = None,
+) -> Diagnosis:
+    """Diagnose this machine.
+
+    `python` is the interpreter whose torch is meant, `rules` folders of a site's own pages, `expect` a profile of what
+    the machine must be: a file, or the name of one that ships; `wait` the most seconds that GPUs may take to wake.
+    Raises `DoctorError` for a broken page or profile, or an interpreter that is none; a sick machine raises nothing.
+    """
+    profile = expected(expect)
+    collection = ask(target, level, python, progress, wait)
+    book = rulebook.load(rules)
+    diagnosis = diagnose(deepened(collection, progress), book, profile=profile)
+    return diagnosis if target else _with_history(diagnosis)
+
+
+def of_rank(wanted: JobOptions) -> Diagnosis:
+    """Check this machine as one rank of a job, as `wanted`."""
+    return check(wanted.level, wanted.python, wanted.rules, expect=wanted.expect)
+
+
+def expected(expect: str | Profile | None) -> Profile | None:
+    """The profile of that file or shipped name; None and a profile are returned as they are. Raises `UsageError`."""
+    if not isinstance(expect, str):
+        return expect
+    from gpudoctor.diagnosis.expect import load
+
+    return load(expect)
+
+
+def _with_history(diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis with what changed since this machine last worked, by its kept runs; stores this run, too.
+
+    Unchanged where history is off or cannot be read or written.
+    """
+    try:
+        if shelf := of_this_machine():
+            return keep_with_changes(diagnosis, shelf)
+    except Exception:  # a full disk, a home that is not ours, files that are none: no matter of the check
+        pass
+    return diagnosis
+
+
+def site(level: str = "standard", python: str | None = None, rules: Sequence[Path] = ()) -> Site:
+    """The place where plans are run on this machine: the Python that may be changed, and a function that judges again.
+
+    Raises `DoctorError` for an interpreter that is none.
+    """
+    from gpudoctor.fixes.site import Site, state_folder
+
+    patient = Local(level, python)
+    patient.verify()
+    own = patient.python if patient.python and not rights.is_foreign(patient.python) else None
+    return Site(state_folder(), own, lambda: check(level, python, rules), rights.trusted_environ(os.environ))
+
+
+def watch(
+    level: str = "standard",
+    python: str | None = None,
+    rules: Sequence[Path] = (),
+    progress: Progress = lambda _: None,
+    target: Target | None = None,
+    expect: str | Profile | None = None,
+    wait: float | None = None,
+) -> Iterator[Diagnosis]:
+    """Diagnose as `check` does, yielding a diagnosis whenever a probe has answered; the last is complete."""
+    profile = expected(expect)
+    more: queue.SimpleQueue[Snapshot | None] = queue.SimpleQueue()
+
+    def hear(event: Event) -> None:
+        """Pass the event on, and wake the loop when a probe has ended."""
+        progress(event)
+        if event.state not in {"started", "working"}:
+            more.put(None)
+
+    collection = ask(target, level, python, hear, wait)
+    book = rulebook.load(rules)
+    whole: list[Snapshot] = []
+
+    def collecting() -> None:
+        """Collect all facts, in a thread, and hand the complete snapshot over."""
+        whole.append(deepened(collection, progress, more.put, stop))
+        more.put(None)
+
+    stop = threading.Event()
+    threading.Thread(target=collecting, name="collect", daemon=True).start()
+    try:
+        while not whole:
+            latest = more.get()
+            while not more.empty():  # several at once are judged once
+                latest = more.get() or latest
+            if not whole:
+                yield diagnose(latest or collection.so_far(), book, profile=profile)
+        last = diagnose(whole[0], book, profile=profile)
+        yield last if target else _with_history(last)
+    finally:
+        stop.set()  # who hears no more wants nothing measured
+
+
+# ---- The facts of this machine, or of a stand-in for it ----
+# What the probes of its level say and, at level deep, what the kernels measure.
+
+_SLOWEST = ("nvml", "libcuda", "torch_live", "driver_kernels")
+"""Probes that wait for a child: started first, their children work while the rest is imported and asked."""
+
+
+def ask(
+    target: Target | None, level: str, python: str | None, progress: Progress, wait: float | None = None
+) -> Collection:
+    """Start the probes of that level, which go on side by side; raises `DoctorError` for an interpreter that is none.
+
+    Without a `target` this machine is asked, with `python` as the interpreter and `wait` as the most seconds that GPUs
+    may take to wake; with one, they and `level` are not used.
+    """
+    patient = target or Local(level, python, wait=wait)
+    collection = Collection(patient, modules_of(probes, first=_SLOWEST), progress)
+    if isinstance(patient, Local):
+        patient.verify()
+    return collection
+
+
+def deepened(
+    collection: Collection,
+    progress: Progress = lambda _: None,
+    on_snapshot: Callable[[Snapshot], None] = lambda _: None,
+    stop: threading.Event | None = None,
+) -> Snapshot:
+    """Wait for the probes' snapshot and, at level deep, run every kernel; `on_snapshot` gets it as each ends."""
+    snapshot = collection.snapshot()
+    if collection.target.level != "deep":
+        return snapshot
+    from gpudoctor.app.bench import deepened as with_measurements
+
+    return with_measurements(collection.target, snapshot, progress, on_snapshot, stop)
+
+
+def look(
+    level: str = "standard",
+    python: str | None = None,
+    progress: Progress = lambda _: None,
+    target: Target | None = None,
+    wait: float | None = None,
+) -> Snapshot:
+    """The facts of this machine, not judged; raises `DoctorError` for an interpreter that is none."""
+    return deepened(ask(target, level, python, progress, wait), progress)
+
+
+def looked_at(patient: Target) -> Snapshot:
+    """The facts of level quick, and CUDA's devices, which that level does not list; used before kernels run."""
+    if isinstance(patient, Local):
+        patient.verify()
+    return collect(patient, (module for module in modules_of(probes) if not hasattr(module, "LEVEL")))
+
+
+# ---- Facts judged by the rules: the last steps of the path ----
+
+
+def diagnose(snapshot: Snapshot, book: rulebook.Rulebook, today: str = "", profile: Profile | None = None) -> Diagnosis:
+    """Judge the facts, add derived facts and fixes, and hold the result to the profile, if any.
+
+    `today` (2026-11-21; by default the clock's) is the date from which the age of the tables is counted.
+    """
+    from gpudoctor.diagnosis.judged import judged  # while it is imported, the children of the probes are at work
+
+    diagnosis = _with_manifest_fixes(_with_cures(judged(snapshot, book, today)))
+    if profile is None:
+        return diagnosis
+    from gpudoctor.diagnosis.expect import held_to
+
+    return held_to(diagnosis, profile, book)
+
+
+def judging(rules: Sequence[Path] = ()) -> Callable[[Snapshot], Diagnosis]:
+    """A function that judges a complete snapshot by every rule; used to foresee what a plan would change."""
+    from gpudoctor.diagnosis.judge import judge
+
+    book = rulebook.load(rules)
+    return lambda snapshot: _with_cures(judge(snapshot, book))
+
+
+def _with_manifest_fixes(diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis of a manifest with fixes that edit its file; any other is unchanged."""
+    if not diagnosis.snapshot.known("manifest.kind"):
+        return diagnosis
+    from gpudoctor.fixes.manifests import adapt_to_manifest  # with the solver
+
+    return adapt_to_manifest(diagnosis)
+
+
+def _with_cures(diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis with fixes that need the solver (``setup``) worked out; unchanged where there are none."""
+    if not any(fix.setup for finding in diagnosis.findings for fix in finding.fixes):
+        return diagnosis
+    from gpudoctor.fixes.solver.cure import with_cures  # the solver is imported where a finding needs it
+
+    return with_cures(diagnosis)
+
+
+# ---- Kernels run, and what they measured judged by the rules that read it ----
+
+
+def bench(
+    names: Sequence[str] = (),
+    device: str = "",
+    python: str | None = None,
+    on_results: Callable[[Measurements], None] = lambda _: None,
+    stop: threading.Event | None = None,
+    target: Target | None = None,
+) -> Bench:
+    """Run kernels (all, or those named) and judge what they measured, by the rules that read it.
+
+    `device` is ``cpu``, ``cuda:N`` or empty: every idle GPU; `on_results` gets the measurements so far. Raises
+    `UsageError` for an unknown kernel or device, and `DoctorError` for an interpreter that is none.
+    """
+    from gpudoctor.app.bench import Plan, run
+
+    patient = target or Local("standard", python)
+    plan = Plan(names, device)
+    snapshot = looked_at(patient)
+    return benched(snapshot, run(patient, snapshot, plan, on_results, stop))
+
+
+def benched(snapshot: Snapshot, measurements: Measurements) -> Bench:
+    """The measurements with their verdict, and the findings that appear only with them as facts."""
+    from gpudoctor.app.bench import measured
+
+    book = rulebook.load()
+    before = {_key(finding) for finding in diagnose(snapshot, book).findings}
+    diagnosis = diagnose(measured(snapshot, measurements), book)
+    before |= {_key(finding) for finding in diagnosis.findings if (rule := book.find(finding.id)) and rule.sound}
+    findings = tuple(finding for finding in diagnosis.findings if _key(finding) not in before)
+    because = "" if measurements.devices else _why_no_gpu(diagnosis)
+    return Bench(measurements, bench_verdict(measurements, findings), findings, because)
+
+
+def _key(finding: Finding) -> tuple[str, str]:
+    """What identifies a finding: its id and title."""
+    return finding.id, finding.title
+
+
+def _why_no_gpu(diagnosis: Diagnosis) -> str:
+    """Sentence that says why CUDA lists no GPU, and the first error found."""
+    rows = diagnosis.snapshot.rows("cuda_device")
+    why = "" if isinstance(rows, tuple) else f": {rows.why}"
+    cause = next((finding for finding in diagnosis.findings if finding.severity == "error"), None)
+    return f"no GPU that CUDA lists{why}" + (f"; gpudoctor explain {cause.id}: {cause.title}" if cause else "")

@@ -1,0 +1,174 @@
+"""Run the cases that rule pages carry: each is judged by its own rule, and must say what the page says it says."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from gpudoctor.core.diagnosis import Finding, Unjudged
+from gpudoctor.core.errors import UsageError
+from gpudoctor.core.fact import Absent, Fact, Known, Reason, Row, Rows, Unread, value_from_json
+from gpudoctor.core.rule import Case, Rule, SetupCase
+from gpudoctor.core.snapshot import Snapshot, Target
+from gpudoctor.diagnosis import pages, rulebook
+from gpudoctor.diagnosis.judge import evidence_alone, judge_rule, new_evaluator
+from gpudoctor.diagnosis.judge.cures import setup_options
+from gpudoctor.diagnosis.judge.signs import Text
+from gpudoctor.diagnosis.knowledge import complete
+from gpudoctor.diagnosis.rulebook.page import SETUP, Spot
+from gpudoctor.diagnosis.rulebook.setups import setup_cases
+from gpudoctor.diagnosis.rulebook.translation import stale
+from gpudoctor.readers import read_text
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """The report of `gpudoctor rules test`, and the number of failed cases."""
+
+    report: str
+    count: int
+
+
+def run(places: Sequence[Path] = ()) -> Failures:
+    """Run every case on those pages (none: all that ship), and list stale translations, which are no failures.
+
+    `places` are folders and files. Raises `RuleError` on a broken page or translation, `UsageError` where there is no
+    page.
+    """
+    home = pages.home().resolve()
+    if gone := [place for place in places if not place.exists()]:
+        raise UsageError(f"{gone[0]}: no such rule page, or folder of rule pages")
+    book = rulebook.load([place for place in places if not place.resolve().is_relative_to(home)])
+    rules = {(rule.scope, rule.id): rule for rule in (*book.rules, *book.cluster)}
+    cures = _setup_cases(places)
+    cases = [case for place in places or [home] for case in rulebook.cases(place) if (case.scope, case.rule) in rules]
+    wrong = [(case, problem) for case in cases if (problem := failure(case, rules[case.scope, case.rule]))]
+    lines = [f"{_case_location(case, cases)}: {problem}" for case, problem in wrong]
+    refused = [(case, problem) for case in cures if (problem := setup_failure(case))]
+    lines += [f"setup {case.page}: case {case.name!r}: {problem}" for case, problem in refused]
+    pages_tested = len({(case.scope, case.rule) for case in cases} | {("setup", case.page) for case in cures})
+    for place in places or [home]:
+        lines += stale(place)
+    if not cases and not cures:
+        raise UsageError(f"{' '.join(map(str, places))}: no rule page is there; pages are DIR/<layer>/<id>.toml")
+    failed = len(wrong) + len(refused)
+    lines.append(f"{len(cases) + len(cures) - failed} cases passed, {failed} failed, on {pages_tested} pages")
+    return Failures("\n".join(lines), failed)
+
+
+def _setup_cases(places: Sequence[Path]) -> list[SetupCase]:
+    """The cases of the shipped setup pages that are among `places`; all of them without places."""
+    named = {path.resolve() for place in places for path in (place, *place.rglob("*.toml"))}
+    own = pages.home().resolve() / SETUP
+    return [case for case in setup_cases() if not places or own / f"{case.page}.toml" in named]
+
+
+def _case_location(case: Case, cases: Sequence[Case]) -> str:
+    """Page, line and name of a case, for messages."""
+    position = [other for other in cases if other.origin == case.origin].index(case)
+    return str(Spot(case.origin).entry("case", position).called(f"case {case.name!r}"))
+
+
+def setup_failure(case: SetupCase) -> str | None:
+    """What a setup page's case gets wrong, None where it holds.
+
+    It tests the title of the first fix, its first command, and that the commands of `has` follow in order.
+    """
+    snapshot = _snapshot(case.name, case.facts)
+    fixes = [fix for _, fix in setup_options(case.page, snapshot, new_evaluator(snapshot))]
+    title = fixes[0].title if fixes else ""
+    if title != case.offers:
+        return f"should offer {case.offers or 'nothing'!r}, offers {title or 'nothing'!r}"
+    commands = [step.argv for step in fixes[0].steps if step.argv] if fixes else []
+    first = commands[0] if commands else ()
+    if case.argv and first != case.argv:
+        return f"should begin with {shlex.join(case.argv)!r}, begins with {shlex.join(first)!r}"
+    rest = iter(commands)
+    missing = next((command for command in case.has if command not in rest), None)
+    return f"should run {shlex.join(missing)!r}, runs {'; '.join(map(shlex.join, commands))!r}" if missing else None
+
+
+def failure(case: Case, rule: Rule) -> str | None:
+    """What is wrong with the case, None where it holds. A finding's evidence is checked, too; that the rule matched no
+    message counts as unjudged only in a case that expects unjudged, else as passing.
+    """
+    snapshot = snapshot_of(case)
+    outcomes = judge_rule(rule, snapshot, Text(snapshot))
+    findings = [outcome for outcome in outcomes if isinstance(outcome, Finding)]
+    pending = [outcome for outcome in outcomes if isinstance(outcome, Unjudged)]
+    if case.finds is not None:
+        if case.finds not in [finding.title for finding in findings]:
+            reported = [finding.title for finding in findings] or [item.because for item in pending] or ["passed"]
+            return f"should find {case.finds!r}, said {reported[0]!r}"
+        return _evidence_problem(findings, rule, snapshot)
+    pending = [item for item in pending if case.unjudged is not None or item.reason is not Reason.NO_MESSAGE]
+    if case.passes and (findings or pending):
+        reported = [finding.title for finding in findings] or [f"not judged: {item.because}" for item in pending]
+        return f"should pass, said {reported[0]!r}"
+    if case.unjudged is not None and (findings or not any(case.unjudged in item.because for item in pending)):
+        reported = [finding.title for finding in findings] or [item.because for item in pending] or ["passed"]
+        return f"should be unjudged because of {case.unjudged}, said {reported[0]!r}"
+    return None
+
+
+def _evidence_problem(findings: list[Finding], rule: Rule, snapshot: Snapshot) -> str | None:
+    """What is wrong with the findings' evidence: it must exist, and alone give the same finding; None if right."""
+    for finding in findings:
+        if not finding.evidence:
+            return "the finding has no evidence"
+        alone = evidence_alone(finding, snapshot)
+        again = [item for item in judge_rule(rule, alone, Text(alone)) if isinstance(item, Finding)]
+        if finding.title not in [item.title for item in again]:
+            return f"its evidence alone does not give {finding.title!r} but {again[0].title if again else 'nothing'!r}"
+        if finding.confidence not in [item.confidence for item in again]:
+            return f"its evidence alone gives confidence {again[0].confidence}, not {finding.confidence}"
+    return None
+
+
+def snapshot_of(case: Case) -> Snapshot:
+    """The snapshot that the case's report or facts describe, with derived facts added."""
+    if case.report:
+        read = read_text(case.report, case.name)
+        facts, groups = _facts(case.facts)
+        return complete(Snapshot(read.target, {**read.facts, **facts}, {**read.groups, **groups}))
+    return _snapshot(case.name, case.facts, "fleet" if case.scope == "cluster" else "local")
+
+
+def _snapshot(name: str, raw: Mapping[str, object], kind: str = "local") -> Snapshot:
+    """A snapshot of the case's facts as written in TOML, with derived facts added."""
+    facts, groups = _facts(raw)
+    return complete(Snapshot(Target(kind, name), facts, groups))
+
+
+def _facts(raw: Mapping[str, object]) -> tuple[dict[str, Fact], dict[str, Rows]]:
+    """The case's TOML table as facts (names with a dot) and groups of rows (lists, or text as one row a line)."""
+    facts: dict[str, Fact] = {}
+    groups: dict[str, Rows] = {}
+    for name, entry in raw.items():
+        if "." in name:
+            facts[name] = _fact(entry)
+        elif isinstance(entry, list):
+            groups[name] = tuple(_row(item) for item in entry)
+        elif isinstance(entry, str):
+            groups[name] = tuple({"line": Known(line, "case")} for line in entry.splitlines())
+        else:
+            groups[name] = cast(Rows, _fact(entry))
+    return facts, groups
+
+
+def _row(entry: Mapping[str, object]) -> Row:
+    """A TOML table as a row of facts by column."""
+    return {column: _fact(value) for column, value in entry.items()}
+
+
+def _fact(entry: object) -> Fact:
+    """A TOML value as a fact: ``{absent = why}``, ``{unread = why}``, anything else is known."""
+    if isinstance(entry, Mapping):
+        if "absent" in entry:
+            return Absent(str(entry["absent"]))
+        if "unread" in entry:
+            return Unread(str(entry["unread"]))
+    return Known(value_from_json(entry), "case")

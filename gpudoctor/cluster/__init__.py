@@ -1,0 +1,1 @@
+"""Many machines: links between hosts, the preflight of a job, and a fleet."""

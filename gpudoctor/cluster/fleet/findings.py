@@ -1,0 +1,270 @@
+"""What hosts found by themselves, folded: one finding for each id, with whom it concerns and what these share.
+
+And whom the findings blame, with the command that takes those hosts out of service.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
+from typing import Literal
+
+from gpudoctor.cluster.fleet.names import names_phrase, node_set, ordered
+from gpudoctor.cluster.fleet.reading import Example
+from gpudoctor.cluster.fleet.summary import HostFinding, Summary
+from gpudoctor.core.diagnosis import Evidence, Finding
+from gpudoctor.core.fact import Json, Known, known, value_to_json
+from gpudoctor.core.fleet import Drain, Suspect
+from gpudoctor.core.rule import CONFIDENCES, SEVERITIES
+from gpudoctor.core.snapshot import Snapshot
+
+# ---- What hosts with the same finding have in common that others have not ----
+# A switch, an image, a driver, a kernel.
+
+CHANCE = 0.001
+"""The most probable that chance alone may put so many of them in one place."""
+NEARLY = 0.9
+"""Share of them that must be there."""
+FEWEST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A property that hosts with the same finding share, and others do not, such as ``switch leaf4``.
+    `count` of the `of` affected hosts have it; `size` hosts of the whole fleet have it.
+    """
+
+    kind: str
+    value: str
+    count: int
+    of: int
+    size: int
+    fact: str
+    """The fact that tells the place: ``machine.switch``."""
+
+    @property
+    def words(self) -> str:
+        """Phrase for a title: ``all 32 on switch leaf4``, ``31 of 32 on switch leaf4, as are 2 without it``."""
+        many = f"all {self.of}" if self.count == self.of else f"{self.count} of {self.of}"
+        sound = f", as are {self.size - self.count} without it" if self.size > self.count else ""
+        where = "on" if self.kind == "switch" else "with"
+        return f"{many} {where} {self.kind} {self.value}{sound}"
+
+
+_PLACES: Mapping[str, tuple[str, Callable[[Summary], str]]] = {
+    "switch": ("machine.switch", lambda host: host.switch),
+    "image": ("machine.image", lambda host: host.values.get("host.os", "")),
+    "driver": ("driver.version", lambda host: host.values.get("driver.version", "")),
+    "kernel": ("host.kernel", lambda host: host.values.get("host.kernel", "")),
+    "GPU": ("machine.gpu", lambda host: host.gpu),
+}
+"""What hosts may share: the fact that tells it, and its value on a host."""
+
+
+class Places:
+    """All hosts that answered, indexed by the properties they may share: switch, image, driver, kernel, GPU."""
+
+    def __init__(self, hosts: Sequence[Summary]) -> None:
+        """Index the hosts that answered by name."""
+        self._hosts = {host.host: host for host in hosts if host.answered}
+
+    @cached_property
+    def _sizes(self) -> Mapping[str, Counter[str]]:
+        """How many of all hosts have each value, by property."""
+        return {kind: Counter(map(of, self._hosts.values())) for kind, (_, of) in _PLACES.items()}
+
+    def shared(self, hosts: Collection[str]) -> Shared | None:
+        """The property shared by at least `NEARLY` of these hosts that is least likely by chance.
+        None for fewer than `FEWEST` hosts, or where chance explains it (probability above `CHANCE`).
+        """
+        here = [self._hosts[name] for name in hosts if name in self._hosts]
+        if len(here) < FEWEST:
+            return None
+        found: list[tuple[float, Shared]] = []
+        for kind, (fact, of) in _PLACES.items():
+            value, count = Counter(map(of, here)).most_common(1)[0]
+            size = self._sizes[kind][value]
+            if value and count >= NEARLY * len(here) and size < len(self._hosts):
+                places = len(self._sizes[kind])  # it could have been any of them
+                chance = places * _chance(count, len(here), size / len(self._hosts))
+                found.append((chance, Shared(kind, value, count, len(here), size, fact)))
+        best = min(found, key=lambda item: item[0], default=None)
+        return best[1] if best and best[0] <= CHANCE else None
+
+
+def _chance(count: int, total: int, share: float) -> float:
+    """Probability (binomial tail) that at least `count` of `total` random hosts lie in a place that holds `share` of
+    all.
+    """
+    log = math.lgamma
+    return sum(
+        math.exp(
+            log(total + 1) - log(k + 1) - log(total - k + 1) + k * math.log(share) + (total - k) * math.log1p(-share)
+        )
+        for k in range(count, total + 1)
+    )
+
+
+# ---- One finding for each id ----
+
+FOLDED = ("fleet.", "node.", "silence.", "outlier.", "split.")
+"""Beginnings of the facts that the fold itself makes."""
+_MOST_SUBJECTS = 256
+"""Parts of hosts that a folded finding names."""
+_MOST_EVIDENCE = 4
+"""Pieces of evidence that the cluster screen shows of a suspect."""
+
+
+@dataclass(slots=True)
+class _SameFinding:
+    """The findings with one id, and the host of each, in parallel lists."""
+
+    findings: list[HostFinding] = field(default_factory=list)
+    hosts: list[str] = field(default_factory=list)
+
+
+def fleet_findings(hosts: Sequence[Summary], examples: Mapping[str, Example], places: Places) -> Iterator[Finding]:
+    """One fleet-wide finding for each finding id that any host reported; severity info is left out."""
+    answered = sum(host.answered for host in hosts)
+    by_id: dict[str, _SameFinding] = {}
+    for host in hosts:
+        for finding in host.findings:
+            if finding.severity != "info":
+                same = by_id.setdefault(finding.id, _SameFinding())
+                same.findings.append(finding)
+                same.hosts.append(host.host)
+    for rule, same in by_id.items():
+        yield _fleet_finding(examples[rule], same, answered, places)
+
+
+def _fleet_finding(example: Example, same: _SameFinding, answered: int, places: Places) -> Finding:
+    """The example finding, restated for all hosts that have it, with the highest severity and confidence among them."""
+    hosts = ordered(same.hosts)
+    shared = places.shared(hosts)
+    alike = " (and alike)" if len({finding.title for finding in same.findings}) > 1 else ""
+    title = f"{example.finding.title}{alike} on {_hosts_phrase(hosts, answered)}"
+    subject: dict[str, Json] = {"hosts": list(hosts), "count": len(hosts)}
+    if shared:
+        title += f"; {shared.words}"
+        subject |= {shared.kind.lower(): shared.value}
+    return replace(
+        example.finding,
+        severity=min((finding.severity for finding in same.findings), key=SEVERITIES.index),
+        confidence=min((finding.confidence for finding in same.findings), key=CONFIDENCES.index),
+        title=title,
+        evidence=(*(_shared_evidence(shared)), *(_with_host(example.host, item) for item in example.finding.evidence)),
+        subjects=(subject, *islice(_host_subjects(same), _MOST_SUBJECTS)),
+    )
+
+
+def _host_subjects(same: _SameFinding) -> Iterator[Mapping[str, Json]]:
+    """The subjects (GPU, port, ...) of each host's finding, each with a ``host`` key added."""
+    for finding, host in zip(same.findings, same.hosts, strict=True):
+        yield from ({"host": host, **part} for part in finding.subjects)
+
+
+def _hosts_phrase(hosts: Sequence[str], answered: int) -> str:
+    """Hosts as a phrase: ``all 8 hosts``, ``node3``, ``3 of 8 hosts: n1, n7 and n9``."""
+    if len(hosts) == answered > 1:
+        return f"all {answered} hosts"
+    return f"{hosts[0]}" if len(hosts) == 1 else f"{len(hosts)} of {answered} hosts: {names_phrase(hosts)}"
+
+
+def _shared_evidence(shared: Shared | None) -> Iterator[Evidence]:
+    """Evidence of the shared property; nothing if `shared` is None."""
+    if shared:
+        yield Evidence(shared.fact, Known(shared.words, "the hosts' documents, compared"))
+
+
+def _with_host(host: str, item: Evidence) -> Evidence:
+    """The evidence with the host's name put before its source; unchanged if its fact is not known."""
+    fact = known(item.state)
+    return replace(item, state=replace(fact, source=f"{host}: {fact.source}")) if fact else item
+
+
+def with_row_hosts(finding: Finding, snapshot: Snapshot) -> Finding:
+    """A finding about one row of a fleet group, with the row's hosts as its subject; unchanged if the row has no
+    hosts.
+    """
+    for group, index in (finding.subject or {}).items():
+        rows = snapshot.rows(group)
+        if isinstance(rows, tuple) and isinstance(index, int) and (hosts := known(rows[index].get("hosts"))):
+            names = value_to_json(hosts.value)
+            count = len(names) if isinstance(names, list) else 0
+            return replace(finding, subjects=({"hosts": names, "count": count},))
+    return finding
+
+
+def suspects(findings: Iterable[Finding]) -> Iterator[Suspect]:
+    """A Suspect for each finding that is a cause and names hosts, in their order.
+    It is the switch if all hosts share one, else the hosts. Severity info is left out.
+    """
+    for finding in findings:
+        subject = finding.subject or {}
+        hosts = subject.get("hosts")
+        if finding.role != "cause" or finding.severity == "info" or not isinstance(hosts, list) or not hosts:
+            continue
+        switch = subject.get("switch")
+        yield Suspect(
+            kind="switch" if switch else "host",
+            names=(str(switch),) if switch else tuple(map(str, hosts)),
+            severity=finding.severity,
+            confidence=finding.confidence,
+            title=finding.title,
+            evidence=tuple(islice(_evidence_lines(finding), _MOST_EVIDENCE)),
+            id=finding.id,
+            do=finding.fixes[0].title if finding.fixes else "",
+        )
+
+
+def _evidence_lines(finding: Finding) -> Iterator[str]:
+    """Evidence as lines ``fact = value  (source)``, one per fact; counts of rows and facts made by the fold are left
+    out.
+    """
+    once = {item.fact: item for item in reversed(finding.evidence)}  # of rows alike the first
+    for item in reversed(once.values()):
+        if (fact := known(item.state)) and "." in item.fact and not item.fact.startswith(FOLDED):
+            value = value_to_json(fact.value)
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            name = "" if item.fact == "text.line" else f"{item.fact} = "
+            yield f"{name}{text}  ({fact.source})"
+
+
+# ---- What takes hosts out of service, in the scheduler's own words ----
+# Nothing here runs it.
+
+Scheduler = Literal["slurm", "kubernetes", "none"]
+_UNSAFE = re.compile(r"[^\w.,:@+-]+")
+_LONGEST = 120
+"""Characters of a reason: Slurm keeps more, sinfo -R shows the first 20."""
+
+
+def drains(reasons: Iterable[tuple[str, str]], scheduler: Scheduler = "none") -> tuple[Drain, ...]:
+    """Drain entries from (host, finding id) pairs; hosts with the same reason are put together."""
+    by_reason: dict[str, list[str]] = {}
+    for host, why in reasons:
+        by_reason.setdefault(drain_reason(why), []).append(host)
+    found = []
+    for text, names in by_reason.items():
+        hosts = tuple(ordered(names))
+        found.append(Drain(hosts, text, _drain_command(scheduler, hosts, text)))
+    return tuple(found)
+
+
+def _drain_command(scheduler: Scheduler, hosts: Sequence[str], reason: str) -> tuple[str, ...]:
+    """Argv that takes the hosts out of service (scontrol or kubectl); empty for scheduler ``none``."""
+    if scheduler == "slurm":
+        return ("scontrol", "update", f"NodeName={node_set(hosts)}", "State=DRAIN", f"Reason={reason}")
+    return ("kubectl", "cordon", *hosts) if scheduler == "kubernetes" else ()
+
+
+def drain_reason(why: str) -> str:
+    """Reason text for the scheduler, ``gpudoctor:gpu.fell-off-bus``: unsafe characters become ``_``, at most 120
+    characters.
+    """
+    return f"gpudoctor:{_UNSAFE.sub('_', why)}"[:_LONGEST]

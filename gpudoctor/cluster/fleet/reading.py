@@ -1,0 +1,197 @@
+"""From what came back of a host, or stands in a file, to summaries: banners skipped, what is cut off named."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from gpudoctor.cluster.fleet.names import order
+from gpudoctor.cluster.fleet.summary import Summary, summary_of, unanswered_summary
+from gpudoctor.core.diagnosis import Diagnosis, Finding, finding_from_json, from_json
+from gpudoctor.core.errors import DoctorError, DocumentError
+from gpudoctor.core.rule import CONFIDENCES, SEVERITIES
+from gpudoctor.core.secrets import without_secrets
+from gpudoctor.core.snapshot import SCHEMA
+from gpudoctor.core.texts import map_texts
+
+if TYPE_CHECKING:
+    from gpudoctor.diagnosis.expect import Profile
+    from gpudoctor.diagnosis.rulebook import Rulebook
+
+Judge = Callable[[str, str], Diagnosis]
+"""The diagnosis of a saved snapshot or record, by its text and a name for messages; raises `DoctorError`."""
+_OBJECT = re.compile(r"^\ufeff?(?=\{\s*\")", re.MULTILINE)
+_NAME = re.compile(r'"target":\s*\{[^{}]*"name":\s*"([^"\\]+)"')
+_NEAR_THE_TOP = 4096
+"""Characters within which a document names its machine."""
+_MOST_WORDS = 160
+"""Characters of what came instead of a document that are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The raw text from one host or file; `because` is set where the command failed (``timed out after 60 s``).
+    `host` is the name used to ask it, ``""`` for a file. `name` (of the file) is the fallback for documents without a
+    host.
+    """
+
+    text: str
+    host: str = ""
+    name: str = ""
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A JSON document that does not parse: the error, and the host it names (``""`` if none)."""
+
+    because: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One host's finding kept as the example of its id; `place` orders examples, the lowest is the best."""
+
+    place: tuple[object, ...]
+    host: str
+    finding: Finding
+
+
+class ReplyReader:
+    """Turns replies into summaries. Saved facts are diagnosed by `judge`; without it they are rejected.
+    `examples` holds, by finding id, the most severe and most certain full finding, of the first host by name.
+    """
+
+    def __init__(self, book: Rulebook, profile: Profile | None = None, judge: Judge | None = None) -> None:
+        """A reader without examples yet; `judge` and `profile` are optional."""
+        self._book = book
+        self._judge = judge
+        self._profile = profile
+        self.examples: dict[str, Example] = {}
+
+    @cached_property
+    def _layers(self) -> Mapping[str, str]:
+        """Layer of each rule, by rule id."""
+        return {rule.id: rule.layer for rule in self._book.rules}
+
+    def summaries(self, reply: Reply) -> Iterator[Summary]:
+        """One summary per document of the reply, or one that states why there is none; secrets are masked."""
+        for summary in self._unmasked_summaries(reply):
+            yield map_texts(summary, _masked)
+
+    def _unmasked_summaries(self, reply: Reply) -> Iterator[Summary]:
+        """One summary per document of the reply, or one that states why there is none; secrets are still in it."""
+        found = False
+        for raw in documents(reply.text):
+            found = True
+            who = reply.host or _target_name(raw) or reply.name
+            try:
+                document = self._as_diagnosis(raw, who)
+                summary = summary_of(document, self._layers, reply.host)
+                self._keep_example(summary, document["findings"])
+                yield summary
+            except DoctorError as error:
+                words = f"{error}; {reply.because}" if reply.because else str(error)
+                yield unanswered_summary(who, words)
+        if not found:
+            yield unanswered_summary(reply.host or reply.name, reply.because or _why_no_document(reply.text))
+
+    def _keep_example(self, summary: Summary, findings: Sequence[Mapping[str, Any]]) -> None:
+        """Keep a finding of this document as the example of its id where it is better than the one kept so far.
+        A malformed finding raises `DocumentError`.
+        """
+        for listed, raw in zip(summary.findings, findings, strict=True):
+            place = (SEVERITIES.index(listed.severity), CONFIDENCES.index(listed.confidence), order(summary.host))
+            best = self.examples.get(listed.id)
+            if best is None or place < best.place:
+                try:
+                    self.examples[listed.id] = Example(place, summary.host, map_texts(finding_from_json(raw), _masked))
+                except (KeyError, TypeError, AttributeError) as error:
+                    words = f"not a whole diagnosis document: {type(error).__name__} {error}"
+                    raise DocumentError(words) from error
+
+    def _as_diagnosis(self, raw: Mapping[str, Any] | Broken, name: str) -> Mapping[str, Any]:
+        """Diagnosis document as JSON; a saved snapshot or record is diagnosed first.
+        Raises `DocumentError` for broken JSON, another major version, a fleet's document, or facts without a `judge`.
+        """
+        if isinstance(raw, Broken):
+            raise DocumentError(raw.because)
+        schema = str(raw.get("schema", ""))
+        if schema != SCHEMA and re.fullmatch(r"gpudoctor/\d+", schema):
+            raise DocumentError(f"schema {schema} is not {SCHEMA}: a gpudoctor of another major version wrote it")
+        if schema == SCHEMA and "findings" in raw:
+            target = raw.get("target")
+            if isinstance(target, Mapping) and target.get("kind") == "fleet":
+                raise DocumentError("this is the document of a whole fleet; gpudoctor read shows it")
+            return self._compared_with_profile(raw)
+        if self._judge is None:
+            raise DocumentError("facts that nobody has judged; gpudoctor fleet judges them")
+        return self._judge(json.dumps(raw), name).to_json()
+
+    def _compared_with_profile(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The diagnosis with the findings of the profile added; unchanged without a profile."""
+        if self._profile is None:
+            return raw
+        from gpudoctor.diagnosis.expect import held_to
+
+        return held_to(from_json(raw), self._profile, self._book).to_json()
+
+
+def documents(text: str) -> Iterator[Mapping[str, Any] | Broken]:
+    """JSON objects with a ``schema`` key that start at a line's beginning; other text is skipped.
+    A document that does not parse is given as Broken.
+    """
+    decoder = json.JSONDecoder()
+    begin = _OBJECT.search(text)
+    while begin:
+        at = begin.end()
+        head = text[at : at + _NEAR_THE_TOP]
+        try:
+            raw, at = decoder.raw_decode(text, at)
+            if "schema" in raw:
+                yield raw
+        except (ValueError, RecursionError) as error:
+            if head.lstrip("{ \t\r\n").startswith('"schema"'):  # else a banner that looks like one
+                yield Broken(_parse_error(error, text), _stated_name(head))
+            at += 1
+        begin = _OBJECT.search(text, at)
+
+
+def _masked(text: str, _: str) -> str:
+    """Text with secrets masked; the signature is that of a `mapped` callback."""
+    return without_secrets(text)
+
+
+def _parse_error(error: Exception, text: str) -> str:
+    """Why JSON did not parse: cut off at the end of the text, nested too deeply, or broken."""
+    if isinstance(error, json.JSONDecodeError):
+        line = text.find("\n", error.pos)
+        whole = error.msg.startswith("Unterminated") or not text[error.pos : line if line >= 0 else None].strip()
+        return "the document is cut off" if whole else f"broken JSON: {error.msg}"
+    return "broken JSON: nested without end" if isinstance(error, RecursionError) else f"broken JSON: {error}"
+
+
+def _target_name(raw: Mapping[str, Any] | Broken) -> str:
+    """Host that the document is about, from ``target.name``; ``""`` if it names none."""
+    if isinstance(raw, Broken):
+        return raw.host
+    target = raw.get("target")
+    name = target.get("name") if isinstance(target, Mapping) else ""
+    return name if isinstance(name, str) else ""
+
+
+def _stated_name(head: str) -> str:
+    """Host name found by pattern in the beginning of a broken document; ``""`` if none."""
+    found = _NAME.search(head)
+    return found[1] if found else ""
+
+
+def _why_no_document(text: str) -> str:
+    """Message for a reply without a document: quotes its last non-empty line, or says that it is empty."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return f"no gpudoctor document, but: {lines[-1][:_MOST_WORDS]}" if lines else "nothing came back"

@@ -1,0 +1,388 @@
+"""Many hosts asked at once: over ssh by ClusterShell, or by srun on the nodes of a Slurm job or partition.
+
+The command that they are sent prints their document, and ends when nobody listens any more.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import shlex
+import shutil
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpudoctor.cluster.fleet.names import node_set, ordered
+from gpudoctor.cluster.fleet.reading import Reply
+from gpudoctor.core.errors import ExtraError, UsageError
+from gpudoctor.core.language import ENGLISH
+from gpudoctor.target import Answer
+from gpudoctor.target.child import run_child
+
+OnReply = Callable[[Reply], None]
+"""Told of each reply as it comes; that of a host which will not answer any more is one, too."""
+NO_PROGRAM, NOT_RUNNABLE, NO_SSH = 127, 126, 255
+OUT_OF_TIME = (None, 124, 137)
+"""Exit statuses of what was ended because its time was up: by us, and by timeout(1)."""
+_MOST_WORDS = 200
+
+_UNTIL_HANGUP = """\
+exec 3<&0
+setsid {command} </dev/null &
+child=$!
+{{ while read -r _ <&3; do :; done; kill -- -$child; sleep 2; kill -9 -- -$child; }} >/dev/null 2>&1 &
+listener=$!
+wait $child
+status=$?
+kill $listener 2>/dev/null
+exit $status
+"""
+"""A shell that ends the command when its standard input is closed, as sshd does when the connection is gone.
+
+The command is the first of a process group of its own (`setsid`), so that all of it can be ended.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The command that every host runs, and its limits: `seconds` per host, `budget` seconds for all."""
+
+    level: str = "quick"
+    program: str = "gpudoctor"
+    """Its path on the hosts."""
+    seconds: float = 60.0
+    budget: float = 120.0
+    fanout: int = 64
+    """Hosts that are asked at the same time."""
+    language: str = ENGLISH
+    """That of the sentences in their documents."""
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """Command line run on a host."""
+        spoken = ("--lang", self.language) if self.language != ENGLISH else ()
+        return (*shlex.split(self.program), "check", "--json", "--level", self.level, *spoken)
+
+    def limited(self, seconds: float) -> str:
+        """Shell command that ends itself after `seconds` by timeout(1), whether or not the connection still exists."""
+        return shlex.join(["timeout", "-k", "2", f"{max(1.0, seconds):.0f}", *self.argv])
+
+    @property
+    def bound(self) -> str:
+        """Shell command that works in any login shell, and is also ended when the ssh connection closes."""
+        return f"exec sh -c {shlex.quote(_UNTIL_HANGUP.format(command=self.limited(self.seconds)))}"
+
+
+def why_no_answer(status: int | None, stderr: str, question: Question) -> str:
+    """Reason for a missing or failed answer, from exit status and standard error; ``""`` if the run was fine.
+    Exit statuses 0, 1 and 3 are those of a diagnosis; None means out of time.
+    """
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    last = lines[-1][:_MOST_WORDS] if lines else ""
+    if status in OUT_OF_TIME:
+        return f"no answer within {question.seconds:g} s"
+    if status == NO_SSH:
+        return f"ssh: {last or 'no connection'}"
+    if status in (NO_PROGRAM, NOT_RUNNABLE):
+        return f"{question.argv[0]} cannot be run there: {last or 'no such program'}"
+    if status in (0, 1, 3) and not last:
+        return ""
+    return f"it ended with {status}{f': {last}' if last else ''}"
+
+
+# ---- Over ssh, by ClusterShell: node sets, fan-out, and its tree of gateways where one is configured ----
+
+_MOST_BY_SSH = 32 << 20
+"""Bytes of an answer; more is not kept, and its document is cut off."""
+
+
+def ssh_hosts(nodes: str) -> list[str]:
+    """Host names of a node set such as ``node[01-08]``, sorted.
+    Raises `UsageError` for an invalid or empty set or without ssh, `ExtraError` without ClusterShell.
+    """
+    try:
+        from ClusterShell.NodeSet import NodeSet, NodeSetException
+    except ModuleNotFoundError as error:
+        raise ExtraError("--hosts needs ClusterShell", "fleet") from error
+    try:
+        found = ordered(map(str, NodeSet(nodes)))
+    except NodeSetException as error:
+        raise UsageError(f"--hosts {nodes}: {error}; a node set is written node[01-08],login1 or @group") from error
+    if not found or any(name.startswith("-") for name in found):  # ssh would take it for an option
+        raise UsageError(f"--hosts {nodes}: {'no host in it' if not found else 'no host is called so'}")
+    if not shutil.which("ssh"):
+        raise UsageError("--hosts needs ssh on this machine: install OpenSSH's client")
+    return found
+
+
+def ask_by_ssh(names: Sequence[str], question: Question, on_reply: OnReply, options: str = "") -> None:
+    """Run the question on all hosts by ClusterShell; `on_reply` is called exactly once per host.
+    `options` are ssh options (``-F FILE -l USER``). After `question.budget` seconds the remaining ssh processes are
+    killed.
+    """
+    from ClusterShell.Task import TimeoutError as OutOfTime
+    from ClusterShell.Task import task_self
+
+    task = task_self()
+    task.set_info("fanout", question.fanout)
+    task.set_info("connect_timeout", max(1, round(min(question.seconds, question.budget) / 3)))
+    if options:
+        task.set_info("ssh_options", options)
+    for kept in ("stdout_msgtree", "stderr_msgtree"):
+        task.set_default(kept, False)
+    replies = _SSHReplies(names, question, on_reply)
+    seconds = min(question.seconds, question.budget)
+    task.shell(question.bound, nodes=",".join(names), handler=replies, timeout=seconds, stderr=True)
+    started = time.monotonic()
+    try:
+        with suppress(OutOfTime):
+            task.resume(question.budget)
+    finally:
+        task.abort(kill=True)
+        replies.rest(time.monotonic() - started)
+
+
+class _SSHReplies:
+    """ClusterShell event handler: collects each host's output and reports one Reply when the host ends or times out."""
+
+    def __init__(self, names: Sequence[str], question: Question, on_reply: OnReply) -> None:
+        """Expect one reply of each host in `names`; `on_reply` is called with each."""
+        self._question = question
+        self._on_reply = on_reply
+        self._open: dict[str, tuple[list[bytes], list[bytes]]] = {name: ([], []) for name in names}
+        self._sizes = dict.fromkeys(names, 0)
+        self._started: dict[str, float] = {}
+
+    def ev_start(self, _worker: Any) -> None:
+        """Nothing to do when the worker starts."""
+
+    def ev_pickup(self, _worker: Any, node: str) -> None:
+        """Record when the ssh process of a host was started."""
+        self._started[node] = time.monotonic()
+
+    def ev_read(self, _worker: Any, node: str, stream: str, line: bytes) -> None:
+        """Keep a line of a host's standard output or error, up to `_MOST_BY_SSH` bytes."""
+        lines = self._open.get(node)
+        if lines and self._sizes[node] < _MOST_BY_SSH:
+            self._sizes[node] += len(line)
+            lines[stream == "stderr"].append(line)
+
+    def ev_hup(self, _worker: Any, node: str, status: int) -> None:
+        """Report a host whose ssh process has ended with `status`."""
+        self._finish(node, status)
+
+    def ev_close(self, worker: Any, timedout: bool) -> None:
+        """Report the hosts that timed out."""
+        for node in worker.iter_keys_timeout() if timedout else ():
+            self._finish(str(node), None)
+
+    def rest(self, seconds: float) -> None:
+        """Report all hosts without a reply as out of budget after `seconds`, in progress or never started."""
+        for node in list(self._open):
+            asked = node in self._started
+            words = "was still being asked" if asked else "was not asked any more"
+            self._finish(node, None, f"{words} when all had taken {seconds:.0f} s")
+
+    def _finish(self, node: str, status: int | None, why: str = "") -> None:
+        """Report a host's Reply, once; later calls for the same host do nothing."""
+        lines = self._open.pop(node, None)
+        if lines is not None:
+            out, err = (b"\n".join(part).decode("utf-8", "replace") for part in lines)
+            self._on_reply(Reply(out, host=node, because=why or why_no_answer(status, err, self._question)))
+
+
+# ---- By Slurm: one task a node by srun, each answer packed into short labelled lines ----
+
+_MOST_BY_SLURM = 1 << 30
+"""Bytes that all nodes together may answer; packed, a node's document has about 20,000."""
+_WITHIN = 10
+"""Seconds that Slurm's own commands may take, and that a node of a partition is waited for."""
+_LATER = 5.0
+"""Seconds after its nodes that srun itself is ended: what runs on them has been ended there by then."""
+_PACKED = """\
+echo "node ${{SLURMD_NODENAME:-$(hostname)}}"
+{{ {{ {command}; echo "status $?" >&3; }} | gzip -c | base64 -w 800 | sed 's/^/= /'; }} 3>&1
+"""
+"""What runs on a node. srun labels lines of up to 1024 bytes: a document is one line of a hundred times that."""
+_LABELLED = re.compile(r" *(\d+): (.*)")
+_USABLE = ("idle", "allocated", "mixed", "completing")
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Node names to ask, and in `out` the nodes that Slurm reports as unusable, with the reason."""
+
+    names: tuple[str, ...]
+    out: Mapping[str, str] = field(default_factory=dict)
+    ours: bool = False
+    """Whether they are of a job that we run in."""
+
+
+def slurm_nodes(partition: str = "") -> Nodes:
+    """Nodes of the partition, or of the current job if it is ``""``; `UsageError` if there is neither."""
+    if partition:
+        return _partition_nodes(partition)
+    nodelist = os.environ.get("SLURM_JOB_NODELIST", "")
+    if not nodelist:
+        raise UsageError("--slurm: not inside a Slurm job; run it in one (salloc, sbatch), or name a --partition")
+    return Nodes(tuple(ordered(_expanded_nodelist(nodelist))), ours=True)
+
+
+def slurm_switches() -> dict[str, str]:
+    """Leaf switch of each node, from ``scontrol show topology``; empty without a topology plugin."""
+    found: dict[str, str] = {}
+    with_leafs = re.compile(r"SwitchName=(\S+) Level=0 .*Nodes=(\S+)")
+    for switch, nodelist in with_leafs.findall(_run_slurm("scontrol", "show", "topology").out):
+        found.update(dict.fromkeys(_expanded_nodelist(nodelist), switch))
+    return found
+
+
+def ask_by_slurm(nodes: Nodes, question: Question, reply_to: OnReply) -> None:
+    """Run the question on all nodes by srun; `reply_to` is called exactly once per node, never in parallel.
+    One srun for the nodes of our own job; one per node of a partition, so that an unavailable node delays no other.
+    """
+    for name, why in nodes.out.items():
+        reply_to(Reply("", host=name, because=why))
+    until = time.monotonic() + question.budget
+    lock, over = threading.Lock(), threading.Event()
+
+    def on_reply(reply: Reply) -> None:
+        """Pass the reply to `reply_to`, one at a time across threads."""
+        with lock:
+            reply_to(reply)
+
+    def run_step(names: Sequence[str]) -> None:
+        """Run one srun for these nodes unless the query was interrupted."""
+        if not over.is_set():
+            _run_step(names, nodes.ours, question, until, on_reply, over)
+
+    steps: Iterable[Sequence[str]] = [nodes.names] if nodes.ours else [(name,) for name in nodes.names]
+    with ThreadPoolExecutor(min(question.fanout, max(1, len(nodes.names)))) as pool:
+        try:
+            for _ in pool.map(run_step, steps):
+                pass
+        except BaseException:
+            over.set()  # Ctrl-C, or the scheduler's SIGTERM: end what is on its way
+            raise
+
+
+def _run_step(
+    names: Sequence[str], ours: bool, question: Question, until: float, on_reply: OnReply, cancelled: threading.Event
+) -> None:
+    """Run one srun step on these nodes and report a Reply for each; `until` is the deadline (monotonic seconds).
+    Setting the event `cancelled` ends the step.
+    """
+    seconds = min(question.seconds, until - time.monotonic() - _LATER)
+    if seconds <= 0:
+        for name in names:
+            on_reply(Reply("", host=name, because=f"was not asked any more after {question.budget:g} s"))
+        return
+    how = ["--overlap"] if ours else [f"--immediate={_WITHIN}", "--oversubscribe"]
+    count = str(len(names))
+    argv = ["srun", "--label", "--kill-on-bad-exit=0", "--ntasks-per-node=1", "-N", count, "-n", count, *how]
+    argv += [
+        "-w",
+        node_set(names),
+        "--job-name=gpudoctor",
+        "sh",
+        "-c",
+        _PACKED.format(command=question.limited(seconds)),
+    ]
+    answer = run_child(argv, seconds + _LATER, os.environ, limit=_MOST_BY_SLURM, watch=lambda _: not cancelled.is_set())
+    by_node = _outputs_by_node(answer.out)
+    complaints = _stderr_by_task(answer)
+    for name in names:
+        part = by_node.get(name)
+        if part is None:
+            why = why_no_answer(answer.status, complaints.get(-1, ""), question) or "srun started no task on it"
+            on_reply(Reply("", host=name, because=why))
+        else:
+            why = why_no_answer(part.status, complaints.get(part.task, ""), question)
+            on_reply(Reply(part.text, host=name, because=why))
+
+
+@dataclass(slots=True)
+class _TaskOutput:
+    """Output of one srun task: base64 lines of gzip data, and the exit status of its command."""
+
+    task: int
+    packed: list[str] = field(default_factory=list)
+    status: int | None = None
+
+    @property
+    def text(self) -> str:
+        """Unpacked output; a truncated one as far as it goes, ``""`` if it cannot be unpacked."""
+        unzipped = zlib.decompressobj(wbits=31)
+        try:
+            return unzipped.decompress(base64.b64decode("".join(self.packed))).decode("utf-8", "replace")
+        except (binascii.Error, zlib.error):
+            return ""
+
+
+def _outputs_by_node(out: str) -> dict[str, _TaskOutput]:
+    """Each task's output by node name, parsed from srun's labelled lines; tasks that did not name their node are
+    left out.
+    """
+    parts: dict[int, _TaskOutput] = {}
+    names: dict[int, str] = {}
+    for task, line in _labelled_lines(out):
+        part = parts.setdefault(task, _TaskOutput(task))
+        word, _, rest = line.partition(" ")
+        if word == "=":
+            part.packed.append(rest)
+        elif word == "node":
+            names[task] = rest
+        elif word == "status" and rest.isdecimal():
+            part.status = int(rest)
+    return {names[task]: part for task, part in parts.items() if task in names}
+
+
+def _stderr_by_task(answer: Answer) -> dict[int, str]:
+    """Standard error of each task by task number; -1 is srun itself."""
+    lines_of: dict[int, list[str]] = {-1: []}
+    for line in answer.err.splitlines():
+        match = _LABELLED.fullmatch(line)
+        lines_of.setdefault(int(match[1]) if match else -1, []).append(match[2] if match else line)
+    return {task: "\n".join(lines) for task, lines in lines_of.items()}
+
+
+def _labelled_lines(out: str) -> Iterable[tuple[int, str]]:
+    """(task number, text) of each line labelled by ``srun --label``."""
+    for line in out.splitlines():
+        if match := _LABELLED.fullmatch(line):
+            yield int(match[1]), match[2]
+
+
+def _partition_nodes(name: str) -> Nodes:
+    """Usable and unusable nodes of a partition, from sinfo; an unknown partition raises `UsageError`."""
+    answer = _run_slurm("sinfo", "--noheader", "--Node", "--partition", name, "--format", "%N %T")
+    states = dict(line.split(maxsplit=1) for line in answer.out.splitlines() if " " in line)
+    if not states:
+        raise UsageError(f"--partition {name}: Slurm knows no nodes of it ({answer.how}); sinfo lists the partitions")
+    usable = {node: state.startswith(_USABLE) and "*" not in state for node, state in states.items()}
+    out = {node: f"Slurm calls it {state.strip()}" for node, state in states.items() if not usable[node]}
+    return Nodes(tuple(ordered(node for node in states if usable[node])), out)
+
+
+def _expanded_nodelist(nodelist: str) -> list[str]:
+    """Node names of a Slurm node list, by ``scontrol show hostnames``; failure raises `UsageError`."""
+    answer = _run_slurm("scontrol", "show", "hostnames", nodelist)
+    if answer.status != 0:
+        raise UsageError(f"scontrol cannot tell the nodes in {nodelist[:80]} ({answer.how})")
+    return answer.out.split()
+
+
+def _run_slurm(*argv: str) -> Answer:
+    """Run a Slurm command, at most 10 s; a command that cannot be started raises `UsageError`."""
+    try:
+        return run_child(argv, _WITHIN, os.environ)
+    except OSError as error:
+        raise UsageError(f"{argv[0]}: {error.strerror}; Slurm's commands are needed on this machine") from error

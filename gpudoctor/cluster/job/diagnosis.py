@@ -1,0 +1,365 @@
+"""What the meeting found, judged: one diagnosis of the whole job, with who is to be taken out of service."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from gpudoctor.cluster.fleet.findings import Scheduler, drains
+from gpudoctor.cluster.fleet.fold import FleetContext, FleetFold
+from gpudoctor.cluster.fleet.names import order
+from gpudoctor.cluster.fleet.reading import Reply
+from gpudoctor.cluster.job.launcher import Place
+from gpudoctor.cluster.job.pairing.pairs import Direction, Pair, Suspect
+from gpudoctor.cluster.job.results import LinkSeen, MeetingResults, RankSeen
+from gpudoctor.core.diagnosis import Diagnosis, Finding
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, Value, value_of
+from gpudoctor.core.fleet import OK, Check, Drain, Fleet, Pairwise, Result
+
+if TYPE_CHECKING:
+    from gpudoctor.diagnosis.rulebook import Rulebook
+
+NETWORK = Check("network", "network between the hosts", "net")
+MOST_IN_A_MATRIX = 128
+"""Hosts of which every two are shown: more are mostly gaps, for each measured with four others at most."""
+
+
+def diagnose_job(results: MeetingResults, book: Rulebook) -> Diagnosis:
+    """Diagnosis of the job, by the cluster rules and each machine's own check."""
+    folding = FleetFold(book)
+    for host in results.hosts if results.asked else ():
+        document = results.documents.get(host)
+        text = json.dumps(document) if document else ""
+        if document or not results.cut:  # whoever had no time to answer is not silent
+            folding.add(Reply(text, host, because="" if document else _why_no_document(results, host)))
+    place = results.place
+    name = f"{place.world} ranks by {place.launcher}" + (f", cut off: {results.cut}" if results.cut else "")
+    whole = FleetContext(
+        name=name,
+        switches=results.switches,
+        scheduler=scheduler(results.place),
+        seconds=results.seconds,
+        facts=facts(results),
+        groups=groups(results),
+        unfinished=bool(results.cut),
+    )
+    diagnosis = folding.diagnosis(whole)
+    fleet = diagnosis.fleet and _with_network(diagnosis.fleet, diagnosis.findings, results)
+    return replace(diagnosis, fleet=fleet)
+
+
+def scheduler(place: Place) -> Scheduler:
+    """Scheduler whose command takes a machine out of service: ``slurm`` if Slurm named the node, else ``none``."""
+    return "slurm" if place.node else "none"
+
+
+def _why_no_document(results: MeetingResults, host: str) -> str:
+    """Why a host gave no diagnosis: its rank's failure, the interruption, or the time limit."""
+    reason = next((rank.because for rank in results.ranks if rank.host == host and rank.because), "")
+    return reason or results.cut or "its own check did not come to an end in time"
+
+
+def _with_network(fleet: Fleet, findings: Sequence[Finding], found: MeetingResults) -> Fleet:
+    """The fleet with a column for the network, the measured pairs, and drains for hosts that the network findings
+    blame.
+    """
+    blamed = dict(_blamed_hosts(findings))
+    results = {
+        host: {**fleet.results.get(host, {}), NETWORK.id: blamed.get(host, OK if found.asked else Result("unjudged"))}
+        for host in found.hosts
+    }
+    own = {host for drain in fleet.drain for host in drain.hosts}
+    out = found.asked and not found.cut
+    reasons = [
+        (host, blame.finding) for host, blame in blamed.items() if out and blame.outcome == "error" and host not in own
+    ]
+    drained: tuple[Drain, ...] = (*fleet.drain, *drains(reasons, scheduler(found.place)))
+    checks = (*fleet.checks, NETWORK)
+    return replace(fleet, checks=checks, results=results, pairwise=_pairwise(found), drain=drained)
+
+
+_BETWEEN = ("nccl.", "gloo.", "host.clock")
+
+
+def _blamed_hosts(findings: Sequence[Finding]) -> Iterator[tuple[str, Result]]:
+    """(host, result) for each host named by a network finding.
+    An error only for a finding that names one host and no unresolved name; else a warning, for the fault may be
+    elsewhere.
+    """
+    for finding in reversed(findings):
+        hosts = (finding.subject or {}).get("hosts")
+        if finding.id.startswith(_BETWEEN) and isinstance(hosts, list):
+            given = any(value_of(item.state) == "unresolved" for item in finding.evidence)
+            for host in hosts:
+                severity = finding.severity if len(hosts) == 1 and not given else "warning"
+                yield str(host), Result(severity, finding.title, finding.id)
+
+
+def _pairwise(results: MeetingResults) -> Pairwise | None:
+    """Matrix of bandwidths between hosts in Gbit/s, each the last measured; None without any or with too many hosts."""
+    rates: dict[tuple[str, str], float | None] = {}
+    for pair in results.pairs:
+        for source, target, way in pair.directions:
+            if way.gbps is not None:
+                rates[source, target] = round(way.gbps, 3)
+    hosts = results.hosts
+    if not rates or len(hosts) > MOST_IN_A_MATRIX:
+        return None
+    usual = sorted(rate for rate in rates.values() if rate is not None)[len(rates) // 2]
+    return Pairwise(
+        title="Plain TCP between the hosts",
+        unit="Gbit/s",
+        expected=usual,
+        names=tuple(hosts),
+        measured=tuple(tuple(rates.get((source, target)) for target in hosts) for source in hosts),
+        words=_failure_words(results, rates),
+    )
+
+
+def _failure_words(
+    results: MeetingResults, rates: Mapping[tuple[str, str], float | None]
+) -> dict[tuple[str, str], str]:
+    """Failure message of each (source, target) that was tried and could not be measured."""
+    return {
+        (link.source, link.target): link.words
+        for link in results.links
+        if not link.works and (link.source, link.target) not in rates and link.target in results.hosts
+    }
+
+
+# ---- What the meeting found, as facts ----
+# `gpudoctor.core.fleet` says what each means.
+
+SOURCE = "the ranks' meeting"
+_PAIRS = "measured in pairs"
+
+
+def facts(results: MeetingResults) -> dict[str, Fact]:
+    """Facts about the job as a whole: launcher, ranks, port, NCCL versions, clock difference, interruption."""
+    place = results.place
+    worlds = sorted({rank.world for rank in results.ranks if rank.world is not None})
+    versions = sorted({rank.nccl for rank in results.ranks if rank.nccl})
+    hosts = results.hosts
+    return {
+        "job.launcher": Known(place.launcher, "environment"),
+        "job.world": Known(place.world, "environment"),
+        "job.came": Known(sum(rank.joined for rank in results.ranks), SOURCE),
+        "job.hosts": Known(tuple(hosts), SOURCE),
+        "job.master": Known(place.master, "environment"),
+        "job.port": Known(place.port, "environment") if place.port else Absent("the environment names none"),
+        "job.port_taken": Known(results.taken, "bind") if results.taken else Absent("nobody else listens on it"),
+        "job.nccl_versions": Known(tuple(versions), SOURCE) if versions else Unread("no rank told its NCCL"),
+        "job.worlds": Known(tuple(map(str, worlds)), SOURCE) if worlds else Unread("no rank came"),
+        "job.clock_skew_ms": _clock_skew(results),
+        "job.clock_host": Known(results.skew_host, _PAIRS) if results.skew_host else Unread("no clocks were compared"),
+        "job.checked": Known(results.checked, "asked for"),
+        "job.backend": Known(results.backend, SOURCE) if results.backend else Unread("no machine told its GPUs"),
+        "job.cut": Known(results.cut, SOURCE) if results.cut else Absent("it came to its end"),
+        "job.seconds": Known(round(results.seconds, 2), SOURCE),
+    }
+
+
+def groups(results: MeetingResults) -> dict[str, Rows]:
+    """Groups of the job: rows of ranks, links, barriers, flows and suspects, and the collective's results."""
+    met = bool(results.ranks)
+    return {
+        "rank": tuple(map(_rank_row, results.ranks)) if met else Unread("the ranks did not meet"),
+        "link": tuple(map(_link_row, results.links)),
+        "barrier": tuple(map(_barrier_row, barriers(results.links))),
+        "flow": tuple(row for pair in results.pairs for row in _flow_rows(pair, results)),
+        "suspect": tuple(map(_suspect_row, results.suspects)),
+        "collective": results.collective,
+    }
+
+
+def _clock_skew(results: MeetingResults) -> Fact:
+    """Largest clock difference in ms; Unread if no clocks were compared."""
+    if results.skew_ms is None:
+        return Unread("no clocks were compared")
+    return Known(round(results.skew_ms, 1), _PAIRS)
+
+
+def _rank_row(rank: RankSeen) -> Row:
+    """Row of the group ``rank``; columns of a rank that never connected are Unread."""
+    return {
+        "rank": Known(rank.rank, SOURCE),
+        "host": Known(rank.host, SOURCE) if rank.host else Absent("the launcher does not tell"),
+        "hosts": Known((rank.host,), SOURCE) if rank.host and rank.blames else Absent("it is not one machine's fault"),
+        "local_rank": _known_or_unread(rank.local_rank, "it never came"),
+        "state": Known(rank.state, SOURCE),
+        "step": Known(rank.step, SOURCE) if rank.step else Absent("it said none"),
+        "because": Known(rank.because, SOURCE) if rank.because else Absent("nothing is wrong with it"),
+        "world": _known_or_unread(rank.world, "it never came"),
+        "nccl": Known(rank.nccl, SOURCE) if rank.nccl else Unread("it did not tell"),
+        "seconds": _known_or_unread(None if rank.seconds is None else round(rank.seconds, 1), "it never came"),
+    }
+
+
+def _link_row(link: LinkSeen) -> Row:
+    """Row of the group ``link``: one machine's connection to another; ``ms`` is Unread if it failed."""
+    return {
+        "source": Known(link.source, SOURCE),
+        "target": Known(link.target, SOURCE),
+        **_endpoint_columns(link),
+        "ms": _known_or_unread(link.ms, "no connection"),
+    }
+
+
+def _barrier_row(barrier: Barrier) -> Row:
+    """Row of the group ``barrier``: connections that failed alike, with the hosts to blame (Absent if several)."""
+    link = barrier.links[0]
+    return {
+        "sources": Known(barrier.sources, SOURCE),
+        "targets": Known(barrier.targets, SOURCE),
+        "hosts": Known(barrier.blamed, SOURCE) if barrier.blamed else Absent("it is not one machine"),
+        "count": Known(len(barrier.links), SOURCE),
+        "announced": Known(f"{link.address} of {link.interface}" if link.address else "no address", SOURCE),
+        **_endpoint_columns(link),
+    }
+
+
+def _endpoint_columns(link: LinkSeen) -> Row:
+    """Columns common to links and barriers: kind, address, port, interface and outcome."""
+    return {
+        "kind": Known(link.kind, SOURCE),
+        "used_by": Known(link.used_by, SOURCE),
+        "address": Known(link.address, SOURCE) if link.address else Absent("it announces none"),
+        "port": Known(link.port, SOURCE) if link.port else Absent("none was tried"),
+        "interface": Known(link.interface, SOURCE) if link.interface else Absent("not told"),
+        "outcome": Known(link.outcome, "connect"),
+        "words": Known(link.words, "connect"),
+    }
+
+
+def _flow_rows(pair: Pair, results: MeetingResults) -> Iterator[Row]:
+    """Rows of the group ``flow`` for a pair: one per direction with a measured rate or a stall."""
+    for source, target, way in pair.directions:
+        if way.gbps is not None or way.stalled_above is not None:
+            flow = results.flows.get((source, target)) or results.flows.get((target, source)) or {}
+            yield _flow_row(source, target, pair, way, flow)
+
+
+def _flow_row(source: str, target: str, pair: Pair, direction: Direction, flow: Mapping[str, object]) -> Row:
+    """Row of the group ``flow`` for one direction: Gbit/s, round trip in ms, share sent again, MTU; Unread if not
+    measured.
+    """
+    mtu = flow.get("mtu")
+    return {
+        "source": Known(source, _PAIRS),
+        "target": Known(target, _PAIRS),
+        "round": Known(pair.round, _PAIRS),
+        "gbps": _known_or_unread(None if direction.gbps is None else round(direction.gbps, 3), "nothing arrived"),
+        "ms": _known_or_unread(None if pair.ms is None else round(pair.ms, 3), "not measured"),
+        "resent": Known(round(direction.resent / direction.sent, 4), "TCP_INFO")
+        if direction.sent
+        else Unread("the kernel does not tell"),
+        "stalled_above": Absent("all sizes pass")
+        if direction.stalled_above is None
+        else Known(direction.stalled_above, _PAIRS),
+        "mtu": _known_or_unread(mtu if isinstance(mtu, int) else None, "the kernel does not tell"),
+    }
+
+
+def _suspect_row(suspect: Suspect) -> Row:
+    """Row of the group ``suspect``: who is suspected by which measure, with value and usual value."""
+    return {
+        "kind": Known(suspect.kind, _PAIRS),
+        "names": Known(suspect.names, _PAIRS),
+        "hosts": Absent("it is a switch") if suspect.kind == "switch" else Known(suspect.names, _PAIRS),
+        "way": Known(suspect.way, _PAIRS),
+        "measure": Known(suspect.measure, _PAIRS),
+        "value": _known_or_unread(_rounded(suspect.value), "nothing arrived"),
+        "usual": _known_or_unread(_rounded(suspect.usual), "nothing to compare with"),
+        "share": _known_or_unread(_rounded(suspect.share), "nothing to compare with"),
+        "pairs": Known(suspect.pairs, _PAIRS),
+        "words": Known(suspect.words, _PAIRS),
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    """Value rounded to four digits; None stays None."""
+    return None if value is None else round(value, 4)
+
+
+def _known_or_unread(value: Value | None, why: str) -> Fact:
+    """Known value; None is Unread for the reason `why`."""
+    return Unread(why) if value is None else Known(value, SOURCE)
+
+
+# ---- Failed connections, those that are alike together ----
+# Ten machines that one firewall keeps out are one thing to say.
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Connections that failed alike: from several machines to one, from one to several, or among most of them."""
+
+    links: tuple[LinkSeen, ...]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Machines that could not connect, sorted."""
+        return tuple(sorted({link.source for link in self.links}, key=order))
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Machines they could not connect to, sorted."""
+        return tuple(sorted({link.target for link in self.links}, key=order))
+
+    @property
+    def blamed(self) -> tuple[str, ...]:
+        """The one machine at fault: the only target, else the only source; empty if there is neither.
+        Where a name does not resolve, the only source comes first.
+        """
+        if self.links[0].outcome == "unresolved" and len(self.sources) == 1:
+            return self.sources
+        ends = [names for names in (self.targets, self.sources) if len(names) == 1]
+        return ends[0] if ends else ()
+
+
+def barriers(links: Iterable[LinkSeen]) -> list[Barrier]:
+    """Failed connections of the same kind and outcome, grouped by the machine most of them have in common.
+    If too many machines would be blamed, they stay one group, which blames none.
+    """
+    failed = sorted((link for link in links if not link.works), key=_failure_key)
+    found: list[Barrier] = []
+    for _, alike in groupby(failed, key=_failure_key):
+        same = list(alike)
+        grouped = list(_grouped_by_end(same))
+        found += [Barrier(tuple(same))] if _is_widespread(grouped) else grouped
+    return found
+
+
+EVERYWHERE = 4
+"""So many machines of which each is to blame for the same: it is no longer the machines, it is a setting of all."""
+
+
+def _is_widespread(grouped: Iterable[Barrier]) -> bool:
+    """True if the groups blame at least `EVERYWHERE` machines, or every machine they mention (two or more)."""
+    blamed = {host for barrier in grouped for host in barrier.blamed}
+    mentioned = {host for barrier in grouped for host in (*barrier.sources, *barrier.targets)}
+    return len(blamed) >= EVERYWHERE or (len(blamed) > 1 and blamed == mentioned)
+
+
+def _failure_key(link: LinkSeen) -> tuple[str, str, str]:
+    """Sort and group key of a failed link: kind, outcome, user."""
+    return link.kind, link.outcome, link.used_by
+
+
+def _grouped_by_end(left: list[LinkSeen]) -> Iterator[Barrier]:
+    """Barriers by the target or source that most of the remaining links share, the largest first."""
+    while left:
+        ends = Counter(end for link in left for end in _ends(link))
+        (most, _), *_ = ends.most_common(1)
+        group = [link for link in left if most in _ends(link)]
+        left = [link for link in left if most not in _ends(link)]
+        yield Barrier(tuple(group))
+
+
+def _ends(link: LinkSeen) -> tuple[tuple[str, ...], ...]:
+    """The link's two ends as keys: its target with address, then its source."""
+    return ("to", link.target, link.address), ("from", link.source)

@@ -1,0 +1,277 @@
+"""What a rank brings with it: its machine's own check, where it can be reached, and what the meeting can ask of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from gpudoctor.cluster.fleet.fold import FleetContext, FleetFold
+from gpudoctor.cluster.fleet.reading import Reply
+from gpudoctor.cluster.job import collectives
+from gpudoctor.cluster.job.diagnosis import diagnose_job, scheduler
+from gpudoctor.cluster.job.launcher import Place
+from gpudoctor.cluster.job.member import Member, NotMetError, Task
+from gpudoctor.cluster.job.options import JobOptions
+from gpudoctor.cluster.job.results import LinkSeen, MeetingResults, RankSeen
+from gpudoctor.cluster.job.wire import Message
+from gpudoctor.cluster.links.flow import Flow, measure
+from gpudoctor.cluster.links.server import Server
+from gpudoctor.cluster.links.tcp import Reached, connect
+from gpudoctor.core import shipped
+from gpudoctor.core.about import __version__
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.fleet import Fleet
+from gpudoctor.diagnosis import rulebook
+from gpudoctor.probes._net_choice import settings_of
+from gpudoctor.target import rights
+from gpudoctor.target.child import MARK, run_child
+from gpudoctor.target.local import Local
+from gpudoctor.target.network import gloo_choice, interface_with_address, list_interfaces, nccl_choice
+
+
+class OwnRank:
+    """This rank's own side. The first rank of each machine (local rank 0) leads: it listens and runs the machine's
+    check.
+    """
+
+    def __init__(self, options: JobOptions, place: Place, environ: Mapping[str, str]) -> None:
+        """Start the listeners if this rank leads its machine."""
+        self._wanted = options
+        self._place = place
+        self._leads = place.local_rank == 0
+        self._listeners = Listeners(place.key, _listener_name(place), environ) if self._leads else None
+
+    def hello(self) -> Message:
+        """The message by which the rank introduces itself to the hub."""
+        place = self._place
+        return {
+            "world": place.world,
+            "local_rank": place.local_rank,
+            "leads": self._leads,
+            "switch": place.switch,
+            "pid": os.getpid(),
+            "machine": _machine_id(),
+            "version": __version__,
+            "ears": self._listeners.announced if self._listeners else [],
+        }
+
+    def begin(self, rank: Member) -> None:
+        """If this rank leads, start the machine's check in a thread; it sends the document to the hub when done."""
+        if self._leads:
+            threading.Thread(target=self._check, args=(rank,), name="check", daemon=True).start()
+
+    def tasks(self, rank: Member) -> Mapping[str, Task]:
+        """Task functions that the hub may call on this rank, by name: reach, flow, collective."""
+        place = self._place
+        part = collectives.rank_task(place.rank, place.world, place.local_rank, place.host, self._wanted.python)
+        return {
+            "reach": connect_to_peers,
+            "flow": partial(measure_flow, key=place.key, host=_listener_name(place)),
+            "collective": partial(part, set_step=rank.set_step, tell=rank.tell),
+        }
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._listeners:
+            self._listeners.close()
+
+    def _check(self, rank: Member) -> None:
+        """Run the machine's check and send its document, or why it failed, to the hub."""
+        rank.set_step(f"check of this machine, level {self._wanted.level}")
+        try:
+            document = check_this_machine(self._wanted)
+        except CheckFailedError as error:
+            rank.tell(failed=f"its own check failed: {error}")
+            return
+        rank.tell(
+            document=_without_findings(document) if self._wanted.network else document, nccl=_nccl_version(document)
+        )
+        rank.set_step("waiting for the others")
+
+
+def as_fleet(diagnosis: Diagnosis, place: Place, seconds: float) -> Fleet | None:
+    """Fleet of the one machine of a single-rank job, so that its document has the same form as that of a larger job."""
+    folding = FleetFold(rulebook.load())
+    folding.add(Reply(json.dumps(diagnosis.to_json()), place.host))
+    whole = FleetContext(name=place.host, scheduler=scheduler(place), seconds=seconds)
+    return folding.diagnosis(whole).fleet
+
+
+def diagnosis_without_meeting(options: JobOptions, place: Place, error: NotMetError) -> Diagnosis:
+    """Diagnosis from what this rank alone knows, when it could not join or lost the meeting.
+    If every port was refused and the hub's host is known, rank 0 is reported as missing.
+    """
+    found = MeetingResults(place, checked=False, asked=False, cut=str(error))
+    found.ranks = [RankSeen(place.rank, "here", place.host, place.local_rank, world=place.world)]
+    ways = [(port, way) for port in place.ports if (way := error.ways.get(port))]
+    found.links = [
+        LinkSeen(place.host, place.master, "rendezvous", way.outcome, way.words, "rendezvous", place.master, port)
+        for port, way in ways
+        if way.outcome != "connected"
+    ]
+    if (
+        ways
+        and all(way.outcome == "refused" for _, way in ways)
+        and (not place.hosts or place.hosts[0] == place.master)
+    ):
+        because = f"of {place.master} does not listen there: it never came, or a firewall turns all away"
+        found.ranks.insert(0, RankSeen(0, "missing", place.master, because=because))
+    return diagnose_job(found, rulebook.load(options.rules))
+
+
+def _listener_name(place: Place) -> str:
+    """Name its listeners give themselves, ``host/rank``: unique even if machines share a host name."""
+    return f"{place.host}/{place.rank}"
+
+
+def _machine_id() -> str:
+    """Boot id and network namespace: equal for all ranks on one machine; ``""`` if they cannot be read."""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/net').readlink()}"
+    return ""
+
+
+def _without_findings(document: Mapping[str, Any]) -> Message:
+    """The document with its facts but without findings and counts, for a check of the network alone."""
+    nothing: Message = {"findings": [], "unjudged": [], "passed": [], "notes": [], "verdict": "unknown"}
+    return {**document, **nothing, "counts": {"found": 0, "unjudged": 0, "passed": 0}}
+
+
+def _nccl_version(document: Mapping[str, Any]) -> str:
+    """NCCL version that torch loaded, else that of the installed wheel; ``""`` if neither is known."""
+    facts = document.get("facts", {})
+    for name in ("live.nccl", "torch.nccl"):
+        entry = facts.get(name, {})
+        if isinstance(entry, dict) and entry.get("value"):
+            return str(entry["value"])
+    return ""
+
+
+# ---- This machine's own check, in a process of its own ----
+# It may hang or crash, and it must not hold up what is measured.
+
+_MOST = 64 << 20
+"""Bytes of a document."""
+
+
+class CheckFailedError(Exception):
+    """The machine's own check gave no document; the message says why."""
+
+
+def check_this_machine(options: JobOptions) -> Message:
+    """Diagnosis document of this machine, from ``gpudoctor check --json`` in a child process.
+    Raises `CheckFailedError` if it cannot be started, runs out of time or prints no document.
+    """
+    words = ["check", "--json", "--level", options.level]
+    words += ["--python", options.python] if options.python else []
+    words += [word for folder in options.rules for word in ("--rules", str(folder))]
+    words += ["--expect", options.expect] if options.expect else []
+    argv = [*shipped.own_command(), *words, *rights.consent_options()]
+    try:
+        answer = run_child(argv, options.limits.whole, {**os.environ, MARK: secrets.token_hex(8)}, limit=_MOST)
+    except OSError as error:
+        raise CheckFailedError(f"it cannot be started: {error}") from error
+    try:
+        document = json.loads(answer.out)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        last = answer.err.strip().splitlines()[-1:] or [answer.how]
+        raise CheckFailedError(f"{answer.how}: {last[0]}" if last[0] != answer.how else answer.how)
+    return document
+
+
+# ---- What the meeting asks of a machine: listen, connect to others, measure with another ----
+
+REACH = 2.0
+"""Seconds of one attempt to connect."""
+_AT_A_TIME = 64
+
+
+class Listeners:
+    """Servers on the addresses that NCCL and Gloo would announce to other ranks; `announced` describes each.
+    Addresses are chosen by the rules of current NCCL, since the version that the job loads is not known yet.
+    """
+
+    def __init__(self, key: str, host: str, environ: Mapping[str, str]) -> None:
+        self._key = key
+        self._host = host
+        self._servers: list[Server] = []
+        self.announced: list[Message] = []
+        """Each address, who would announce it, and the port on which we listen there; or why we do not."""
+        by_address: dict[str, Message] = {}
+        among = list_interfaces() or ()
+        settings = settings_of(Local(environ=environ)).values
+        for user, chosen in (("nccl", nccl_choice(among, settings)), ("gloo", gloo_choice(among, environ))):
+            known = by_address.get(chosen.address)
+            if known and chosen.address:
+                known["used_by"].append(user)
+                continue
+            by_address[chosen.address] = message = {
+                "used_by": [user],
+                "interface": chosen.interface,
+                "address": chosen.address,
+                "because": chosen.because,
+                "loopback": bool(chosen) and ip_address(chosen.address.partition("%")[0]).is_loopback,
+            }
+            self.announced.append({**message, **self._listen(chosen.address)})
+
+    def _listen(self, address: str) -> Message:
+        """Start a server at the address: its port, or port 0 and the reason if it cannot listen."""
+        if not address:
+            return {"port": 0}
+        try:
+            server = Server(address, self._key, name=self._host)
+        except OSError as error:
+            return {"port": 0, "because": f"cannot listen on {address}: {error.strerror or error}"}
+        self._servers.append(server)
+        return {"port": server.port}
+
+    def close(self) -> None:
+        """Stop all servers."""
+        for server in self._servers:
+            server.close()
+
+
+def connect_to_peers(message: Mapping[str, Any]) -> Message:
+    """Connect to every peer in ``message["to"]`` in parallel: ``{"links": [...]}`` in the same order."""
+    to: Sequence[Mapping[str, Any]] = message["to"]
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        return {"links": list(pool.map(_connect_to_peer, to))}
+
+
+def _connect_to_peer(peer: Mapping[str, Any]) -> Message:
+    """Outcome of connecting to one peer: `outcome`, explaining `words`, and `ms` taken."""
+    address = str(peer["address"])
+    found = _unless_our_own(address, connect(address, int(peer["port"]), REACH))
+    return {"outcome": found.outcome, "words": found.words, "ms": round(found.seconds * 1e3, 3)}
+
+
+def _unless_our_own(address: str, attempt: Reached) -> Reached:
+    """The result, but unroutable if it failed and the address belongs to this machine (docker0 is alike everywhere)."""
+    own = interface_with_address(address, list_interfaces() or ()) if attempt.outcome != "connected" else None
+    words = f"{address} leads from there to their own {own.name}" if own else ""
+    return replace(attempt, outcome="unroutable", words=words) if own else attempt
+
+
+def measure_flow(message: Mapping[str, Any], key: str, host: str) -> Message:
+    """Task: measure rate and round trip to the server at ``address`` and ``port`` in both directions.
+    Returns ``{"flow": Flow as a dictionary}``; unroutable if the server calls itself `host`, as it is then this
+    machine.
+    """
+    address = str(message["address"])
+    found = measure(address, int(message["port"]), key, float(message["seconds"]))
+    if found.peer == host:
+        found = Flow("unroutable", f"{address} leads from there to itself", host, seconds=found.seconds)
+    return {"flow": asdict(found)}

@@ -1,0 +1,409 @@
+"""The hub's side: who came, what each said last, and tasks for them. One thread hears all, until it is told to stop.
+
+Whoever connects is greeted with a nonce, and must prove within seconds, with a nonce of its own, that it knows the
+job's key; from there on each line is authenticated, both ways. Who has not proven it can neither become a guest nor be
+waited for: such connections are limited in number, time and bytes, and the oldest is dropped for the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import secrets
+import selectors
+import socket
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from gpudoctor.cluster.job.door import Door
+from gpudoctor.cluster.job.launcher import Place
+from gpudoctor.cluster.job.results import UNKNOWN
+from gpudoctor.cluster.job.wire import GoneError, Line, Message
+from gpudoctor.cluster.links.lines import is_tag, nonce, tag
+from gpudoctor.core.about import __version__
+
+TERMINATED = "told to end"
+"""What a rank tells last if a signal ends it."""
+_TELLS = frozenset({"document", "failed", "nccl", "store", TERMINATED})
+_LONGEST_STEP = 500
+
+
+@dataclass
+class Guest:
+    """A rank that joined the meeting, with all it has sent. `hello` is its introduction."""
+
+    line: Line
+    rank: int
+    hello: Message
+    last_received: float
+    step: str = "here"
+    ended: str = ""
+    """Why it is no longer heard, after it has been."""
+    refused: str = ""
+    """Why it could not do what it was asked."""
+    answers: dict[int, Message] = field(default_factory=dict)
+    asked: set[int] = field(default_factory=set)
+    """The numbers of the tasks that it was given."""
+    reports: dict[str, object] = field(default_factory=dict)
+    """What it told without being asked: its document."""
+
+    @property
+    def host(self) -> str:
+        """Name of its machine."""
+        return str(self.hello.get("host", ""))
+
+    @property
+    def leads(self) -> bool:
+        """True if it is the rank that speaks for its machine."""
+        return bool(self.hello.get("leads"))
+
+    @property
+    def silent(self) -> float:
+        """Seconds since its last message."""
+        return time.monotonic() - self.last_received
+
+    def note(self, message: Message) -> None:
+        """Store the contents of a message: its step, an answer to a task given to it, and known unsolicited reports."""
+        self.step = str(message.get("step", self.step))[:_LONGEST_STEP]
+        if isinstance(number := message.get("answer"), int) and number in self.asked:
+            self.answers[number] = message
+            if why := message.get("because"):
+                self.refused = str(why)
+        if isinstance(reports := message.get("tell"), dict):
+            self.reports.update((name, what) for name, what in reports.items() if name in _TELLS)
+
+
+# ---- The meeting ----
+
+BEAT = 1.0
+"""Seconds between two signs of life of a rank."""
+SILENT = 5.0
+"""Seconds without one after which a rank hangs: five beats."""
+_STRANGER = 3.0
+"""Seconds until somebody who connects must have proven that it is of this job."""
+_PROVEN = 10.0
+"""Seconds from then until it must have said which rank it is."""
+_STRANGERS = 128
+"""Connections of strangers at a time, beside one for each rank."""
+_AT_ONCE = 64
+"""Connections that are taken in one turn, so that those who are here are heard in between."""
+_TURNED_AWAY = 4
+"""Times that somebody who calls itself by one rank, and cannot prove it, is told why."""
+_GOING = 1.0
+"""Seconds that those who were told the verdict have to hang up, which they do at once."""
+
+
+def greeting(job: str) -> Message:
+    """First message of the hub to every connection; identifies gpudoctor and the job."""
+    return {"gpudoctor": "meeting", "job": zlib.crc32(job.encode())}
+
+
+def is_own_greeting(message: Message | None, job: str) -> bool:
+    """True if the message is the greeting of a hub of this job; additional keys are allowed."""
+    return message is not None and greeting(job).items() <= message.items()
+
+
+def connections(world: int) -> int:
+    """Maximum number of connections that the hub holds open for a job of `world` ranks."""
+    return 2 * world + _STRANGERS
+
+
+class NotOursError(Exception):
+    """The program that answers is not a hub of this job; the message says what it is."""
+
+
+def authenticate_to_hub(line: Line, place: Place, seconds: float) -> str:
+    """Authenticate with the hub in both directions; the id of its meeting. Each reply is awaited `seconds`.
+    Raises `NotOursError` for another program or another job's hub, `GoneError` if the connection ends.
+    """
+    message = line.wait(seconds)
+    if message is None or not is_own_greeting(message, place.job):
+        raise NotOursError("another program, or another job, answers there")
+    listener, caller = message.get("nonce"), nonce()
+    if not isinstance(listener, str):
+        raise NotOursError("the gpudoctor of rank 0 is older and cannot authenticate itself")
+    line.send(rank=place.rank, nonce=caller, proof=tag(place.key, "rank", str(place.rank), listener, caller))
+    line.authenticate(place.key, listener, caller, listens=False)
+    welcome = line.wait(seconds)
+    if welcome is None:
+        raise NotOursError("rank 0 does not answer")
+    return str(welcome.get("meeting"))
+
+
+Asked = tuple[int, list[Guest]]
+"""The number of a task, and who was given it."""
+
+
+class Meeting:
+    """The hub's meeting: all ranks that joined, by rank. Methods must be called from one thread."""
+
+    def __init__(self, place: Place, door: Door) -> None:
+        """Begin to listen at the door's sockets; nobody is received until a method waits for messages."""
+        self.place = place
+        self.guests: dict[int, Guest] = {}
+        self.twice: dict[int, list[str]] = {}
+        """By rank, the machines of all who came as a rank that was here already."""
+        self.key = secrets.token_hex(8)
+        """Tells this meeting from another that calls itself by the same job."""
+        self._door = door
+        self.unproven: dict[int, str] = {}
+        """By rank, what is wrong with somebody who called itself so and could not prove that it is of this job."""
+        self._turned_away: Counter[int] = Counter()
+        self._nonces: dict[Line, str] = {}
+        """Of those who have not proven it yet, the nonces that they were given; in the order in which they came."""
+        self._until: dict[Line, float] = {}
+        """Of all who are no guests yet, until when they are waited for."""
+        self._ids = itertools.count(1)
+        self._selector = selectors.DefaultSelector()
+        self._greeting = greeting(place.job)
+        self._proof_key = place.key
+        self.stop = threading.Event()
+        """Set from elsewhere: nobody is waited for any longer."""
+        for sock in door.sockets:
+            sock.setblocking(False)
+            self._selector.register(sock, selectors.EVENT_READ, None)
+
+    @property
+    def here(self) -> list[Guest]:
+        """Guests that are still connected, by rank."""
+        return [guest for _, guest in sorted(self.guests.items()) if not guest.ended]
+
+    @property
+    def complete(self) -> bool:
+        """True if every rank of the job joined at some time."""
+        return all(rank in self.guests for rank in range(self.place.world))
+
+    @property
+    def leaders(self) -> list[Guest]:
+        """The leading rank of each machine that is still connected, by rank."""
+        return list({guest.host: guest for guest in reversed(self.here) if guest.leads}.values())[::-1]
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Receive messages until `condition()` is true or `seconds` have passed; True if it became true.
+        Also ends, with False, when `stop` is set.
+        """
+        end = time.monotonic() + seconds
+        while not condition():
+            left = end - time.monotonic()
+            if left <= 0 or self.stop.is_set():
+                return False
+            self._receive(min(left, 0.2))
+        return True
+
+    def ask(self, tasks: Mapping[int, Message], seconds: float) -> dict[int, Message]:
+        """Give tasks to ranks and wait for their answers: answers by rank, missing where none came in time.
+        A rank that ends or hangs is not waited for.
+        """
+        return self.collect_answers(self.give(tasks), seconds)
+
+    def give(self, tasks: Mapping[int, Message]) -> Asked:
+        """Send a task to each of these ranks; the task's number and the guests it reached, for `collect_answers`."""
+        number = next(self._ids)
+        return number, [
+            guest for rank, task in tasks.items() if self._give_task(guest := self.guests[rank], number, task)
+        ]
+
+    def collect_answers(self, given: Asked, seconds: float) -> dict[int, Message]:
+        """Wait at most `seconds` for the answers to tasks sent by `give` (`given`: its result): answers by rank."""
+        number, guests = given
+        self.wait_until(
+            lambda: all(number in guest.answers or guest.ended or guest.silent > SILENT for guest in guests), seconds
+        )
+        return {guest.rank: guest.answers[number] for guest in guests if number in guest.answers}
+
+    def _give_task(self, guest: Guest, number: int, task: Message) -> bool:
+        """Send a task to a guest; False, and the guest is ended, if it is gone."""
+        guest.asked.add(number)
+        try:
+            guest.line.send(id=number, **task)
+        except GoneError as error:
+            self._end_guest(guest, str(error))
+        return not guest.ended
+
+    def close(self, last: Callable[[Guest], Message]) -> None:
+        """Send each guest its last message, wait shortly until they hang up, and close all connections and ports."""
+        for guest in self.here:
+            self._give_task(guest, 0, last(guest))
+        self._door.close()  # before anybody goes on: the port is the job's
+        end = time.monotonic() + _GOING
+        while any(map(self._will_receive, self.here)) and time.monotonic() < end:
+            self._receive(0.1)
+        for guest in self.guests.values():
+            guest.line.close()
+        for line in self._until:
+            line.drop()
+        self._selector.close()
+
+    def _will_receive(self, guest: Guest) -> bool:
+        """True if the guest will read its last message; the hub's own rank does not once it was told to stop."""
+        return guest.rank != self.place.rank or not self.stop.is_set()
+
+    def _receive(self, seconds: float) -> None:
+        """Handle all connections and messages that come within `seconds`, and drop expired unproven ones."""
+        for key, _ in self._selector.select(seconds):
+            if key.data is None:
+                self._accept(key.fileobj)  # type: ignore[arg-type]
+            elif isinstance(key.data, Guest):
+                self._receive_from_guest(key.data)
+            elif key.data in self._until:  # it was not dropped for another one in this very turn
+                self._receive_from_unproven(key.data)
+        now = time.monotonic()
+        for line in [line for line, until in self._until.items() if now > until]:
+            self._drop(line)
+
+    def _accept(self, listener: socket.socket) -> None:
+        """Accept pending connections, up to `_AT_ONCE`; beyond the limit an unproven one is dropped for each new
+        one.
+        """
+        for _ in range(_AT_ONCE):
+            try:
+                connection, _ = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError:  # out of file descriptors
+                self._drop_a_stranger()
+                return
+            if len(self._nonces) >= _STRANGERS + self.place.world:
+                self._drop_a_stranger()
+            self._greet(Line(connection))
+
+    def _drop_a_stranger(self) -> None:
+        """Drop the oldest unproven connection of the address that has most of them."""
+        if self._nonces:
+            peers = {line: line.peer for line in self._nonces}
+            (busiest, _), *_ = Counter(peers.values()).most_common(1)
+            self._drop(next(line for line, peer in peers.items() if peer == busiest))
+
+    def _greet(self, line: Line) -> None:
+        """Send the greeting with a nonce to a new connection, and wait for its proof."""
+        challenge = nonce()
+        try:
+            line.send(**self._greeting, nonce=challenge)
+        except GoneError:
+            line.drop()
+            return
+        self._nonces[line] = challenge
+        self._until[line] = time.monotonic() + _STRANGER
+        self._selector.register(line.socket, selectors.EVENT_READ, line)
+
+    def _receive_from_unproven(self, line: Line) -> None:
+        """Handle messages of a connection that is no guest yet: first its proof, then its introduction."""
+        try:
+            messages = line.receive()
+        except GoneError:
+            self._drop(line)
+            return
+        if messages and line in self._nonces:
+            self._check_proof(line, messages)
+        elif messages:
+            self._register(line, *messages)
+
+    def _check_proof(self, line: Line, messages: list[Message]) -> None:
+        """Check the proof of the job's key; authenticate the connection if it fits, else turn it away."""
+        proof, *more = messages
+        challenge, rank, caller = self._nonces[line], proof.get("rank"), proof.get("nonce")
+        fits = is_tag(proof.get("proof"), self._proof_key, "rank", str(rank), challenge, str(caller))
+        if more or not fits or not isinstance(caller, str):
+            self._turn_away(line, proof)
+            return
+        line.authenticate(self._proof_key, challenge, caller, listens=True)
+        del self._nonces[line]
+        self._until[line] = time.monotonic() + _PROVEN
+        try:
+            line.send(meeting=self.key)
+        except GoneError:
+            self._drop(line)
+
+    def _turn_away(self, line: Line, message: Message) -> None:
+        """Close a connection without a valid proof; a rank with another key or an older gpudoctor is told why, a few
+        times.
+        """
+        rank = message.get("rank")
+        named = "proof" in message or message.get("job") == self._greeting["job"]
+        if not named or type(rank) is not int or not 0 <= rank < self.place.world or rank in self.guests:
+            self._drop(line)
+            return
+        if self._turned_away[rank] >= _TURNED_AWAY:
+            self._drop(line)
+            return
+        self._turned_away[rank] += 1
+        why = (
+            f"GPUDOCTOR_JOB_KEY of rank {rank} is not that of rank {self.place.rank}"
+            if "proof" in message
+            else f"the gpudoctor of rank {rank} is older than {__version__} and cannot authenticate itself"
+        )
+        self.unproven[rank] = why
+        with contextlib.suppress(GoneError):
+            line.send(verdict="unknown", code=UNKNOWN, words=why)
+        self._forget(line)
+        line.close()
+
+    def _register(self, line: Line, hello: Message, *more: Message) -> None:
+        """Make an authenticated connection the guest of the rank it names; refused if that rank is already
+        connected.
+        """
+        rank = hello.get("rank")
+        if type(rank) is not int or rank < 0:
+            self._drop(line)
+            return
+        seated = rank in self.guests and not self.guests[rank].ended  # one whose connection broke may come again
+        if seated or (rank == self.place.rank and not line.local):  # the hub's own seat is its own
+            self._refuse(line, rank, str(hello.get("host", "")))
+            return
+        if other := hello.get("elsewhere"):
+            self.twice[rank] = [str(hello.get("host", "")), str(other)]
+        del self._until[line]
+        guest = Guest(line, rank, {**hello, "host": self._host_name(hello, line)}, time.monotonic())
+        self.guests[rank] = guest
+        self._selector.modify(line.socket, selectors.EVENT_READ, guest)
+        for message in more:
+            guest.note(message)
+
+    def _host_name(self, hello: Message, line: Line) -> str:
+        """Name of its machine; its address is added if another machine has that name already."""
+        host = str(hello.get("host", ""))
+        here = [guest.hello.get("machine") for guest in self.guests.values() if guest.host == host]
+        same = line.local if host == self.place.host else not here or hello.get("machine") in here
+        return host if same else f"{host} ({line.peer})"
+
+    def _refuse(self, line: Line, rank: int, host: str) -> None:
+        """Tell a second connection with the same rank that it is refused, and record it in `twice`."""
+        first = self.guests[rank].host if rank in self.guests else self.place.host
+        self.twice.setdefault(rank, [first]).append(host)
+        with contextlib.suppress(GoneError):
+            line.send(verdict="no-go", code=1, words=f"rank {rank} is here already, from {first}")
+        self._forget(line)
+        line.close()
+
+    def _drop(self, line: Line) -> None:
+        """Forget the connection and reset it."""
+        self._forget(line)
+        line.drop()
+
+    def _forget(self, line: Line) -> None:
+        """Remove a connection that is no guest from the selector and the lists of those waited for."""
+        self._until.pop(line, None)
+        self._nonces.pop(line, None)
+        self._selector.unregister(line.socket)
+
+    def _receive_from_guest(self, guest: Guest) -> None:
+        """Store the messages of a guest; end it if its connection is gone."""
+        try:
+            messages = guest.line.receive()
+        except GoneError as error:
+            self._end_guest(guest, str(error))
+            return
+        guest.last_received = time.monotonic()  # be it half a document
+        for message in messages:
+            guest.note(message)
+
+    def _end_guest(self, guest: Guest, why: str) -> None:
+        """Mark a guest as ended for the reason `why` and close its connection; does nothing if it has ended."""
+        if not guest.ended:
+            guest.ended = why
+            self._selector.unregister(guest.line.socket)
+            guest.line.close()

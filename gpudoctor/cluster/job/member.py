@@ -1,0 +1,241 @@
+"""A rank's side: it comes to the meeting, says that it lives, does what it is asked, and hears what has come of it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpudoctor.cluster.job.launcher import Place
+from gpudoctor.cluster.job.meeting import BEAT, TERMINATED, NotOursError, authenticate_to_hub
+from gpudoctor.cluster.job.wire import GoneError, Line, Message
+from gpudoctor.cluster.links.tcp import SMALL, Reached, open_connection
+
+TRY = 2.0
+"""Seconds of one attempt to connect: a lost first packet is sent again after one."""
+_OWN = 10.0
+"""Seconds in which the hub answers its own rank, however many others come at the same moment."""
+_PAUSE = 0.25
+_OPENS = 5.0
+"""Seconds until a rank 0 that was started at the same time has opened its door."""
+
+Task = Callable[[Mapping[str, Any]], Message]
+"""What a rank can be asked to do, and its answer. It is called in a thread of its own."""
+
+
+class NotMetError(Exception):
+    """This rank could not join, or the meeting ended without a verdict.
+    `ways` is the outcome of connecting, by port of the hub.
+    """
+
+    def __init__(self, why: str, ways: Mapping[int, Reached] | None = None) -> None:
+        """`why` is the message; `ways` the outcome of connecting, by port of the hub."""
+        super().__init__(why)
+        self.ways = dict(ways or {})
+
+
+@dataclass
+class Member:
+    """This rank's connection to the meeting."""
+
+    line: Line
+    ways: Mapping[int, Reached]
+    """What became of connecting to each of the hub's ports."""
+    step: str = "here"
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def tell(self, **report: Any) -> None:
+        """Send an unsolicited report to the hub; does nothing once the meeting is over."""
+        with contextlib.suppress(GoneError):
+            self.line.send(tell=report)
+
+    def set_step(self, step: str) -> None:
+        """Set and send the current step, by which the rank is described if it hangs or ends."""
+        self.step = step
+        with contextlib.suppress(GoneError):
+            self.line.send(step=step)
+
+    def attend(self, tasks: Mapping[str, Task], seconds: float) -> Message:
+        """Run the hub's tasks, each in a thread, until its verdict message comes; the message.
+        Raises `NotMetError` if the meeting ends, or `seconds` pass, without one.
+        """
+        end = time.monotonic() + seconds
+        threading.Thread(target=self._beat, name="beat", daemon=True).start()
+        try:
+            while (left := end - time.monotonic()) > 0:
+                for message in self.line.receive() if self.line.readable(left) else ():
+                    if "verdict" in message:
+                        return message
+                    threading.Thread(target=self._run_task, args=(message, tasks), name="task", daemon=True).start()
+        except GoneError as error:
+            raise NotMetError(
+                f"the meeting ended without a word ({error}), while we did: {self.step}", self.ways
+            ) from error
+        except (KeyboardInterrupt, SystemExit):
+            self.tell(**{TERMINATED: True})
+            raise
+        finally:
+            self._over.set()
+            self.line.close()
+        raise NotMetError(f"the meeting said nothing in {seconds:.0f} s", self.ways)
+
+    def _run_task(self, message: Message, tasks: Mapping[str, Task]) -> None:
+        """Run one task and send its answer; an exception is sent as the answer's ``because``."""
+        task = tasks.get(str(message.get("task")))
+        try:
+            answer = task(message) if task else {"because": f"this gpudoctor knows no {message.get('task')!r}"}
+        except Exception as error:  # whatever fails here is this rank's answer, not its end
+            answer = {"because": f"{type(error).__name__}: {error}"}
+        with contextlib.suppress(GoneError):
+            self.line.send(answer=message.get("id"), **answer)
+
+    def _beat(self) -> None:
+        """Send the current step every `BEAT` seconds until the meeting is over."""
+        while not self._over.wait(BEAT):
+            with contextlib.suppress(GoneError):
+                self.line.send(step=self.step)
+
+
+def connect_to_own_hub(place: Place, hello: Message, door: tuple[str, int]) -> Member:
+    """Member for the rank that holds the meeting itself; `door` is the (address, port) of its own listener.
+    Also connects once by MASTER_ADDR, to see whether that leads to another rank 0's meeting. Raises `NotMetError`.
+    """
+    address, port = door
+    if not port:
+        raise NotMetError(f"all ports on which the ranks could meet are taken: {', '.join(map(str, place.ports))}")
+    link, reached = open_connection(address, port, TRY)
+    if link is None:
+        raise NotMetError(f"the hub does not reach itself: {reached.words}")
+    line = Line(link)
+    try:
+        own = authenticate_to_hub(line, place, _OWN)
+    except (GoneError, NotOursError) as error:
+        line.close()
+        raise NotMetError(f"the hub does not answer itself: {error}") from error
+    search = _Search(place, 0.0)
+    if place.port and not place.store:
+        other, search.ways[place.port] = _connect_to_master(place)
+        if other and _is_another_meeting(Line(other), own, place, hello):
+            hello = {**hello, "elsewhere": place.master}
+    return _introduced(line, place, hello, search)
+
+
+def _connect_to_master(place: Place) -> tuple[socket.socket | None, Reached]:
+    """Connection by MASTER_ADDR and MASTER_PORT and its outcome; refusals are tried again for a few seconds."""
+    until = time.monotonic() + _OPENS
+    while True:
+        other, reached = open_connection(place.master, place.port, TRY, segment=SMALL)
+        if reached.outcome != "refused" or time.monotonic() > until:
+            return other, reached
+        time.sleep(_PAUSE)
+
+
+def _is_another_meeting(line: Line, own_id: str, place: Place, hello: Message) -> bool:
+    """True if the connection leads to a meeting of this job other than `own_id`; that one is then told of this rank."""
+    try:
+        another = authenticate_to_hub(line, place, TRY) != own_id
+        if another:
+            _introduced(line, place, hello, _Search(place, 0.0)).line.wait(TRY)
+    except (GoneError, NotOursError, NotMetError):
+        return False
+    finally:
+        line.close()
+    return another
+
+
+def join_meeting(place: Place, hello: Message, seconds: float) -> Member:
+    """Join the meeting by whichever port of the hub accepts us; raises `NotMetError` if none does within `seconds`."""
+    search = _Search(place, time.monotonic() + seconds)
+    line = search.find_hub()
+    if line is None:
+        raise NotMetError(search.why(), search.ways)
+    return _introduced(line, place, hello, search)
+
+
+def _introduced(line: Line, place: Place, hello: Message, search: _Search) -> Member:
+    """Member after sending this rank's introduction; raises `NotMetError` if the connection is gone."""
+    try:
+        line.send(rank=place.rank, host=place.host, **hello, ways=search.outcomes())
+    except GoneError as error:
+        raise NotMetError(f"the meeting ended when we came ({error})", search.ways) from error
+    return Member(line, search.ways)
+
+
+class _Search:
+    """Tries all ports of the hub in parallel, repeatedly, until one leads to our hub."""
+
+    def __init__(self, place: Place, end: float) -> None:
+        """Prepare the search; `end` is the deadline (monotonic seconds)."""
+        self.place = place
+        self.ways: dict[int, Reached] = {}
+        self._end = end
+        self._lines: list[Line] = []
+        self._found = threading.Event()
+        self._tried = {port: threading.Event() for port in place.ports}
+        self._lock = threading.Lock()
+        self._strangers: dict[int, str] = {}
+        """By port, why whoever answered there is not our hub."""
+
+    def find_hub(self) -> Line | None:
+        """The first authenticated connection, None if there was none before the deadline.
+        The job's own port gets one more attempt, so that its outcome is known.
+        """
+        for port in self.place.ports:
+            threading.Thread(target=self._try, args=(port,), name=f"port {port}", daemon=True).start()
+        self._found.wait(max(0.0, self._end - time.monotonic()))
+        self._found.set()
+        if self._lines and self.place.port in self._tried:
+            self._tried[self.place.port].wait(TRY + 0.5)
+        with self._lock:
+            return self._lines[0] if self._lines else None
+
+    def _try(self, port: int) -> None:
+        """Try one port until it leads to our hub, another port has, or the deadline passes."""
+        met = False
+        while not met and time.monotonic() < self._end:
+            searched_on = not self._found.is_set()
+            link, self.ways[port] = open_connection(self.place.master, port, TRY, segment=SMALL)
+            met = link is not None and self._is_admitted(port, Line(link))
+            if met or not searched_on:
+                break
+            self._found.wait(_PAUSE)
+        self._tried[port].set()
+
+    def _is_admitted(self, port: int, line: Line) -> bool:
+        """True if our hub answers and authentication succeeds; the first such connection is kept, others are closed."""
+        why = ""
+        try:
+            authenticate_to_hub(line, self.place, TRY)
+        except NotOursError as error:
+            why = str(error)
+        except GoneError as error:
+            why = f"whoever answers there is not of this job, or has another GPUDOCTOR_JOB_KEY ({error})"
+        with self._lock:
+            if not why and not self._lines:
+                self._lines.append(line)
+                self._found.set()
+            else:
+                line.close()
+            self._strangers.pop(port, None)
+            if why:
+                self._strangers[port] = why
+        return not why
+
+    def outcomes(self) -> list[Message]:
+        """Outcome of connecting to each port of the hub, as JSON objects for the hub."""
+        return [
+            {"port": port, "outcome": way.outcome, "words": way.words, "stranger": port in self._strangers}
+            for port, way in sorted(self.ways.items())
+        ]
+
+    def why(self) -> str:
+        """Why no port worked, as one sentence."""
+        message = dict.fromkeys(
+            f"{way.words}, but {self._strangers[port]}" if port in self._strangers else way.words
+            for port, way in sorted(self.ways.items())
+        )
+        return f"no way to {self.place.master}: " + "; ".join(message)

@@ -1,0 +1,267 @@
+"""From where on a figure is bad, and which hosts and paths the good and bad figures speak of.
+
+What is usual is taken from the hosts themselves, never from a data sheet. Rates: the limit is a share of the usual
+rate, within `LOWEST` and `HIGHEST`, and the lower the more sound hosts differ. The usual rate is the median of the best
+that each host sent and of the best that it received: a host next to a bad one is judged by its other pairs, and one bad
+host of three does not make its four of six directions the usual ones. How much these best rates differ is 1.4826 times
+their median absolute deviation, which a few bad hosts do not widen; it is the standard deviation where they are spread
+normally. How much one host differs from time to time is taken off, too, and a little where there are few hosts. The
+numbers are such that `python -m tests.cluster.fabric` names who it shall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import inf, sqrt
+from statistics import median, median_high
+from typing import NamedTuple
+
+from gpudoctor.cluster.job.pairing.pairs import CONNECTED, Direction, Measure, Pair, Way
+
+SPREADS = 5.2
+"""So many standard deviations: that one of 1,024 sound hosts is so slow by nature is less likely than 1 in 1,000. Where
+they differ by 7 %, the limit is 0.63 of the usual, and a host at 0.6 is below it."""
+BUSY = 0.03
+"""Of the usual: between ends that had no processor for most of the time rates differ more than 10-fold (8 namespaces, 2
+cores, load 15 to 25, 2026-11); slower than that by a factor of three is the link."""
+LOWEST = 1 / 3
+"""TCP between busy hosts differs 2-fold when nothing is wrong (8 namespaces, 2 cores, 2026-11); 3-fold is no noise."""
+HIGHEST = 0.75
+"""nccl-tests calls 0.9 of a promised rate good, SuperBench 0.95; the rates of a short round shake more than theirs."""
+UNSURE = 0.3
+"""Over the root of how many best rates there are: how much a few differ says little of how much they may."""
+SHAKES = 1.5
+"""Times by how much most ends are below their own best at the median, where most are measured three times or more."""
+TWO_HOSTS = 1 / 3
+"""Of two hosts only the two directions can be compared."""
+
+USUAL_MS = 0.5
+"""Round trip in a data centre, for two hosts that have nobody to compare with."""
+TIMES_MS = 2.0
+MORE_MS = 5.0
+"""Round trips of sound but busy hosts were up to 4 ms: both this much more and so many times the usual are bad."""
+
+LOST = 0.01
+"""Share of segments sent again: TCP at 1 % loss falls to a fraction of its rate; bursts in sound nets stay below."""
+LOST_COUNT = 20
+"""A share of fewer lost segments says nothing: the last burst of a short flow is lost now and then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Usual values and limits, learned from the hosts: Gbit/s, ms, share of lost segments; None where not measured."""
+
+    gbps: float | None = None
+    least: float = 0.0
+    """Slower is bad, in Gbit/s."""
+    ms: float | None = None
+    most_ms: float = inf
+    lost: float = 0.0
+    """The usual share of segments sent again; `LOST` is too much wherever it is."""
+
+    def reach(self, direction: Direction) -> tuple[float, bool] | None:
+        """(1.0 or 0.0, is good): whether the connection was established; None if it was not tried."""
+        if direction.outcome is None:
+            return None
+        connected = direction.outcome == CONNECTED
+        return float(connected), connected
+
+    def mtu(self, direction: Direction) -> tuple[float, bool] | None:
+        """(largest packet that passes in bytes or inf, is good); None if not connected."""
+        if direction.outcome != CONNECTED:
+            return None
+        return (inf, True) if direction.stalled_above is None else (float(direction.stalled_above), False)
+
+    def loss(self, direction: Direction) -> tuple[float, bool] | None:
+        """(share of segments sent again, is good); None if not measured, stalled, or too few were lost to tell."""
+        if not direction.sent or direction.stalled_above is not None:
+            return None
+        share = direction.resent / direction.sent
+        good = share < LOST
+        return (share, good) if good or direction.resent >= LOST_COUNT else None
+
+    def bandwidth(self, direction: Direction) -> tuple[float, bool] | None:
+        """(Gbit/s, is good); None if not measured, stalled by packet size, or low because an end was busy."""
+        rate = _rate_unless_stalled(direction)
+        if rate is None or (direction.busy and BUSY * (self.gbps or 0.0) <= rate < self.least):
+            return None
+        return rate, rate >= self.least
+
+
+def limits_of(pairs: Iterable[Pair]) -> Limits:
+    """Usual values among these hosts, and the limits beyond which a figure is bad."""
+    sends: dict[str, list[float]] = {}
+    receives: dict[str, list[float]] = {}
+    quickest: dict[str, float] = {}
+    lost: dict[str, float] = {}
+    for pair in pairs:
+        for source, target, way in pair.directions:
+            if (rate := _rate_unless_stalled(way)) is not None:
+                sends.setdefault(source, []).append(rate)
+                receives.setdefault(target, []).append(rate)
+            if way.sent:
+                lost[source] = min(way.resent / way.sent, lost.get(source, inf))
+        if pair.ms is not None:
+            for host in (pair.a, pair.b):
+                quickest[host] = min(pair.ms, quickest.get(host, inf))
+    gbps, least = _usual_and_least_rate([*sends.values(), *receives.values()], len(sends.keys() | receives.keys()))
+    ms = _usual_ms(list(quickest.values()))
+    return Limits(
+        gbps=gbps,
+        least=least,
+        ms=ms,
+        most_ms=inf if ms is None else max(TIMES_MS * ms, ms + MORE_MS),
+        lost=median(lost.values()) if len(lost) > 2 else 0.0,
+    )
+
+
+def _rate_unless_stalled(direction: Direction) -> float | None:
+    """Rate in Gbit/s; None if not measured or if large packets vanish."""
+    return direction.gbps if direction.stalled_above is None else None
+
+
+def _usual_and_least_rate(ends: list[list[float]], hosts: int) -> tuple[float | None, float]:
+    """Usual rate and lowest good rate in Gbit/s, from the rates of each end; (None, 0.0) without any."""
+    best = [max(rates) for rates in ends]
+    usual = median_high(best) if best else 0.0
+    if not usual:
+        return None, 0.0
+    if hosts <= 2:
+        return max(best), max(best) * TWO_HOSTS
+    spread = 1.4826 * median(abs(rate - usual) for rate in best) / usual
+    shakes = median(1 - median(rates) / max(rates) if len(rates) > 2 and max(rates) else 0.0 for rates in ends)
+    share = 1 - SPREADS * spread - SHAKES * shakes - UNSURE / sqrt(len(best))
+    return usual, usual * min(max(share, LOWEST), HIGHEST)
+
+
+def _usual_ms(quickest: list[float]) -> float | None:
+    """Usual round trip in ms: the median of more than two hosts, else `USUAL_MS`; None without any."""
+    if not quickest:
+        return None
+    return median(quickest) if len(quickest) > 2 else USUAL_MS
+
+
+# ---- Figures by the ends that they speak of ----
+# An end is a host in one direction: what it sends, or what it receives. Sending from h to x speaks of two ends, h's
+# sending and x's receiving. A good figure clears both of them. A bad one accuses both, until one is cleared elsewhere.
+#
+# Rates, delays and losses have a bad moment now and then, and never a better one than the wire allows: one good figure
+# outweighs all bad ones. A host that was reached and then no longer is has died: of reach, what came last counts.
+
+End = tuple[str, Way]
+Path = tuple[End, End]
+
+CONFIRMED = 2
+"""So many pairs, or times of the same pair, have to say so."""
+PATH = 0.5
+"""A path is slow at less than this share of what both of its ends do with others: there are thousands of paths, and
+each is measured once or twice."""
+
+
+class Figure(NamedTuple):
+    """One figure of one direction of a pair: round, sender's and receiver's end, value, and whether it is good."""
+
+    round: int
+    ends: Path
+    value: float
+    good: bool
+
+    def other(self, end: End) -> End:
+        """The end opposite to `end` in this figure."""
+        return self.ends[1] if self.ends[0] == end else self.ends[0]
+
+    @property
+    def hosts(self) -> tuple[str, str]:
+        """(sender, receiver)."""
+        return self.ends[0][0], self.ends[1][0]
+
+
+def figures_of(measure: Measure, pairs: Iterable[Pair], limits: Limits) -> list[Figure]:
+    """Figures of one measure; those that say nothing are left out. Empty if none is bad, except for latency."""
+    if measure == "latency":
+        return [
+            Figure(pair.round, ((pair.a, "both"), (pair.b, "both")), pair.ms, pair.ms <= limits.most_ms)
+            for pair in pairs
+            if pair.ms is not None
+        ]
+    of = {"reach": limits.reach, "mtu": limits.mtu, "loss": limits.loss, "bandwidth": limits.bandwidth}[measure]
+    ways = [(pair.round, source, target, of(way)) for pair in pairs for source, target, way in pair.directions]
+    if all(figure is None or figure[1] for _, _, _, figure in ways):
+        return []  # so it is for most measures, and of thousands of hosts this saves most of the time
+    return [
+        Figure(number, ((source, "from"), (target, "to")), *figure)
+        for number, source, target, figure in ways
+        if figure is not None
+    ]
+
+
+def opposite(end: End) -> End:
+    """The same host in the other direction: ``from`` becomes ``to``; anything else becomes ``from``."""
+    host, way = end
+    return host, "to" if way == "from" else "from"
+
+
+class Ends:
+    """Figures by end (a host in one direction), to find ends and paths that are bad."""
+
+    def __init__(self, measure: Measure, figures: Iterable[Figure]) -> None:
+        """Index the figures of one measure by end."""
+        self._last_counts = measure == "reach"
+        self._rates = measure == "bandwidth"
+        self._of: dict[End, list[Figure]] = {}
+        for figure in figures:
+            for end in figure.ends:
+                self._of.setdefault(end, []).append(figure)
+        self._good = {end for end, ones in self._of.items() if any(figure.good for figure in ones)}
+
+    def __iter__(self) -> Iterator[End]:
+        return iter(self._of)
+
+    def ever_good(self, end: End) -> bool:
+        """True if any figure of the end is good."""
+        return end in self._good
+
+    def bad(self, end: End) -> list[Figure]:
+        """Bad figures that count against an end; empty if a good figure clears it.
+        For reach only figures after the last good one count.
+        """
+        ones = self._of[end]
+        if not self._last_counts:
+            return [] if end in self._good else ones
+        last_good = max((figure.round for figure in ones if figure.good), default=0)
+        return [figure for figure in ones if figure.round > last_good]
+
+    def accusing(self, end: End) -> list[Figure]:
+        """The figures of `bad` whose opposite end is good elsewhere."""
+        return [figure for figure in self.bad(end) if figure.other(end) in self._good]
+
+    def guilty(self, others: int) -> dict[End, list[Figure]]:
+        """Ends that are bad with at least `others` different ends that are good elsewhere, with those figures."""
+        accusers = {end: self.accusing(end) for end in self}
+        return {end: ones for end, ones in accusers.items() if len({figure.other(end) for figure in ones}) >= others}
+
+    def paths(self, bad: Iterable[Figure], times: int) -> dict[Path, list[Figure]]:
+        """Paths with at least `times` bad figures and no good one, although both ends are good elsewhere or have no
+        other.
+        """
+        ways: dict[Path, list[Figure]] = {}
+        for figure in bad:
+            ways.setdefault(figure.ends, []).append(figure)
+        return {way: ones for way, ones in ways.items() if len(ones) >= times and self._is_path(way)}
+
+    def _is_path(self, path: Path) -> bool:
+        """True if the path itself is bad: never good, and both ends are much better elsewhere or have no other
+        partner.
+        """
+        figures = [figure for figure in self._of[path[0]] if figure.ends == path]
+        alone = all(figure.ends == path for end in path for figure in self._of[end])
+        worse = all(end in self._good and self._is_worse(figures, end) for end in path)
+        return (worse or alone) and not any(figure.good for figure in figures)
+
+    def _is_worse(self, figures: Iterable[Figure], end: End) -> bool:
+        """True if the rates are at most `PATH` of the end's best good one; always True for measures other than
+        bandwidth.
+        """
+        best = max(figure.value for figure in self._of[end] if figure.good)
+        return not self._rates or max(figure.value for figure in figures) <= PATH * best

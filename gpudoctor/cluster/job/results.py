@@ -1,0 +1,105 @@
+"""What the meeting found: everything that becomes a fact, whether all came or not; and what that comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpudoctor.cluster.job.launcher import Place
+from gpudoctor.cluster.job.pairing.pairs import Pair, Suspect
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.fact import Rows, Unread
+
+
+@dataclass(frozen=True, slots=True)
+class RankSeen:
+    """One rank. `state` is here, awaited, missing, silent, ended, failed or twice; `because` says what is wrong."""
+
+    rank: int
+    state: str
+    host: str = ""
+    local_rank: int | None = None
+    step: str = ""
+    because: str = ""
+    world: int | None = None
+    nccl: str = ""
+    seconds: float | None = None
+    blames: bool = True
+    """Whether what is wrong with it speaks against its machine: a number that two have does not, nor a signal."""
+
+    @property
+    def joined(self) -> bool:
+        """True if the rank ever connected."""
+        return self.state not in {"awaited", "missing"}
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSeen:
+    """One machine that connected to another, or did not."""
+
+    source: str
+    target: str
+    kind: str
+    outcome: str
+    words: str
+    used_by: str = ""
+    address: str = ""
+    port: int = 0
+    interface: str = ""
+    ms: float | None = None
+
+    @property
+    def works(self) -> bool:
+        """True if the connection was established."""
+        return self.outcome == "connected"
+
+
+@dataclass
+class MeetingResults:
+    """Everything the meeting has found so far; `cut` states why it was interrupted, ``""`` if it was not."""
+
+    place: Place
+    ranks: list[RankSeen] = field(default_factory=list)
+    links: list[LinkSeen] = field(default_factory=list)
+    flows: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    """What the first machine measured with the second, the last time."""
+    pairs: list[Pair] = field(default_factory=list)
+    suspects: tuple[Suspect, ...] = ()
+    documents: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The check of each machine, by its name."""
+    collective: Rows = field(default_factory=lambda: Unread("asked from level standard on"))
+    """What torch.distributed measured over all ranks."""
+    backend: str = ""
+    switches: Mapping[str, str] = field(default_factory=dict)
+    """The leaf switch of each machine, where the launcher tells."""
+    checked: bool = True
+    """Whether machines were asked for their own checks, too."""
+    taken: str = ""
+    """Who else holds the job's port."""
+    skew_ms: float | None = None
+    skew_host: str = ""
+    asked: bool = True
+    """Whether machines were asked to connect at all."""
+    cut: str = ""
+    seconds: float = 0.0
+
+    @property
+    def hosts(self) -> list[str]:
+        """Distinct machines whose ranks connected, in rank order."""
+        return list(dict.fromkeys(rank.host for rank in self.ranks if rank.host and rank.joined))
+
+
+# ---- For whoever waits to start: a word, and a code to exit with ----
+
+UNKNOWN = 3
+
+
+def exit_code(diagnosis: Diagnosis) -> int:
+    """Exit code of a diagnosis: 1 if broken, 3 if unknown, else 0."""
+    return {"broken": 1, "unknown": UNKNOWN}.get(diagnosis.verdict, 0)
+
+
+def verdict_word(diagnosis: Diagnosis) -> str:
+    """``go``, ``no-go`` or ``unknown``: the fleet's verdict, else that of the exit code."""
+    return diagnosis.fleet.verdict if diagnosis.fleet else {0: "go", 1: "no-go"}.get(exit_code(diagnosis), "unknown")

@@ -1,0 +1,1 @@
+"""The nouns (fact, snapshot, rule, diagnosis, plan), each to JSON and back, and plumbing: languages, files, errors."""

@@ -1,0 +1,303 @@
+"""A diagnosis: what the rules said of a snapshot, in the order to act on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from gpudoctor.core.errors import DocumentError
+from gpudoctor.core.fact import Absent, Fact, Json, Known, Reason, fact_from_json, fact_to_json, listed
+from gpudoctor.core.frozen import field, frozen
+from gpudoctor.core.history import Since, since_from_json
+from gpudoctor.core.pattern import pattern
+from gpudoctor.core.rule import Confidence, Fix, Prevalence, Role, Severity, Step
+from gpudoctor.core.snapshot import SCHEMA, Snapshot
+from gpudoctor.core.snapshot import from_json as snapshot_from_json
+from gpudoctor.core.texts import screened
+
+if TYPE_CHECKING:
+    from gpudoctor.core.fleet import Fleet
+
+Verdict = Literal["sound", "impaired", "broken", "unknown"]
+_FACT_NAME = pattern(r"[a-z_]+(?:\.\w+)?")
+Subject = Mapping[str, Json]
+"""What a finding is about: ``{"gpu": 0, "uuid": "GPU-..."}``; also rank, host, port, nic, interface, process."""
+
+
+@frozen
+class Evidence:
+    """A fact that a finding rests on. `index` is the row, where the fact is one of a group's."""
+
+    fact: str
+    state: Fact
+    index: int | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        """``value`` and ``source`` always; ``absent`` instead of a value where absence is the proof."""
+        out: dict[str, Json] = {"fact": self.fact}
+        if isinstance(self.state, Known):
+            out.update(fact_to_json(self.state))
+        elif isinstance(self.state, Absent):
+            out.update({"value": None, "source": self.state.why, **fact_to_json(self.state)})
+        if self.index is not None:
+            out["index"] = self.index
+        return out
+
+
+@frozen
+class Finding:
+    """A cause or symptom that holds, with its evidence and fixes."""
+
+    id: str
+    layer: str
+    severity: Severity
+    role: Role
+    confidence: Confidence
+    title: str
+    why: str
+    evidence: tuple[Evidence, ...]
+    subjects: tuple[Subject, ...] = ()
+    """The GPUs, ports, ranks, hosts and so on that it is about; none where that is the machine as a whole."""
+    explains: tuple[str, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    references: tuple[str, ...] = ()
+    confirm: str = ""
+    by_rule: tuple[str, ...] = ()
+    """Facts it rests on that are newer than any row of the tables: judged by rule, not by record."""
+    prevalence: Prevalence = "usual"
+    """How common the cause is; for ranking, not written out."""
+    since: tuple[Since, ...] = ()
+    """What changed, of that which it rests on, since it was not found, or of late."""
+    pages: str = ""
+    """A site's own pages that its rule is among, as they were given: not written out."""
+
+    @property
+    def subject(self) -> Subject | None:
+        """The first of its subjects."""
+        return self.subjects[0] if self.subjects else None
+
+    @property
+    def about(self) -> frozenset[str]:
+        """PCI addresses or hosts of its subjects; empty where one of them has none, for then it may concern any."""
+        places: set[str] = set()
+        for subject in self.subjects:
+            hosts, address = subject.get("hosts"), subject.get("address")
+            if not isinstance(hosts, list) and not isinstance(address, str):
+                return frozenset()
+            places.update(map(str, hosts) if isinstance(hosts, list) else [str(address)])
+        return frozenset(places)
+
+    def rows_of(self, group: str, snapshot: Snapshot) -> list[int]:
+        """Indices of the group's rows that its subjects name; a GPU's number is mapped to its row."""
+        named = [place for subject in self.subjects if isinstance(place := subject.get(group), int)]
+        if group != "gpu":
+            return named
+        numbers = {
+            state.value: place
+            for place, row in enumerate(listed(snapshot.rows("gpu")))
+            if isinstance(state := row.get("index"), Known)
+        }
+        return [numbers.get(number, number) for number in named]
+
+    @property
+    def more(self) -> tuple[str, ...]:
+        """The command that shows the page of its rule."""
+        return ("gpudoctor", "explain", self.id, *(("--rules", self.pages) if self.pages else ()))
+
+    def to_json(self) -> dict[str, Json]:
+        """The finding in the documented format; ``subjects`` only where there are several, ``since`` where known."""
+        subjects = [dict(subject) for subject in self.subjects]
+        several = {"subjects": cast(Json, subjects)} if len(subjects) > 1 else {}
+        since = {"since": cast(Json, [change.to_json() for change in self.since])} if self.since else {}
+        return {
+            "id": self.id,
+            "layer": self.layer,
+            "severity": self.severity,
+            "role": self.role,
+            "confidence": self.confidence,
+            "title": self.title,
+            "why": self.why,
+            "subject": cast(Json, subjects[0]) if subjects else None,
+            **several,
+            "evidence": cast(Json, [item.to_json() for item in self.evidence]),
+            "explains": list(self.explains),
+            "fixes": [_fix_to_json(fix, self.id) for fix in self.fixes],
+            "references": list(self.references),
+            "confirm": self.confirm,
+            "by_rule": list(self.by_rule),
+            **since,
+        }
+
+
+@frozen
+class Unjudged:
+    """A rule that could be neither confirmed nor excluded: `because` tells people why, `reason` tells code.
+
+    `fact` is the fact or group that it waits for, where it is one; `because` then begins with its name.
+    """
+
+    id: str
+    because: str
+    reason: Reason = field(default=Reason.UNSPECIFIED, compare=False)
+    fact: str = field(default="", compare=False)
+
+    @property
+    def why(self) -> str:
+        """`because` without the name of the fact."""
+        return self.because.removeprefix(f"{self.fact}: ") if self.fact else self.because
+
+    def to_json(self) -> dict[str, Json]:
+        """The unjudged rule in the documented format; ``reason`` and ``fact`` where known."""
+        document: dict[str, Json] = {"id": self.id, "because": self.because}
+        if self.reason is not Reason.UNSPECIFIED:
+            document["reason"] = self.reason.value
+        if self.fact:
+            document["fact"] = self.fact
+        return document
+
+
+@frozen
+class Note:
+    """A remark on the whole diagnosis; no part of its verdict.
+
+    `facts` are what it is about, `rules` those found or passed that the note concerns.
+    """
+
+    facts: tuple[str, ...]
+    text: str
+    rules: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Json]:
+        """The note's facts, text and rules."""
+        return {"facts": list(self.facts), "text": self.text, "rules": list(self.rules)}
+
+
+@frozen
+class Diagnosis:
+    """All results of judging a snapshot: findings, unjudged rules and passed rules."""
+
+    snapshot: Snapshot
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    unjudged: tuple[Unjudged, ...]
+    passed: tuple[str, ...]
+    tool_version: str
+    notes: tuple[Note, ...] = ()
+    fleet: Fleet | None = None
+    """Host by host, where it is of a job or a fleet."""
+
+    def to_json(self) -> dict[str, Json]:
+        """The documented JSON document."""
+        snapshot = self.snapshot.to_json()
+        fleet = {} if self.fleet is None else {"fleet": cast(Json, self.fleet.to_json())}
+        return {
+            "schema": SCHEMA,
+            "tool": {"version": self.tool_version},
+            "target": snapshot["target"],
+            "verdict": self.verdict,
+            "findings": cast(Json, [finding.to_json() for finding in self.findings]),
+            "counts": {"found": len(self.findings), "unjudged": len(self.unjudged), "passed": len(self.passed)},
+            "unjudged": [cast(Json, item.to_json()) for item in self.unjudged],
+            "passed": list(self.passed),
+            "notes": [cast(Json, note.to_json()) for note in self.notes],
+            "facts": snapshot["facts"],
+            "timings_ms": snapshot["timings_ms"],
+            **fleet,
+        }
+
+
+def verdict_of(findings: Iterable[Finding], known: bool) -> Verdict:
+    """Broken by any error; else unknown where too little is `known` to call it sound; impaired by any warning.
+
+    Of a check, a profile's lines, a job, a fleet and kernels' results alike.
+    """
+    severities = {finding.severity for finding in findings}
+    if "error" in severities:
+        return "broken"
+    if not known:
+        return "unknown"
+    return "impaired" if "warning" in severities else "sound"
+
+
+def from_json(raw: object) -> Diagnosis:
+    """The inverse of `Diagnosis.to_json`; raises `DocumentError`."""
+    raw = screened(raw)
+    snapshot = snapshot_from_json(raw)
+    document = cast("Mapping[str, Any]", raw)
+    try:
+        return Diagnosis(
+            snapshot=snapshot,
+            verdict=document["verdict"],
+            findings=tuple(finding_from_json(item) for item in document["findings"]),
+            unjudged=tuple(map(_unjudged_from_json, document["unjudged"])),
+            passed=tuple(document.get("passed", ())),
+            tool_version=document["tool"]["version"],
+            notes=tuple(Note(tuple(n["facts"]), n["text"], tuple(n["rules"])) for n in document.get("notes", ())),
+            fleet=_fleet_from_json(document),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DocumentError(f"not a whole diagnosis document: {type(error).__name__} {error}") from error
+
+
+def _fleet_from_json(document: Mapping[str, Any]) -> Fleet | None:
+    """The fleet in the document; None where there is none; raises `DocumentError`."""
+    if not document.get("fleet"):
+        return None
+    from gpudoctor.core.fleet import from_json as fleet_from_json
+
+    return fleet_from_json(document["fleet"])
+
+
+def _unjudged_from_json(raw: Mapping[str, Any]) -> Unjudged:
+    """An unjudged rule of a document, also of one saved before ``fact`` was a key."""
+    fact = raw.get("fact") if "fact" in raw or "reason" in raw else _leading_fact_name(raw["because"])
+    return Unjudged(raw["id"], raw["because"], Reason.read(raw.get("reason")), fact if isinstance(fact, str) else "")
+
+
+def _leading_fact_name(because: str) -> str:
+    """The fact name that the sentence begins with before a colon; empty where there is none."""
+    name, colon, _ = because.partition(": ")
+    return name if colon and is_fact_name(name) else ""
+
+
+def is_fact_name(name: str) -> bool:
+    """Whether it has the form of a fact's or group's name: ``gpu``, ``driver.version``."""
+    return _FACT_NAME.fullmatch(name) is not None
+
+
+def finding_from_json(raw: Mapping[str, Any]) -> Finding:
+    """The inverse of `Finding.to_json`; raises `KeyError`, `TypeError` or `AttributeError` for a wrong document."""
+    return Finding(
+        id=raw["id"],
+        layer=raw.get("layer", raw["id"].partition(".")[0]),
+        severity=raw["severity"],
+        role=raw["role"],
+        confidence=raw["confidence"],
+        title=raw["title"],
+        why=raw["why"],
+        evidence=tuple(Evidence(item["fact"], fact_from_json(item), item.get("index")) for item in raw["evidence"]),
+        subjects=tuple(raw.get("subjects") or ([raw["subject"]] if raw["subject"] else ())),
+        explains=tuple(raw["explains"]),
+        fixes=tuple(_fix_from_json(item) for item in raw["fixes"]),
+        references=tuple(raw["references"]),
+        confirm=raw.get("confirm", ""),
+        by_rule=tuple(raw.get("by_rule", ())),
+        since=tuple(since_from_json(item) for item in raw.get("since", ())),
+    )
+
+
+def _fix_from_json(raw: Mapping[str, Any]) -> Fix:
+    """A fix of a document; raises `KeyError` or `TypeError`."""
+    steps = tuple(
+        Step(tuple(step["argv"]), step["text"], tuple(step["needs"]), step["touches"]) for step in raw["steps"]
+    )
+    return Fix(raw["title"], steps, undo=raw.get("undo", ""))
+
+
+def _fix_to_json(fix: Fix, verify: str) -> Json:
+    """The JSON object of a fix; `verify` is the rule that must pass afterwards."""
+    steps: list[Json] = [
+        {"argv": list(step.argv), "text": step.text, "needs": list(step.needs), "touches": step.touches}
+        for step in fix.steps
+    ]
+    return {"title": fix.title, "steps": steps, "verify": verify, "undo": fix.undo}

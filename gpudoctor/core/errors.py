@@ -1,0 +1,60 @@
+"""What can go wrong for the user, as one small tree, and what a misspelt word was probably meant to be.
+
+DoctorError           one line, says what to do; exit code 2
+|-- DocumentError     a file that is not what it should be
+|-- RuleError         a broken rule page or table
+`-- UsageError        an option or argument that cannot be met
+    `-- ExtraError    one that needs a package which is not there
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterable
+
+from gpudoctor.core.secrets import without_secrets
+
+
+class DoctorError(Exception):
+    """Base of errors for the user: one line that says what to do; secrets in it are hidden."""
+
+    def __str__(self) -> str:
+        return without_secrets(super().__str__())
+
+
+class DocumentError(DoctorError):
+    """A snapshot, report or document that cannot be read."""
+
+
+class RuleError(DoctorError):
+    """A rule page or table that is broken."""
+
+
+class UsageError(DoctorError):
+    """An option or argument that is invalid or cannot be satisfied."""
+
+
+class ExtraError(UsageError):
+    """A use that needs a package of an extra in gpudoctor's own environment."""
+
+    def __init__(self, said: str, extra: str) -> None:
+        super().__init__(f"{said}: {shlex.quote(sys.executable)} -m pip install 'gpudoctor[{extra}]'")
+
+
+# ---- What a misspelt word was probably meant to be ----
+
+
+def near_words(word: str, known: Iterable[str]) -> list[str]:
+    """Up to three known words: those that begin with the word, then similarly spelt ones."""
+    from difflib import get_close_matches  # where a word is misspelt
+
+    asked, words = word[:200].lower(), list(known)
+    begun = sorted((candidate for candidate in words if len(asked) > 1 and candidate.startswith(asked)), key=len)
+    return list(dict.fromkeys([*begun, *get_close_matches(asked, words, 3, 0.6)]))[:3]
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """``; did you mean gpu.name?``, empty where none is near."""
+    found = near_words(word, known)
+    return f"; did you mean {' or '.join(filter(None, [', '.join(found[:-1]), *found[-1:]]))}?" if found else ""

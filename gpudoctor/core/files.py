@@ -1,0 +1,266 @@
+"""Files that are whole or not there, and that only this user and root can change.
+
+What others can change is neither run nor believed. As sshd does with StrictModes: the file, its folder and every folder
+above it belong to this user or to root, and nobody else can write to them. A sticky folder such as /tmp is fine above
+what is ours. Links count where they lead, and belong to this user or to root as well. Folders above the user's own home
+are the administrator's affair, save for root.
+
+Once a path is found sound, nobody else can exchange what lies there: it may be checked first and opened afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import stat
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from gpudoctor.core.errors import UsageError
+
+if sys.platform != "win32":
+    import grp
+    import pwd
+
+_MOST_LINKS = 40
+"""Links followed in one path before it is called a loop; Linux follows as many."""
+_OVERFLOW = 65534
+"""Whom files belong to whose owner is not mapped into this user namespace."""
+_GIVEN = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
+"""Files that whoever started us has opened already."""
+
+
+class Doubt(NamedTuple):
+    """Why a path is not trusted: another user can change `place`, which is it or on the way to it."""
+
+    place: str
+    whose: str
+    """``user alice``, ``group lab``, ``every user``."""
+    uid: int = -1
+    """The user to whom `place` belongs; -1 where it is its mode that lets them write."""
+
+    @property
+    def owned(self) -> bool:
+        """Whether `place` belongs to them (otherwise its mode lets them write)."""
+        return self.uid >= 0
+
+    def __str__(self) -> str:
+        return f"{self.place} {'belongs to' if self.owned else 'can be written to by'} {self.whose}"
+
+    @property
+    def cure(self) -> str:
+        """The shell command that makes `place` trusted."""
+        place = shlex.quote(self.place)
+        if not self.owned:
+            return f"chmod go-w {place}"
+        return f"chown {'root' if os.geteuid() == 0 else '$USER'} {place}"
+
+
+def doubt(path: str | Path, uid: int | None = None) -> Doubt | None:
+    """Why another user could change what is at that path; None where only `uid` (default: ours) and root can.
+
+    For a missing path: whether another user could create it. Follows links; root's and sticky folders are fine.
+    """
+    uid = os.geteuid() if uid is None else uid
+    name = os.path.join(os.getcwd(), path) if not os.path.isabs(path) else str(path)  # noqa: PTH109, PTH117, PTH118
+    if name.startswith(_GIVEN):
+        return None
+    exempt = _parents_of_home(uid) if uid else frozenset[str]()
+    here, rest, links = "/", [part for part in reversed(name.split("/")) if part not in ("", ".")], 0
+    found = _doubt_about("/", os.lstat("/"), uid, last=not rest)
+    while found is None and rest:
+        part = rest.pop()
+        if part == "..":
+            here = os.path.dirname(here)  # noqa: PTH120
+            continue
+        place = f"{here.rstrip('/')}/{part}"
+        try:
+            state = os.lstat(place)
+        except OSError:  # not there, or not for us to see: whoever opens it is told
+            return None
+        if stat.S_ISLNK(state.st_mode):
+            links += 1
+            if links > _MOST_LINKS:
+                return None
+            goal = os.readlink(place)  # noqa: PTH115
+            here = "/" if goal.startswith("/") else here
+            rest += [part for part in reversed(goal.split("/")) if part not in ("", ".")]
+            found = None if place in exempt else _foreign_owner(place, state, uid)
+            continue
+        here = place
+        found = None if place in exempt else _doubt_about(place, state, uid, last=not rest)
+    return found
+
+
+def foreign(place: str | Path, uid: int | None = None) -> Doubt | None:
+    """As `doubt`, for the last part of the path only; None also where it cannot be read."""
+    try:
+        state = os.lstat(place)
+    except OSError:
+        return None
+    return _doubt_about(str(place), state, os.geteuid() if uid is None else uid, last=True)
+
+
+def make_private(folder: Path) -> None:
+    """Creates the folder and missing parents, mode 0700 whatever the umask; raises `OSError`."""
+    for place in (*reversed(folder.parents), folder):
+        if not place.exists():
+            place.mkdir(mode=0o700, exist_ok=True)
+
+
+def secure_tmpdir() -> None:
+    """Drops TMPDIR from the environment, with a warning, where other users could exchange files there."""
+    folder = os.environ.get("TMPDIR")
+    if folder and (found := doubt(f"{folder}/new")):
+        warn_once(f"TMPDIR is not used: {found}, and could exchange files there")
+        del os.environ["TMPDIR"]
+
+
+def _foreign_owner(place: str, state: os.stat_result, uid: int) -> Doubt | None:
+    """The doubt that `place` belongs to another user; None for this user, root, or unmapped owners."""
+    if state.st_uid in (0, uid) or (state.st_uid == _OVERFLOW and _is_overflow_unmapped()):
+        return None
+    return Doubt(place, f"user {user_name(state.st_uid)}", state.st_uid)
+
+
+def _doubt_about(place: str, state: os.stat_result, uid: int, *, last: bool) -> Doubt | None:
+    """The doubt that others own or can write to `place`; `last`: it is the path's end, not a folder on the way."""
+    if foreign := _foreign_owner(place, state, uid):
+        return foreign
+    mode = state.st_mode
+    if not mode & 0o022 or stat.S_ISCHR(mode) or (mode & stat.S_ISVTX and stat.S_ISDIR(mode) and not last):
+        return None
+    if mode & 0o002:
+        return Doubt(place, "every user")
+    return None if _is_private_group(state.st_gid, uid, place) else Doubt(place, f"group {_group_name(state.st_gid)}")
+
+
+def _is_private_group(gid: int, uid: int, place: str) -> bool:
+    """Whether the group is root's or has only this user as a member, as with umask 002.
+
+    Debian's ``staff``, which owns /usr/local, counts as root's while it has no members.
+    """
+    if "system.posix_acl_access" in _extended_attributes(place):  # then the group's bits are those of others, too
+        return False
+    if gid == 0:
+        return True
+    try:
+        group = grp.getgrgid(gid)
+    except KeyError:
+        return gid == uid  # a container that is run as a user of no name
+    try:
+        if group.gr_name in ("staff", "wheel") and not group.gr_mem:
+            return True
+        user = pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    return user.pw_gid == gid and group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
+
+
+def _extended_attributes(place: str) -> list[str]:
+    """Names of the file's extended attributes; empty where unsupported."""
+    try:
+        return os.listxattr(place, follow_symlinks=False)
+    except OSError:  # a file system without
+        return []
+
+
+@lru_cache(maxsize=1)
+def _is_overflow_unmapped() -> bool:
+    """Whether uid 65534 stands for owners outside this user namespace (mostly root); cached."""
+    try:
+        rows = [list(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    except (OSError, ValueError):
+        return False
+    return not any(first <= _OVERFLOW < first + count for first, _, count in rows)
+
+
+@lru_cache(maxsize=4)
+def _parents_of_home(uid: int) -> frozenset[str]:
+    """The folders above that user's home, by its name and resolved; empty without a home."""
+    try:
+        home = pwd.getpwuid(uid).pw_dir
+    except KeyError:  # a container that is run as a user of no name
+        home = os.environ.get("HOME", "") if uid == os.geteuid() else ""
+    if not home.startswith("/"):
+        return frozenset()
+    places = Path(home), Path(os.path.realpath(home))
+    return frozenset(str(folder) for place in places for folder in place.parents)
+
+
+def user_name(uid: int) -> str:
+    """The user's name, or the number as text."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _group_name(gid: int) -> str:
+    """The group's name, or the number as text."""
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+def check_named_file(path: str | Path, what: str) -> None:
+    """Refuses a file named on the command line that others can change; `what` is the option, as ``--rules DIR``.
+
+    Raises `UsageError` where anybody (for root: a group) can; warns where one other user owns it.
+    """
+    found = doubt(path)
+    if found is None:
+        return
+    if not found.owned and (os.geteuid() == 0 or found.whose == "every user"):
+        raise UsageError(f"{what}: {found}, and what it says is acted upon: {found.cure}, or name a copy of your own")
+    warn_once(f"{what}: {found}, who can change what it says")
+
+
+_said: set[str] = set()
+
+
+def warn_once(sentence: str) -> None:
+    """Writes the warning to standard error, once per run."""
+    if sentence not in _said:
+        _said.add(sentence)
+        sys.stderr.write(f"gpudoctor: {sentence}\n")
+
+
+# ---- Files that are whole or not there ----
+# Whatever ends the program or the machine in between.
+
+
+def write(place: Path, data: bytes) -> None:
+    """Writes the file atomically and flushes its folder to disk; raises `OSError`, then the old one stands."""
+    put(place, data)
+    sync_folder(place.parent)
+
+
+def put(place: Path, data: bytes, mode: int = 0) -> None:
+    """Writes the file atomically; with `mode` as its permissions, else by the umask; raises `OSError`."""
+    fresh = place.with_name(f".{place.name[:100]}.{os.urandom(4).hex()}")
+    try:
+        with fresh.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if mode:
+            fresh.chmod(mode)
+        fresh.replace(place)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Flushes the folder's entries to disk (fsync); raises `OSError`."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

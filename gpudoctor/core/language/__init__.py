@@ -1,0 +1,97 @@
+"""The language that a run speaks. English stands where it is said; other languages are looked up by it.
+
+A process speaks one language, as it has one locale: the front door chooses it, and everything that is worded afterwards
+is worded in it. Words of the program are in ``gpudoctor/core/language/<name>/``, those of a rule's page in
+``rules/<name>/``. Ids, keys, facts, commands and quoted messages have no language.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+
+ENGLISH = "en"
+OTHERS = ("zh",)
+LANGUAGES = (ENGLISH, *OTHERS)
+
+_spoken = ENGLISH
+
+
+def spoken() -> str:
+    """The language in use, one of `LANGUAGES`."""
+    return _spoken
+
+
+def use(name: str) -> None:
+    """Speak that language from here on; raises `ValueError` for one that there is not."""
+    global _spoken  # noqa: PLW0603 - as a locale: one for the process
+    if name not in LANGUAGES:
+        raise ValueError(f"no language {name!r}; available: {', '.join(LANGUAGES)}")
+    _spoken = name
+
+
+@contextmanager
+def speaking(name: str) -> Iterator[None]:
+    """Context manager: that language within it, the previous one after."""
+    before = _spoken
+    use(name)
+    try:
+        yield
+    finally:
+        use(before)
+
+
+def say(english: str, **values: object) -> str:
+    """The sentence in the language in use, its ``{holes}`` filled; English where it has no translation."""
+    template = english if _spoken == ENGLISH else words(_spoken).get(english, english)
+    return template.format(**values) if values else template
+
+
+@lru_cache(maxsize=len(OTHERS))
+def words(name: str) -> Mapping[str, str]:
+    """Translations by English sentence for that language."""
+    module = importlib.import_module(f"gpudoctor.core.language.{name}")
+    found: Mapping[str, str] = module.WORDS
+    return found
+
+
+# ---- Which language a run speaks ----
+# As it was asked to, else as the user's locale has it.
+
+_ASKED = ("GPUDOCTOR_LANG", "LC_ALL", "LC_MESSAGES", "LANG")
+"""Variables in their order: the first that is set decides, as POSIX has it of a locale's."""
+_TRADITIONAL = re.compile(r"hant|[-_](?:tw|hk|mo)\b", re.IGNORECASE)
+_SAMPLES = {"zh": "中文，。（）"}
+"""What a stream must be able to print for a language to be spoken there."""
+
+
+def choose_language(option: str | None, document: bool, environ: Mapping[str, str], encoding: str | None) -> str:
+    """One of `LANGUAGES`, by option, else by locale; English where the stream cannot print the language.
+
+    A machine-readable document is English unless `option` is given; `encoding` is that of the output stream.
+    """
+    if document:
+        return option or ENGLISH
+    name = option or _language_of_locale(next((environ[name] for name in _ASKED if environ.get(name)), ""))
+    return name if _can_encode(encoding, _SAMPLES.get(name, "")) else ENGLISH
+
+
+def _language_of_locale(locale: str) -> str:
+    """The language of ``zh_CN.UTF-8``, ``zh-Hans`` or ``de_DE``.
+
+    Our Chinese is simplified: those who read traditional characters are not given it unasked.
+    """
+    name = re.split(r"[-_.@]", locale, maxsplit=1)[0].lower()
+    return name if name in OTHERS and not _TRADITIONAL.search(locale) else ENGLISH
+
+
+def _can_encode(encoding: str | None, sample: str) -> bool:
+    """Whether the encoding (default UTF-8) can represent the sample."""
+    try:
+        sample.encode(encoding or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

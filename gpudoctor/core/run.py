@@ -1,0 +1,254 @@
+"""A run: what became of a plan's steps so far. An engine tells of it in events and keeps it as a journal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+from gpudoctor.core import plan as plans
+from gpudoctor.core.errors import DocumentError
+from gpudoctor.core.fact import Json
+from gpudoctor.core.plan import Plan, PlanStep
+
+SCHEMA = "gpudoctor-run/1"
+State = Literal["waits", "running", "done", "failed", "stopped", "left out"]
+"""``stopped`` is ended from outside before it had come to its end; what it had changed by then is not known."""
+Outcome = Literal["under way", "fixed", "still found", "stopped", "done", "undone"]
+"""``stopped``: a step failed, or the user stopped between two; ``done``: all was done, and no rule tells of a cure."""
+Stop = Literal["go on", "after this step", "now"]
+"""What the user wants of a run. ``now`` ends the command that runs, and the record says so."""
+
+MOST_LINES = 400
+"""Lines of a step's output that are kept, the last of them."""
+MOST_COLUMNS = 2000
+_ENDS = re.compile(r"(\r?\n|\r)")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    r"""What a step printed, its last lines. A line that ends in ``\r`` gives way to the next, as on a terminal."""
+
+    lines: tuple[str, ...] = ()
+    dropped: int = 0
+    tail: Literal["new", "open", "over"] = "new"
+    """Whether what comes begins a line, goes on with the last one, or stands in its place."""
+
+    def add(self, text: str) -> Output:
+        """A copy with that text appended; the text may be any piece of a line."""
+        lines, tail = list(self.lines), self.tail
+        for piece in _ENDS.split(text):
+            if piece == "\r":
+                tail = "over" if tail == "open" else tail
+            elif piece in ("\n", "\r\n"):
+                if tail == "new":
+                    lines.append("")
+                tail = "new"
+            elif piece:
+                if tail == "new":
+                    lines.append("")
+                lines[-1] = ((lines[-1] if tail == "open" else "") + piece)[:MOST_COLUMNS]
+                tail = "open"
+        over = max(len(lines) - MOST_LINES, 0)
+        return Output(tuple(lines[over:]), self.dropped + over, tail)
+
+
+@dataclass(frozen=True, slots=True)
+class StepRun:
+    """The state of one step; `status` is its command's exit status, None before it ends."""
+
+    state: State = "waits"
+    seconds: float = 0.0
+    status: int | None = None
+    output: Output = field(default_factory=Output)
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """The step is about to be done; the journal on disk already says so."""
+
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """The step's command printed this: any piece of text, not a whole line."""
+
+    step: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A rule was judged again on fresh facts, and `found` something still, or nothing."""
+
+    step: str
+    rule: str
+    found: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The step is over. `changed` is what it changed, in words: ``torch 2.9.0+cu130 → 2.9.0+cu128``."""
+
+    step: str
+    state: State
+    seconds: float
+    status: int | None = None
+    changed: tuple[str, ...] = ()
+
+
+Event: TypeAlias = Began | Printed | Judged | Ended
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a plan, under way or over. `id` names it for undo: ``20261121-0312``.
+
+    `undoes` is the run that it takes back, `steps` stand in the order of the plan's; `judged` has for
+    each rule that was judged again whether it still found something. `worse` are the rules that found an error after
+    a step and none before the run. `why` says in a sentence what ended it before its last step, or what is left to say.
+    """
+
+    id: str
+    plan: Plan
+    began: str
+    steps: tuple[StepRun, ...]
+    changed: tuple[str, ...] = ()
+    judged: tuple[tuple[str, bool], ...] = ()
+    over: bool = False
+    undoes: str = ""
+    worse: tuple[str, ...] = ()
+    why: str = ""
+
+    @classmethod
+    def of(cls, plan: Plan, name: str, began: str, undoes: str = "") -> Run:
+        """The run of that plan before its first step."""
+        steps = tuple(StepRun("waits" if step.chosen else "left out") for step in plan.steps)
+        return cls(name, plan, began, steps, undoes=undoes)
+
+    def step(self, name: str) -> StepRun:
+        """The state of the step of that id."""
+        return self.steps[self._place(name)]
+
+    @property
+    def current(self) -> PlanStep | None:
+        """The running step, else the last that ran; None before the first."""
+        last = None
+        for step, ran in zip(self.plan.steps, self.steps, strict=True):
+            if ran.state == "running":
+                return step
+            if ran.state not in ("waits", "left out"):
+                last = step
+        return last
+
+    @property
+    def outcome(self) -> Outcome:
+        """The result as a whole: under way, fixed, still found, stopped, done or undone."""
+        if not self.over:
+            return "under way"
+        states = {step.state for step in self.steps}
+        if any(found for _, found in self.judged):
+            return "still found"
+        if self.worse or states & {"failed", "stopped", "waits", "running"}:
+            return "stopped"
+        if self.undoes:
+            return "undone"
+        return "fixed" if self.judged else "done"
+
+    @property
+    def rest(self) -> Plan:
+        """The plan with what was done left out: what is to be run to go on. Rules are judged again all the same."""
+        steps = tuple(
+            replace(step, chosen=step.chosen and (ran.state != "done" or bool(step.verify)))
+            for step, ran in zip(self.plan.steps, self.steps, strict=True)
+        )
+        return replace(self.plan, steps=steps)
+
+    def after(self, event: Event) -> Run:
+        """The run after this event."""
+        place = self._place(event.step)
+        before = self.steps[place]
+        if isinstance(event, Judged):
+            judged = (*(item for item in self.judged if item[0] != event.rule), (event.rule, event.found))
+            return replace(self, judged=judged)
+        changed = self.changed
+        if isinstance(event, Began):
+            step = StepRun("running")
+        elif isinstance(event, Printed):
+            step = replace(before, output=before.output.add(event.text))
+        else:
+            step = replace(before, state=event.state, seconds=event.seconds, status=event.status)
+            changed = (*changed, *(item for item in event.changed if item not in changed))
+        return replace(self, steps=(*self.steps[:place], step, *self.steps[place + 1 :]), changed=changed)
+
+    def ended(self, why: str = "", worse: tuple[str, ...] = ()) -> Run:
+        """The run, over, with the reason and the rules that got worse."""
+        return replace(self, over=True, why=why or self.why, worse=worse or self.worse)
+
+    def _place(self, name: str) -> int:
+        """Index of the step of that id."""
+        return next(place for place, step in enumerate(self.plan.steps) if step.id == name)
+
+    def to_json(self) -> dict[str, Json]:
+        """The journal: a document that `from_json` takes back."""
+        steps = [
+            {
+                "state": step.state,
+                "seconds": step.seconds,
+                "status": step.status,
+                "output": list(step.output.lines),
+                "dropped": step.output.dropped,
+            }
+            for step in self.steps
+        ]
+        return {
+            "schema": SCHEMA,
+            "id": self.id,
+            "began": self.began,
+            "undoes": self.undoes,
+            "over": self.over,
+            "worse": list(self.worse),
+            "why": self.why,
+            "changed": list(self.changed),
+            "judged": dict(self.judged),
+            "steps": cast(Json, steps),
+            "plan": cast(Json, self.plan.to_json()),
+        }
+
+
+def from_json(raw: object) -> Run:
+    """The inverse of `Run.to_json`; raises `DocumentError`."""
+    try:
+        document = cast("Mapping[str, Any]", raw)
+        if document["schema"] != SCHEMA:
+            raise DocumentError(f"schema {str(document['schema'])[:40]!r} is not {SCHEMA}")
+        plan = plans.from_json(document["plan"])
+        steps = tuple(_step_from_json(item) for item in document["steps"])
+        if len(steps) != len(plan.steps):
+            raise ValueError(f"{len(steps)} steps ran of a plan of {len(plan.steps)}")
+        return Run(
+            id=str(document["id"]),
+            plan=plan,
+            began=str(document["began"]),
+            steps=steps,
+            changed=tuple(str(item) for item in document["changed"]),
+            judged=tuple((str(rule), bool(found)) for rule, found in document["judged"].items()),
+            over=bool(document["over"]),
+            undoes=str(document.get("undoes", "")),
+            worse=tuple(str(rule) for rule in document.get("worse", ())),
+            why=str(document.get("why", "")),
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DocumentError(f"not a whole record of a run: {type(error).__name__} {error}") from error
+
+
+def _step_from_json(raw: Mapping[str, Any]) -> StepRun:
+    """A step's run from JSON; an unknown state raises ValueError."""
+    state = raw["state"]
+    if state not in get_args(State):
+        raise ValueError(f"{str(state)[:40]!r} is no state of a step")
+    status = raw.get("status")
+    output = Output(tuple(str(line) for line in raw.get("output", ())), int(raw.get("dropped", 0)))
+    return StepRun(state, float(raw.get("seconds", 0)), None if status is None else int(status), output)

@@ -1,0 +1,109 @@
+"""Files that travel with the program, wherever it runs from: a folder, or one file that is a zip; and modules by place.
+
+Names of files are relative to the package: ``rules/rules.json``, ``kernels/child``. Modules that a folder holds are
+found by looking: to add a probe, a reader or a rule is to add a file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_LOADER: Any = __spec__.loader
+ARCHIVE: str = getattr(_LOADER, "archive", "")
+"""The zip file that this package is imported from; empty where it is imported from a folder."""
+
+_PACKAGE = f"{ARCHIVE}/gpudoctor" if ARCHIVE else str(Path(__file__).absolute().parents[1])
+
+
+_BEGIN = """import sys
+sys.path[:] = [sys.argv.pop(1), *filter(None, sys.path)]
+from gpudoctor.__main__ import main
+sys.exit(main())"""
+
+
+def own_command() -> list[str]:
+    """The command (argv) that starts this gpudoctor again, to be followed by its arguments."""
+    home = ARCHIVE or os.path.dirname(_PACKAGE)  # noqa: PTH120
+    return [sys.executable, ARCHIVE] if ARCHIVE else [sys.executable, "-c", _BEGIN, home]
+
+
+def data(name: str) -> bytes | None:
+    """The content of that file of the package; None where there is none."""
+    try:
+        if ARCHIVE:
+            return bytes(_LOADER.get_data(f"{_PACKAGE}/{name}"))
+        with open(f"{_PACKAGE}/{name}", "rb") as file:  # noqa: PTH123 - asked for each table, before anything else
+            return file.read()
+    except OSError:
+        return None
+
+
+def text(name: str) -> str:
+    """The text of that file of the package; raises `FileNotFoundError`."""
+    found = data(name)
+    if found is None:
+        raise FileNotFoundError(f"{_PACKAGE}/{name}")
+    return found.decode()
+
+
+@cache
+def folder(name: str) -> Path:
+    """That folder of the package; unpacked to a temporary one where it runs from a zip file.
+
+    Raises `UsageError` where nothing can be written.
+    """
+    return _unpack_folder(name) if ARCHIVE else Path(_PACKAGE, name)
+
+
+def _unpack_folder(name: str) -> Path:
+    """The folder unpacked from the zip file to a temporary one, removed at exit; raises `UsageError`."""
+    import atexit
+    import shutil
+    import tempfile
+    import zipfile
+
+    from gpudoctor.core.errors import UsageError
+
+    try:
+        try:
+            place = Path(tempfile.mkdtemp(prefix="gpudoctor-"))
+        except FileNotFoundError:  # nothing of the file system can be written to: memory can
+            place = Path(tempfile.mkdtemp(prefix="gpudoctor-", dir="/dev/shm"))
+        atexit.register(shutil.rmtree, place, ignore_errors=True)
+        with zipfile.ZipFile(ARCHIVE) as archive:
+            archive.extractall(place, [one for one in archive.namelist() if one.startswith(f"gpudoctor/{name}/")])
+    except OSError as error:
+        why = error.strerror or error
+        raise UsageError(f"no folder can be written to ({why}), and this needs one: set TMPDIR to a folder") from error
+    return place / "gpudoctor" / name
+
+
+# ---- Modules that a folder holds ----
+
+
+def modules_of(package: ModuleType, first: Sequence[str] = ()) -> Iterator[ModuleType]:
+    """Every module of the package's folder, by name, `first` before the others; each imported when its turn comes.
+
+    Those named ``_like_this`` are shared helpers and left out.
+    """
+    names = sorted(name for place in package.__path__ for name in _names_in(place) if not name.startswith("_"))
+    for name in sorted(names, key=lambda name: first.index(name) if name in first else len(first)):
+        yield importlib.import_module(f"{package.__name__}.{name}")
+
+
+def _names_in(place: str) -> list[str]:
+    """Names of the modules in a folder, or a folder of a zip file."""
+    try:
+        found = os.listdir(place)  # noqa: PTH208 - names, not paths
+    except NotADirectoryError:
+        import pkgutil  # loads inspect and the tokenizer: only where it must
+
+        return [info.name for info in pkgutil.iter_modules([place]) if not info.ispkg]
+    return [name.removesuffix(".py") for name in found if name.endswith(".py")]

@@ -1,0 +1,372 @@
+"""A torch stack: what was wished for which machine, what fits it, and why that and nothing else."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast, get_args
+
+from gpudoctor.core.errors import DocumentError
+from gpudoctor.core.fact import Absent, Json, Known, listed
+from gpudoctor.core.frozen import field, frozen, replace
+from gpudoctor.core.plan import Plan, PlanStep, text, texts
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.core.versions import normal
+
+Standing = Literal["chosen", "fits", "rejected"]
+MACHINE = ("gpus", "driver", "python", "os", "arch", "libc", "distribution")
+"""The wishes that are about the machine: read from it, or said for another one."""
+_TEXTS = (*MACHINE[1:], "torch")
+_SEVERAL = ("extras", "wants")
+TOOLS = ("pip", "uv", "conda")
+EMITS = ("command", "requirements", "pyproject", "dockerfile", "environment", "pixi")
+EXTRAS = ("torchvision", "torchaudio", "flash-attn", "xformers", "vllm")
+
+
+@frozen
+class GPU:
+    """A number of GPUs of one model; `compute_capability` is ``9.0``, empty where unknown."""
+
+    name: str
+    compute_capability: str = ""
+    count: int = 1
+
+
+@frozen
+class Wishes:
+    """The machine, and what is wanted on it. Empty is not known, or left to the solver.
+
+    `python` is ``3.12.3``, or ``3.13t`` for one without the global lock; `os` is linux, windows or wsl; `libc` is
+    ``glibc 2.36`` or ``musl``; `distribution` is ``ubuntu 24.04``. `torch` is ``2.9`` or empty for the newest that
+    fits, `extras` are names of packages that must go beside it, `wants` are requirements, ``torch>=2.6``. `said` names
+    the fields that the user set; the others were read.
+    """
+
+    gpus: tuple[GPU, ...] = ()
+    driver: str = ""
+    python: str = ""
+    os: str = ""
+    arch: str = ""
+    torch: str = ""
+    extras: tuple[str, ...] = ()
+    tool: str = "pip"
+    emit: str = "command"
+    said: frozenset[str] = frozenset()
+    libc: str = ""
+    distribution: str = ""
+    wants: tuple[str, ...] = ()
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the stack is for another machine than the one that was read."""
+        return any(name in self.said for name in MACHINE)
+
+    def saying(self, name: str, value: object) -> Wishes:
+        """A copy with that field set by the user."""
+        fields: dict[str, Any] = {name: value, "said": self.said | {name}}
+        return replace(self, **fields)
+
+    def remedied(self, remedy: Remedy) -> Wishes:
+        """A copy with the remedy's change made, and those it requires."""
+        changed = self
+        for change in (remedy, *remedy.also):
+            changed = changed._with_remedy_change(change.field, change.value)
+        return changed
+
+    def _with_remedy_change(self, name: str, value: str) -> Wishes:
+        """A copy with a remedy's change made: ``wants`` loses the item `value`, ``gpus`` keeps only those named in it
+        (``A+B``), ``torch`` replaces what was wanted of torch, any other field is set to `value`.
+        """
+        if name == "wants":
+            extras = tuple(item for item in self.extras if item != value)
+            wants = tuple(item for item in self.wants if not _asks_for(item, value))
+            return replace(self, extras=extras, wants=wants, said=self.said | set(_SEVERAL))
+        if name == "gpus":
+            return self.saying("gpus", tuple(gpu for gpu in self.gpus if gpu.name in value.split("+")))
+        if name == "torch":
+            rest = tuple(item for item in self.wants if not _asks_for(item, "torch"))
+            return replace(self, wants=rest).saying("torch", value)
+        return self.saying(name, value)
+
+    def alike(self, other: Wishes) -> bool:
+        """Whether one stack answers both: machine, torch and packages are equal; tool and output form do not count."""
+        same = (*MACHINE, "torch")
+        several = all(set(getattr(self, name)) == set(getattr(other, name)) for name in _SEVERAL)
+        return several and all(getattr(self, name) == getattr(other, name) for name in same)
+
+
+def _asks_for(requirement: str, package: str) -> bool:
+    """Whether a requirement is for that package, as the index spells its name."""
+    match = re.match(r"\s*([\w.-]*\w)", requirement)
+    return match is not None and normal(match[1]) in (package, f"py{package}")
+
+
+def parse_requirements(text: str) -> tuple[str, ...]:
+    """The requirements in a text, split: ``torch>=2.6 flash-attn``; blanks around operators are allowed."""
+    return tuple(filter(None, re.split(r"[\s;]+(?=[A-Za-z])", text.strip())))
+
+
+GRANTED = "taken for granted, for --for names no other"
+"""The source of what a machine that is only described was taken to be."""
+
+
+def wishes_from_snapshot(snapshot: Snapshot) -> Wishes:
+    """The machine's fields and tool from a snapshot, empty where unknown.
+
+    Where no driver module is loaded, the driver is that of the installed libraries.
+    """
+
+    def known(name: str) -> str:
+        """The fact's value as text; empty where it is not known."""
+        state = snapshot.get(name)
+        return str(state.value) if isinstance(state, Known) else ""
+
+    unloaded = isinstance(snapshot.get("driver.version"), Absent) and known("pci.nvidia_count") not in ("", "0")
+    counted: dict[tuple[str, str], int] = {}
+    for row in listed(snapshot.rows("gpu")):
+        name, capability = row.get("name"), row.get("compute_capability")
+        if isinstance(name, Known):
+            key = (str(name.value), str(capability.value) if isinstance(capability, Known) else "")
+            counted[key] = counted.get(key, 0) + 1
+    installer, glibc = known("python.installer"), known("host.glibc")
+    return Wishes(
+        gpus=tuple(GPU(name, capability, count) for (name, capability), count in counted.items()),
+        driver=known("driver.library_version" if unloaded else "driver.version"),
+        python=known("python.version"),
+        os="wsl" if known("host.wsl") else known("host.platform"),
+        arch=known("host.arch"),
+        libc=f"glibc {glibc}" if glibc else "",
+        distribution=" ".join(filter(None, (known("host.distribution"), known("host.distribution_version")))),
+        tool=installer if installer in TOOLS else "pip",
+    )
+
+
+@frozen
+class Reason:
+    """Why a candidate was chosen, fits too, or was rejected: ``CUDA 13.0``, rejected, ``needs driver 580``."""
+
+    candidate: str
+    standing: Standing
+    because: str
+
+
+@frozen
+class Need:
+    """One requirement of the stack and what the machine has: driver, ``525 or newer``, ``535.183.06``, met."""
+
+    what: str
+    needed: str
+    have: str
+    met: bool
+
+
+@frozen
+class Remedy:
+    """A smallest change with which something fits: the field of the wishes, its value, and in words.
+
+    `least` is the bound from which on it would do, where the value goes beyond it: driver ``570``, of which the
+    distribution ships ``580``. `also` are the changes that it takes besides. The value of ``wants`` is the name of the
+    package to leave out, that of ``gpus`` the names that stay, joined by a plus.
+    """
+
+    field: str
+    value: str
+    text: str
+    least: str = ""
+    also: tuple[Remedy, ...] = ()
+
+
+@frozen
+class Stack:
+    """What fits. `torch` is empty where nothing does; then `smallest` says what would have to change.
+
+    `packages` are name and version, torch first; `libraries` are CUDA, cuDNN and NCCL with where they come from.
+    `commands` has for each tool its commands, `files` for each other form (requirements, dockerfile, ...) its text.
+    `offers` has for each field of the wishes the values that one may ask for.
+    """
+
+    wishes: Wishes
+    torch: str
+    packages: tuple[tuple[str, str], ...] = ()
+    libraries: tuple[tuple[str, str], ...] = ()
+    needs: tuple[Need, ...] = ()
+    commands: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    heading: str = ""
+    """What the reasons are about: ``torch 2.9 comes for CUDA 12.6, 12.8 and 13.0``."""
+    reasons: tuple[Reason, ...] = ()
+    remarks: tuple[str, ...] = ()
+    smallest: tuple[Remedy, ...] = ()
+    downloads_mib: float | None = None
+    sources: tuple[str, ...] = ()
+    offers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    makes: Mapping[str, Json] = field(default_factory=dict)
+    """The facts that hold once it is installed, as a plan's step has them."""
+
+    def written(self, tool: str, emit: str) -> str:
+        """The commands, one a line, or the file of that form; empty where the stack has none."""
+        if emit != "command":
+            return self.files.get(emit, "")
+        return "\n".join(shlex.join(argv) for argv in self.commands.get(tool, ()))
+
+    def plan(self, tool: str, machine: str, environment: str, hindrance: str = "") -> Plan:
+        """Its commands as a plan for that environment, or for the new one that the first of them makes.
+
+        `hindrance` is why they cannot be run from here.
+        """
+        commands = self.commands.get(tool, ())
+        installed = ", ".join(f"{name} {version}" for name, version in self.packages)
+        steps = [
+            PlanStep(
+                id=str(number),
+                title=_command_title(argv),
+                argv=argv,
+                needs=("network",) if "install" in argv else (),
+                touches="environment",
+                makes_true=installed if number == len(commands) else "",
+                hindrance=hindrance,
+                makes=tuple(self.makes.items()) if number == len(commands) else (),
+            )
+            for number, argv in enumerate(commands, 1)
+        ]
+        return Plan(
+            title=f"torch {self.torch}",
+            machine=machine,
+            steps=tuple(steps),
+            environment=commands[0][-1] if commands and "venv" in commands[0] else environment,
+            downloads_mib=self.downloads_mib,
+        )
+
+
+def _command_title(argv: Sequence[str]) -> str:
+    """A short title of a command: without the program's path, at most two packages."""
+    words = list(argv[2:] if argv[1:2] == ("-m",) else argv)
+    packages = [word for word in words[2:] if "==" in word]
+    few = f"{' '.join(packages[:2])}{' …' if packages[2:] else ''}" if packages else " ".join(words[2:4])
+    return " ".join([*words[: 3 if words[0] == "uv" else 2], few])
+
+
+# ---- As a document, and back ----
+
+SCHEMA = "gpudoctor-stack/1"
+
+
+def to_json(stack: Stack) -> dict[str, Json]:
+    """The document that `from_json` takes back."""
+    return {
+        "schema": SCHEMA,
+        "wishes": cast(Json, _wishes_to_json(stack.wishes)),
+        "torch": stack.torch,
+        "packages": cast(Json, [list(item) for item in stack.packages]),
+        "libraries": cast(Json, [list(item) for item in stack.libraries]),
+        "needs": [
+            {"what": need.what, "needed": need.needed, "have": need.have, "met": need.met} for need in stack.needs
+        ],
+        "commands": {tool: cast(Json, [list(argv) for argv in argvs]) for tool, argvs in stack.commands.items()},
+        "files": dict(stack.files),
+        "heading": stack.heading,
+        "reasons": [
+            {"candidate": item.candidate, "standing": item.standing, "because": item.because} for item in stack.reasons
+        ],
+        "remarks": list(stack.remarks),
+        "smallest": [_remedy_to_json(item) for item in stack.smallest],
+        "downloads_mib": stack.downloads_mib,
+        "sources": list(stack.sources),
+        "offers": {name: list(values) for name, values in stack.offers.items()},
+        "makes": dict(stack.makes),
+    }
+
+
+def _wishes_to_json(wishes: Wishes) -> dict[str, Json]:
+    """The JSON object of the wishes."""
+    gpus = [{"name": gpu.name, "compute_capability": gpu.compute_capability, "count": gpu.count} for gpu in wishes.gpus]
+    return {
+        "gpus": cast(Json, gpus),
+        **{name: getattr(wishes, name) for name in (*_TEXTS, "tool", "emit")},
+        "extras": list(wishes.extras),
+        "wants": list(wishes.wants),
+        "said": cast(Json, sorted(wishes.said)),
+    }
+
+
+def from_json(raw: object) -> Stack:
+    """The inverse of `to_json`; raises `DocumentError`."""
+    try:
+        document = cast("Mapping[str, Any]", raw)
+        if document["schema"] != SCHEMA:
+            raise DocumentError(f"schema {str(document['schema'])[:40]!r} is not {SCHEMA}")
+        size = document.get("downloads_mib")
+        return Stack(
+            wishes=_wishes_from_json(document["wishes"]),
+            torch=text(document["torch"]),
+            packages=_pairs(document.get("packages", ())),
+            libraries=_pairs(document.get("libraries", ())),
+            needs=tuple(
+                Need(text(n["what"]), text(n["needed"]), text(n["have"]), bool(n["met"]))
+                for n in document.get("needs", ())
+            ),
+            commands={
+                str(tool): tuple(texts(argv) for argv in argvs) for tool, argvs in document.get("commands", {}).items()
+            },
+            files={str(name): text(content) for name, content in document.get("files", {}).items()},
+            heading=text(document.get("heading", "")),
+            reasons=tuple(_reason_from_json(item) for item in document.get("reasons", ())),
+            remarks=texts(document.get("remarks", ())),
+            smallest=tuple(_remedy_from_json(item) for item in document.get("smallest", ())),
+            downloads_mib=None if size is None else float(size),
+            sources=texts(document.get("sources", ())),
+            offers={str(name): texts(values) for name, values in document.get("offers", {}).items()},
+            makes={str(name): value for name, value in document.get("makes", {}).items()},
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DocumentError(f"not a whole stack: {type(error).__name__} {error}") from error
+
+
+def _wishes_from_json(raw: object) -> Wishes:
+    """The wishes of a document; raises `DocumentError`."""
+    try:
+        document = cast("Mapping[str, Any]", raw)
+        return Wishes(
+            gpus=tuple(
+                GPU(text(gpu["name"]), text(gpu.get("compute_capability", "")), int(gpu.get("count", 1)))
+                for gpu in document.get("gpus", ())
+            ),
+            **{name: text(document.get(name, "")) for name in _TEXTS},
+            tool=text(document.get("tool", "pip")),
+            emit=text(document.get("emit", "command")),
+            extras=texts(document.get("extras", ())),
+            wants=texts(document.get("wants", ())),
+            said=frozenset(texts(document.get("said", ()))),
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DocumentError(f"not whole wishes for a stack: {type(error).__name__} {error}") from error
+
+
+def _reason_from_json(raw: Mapping[str, Any]) -> Reason:
+    """The reason of a document; raises `ValueError`, `KeyError` or `TypeError`."""
+    if raw["standing"] not in get_args(Standing):
+        raise ValueError(f"{str(raw['standing'])[:40]!r} is neither chosen, fits nor rejected")
+    return Reason(text(raw["candidate"]), raw["standing"], text(raw["because"]))
+
+
+def _remedy_to_json(remedy: Remedy) -> dict[str, Json]:
+    """The JSON object of a remedy."""
+    words = {"field": remedy.field, "value": remedy.value, "text": remedy.text, "least": remedy.least}
+    return {**words, "also": cast(Json, [_remedy_to_json(item) for item in remedy.also])}
+
+
+def _remedy_from_json(raw: Mapping[str, Any]) -> Remedy:
+    """The remedy of a document; raises `KeyError` or `TypeError`."""
+    return Remedy(
+        text(raw["field"]),
+        text(raw["value"]),
+        text(raw["text"]),
+        text(raw.get("least", "")),
+        tuple(_remedy_from_json(item) for item in raw.get("also", ())),
+    )
+
+
+def _pairs(raw: Sequence[Sequence[Any]]) -> tuple[tuple[str, str], ...]:
+    """Pairs of texts from a document; raises `TypeError` or `ValueError`."""
+    return tuple((text(name), text(value)) for name, value in raw)

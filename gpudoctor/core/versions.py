@@ -1,0 +1,29 @@
+"""Versions and package names as the field writes them, made comparable (PEP 440, PEP 503)."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from packaging.version import Version
+
+from gpudoctor.core.pattern import pattern
+
+_LEADING = pattern(r"v?(\d+(?:\.\d+)*(?:\.?(?:dev|post|rc|a|b)\d+)*(?:\+[A-Za-z0-9.]+)?)")
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Version | None:
+    """The version at the start of `text`, compared as PEP 440 says, or None where there is none."""
+    match = _LEADING.match(text.strip())
+    if not match:
+        return None
+    try:
+        return Version(match.group(1))
+    except ValueError:  # no version, or a number of more digits than Python reads
+        return None
+
+
+def normal(name: str) -> str:
+    """The name as PEP 503 compares it: ``nvidia_cudnn_cu12`` is ``nvidia-cudnn-cu12``."""
+    return re.sub(r"[-_.]+", "-", name).lower()

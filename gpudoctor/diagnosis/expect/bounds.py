@@ -1,0 +1,150 @@
+"""What a profile may ask to be worked out, in bounded time: a profile may be anybody's, and so may the facts."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gpudoctor.core.errors import RuleError, UsageError
+from gpudoctor.diagnosis.expression import Evaluator, Facts, parse
+from gpudoctor.diagnosis.expression.facts import WIDTH
+from gpudoctor.diagnosis.knowledge import LOOKUPS
+
+_LONGEST = 1000
+"""Characters of a condition, and of a pattern."""
+_LOOPS = 2
+_BUDGET = 1_000_000
+"""Steps in which all conditions of a profile must be worked out: a second or two."""
+_ROUND = 10
+"""Steps that making one round of a loop counts for: all of them are made before the first is run."""
+_WAYS = 16.0 * WIDTH
+"""Ways in which a pattern may match at one place: one repeat without end, as long as the text, and a few choices."""
+_REFUSED = (ast.Pow, ast.LShift, ast.Lambda, ast.JoinedStr, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
+
+
+class Bounded(Evaluator):
+    """An evaluator with a budget of steps; raises `TimeoutError` (which `evaluate` makes `CannotJudge`) when spent."""
+
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts, LOOKUPS)
+        self._left = _BUDGET
+        matches: Callable[[object, str], bool] = self.functions["matches"]
+
+        def counted(text: object, pattern: str) -> bool:
+            """``matches``, charged by the square of the text's length."""
+            self._spend(min(len(str(text)), WIDTH) ** 2 // 200)
+            return matches(text, pattern)
+
+        self.functions["matches"] = counted
+
+    def _spend(self, steps: int) -> None:
+        """Takes steps off the budget; raises `TimeoutError` when it is spent."""
+        self._left -= steps
+        if self._left < 0:
+            raise TimeoutError("the profile's conditions take too long to work out")
+
+    def _eval(self, node: ast.AST) -> object:
+        """Evaluates a node at the price of one step."""
+        self._spend(1)
+        return super()._eval(node)
+
+    def _loop_scopes(self, loops: Any, items: Any) -> Iterator[dict[str, object]]:
+        """The loop variables of each iteration, each at the price of `_ROUND` steps."""
+        for scope in super()._loop_scopes(loops, items):
+            self._spend(_ROUND)
+            yield scope
+
+
+def checked_condition(condition: object) -> ast.AST:
+    """The condition's syntax tree; raises `UsageError` where it is no expression, too costly, or names no fact."""
+    if not isinstance(condition, str) or not condition.strip():
+        raise UsageError('a condition is text, as in "gpu.memory_mib >= 80000"')
+    if len(condition) > _LONGEST:
+        raise UsageError(f"a condition of {len(condition)} characters; at most {_LONGEST} are read")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            tree = parse(condition)
+            nodes = list(ast.walk(tree))
+    except (RuleError, RecursionError, MemoryError, ValueError, SyntaxWarning) as error:
+        raise UsageError(f"not a condition: {condition[:60]!r} ({_short_message(error)})") from error
+    if any(isinstance(node, _REFUSED) for node in nodes):
+        raise UsageError(f"{condition[:60]!r}: powers, shifts and functions of one's own are no part of a condition")
+    if sum(isinstance(node, ast.comprehension) for node in nodes) > _LOOPS:
+        raise UsageError(f"{condition[:60]!r}: at most {_LOOPS} loops; the inner one runs for each round of the outer")
+    called = [node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    for call in called:
+        _check_call(call, condition)
+    functions = {id(call.func) for call in called}
+    if not any(isinstance(node, ast.Name) and id(node) not in functions for node in nodes):
+        raise UsageError(f"{condition[:60]!r} asks for no fact")
+    return tree
+
+
+def _check_call(call: ast.Call, condition: str) -> None:
+    """Raises `UsageError` for a call of ``says``, or of ``matches`` with a pattern that could take too long."""
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    if name == "says":
+        raise UsageError(f"{condition[:60]!r}: what a log says is for a rule's page: gpudoctor rules new")
+    if name == "matches":
+        for argument in call.args[1:]:
+            checked_pattern(argument.value if isinstance(argument, ast.Constant) else None)
+
+
+def checked_pattern(pattern: object) -> str:
+    """The regular expression unchanged; raises `UsageError` where invalid, too long, or too slow to search."""
+    if not isinstance(pattern, str):
+        raise UsageError("a pattern is text that stands there as it is")
+    if len(pattern) > _LONGEST:
+        raise UsageError(f"a pattern of {len(pattern)} characters; at most {_LONGEST} are read")
+    try:
+        re.compile(pattern)
+        count = _match_count(_parsed_pattern(pattern))
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UsageError(f"not a pattern: {pattern[:60]!r} ({_short_message(error)})") from error
+    if count > _WAYS:
+        raise UsageError(f"{pattern[:60]!r}: more than one repeat, or one within another, could take for ever")
+    return pattern
+
+
+def _short_message(error: BaseException) -> str:
+    """The last 120 characters of the error's message, else its type's name."""
+    return str(error)[-120:] or type(error).__name__
+
+
+def _parsed_pattern(pattern: str) -> Any:
+    """The pattern as Python's own regular-expression parser gives it."""
+    try:
+        from re import _parser  # type: ignore[attr-defined,unused-ignore]
+    except ImportError:  # Python 3.10
+        import sre_parse as _parser
+    return _parser.parse(pattern)
+
+
+def _match_count(parsed: Any) -> float:
+    """Upper bound of the ways in which a parsed pattern can match at one position."""
+    return math.prod(_item_match_count(argument) for _, argument in parsed)
+
+
+def _item_match_count(argument: Any) -> float:
+    """Upper bound of the ways in which one parsed item (group, repeat, alternatives) can match."""
+    if hasattr(argument, "data"):
+        return _match_count(argument)
+    if isinstance(argument, tuple) and len(argument) == 3 and hasattr(argument[2], "data"):  # a repeat: min, max, what
+        return _repeat_match_count(int(argument[0]), int(argument[1]), _match_count(argument[2]))
+    if isinstance(argument, tuple) and isinstance(argument[-1], list):  # alternatives
+        return sum(_item_match_count(item) for item in argument[-1] if hasattr(item, "data")) or 1.0
+    if isinstance(argument, tuple):
+        return math.prod(_item_match_count(item) for item in argument if hasattr(item, "data"))
+    return 1.0
+
+
+def _repeat_match_count(minimum: int, maximum: int, inner: float) -> float:
+    """Upper bound of the ways to match a repeat whose body can match in `inner` ways; may be infinite."""
+    if inner > 1:
+        return (maximum - minimum + 1) * inner**maximum if maximum <= 8 and inner < WIDTH else math.inf
+    return float(min(maximum - minimum + 1, WIDTH))

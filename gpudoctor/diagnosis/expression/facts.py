@@ -1,0 +1,224 @@
+"""A snapshot as conditions see it: names that read facts, and remember which."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, known
+from gpudoctor.core.frozen import frozen
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.core.text_budget import check_current
+from gpudoctor.core.values import NOTHING, CannotJudge
+
+WIDTH = 4096
+"""Characters of a value that a pattern is tried on: as many as a line of a paste or a kernel's command line has."""
+Touched = dict[tuple[str, "int | None"], Fact]
+
+
+def unanswered(name: str, snapshot: Snapshot) -> CannotJudge:
+    """The `CannotJudge` to raise for a fact or group that no probe answered."""
+    state = snapshot.unanswered
+    return CannotJudge(name, state.why, state.reason)
+
+
+def unread_rows(group: str, snapshot: Snapshot) -> CannotJudge:
+    """The `CannotJudge` to raise for a group without rows, with the reason why it has none."""
+    rows = snapshot.rows(group)
+    return CannotJudge(group, "") if isinstance(rows, tuple) else CannotJudge(group, rows.why, rows.reason)
+
+
+class Facts:
+    """A snapshot as names in expressions; records in `touched` each fact that was read."""
+
+    def __init__(self, snapshot: Snapshot, each: str = "", index: int = 0) -> None:
+        """For a rule that is judged per row, `each` is the group and `index` the row; otherwise the whole machine."""
+        self.snapshot = snapshot
+        self.each = each
+        self.index = index
+        self.touched: Touched = {}
+        self.asked: set[str] = set()
+        """Columns of the judged row that were looked at, whatever they hold."""
+        self._held: dict[str, Holder] = {}
+
+    def __getitem__(self, name: str) -> Holder:
+        """The topic, row or group of that name; created once per name."""
+        held = self._held.get(name)
+        if held is None:
+            held = self._held[name] = self._holder(name)
+        return held
+
+    def _holder(self, name: str) -> Holder:
+        """The judged row where the name is that of `each`, else the group's rows, else a topic of the machine."""
+        if name == self.each:
+            rows = self.snapshot.rows(name)
+            assert isinstance(rows, tuple), "a rule is judged for each row there is"
+            return _JudgedRow(self, name, self.index, rows[self.index])
+        if name in self.snapshot.groups:
+            return Many(self, name)
+        return _MachineTopic(self, name)
+
+    def scalar(self, name: str) -> object:
+        """The value of a fact of the machine; `NOTHING` where absent; raises `CannotJudge` where unread."""
+        return self.value(name, self.snapshot.get(name), None)
+
+    def value(self, name: str, fact: Fact, index: int | None) -> object:
+        """The value of a fact, recorded as read; `NOTHING` where absent; raises `CannotJudge` where unread."""
+        if isinstance(fact, Unread):
+            raise CannotJudge(name, fact.why, fact.reason)
+        self.touched[name, index] = fact
+        return fact.value if isinstance(fact, Known) else NOTHING
+
+
+class UnreadAsAbsent(Facts):
+    """Facts of which an unread one counts as absent; for ranking only, never to judge."""
+
+    def value(self, name: str, fact: Fact, index: int | None) -> object:
+        """The value of a fact; `NOTHING` where absent or unread."""
+        return NOTHING if isinstance(fact, Unread) else super().value(name, fact, index)
+
+
+class Holder(ABC):
+    """Base of what has columns in an expression: a topic, one row, all rows of a group."""
+
+    @abstractmethod
+    def column(self, name: str) -> object:
+        """The value of that column; `NOTHING` where absent; raises `CannotJudge` where unread."""
+
+
+class _MachineTopic(Holder):
+    """A topic of machine facts: ``driver`` in ``driver.version``; iterating it raises `CannotJudge`."""
+
+    def __init__(self, facts: Facts, topic: str) -> None:
+        self._facts = facts
+        self._topic = topic
+
+    def column(self, name: str) -> object:
+        """The value of the machine's fact ``topic.name``; raises `CannotJudge` where unread."""
+        return self._facts.scalar(f"{self._topic}.{name}")
+
+    def __iter__(self) -> Iterator[object]:
+        raise unread_rows(self._topic, self._facts.snapshot)
+
+    def __len__(self) -> int:
+        raise unread_rows(self._topic, self._facts.snapshot)
+
+
+class GroupRow(Holder):
+    """One row of a group, as a loop variable sees it."""
+
+    def __init__(self, facts: Facts, group: str, index: int, row: Row) -> None:
+        self._facts = facts
+        self._group = group
+        self._index = index
+        self._row = row
+
+    @property
+    def place(self) -> tuple[str, Row]:
+        """The group's name, and the row."""
+        return self._group, self._row
+
+    def __call__(self, column: str) -> tuple[tuple[str, int], Fact | None]:
+        """The column's full name with the row's index, and its fact in this row (None: a fact of the machine)."""
+        name = f"{self._group}.{column}"
+        fact = self._row.get(column)
+        if fact is None and name not in self._facts.snapshot.facts:
+            fact = Unread(self._facts.snapshot.nobody)
+        return (name, self._index), fact
+
+    def column(self, name: str) -> object:
+        """The value in this row, else the machine's fact; raises `CannotJudge` where unread or unanswered."""
+        fact = f"{self._group}.{name}"
+        if name in self._row:
+            return self._facts.value(fact, self._row[name], self._index)
+        if fact in self._facts.snapshot.facts:
+            return self._facts.scalar(fact)
+        raise unanswered(fact, self._facts.snapshot)
+
+
+class _JudgedRow(GroupRow):
+    """The row that a rule is judged for; records in `Facts.asked` the columns that were looked at."""
+
+    def __call__(self, column: str) -> tuple[tuple[str, int], Fact | None]:
+        self._facts.asked.add(column)
+        return super().__call__(column)
+
+    def column(self, name: str) -> object:
+        """The column's value; its name is also recorded as read."""
+        self._facts.asked.add(name)
+        return super().column(name)
+
+
+@frozen
+class SplitRows:
+    """Rows split by a column: `alike` equal to a value or absent, `unread`, and the facts of the `unlike` rows."""
+
+    alike: Sequence[object]
+    unread: Sequence[object]
+    unlike: Touched
+
+
+def split_by_value(rows: Sequence[object], column: str, value: object) -> SplitRows:
+    """The rows split by whether the column is that value; see `SplitRows`."""
+    alike: list[object] = []
+    unread: list[object] = []
+    unlike: Touched = {}
+    for row in rows:
+        name, fact = row(column) if isinstance(row, GroupRow) else (("", None), None)
+        if isinstance(fact, Known) and fact.value != value:
+            unlike[name] = fact
+        else:
+            (unread if isinstance(fact, Unread) else alike).append(row)
+    return SplitRows(alike, unread, unlike)
+
+
+class Many(Holder):
+    """All rows of a group, as expressions iterate them; ``gpu.count`` stays a fact of the machine."""
+
+    def __init__(self, facts: Facts, group: str) -> None:
+        self._facts = facts
+        self._group = group
+
+    def _rows(self) -> tuple[Row, ...]:
+        """The group's rows, recorded as read; empty where absent; raises `CannotJudge` where unread."""
+        rows = self._facts.snapshot.rows(self._group)
+        if isinstance(rows, Unread):
+            raise CannotJudge(self._group, rows.why, rows.reason)
+        if isinstance(rows, Absent):
+            self._facts.touched[self._group, None] = rows
+            return ()
+        self._facts.touched[self._group, None] = Known(len(rows), "number of rows")
+        return rows
+
+    def says(self, pattern: re.Pattern[str]) -> bool:
+        """Whether the pattern is found in the ``line`` of some row; raises `CannotJudge` where a row has no line.
+
+        The first matching line is recorded as proof, or all lines where none matches.
+        """
+        name = f"{self._group}.line"
+        rows = self._rows()
+        searched: set[str] = set()
+        for index, row in enumerate(rows):
+            line = known(row.get("line"))
+            if line is None or (text := str(line.value)) in searched:
+                continue
+            searched.add(text)
+            check_current(len(text))
+            if pattern.search(text, 0, WIDTH):
+                self._facts.touched[name, index] = line
+                return True
+        if not all("line" in row for row in rows):
+            raise unanswered(name, self._facts.snapshot)
+        self._facts.touched.update({(name, index): row["line"] for index, row in enumerate(rows)})
+        return False
+
+    def __iter__(self) -> Iterator[GroupRow]:
+        return iter([GroupRow(self._facts, self._group, index, row) for index, row in enumerate(self._rows())])
+
+    def __len__(self) -> int:
+        return len(self._rows())
+
+    def column(self, name: str) -> object:
+        """The value of the machine's fact ``group.name``, as ``gpu.count``; raises `CannotJudge` where unread."""
+        return self._facts.scalar(f"{self._group}.{name}")

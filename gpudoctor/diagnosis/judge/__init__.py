@@ -1,0 +1,325 @@
+"""Snapshot and rulebook in, diagnosis out: found, passed or unjudged for every rule, root causes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from gpudoctor.core.about import __version__
+from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Subject, Unjudged, is_fact_name, verdict_of
+from gpudoctor.core.fact import Absent, Fact, Reason, Row, Unread, value_of
+from gpudoctor.core.frozen import replace
+from gpudoctor.core.rule import CONFIDENCES, LAYERS, PREVALENCES, SEVERITIES, Confidence, Rule
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.core.text_budget import TooCostlyError, within
+from gpudoctor.core.values import CannotJudge
+from gpudoctor.diagnosis.expression import NOT_KNOWN, Evaluator, Facts, Touched, fill, selected
+from gpudoctor.diagnosis.judge import subjects
+from gpudoctor.diagnosis.judge.cures import all_hold, applicable_fixes
+from gpudoctor.diagnosis.judge.signs import Match, Text
+from gpudoctor.diagnosis.knowledge import LOOKUPS
+from gpudoctor.diagnosis.rulebook import Rulebook
+
+
+def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
+    """The diagnosis of every rule on the snapshot: findings folded under causes and ordered, unjudged and passed."""
+    text = Text(snapshot)
+    evaluator = new_evaluator(snapshot)
+    found: list[Finding] = []
+    unjudged: list[Unjudged] = []
+    passed: list[str] = []
+    sound: list[Finding] = []
+    for rule in rulebook.rules_for(snapshot):
+        outcomes = judge_rule(rule, snapshot, text, evaluator)
+        findings = [outcome for outcome in outcomes if isinstance(outcome, Finding)]
+        pending = [outcome for outcome in outcomes if isinstance(outcome, Unjudged)]
+        if findings:
+            (sound if rule.sound else found).extend(findings)
+        elif pending:
+            unjudged.append(pending[0])
+        else:
+            passed.append(rule.id)
+    causes = rank_findings(found)
+    verdict = verdict_of(causes, known=bool(sound))
+    findings = causes if verdict == "broken" else sorted([*causes, *rank_findings(sound)], key=sort_key)
+    return Diagnosis(snapshot, verdict, tuple(findings), tuple(unjudged), tuple(passed), __version__)
+
+
+def new_evaluator(snapshot: Snapshot) -> Evaluator:
+    """An evaluator of conditions on the snapshot; it may serve all rules, one after the other."""
+    return Evaluator(Facts(snapshot), LOOKUPS)
+
+
+def judge_rule(rule: Rule, snapshot: Snapshot, text: Text, evaluator: Evaluator | None = None) -> list[Outcome]:
+    """The rule's outcomes (finding, unjudged, None for passed): one, or one per row where it has `each`."""
+    evaluator = evaluator or new_evaluator(snapshot)
+    matches = text.matches(rule)
+    if not rule.each:
+        return [Judgement(rule, Facts(snapshot), matches, text, evaluator).outcome()]
+    rows = snapshot.rows(rule.each)
+    outcomes: list[Outcome] = []
+    if isinstance(rows, Unread):
+        outcomes.append(Unjudged(rule.id, f"{rule.each}: {rows.why}", rows.reason, rule.each))
+    elif isinstance(rows, tuple):
+        outcomes = list(_outcome_per_row(rule, snapshot, rows, text, evaluator))
+    if matches and not any(isinstance(outcome, Finding) for outcome in outcomes):
+        whole = replace(rule, when=(), each="")
+        outcomes = [Judgement(whole, Facts(snapshot), matches, text, evaluator).outcome()]
+    return outcomes
+
+
+def _outcome_per_row(
+    rule: Rule, snapshot: Snapshot, rows: Sequence[Row], text: Text, evaluator: Evaluator
+) -> Iterator[Outcome]:
+    """The outcome of each row; rows alike in all that was read share one, unless it is a finding (it names a row)."""
+    alike: dict[str, Fact | None] = {}
+    last: Outcome = None
+    for index, row in enumerate(rows):
+        if alike and not isinstance(last, Finding) and all(row.get(name) == fact for name, fact in alike.items()):
+            yield last
+            continue
+        facts = Facts(snapshot, rule.each, index)
+        last = Judgement(rule, facts, [], text, evaluator).outcome()
+        alike = {name: row.get(name) for name in facts.asked}
+        yield last
+
+
+def evidence_alone(finding: Finding, target: Snapshot) -> Snapshot:
+    """A snapshot of only the finding's evidence: judged again, it must give the same finding."""
+    facts: dict[str, Fact] = {}
+    groups: dict[str, list[dict[str, Fact]]] = {}
+    absent: dict[str, Absent] = {}
+    for item in finding.evidence:
+        group, _, column = item.fact.rpartition(".")
+        if item.index is not None:
+            rows = groups.setdefault(group, [])
+            rows.extend({} for _ in range(item.index + 1 - len(rows)))
+            rows[item.index][column] = item.state
+        elif not group and isinstance(count := value_of(item.state), int):
+            rows = groups.setdefault(item.fact, [])
+            rows.extend({} for _ in range(count - len(rows)))
+        elif not group and isinstance(item.state, Absent):
+            absent[item.fact] = item.state
+        else:
+            facts[item.fact] = item.state
+    return Snapshot(target.target, facts, {**absent, **{name: tuple(rows) for name, rows in groups.items()}})
+
+
+# ---- One rule judged once ----
+# On the machine, or on one row of a group.
+
+Outcome = Finding | Unjudged | None
+
+
+class Judgement:
+    """One rule judged once, on the machine or on one row; `evaluator` is shared between judgements."""
+
+    def __init__(self, rule: Rule, facts: Facts, matches: Sequence[Match], text: Text, evaluator: Evaluator) -> None:
+        self.rule = rule
+        self.facts = facts
+        self.matches = matches
+        self.text = text
+        self.evaluator = evaluator
+        evaluator.names = facts
+
+    def outcome(self) -> Outcome:
+        """The finding, unjudged, or None where the rule passes, from its conditions and matched signs."""
+        proof = self._holds(self.rule.when) if self.rule.when else None
+        if proof is False and not self.matches and self.rule.id not in self.text.given_up:
+            return None
+        touched, self.facts.touched = self.facts.touched, {}
+        if any(self._holds((condition,)) is True for condition in self.rule.unless):
+            return None
+        self.facts.touched = touched
+        if proof is True:
+            return self._finding(self.rule.confidence, self.rule.finding, self.matches)
+        contradicted = proof is False and not self.rule.several
+        proven: Touched = dict(self.facts.touched) if contradicted else {}  # what contradicts a sign is shown too
+        confidence, counting = self._weigh_signs(contradicted, touched=proven)
+        if confidence:
+            self.facts.touched = proven
+            titled = next((match for match in counting if match.sign.finding), counting[0])
+            return self._finding(confidence, titled.sign.finding or self.rule.title, counting, titled.groups)
+        if proof is False and self.rule.id not in self.text.given_up:
+            return None
+        if isinstance(proof, CannotJudge):
+            fact = proof.what if is_fact_name(proof.what) else ""
+            return Unjudged(self.rule.id, str(proof), proof.reason, fact)
+        return self.text.unjudged(self.rule)
+
+    def _holds(self, conditions: Sequence[str]) -> bool | CannotJudge:
+        """Whether the conditions hold; `CannotJudge` as a value where that is open or too costly."""
+        try:
+            with within(self.text.budget):
+                return all_hold(conditions, self.evaluator)
+        except TooCostlyError as error:
+            return CannotJudge("text", str(error), Reason.GIVEN_UP)
+
+    def _weigh_signs(self, contradicted: bool, touched: Touched) -> tuple[Confidence | None, list[Match]]:
+        """The confidence that the matched signs give (None: none), and the matches that count.
+
+        `contradicted`: the rule's own condition is false; `touched` gets the facts that signs rest on.
+        """
+        counting: list[Match] = []
+        supported = False
+        for match in self.matches:
+            self.facts.touched = {}
+            holds = self._holds(match.sign.when)
+            if holds is False:
+                continue
+            if holds is True:
+                touched.update(self.facts.touched)
+                supported = supported or bool(match.sign.when)
+            counting.append(match)
+        if any(match.sign.conclusive for match in counting):
+            counting.sort(key=lambda match: not match.sign.conclusive)
+            return ("likely" if contradicted else self.rule.confidence), counting
+        if not counting or contradicted:
+            return None, []
+        agree = len({match.evidence for match in counting}) > 1
+        return ("likely" if supported or agree else "possible"), counting
+
+    def _lines(self, matches: Sequence[Match]) -> list[Evidence]:
+        """The text lines of the matches as evidence, each once, in order."""
+        lines = {item.index: item for match in matches for item in match.evidence}
+        return [lines[index] for index in sorted(lines, key=lambda index: -1 if index is None else index)]
+
+    def _finding(
+        self,
+        confidence: Confidence,
+        template: str,
+        matches: Sequence[Match],
+        groups: Mapping[str, str] | None = None,
+    ) -> Finding:
+        """The finding with that title template; `groups` are what the sign's pattern captured."""
+        rule = self.rule
+        title = fill(template, self.evaluator, groups)
+        if NOT_KNOWN in title:  # a sign matched, but a value that its sentence names is not known
+            title = rule.title
+        why = fill(rule.why, self.evaluator, groups)
+        about = self._subjects([match.groups for match in matches])
+        facts = [Evidence(name, state, index) for (name, index), state in self.facts.touched.items()]
+        severity = "warning" if rule.severity == "error" and confidence == "possible" else rule.severity
+        return Finding(
+            id=rule.id,
+            layer=rule.layer,
+            severity=severity,
+            role=rule.role,
+            confidence=confidence,
+            title=title,
+            why=why,
+            evidence=(*self._lines(matches), *facts),
+            subjects=about,
+            explains=rule.explains,
+            fixes=tuple(fix for _, fix in applicable_fixes(rule.fixes, self.facts, self.evaluator, groups)),
+            references=rule.sources,
+            confirm=self._confirm(),
+            prevalence=rule.prevalence,
+            pages=rule.pages,
+        )
+
+    def _confirm(self) -> str:
+        """How to confirm: filled in on a cluster, verbatim on a machine (its braces are the shell's); may be empty."""
+        if self.rule.scope == "machine":
+            return self.rule.confirm
+        confirm = self._fill(self.rule.confirm, None)
+        return "" if NOT_KNOWN in confirm else confirm
+
+    def _fill(self, template: str, groups: Mapping[str, str] | None) -> str:
+        """The template with its holes filled."""
+        return fill(template, self.evaluator, groups)
+
+    def _subjects(self, captures: Sequence[Mapping[str, str]]) -> tuple[Subject, ...]:
+        """The judged row; else what the page lists as far as known, else what its signs name."""
+        snapshot = self.facts.snapshot
+        if self.facts.each:
+            return (subjects.subject_of_row(snapshot, self.facts.each, self.facts.index),)
+        listed = [value for text in self.rule.subjects for value in selected(text, self.evaluator)]
+        return subjects.subjects_of_values(snapshot, listed) or subjects.subjects_of_captures(snapshot, captures)
+
+
+# ---- Which finding comes first ----
+# And which are mere consequences of another.
+
+
+def rank_findings(findings: Sequence[Finding]) -> list[Finding]:
+    """Root causes in the order to act on them, each with the ids of its consequences folded under it."""
+    return sorted(_fold(sorted(findings, key=lambda finding: _ranking_key(finding, findings))), key=sort_key)
+
+
+def _ranking_key(finding: Finding, findings: Sequence[Finding]) -> tuple[object, ...]:
+    """The sort key before folding: counts the present findings that this one would explain."""
+    explained = {other.id for other in findings if _can_be_consequence(other, finding)} & set(finding.explains)
+    return sort_key(replace(finding, explains=tuple(explained)))
+
+
+def sort_key(finding: Finding) -> tuple[object, ...]:
+    """Sort key of a finding: severity, causes first, proven first, most explained, lowest layer, confidence.
+
+    Guesses are ordered by prevalence and cost to confirm before the layer.
+    """
+    guess = finding.confidence == "possible"
+    odds = (PREVALENCES.index(finding.prevalence), _confirm_cost(finding))
+    return (
+        SEVERITIES.index(finding.severity),
+        finding.role == "symptom",
+        guess,
+        -len(finding.explains),
+        odds if guess else (),
+        LAYERS.index(finding.layer),
+        CONFIDENCES.index(finding.confidence),
+        not any(item.fact == "text.line" for item in finding.evidence),
+        odds,
+        finding.id,
+    )
+
+
+def _confirm_cost(finding: Finding) -> int:
+    """Effort to confirm: 0 a command for any user, 1 one for root, 2 no command."""
+    if not finding.confirm:
+        return 2
+    return int("sudo " in finding.confirm)
+
+
+def _fold(ordered: Sequence[Finding]) -> list[Finding]:
+    """The causes, with consequences folded under them; a cause goes only under one at least as certain.
+
+    Findings about different GPUs are never folded together.
+    """
+    under: dict[int, int] = {}
+    for cause, finding in enumerate(ordered):
+        if cause in under:
+            continue
+        for at, other in enumerate(ordered):
+            if other.id != finding.id and other.id in finding.explains and _can_be_consequence(other, finding):
+                under.setdefault(at, cause)
+    errors = {finding.id for finding in ordered if finding.severity == "error"}
+    kept = []
+    for cause, finding in enumerate(ordered):
+        if cause not in under:
+            children = {ordered[child].id for child in under if _root_cause(child, under) == cause}
+            kept.append(_with_consequences(finding, children, errors))
+    return kept
+
+
+def _with_consequences(finding: Finding, children: set[str], errors: set[str]) -> Finding:
+    """The cause explaining these ids; an error where a consequence is one."""
+    raised = children & errors
+    return replace(finding, explains=tuple(sorted(children)), severity="error" if raised else finding.severity)
+
+
+def _can_be_consequence(consequence: Finding, cause: Finding) -> bool:
+    """Whether the finding may be folded under that cause: same subjects, and a symptom or no surer."""
+    if consequence.about and cause.about and not consequence.about & cause.about:
+        return False
+    if consequence.role == "symptom":
+        return True
+    return CONFIDENCES.index(cause.confidence) <= CONFIDENCES.index(consequence.confidence)
+
+
+def _root_cause(child: int, under: dict[int, int]) -> int:
+    """The finding at the top of the chain `under` (child to cause)."""
+    seen = {child}
+    while child in under and under[child] not in seen:
+        child = under[child]
+        seen.add(child)
+    return child

@@ -1,0 +1,233 @@
+"""What kernels say of each GPU's answers: which were wrong on it alone, which everywhere, which layer fails first.
+
+A kernel that is wrong on every GPU of the machine is the software's fault or the kernel's own; one that is wrong on
+some and right on others accuses those. What is compiled on the machine (the rung ``triton``) accuses its compiler.
+On one GPU, attention and convolution accuse the library that chooses their algorithm, where plain kernels are right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows, Unread, known, listed, text_of, value_of
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.diagnosis.knowledge._tables import Facts, Groups, number
+from gpudoctor.diagnosis.knowledge.rates import Device, devices_by_index, operations
+
+_SOURCE = "gpudoctor bench"
+_RUNGS: tuple[str, ...] = ("driver", "torch", "triton", "nccl", "training")
+_FEWEST_ALIKE = 3
+"""GPUs of one name that give the same bits, beside which one that gives others is wrong."""
+_CHOSEN_BY_LIBRARY = frozenset({"attention", "convolution"})
+"""Kernels for which cuDNN and torch choose among algorithms, some of which were wrong on sound GPUs: see the page
+torch.wrong-results."""
+_FASTER_BY_DESIGN = 2
+"""How many times faster than fp32 the tensor cores must be for their absence to show in a measurement."""
+
+
+class _Run(NamedTuple):
+    """One kernel that ran on one GPU."""
+
+    kernel: str
+    gpu: int
+    name: str
+    rung: str
+    right: bool | None
+    words: str
+    agrees: bool | None
+    value: float
+
+
+def imply_results(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:
+    """Fills ``live_gpu``, ``live.wrong_everywhere``, ``gpu.tf32_gain``, and which rung of each GPU fails first."""
+    known = devices_by_index(snapshot)
+    if isinstance(rungs := groups.get("rung"), tuple):
+        groups["rung"] = tuple(_mark_lowest_rung(rungs, known))
+    rows = groups.get("measured")
+    if not isinstance(rows, tuple):
+        return
+    runs = list(_runs(rows))
+    suspect, everywhere = _wrong_results(runs, {index: device.sms for index, device in known.items()})
+    facts["live.wrong_everywhere"] = Known(tuple(everywhere), _SOURCE)
+    facts["live.peers_wrong"] = _peer_copy_fact(rows)
+    if live := tuple(_live_rows(groups.get("live_gpu"), rows, known, suspect)):
+        groups["live_gpu"] = live
+    _fill_tf32_gain(groups, runs, known)
+
+
+def _runs(rows: Sequence[Row]) -> Iterator[_Run]:
+    """The measured rows that ran on a GPU, as runs."""
+    for row in rows:
+        gpu, right = value_of(row.get("gpu")), value_of(row.get("right"))
+        if (
+            not isinstance(gpu, int)
+            or gpu < 0
+            or value_of(row.get("status")) != "ran"
+            or value_of(row.get("device")) == "CPU"
+        ):
+            continue
+        yield _Run(
+            kernel=text_of(row.get("kernel")),
+            gpu=gpu,
+            name=text_of(row.get("device")),
+            rung=text_of(row.get("rung")),
+            right=right if isinstance(right, bool) else None,
+            words=_difference(row),
+            agrees=agrees if isinstance(agrees := value_of(row.get("agrees")), bool) else None,
+            value=number(row, "value") or 0.0,
+        )
+
+
+def _difference(row: Row) -> str:
+    """``3 of 67108864 values``, and what else is known of them."""
+    differ, compared, words = (value_of(row.get(column)) for column in ("differ", "compared", "words"))
+    if words:
+        return str(words)
+    return f"{differ} of {compared} values" if differ and compared else ""
+
+
+def _wrong_results(
+    runs: Sequence[_Run], sms: Mapping[int, float | None]
+) -> tuple[dict[int, dict[str, str]], list[str]]:
+    """Wrong kernels by GPU (with words), and kernels that are wrong everywhere, which is the software's fault.
+
+    Everywhere: on all of two or more GPUs, or on one GPU by a library's choice of algorithm.
+    """
+    by_kernel: dict[str, list[_Run]] = {}
+    for run in runs:
+        if run.rung in ("driver", "torch"):
+            by_kernel.setdefault(run.kernel, []).append(run)
+    suspect: dict[int, dict[str, str]] = {}
+    everywhere = []
+    for kernel, tried in by_kernel.items():
+        wrong = {run.gpu: run.words for run in tried if run.right is False} or _odd_gpu_out(tried, sms)
+        if len(wrong) == len(tried) and (len(tried) > 1 or _is_library_fault(tried[0], runs)):
+            everywhere.append(kernel)
+            continue
+        for gpu, words in wrong.items():
+            suspect.setdefault(gpu, {})[kernel] = words
+    return suspect, everywhere
+
+
+def _is_library_fault(wrong: _Run, runs: Sequence[_Run]) -> bool:
+    """Whether a library chose the run's algorithm, and all kernels without such a choice are right on that GPU."""
+    plain = [run.right for run in runs if run.gpu == wrong.gpu and run.kernel not in _CHOSEN_BY_LIBRARY]
+    return wrong.kernel in _CHOSEN_BY_LIBRARY and True in plain and False not in plain
+
+
+def _peer_copy_fact(rows: Sequence[Row]) -> Fact:
+    """Whether data arrives changed on another GPU: absent where right, known where wrong, else unread."""
+    for row in rows:
+        if value_of(row.get("kernel")) == "peer.copy":
+            right = value_of(row.get("right"))
+            if right is None:
+                return Unread(text_of(row.get("because")) or "nothing was compared")
+            return Absent("every word arrives") if right else Known(_difference(row) or "some words", _SOURCE)
+    return Unread("copies between GPUs were not measured")
+
+
+def _odd_gpu_out(tried: Sequence[_Run], sms: Mapping[int, float | None]) -> dict[int, str]:
+    """The one GPU whose bits differ from at least `_FEWEST_ALIKE` alike siblings, with words; empty otherwise.
+
+    Cards of one name may differ in multiprocessors (RTX 3080): libraries sum in another order there.
+    """
+    odd = [run for run in tried if run.agrees is False]
+    if len(odd) != 1:
+        return {}
+    twin = odd[0].name, sms.get(odd[0].gpu)
+    alike = sum((run.name, sms.get(run.gpu)) == twin for run in tried if run.agrees)
+    return {odd[0].gpu: f"other bits than its {alike} siblings gave"} if alike >= _FEWEST_ALIKE else {}
+
+
+def _live_rows(
+    before: Rows | None, rows: Sequence[Row], known: Mapping[int, Device], suspect: Mapping[int, Mapping[str, str]]
+) -> Iterator[Row]:
+    """A row of ``live_gpu`` for each GPU: torch's own look, else its kernels' results; marks wrong ones."""
+    live_rows = listed(before)
+    states: dict[int, dict[str, str]] = {}
+    tried: set[int] = set()
+    for row in reversed(rows):
+        gpu, status = value_of(row.get("gpu")), text_of(row.get("status"))
+        if not isinstance(gpu, int) or gpu < 0 or value_of(row.get("device")) == "CPU":
+            continue
+        if status != "not-run":
+            tried.add(gpu)
+        if value_of(row.get("rung")) == "torch":
+            states.setdefault(gpu, {})[status] = text_of(row.get("because"))
+    for index in sorted({*states, *suspect, *range(len(live_rows))}):
+        outcomes = states.get(index, {})
+        row = live_rows[index] if index < len(live_rows) else _row_without_look(known.get(index), outcomes)
+        if index in tried:
+            row = {
+                **row,
+                **dict(_result_columns(index, known.get(index), suspect.get(index, {}), outcomes.get("failed"))),
+            }
+        yield row
+
+
+def _row_without_look(device: Device | None, outcomes: Mapping[str, str]) -> Row:
+    """A row of ``live_gpu`` from kernels alone; unread where torch ran nothing."""
+    why = Unread(outcomes.get("not-run") or "torch ran nothing on it")
+    return {
+        "name": Known(device.name, _SOURCE) if device else Unread("CUDA does not list it"),
+        "compute_capability": Known(device.capability, _SOURCE) if device and device.capability else Absent("not told"),
+        "kernel": Known("ok", _SOURCE) if "ran" in outcomes else why,
+        "error": Absent("its kernels ran") if "ran" in outcomes else why,
+    }
+
+
+def _result_columns(
+    index: int, device: Device | None, wrong: Mapping[str, str], error: str | None
+) -> Iterator[tuple[str, Fact]]:
+    """Columns with the kernels' results that complete or replace torch's own look."""
+    yield "index", Known(index, _SOURCE)
+    yield "wrong", Known(tuple(wrong), _SOURCE)
+    words = next(filter(None, wrong.values()), "")
+    yield "wrong_words", Known(words, _SOURCE) if words else Absent("nothing is wrong, or nothing more is known of it")
+    if error is not None:
+        yield "kernel", Known("error", _SOURCE)
+        yield "error", Known(error or "a kernel failed", _SOURCE)
+    elif wrong:
+        yield "kernel", Known("wrong", _SOURCE)
+    for column in ("uuid", "address"):
+        if whose := getattr(device, column, ""):
+            yield column, Known(whose, _SOURCE)
+
+
+def _fill_tf32_gain(groups: Groups, runs: Sequence[_Run], known: Mapping[int, Device]) -> None:
+    """Fills ``gpu.tf32_gain``: TF32 over fp32 speed, where TF32 is at least twice as fast by design."""
+    gpus = groups.get("gpu")
+    if not isinstance(gpus, tuple):
+        return
+    values = {(run.gpu, run.kernel): run.value for run in runs}
+    gains = {}
+    for index, device in known.items():
+        slow, fast = values.get((index, "matmul.fp32")), values.get((index, "matmul.tf32"))
+        each, more = operations("fp32", device), operations("tf32", device)
+        if device.uuid and slow and fast and each and more and more >= _FASTER_BY_DESIGN * each:
+            gains[device.uuid] = Known(round(fast / slow, 2), f"{_SOURCE}: matmul.tf32 over matmul.fp32")
+    groups["gpu"] = tuple(
+        {**gpu, "tf32_gain": gains[uuid]} if (uuid := text_of(gpu.get("uuid"))) in gains else gpu for gpu in gpus
+    )
+
+
+def _mark_lowest_rung(rungs: Sequence[Row], by_number: Mapping[int, Device]) -> Iterator[Row]:
+    """The rung rows with ``lowest`` (first failing of its GPU), UUID and address."""
+    order = {name: at for at, name in enumerate(_RUNGS)}
+    broken: set[object] = set()
+    marks: dict[int, Fact] = {}
+    for at, row in sorted(enumerate(rungs), key=lambda entry: order.get(text_of(entry[1].get("name")), len(order))):
+        gpu, held = number(row, "gpu"), row.get("held")
+        if known(held) or gpu in broken:
+            marks[at] = Known(value_of(row.get("held")) is False and gpu not in broken, _SOURCE)
+        else:
+            marks[at] = held or Unread("not tried")
+        if value_of(row.get("held")) is False:
+            broken.add(gpu)
+    for at, row in enumerate(rungs):
+        device = by_number.get(int(whole)) if (whole := number(row, "gpu")) is not None else None
+        whose = {
+            column: Known(value, _SOURCE) for column in ("uuid", "address") if (value := getattr(device, column, ""))
+        }
+        yield {**row, "lowest": marks[at], **whose}

@@ -1,0 +1,212 @@
+"""What errors print: numbers (Xid and SXid of the kernel log, codes of NVML and CUDA), and symbols that are missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+from gpudoctor.core.pattern import pattern
+from gpudoctor.core.values import NOTHING, CannotJudge
+from gpudoctor.diagnosis.knowledge._tables import TableRow, lookup, table, text
+
+
+def code_number(value: object, what: str) -> int:
+    """An error code given as number or text, as int; raises `CannotJudge` for anything else."""
+    written = text(value, what)
+    if not written.isascii() or not written.isdigit() or len(written) > 9:
+        raise CannotJudge(what, f"{written[:40]!r} is no code")
+    return int(written)
+
+
+@lru_cache(maxsize=8)
+def _rows_by_code(group: str) -> Mapping[int, TableRow]:
+    """Rows by code of a group: ``xid``, ``sxid``, ``nvml``, ``cuda``, ``nccl``."""
+    return {row["code"]: row for row in table("xid" if "xid" in group else "codes")[group]}
+
+
+def _xid_row(code: object) -> TableRow:
+    """The catalogue's row of that Xid; raises `CannotJudge` where there is none."""
+    wanted = code_number(code, "Xid")
+    row = _rows_by_code("xid").get(wanted)
+    if row is None:
+        raise CannotJudge(f"Xid {wanted}", "NVIDIA's catalogue does not describe it")
+    return row
+
+
+@lookup
+def xid_name(code: object) -> str:
+    """What the Xid is about, in NVIDIA's words: ``GPU has fallen off the bus`` for 79."""
+    row = _xid_row(code)
+    return str(row.get("meaning") or row["name"])
+
+
+@lookup
+def xid_class(code: object) -> str:
+    """memory, nvlink, bus, app, driver, hardware, consequence (follows another Xid) or other (unknown codes too)."""
+    row = _rows_by_code("xid").get(code_number(code, "Xid"))
+    return str(row["class"]) if row else "other"
+
+
+@lookup
+def xid_action(code: object) -> str:
+    """What NVIDIA's catalogue says to do at once, in plain words."""
+    row = _xid_row(code)
+    actions = {action["name"]: str(action["text"]) for action in table("xid")["action"]}
+    if row.get("action") not in actions:
+        raise CannotJudge(f"Xid {row['code']}", "NVIDIA's catalogue names no action")
+    return actions[row["action"]]
+
+
+@lookup
+def xid_fatal(code: object) -> bool:
+    """Whether the Xid is the GPU's own fault and needs more than a restart of the program, by NVIDIA's catalogue.
+
+    False for what a program does wrong (13, 31), for consequences (45, 154), for events that only inform (63, 92) and
+    contained errors (94). The catalogue names no action for its newest codes; there the table says it by itself.
+    """
+    row = _xid_row(code)
+    if row["class"] in ("app", "consequence"):
+        return False
+    return bool(row.get("fatal", row.get("action") in _GPU_ACTIONS))
+
+
+_GPU_ACTIONS = (
+    "RESET_GPU",
+    "RESTART_BM",
+    "RESTART_VM",
+    "CONTACT_SUPPORT",
+    "CHECK_MECHANICALS",
+    "UPDATE_SWFW",
+    "WORKFLOW_XID_48",
+    "WORKFLOW_NVLINK_ERR",
+    "WORKFLOW_NVLINK5_ERR",
+)
+
+
+@lookup
+def sxid_name(code: object) -> str:
+    """What the NVSwitch error is about: ``Minion Halt`` for 22003."""
+    return str(_sxid_row(code)["name"])
+
+
+@lookup
+def sxid_fatal(code: object) -> str:
+    """Whether the NVSwitch error is fatal: ``no``, ``may be`` (to the GPUs behind it) or ``always`` (to the fabric)."""
+    return str(_sxid_row(code)["fatal"])
+
+
+def _sxid_row(code: object) -> TableRow:
+    """The row of that NVSwitch error; raises `CannotJudge` where there is none."""
+    wanted = code_number(code, "SXid")
+    row = _rows_by_code("sxid").get(wanted)
+    if row is None:
+        raise CannotJudge(f"SXid {wanted}", "the fabric manager's guide does not describe it")
+    return row
+
+
+@lookup
+def nvml_name(code: object) -> str:
+    """NVML's name of its return code: ``NVML_ERROR_GPU_IS_LOST`` for 15."""
+    return str(_code_row("nvml", code)["name"])
+
+
+@lookup
+def nvml_says(code: object) -> object:
+    """What an NVML return code means in practice; absent where its name says it all."""
+    return _code_row("nvml", code).get("means", NOTHING)
+
+
+@lookup
+def cuda_error_name(code: object) -> str:
+    """The CUDA runtime's name of an error: ``cudaErrorSystemNotReady`` for 802."""
+    return str(_code_row("cuda", code)["name"])
+
+
+@lookup
+def cuda_error_says(code: object) -> object:
+    """What a CUDA error means in practice; absent where its name says it all."""
+    return _code_row("cuda", code).get("means", NOTHING)
+
+
+def _code_row(group: str, code: object) -> TableRow:
+    """The row of that NVML or CUDA code; raises `CannotJudge` where there is none."""
+    wanted = code_number(code, f"{group} code")
+    row = _rows_by_code(group).get(wanted)
+    if row is None:
+        raise CannotJudge(f"{group} code {wanted}", "the table does not know it")
+    return row
+
+
+# ---- Symbols ----
+# Their library, the release that brought or dropped them, the C++ ABI they want.
+
+_NEW_ABI = pattern(r"7__cxx11|B5cxx11")
+_SKIPPED = pattern(r"S[0-9A-Z]*_|L[a-z]n?\d+E|(\d+)")
+_ABI_SAYS = {
+    "cxx11": "it wants a torch with the C++11 ABI (wheels from 2.7 on, and 2.6 for CUDA 12.6)",
+    "pre-cxx11": "it wants a torch with the old C++ ABI (wheels up to 2.6, but not 2.6 for CUDA 12.6)",
+}
+
+
+@lookup
+def symbol_says(symbol: object) -> str:
+    """In plain words what the missing symbol tells: which releases have it, which C++ ABI it wants, whose it is."""
+    written = _bare_symbol(symbol)
+    words = [row["says"].format_map(match.groupdict()) for row, match in _matching_symbols(written)]
+    if not words:
+        raise CannotJudge(f"symbol {written[:60]}", "the table does not know it")
+    words.insert(-1, _ABI_SAYS.get(_abi_of(written), ""))
+    return "; ".join(word for word in words if word)
+
+
+@lookup
+def symbol_library(symbol: object) -> str:
+    """The library that should define the symbol: torch, libnccl, libcublas, libnvJitLink, libcudart, libstdc++, ..."""
+    written = _bare_symbol(symbol)
+    for row, _ in _matching_symbols(written):
+        if "library" in row:
+            return str(row["library"])
+    raise CannotJudge(f"symbol {written[:60]}", "the table does not know it")
+
+
+@lookup
+def symbol_abi(symbol: object) -> str:
+    """The C++ ABI that a mangled name wants: ``cxx11``, ``pre-cxx11``, or ``any`` where it has no strings in it."""
+    return _abi_of(_bare_symbol(symbol))
+
+
+def _matching_symbols(symbol: str) -> Iterator[tuple[TableRow, re.Match[str]]]:
+    """Rows of the symbol table whose pattern is found in the symbol, with the match."""
+    for row in table("symbols")["symbol"]:
+        if match := re.search(row["match"], symbol):
+            yield row, match
+
+
+def _bare_symbol(symbol: object) -> str:
+    """The symbol without quotes, version suffix (``@GLIBC_2.34``) and trailing text; raises `CannotJudge` for none."""
+    words = text(symbol, "symbol").strip("'\"`,;:()").split()
+    if not words:
+        raise CannotJudge("symbol", "there is none")
+    return words[0].rstrip(",.").partition("@")[0][:1000]
+
+
+def _abi_of(symbol: str) -> str:
+    """The C++ ABI of a mangled name: ``cxx11``, ``pre-cxx11``, or ``any`` without strings in it."""
+    if not symbol.startswith("_Z"):
+        return "any"
+    if _NEW_ABI.search(symbol):
+        return "cxx11"
+    return "pre-cxx11" if "Ss" in _without_identifiers(symbol) else "any"
+
+
+def _without_identifiers(symbol: str) -> str:
+    """Types and operators of a mangled symbol; length-prefixed names are left out."""
+    kept, place = [], 2
+    while place < len(symbol):
+        if skipped := _SKIPPED.match(symbol, place):
+            place = skipped.end() + int(skipped[1] or 0)
+        else:
+            kept.append(symbol[place])
+            place += 1
+    return "".join(kept)

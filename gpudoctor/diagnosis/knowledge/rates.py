@@ -1,0 +1,252 @@
+"""How fast a sound GPU is: the limit of its own clock, multiprocessors, memory and links, times the share reached.
+
+Nothing is expected of a slice of a GPU (MIG, vGPU), of a GPU that shares the machine's memory, nor of a link whose
+slot cannot be seen (virtual machines): their limits are not those that they tell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+from gpudoctor.core.fact import Row, listed, text_of, value_of
+from gpudoctor.core.frozen import frozen, replace
+from gpudoctor.core.measurement import Expected, Meanwhile
+from gpudoctor.core.pattern import pattern
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.core.values import CannotJudge
+from gpudoctor.diagnosis.knowledge._tables import TableRow, number, table
+from gpudoctor.diagnosis.knowledge.archs import capability
+
+_AT_POWER_LIMIT = 0.9
+"""Share of its power limit from which a GPU is taken to be held by it."""
+_TO_HOST = ("copy.to", "copy.from")
+_BUSY = 50
+"""Percent of utilization from which NVML's word on the clock is one of work, not of rest."""
+_TILE, _TILE_TENSOR = 128 * 128, 256 * 128
+"""Values of a result that one multiprocessor works on at a time, in the larger kernels of cuBLAS."""
+_ROUNDS = 4
+"""Tiles for each multiprocessor from which the last, partly empty round weighs little."""
+_SLICE = pattern(r"\bGRID\b|\bMIG\b|-\d{1,3}[ABCQ]$")
+"""Names of slices, as CUDA tells them where NVML does not."""
+
+
+@frozen
+class Device:
+    """The limits of one GPU as CUDA, NVML and the bus report them; None where unknown."""
+
+    index: int
+    name: str = ""
+    uuid: str = ""
+    address: str = ""
+    capability: str = ""
+    sms: float | None = None
+    clock_mhz: float | None = None
+    """Highest SM clock, the lower one of CUDA's and NVML's: NVML's of a GeForce is one that it never works at."""
+    memory_clock_mhz: float | None = None
+    memory_bus_bits: float | None = None
+    generation: float | None = None
+    """Highest PCIe generation of GPU and slot together."""
+    lanes: float | None = None
+    """Most PCIe lanes of GPU, slot and what lies above it."""
+    links: float | None = None
+    """GB/s of its NVLinks together, one way, where all lead to switches: each GPU reaches each other one so."""
+    whole: bool = True
+    """Whether it is a GPU of its own, with memory of its own."""
+
+
+def expected(kernel: str, device: Device, seen: Meanwhile | None = None, side: float | None = None) -> Expected | None:
+    """The value expected of a sound GPU in the kernel's unit; None where the tables or its facts do not tell.
+
+    A GPU at its power limit is held to the clock it ran at.
+    None for matrix products whose `side` is too small to fill all multiprocessors.
+    """
+    share = _share_row(kernel, device.capability, device.name)
+    bound = _limit(kernel, device, seen) if share and device.whole and not _is_too_small(kernel, device, side) else None
+    if share is None or bound is None or bound[0] <= 0:
+        return None
+    limit, words = bound
+    fraction = float(share["share"])
+    return Expected(
+        value=limit * fraction, how="table", limit=limit, fraction=fraction, words=words, source=str(share["source"])
+    )
+
+
+@cache
+def _share_row(kernel: str, cc: str, name: str) -> TableRow | None:
+    """The row with the share of the limit that this kernel reaches on that GPU; None without one; cached."""
+    for row in table("rates")["reached"]:
+        of_it = "cc" not in row or cc in row["cc"].split()
+        if of_it and kernel in row["kernels"].split() and _name_matches(row, name):
+            return row  # type: ignore[no-any-return]
+    return None
+
+
+def _name_matches(row: TableRow, name: str) -> bool:
+    """Whether the row's name pattern, if any, matches the GPU's name."""
+    return re.search(row.get("name", ""), name) is not None
+
+
+def product_side(details: object) -> float | None:
+    """Rows of the multiplied matrices, from the run's details; None where not given."""
+    rows = details.get("side") if isinstance(details, Mapping) else None
+    return float(rows) if isinstance(rows, (int, float)) else None
+
+
+def _is_too_small(kernel: str, device: Device, side: float | None) -> bool:
+    """Whether the product has too few tiles for the GPU's multiprocessors; False where unknown."""
+    if side is None or not device.sms:
+        return False
+    tile = _TILE if kernel in ("matmul.fp32", "matmul.fp64") else _TILE_TENSOR
+    return side * side / tile < _ROUNDS * device.sms
+
+
+def _limit(kernel: str, device: Device, seen: Meanwhile | None) -> tuple[float, str] | None:
+    """The kernel's limit in its unit, and in words how it is computed; None where unknown."""
+    family, _, what = kernel.partition(".")
+    if family == "matmul":
+        return _compute_limit(what, device, seen)
+    if kernel == "copy.device":
+        return _memory_limit(device)
+    if kernel == "peer.copy" and device.links:
+        return device.links, f"NVLinks of {device.links:.0f} GB/s one way, to switches"
+    return _pcie_limit(device) if kernel in _TO_HOST else None
+
+
+def _compute_limit(product: str, device: Device, seen: Meanwhile | None) -> tuple[float, str] | None:
+    """Limit in TFLOP/s, and in words; None where the clock at work is not known."""
+    each = operations(product, device)
+    if each is None or not device.sms or not device.clock_mhz or seen is None or seen.sm_clock_mhz is None:
+        return None
+    if seen.utilization is not None and seen.utilization < _BUSY:
+        return None
+    clock, why = device.clock_mhz, ""
+    if _held_by_power(seen) and 0 < seen.sm_clock_mhz < clock:
+        clock, why = seen.sm_clock_mhz, ", the clock that its power limit left it"
+    words = f"{device.sms:.0f} multiprocessors × {each} {product} operations × {clock:.0f} MHz{why}"
+    return device.sms * each * clock / 1e6, words
+
+
+def _held_by_power(seen: Meanwhile) -> bool:
+    """Whether the power limit alone reduces the clock; True also where NVML reports neither reasons nor power."""
+    if not seen.reasons and not (seen.power_w and seen.power_limit_w):
+        return True
+    if any(reason.startswith("hw_") or "thermal" in reason for reason in seen.reasons):
+        return False
+    near = bool(seen.power_w and seen.power_limit_w and seen.power_w >= _AT_POWER_LIMIT * seen.power_limit_w)
+    return near or "sw_power_cap" in seen.reasons
+
+
+def operations(product: str, device: Device) -> int | None:
+    """Dense operations per clock and multiprocessor for that data type (``fp32``); None where the table lacks it."""
+    for row in table("rates")["product"]:
+        if row["cc"] == device.capability and _name_matches(row, device.name):
+            return int(row[product]) if product in row else None
+    return None
+
+
+def _memory_limit(device: Device) -> tuple[float, str] | None:
+    """Memory bandwidth limit in GB/s, and in words; None where unknown; memory clocks count twice (DDR)."""
+    if not device.memory_clock_mhz or not device.memory_bus_bits:
+        return None
+    limit = device.memory_clock_mhz * 2 * device.memory_bus_bits / 8 / 1e3
+    return limit, f"{device.memory_bus_bits:.0f} bit × 2 × {device.memory_clock_mhz:.0f} MHz of memory clock"
+
+
+def _pcie_limit(device: Device) -> tuple[float, str] | None:
+    """PCIe limit in GB/s one way, and in words; None where unknown."""
+    if not device.generation or not device.lanes:
+        return None
+    for row in table("rates")["lane"]:
+        if row["generation"] == device.generation:
+            return row["rate"] * device.lanes, f"PCIe {device.generation:.0f} x{device.lanes:.0f}"
+    return None
+
+
+def devices_by_index(snapshot: Snapshot) -> Mapping[int, Device]:
+    """The GPUs of a snapshot by CUDA's index."""
+    rows = snapshot.rows("cuda_device")
+    by_uuid = {text_of(row.get("uuid")): row for row in _group_rows(snapshot, "gpu")}
+    by_address = {text_of(row.get("address")): row for row in _group_rows(snapshot, "pci")}
+    hidden = any(snapshot.known(f"host.{what}") for what in ("virtual_machine", "wsl"))
+    links = _nvlink_rates(snapshot)
+    found: dict[int, Device] = {}
+    for at, row in enumerate(listed(rows)):
+        gpu = by_uuid.get(text_of(row.get("uuid")), {})
+        slot = None if hidden else by_address.get(text_of(row.get("address")) or text_of(gpu.get("address")), {})
+        index = number(row, "index")
+        device = _device_from_rows(at if index is None else int(index), row, gpu, slot)
+        found[device.index] = replace(device, links=links.get(number(gpu, "index")))
+    return found
+
+
+def _device_from_rows(index: int, cuda: Row, gpu: Row, slot: Row | None) -> Device:
+    """The GPU from its rows of CUDA, NVML and the bus; `slot` None: the bus is hidden (virtual machine, WSL)."""
+    generation, lanes = number(gpu, "link_generation_max"), number(gpu, "link_width_max")
+    if slot is not None:
+        above = (number(slot, name) for name in ("link_width_max", "slot_width_max", "uplink_width_max"))
+        lanes = min(filter(None, (lanes, *above)), default=None)
+        generation = min(filter(None, (generation, *_slot_generations(slot))), default=None)
+    uuid = text_of(cuda.get("uuid"))
+    part = (
+        uuid.startswith("MIG")
+        or value_of(gpu.get("mig")) is True
+        or value_of(gpu.get("virtual")) is True
+        or is_slice_name(text_of(cuda.get("name")))
+    )
+    return Device(
+        index=index,
+        name=text_of(cuda.get("name")),
+        uuid=uuid,
+        address=text_of(cuda.get("address")) or text_of(gpu.get("address")),
+        capability=_capability(cuda, gpu),
+        sms=number(cuda, "sms"),
+        clock_mhz=min(
+            (clock for clock in (number(cuda, "clock_mhz"), number(gpu, "clock_max_mhz")) if clock), default=None
+        ),
+        memory_clock_mhz=number(cuda, "memory_clock_mhz"),
+        memory_bus_bits=number(cuda, "memory_bus_bits"),
+        generation=generation if slot is not None else None,
+        lanes=lanes if slot is not None else None,
+        whole=not part and value_of(cuda.get("integrated")) is not True,
+    )
+
+
+def is_slice_name(name: str) -> bool:
+    """Whether the name is one of a part of a GPU (MIG, vGPU)."""
+    return _SLICE.search(name) is not None
+
+
+def _nvlink_rates(snapshot: Snapshot) -> Mapping[float | None, float]:
+    """GB/s one way of all active NVLinks by NVML's GPU index; empty where some do not lead to switches."""
+    each = {row["version"]: float(row["rate"]) for row in table("rates")["nvlink"]}
+    rows = [row for row in _group_rows(snapshot, "nvlink") if value_of(row.get("active")) is True]
+    if any(text_of(row.get("remote")) != "switch" for row in rows):
+        return {}
+    found: dict[float | None, float] = {}
+    for row in rows:
+        found[number(row, "gpu")] = found.get(number(row, "gpu"), 0.0) + each.get(text_of(row.get("version")), 0.0)
+    return found
+
+
+def _slot_generations(slot: Row) -> Iterator[float]:
+    """PCIe generations that the slot, and what lies above it, support."""
+    for name in ("slot_speed_max", "uplink_speed_max"):
+        speed = number(slot, name)
+        yield from (float(row["generation"]) for row in table("rates")["lane"] if row["transfers"] == speed)
+
+
+def _capability(*rows: Row) -> str:
+    """The compute capability in the first row that has one, as ``8.6``; empty where none has."""
+    for row in rows:
+        try:
+            return "{}.{}".format(*capability(text_of(row.get("compute_capability"))))
+        except CannotJudge:
+            continue
+    return ""
+
+
+def _group_rows(snapshot: Snapshot, group: str) -> tuple[Row, ...]:
+    """The group's rows; empty where absent or unread."""
+    return listed(snapshot.rows(group))

@@ -1,0 +1,108 @@
+"""The rulebook: every page of ``rules/<layer>/<id>.toml`` as a `Rule`, and the cases that prove it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpudoctor.core import files, language
+from gpudoctor.core.errors import RuleError
+from gpudoctor.core.frozen import frozen
+from gpudoctor.core.rule import LAYERS, Case, Rule, Scope
+from gpudoctor.diagnosis import pages
+from gpudoctor.diagnosis.rulebook.later import PageParts, rule_from_compiled
+from gpudoctor.diagnosis.rulebook.page import cases_on, origin_of, page_files
+
+if TYPE_CHECKING:
+    from gpudoctor.core.snapshot import Snapshot
+
+
+@frozen
+class Rulebook:
+    """All rules, ordered by layer from the lowest, and the folders of a site's own pages.
+
+    A cause may have two pages: how one machine shows it, and how a job or a fleet does.
+    """
+
+    rules: tuple[Rule, ...]
+    """Judged on one machine."""
+    folders: tuple[Path, ...] = ()
+    cluster: tuple[Rule, ...] = ()
+    """Judged on what is folded from many machines."""
+
+    def rules_for(self, snapshot: Snapshot) -> tuple[Rule, ...]:
+        """The rules judged on that snapshot: the cluster's for a fleet, else the machine's."""
+        return self.cluster if snapshot.target.kind == "fleet" else self.rules
+
+    def find(self, rule_id: str) -> Rule | None:
+        """The rule of that id, the machine's where there are two; None where there is none."""
+        return next(iter(self.pages(rule_id)), None)
+
+    def pages(self, rule_id: str) -> list[Rule]:
+        """Every page of that id, the machine's first."""
+        return [rule for rule in (*self.rules, *self.cluster) if rule.id == rule_id]
+
+
+def load(extra: Sequence[Path] = ()) -> Rulebook:
+    """The shipped pages and those of `extra` folders or pages, in the language in use.
+
+    Raises `RuleError` on a broken page or an id defined twice, `UsageError` where others can write to a page.
+    """
+    rules_by_key: dict[tuple[Scope, str], Rule] = {}
+    for folder in (None, *extra):
+        if folder and not folder.exists():
+            raise RuleError(f"{folder}: no such rule page, or folder of rule pages")
+        if folder:
+            _refuse_writable_by_others(folder)
+        translated = _page_translations(folder)
+        parts = PageParts(folder)
+        for raw in pages.compiled(folder, "rules", _checked_pages):
+            rule = rule_from_compiled(raw, parts, translated.get(raw["origin"]))
+            key = rule.scope, rule.id
+            if key in rules_by_key:
+                raise RuleError(f"{rule.origin}: {rule.id} is already defined by {rules_by_key[key].origin}")
+            rules_by_key[key] = rule
+    ordered = sorted(rules_by_key.values(), key=lambda rule: (LAYERS.index(rule.layer), rule.id))
+    machine = tuple(rule for rule in ordered if rule.scope == "machine")
+    return Rulebook(machine, tuple(extra), tuple(rule for rule in ordered if rule.scope == "cluster"))
+
+
+def _refuse_writable_by_others(folder: Path) -> None:
+    """Raises `UsageError` where anybody else can write to a page: pages say which commands are run."""
+    for path in (folder, *(folder.rglob("*") if folder.is_dir() else ())):
+        if path.suffix == ".toml" or path.is_dir():
+            files.check_named_file(path, f"--rules {folder}")
+
+
+def _checked_pages(folder: Path) -> list[dict[str, Any]]:
+    """`compiling.checked_pages`, which needs as much code as judging: imported where nothing is compiled."""
+    from gpudoctor.diagnosis.rulebook.compiling import checked_pages
+
+    return checked_pages(folder)
+
+
+def _page_translations(folder: Path | None) -> Mapping[str, Mapping[str, Any]]:
+    """Translations of the folder's pages in the language in use, by page origin; empty for English."""
+    if language.spoken() == language.ENGLISH:
+        return {}
+    from gpudoctor.diagnosis.rulebook.translation import translations
+
+    return translations(folder, language.spoken())
+
+
+def cases(folder: Path | None = None) -> tuple[Case, ...]:
+    """The cases on the pages under `folder` (a folder or a page), by default on the shipped pages."""
+    return tuple(case for path in page_files(folder or pages.home()) for case in cases_on(pages.toml(path), path))
+
+
+def cases_of(rule: Rule, extra: Sequence[Path] = ()) -> tuple[Case, ...]:
+    """The cases on the rule's own page."""
+    return tuple(
+        case
+        for folder in (pages.home(), *extra)
+        for path in page_files(folder)
+        if origin_of(path, folder) == rule.origin
+        for case in cases(path)
+        if case.rule == rule.id and case.scope == rule.scope
+    )

@@ -1,0 +1,369 @@
+"""What a page must get right before it is used: names that exist, versions that are versions, cases that prove it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from gpudoctor.core.catalog import Catalog
+from gpudoctor.core.rule import SOLVED, Case, Fix, Rule, SetupCase, SetupPage
+from gpudoctor.diagnosis import pages
+from gpudoctor.diagnosis.catalog import catalog
+from gpudoctor.diagnosis.knowledge.setup_facts import FACTS
+from gpudoctor.diagnosis.rulebook.conditions import (
+    check_expressions,
+    described,
+    no_fact,
+    no_group,
+    suggested_value,
+    value_with_kind,
+)
+from gpudoctor.diagnosis.rulebook.expressions import expressions, expressions_of
+from gpudoctor.diagnosis.rulebook.needles import syntax_tree
+from gpudoctor.diagnosis.rulebook.page import SETUP, Spot
+
+_ID = re.compile(r"[a-z]+\.[a-z0-9]+(-[a-z0-9]+)*\Z")
+BLANK = "FILL IN:"
+"""How a blank of a new page begins."""
+
+
+def is_id(name: str) -> bool:
+    """Whether it is a valid rule id: ``driver.not-loaded``."""
+    return _ID.match(name) is not None
+
+
+def refuse_blanks(raw: object, page: Spot, where: str = "") -> None:
+    """Raises `RuleError` for the first placeholder of a new page that is still to be filled in."""
+    if isinstance(raw, str) and raw.startswith(BLANK):
+        blank = raw.removeprefix(BLANK).strip()
+        raise page.text(raw).broken(f"{where} is still to be filled in: {blank}")
+    if isinstance(raw, Mapping):
+        for key, value in raw.items():
+            refuse_blanks(key, page, f"a name under {where}")
+            refuse_blanks(value, page, str(key))
+    elif isinstance(raw, list):
+        for value in raw:
+            refuse_blanks(value, page, where)
+
+
+def check_page(rule: Rule, cases: Sequence[Case], path: Path) -> None:
+    """Raise `RuleError` for the first thing wrong with the page at `path`."""
+    known, page = catalog(), Spot(path)
+    _check_shape(rule, cases, path)
+    if rule.each and rule.each not in known.groups:
+        raise page.key("each").broken(f"each: {no_group(rule.each, known)}")
+    check_expressions(expressions(rule), known, rule.each, page)
+    _check_fixes(rule.fixes, known, page)
+    for number, case in enumerate(cases):
+        _check_facts(case.facts, known, spot_of(page, number, case.name))
+
+
+def spot_of(page: Spot, number: int, name: str) -> Spot:
+    """The place of the page's case of that number, for messages."""
+    return page.entry("case", number).called(f"case {name!r}")
+
+
+def check_setup(page: SetupPage, cases: Sequence[SetupCase], path: Path) -> None:
+    """Raises `RuleError` for the first thing wrong with the setup page at `path`."""
+    known, spot = _setup_catalog(), Spot(path)
+    check_expressions(expressions_of(page.fixes), known, "", spot)
+    _check_fixes(page.fixes, known, spot)
+    for number, case in enumerate(cases):
+        where = spot_of(spot, number, case.name)
+        _check_facts(case.facts, known, where)
+        if case.offers and case.offers not in [fix.title for fix in page.fixes]:
+            raise where.key("offers").broken(f"no fix is called {case.offers!r}")
+    if unproven := next((fix for fix in page.fixes if fix.title not in [case.offers for case in cases]), None):
+        raise spot.text(unproven.title).broken(f"no case offers {unproven.title!r}")
+
+
+def _setup_catalog() -> Catalog:
+    """The catalog with the facts ``setup.*``, which setup pages alone may read."""
+    return Catalog([*catalog().specs.values(), *FACTS])
+
+
+def _known_setups() -> tuple[str, ...]:
+    """Names that a fix's ``setup`` may refer to: setup pages, and what the solver works out."""
+    return (*sorted(path.stem for path in (pages.home() / SETUP).glob("*.toml")), *SOLVED)
+
+
+def _check_fixes(fixes: Sequence[Fix], known: Catalog, page: Spot) -> None:
+    """Raises `RuleError` for a fix with an unknown ``setup`` or a wrong value in ``makes``."""
+    for number, fix in enumerate(fixes):
+        where = page.entry("fix", number).called(f"fix {fix.title!r}")
+        if fix.setup and fix.setup not in (there := _known_setups()):
+            raise where.key("setup").broken(f"nothing sets up {fix.setup!r}; available: {', '.join(there)}")
+        for step in fix.steps:
+            for name, value in step.makes:
+                filled = isinstance(value, str) and "{" in value and known.find(name)
+                rows = isinstance(value, list) and name in known.groups
+                if not filled and not rows:
+                    _check_value(name, value, known, where.key("makes"))
+
+
+def _check_shape(rule: Rule, cases: Sequence[Case], path: Path) -> None:
+    """Raises `RuleError` for a bad id, no condition, no source, a bad or slow pattern, or a missing case."""
+    page = Spot(path)
+    if not _ID.match(rule.id) or path.stem != rule.id:
+        raise page.key("id").broken(f"the file is named by its id, <layer>/<topic>.<what-is>.toml, not {rule.id!r}")
+    if not rule.when and not rule.signs:
+        raise page.broken("nothing to look for: neither when nor sign")
+    if not rule.sources:
+        raise page.key("sources").broken("no source")
+    for sign in rule.signs:
+        try:
+            re.compile(sign.match, re.IGNORECASE | re.MULTILINE)
+        except re.error as error:
+            raise page.text(sign.match).broken(f"sign {sign.match!r}: {error}") from error
+        if has_nested_repeat(sign.match):
+            raise page.text(sign.match).broken(
+                f"sign {sign.match!r}: a repetition within a repetition, such as (a+b?)+, can search one line for"
+                " years: bound the inner one to fewer than 30, or end each turn with what it does not repeat"
+            )
+    proofs = (
+        ("one that fires, with finds = its sentence, word for word", any(case.finds is not None for case in cases)),
+        ("one that passes, a near miss, with passes = true", any(case.passes for case in cases)),
+        (
+            'one that cannot be judged, with a fact that is { unread = "why" }, and unjudged = that why',
+            any(case.unjudged is not None for case in cases),
+        ),
+    )
+    if missing := [what for what, there in proofs if not there]:
+        raise page.broken(f"a case is missing: {missing[0]}")
+
+
+def _check_facts(facts: Mapping[str, object], known: Catalog, case: Spot) -> None:
+    """Raises `RuleError` where a case's fact or row is unknown or of the wrong kind."""
+    for name, value in facts.items():
+        if name not in known.groups:
+            _check_value(name, value, known, case)
+        elif isinstance(value, list):
+            for row in value:
+                if not isinstance(row, Mapping):
+                    said = f'a row of {name} is a table, {name} = [{{ column = "value" }}], not {row!r}'
+                    raise case.text(name).broken(said)
+                for column, item in row.items():
+                    _check_value(f"{name}.{column}", item, known, case.key(name).key(column))
+        elif isinstance(value, Mapping) and not {"absent", "unread"} & set(value):
+            said = f'{name} is a list of rows, {name} = [{{ column = "value" }}], {{absent = why}} or {{unread = why}}'
+            raise case.text(name).broken(said)
+
+
+def _check_value(name: str, value: object, known: Catalog, where: Spot) -> None:
+    """Raises `RuleError` where the fact is unknown or the value not of its kind."""
+    spec = known.find(name)
+    if spec is None:
+        raise where.text(name).broken(no_fact(name, known))
+    if isinstance(value, dict) and spec.kind != "map":
+        if not {"absent", "unread"} & set(value):
+            raise where.text(name).broken(f"{name} is a value, {{absent = why}} or {{unread = why}}")
+    elif not isinstance(value, _TYPES[spec.kind]) or (spec.kind in {"int", "float"} and isinstance(value, bool)):
+        better = suggested_value(value, spec)
+        instead = "" if better is None else f": write {json.dumps(better)}"
+        raise where.text(name).broken(f"{described(name, spec)}, is given as {value_with_kind(value)}{instead}")
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "text": (str,),
+    "version": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "list": (list,),
+    "map": (dict,),
+}
+
+
+# ---- Repetitions within repetitions ----
+# Refused when a page is loaded, for one line can make them search for years. Python's `re` tries every way to share a
+# text out between repetitions, and of nested ones there are exponentially many. All else takes a power of a line's
+# length, which `gpudoctor.diagnosis.judge.signs` bounds by its budget: repetitions that adjoin and overlap, as in
+# ``lib\w*[^\n]*not found``, are how one writes that something may stand between, on 40 pages.
+
+_codes: Any = importlib.import_module("re._constants" if sys.version_info >= (3, 11) else "sre_constants")
+
+Items = Sequence[tuple[Any, Any]]
+
+_LONG = 30
+"""How often something repeats at least that counts as a repetition."""
+_SAMPLE = [chr(code) for code in (9, 10, *range(32, 127), 0xE9, 0x4E2D)]
+"""Characters by which two sets are found to overlap."""
+
+
+def has_nested_repeat(pattern: str) -> bool:
+    """Whether the pattern has a repeat within a repeat that can match ambiguously, and so search for years.
+
+    ``(a+)*`` and ``(a|aa)*`` are such, ``(a+,)*`` and ``(a|ab)*`` are not; raises `re.error`.
+    """
+    return _has_nested_repeat(list(syntax_tree(pattern)), inside=False)
+
+
+def _has_nested_repeat(items: Items, *, inside: bool) -> bool:
+    """As `has_nested_repeat`, of parsed items; `inside`: they are in an ambiguous long repeat."""
+    for operation, argument in items:
+        if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
+            body = list(argument[2])
+            is_long = argument[1] >= _LONG
+            if is_long and (inside or _end_overlaps_beginning(body)):
+                return True
+            if _has_nested_repeat(body, inside=not _has_separator(body) if is_long else inside):
+                return True
+        else:
+            looks = operation in (_codes.ASSERT, _codes.ASSERT_NOT)
+            if any(
+                _has_nested_repeat(part, inside=inside and not looks) for part in _sub_patterns(operation, argument)
+            ):
+                return True
+    return False
+
+
+def _end_overlaps_beginning(body: Items) -> bool:
+    """Whether the end of one turn may match what the next turn begins with."""
+    if len(body) == 1 and body[0][0] is _codes.SUBPATTERN:
+        return _end_overlaps_beginning(list(body[0][1][3]))
+    begins = _first_characters(body)
+    for operation, argument in reversed(body):
+        if not _may_be_empty(operation, argument):
+            return False
+        if begins & _first_characters([(operation, argument)]):
+            return len(body) > 1
+    return False
+
+
+def _may_be_empty(operation: Any, argument: Any) -> bool:
+    """Whether the item can match the empty text."""
+    if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
+        return not argument[0]
+    parts = _sub_patterns(operation, argument)
+    return bool(parts) and any(all(_may_be_empty(*item) for item in part) for part in parts)
+
+
+def _first_characters(items: Items) -> frozenset[str]:
+    """Characters that a match of these items may begin with, among `_SAMPLE`."""
+    found: frozenset[str] = frozenset()
+    for operation, argument in items:
+        is_repeated = operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT)
+        parts = [list(argument[2])] if is_repeated else _sub_patterns(operation, argument)
+        if operation not in (_codes.ASSERT, _codes.ASSERT_NOT):
+            found = found.union(_item_characters([(operation, argument)]), *map(_first_characters, parts))
+        if operation is not _codes.AT and not _may_be_empty(operation, argument):
+            break
+    return found
+
+
+def _has_separator(body: Items) -> bool:
+    """Whether each turn contains a character that nothing else in it repeats, so that turns are unambiguous."""
+    return any(
+        _is_separator(operation, argument, [*body[:at], *body[at + 1 :]])
+        for at, (operation, argument) in enumerate(body)
+    )
+
+
+def _is_separator(operation: Any, argument: Any, others: Items) -> bool:
+    """Whether the item is required and matches nothing that the other items repeat."""
+    if operation in (_codes.LITERAL, _codes.NOT_LITERAL, _codes.IN):
+        return not _item_characters([(operation, argument)]) & _repeated_characters(others)
+    if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
+        own = _item_characters(list(argument[2]))
+        return (
+            bool(argument[0] and own)
+            and any(_is_required(*item) for item in others)
+            and not own & _all_characters(others)
+        )
+    if operation in (_codes.SUBPATTERN, _codes.BRANCH):
+        parts = [list(part) for part in _sub_patterns(operation, argument)]
+        return all(
+            any(_is_separator(*item, [*others, *part[:at], *part[at + 1 :]]) for at, item in enumerate(part))
+            for part in parts
+        )
+    return False
+
+
+def _is_required(operation: Any, argument: Any) -> bool:
+    """Whether the item must match at least once."""
+    return operation not in (_codes.MAX_REPEAT, _codes.MIN_REPEAT) or bool(argument[0])
+
+
+def _all_characters(items: Items) -> frozenset[str]:
+    """All characters of `_SAMPLE` that any part of the items matches."""
+    found: set[str] = set()
+    for operation, argument in items:
+        parts = _sub_patterns(operation, argument)
+        if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
+            parts = [list(argument[2])]
+        found |= _item_characters([(operation, argument)]).union(*map(_all_characters, parts))
+    return frozenset(found)
+
+
+def _repeated_characters(items: Items) -> frozenset[str]:
+    """Characters of `_SAMPLE` that a long repeat among the items matches."""
+    found: set[str] = set()
+    for operation, argument in items:
+        if operation in (_codes.MAX_REPEAT, _codes.MIN_REPEAT):
+            body = list(argument[2])
+            found |= (_item_characters(body) if argument[1] >= _LONG else frozenset()) | _repeated_characters(body)
+        for part in _sub_patterns(operation, argument):
+            found |= _repeated_characters(part)
+    return frozenset(found)
+
+
+def _sub_patterns(operation: Any, argument: Any) -> list[Items]:
+    """The item lists inside a group, alternatives or an assertion; empty for others."""
+    if operation is _codes.SUBPATTERN:
+        return [list(argument[3])]
+    if operation is _codes.BRANCH:
+        return [list(branch) for branch in argument[1]]
+    if operation in (_codes.ASSERT, _codes.ASSERT_NOT):
+        return [list(argument[1])]
+    return []
+
+
+def _item_characters(body: Items) -> frozenset[str]:
+    """Characters of `_SAMPLE` that a single item matches; none for several items."""
+    if len(body) != 1:
+        return frozenset()
+    operation, argument = body[0]
+    if operation is _codes.ANY:
+        return frozenset(_SAMPLE) - {"\n"}
+    if operation is _codes.LITERAL:
+        return frozenset({chr(argument)})
+    if operation is _codes.NOT_LITERAL:
+        return frozenset(_SAMPLE) - {chr(argument)}
+    if operation is _codes.IN:
+        return _set_characters(tuple(argument))
+    return frozenset()
+
+
+@lru_cache(maxsize=512)
+def _set_characters(members: tuple[tuple[Any, Any], ...]) -> frozenset[str]:
+    """Characters of `_SAMPLE` in a bracketed set; cached."""
+    return frozenset(character for character in _SAMPLE if _set_contains(members, character))
+
+
+def _set_contains(members: Items, character: str) -> bool:
+    """Whether the bracketed set contains the character; negation is taken into account."""
+    negated = members[0][0] is _codes.NEGATE
+    return (
+        any(_matches_member(kind, value, character) for kind, value in members if kind is not _codes.NEGATE) != negated
+    )
+
+
+def _matches_member(kind: Any, value: Any, character: str) -> bool:
+    """Whether one member of a set (character, range, class) matches the character."""
+    if kind is _codes.LITERAL:
+        return ord(character) == int(value)
+    if kind is _codes.RANGE:
+        return int(value[0]) <= ord(character) <= int(value[1])
+    name = str(value).rpartition("CATEGORY_")[2]
+    categories = {
+        "DIGIT": character.isdigit(),
+        "SPACE": character.isspace(),
+        "WORD": character.isalnum() or character == "_",
+    }
+    return categories.get(name.removeprefix("NOT_"), False) != name.startswith("NOT_")

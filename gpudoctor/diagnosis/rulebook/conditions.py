@@ -1,0 +1,219 @@
+"""What an expression on a page must get right: names that exist, calls that fit, values of kinds that go together."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+
+from gpudoctor.core.catalog import Catalog, FactSpec, kind_name, unit_factor
+from gpudoctor.core.errors import RuleError, UsageError, meant
+from gpudoctor.diagnosis.expression import BUILTINS, parse
+from gpudoctor.diagnosis.rulebook.expressions import loop_groups
+from gpudoctor.diagnosis.rulebook.page import Spot
+
+# ---- What kind of value a fact has ----
+# And how a value of another kind would be written as one of it.
+
+FAMILIES = {"text": "text", "version": "text", "int": "number", "float": "number", "bool": "bool"}
+"""Kinds whose values may be compared with each other go by one name; ``list`` and ``map`` by their own."""
+_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([^\d\s].*?)?\s*\Z")
+
+
+def described(name: str, spec: FactSpec) -> str:
+    """The fact and its kind, for messages: ``limits.shm_mib, a whole number in MiB``."""
+    return f"{name}, {kind_name(spec.kind)}{f' in {spec.unit}' if spec.unit else ''}"
+
+
+def family_of(value: object) -> str:
+    """Kind family of a page's value: ``bool``, ``number``, ``text`` or ``none``."""
+    if isinstance(value, bool):
+        return "bool"
+    return "number" if isinstance(value, (int, float)) else "text" if isinstance(value, str) else "none"
+
+
+def value_with_kind(value: object) -> str:
+    """A page's value with its kind, for messages: ``the text '64'``."""
+    names = {"bool": "", "number": "the number ", "text": "the text "}
+    return f"{names.get(family_of(value), '')}{value!r}"
+
+
+def suggested_value(value: object, spec: FactSpec) -> bool | int | float | str | None:
+    """The value as the fact's kind and unit would have it: 16384 for ``16 GiB`` in MiB; None where unclear."""
+    wanted = FAMILIES.get(spec.kind, spec.kind)
+    if wanted == "text" and family_of(value) == "number":
+        return str(value)
+    if wanted == "bool" and str(value).lower() in _BOOLEANS:
+        return _BOOLEANS[str(value).lower()]
+    quantity = _QUANTITY.match(value) if isinstance(value, str) and wanted == "number" else None
+    if quantity is None:
+        return None
+    try:
+        number = float(quantity[1]) * unit_factor(quantity[2] or "", spec.unit)
+    except UsageError:
+        return None
+    return int(number) if number == int(number) else number if spec.kind == "float" else None
+
+
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+# ---- Expressions ----
+
+_ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_ALIKE = (ast.Eq, ast.NotEq)
+_SIGNS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.NotEq: "!="}
+
+
+def check_expressions(found: Iterable[str], known: Catalog, each: str, page: Spot) -> None:
+    """Raises `RuleError` for the first wrong expression, with its line on the page."""
+    for text in found:
+        try:
+            check_expression(_parse_strictly(text), known, each)
+        except RuleError as error:
+            raise page.text(text).broken(f"in {text!r}: {error}") from error
+
+
+def _parse_strictly(text: str) -> ast.AST:
+    """The expression's syntax tree; Python's warnings (a wrong backslash) are errors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return parse(text)
+
+
+def check_expression(tree: ast.AST, known: Catalog, each: str) -> None:
+    """Raises `RuleError` for an unknown name or function, a call with wrong arguments, or kinds that do not compare."""
+    variables = loop_groups(tree, each)
+    whole = getattr(tree, "body", tree)
+    if isinstance(whole, ast.Name) and whole.id in known.groups:
+        raise RuleError(_group_as_value_message(whole.id, known))
+    attributes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    calls = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            _fact_spec(node, known, variables)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            _check_call(node, node.func.id)
+        elif isinstance(node, ast.Name) and id(node) not in attributes | calls:
+            if node.id not in known.groups and node.id not in variables:
+                raise RuleError(no_group(node.id, known))
+        elif isinstance(node, ast.Compare):
+            _check_compare(node, known, variables)
+
+
+def no_group(name: str, known: Catalog) -> str:
+    """Message for an unknown group, with near names or all of them."""
+    return f"no group {name!r}" + (meant(name, known.groups) or f"; available: {', '.join(sorted(known.groups))}")
+
+
+def _group_as_value_message(name: str, known: Catalog) -> str:
+    """Message for a group used where a value belongs."""
+    first = next(spec.name for spec in known.specs.values() if spec.name.startswith(f"{name}."))
+    return f"{name} is rows, not a value: write len({name}), or [row.{first.rpartition('.')[2]} for row in {name}]"
+
+
+def no_fact(name: str, known: Catalog) -> str:
+    """Message for an unknown fact: near names, and the command that lists others."""
+    topic = name.partition(".")[0]
+    listed = f"facts {topic}" if any(known_name.startswith(f"{topic}.") for known_name in known.specs) else "facts"
+    return f"no fact {name}{meant(name, known.specs) or ';'} `gpudoctor explain {listed}` lists what there is"
+
+
+@lru_cache(maxsize=1)
+def _functions() -> Mapping[str, Callable[..., object]]:
+    """Functions that conditions may call, by name."""
+    from gpudoctor.diagnosis.knowledge import LOOKUPS
+
+    return {**BUILTINS, **LOOKUPS}
+
+
+def _check_call(node: ast.Call, name: str) -> None:
+    """Raises `RuleError` for an unknown function or a wrong number of arguments."""
+    known = _functions()
+    if name not in known:
+        offered = meant(name, known) or f"; available: {', '.join(sorted(BUILTINS))}, and look-ups in tables"
+        raise RuleError(f"no function {name!r}{offered}")
+    if any(isinstance(argument, ast.Starred) for argument in node.args) or node.keywords:
+        return
+    import inspect
+
+    try:
+        signature = inspect.signature(known[name])
+    except ValueError:  # one of Python's own that does not tell
+        return
+    try:
+        signature.bind(*node.args)
+    except TypeError:
+        asked = ", ".join(signature.parameters)
+        raise RuleError(f"{name}({asked}) is called with {len(node.args) or 'none'} of these") from None
+
+
+def _fact_spec(node: ast.Attribute, known: Catalog, variables: Mapping[str, str]) -> FactSpec | None:
+    """The declaration of the fact that ``name.attr`` reads, None for other objects; raises `RuleError` if unknown."""
+    assert isinstance(node.value, ast.Name)
+    topic = variables.get(node.value.id, node.value.id)
+    if not topic:
+        return None
+    spec = known.find(f"{topic}.{node.attr}")
+    if spec is None:
+        raise RuleError(no_fact(f"{topic}.{node.attr}", known))
+    return spec
+
+
+def _check_compare(node: ast.Compare, known: Catalog, variables: Mapping[str, str]) -> None:
+    """Raises `RuleError` where a version is compared with a number or as text, or kinds do not compare."""
+    sides = [node.left, *node.comparators]
+    numbers = [side for side in sides if isinstance(side, ast.Constant) and isinstance(side.value, (int, float))]
+    wrapped = any(isinstance(side, ast.Call) and getattr(side.func, "id", "") == "version" for side in sides)
+    bare = [side for side in sides if (spec := _fact_of(side, known, variables)) and spec.kind == "version"]
+    if (wrapped or bare) and numbers:
+        fact = ast.unparse(bare[0]) if bare else "..."
+        example = f'version({fact}) {_SIGNS.get(type(node.ops[0]), "==")} "{numbers[0].value!r}"'
+        raise RuleError(f"a bare number where a version belongs (12.10 is not 12.1): write {example}")
+    if bare and any(isinstance(op, _ORDERED) for op in node.ops) and not wrapped:
+        raise RuleError(f"versions are ordered by version(...), not as text: write version({ast.unparse(bare[0])})")
+    for left, op, right in zip(sides, node.ops, sides[1:], strict=False):
+        if isinstance(op, (*_ORDERED, *_ALIKE)):
+            _check_pair(node, left, right, known, variables)
+
+
+def _fact_of(node: ast.expr, known: Catalog, variables: Mapping[str, str]) -> FactSpec | None:
+    """The declaration of the fact that the expression is; None for anything else."""
+    named = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    return _fact_spec(node, known, variables) if named else None  # type: ignore[arg-type]
+
+
+def _check_pair(
+    whole: ast.Compare, left: ast.expr, right: ast.expr, known: Catalog, variables: Mapping[str, str]
+) -> None:
+    """Raises `RuleError` where a fact is compared with a value or fact of another kind family."""
+    ours, theirs = _fact_of(left, known, variables), _fact_of(right, known, variables)
+    if ours is None and theirs is not None:
+        ours, theirs, left, right = theirs, None, right, left
+    if ours is None:
+        return
+    family = FAMILIES.get(ours.kind, ours.kind)
+    if theirs is not None:
+        if FAMILIES.get(theirs.kind, theirs.kind) != family:
+            names = [ast.unparse(side) for side in (left, right)]
+            raise RuleError(f"{described(names[0], ours)}, is compared with {described(names[1], theirs)}")
+    elif isinstance(right, ast.Constant) and family_of(right.value) != family:
+        raise RuleError(_mismatch_message(whole, ast.unparse(left), ours, right))
+
+
+def _mismatch_message(whole: ast.Compare, name: str, spec: FactSpec, constant: ast.Constant) -> str:
+    """Message for a value that the fact cannot have, with what to write instead where that is clear."""
+    if constant.value is None:
+        return f"nothing equals None: write absent({name}) or present({name})"
+    message = f"{described(name, spec)}, is compared with {value_with_kind(constant.value)}"
+    better = suggested_value(constant.value, spec)
+    if better is None:
+        return message
+    written = constant.value
+    constant.value = better
+    try:
+        return f"{message}: write {ast.unparse(whole)}"
+    finally:
+        constant.value = written  # the tree is kept for whoever parses that text again

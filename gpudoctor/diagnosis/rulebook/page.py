@@ -1,0 +1,316 @@
+"""One page: its file, the place on it of what is wrong, and what TOML gave as a `Rule` and its cases.
+
+What does not belong on a page is refused. TOML's readers keep no lines, so the text of a wrong page is searched again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from gpudoctor.core.errors import RuleError, meant
+from gpudoctor.core.frozen import replace
+from gpudoctor.core.language import OTHERS
+from gpudoctor.core.rule import (
+    CONFIDENCES,
+    LAYERS,
+    PREVALENCES,
+    SEVERITIES,
+    Case,
+    Fix,
+    Part,
+    Role,
+    Rule,
+    Scope,
+    Sign,
+    Step,
+)
+
+# ---- Which files of a folder are pages ----
+# Not the tables, the shared cures or the translations.
+
+SETUP = "setup"
+_NO_PAGES = ("profiles", "tables", SETUP, *OTHERS)
+
+
+def page_files(place: Path) -> list[Path]:
+    """The rule pages under the folder, sorted; a page by itself gives that page."""
+    if place.is_file():
+        if place.resolve().parent.name in _NO_PAGES:
+            return []
+        return [place if place.parent.name not in {"", ".."} else place.resolve()]  # its folder names its layer
+    found = (path for path in place.rglob("*.toml") if not set(path.relative_to(place).parts[:-1]) & set(_NO_PAGES))
+    return sorted(found)
+
+
+def origin_of(path: Path, place: Path) -> str:
+    """The page's path for messages and keys: ``driver/driver.missing.toml``; `place` is the folder searched."""
+    return path.relative_to(path.parent.parent if place.is_file() else place).as_posix()
+
+
+# ---- Where on a page something stands ----
+
+
+class Spot:
+    """A place on a page for error messages, found by text; prints as ``FILE:LINE`` with the place's name."""
+
+    def __init__(self, origin: str | Path, near: tuple[str, ...] = (), name: str = "") -> None:
+        self._origin = origin
+        self._near = near
+        self._name = name
+
+    def key(self, name: str) -> Spot:
+        """The place where that key, or a table of that name, is written, after this spot."""
+        word = re.escape(name)
+        return self._at(rf"(?:^|[{{,])\s*[\"']?{word}[\"']?\s*=|^\s*\[{word}\]")
+
+    def entry(self, name: str, number: int) -> Spot:
+        """The place of the entry of that number, from 0, under ``[[name]]``."""
+        return self._at(rf"(?:^\s*\[\[{name}\]\](?s:.*?)){{{number}}}^\s*\[\[{name}\]\]")
+
+    def text(self, words: str) -> Spot:
+        """The place where this text is written, after this spot, also with TOML's escapes."""
+        escaped = words.replace("\\", "\\\\").replace('"', '\\"')
+        return self._at(f"{re.escape(words)}|{re.escape(escaped)}")
+
+    def called(self, name: str) -> Spot:
+        """The same place with a name for messages."""
+        return Spot(self._origin, self._near, name)
+
+    def _at(self, pattern: str) -> Spot:
+        """A place after this one that matches the pattern."""
+        return Spot(self._origin, (*self._near, pattern), self._name)
+
+    def broken(self, problem: str) -> RuleError:
+        """The `RuleError` for a problem at this place."""
+        return RuleError(f"{self}: {problem}")
+
+    def __str__(self) -> str:
+        line = self._line()
+        place = f"{self._origin}:{line}" if line else str(self._origin)
+        return f"{place}: {self._name}" if self._name else place
+
+    def _line(self) -> int:
+        """The line number, from 1; 0 for the page as a whole or where it cannot be read."""
+        if not self._near:
+            return 0
+        try:
+            page = Path(self._origin).read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            return 0
+        found = 0
+        for pattern in self._near:
+            if match := re.compile(pattern, re.MULTILINE).search(page, found):
+                found = match.end()
+        return page.count("\n", 0, found) + 1 if found else 0
+
+
+# ---- What TOML gave, as a rule and its cases ----
+
+
+def rule_of(raw: Mapping[str, Any], origin: str) -> Rule:
+    """The rule that the page's mapping gives; raises `RuleError` for a missing, unknown or wrong key."""
+    page = Spot(origin)
+    refuse_unknown_keys(raw, _KEYS, page)
+    for key, what in _REQUIRED.items():
+        if key not in raw:
+            raise page.broken(f"{key} is missing: {what}")
+    for key in _TEXTS:
+        if key in raw:
+            text(raw, key, page)
+    for key in _SWITCHES:
+        if not isinstance(raw.get(key, False), bool):
+            raise page.key(key).broken(f"{key} is true or false, not {raw[key]!r}")
+    layer = raw.get("layer", Path(origin).parent.name)
+    if layer not in LAYERS:
+        raise page.key("layer").broken(
+            f"layer {layer!r} is none of {', '.join(LAYERS)}: name the folder by it, or write layer = ... on the page"
+        )
+    return Rule(
+        id=raw["id"],
+        layer=layer,
+        title=raw["title"],
+        severity=_one_of(raw, "severity", SEVERITIES, "", page),
+        role=_one_of(raw, "role", get_args(Role), "cause", page),
+        finding=raw["finding"],
+        why=raw["why"],
+        misses=raw["misses"],
+        sources=texts(raw, "sources", page),
+        confidence=_one_of(raw, "confidence", CONFIDENCES, "certain", page),
+        prevalence=_one_of(raw, "prevalence", PREVALENCES, "usual", page),
+        sound=raw.get("sound", False),
+        several=raw.get("several", False),
+        each=raw.get("each", ""),
+        subjects=texts(raw, "subjects", page),
+        explains=texts(raw, "explains", page),
+        when=texts(raw, "when", page),
+        unless=texts(raw, "unless", page),
+        signs=tuple(sign_of(sign, page.entry("sign", at)) for at, sign in enumerate(tables(raw, "sign", page))),
+        fixes=tuple(fix_of(fix, page.entry("fix", at)) for at, fix in enumerate(tables(raw, "fix", page))),
+        confirm=raw.get("confirm", ""),
+        origin=origin,
+        scope=_one_of(raw, "scope", get_args(Scope), "machine", page),
+    )
+
+
+_REQUIRED = {
+    "id": 'as in id = "site.no-quota", which names the file, too',
+    "title": "the problem as a heading, without values",
+    "severity": f"one of {', '.join(SEVERITIES)}",
+    "finding": "the sentence to say, with facts in braces",
+    "why": "what follows from it, and why",
+    "misses": "what the page will not catch",
+    "sources": "a list of texts: where this is documented",
+}
+_TEXTS = ("id", "title", "finding", "why", "misses", "layer", "each", "confirm")
+_SWITCHES = ("sound", "several")
+_KEYS = (
+    "id layer title severity role finding why misses sources confidence prevalence sound several each"
+    " subjects explains let when unless sign fix case confirm origin scope"
+)
+
+
+def refuse_unknown_keys(raw: Mapping[str, Any], keys: str, where: Spot) -> None:
+    """Raises `RuleError` for a key that is not among `keys`, which blanks separate."""
+    known = keys.split()
+    for key in raw:
+        if key not in known:
+            raise where.key(key).broken(
+                f"unknown key {key!r}{meant(key, known) or f'; available: {_comma_list(known)}'}"
+            )
+
+
+def _comma_list(words: Iterable[object]) -> str:
+    """The items as text, separated by commas."""
+    return ", ".join(map(str, words))
+
+
+def sign_of(raw: Mapping[str, Any], where: Spot) -> Sign:
+    """A ``[[sign]]`` entry; raises `RuleError`."""
+    refuse_unknown_keys(raw, "match weight when finding compiled", where)
+    match = _required_text(raw, "match", where)
+    conclusive = _one_of(raw, "weight", ("conclusive", "suggestive"), None, where) == "conclusive"
+    sign = Sign(match, conclusive, texts(raw, "when", where), raw.get("finding", ""))
+    return compiled_sign(sign, *raw["compiled"]) if "compiled" in raw else sign
+
+
+def compiled_sign(sign: Sign, needles: Sequence[Sequence[str]], goes_on: bool, ways: Sequence[Any]) -> Sign:
+    """The sign with what was derived from its pattern at compile time."""
+
+    def compiled_part(
+        pattern: str | Sequence[int], words: Sequence[Sequence[str]], spans_lines: bool, reach: int
+    ) -> Part:
+        """The `Part` of a compiled entry; `pattern` is text, or a (start, end) slice of the sign's own pattern."""
+        return Part(
+            pattern if isinstance(pattern, str) else sign.match[slice(*pattern)], _as_tuples(words), spans_lines, reach
+        )
+
+    parts = tuple(tuple(compiled_part(*part) for part in way) for way in ways)
+    return replace(sign, needles=_as_tuples(needles), goes_on=goes_on, ways=parts)
+
+
+def _as_tuples(needles: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """The word sets as tuples."""
+    return tuple(map(tuple, needles))
+
+
+def fix_of(raw: Mapping[str, Any], where: Spot) -> Fix:
+    """A ``[[fix]]`` entry; raises `RuleError` unless it has exactly one of ``steps`` and ``setup``."""
+    refuse_unknown_keys(raw, "title when steps undo setup", where)
+    title = _required_text(raw, "title", where)
+    if ("setup" in raw) == ("steps" in raw):
+        raise where.broken(f"the fix {title!r} has steps, or says what is set up")
+    steps = tuple(_step(step, where.key("steps")) for step in tables(raw, "steps", where))
+    return Fix(title, steps, texts(raw, "when", where), raw.get("undo", ""), raw.get("setup", ""))
+
+
+def _step(raw: Mapping[str, Any], where: Spot) -> Step:
+    """One step of a fix; raises `RuleError`."""
+    refuse_unknown_keys(raw, "argv text needs touches makes when", where)
+    return Step(
+        texts(raw, "argv", where),
+        raw.get("text", ""),
+        texts(raw, "needs", where),
+        raw.get("touches", "nothing"),
+        tuple(raw.get("makes", {}).items()),
+        texts(raw, "when", where),
+    )
+
+
+_VERDICTS = ("finds", "passes", "unjudged")
+
+
+def cases_on(raw: Mapping[str, Any], path: Path) -> tuple[Case, ...]:
+    """The page's ``[[case]]`` entries; raises `RuleError`."""
+    page = Spot(path)
+    return tuple(_case(entry, raw, page.entry("case", at), path) for at, entry in enumerate(tables(raw, "case", page)))
+
+
+def _case(entry: Mapping[str, Any], raw: Mapping[str, Any], where: Spot, path: Path) -> Case:
+    """One case; raises `RuleError` unless it has facts or a report, and exactly one expected result."""
+    name = _required_text(entry, "name", where)
+    where = where.called(f"case {name!r}")
+    refuse_unknown_keys(entry, f"name facts report {' '.join(_VERDICTS)}", where)
+    if len([key for key in _VERDICTS if key in entry]) != 1:
+        raise where.broken(f"it says what comes of it, by one of {_comma_list(_VERDICTS)}")
+    if not {"facts", "report"} & set(entry):
+        raise where.broken("it has facts, or the report that somebody pasted")
+    facts = entry.get("facts", {})
+    if not isinstance(facts, Mapping):
+        raise where.key("facts").broken(f'facts is a table, {{ "driver.version" = "580.95.05" }}, not {facts!r}')
+    return Case(
+        raw.get("id", ""),
+        name,
+        facts,
+        entry.get("report", ""),
+        entry.get("finds"),
+        entry.get("passes", False),
+        entry.get("unjudged"),
+        raw.get("scope", "machine"),
+        str(path),
+    )
+
+
+def _required_text(raw: Mapping[str, Any], key: str, where: Spot) -> str:
+    """The text under `key`; raises `RuleError` where it is missing or no text."""
+    if key not in raw:
+        raise where.broken(f"{key} is missing")
+    return text(raw, key, where)
+
+
+def text(raw: Mapping[str, Any], key: str, where: Spot) -> str:
+    """The text under `key`; raises `RuleError` where it is something else."""
+    value = raw[key]
+    if not isinstance(value, str):
+        raise where.key(key).broken(f"{key} is text, in quotes, not {value!r}")
+    return value
+
+
+def texts(raw: Mapping[str, Any], key: str, where: Spot) -> tuple[str, ...]:
+    """The list of texts under `key`; raises `RuleError` where it is something else."""
+    value = raw.get(key, ())
+    if isinstance(value, str) or not isinstance(value, Iterable) or not all(isinstance(item, str) for item in value):
+        instead = f": write {key} = [{json.dumps(value)}]" if isinstance(value, str) else ""
+        raise where.key(key).broken(f"{key} is a list of texts{instead}")
+    return tuple(value)
+
+
+def tables(raw: Mapping[str, Any], key: str, where: Spot) -> Sequence[Mapping[str, Any]]:
+    """The tables under `key`; raises `RuleError` where it is something else."""
+    value = raw.get(key, ())
+    if isinstance(value, (str, Mapping)) or not all(isinstance(item, Mapping) for item in value):
+        written = f"{key} = [{{ ... }}]" if key == "steps" else f"[[{key}]]"
+        raise where.key(key).broken(f"{key} is a list of tables, each written {written}")
+    return value  # type: ignore[no-any-return]
+
+
+def _one_of(raw: Mapping[str, Any], key: str, allowed: Sequence[Any], otherwise: Any, where: Spot) -> Any:
+    """The value under `key`, `otherwise` where it is missing; raises `RuleError` where it is not allowed."""
+    value = raw.get(key, otherwise)
+    if value not in allowed:
+        problem = f"{key} is missing: one of" if key not in raw else f"{key} is {value!r}, which is none of"
+        raise where.key(key).broken(f"{problem} {_comma_list(allowed)}")
+    return value

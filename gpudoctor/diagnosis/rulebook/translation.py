@@ -1,0 +1,165 @@
+"""A page's words in another language: ``rules/zh/driver/driver.missing.toml`` for ``rules/driver/driver.missing.toml``.
+
+A translation has the words alone, in the order of the page: ``title``, ``finding``, ``why``, ``misses``, ``confirm``,
+``signs`` (their sentences, each once) and a ``[[fix]]`` for each, with ``title``, ``steps`` (the texts of those that
+have one) and ``undo``; of a shared cure the texts under ``[step]`` as well. A ``confirm`` or ``undo`` that is a command
+alone may be left out. ``of`` is the digest of the words that were translated: where these have changed since, the page
+is English until somebody has looked at it again.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gpudoctor.core.errors import RuleError
+from gpudoctor.core.language import ENGLISH, OTHERS
+from gpudoctor.diagnosis import pages
+from gpudoctor.diagnosis.rulebook.expressions import _HOLE, LetNames, Names, names_in, read_page
+from gpudoctor.diagnosis.rulebook.page import Spot, refuse_unknown_keys, texts
+
+Raw = Mapping[str, Any]
+"""A page or a translation as TOML gave it."""
+Slot = tuple[str | int, ...]
+"""Where a sentence stands in a translation: ``("fix", 0, "steps", 2)``."""
+_SENTENCES = ("title", "finding", "why", "misses", "confirm")
+_WORDED = frozenset((*_SENTENCES, "text", "undo"))
+"""Keys of a page under which words stand, wherever on it."""
+_OPTIONAL = ("confirm", "undo")
+
+
+def digest(page: Raw) -> str:
+    """Checksum of an English page's sentences, eight hexadecimal digits."""
+    english_text = "\0".join(english for _, english in _page_sentences(page))
+    return f"{zlib.crc32(english_text.encode()):08x}"
+
+
+def translated_page(page: Raw, translation: Raw | None) -> Raw:
+    """The page with its sentences translated; unchanged without a translation, or where it is outdated."""
+    if translation is None or translation["of"] != digest(page):
+        return page
+    by_english: Mapping[str, str] = translation["said"]
+
+    def of(part: Any, key: str = "") -> Any:
+        """The part with its texts translated; `key` is the page's key it stands under."""
+        if isinstance(part, str):
+            return by_english.get(part, part) if key in _WORDED else part
+        if isinstance(part, Mapping):
+            return {name: of(value, name) for name, value in part.items()}
+        return [of(value) for value in part] if isinstance(part, list) else part
+
+    new: Raw = of(page)
+    return new
+
+
+def translations(folder: Path | None, language: str) -> Mapping[str, Raw]:
+    """Translations under `folder` (of the shipped pages for None) by page origin: ``driver/x.toml``."""
+    if language == ENGLISH or (folder and not (folder / language).is_dir()):
+        return {}
+    found: Mapping[str, Raw] = pages.compiled(folder, language, partial(checked_translations, language=language))
+    return found
+
+
+def checked_translations(folder: Path, language: str) -> dict[str, Raw]:
+    """The up-to-date translations under `folder`, by origin: digest and sentences by the English ones.
+
+    Raises `RuleError` for one that does not fit its page.
+    """
+    return {
+        origin: {"of": raw["of"], "said": sentences}
+        for origin, _, raw, sentences in _read_translations(folder, language)
+        if sentences
+    }
+
+
+def stale(folder: Path) -> list[str]:
+    """Messages for the translations under `folder` whose pages have changed since."""
+    return [
+        f"{language}/{origin}: its page has changed, and is shown in English until this says the same again,"
+        f' with of = "{digest(page)}"'
+        for language in OTHERS
+        for origin, page, _, sentences in _read_translations(folder, language)
+        if not sentences
+    ]
+
+
+def _read_translations(folder: Path, language: str) -> Iterator[tuple[str, Raw, Raw, dict[str, str]]]:
+    """Origin, page, translation and its sentences, none where it is stale; raises `RuleError`."""
+    there = folder / language
+    for path in sorted(there.rglob("*.toml")):
+        origin = path.relative_to(there).as_posix()
+        original = folder / origin
+        if not original.is_file():
+            raise RuleError(f"{path}: there is no page {original} that it could translate")
+        page, raw = read_page(original), pages.toml(path)
+        raw = LetNames(page, Spot(original)).spelled_out(raw)
+        if not isinstance(raw.get("of"), str):
+            raise RuleError(f'{path}: of = "{digest(page)}" is missing: the digest of the words that it translates')
+        yield origin, page, raw, _match_sentences(page, raw, path) if raw["of"] == digest(page) else {}
+
+
+def _page_sentences(page: Raw) -> Iterator[tuple[Slot, str]]:
+    """Every sentence of a page, with its position in a translation."""
+    yield from (((key,), page[key]) for key in _SENTENCES if page.get(key))
+    findings = dict.fromkeys(sign["finding"] for sign in page.get("sign", ()) if sign.get("finding"))
+    yield from ((("signs", at), sentence) for at, sentence in enumerate(findings))
+    yield from ((("step", name), step["text"]) for name, step in page.get("step", {}).items() if step.get("text"))
+    for at, fix in enumerate(page.get("fix", ())):
+        yield ("fix", at, "title"), fix["title"]
+        own = (step["text"] for step in fix.get("steps", ()) if not isinstance(step, str) and step.get("text"))
+        yield from ((("fix", at, "steps", number), text) for number, text in enumerate(own))
+        if fix.get("undo"):
+            yield ("fix", at, "undo"), fix["undo"]
+
+
+def _translated_sentences(raw: Raw, path: Path) -> Iterator[tuple[Slot, str]]:
+    """Every sentence of a translation, by the same positions; raises `RuleError` for an unknown key."""
+    page = Spot(path)
+    refuse_unknown_keys(raw, f"of signs step fix {' '.join(_SENTENCES)}", page)
+    yield from (((key,), raw[key]) for key in _SENTENCES if key in raw)
+    yield from ((("signs", at), text) for at, text in enumerate(texts(raw, "signs", page)))
+    yield from ((("step", name), text) for name, text in raw.get("step", {}).items())
+    for at, fix in enumerate(raw.get("fix", ())):
+        refuse_unknown_keys(fix, "title steps undo", page.entry("fix", at))
+        yield from ((("fix", at, key), fix[key]) for key in ("title", "undo") if key in fix)
+        yield from ((("fix", at, "steps", number), text) for number, text in enumerate(texts(fix, "steps", page)))
+
+
+def _match_sentences(page: Raw, raw: Raw, path: Path) -> dict[str, str]:
+    """The translation of each sentence of the page; raises `RuleError` where one is missing or reads other facts."""
+    translated = dict(_translated_sentences(raw, path))
+    sentences = {}
+    for slot, english in _page_sentences(page):
+        where = f"{path}: {' '.join(map(str, slot))}"
+        words = translated.pop(slot, english if slot[-1] in _OPTIONAL else "")
+        if not words:
+            raise RuleError(f"{where} is missing: {english}")
+        if words != english:  # a command that is left as it is may have braces of its own
+            _check_names(english, words, page.get("each", ""), where)
+        sentences[english] = words
+    if translated:
+        raise RuleError(f"{path}: the page has no {' '.join(map(str, next(iter(translated))))} to translate")
+    return sentences
+
+
+def _check_names(english: str, words: str, each: str, where: str) -> None:
+    """Raises `RuleError` where a translated sentence does not read the same facts as the original."""
+    theirs, ours = _names(english, each), _names(words, each)
+    if missing := sorted(theirs.facts - ours.facts):
+        raise RuleError(f"{where} does not say {missing[0]}, as its original does: {english}")
+    if odd := sorted(ours.facts - theirs.facts) or sorted(ours.others - theirs.others):
+        raise RuleError(f"{where} has {odd[0]}, which its original has not: {english}")
+
+
+def _names(template: str, each: str) -> Names:
+    """The names in the template's holes; what a sign's pattern captures counts as a fact."""
+    holes = [hole.partition("|")[0].strip() for hole in _HOLE.findall(template)]
+    parts = [names_in(hole, each) for hole in holes]
+    captured = frozenset(hole for hole in holes if hole.isidentifier())
+    others: frozenset[str] = frozenset()
+    return Names(
+        captured.union(*(part.facts for part in parts)), others.union(*(part.others for part in parts)) - captured
+    )

@@ -1,0 +1,240 @@
+"""Runs a plan: the environment is kept before its first change, and the machine judged anew after each."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.errors import DoctorError, UsageError
+from gpudoctor.core.plan import Plan, PlanStep
+from gpudoctor.core.run import Judged, Run
+from gpudoctor.fixes import records
+from gpudoctor.fixes.keeping import environment, kept
+from gpudoctor.fixes.keeping.environment import Environment
+from gpudoctor.fixes.keeping.kept import Kept
+from gpudoctor.fixes.site import Site
+from gpudoctor.fixes.steps import commands, guard
+from gpudoctor.fixes.steps.engine import Ask, Recorder, Result, Tell, Wants, heeding_signals, step_by_step
+
+
+def apply(plan: Plan, site: Site, tell: Tell, wants: Wants, ask: Ask | None = None) -> Run:
+    """Run the chosen steps in order; the Run as it ended, whatever the outcome.
+    `ask` is called for a step without a command; ``run`` means that a person has done it. Without it such steps are
+    refused. Raises `DoctorError` before anything is run: a step that cannot be run, a command that would change another
+    environment, another run under way, or no room for the record.
+    """
+    target = _target_environment(plan, site)
+    _refuse_unrunnable(plan, target, site, by_hand=ask is not None)
+    judging = Judging(site.judge, site.judge())
+    with opened(plan, site, target, tell) as recorder, heeding_signals(wants) as wanted:
+        applying = _Application(recorder, site, wanted, target, judging)
+        why = step_by_step(recorder, wanted, ask or (lambda _: "run"), applying.prepare, applying.do)
+        applying.note_after()
+        return recorder.end(why, judging.worse)
+
+
+@contextlib.contextmanager
+def opened(plan: Plan, site: Site, target: Environment | None, tell: Tell, undoes: str = "") -> Iterator[Recorder]:
+    """Recorder of a new run of the plan, with its locks held; raises `DoctorError` if another run is under way.
+    `undoes` is the id of the run that this one takes back.
+    """
+    journals = records.Journals(site.journals)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(records.hold_lock("on this machine", records.machine_lock(site.journals), plan.title[:80]))
+        if target:
+            place = records.environment_lock(target)
+            stack.enter_context(records.hold_lock(f"in {target.prefix}", place, plan.title[:80]))
+        commands.refuse_while_one_is_at_work(journals)
+        journals.prune(kept.is_undoable)
+        mine = journals.begin()
+        recorder = Recorder(Run.of(plan, mine.id, records.now(), undoes), mine, tell)
+        try:
+            recorder.write()
+        except OSError as error:
+            raise DoctorError(f"no record can be kept in {mine.folder}: {error.strerror}; nothing was run") from error
+        yield recorder
+
+
+def _target_environment(plan: Plan, site: Site) -> Environment | None:
+    """The environment that the plan changes; None if it changes none, `UsageError` if no Python is known."""
+    if not any(guard.changes_packages(step) for step in plan.until_reboot.chosen):
+        return None
+    if site.python is None:
+        raise UsageError("no Python is known whose environment could be changed: name it with --python")
+    return environment.query_environment(site.python, site.environ)
+
+
+def _refuse_unrunnable(plan: Plan, target: Environment | None, site: Site, by_hand: bool) -> None:
+    """Raise `UsageError` for the first chosen step that cannot or must not be run. `by_hand`: manual steps are
+    allowed.
+    """
+    made: list[str] = []
+    for step in plan.until_reboot.chosen:
+        why = step.hindrance or ("" if step.argv or step.verify or by_hand else "by hand: done by a person")
+        if not why and target and guard.changes_packages(step):
+            why = guard.refusal(step.argv, target, made)
+            new = guard.makes(step.argv)
+            made += [new] if new else []
+            elsewhere = new or guard.refusal(step.argv, target)  # what the plan makes may always be changed by it
+            why = why or ("" if elsewhere else target.hindrance(site.root))
+        if why:
+            raise UsageError(f"step {step.id} ({step.title}) is not run from here: {why}. Nothing was run")
+
+
+@dataclass
+class _Application:
+    """State of one plan being run."""
+
+    recorder: Recorder
+    site: Site
+    wants: Wants
+    target: Environment | None
+    judging: Judging
+    kept: Kept | None = None
+    made: list[str] = field(default_factory=list)
+    notes: str = ""
+
+    def prepare(self, step: PlanStep) -> str:
+        """Reason why the step cannot be started, ``""`` if it can; keeps a copy of the environment before its first
+        change.
+        """
+        if step.verify or _only_shows(step):
+            return ""
+        if why := guard.unmet(step, self.site.environ, self.site.root):
+            return why
+        if not self.target or not guard.changes_packages(step):
+            return ""
+        try:
+            return guard.refusal(step.argv, self.target, self.made) or self._prepare_environment(step, self.target)
+        except OSError as error:
+            return f"the environment could not be kept as it is: {error.strerror}. Nothing was changed"
+        except DoctorError as error:
+            return str(error)
+
+    def _prepare_environment(self, step: PlanStep, target: Environment) -> str:
+        """Reason why the environment cannot be changed, ``""`` if it can; keeps a copy before its first change."""
+        if new := guard.makes(step.argv):
+            self.made.append(new)
+            self.recorder.journal.put("made.json", {"folders": self.made})
+        elif not self.kept and not guard.refusal(step.argv, target):  # else it fills what this run made
+            why = guard.changed_since_plan(self.recorder.run.plan, environment.installed(target))
+            if why := why or self._diverted_by_pip(step, target):
+                return why
+            self._keep_environment(target)
+        return ""
+
+    def do(self, step: PlanStep) -> Result:
+        """Run the step, and judge the machine anew after its last change."""
+        if step.verify:
+            return self._verify(step)
+        if not step.argv:  # a person says that it is done, and may have changed anything
+            self.judging.changed()
+            return Result("done")
+        if self.notes:
+            self.recorder.say(step, self.notes)
+            self.notes = ""
+        result = commands.run_step(step, self.recorder, self.site, self.wants, self.target)
+        if _only_shows(step):  # what it shows is for the reader, and nothing rests on how it ends
+            return Result("done", result.status) if result.state == "failed" else result
+        if step.touches == "nothing" and not guard.changes_packages(step):
+            return result
+        self.judging.changed()
+        if result.state != "done" or not self._is_last_change_of_cause(step):
+            return result
+        return replace(result, why=self.judging.worsened(step))
+
+    def note_after(self) -> None:
+        """Record the state in which the run left the environment, for a later undo."""
+        if self.kept:
+            with contextlib.suppress(OSError):  # then all is put back as it was, without asking who changed it
+                kept.note_after(self.kept)
+
+    def _verify(self, step: PlanStep) -> Result:
+        """Result of a step that checks whether a rule's finding is gone."""
+        found, why = self.judging.look(step.verify)
+        if found is not None:
+            self.recorder.now(Judged(step.id, step.verify, found))
+        return Result("done" if found is False else "failed", why=why)
+
+    def _diverted_by_pip(self, step: PlanStep, target: Environment) -> str:
+        """Reason why pip would install elsewhere by its settings; ``""`` if it would not."""
+        if "pip" not in step.argv:
+            return ""
+        setting = environment.diverting_pip_setting(target, guard.clean(self.site.environ, target)[0])
+        reason = f"pip's settings have {setting}, which leads it to another place"
+        return f"{reason}: pip config unset {setting.partition('=')[0]}" if setting else ""
+
+    def _keep_environment(self, target: Environment) -> None:
+        """Keep a copy of the environment, and drop copies that are too old."""
+        self.recorder.journal.reserve()
+        dropped = kept.prune(target, kept.LAST - 1)
+        self.kept = kept.keep(self.recorder.run.id, target)
+        self.recorder.journal.put("kept.json", self.kept.to_json())
+        self.notes = f"Kept {target.prefix} as it is: {self.kept.files} files, {self.kept.size >> 20} MiB\n"
+        if dropped:
+            self.notes += f"Dropped what was kept for {', '.join(dropped)}: too old to be taken back\n"
+
+    def _is_last_change_of_cause(self, step: PlanStep) -> bool:
+        """True if no later step of the same cause changes anything; before that the machine may look worse."""
+        steps = self.recorder.run.plan.until_reboot.chosen
+        later = steps[next(place for place, item in enumerate(steps, 1) if item.id == step.id) :]
+        return not any(item.cause == step.cause and item.argv and item.touches != "nothing" for item in later)
+
+
+def _only_shows(step: PlanStep) -> bool:
+    """True for a command that changes nothing, such as ``fuser -v /dev/nvidia0``; its exit status does not matter."""
+    return step.touches == "nothing" and bool(step.argv) and not step.makes and not guard.changes_packages(step)
+
+
+# ---- The machine judged anew: cured, not cured, or worse than before ----
+
+
+@dataclass
+class Judging:
+    """Diagnoses the machine by `judge`, at most once per change. `before` is the diagnosis before the run."""
+
+    judge: Callable[[], Diagnosis]
+    before: Diagnosis
+    worse: tuple[str, ...] = ()
+    """The rules that find an error and found none before the run."""
+    _latest: Diagnosis | None = None
+
+    def changed(self) -> None:
+        """Discard the latest diagnosis, since the machine was changed."""
+        self._latest = None
+
+    def look(self, rule: str) -> tuple[bool | None, str]:
+        """(whether the rule finds something, reason): True or False, None if it could not be judged."""
+        diagnosis = self._current()
+        if isinstance(diagnosis, str):
+            return None, diagnosis
+        if any(finding.id == rule for finding in diagnosis.findings):
+            return True, f"{rule} is still found"
+        unjudged = next((item.because for item in diagnosis.unjudged if item.id == rule), None)
+        return (False, "") if unjudged is None else (None, f"{rule} could not be judged: {unjudged}")
+
+    def worsened(self, step: PlanStep) -> str:
+        """Text naming the errors after this step that were not there before the run; ``""`` if there are none."""
+        diagnosis = self._current()
+        if isinstance(diagnosis, str):
+            return diagnosis
+        known = _error_ids(self.before)
+        self.worse = tuple(name for name in _error_ids(diagnosis) if name not in known)
+        problem = f"{', '.join(self.worse)} was not found before step {step.id}"
+        return f"worse than before: {problem}; take the run back" if self.worse else ""
+
+    def _current(self) -> Diagnosis | str:
+        """Diagnosis since the last change, or the reason as text if it failed."""
+        if self._latest is None:
+            try:
+                self._latest = self.judge()
+            except Exception as error:  # whatever it is: the steps are done, and the record must say so
+                return f"the machine could not be judged anew: {error or type(error).__name__}"
+        return self._latest
+
+
+def _error_ids(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Ids of the rules that found an error, each once."""
+    return tuple(dict.fromkeys(finding.id for finding in diagnosis.findings if finding.severity == "error"))

@@ -1,0 +1,123 @@
+"""The cures of one cause, in the order in which they are offered, and each of their steps in few words."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+from gpudoctor.core.diagnosis import Finding
+from gpudoctor.core.fact import Json
+from gpudoctor.core.language import say
+from gpudoctor.core.rule import Step
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.diagnosis.catalog import catalog
+from gpudoctor.diagnosis.expression import NOT_KNOWN
+from gpudoctor.fixes.effects.commands import Command, bare, command_of
+
+
+@dataclass(frozen=True, slots=True)
+class Cure:
+    """One way to cure a cause: its steps for all rows that were found."""
+
+    title: str
+    steps: tuple[Step, ...]
+    undo: str = ""
+
+
+def cures_of(findings: Iterable[Finding], snapshot: Snapshot) -> list[Cure]:
+    """Cures of the findings of one cause (one finding per row): cures with the same title are merged."""
+    found: dict[str, Cure] = {}
+    for finding in findings:
+        for fix in finding.fixes:
+            cure = found.setdefault(fix.title, Cure(fix.title, (), fix.undo))
+            steps = tuple(replace(step, makes=tuple(_per_row(step.makes, finding, snapshot))) for step in fix.steps)
+            found[fix.title] = replace(cure, steps=merged(cure.steps, steps))
+    return list(found.values())
+
+
+def merged(steps: Sequence[Step], more: Iterable[Step]) -> tuple[Step, ...]:
+    """The steps, and those of `more` that are not among them; equal steps have their effects combined."""
+    out = list(steps)
+    for step in more:
+        place = next((place for place, earlier in enumerate(out) if same(earlier, step)), None)
+        if place is None:
+            out.append(step)
+        else:
+            out[place] = replace(out[place], makes=tuple({**dict(out[place].makes), **dict(step.makes)}.items()))
+    return tuple(out)
+
+
+def same(a: Step, b: Step) -> bool:
+    """True if both run the same command, or, without a command, have the same text."""
+    return a.argv == b.argv and (bool(a.argv) or a.text == b.text)
+
+
+def _per_row(makes: Iterable[tuple[str, Json]], finding: Finding, snapshot: Snapshot) -> Iterator[tuple[str, Json]]:
+    """Effects with a column of a group applied to each row found: ``gpu.mig_pending`` gives ``gpu[2].mig_pending``."""
+    for name, value in makes:
+        group, _, column = name.rpartition(".")
+        spec = catalog().find(name)
+        rows = finding.rows_of(group, snapshot) if spec and spec.group else []
+        if rows:
+            yield from ((f"{group}[{row}].{column}", value) for row in rows)
+        else:
+            yield name, value
+
+
+# ---- A step in few words: its title, and what it makes true ----
+
+_FIRST = re.compile(r"\. |: |。|：")
+"""Ends a step's first few words, in whatever language."""
+
+
+def title_of(step: Step) -> str:
+    """Short title of a step: its command without folders, or the first sentence of its text."""
+    if not step.argv:
+        return _FIRST.split(step.text)[0].rstrip(".")
+    words = bare(step.argv)
+    if words[1:2] == ["-m"] and len(words) > 2:
+        words = words[2:]
+    words[0] = PurePath(words[0]).name
+    return shlex.join(words)
+
+
+def effect_text(step: Step, cure: str) -> str:
+    """Short text of a step's effect: packages installed or removed, else facts set; else which cure it is part of."""
+    if command := command_of(step.argv):
+        return _package_effect(command)
+    effects = [
+        fact_sentence(name, value) for name, value in step.makes if not (isinstance(value, str) and NOT_KNOWN in value)
+    ]
+    if effects:
+        return "; ".join(dict.fromkeys(effects))
+    if "reboot" in step.needs:
+        return say("the machine runs what was installed")
+    return f"part of: {cure}" if step.touches != "nothing" else say("it only looks") if step.argv else ""
+
+
+def fact_sentence(name: str, value: Json) -> str:
+    """One fact as a sentence: ``driver.module_loaded is true``, ``env.LD_LIBRARY_PATH is not there any more``."""
+    if isinstance(value, dict) and "absent" in value:
+        return f"{name} is not there any more"
+    if isinstance(value, dict):
+        return f"{name} is read again"
+    if isinstance(value, bool):
+        return f"{name} is {'true' if value else 'false'}"
+    if isinstance(value, list):
+        return f"{name} is {', '.join(map(str, value)) or 'empty'}"
+    return f"{name} is {value}"
+
+
+def _package_effect(command: Command) -> str:
+    """Sentence naming the packages that the command installs or removes."""
+    names = ", ".join(f"{package.name} {package.version}".rstrip() for package in command.wanted)
+    where = f"the environment {command.creates}" if command.creates else ""
+    if command.removes:
+        return f"{names} {'are' if len(command.wanted) > 1 else 'is'} taken away"
+    named = any("+" in package.version for package in command.wanted)
+    build = f" of the build {command.build}" if command.build not in ("", "auto") and not named else ""
+    there = " with ".join(part for part in (where, f"{names}{build}" if names else "") if part)
+    return f"{there} {'are' if len(command.wanted) > 1 and not where else 'is'} there"

@@ -1,0 +1,235 @@
+"""What the environment of a Python is: where its packages lie, whether they may be changed, and what is installed."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from gpudoctor.core import shipped
+from gpudoctor.core.errors import DocumentError, UsageError
+from gpudoctor.core.versions import normal
+from gpudoctor.target.child import run_child
+
+_MARK = "@gpudoctor "
+_PATIENCE = 20.0
+_ELSEWHERE = re.compile(r"(global|install|uninstall)\.(target|prefix|root)=")
+OWN_SETTINGS = (
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "PYTHONUSERBASE",
+    "PYTHONEXECUTABLE",
+    "__PYVENV_LAUNCHER__",
+)
+"""Variables that make a Python be another one, or import from elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The environment that `python` belongs to. Paths are absolute; `user_site` is empty where it imports from none.
+
+    `managed` is what the distribution says to whoever installs into it (PEP 668), None where nobody forbids it.
+    """
+
+    python: str
+    prefix: str
+    version: str
+    venv: bool
+    conda: bool
+    purelib: str
+    platlib: str
+    scripts: str
+    user_site: str = ""
+    user_scripts: str = ""
+    managed: str | None = None
+
+    @property
+    def own(self) -> bool:
+        """True if the prefix belongs to this environment alone (venv or conda)."""
+        return self.venv or self.conda
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Folders with its distributions, each once."""
+        return tuple(dict.fromkeys(place for place in (self.purelib, self.platlib, self.user_site) if place))
+
+    @property
+    def trees(self) -> tuple[str, ...]:
+        """Folders that are kept as a whole: the prefix, or only site-packages if the prefix is shared."""
+        places = (self.prefix, *([self.user_site] if self.user_site else ())) if self.own else self.sites
+        real = tuple(dict.fromkeys(os.path.realpath(place) for place in places))
+        return tuple(place for place in real if not any(place.startswith(f"{other}/") for other in real))
+
+    def hindrance(self, root: bool) -> str:
+        """Reason why it must not or cannot be changed; ``""`` if it can. `root`: this process is root."""
+        if self.managed is not None:
+            return (
+                f"{self.prefix} belongs to the distribution (EXTERNALLY-MANAGED): "
+                "make an environment of its own (python3 -m venv) and name its Python with --python"
+            )
+        owner = _owner(self.prefix)
+        if root and owner:
+            return f"{self.prefix} belongs to user id {owner}, and this is root: run it as that user"
+        folder = self.prefix if self.own else self.purelib
+        if os.access(folder, os.W_OK) or (not self.own and self.user_site):
+            return ""
+        return f"{folder} cannot be written to{' (mounted read-only)' if _read_only(folder) else ''}"
+
+    @property
+    def room(self) -> int:
+        """Free bytes on its file system."""
+        found = os.statvfs(self.prefix)
+        return found.f_bavail * found.f_frsize
+
+
+def _owner(folder: str) -> int:
+    """User id that owns the folder; 0 if it cannot be read."""
+    try:
+        return os.stat(folder).st_uid  # noqa: PTH116
+    except OSError:
+        return 0
+
+
+def _read_only(folder: str) -> bool:
+    """True if the folder's file system is mounted read-only."""
+    try:
+        return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
+def query_environment(python: str, environ: Mapping[str, str] = os.environ) -> Environment:
+    """Environment of an interpreter, as it reports itself; `UsageError` if it cannot be started or does not answer."""
+    text = shipped.text("fixes/children/ask_environment.py")
+    clean = {name: value for name, value in environ.items() if name not in OWN_SETTINGS}
+    try:
+        answer = run_child([python, "-I", "-B", "-c", text], _PATIENCE, clean)
+    except OSError as error:
+        raise UsageError(f"{python} cannot be started: {error.strerror}; name the environment's Python") from error
+    report = next((line[len(_MARK) :] for line in answer.out.splitlines() if line.startswith(_MARK)), "")
+    try:
+        raw: dict[str, Any] = json.loads(report)
+        return Environment(python=os.path.abspath(python), **{name: raw[name] for name in _FIELDS})  # noqa: PTH100
+    except (ValueError, KeyError, TypeError) as error:
+        last = (answer.err.strip().splitlines() or ["it said nothing"])[-1]
+        raise UsageError(f"{python} does not say where its packages lie: {last[:200]}") from error
+
+
+_FIELDS = tuple(field.name for field in fields(Environment) if field.name != "python")
+
+
+def diverting_pip_setting(target: Environment, environ: Mapping[str, str]) -> str:
+    """pip setting that makes it install elsewhere (``install.target='/x'``); ``""`` if there is none."""
+    answer = run_child([target.python, "-m", "pip", "config", "list"], _PATIENCE, environ)
+    return next((line for line in answer.out.splitlines() if _ELSEWHERE.match(line)), "")
+
+
+def from_json(raw: Any) -> Environment:
+    """Environment from the output of `asdict`; malformed data raises `DocumentError`."""
+    try:
+        return Environment(**raw)
+    except TypeError as error:
+        raise DocumentError(f"no record of an environment: {error}") from error
+
+
+# ---- What is installed in it: every distribution, read from the disk, with pip or without ----
+
+_MOST = 1 << 20
+_MOST_RECORD = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """An installed distribution. `record` is the SHA-256 of its RECORD, `origin` its direct_url.json (PEP 610)."""
+
+    name: str
+    version: str
+    place: str
+    record: str = ""
+    origin: str = ""
+
+
+Lock = tuple[Distribution, ...]
+"""What is installed, in the order of their places."""
+
+
+def installed(environment: Environment) -> Lock:
+    """All installed distributions, read from disk and sorted by path; in conda also its packages with their builds."""
+    found = [item for site in environment.sites for item in _distributions_in(site)]
+    meta = Path(environment.prefix, "conda-meta")
+    if environment.conda:
+        found += [_conda_package(place) for place in meta.glob("*.json")]
+    return tuple(sorted(found, key=lambda item: item.place))
+
+
+def changes(before: Lock, after: Lock) -> tuple[str, ...]:
+    """Differences as text, by package: ``torch 2.9.0+cu130 → 2.9.0+cu128``."""
+    then, now = _versions(before), _versions(after)
+    names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+    return tuple(f"{name} {then.get(name, 'not installed')} → {now.get(name, 'removed')}" for name in names)
+
+
+def _versions(distributions: Iterable[Distribution]) -> dict[str, str]:
+    """Versions by package name; several are joined by commas."""
+    found: dict[str, list[str]] = {}
+    for item in distributions:
+        found.setdefault(item.name, []).append(item.version)
+    return {name: ", ".join(sorted(set(versions))) for name, versions in found.items()}
+
+
+def record_of(distribution: Distribution) -> Iterator[str]:
+    """Absolute paths listed in the distribution's RECORD."""
+    base = os.path.dirname(distribution.place)  # noqa: PTH120 - may be no sane path
+    text = _read_text(f"{distribution.place}/RECORD", _MOST_RECORD)
+    for row in csv.reader(text.splitlines()):
+        if row and "\0" not in row[0]:
+            yield os.path.normpath(os.path.join(base, row[0]))  # noqa: PTH118
+
+
+def _distributions_in(site: str) -> Iterator[Distribution]:
+    """Distributions in a site-packages folder; empty if it cannot be read."""
+    try:
+        names = sorted(os.listdir(site))  # noqa: PTH208 - names, not paths
+    except OSError:
+        return
+    for name in names:
+        if name.endswith((".dist-info", ".egg-info")):
+            yield _distribution(f"{site}/{name}")
+
+
+def _distribution(place: str) -> Distribution:
+    """Distribution from its .dist-info or .egg-info path."""
+    metadata = _read_text(f"{place}/METADATA") or _read_text(f"{place}/PKG-INFO") or _read_text(place)
+    head = dict(line.partition(": ")[::2] for line in metadata.partition("\n\n")[0].splitlines())
+    stem = os.path.basename(place).rpartition(".")[0]  # noqa: PTH119
+    name = normal(head.get("Name", stem.partition("-")[0]).strip())
+    record = _read_text(f"{place}/RECORD", _MOST_RECORD)
+    return Distribution(
+        name,
+        head.get("Version", stem.partition("-")[2]).strip(),
+        place,
+        hashlib.sha256(record.encode()).hexdigest() if record else "",
+        _read_text(f"{place}/direct_url.json").strip(),
+    )
+
+
+def _conda_package(place: Path) -> Distribution:
+    """A conda package, from its file in conda-meta."""
+    name, version, build = [*place.stem.rsplit("-", 2), "", ""][:3]
+    return Distribution(f"{name} (conda)", f"{version} {build}", str(place))
+
+
+def _read_text(place: str, most: int = _MOST) -> str:
+    """Text of a file, up to `most` bytes; ``""`` if it cannot be read."""
+    try:
+        with open(place, "rb") as file:  # noqa: PTH123
+            return file.read(most).decode("utf-8", "replace")
+    except OSError:
+        return ""

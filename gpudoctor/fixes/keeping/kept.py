@@ -1,0 +1,402 @@
+"""The state of an environment from before a run, kept so that it can be put back without the network.
+
+Each tree of the environment has a hidden folder with a store for each run. Where the prefix is not the environment's
+own, files that lie outside its site-packages (commands, data of wheels) are kept one by one. Putting a tree back, what
+differs or is gone comes back and what came goes; that may be ended and repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gpudoctor.core.errors import DoctorError, DocumentError
+from gpudoctor.fixes.keeping import environment, tree
+from gpudoctor.fixes.keeping.environment import Environment, Lock
+from gpudoctor.fixes.keeping.store import Keeping, Manifest, Store, digest_of, load_manifest, set_owner_and_mode
+from gpudoctor.fixes.keeping.tree import HIDDEN, Entries, Entry, entry_of
+from gpudoctor.fixes.records import Journal
+
+_LOOSE = "-loose"
+_RUN = re.compile(r"\d{8}-\d{6}(-\d\d)?")
+LAST = 3
+"""Runs of an environment whose former state is kept; that of older ones is dropped when another begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One kept tree, stored at `store`. `loose`: single files of the environment outside its trees.
+    `digest` is the SHA-256 of its manifest.
+    """
+
+    root: str
+    store: str
+    loose: bool = False
+    digest: str = ""
+
+    @property
+    def stores(self) -> list[Path]:
+        """Stores of all runs for this tree, oldest first."""
+        ending = _LOOSE if self.loose else ""
+        places = (place for place in Path(self.store).parent.iterdir() if place.name.endswith(_LOOSE) == self.loose)
+        return sorted(place for place in places if _RUN.fullmatch(place.name.removesuffix(ending)))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Copy of an environment as it was before the run with that id."""
+
+    run: str
+    environment: Environment
+    lock: Lock
+    parts: tuple[Part, ...]
+    files: int = 0
+    size: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON document, read back by `from_json`."""
+        return {
+            "run": self.run,
+            "environment": asdict(self.environment),
+            "lock": [asdict(item) for item in self.lock],
+            "parts": [asdict(part) for part in self.parts],
+            "files": self.files,
+            "size": self.size,
+        }
+
+    @property
+    def there(self) -> bool:
+        """True if all parts of the copy still exist."""
+        return all(Path(part.store, "manifest").is_file() for part in self.parts)
+
+
+def from_json(raw: Any) -> Kept:
+    """The inverse of `Kept.to_json`; malformed data raises `DocumentError`."""
+    try:
+        lock = tuple(environment.Distribution(**item) for item in raw["lock"])
+        parts = tuple(Part(**part) for part in raw["parts"])
+        return Kept(raw["run"], environment.from_json(raw["environment"]), lock, parts, raw["files"], raw["size"])
+    except (KeyError, TypeError) as error:
+        raise DocumentError(f"no record of what was kept: {type(error).__name__} {error}") from error
+
+
+def keep(run: str, target: Environment) -> Kept:
+    """Store a copy of the environment; `OSError` or `DoctorError` if that fails, and then nothing is left behind."""
+    parts = list(_writable_parts(run, target))
+    if there := next((part.store for part in parts if os.path.lexists(part.store)), ""):
+        raise DoctorError(f"{there}: a run of another user began in the same second; try again. Nothing was changed")
+    files = size = 0
+    try:
+        for place, part in enumerate(parts):
+            entries = Keeping(part.root, Path(part.store)).keep(_current_entries(part, target)).entries
+            parts[place] = replace(part, digest=digest_of(Path(part.store, "manifest")))
+            files += len(entries)
+            size += sum(entry.size for entry in entries.values())
+    except BaseException:
+        for part in parts:
+            shutil.rmtree(part.store, ignore_errors=True)
+        raise
+    return Kept(run, target, environment.installed(target), tuple(parts), files, size)
+
+
+def _writable_parts(run: str, target: Environment) -> Iterator[Part]:
+    """Parts to keep: the environment's trees that we may write to, and its loose files."""
+    first = ""
+    for root in target.trees:
+        with suppress(OSError):
+            folder = tree.kept_folder(root)
+            if os.access(folder, os.W_OK):
+                first = first or f"{folder}/{run}"
+                yield Part(root, f"{folder}/{run}")
+    if not target.own and first:
+        yield Part("/", f"{first}{_LOOSE}", loose=True)
+
+
+def _current_entries(part: Part, target: Environment) -> Entries:
+    """Entries of the part's files as they are on disk now."""
+    return tree.entries_of(_loose_files(target)) if part.loose else tree.walk(part.root)
+
+
+def _loose_files(target: Environment) -> Iterator[str]:
+    """Paths of files outside the trees: those in a RECORD, and scripts that run this Python.
+    Only paths below the prefix and the user base count, since a RECORD may name any path.
+    """
+    inside, homes = tuple(f"{root}/" for root in target.trees), _allowed_bases(target)
+    for item in environment.installed(target):
+        listed = environment.record_of(item)
+        yield from (path for path in listed if path.startswith(homes) and not path.startswith(inside))
+    for folder in filter(None, (target.scripts, target.user_scripts)):
+        with suppress(OSError):
+            names = os.listdir(folder)  # noqa: PTH208
+            yield from (f"{folder}/{name}" for name in names if _runs_python(f"{folder}/{name}", target))
+
+
+def _allowed_bases(target: Environment) -> tuple[str, ...]:
+    """Folders below which loose files may lie, each with a trailing slash."""
+    bases = (target.prefix, os.path.dirname(target.user_scripts))  # noqa: PTH120
+    return tuple(f"{base}/" for base in bases if base not in ("", "/"))
+
+
+def _runs_python(place: str, target: Environment) -> bool:
+    """True if the file's shebang names a program of that environment."""
+    with suppress(OSError), open(place, "rb") as file:  # noqa: PTH123
+        first = file.readline(1024)
+        program = os.fsdecode(first[2:].strip()) if first.startswith(b"#!") else ""
+        return bool(program) and os.path.dirname(program) in (target.scripts, os.path.dirname(target.python))  # noqa: PTH120
+    return False
+
+
+def note_after(copy: Kept) -> None:
+    """Record how the run left the environment, so that later changes are known as others'. Raises `OSError`."""
+    for part in copy.parts:
+        Manifest(_current_entries(part, copy.environment), {}, {}).save(Path(part.store, "after"))
+
+
+def check(copy: Kept) -> None:
+    """Raise `DocumentError` for a record with paths outside its environment, or a copy that other users could
+    change.
+    """
+    target = copy.environment
+    scripts = tuple(f"{folder}/" for folder in (target.scripts, target.user_scripts) if folder)
+    for part in copy.parts:
+        own = part.root == "/" if part.loose else part.root in target.trees
+        folder = Path(part.store).parent
+        named = Path(part.store).name == f"{copy.run}{_LOOSE if part.loose else ''}"
+        if not own or not named or folder not in [Path(root, HIDDEN) for root in target.trees]:
+            raise DocumentError(f"the record of run {copy.run} names {part.store}, outside {target.prefix}")
+        for place in (part.store, *(f"{part.store}/{name}" for name in ("manifest", "small", "large"))):
+            if why := tree.ownership_doubt(place):
+                raise DocumentError(f"what was kept before run {copy.run} is not put back: {why}")
+        for path in load_manifest(Path(part.store, "manifest"), part.digest).entries:
+            inside = not part.loose or f"/{path}".startswith((*_allowed_bases(target), *scripts))
+            if not inside or path.startswith("/") or any(word in ("", ".", "..") for word in path.split("/")):
+                raise DocumentError(f"the record of run {copy.run} names {path[:80]!r}, outside {target.prefix}")
+
+
+def restore(copy: Kept, undo: str, check_end: Callable[[], None], say: Callable[[str], None]) -> tuple[str, ...]:
+    """Put the kept environment back; the paths that still differ. `undo` is the id of the run doing it.
+    Raises `OSError`, `DocumentError` if a store is gone, and what `check_end` raises; it may then be repeated. `say`
+    receives progress text.
+    """
+    check(copy)
+    left: list[str] = []
+    for part in sorted(copy.parts, key=lambda part: not part.loose):  # the RECORDs in the trees tell of loose files
+        with Store(Path(part.store), part.digest) as store:
+            back = _prepare_restoring(part, store, copy.environment, undo, check_end)
+            left += [os.path.join(part.root, path) for path in back.restore()]  # noqa: PTH118
+        say(f"{part.root}: {back.put_back} put back, {back.removed} removed\n")
+        if back.put_aside:
+            say(f"Changed or added after the run, so moved to {back.aside}:\n{listing(back.put_aside)}\n")
+    return tuple(left)
+
+
+def _prepare_restoring(
+    part: Part, store: Store, target: Environment, undo: str, check_end: Callable[[], None]
+) -> Restoring:
+    """Restoring of one part, with the files that others have changed since the run."""
+
+    def current_entries() -> Entries:
+        """The part's files as they are now."""
+        return _current_entries(part, target)
+
+    newest = part.stores[-1] / "after"  # without it the last run was killed, and who changed what is not known
+    others = changed_by_others(load_manifest(newest).entries, current_entries()) if newest.is_file() else frozenset()
+    aside = Path(part.store).with_name(f"aside-{undo}{_LOOSE if part.loose else ''}")
+    return Restoring(part.root, store, current_entries, aside, others, check_end)
+
+
+def drop(copy: Kept) -> None:
+    """Delete the copy; the run can then no longer be undone."""
+    for part in copy.parts:
+        shutil.rmtree(part.store, ignore_errors=True)
+
+
+def is_undoable(journal: Journal) -> bool:
+    """True if the run can still be undone from its kept copy."""
+    try:
+        return journal.has("kept.json") and from_json(journal.document("kept.json")).there
+    except DocumentError:
+        return False
+
+
+def prune(target: Environment, last: int = LAST) -> tuple[str, ...]:
+    """Delete copies older than the `last` ones and incomplete ones; ids of the complete ones deleted."""
+    dropped: set[str] = set()
+    for part in _writable_parts("00000000-000000", target):
+        whole = [place for place in part.stores if (place / "manifest").is_file()]
+        for place in part.stores:
+            if place not in whole[-last:]:
+                dropped |= {place.name.removesuffix(_LOOSE)} if place in whole else set()
+                shutil.rmtree(place, ignore_errors=True)
+    return tuple(sorted(dropped))
+
+
+# ---- One tree put back as it was kept ----
+
+MOST_NAMED = 20
+"""Paths that are named one by one; the rest is counted."""
+
+
+class RestoreEndedError(Exception):
+    """The user ended the restore; what was put back by then stays."""
+
+
+@dataclass
+class Restoring:
+    """Restores one tree at `root`; `entries` lists what is there now.
+    `foreign` are paths that others changed after the run: they are moved to `aside`, never deleted.
+    """
+
+    root: str
+    store: Store
+    entries: Callable[[], Entries]
+    aside: Path
+    foreign: frozenset[str] = frozenset()
+    check_end: Callable[[], None] = lambda: None
+    """Called again and again; raises `RestoreEndedError` to end it."""
+    put_aside: list[str] = field(default_factory=list)
+    put_back: int = 0
+    removed: int = 0
+
+    def restore(self) -> tuple[str, ...]:
+        """Restore the tree; the paths that still differ. Raises `OSError`.
+        A large file that was rewritten in place cannot be restored, since only its inode was kept; it stays as it is.
+        """
+        now = self.entries()
+        then = self.store.manifest.entries
+        for path in sorted((path for path in now if path not in then), reverse=True):
+            self.check_end()
+            self._remove(path, now[path])
+        for path, entry in then.items():
+            self.check_end()
+            if self._is_unchanged(path, entry, now.get(path)):
+                continue
+            if entry.kind != "file" or self.store.sound(path):
+                self._put_back_entry(path, entry, now.get(path))
+        for path, entry in reversed(then.items()):
+            if entry.kind == "folder":
+                set_owner_and_mode(Path(self.root, path), entry)
+        self._clear_staging()
+        os.sync()  # what was kept is dropped next
+        return tuple(f"{path}{self._reason_lost(path)}" for path in self.differences())
+
+    def _reason_lost(self, path: str) -> str:
+        """Note for a path whose kept content was overwritten; ``""`` for other paths."""
+        entry = self.store.manifest.entries.get(path)
+        spoilt = entry and entry.kind == "file" and not self.store.sound(path)
+        return " (rewritten in place: only its package, installed anew, brings it back)" if spoilt else ""
+
+    def differences(self) -> tuple[str, ...]:
+        """Paths at which the tree differs from the kept state."""
+        now, then = self.entries(), self.store.manifest.entries
+        more = [path for path in now if path not in then]
+        return (*more, *(path for path, entry in then.items() if not self._is_unchanged(path, entry, now.get(path))))
+
+    def _is_unchanged(self, path: str, then: Entry, now: Entry | None) -> bool:
+        """True if the entry now has the kept kind, mode, owner and content."""
+        if now is None or (then.kind, then.mode, then.uid, then.gid) != (now.kind, now.mode, now.uid, now.gid):
+            return False
+        if then.kind != "file":
+            return then.goal == now.goal
+        if (then.size, then.mtime) != (now.size, now.mtime):
+            return False
+        return (then.inode, then.changed) == (now.inode, now.changed) or self.store.holds(path, f"{self.root}/{path}")
+
+    def _remove(self, path: str, now: Entry) -> None:
+        """Remove an entry that was not there before; a file changed by others is moved aside instead."""
+        place = Path(self.root, path)
+        if path in self.foreign and now.kind != "folder":
+            self._move_aside(path)
+        elif now.kind == "folder":
+            with suppress(FileNotFoundError):
+                _with_write_permission(place.rmdir, place)
+        else:
+            _with_write_permission(lambda: place.unlink(missing_ok=True), place)
+            self.removed += 1
+
+    def _put_back_entry(self, path: str, then: Entry, now: Entry | None) -> None:
+        """Restore one entry; a file changed by others is moved aside first."""
+        place = Path(self.root, path)
+        staging = self._staging_folder() / secrets.token_hex(8)  # whole before what is there goes: it may be spoilt
+        if then.kind == "link":
+            staging.symlink_to(then.goal)
+            set_owner_and_mode(staging, then)
+        elif then.kind == "file":
+            self.store.extract(path, staging)
+        if now and (now.kind == "folder" or then.kind == "folder") and now.kind != then.kind:
+            self._remove(path, now)
+        elif now and now.kind != "folder" and path in self.foreign:
+            self._move_aside(path)
+        if then.kind == "folder":
+            place.mkdir(exist_ok=True, parents=True)
+            return
+        place.parent.mkdir(exist_ok=True, parents=True)
+        _with_write_permission(lambda: staging.replace(place), place)
+        staging.unlink(missing_ok=True)  # two names of one inode: rename leaves both
+        self.put_back += 1
+
+    def _move_aside(self, path: str) -> None:
+        """Move a file from the tree to the same relative path below `aside`, and note it in `put_aside`."""
+        goal = self.aside / path
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        place = Path(self.root, path)
+        _with_write_permission(lambda: place.replace(goal), place)
+        self.put_aside.append(path)
+
+    def _staging_folder(self) -> Path:
+        """Folder in which files are completed before they are moved into place."""
+        folder = self.store.store / "staging"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def _clear_staging(self) -> None:
+        """Delete the staging folder."""
+        folder = self.store.store / "staging"
+        with suppress(FileNotFoundError):
+            for place in folder.iterdir():
+                place.unlink()
+            folder.rmdir()
+
+
+def changed_by_others(after: Entries, now: Entries) -> frozenset[str]:
+    """Paths that differ from the state `after` the run; folders and .pyc files do not count."""
+
+    def is_as_left(path: str, entry: Entry) -> bool:
+        """Whether the file has the kind, size, time and link target that the run left it with."""
+        then = after.get(path)
+        return bool(
+            then and (then.kind, then.size, then.mtime, then.goal) == (entry.kind, entry.size, entry.mtime, entry.goal)
+        )
+
+    return frozenset(
+        path
+        for path, entry in now.items()
+        if not is_as_left(path, entry) and entry.kind != "folder" and not path.endswith(".pyc")
+    )
+
+
+def listing(paths: Iterable[str]) -> str:
+    """The first `MOST_NAMED` paths, one per line, and how many more there are."""
+    all_of_them = list(paths)
+    more = len(all_of_them) - MOST_NAMED
+    lines = "\n".join(f"  {path!r}" if not path.isprintable() else f"  {path}" for path in all_of_them[:MOST_NAMED])
+    return f"{lines}\n  and {more} more" if more > 0 else lines
+
+
+def _with_write_permission(act: Callable[[], object], place: Path) -> None:
+    """Call `act`; if its folder is read-only to us, make that writable and try again."""
+    try:
+        act()
+    except PermissionError:
+        folder = entry_of(str(place.parent))
+        if not folder or folder.mode & 0o300 == 0o300:
+            raise
+        os.chmod(place.parent, folder.mode | 0o700)  # noqa: PTH101
+        act()

@@ -1,0 +1,124 @@
+"""Where plans are run, and which of their steps may be: nobody's environment is changed by another user.
+
+A step that may not be run keeps its place in the plan and says why; what comes after it in the same cure waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from gpudoctor.core import state
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.language import say
+from gpudoctor.core.plan import Plan, PlanStep
+
+if sys.platform != "win32":
+    import pwd
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """This machine as the place where steps are run.
+    `python` is the interpreter whose environment may be changed, None if none may. `judge` reads and judges the machine
+    anew. `environ` is what commands inherit, less the variables that would divert them.
+    """
+
+    journals: Path
+    python: str | None
+    judge: Callable[[], Diagnosis]
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    root: bool = field(default_factory=lambda: os.geteuid() == 0)
+
+
+def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Folder of run records: ``GPUDOCTOR_STATE``, else ``gpudoctor/runs`` in the user's state folder.
+    Raises `UsageError` if others can write to it.
+    """
+    folder = state.state_folder(environ)
+    return folder if state.configured_folder(environ) else folder / "runs"
+
+
+# ---- Who may run which step ----
+# Nothing reboots without a word.
+
+Only = Literal["", "user", "root"]
+
+
+Asked = Literal["each", "once", "never"]
+"""Whether a person is asked before each step, once before all of them, or not at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a plan is run: whether to ask, whose steps (`only`), and the environment's `owner` if it is another user."""
+
+    asked: Asked = "each"
+    only: Only = ""
+    owner: str = ""
+
+
+def is_root() -> bool:
+    """True if this process is root."""
+    return hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def manner_of_process(plan: Plan, asked: Asked = "each", only: Only = "") -> Manner:
+    """Manner for running this plan in this process; as root its `owner` is the environment's owner unless that is
+    root.
+    """
+    return Manner(asked, only, _other_owner(plan.environment) if is_root() else "")
+
+
+def _other_owner(folder: str) -> str:
+    """User name, or id if it has none, that owns the folder; ``""`` for root or a missing folder."""
+    try:
+        number = os.stat(folder).st_uid if folder else 0  # noqa: PTH116 - a text, as the plan has it
+        return pwd.getpwuid(number).pw_name if number else ""
+    except (OSError, ValueError):  # not there, or no name that a folder can have
+        return ""
+    except KeyError:
+        return str(number)
+
+
+def with_hindrances(plan: Plan, manner: Manner) -> Plan:
+    """The plan with a hindrance on each chosen step that is not run in this manner.
+    Later steps of the same cause wait for it, unless all steps were agreed to at once.
+    """
+    waits: dict[str, str] = {}
+    steps: list[PlanStep] = []
+    for step in plan.steps:
+        by_hand = manner.asked == "each" and step.hindrance.startswith("by hand")  # a person does it, and says so
+        why = "" if by_hand else step.hindrance
+        if step.chosen and not why:
+            why = _hindrance(step, plan, manner) or waits.get(step.cause, "")
+        if step.chosen and why and step.cause and manner.asked != "once":
+            waits.setdefault(step.cause, say("waits for step {number}", number=plan.number(step.id)))
+        steps.append(replace(step, hindrance=why))
+    return replace(plan, steps=tuple(steps))
+
+
+def _hindrance(step: PlanStep, plan: Plan, manner: Manner) -> str:
+    """Reason why a step is not run in this manner; ``""`` if it is."""
+    if step.verify:
+        return ""
+    if step.touches == "environment" and manner.owner:
+        return f"{plan.environment} belongs to {manner.owner}: run gpudoctor fix as {manner.owner}"
+    if manner.only == "user" and "root" in step.needs:
+        return "needs root: it is in the administrator's script"
+    if manner.only == "root" and step.touches == "environment":
+        return "only what needs root is run"
+    if manner.asked == "never" and "reboot" in step.needs:
+        return "nothing reboots unattended"
+    if manner.asked == "never" and "downtime" in step.needs:
+        return "nothing interrupts jobs unattended"
+    return ""
+
+
+def runnable(plan: Plan) -> Plan:
+    """The plan with steps that have a hindrance not chosen."""
+    return replace(plan, steps=tuple(replace(step, chosen=step.chosen and not step.hindrance) for step in plan.steps))

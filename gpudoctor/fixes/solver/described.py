@@ -1,0 +1,237 @@
+"""A machine that is not here, as ``--for`` describes it: ``gpu=RTX 5090x2+H100,driver=570,python=3.12,os=wsl``."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+
+from gpudoctor.core.errors import UsageError
+from gpudoctor.core.fact import Fact, Known, Row
+from gpudoctor.core.snapshot import Snapshot, Target
+from gpudoctor.core.stack import GPU, Wishes
+from gpudoctor.core.values import CannotJudge
+from gpudoctor.core.versions import parse
+from gpudoctor.diagnosis.knowledge import gpus
+from gpudoctor.fixes.solver.driver import newest_of
+from gpudoctor.fixes.solver.machine import device, python_tag
+
+SOURCE = "as you said"
+_BEFORE = re.compile(r"(\d{1,6}) ?[xX×*] ?(\D.*)")
+_AFTER = re.compile(r"(.+?)( ?[×*] ?| x ?|x)(\d{1,6})", re.IGNORECASE)
+_MOST = 1024
+KEYS: Mapping[str, str] = {
+    "gpu": "RTX 5090, RTX 5090x2+H100, or sm_120",
+    "driver": "570.124.06, or 570 for the newest of that branch",
+    "python": "3.12, or 3.13t without the global lock",
+    "os": "linux, windows or wsl",
+    "arch": "x86_64 or aarch64",
+    "glibc": "2.31, or musl",
+    "distribution": "ubuntu 24.04",
+}
+"""What may be said of a machine, each with an example."""
+USUAL: Mapping[str, str] = {"python": "3.12", "os": "linux", "arch": "x86_64"}
+"""What most machines are, where the wheels depend on it."""
+
+
+def parse_machine(text: str, read: Wishes | None = None) -> Wishes:
+    """Wishes for the described machine, added to `read`; an unknown key or invalid value raises `UsageError`."""
+    wishes = read or Wishes()
+    keys_given: set[str] = set()
+    for part in filter(None, (item.strip() for item in text.split(","))):
+        key, equals, value = (item.strip() for item in part.partition("="))
+        if key.lower() not in KEYS or not equals:
+            raise UsageError(_usage_message(part, key, text))
+        if key.lower() in keys_given:
+            raise UsageError(f"--for says {key.lower()} twice; several GPUs are joined by a plus: gpu=H100+RTX 4090")
+        keys_given.add(key.lower())
+        field, parsed = _PARSERS[key.lower()](value)
+        wishes = wishes.saying(field, parsed)
+    if not keys_given:
+        raise UsageError(f"--for is empty; say {_examples()}")
+    return wishes
+
+
+def _usage_message(part: str, key: str, text: str) -> str:
+    """Error message for a part of ``--for`` that is not understood, with a suggestion if one is near."""
+    near = get_close_matches(key.lower(), KEYS, n=1)
+    hint = f"; did you mean {near[0]}?" if near and near[0] != key.lower() else ""
+    if meant := _suggestion(text):
+        hint = f"; did you mean --for {shlex.quote(meant)}?"
+    return f"--for takes {_examples()}; {part[:40]!r} is none of these{hint}"
+
+
+def _suggestion(text: str) -> str:
+    """The text with keys added, ``gpu=H100,driver=550`` for ``H100, driver 550``; ``""`` if it cannot be told."""
+    found = [_as_key_value(part) for item in text.split(",") if (part := item.strip())]
+    keys = [pair.partition("=")[0] for pair in found]
+    return ",".join(found) if all(found) and len(set(keys)) == len(keys) else ""
+
+
+def _as_key_value(part: str) -> str:
+    """One part as ``key=value``, the key guessed if missing; ``""`` if it does not parse."""
+    key, equals, value = (item.strip() for item in part.partition("="))
+    if not equals:
+        key, _, value = part.partition(" ")
+        key = key.rstrip(":")
+    if key.lower() not in KEYS or not value.strip():
+        key, value = next(((key, part) for key in ("os", "arch") if part.lower() in _SPELLINGS[key]), ("gpu", part))
+        if key == "gpu" and not gpus.gpu_known(_name_and_count(part)[0]):
+            return ""
+    try:
+        _PARSERS[key.lower()](value.strip())
+    except UsageError:
+        return ""
+    return f"{key.lower()}={value.strip()}"
+
+
+def machine_text(wishes: Wishes) -> str:
+    """The machine in the form of ``--for``; Python, system and architecture default to `USUAL`."""
+    names = [f"{gpu.name}x{gpu.count}" if gpu.count > 1 else gpu.name for gpu in wishes.gpus]
+    values = {
+        "gpu": "+".join(names),
+        "driver": wishes.driver,
+        "python": wishes.python or USUAL["python"],
+        "os": wishes.os or USUAL["os"],
+        "arch": wishes.arch or USUAL["arch"],
+        "glibc": wishes.libc.removeprefix("glibc "),
+        "distribution": wishes.distribution,
+    }
+    return ",".join(f"{key}={value}" for key, value in values.items() if value)
+
+
+def _examples() -> str:
+    """All keys with an example each, for messages."""
+    return ", ".join(f"{key}= ({example})" for key, example in KEYS.items())
+
+
+def gpus_of(text: str) -> tuple[GPU, ...]:
+    """GPUs of a text such as ``RTX 5090x2+H100``, with compute capability where the name is unambiguous.
+    Raises `UsageError` for empty names or impossible counts.
+    """
+    found: list[GPU] = []
+    for part in text.split("+"):
+        name, count = _name_and_count(part.strip())
+        if not name:
+            raise UsageError(f"gpu={text[:60]!r} names no GPU before or after a plus")
+        if "=" in name:
+            meant = re.sub(r"[ ;]+(?=\w+=)", ",", f"gpu={text}")
+            raise UsageError(f"gpu={text[:60]!r} is no GPU; parts go between commas: --for {shlex.quote(meant)}")
+        if not 0 < count <= _MOST:
+            raise UsageError(f"gpu={part.strip()[:40]!r}: {count} GPUs are no machine")
+        found.append(GPU(name, _compute_capability(name), count))
+    return tuple(found)
+
+
+def _name_and_count(part: str) -> tuple[str, int]:
+    """Name and count: (``RTX 5090``, 2) for ``RTX 5090x2`` and ``2x RTX 5090``, but (``MX150``, 1)."""
+    if match := _BEFORE.fullmatch(part):
+        return match[2], int(match[1])
+    match = _AFTER.fullmatch(part)
+    if match and (not match[1][-1].isalpha() or match[2].lower() != "x" or gpus.gpu_known(match[1])):
+        return match[1].strip(), int(match[3])
+    return part, 1
+
+
+def _compute_capability(name: str) -> str:
+    """Compute capability by GPU name, ``9.0``; ``""`` if unknown or ambiguous."""
+    try:
+        return gpus.gpu_capability(name)
+    except CannotJudge:
+        several = device(GPU(name)).capabilities
+        return "{}.{}".format(*several[0]) if len(several) == 1 else ""
+
+
+def _parse_driver(value: str) -> tuple[str, object]:
+    """Field and value of a driver version or branch; raises `UsageError`."""
+    number = parse(value)
+    if number is None or not 100 <= number.major < 10_000 or not re.fullmatch(r"[\d.]+", value):
+        raise UsageError(f"driver={value[:40]!r} is no driver; it is written {KEYS['driver']}")
+    return "driver", value
+
+
+def _parse_python(value: str) -> tuple[str, object]:
+    """Field and value of a Python version; raises `UsageError`."""
+    if not python_tag(value):
+        raise UsageError(f"python={value[:40]!r} is no Python version; it is written {KEYS['python']}")
+    return "python", value
+
+
+def _choice_parser(field: str, spellings: Mapping[str, str]) -> Callable[[str], tuple[str, object]]:
+    """Parser of a field that takes only these spellings; it raises `UsageError` for others."""
+
+    def parse(value: str) -> tuple[str, object]:
+        """(field, canonical spelling) of a value, ignoring case."""
+        if value.lower() not in spellings:
+            raise UsageError(f"{field}={value[:40]!r} is none of {', '.join(dict.fromkeys(spellings.values()))}")
+        return field, spellings[value.lower()]
+
+    return parse
+
+
+def _parse_libc(value: str) -> tuple[str, object]:
+    """Field and value of a C library, ``glibc 2.31`` or ``musl``; raises `UsageError`."""
+    bare = value.lower().removeprefix("glibc").strip()
+    if bare.startswith("musl"):
+        return "libc", "musl"
+    if not re.fullmatch(r"2\.\d{1,3}(\.\d+)?", bare):
+        raise UsageError(f"glibc={value[:40]!r} is no version of it; it is written {KEYS['glibc']}")
+    return "libc", f"glibc {bare}"
+
+
+def _parse_distribution(value: str) -> tuple[str, object]:
+    """Field and value of a distribution, ``ubuntu 24.04``; raises `UsageError`."""
+    match = re.fullmatch(r"([A-Za-z][\w-]*)[ :-]?([\d.]*)", value)
+    if not match:
+        raise UsageError(f"distribution={value[:40]!r} is none; it is written {KEYS['distribution']}")
+    return "distribution", f"{match[1].lower()} {match[2]}".strip()
+
+
+_SPELLINGS: Mapping[str, Mapping[str, str]] = {
+    "os": {"linux": "linux", "windows": "windows", "win": "windows", "wsl": "wsl", "wsl2": "wsl"},
+    "arch": {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"},
+}
+_PARSERS: Mapping[str, Callable[[str], tuple[str, object]]] = {
+    "gpu": lambda value: ("gpus", gpus_of(value)),
+    "driver": _parse_driver,
+    "python": _parse_python,
+    "os": _choice_parser("os", _SPELLINGS["os"]),
+    "arch": _choice_parser("arch", _SPELLINGS["arch"]),
+    "glibc": _parse_libc,
+    "distribution": _parse_distribution,
+}
+
+
+def snapshot_of(wishes: Wishes) -> Snapshot:
+    """Snapshot of the machine that the wishes describe, for the rules; what was not stated has no fact."""
+
+    def stated(value: object) -> Fact:
+        """The value as a fact that the user stated."""
+        return Known(str(value), SOURCE)
+
+    system = {"wsl": "linux"}.get(wishes.os, wishes.os)
+    name, _, release = wishes.distribution.partition(" ")
+    glibc = wishes.libc.removeprefix("glibc ") if wishes.libc.startswith("glibc") else ""
+    values = {
+        "host.platform": system,
+        "host.arch": wishes.arch,
+        "host.glibc": glibc,
+        "host.distribution": name,
+        "host.distribution_version": release,
+        "python.version": wishes.python.removesuffix("t"),
+        "driver.version": newest_of(wishes.driver, "windows" if wishes.os in ("windows", "wsl") else "linux"),
+    }
+    facts = {fact: stated(value) for fact, value in values.items() if value}
+    if wishes.os == "wsl":
+        facts["host.wsl"] = Known(2, SOURCE)
+    rows = tuple(_gpu_row(gpu) for gpu in wishes.gpus for _ in range(gpu.count))
+    return Snapshot(Target("snapshot", "the machine that you described"), facts, {"gpu": rows} if rows else {})
+
+
+def _gpu_row(gpu: GPU) -> Row:
+    """Row of the group ``gpu``: its name, and its compute capability if known."""
+    row: dict[str, Fact] = {"name": Known(gpu.name, SOURCE)}
+    if gpu.compute_capability:
+        row["compute_capability"] = Known(gpu.compute_capability, SOURCE)
+    return row

@@ -1,0 +1,240 @@
+"""The machine as the solver sees it: the wheels it takes, its GPUs and their generations, and what was assumed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from gpudoctor.core.frozen import frozen
+from gpudoctor.core.pattern import pattern
+from gpudoctor.core.stack import GPU, Wishes
+from gpudoctor.core.values import CannotJudge
+from gpudoctor.diagnosis.knowledge import gpus
+from gpudoctor.diagnosis.knowledge.archs import Capability, capability
+from gpudoctor.fixes.solver.driver import Driver, parsed_driver
+
+Wheels = Literal["linux", "aarch64", "windows"]
+"""Which wheels a machine takes: Linux x86_64, Linux on Arm, or Windows x86_64. WSL takes those of Linux."""
+Glibc = tuple[int, int] | Literal["musl"] | None
+"""A C library: glibc's version, or musl; None where it is not known."""
+_ARCHES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
+_PYTHON = pattern(r"(\d+)\.(\d+)(?:\.\w+)*?(t?)(?:\+.*)?")
+_GLIBC = pattern(r"(?:glibc[ -]?)?(\d+)\.(\d+).*")
+
+
+@frozen
+class Device:
+    """One GPU model. `capabilities` are all that its name may stand for, empty if unknown; each must be served.
+    `first` is the oldest driver known to list the name.
+    """
+
+    name: str
+    capabilities: tuple[Capability, ...]
+    first: str = ""
+
+    @property
+    def floors(self) -> tuple[str, ...]:
+        """Oldest driver branch for each of its compute capabilities, where known."""
+        return tuple(filter(None, (generation(capability)[0] for capability in self.capabilities)))
+
+    @property
+    def ceilings(self) -> tuple[str, ...]:
+        """Last driver branch for each of its compute capabilities, where support has ended."""
+        return tuple(filter(None, (generation(capability)[1] for capability in self.capabilities)))
+
+
+class Place(NamedTuple):
+    """The properties of a machine that matter for packages beside torch."""
+
+    wheels: Wheels | None
+    python: str
+    glibc: Glibc
+    devices: tuple[Device, ...]
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """Python version as (3, 12)."""
+        return python_numbers_of(self.python)
+
+
+@frozen
+class Machine:
+    """The properties that decide which wheels run. None, ``""`` and 0 mean unknown, and exclude nothing.
+    `wheels` is None if torch has no CUDA wheels for `system`. `python` is a tag such as ``cp313t``; `glibc` a version
+    or ``musl``.
+    """
+
+    system: str
+    wheels: Wheels | None
+    driver: Driver | None
+    devices: tuple[Device, ...]
+    python: str
+    glibc: Glibc
+    wsl: bool = False
+    bare: bool = False
+    """Whether neither a GPU nor a driver is known: such a machine is taken to have none."""
+
+    @property
+    def drivers_of(self) -> str:
+        """Which driver versions apply: ``windows`` (also in WSL) or ``linux``."""
+        return "windows" if self.wsl or self.wheels == "windows" else "linux"
+
+    @property
+    def place(self) -> Place:
+        """The properties that matter for packages beside torch."""
+        return Place(self.wheels, self.python, self.glibc, self.devices)
+
+    @property
+    def python_numbers(self) -> tuple[int, int]:
+        """Python version as (3, 12); (0, 0) if not known."""
+        return python_numbers_of(self.python)
+
+
+@lru_cache(maxsize=64)
+def generation(capability: Capability) -> tuple[str, str]:
+    """(first, last) driver branch that serves a compute capability; ``""`` where unlimited or unknown."""
+
+    def text_or_empty(bound: object) -> str:
+        """The bound if it is a text, else ``""``."""
+        return bound if isinstance(bound, str) else ""
+
+    number = f"{capability[0]}.{capability[1]}"
+    try:
+        return text_or_empty(gpus.gpu_floor(number)), text_or_empty(gpus.gpu_ceiling(number))
+    except CannotJudge:
+        return "", ""
+
+
+@lru_cache(maxsize=64)
+def kernel_module_kind(capability: Capability) -> str:
+    """Whether a GPU needs the open kernel modules: ``required``, ``unsupported``, ``either``; ``""`` if not known."""
+    try:
+        return str(gpus.open_module(f"{capability[0]}.{capability[1]}"))
+    except CannotJudge:
+        return ""
+
+
+@lru_cache(maxsize=256)
+def device(gpu: GPU) -> Device:
+    """Device of a GPU, by its compute capability if that was read, else by its name."""
+    found = gpus.candidate_gpus(gpu.name)
+    firsts = {candidate.first for candidate in found}
+    first = firsts.pop() if len(firsts) == 1 else ""
+    own = gpu.compute_capability or (gpu.name if re.fullmatch(r"sm_?\d{2,3}[af]?|\d{1,2}\.\d", gpu.name) else "")
+    try:
+        return Device(gpu.name, (capability(own),), first)
+    except CannotJudge:
+        several = sorted({capability(candidate.compute_capability) for candidate in found})
+        return Device(gpu.name, tuple(several), first)
+
+
+def machine_of(wishes: Wishes) -> Machine:
+    """Machine described by the wishes; what they leave open is None, ``""`` or empty, the architecture x86_64."""
+    system, wsl = _system_and_wsl(wishes)
+    arch = _ARCHES.get(wishes.arch.lower(), wishes.arch.lower()) or "x86_64"
+    kinds: dict[tuple[str, str], Wheels] = {
+        ("Linux", "x86_64"): "linux",
+        ("Linux", "aarch64"): "aarch64",
+        ("Windows", "x86_64"): "windows",
+    }
+    wheels = kinds.get((system, arch))
+    return Machine(
+        system=system if wheels else f"{system} on {arch}",
+        wheels=wheels,
+        driver=parsed_driver(wishes.driver),
+        devices=tuple(dict.fromkeys(map(device, wishes.gpus))),
+        python=python_tag(wishes.python),
+        glibc=_parsed_libc(wishes.libc) if system == "Linux" else None,
+        wsl=wsl,
+        bare=not wishes.gpus and not wishes.driver,
+    )
+
+
+def python_tag(written: str) -> str:
+    """Tag of a Python version: ``cp312`` for ``3.12.3``, ``cp313t`` for ``3.13t``; ``""`` if it is no version."""
+    match = _PYTHON.fullmatch(written.strip())
+    return f"cp{match[1]}{match[2]}{match[3]}" if match else ""
+
+
+def python_numbers_of(tag: str) -> tuple[int, int]:
+    """(3, 13) for the tag ``cp313t``; (0, 0) for an empty one."""
+    digits = tag.removeprefix("cp").removesuffix("t")
+    return (int(digits[0]), int(digits[1:])) if digits else (0, 0)
+
+
+def _system_and_wsl(wishes: Wishes) -> tuple[str, bool]:
+    """(``Linux``, ``Windows`` or ``macOS``, whether it is WSL)."""
+    written = wishes.os.lower()
+    if written.startswith("wsl"):
+        return "Linux", True
+    if written in ("macos", "darwin"):
+        return "macOS", False
+    return ("Windows" if written.startswith("win") else "Linux"), False
+
+
+def _parsed_libc(written: str) -> Glibc:
+    """C library from its text: (2, 31), ``musl``, or None if not understood."""
+    if "musl" in written.lower():
+        return "musl"
+    match = _GLIBC.fullmatch(written.strip().lower())
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def assumption_notes(wishes: Wishes, machine: Machine) -> Iterator[str]:
+    """Sentences saying what is not known of the machine, and what was assumed instead."""
+    if not wishes.gpus:
+        yield "No GPU is known here, so it was not judged whether the builds hold code for one."
+    for device in machine.devices:
+        yield from _assumed_of_device(device, machine)
+    if machine.driver is None:
+        yield "The driver is not known, so no build was ruled out for it."
+    elif machine.driver.future:
+        yield f"Driver {machine.driver.written} is newer than the tables; it was taken to serve every CUDA of theirs."
+    elif machine.driver.cuda is None:
+        yield f"The tables do not say which CUDA driver {machine.driver.written} serves in full."
+    if not machine.python:
+        yield "Python's version is not known, so no build was ruled out for it."
+    if machine.glibc is None and machine.system == "Linux" and wishes.elsewhere:
+        yield "The C library was taken to be glibc, new enough for every wheel."
+
+
+def _near_phrase(name: str) -> str:
+    """`` (near it: A, B, C)`` naming similar GPUs; ``""`` if there are none."""
+    from gpudoctor.diagnosis.knowledge.entries import near_gpus
+
+    near = near_gpus(name[:60])[:3]
+    return f" (near it: {', '.join(near)})" if near else ""
+
+
+def _is_listed_gpu(name: str) -> bool:
+    """True if the tables list a GPU of exactly that name."""
+    from gpudoctor.diagnosis.knowledge.entries import gpu_is_listed
+
+    return gpu_is_listed(name)
+
+
+def _assumed_of_device(gpu: Device, machine: Machine) -> Iterator[str]:
+    """Sentences on what is not known of one GPU."""
+    if not gpu.capabilities:
+        near = _near_phrase(gpu.name)
+        yield f"The tables do not know the GPU {gpu.name[:60]!r}{near}; give its compute capability, as in gpu=sm_120."
+        return
+    if gpus.candidate_gpus(gpu.name) and not _is_listed_gpu(gpu.name):
+        took = " or ".join(f"{major}.{minor}" for major, minor in gpu.capabilities)
+        near = _near_phrase(gpu.name)
+        yield f"No {gpu.name} is in the tables{near}; its name was taken for compute capability {took}."
+    if len(gpu.capabilities) > 1:
+        several = " or ".join(f"{major}.{minor}" for major, minor in gpu.capabilities)
+        yield f"{gpu.name} may be of compute capability {several}; what is offered serves each."
+    for major, minor in gpu.capabilities:
+        try:
+            gpus.gpu_floor(f"{major}.{minor}")
+        except CannotJudge as why:
+            yield f"{gpu.name}: which drivers serve it was not judged, {why.why}."
+            if gpus.is_system_on_chip(f"{major}.{minor}"):
+                yield "Systems on chip take NVIDIA's own wheels for JetPack, which the tables do not follow."
+    own = machine.driver if machine.drivers_of == "linux" else None
+    if gpu.first and own and not own.reaches(gpu.first) and all(map(own.reaches, gpu.floors)):
+        yield f"The first driver known to list {gpu.name} is {gpu.first}; {own.written} may not know it."

@@ -1,0 +1,286 @@
+"""One step's command: no shell, nothing to answer it, its output as it comes, and ended when that is wanted.
+
+What it changed is noted after it, and while it is at work which process that is.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpudoctor.core import shipped
+from gpudoctor.core.errors import DoctorError, DocumentError
+from gpudoctor.core.plan import PlanStep
+from gpudoctor.core.run import Printed, Stop
+from gpudoctor.core.secrets import without_secrets
+from gpudoctor.fixes.keeping import environment
+from gpudoctor.fixes.keeping.environment import Environment
+from gpudoctor.fixes.records import Journals
+from gpudoctor.fixes.site import Site
+from gpudoctor.fixes.steps import guard, packages
+from gpudoctor.fixes.steps.engine import Recorder, Result, Wants
+from gpudoctor.target import child as children
+
+LIMIT = 4 * 3600.0
+"""Seconds that a command may take: a download of gigabytes over a slow line, or a build from source."""
+PATIENCE = 8.0
+"""Seconds that a command has to end in after each signal; pip puts back what it was replacing when interrupted."""
+_LONGEST = 1 << 16
+"""Characters of a line without an end that are held back."""
+_TICK = 0.1
+_LINGER = 0.5
+"""Seconds that are waited for more output of a command that has ended, where something it started holds its streams."""
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+_SURROUNDINGS = {
+    "LC_ALL": "C.UTF-8",
+    "PYTHONUNBUFFERED": "1",
+    "PIP_NO_INPUT": "1",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "DEBIAN_FRONTEND": "noninteractive",
+}
+"""Every command speaks English, prints at once and asks nothing: there is nobody at its standard input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a command ended. `stopped` is why it was ended by us, ``""`` if it ended by itself."""
+
+    status: int
+    seconds: float
+    stopped: str = ""
+
+
+def run_command(
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    on_output: Callable[[str], None],
+    wants: Callable[[], Stop],
+    on_start: Callable[[int], None] = lambda _: None,
+    leash: bool = True,
+) -> Outcome:
+    """Run a command; `on_output` gets its output piece by piece, `on_start` its process id. `OSError` if it cannot
+    start.
+    With `leash` it is killed when this process dies. Without, it goes on, for killing a system package manager does
+    more harm.
+    """
+    began = time.monotonic()
+    command = _with_leash(argv) if leash else list(argv)
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**environ, **_SURROUNDINGS},
+        start_new_session=True,
+        bufsize=0,
+    )
+    children.begun.add(child.pid)
+    try:
+        on_start(child.pid)
+        stopped = _Listener(child, on_output, wants, began + LIMIT).until_it_ends()
+    except BaseException:
+        children.kill_group(child)
+        child.wait()
+        raise
+    finally:
+        assert child.stdout
+        child.stdout.close()
+    return Outcome(child.returncode, time.monotonic() - began, stopped)
+
+
+def _with_leash(argv: Sequence[str]) -> list[str]:
+    """The command wrapped so that it is killed when this process dies."""
+    text = shipped.text("fixes/children/leash.py")
+    return [sys.executable, "-I", "-S", "-c", text, str(os.getpid()), *argv]
+
+
+class _Listener:
+    """Reads a child's output until it ends, and ends it when wanted or overdue."""
+
+    def __init__(
+        self,
+        child: subprocess.Popen[bytes],
+        on_output: Callable[[str], None],
+        wants: Callable[[], Stop],
+        deadline: float,
+    ) -> None:
+        """`deadline` (monotonic seconds) ends the child, as does `wants` giving ``now``."""
+        assert child.stdout
+        self.child, self.pipe = child, child.stdout
+        self._on_output, self._wants, self._deadline = on_output, wants, deadline
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._signals = iter(_ENDING)
+        self._next = 0.0
+        self._begun = ""
+        self._stopped = ""
+
+    def until_it_ends(self) -> str:
+        """Read until the child ends; why we ended it, ``""`` if it ended by itself."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.pipe, selectors.EVENT_READ)
+            ended = float("inf")
+            while time.monotonic() < ended + _LINGER:
+                if selector.get_map() and selector.select(_TICK):
+                    if not self._read():
+                        selector.unregister(self.pipe)
+                elif not selector.get_map():
+                    time.sleep(_TICK / 5)
+                if self.child.poll() is not None:
+                    if not selector.get_map() or not selector.select(0):
+                        ended = min(ended, time.monotonic())
+                    if not selector.get_map():
+                        break
+                self._end_if_wanted()
+        self._pass_on(self._decoder.decode(b"", final=True), final=True)
+        return self._stopped
+
+    def _read(self) -> bool:
+        """Read and pass on available output; False at its end."""
+        data = os.read(self.pipe.fileno(), 65536)
+        self._pass_on(self._decoder.decode(data))
+        return bool(data)
+
+    def _pass_on(self, text: str, final: bool = False) -> None:
+        """Pass on complete lines with secrets masked; an incomplete line is held back until `final`."""
+        text = self._begun + text
+        whole = len(text) if final or len(text) > _LONGEST else max(text.rfind("\n"), text.rfind("\r")) + 1
+        self._begun = text[whole:]
+        if whole:
+            self._on_output("".join(map(without_secrets, text[:whole].splitlines(keepends=True))))
+
+    def _end_if_wanted(self) -> None:
+        """Send the next of SIGINT, SIGTERM and SIGKILL if the child is to end and did not heed the last."""
+        now = time.monotonic()
+        if not self._stopped and self._wants() == "now":
+            self._stopped = "ended by you"
+        if not self._stopped and now > self._deadline:
+            self._stopped = f"ended after {LIMIT / 3600:.0f} hours"
+        if self._stopped and now > self._next and self.child.poll() is None:
+            number = next(self._signals, signal.SIGKILL)
+            self._next = now + PATIENCE
+            signal_group(self.child.pid, number)
+
+
+def signal_group(pid: int, number: int) -> None:
+    """Send a signal to a process group; one that is gone is ignored."""
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def start_ticks(pid: int) -> str:
+    """Start time of a process in clock ticks since boot; ``""`` if it is over. Identifies it together with its id."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            fields = file.read().rpartition(b")")[2].split()
+        return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
+    except (OSError, IndexError):
+        return ""
+
+
+# ---- A step, with what is noted before and after it ----
+
+_RECENT = 5
+
+
+def run_step(step: PlanStep, recorder: Recorder, site: Site, wants: Wants, target: Environment | None) -> Result:
+    """Run a step's command to its end and record what it changed."""
+    environ, inside = dict(site.environ), target is not None and guard.changes_packages(step)
+    system = step.touches == "system"
+    if inside:
+        environ, taken = guard.clean(environ, target)
+        if taken:
+            recorder.say(step, f"Left out of its environment: {', '.join(taken)}\n")
+    before = environment.installed(target) if target and inside else ()
+    then = _note_system(step, recorder, environ, "before") if system else None
+
+    def on_start(pid: int) -> None:
+        """Record the process id of a command that changes the system."""
+        if system:
+            _note_child(recorder, step, pid)
+
+    try:
+        outcome = run_command(
+            step.argv, environ, lambda text: recorder.now(Printed(step.id, text)), wants, on_start, leash=not system
+        )
+    except (OSError, ValueError) as error:
+        why = f"{step.argv[0]}: {getattr(error, 'strerror', None) or error}"
+        recorder.say(step, f"{why}\n")
+        return Result("failed", why=why)
+    changed = environment.changes(before, environment.installed(target)) if target and inside else ()
+    if inside and (new := guard.makes(step.argv)) and os.path.isdir(new):  # noqa: PTH112
+        changed += (f"{new} not there → a new environment",)
+    now = _note_system(step, recorder, environ, "after") if then else None
+    if then and now:
+        changed += packages.changes(then.versions, now.versions)
+    return _step_result(step, outcome, changed, recorder)
+
+
+def _step_result(step: PlanStep, outcome: Outcome, changed: tuple[str, ...], recorder: Recorder) -> Result:
+    """Result of a step from its command's outcome: done for status 0, stopped if ended by us, else failed with the
+    reason.
+    """
+    if outcome.stopped:
+        return Result("stopped", outcome.status, changed, f"step {step.id} was {outcome.stopped}")
+    if outcome.status == 0:
+        return Result("done", 0, changed)
+    how = f"status {outcome.status}" if outcome.status > 0 else f"signal {_signal_name(-outcome.status)}"
+    last = _last_words([line.strip() for line in recorder.run.step(step.id).output.lines if line.strip()])
+    why = f"step {step.id} ended with {how}" + (f": {last}" if last else "")
+    return Result("failed", outcome.status, changed, why)
+
+
+def _last_words(lines: list[str]) -> str:
+    """Last line that looks like an error, else the last line, at most 300 characters."""
+    errors = [line for line in lines if line.lower().startswith(("error", "e:", "fatal"))]
+    return (errors or lines or [""])[-1][:300]
+
+
+def _signal_name(number: int) -> str:
+    """Name of a signal number, or the number as text."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
+
+
+def _note_system(step: PlanStep, recorder: Recorder, environ: Mapping[str, str], when: str) -> packages.Packages | None:
+    """The system's packages now, also stored in the journal; None if there is no known package manager."""
+    found = packages.installed(environ)
+    if found:
+        document = {"manager": found.manager, "versions": dict(found.versions)}
+        with contextlib.suppress(OSError):
+            recorder.journal.put(f"system-{when}-{step.id}.json", document)
+    return found
+
+
+def _note_child(recorder: Recorder, step: PlanStep, pid: int) -> None:
+    """Store the child's process id in the journal, for it may outlive this process."""
+    with contextlib.suppress(OSError):
+        recorder.journal.put("child.json", {"pid": pid, "birth": start_ticks(pid), "argv": list(step.argv)})
+
+
+def refuse_while_one_is_at_work(journals: Journals) -> None:
+    """Raise `DoctorError` if a command of an earlier, killed run is still running."""
+    for entry in journals.list()[:_RECENT]:
+        if entry.run and entry.run.over:
+            continue
+        try:
+            child = journals.journal(entry.id).document("child.json")
+        except DocumentError:
+            continue
+        if child.get("birth") and start_ticks(int(child["pid"])) == child["birth"]:
+            command = " ".join(map(str, child.get("argv", ())))[:80]
+            raise DoctorError(
+                f"a command of run {entry.id} is still at work, though its program ended: {command} "
+                f"(process {child['pid']}); wait for it"
+            )

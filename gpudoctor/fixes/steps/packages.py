@@ -1,0 +1,97 @@
+"""The system's packages before and after a step, and the commands that take a change back."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gpudoctor.target.child import run_child
+
+Versions = Mapping[str, str]
+"""By name, with the architecture where there may be several: ``libcuda1:amd64``, ``535.183.01-1``."""
+_PATIENCE = 30.0
+_MOST = 32 << 20
+_QUERIES = {
+    "apt-get": ("dpkg-query", "-W", "-f", "${db:Status-Abbrev}\t${binary:Package}\t${Version}\n"),
+    "dnf": ("rpm", "-qa", "--qf", "ii\t%{NAME}.%{ARCH}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n"),
+    "zypper": ("rpm", "-qa", "--qf", "ii\t%{NAME}.%{ARCH}\t%{VERSION}-%{RELEASE}\n"),
+    "pacman": ("pacman", "-Q"),
+}
+MANAGERS = (*_QUERIES, "apt", "yum", "microdnf")
+_SANE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_:~^-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """Packages installed by one package manager of the system."""
+
+    manager: str
+    versions: Versions
+
+
+def installed(environ: Mapping[str, str] = os.environ) -> Packages | None:
+    """The system's installed packages; None if there is no known package manager, or it fails."""
+    path = environ.get("PATH", os.defpath)
+    for manager, query in _QUERIES.items():
+        if not shutil.which(manager, path=path) or not shutil.which(query[0], path=path):
+            continue
+        answer = run_child(query, _PATIENCE, {**environ, "LC_ALL": "C"}, limit=_MOST)
+        if answer.status == 0:
+            return Packages(manager, dict(_installed_versions(manager, answer.out)))
+    return None
+
+
+def _installed_versions(manager: str, text: str) -> list[tuple[str, str]]:
+    """(name, version) of the installed packages in the manager's output: ``name version`` lines from pacman, else
+    status (ends in ``i`` if installed), name and version, separated by tabs.
+    """
+    if manager == "pacman":
+        rows = [line.split() for line in text.splitlines()]
+        return [(row[0], row[1]) for row in rows if len(row) == 2]
+    found = (line.split("\t") for line in text.splitlines())
+    return [(row[1], row[2]) for row in found if len(row) == 3 and row[0].strip().endswith("i")]
+
+
+def changes(before: Versions, after: Versions) -> tuple[str, ...]:
+    """Differences as text, one per package: ``libcuda1:amd64 535.183.01-1 → removed (system)``."""
+    names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    return tuple(
+        f"{name} {before.get(name, 'not installed')} → {after.get(name, 'removed')} (system)" for name in names
+    )
+
+
+def revert_commands(manager: str, before: Versions, after: Versions) -> tuple[tuple[str, ...], ...]:
+    """Commands that change the packages from `after` back to `before`; malformed names and versions are left out."""
+    names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    sane = [name for name in names if _SANE.fullmatch(name) and _SANE.fullmatch(before.get(name, "0"))]
+    came = [name for name in sane if name not in before]
+    others = [(name, before[name]) for name in sane if name in before]
+    if not came and not others:
+        return ()
+    if manager == "apt-get":  # one transaction: what came and what it took the place of may not stand together
+        words = [f"{name}={version}" for name, version in others] + [f"{name}-" for name in came]
+        return (("apt-get", "install", "-y", "--allow-downgrades", *words),)
+    return tuple(_remove_and_install(manager, came, others))
+
+
+def _remove_and_install(manager: str, added: Sequence[str], others: Sequence[tuple[str, str]]) -> list[tuple[str, ...]]:
+    """A command that removes the new packages, and one that installs the former versions."""
+    remove = {"dnf": ("dnf", "remove", "-y"), "zypper": ("zypper", "--non-interactive", "remove")}
+    install = {"dnf": ("dnf", "install", "-y"), "zypper": ("zypper", "--non-interactive", "install", "--oldpackage")}
+    if manager == "pacman":  # older packages lie in its cache, by file
+        files = [f"/var/cache/pacman/pkg/{name}-{version}-x86_64.pkg.tar.zst" for name, version in others]
+        remove["pacman"], install["pacman"] = ("pacman", "-R", "--noconfirm"), ("pacman", "-U", "--noconfirm")
+        words = files
+    else:
+        words = [_pinned_name(manager, name, version) for name, version in others]
+    out = [(*remove[manager], *added)] if added else []
+    return [*out, *([(*install[manager], *words)] if words else [])]
+
+
+def _pinned_name(manager: str, name: str, version: str) -> str:
+    """Package with version, in the notation of dnf or zypper."""
+    plain, _, arch = name.rpartition(".")
+    return f"{plain}-{version}.{arch}" if manager == "dnf" else f"{plain}.{arch}={version}"

@@ -1,1 +1,0 @@
-"""The nouns: frozen, standard library only, each to JSON and back."""

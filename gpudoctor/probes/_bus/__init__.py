@@ -1,1 +1,0 @@
-"""The PCI bus: configuration space and tree."""

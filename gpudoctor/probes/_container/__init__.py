@@ -1,1 +1,0 @@
-"""Containers from both sides: inside one, and the engines of a host."""

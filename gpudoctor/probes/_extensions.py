@@ -1,0 +1,250 @@
+"""Extensions built against torch: what they were built for, and what their libraries ask of torch and of CUDA."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, known, value_of
+from gpudoctor.core.frozen import frozen
+from gpudoctor.core.pattern import pattern
+from gpudoctor.probes._dists import Dist, Environment, exact_pins, libraries_of, requirements
+from gpudoctor.probes._elf import (
+    DefinedSymbols,
+    Elf,
+    MalformedError,
+    architectures,
+    in_order,
+    opened,
+    undefined_symbols,
+)
+from gpudoctor.probes._loader import LibraryObject
+from gpudoctor.probes._site import Site
+from gpudoctor.probes._torch_files import Torch, loaded_torch
+from gpudoctor.target import Target
+
+_NAMES = frozenset(
+    {
+        *("apex", "auto-gptq", "autoawq", "autoawq-kernels", "bitsandbytes", "causal-conv1d", "deepspeed"),
+        *("detectron2", "exllamav2", "flash-attn", "flash-attn-3", "flashinfer-python", "gptqmodel"),
+        *("mamba-ssm", "mmcv", "mmcv-full", "natten", "nvdiffrast", "pyg-lib", "pytorch3d", "sageattention"),
+        *("sgl-kernel", "spconv", "torch-cluster", "torch-scatter", "torch-sparse", "torch-spline-conv"),
+        *("torchao", "transformer-engine", "transformer-engine-torch", "vllm", "xformers"),
+    }
+)
+_BITSANDBYTES = pattern(r"libbitsandbytes_cuda(\d{2})(\d)(?:_nocublaslt)?\.so")
+
+
+def extensions(target: Target, site: Site, environment: Environment, torch: Torch | Absent | Unread) -> Iterator[Row]:
+    """One row per installed extension of torch: what it was built for and what its libraries need."""
+    seen: set[str] = set()
+    for dist in environment.dists:
+        if dist.name in _NAMES and dist.name not in seen:
+            seen.add(dist.name)
+            yield {**_tag_columns(target, site, dist), **_library_columns(target, torch, dist)}
+
+
+def bitsandbytes_builds(target: Target, environment: Environment) -> Fact:
+    """The CUDA releases of bitsandbytes' native libraries: ``12.4`` for ``libbitsandbytes_cuda124.so``.
+
+    Absent without it.
+    """
+    dist = environment.first("bitsandbytes")
+    if dist is None:
+        return Absent("bitsandbytes is not installed")
+    folder = f"{dist.folder}/bitsandbytes"
+    try:
+        names = target.listing(folder)
+    except OSError as error:
+        return Unread(f"{folder} could not be listed: {error.strerror or error}")
+    builds = {(int(match[1]), int(match[2])) for name in names if (match := _BITSANDBYTES.fullmatch(name))}
+    return Known(tuple(f"{major}.{minor}" for major, minor in sorted(builds)), folder)
+
+
+def _tag_columns(target: Target, site: Site, dist: Dist) -> Row:
+    """Columns from its metadata and build tag: name, version, and the torch, CUDA and C++ ABI it was built for."""
+    tag, source = _build_tag(target, dist)
+    return {
+        "name": Known(dist.name, dist.path),
+        "version": Known(dist.version, dist.path),
+        "torch": Known(tag.torch, source) if tag.torch else _pinned_torch(target, site, dist),
+        "cuda": Known(tag.cuda, source) if tag.cuda else Absent("neither its version nor its wheel's name says it"),
+        "abi": Known(tag.abi, source) if tag.abi else Absent("neither its version nor its wheel's name says it"),
+    }
+
+
+def _library_columns(target: Target, torch: Torch | Absent | Unread, dist: Dist) -> Row:
+    """Columns from its libraries: missing symbols, missing libraries, GPU architectures.
+
+    Absent or unread as torch is.
+    """
+    if isinstance(torch, Torch) and torch.path:
+        return dict(NativeLibraries(target, torch, dist).facts())
+    why = torch if not isinstance(torch, Torch) else Unread("torch has no package folder")
+    return dict.fromkeys(("missing_symbols", "missing_libraries", "archs"), why)
+
+
+def _build_tag(target: Target, dist: Dist) -> tuple[BuildTag, str]:
+    """The build tag in its version, else in the name of the wheel it was installed from, and where it was read."""
+    tag = parse_build_tag(dist.version)
+    if tag != BuildTag():
+        return tag, dist.path
+    source = f"{dist.path}/direct_url.json"
+    try:
+        url = json.loads(target.read(source, 1 << 16)).get("url", "")
+    except (OSError, ValueError, AttributeError):
+        return tag, dist.path
+    return parse_build_tag(str(url).rpartition("/")[2]), source
+
+
+def _pinned_torch(target: Target, site: Site, dist: Dist) -> Fact:
+    """The exact torch version that its METADATA requires; absent if it pins none."""
+    try:
+        found = list(requirements(target, site, dist, lambda name: name == "torch"))
+    except OSError as error:
+        return Unread(f"its METADATA could not be read: {error}")
+    pins = [version for need in found for version in exact_pins(need)]
+    return Known(pins[0], f"{dist.path}/METADATA") if pins else Absent("it pins no torch")
+
+
+# ---- What an extension's version or wheel name says it was built for ----
+# ``+cu122torch2.3cxx11abiFALSE``, ``+pt24cu121``.
+
+_CUDA = pattern(r"cu(?:da)?-?(\d{2})\.?(\d?)(?!\d)", re.IGNORECASE)
+_TORCH = pattern(r"torch-?(\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
+_PT = pattern(r"pt(\d)\.?(\d{1,2})(?!\d)", re.IGNORECASE)
+_ABI = pattern(r"cxx11abi(true|false|1|0)", re.IGNORECASE)
+
+
+@frozen
+class BuildTag:
+    """A build tag; each part is empty if the name lacks it.
+
+    `cuda` is ``12.2``, or ``12`` if only the major is named.
+    """
+
+    torch: str = ""
+    cuda: str = ""
+    abi: str = ""
+
+
+def parse_build_tag(text: str) -> BuildTag:
+    """The build tag after the ``+`` of a version or wheel file name: ``+cu122torch2.3cxx11abiFALSE``."""
+    local = text.replace("%2B", "+").replace("%2b", "+").partition("+")[2].partition("-cp")[0]
+    torch = _TORCH.search(local)
+    short = _PT.search(local)
+    cuda = _CUDA.search(local)
+    abi = _ABI.search(local)
+    return BuildTag(
+        torch=torch[1] if torch else f"{short[1]}.{short[2]}" if short else "",
+        cuda=".".join(part for part in cuda.groups() if part) if cuda else "",
+        abi="" if not abi else "cxx11" if abi[1].lower() in ("true", "1") else "pre-cxx11",
+    )
+
+
+# ---- What an extension's own libraries ask, held against what is installed, without loading any ----
+
+_TORCHS = ("libc10", "libtorch", "libcaffe2")
+_MOST_LIBRARIES = 24
+"""Libraries looked at per distribution: vllm has about ten, xformers three."""
+
+_SHOWN = 8
+
+_ONE_OF_MANY = pattern(r"/libbitsandbytes_\w+\.so$")
+"""Built for every CUDA release, of which the program takes one: the others miss theirs rightly."""
+
+_DRIVERS = ("libcuda.so", "libnvidia-")
+
+
+class NativeLibraries:
+    """The compiled libraries of one distribution, at most 24, compared with the installed torch and CUDA libraries."""
+
+    def __init__(self, target: Target, torch: Torch, dist: Dist) -> None:
+        """Reads the distribution's RECORD; `trouble` is set if it cannot be read."""
+        self._target = target
+        self._torch = torch
+        recorded = libraries_of(target, dist)
+        self.trouble = Unread(f"{dist.path}/RECORD could not be read") if recorded is None else None
+        paths = (library.path for library in recorded or ())
+        self.paths = [path for path in paths if not _ONE_OF_MANY.search(path)][:_MOST_LIBRARIES]
+
+    def facts(self) -> Iterator[tuple[str, Fact]]:
+        """Yields ``missing_symbols``, ``missing_libraries`` and ``archs``."""
+        for name, collect in (
+            ("missing_symbols", self._missing_symbols),
+            ("missing_libraries", self._missing_libraries),
+            ("archs", self._archs),
+        ):
+            fact = self._collected(collect())
+            no_gpu_code = name == "archs" and known(fact) and not value_of(fact)
+            yield name, Absent("its libraries hold no GPU code") if no_gpu_code else fact
+
+    def missing_symbols(self) -> Fact:
+        """torch functions that its libraries need and the installed torch does not define."""
+        return self._collected(self._missing_symbols())
+
+    def _collected(self, texts: Iterator[str]) -> Fact:
+        """The texts as a fact; absent if it has no library, unread if one cannot be read or is malformed."""
+        if self.trouble:
+            return self.trouble
+        if not self.paths:
+            return Absent("it has no compiled library that it always loads")
+        try:
+            return Known(tuple(dict.fromkeys(texts)), ", ".join(path.rpartition("/")[2] for path in self.paths))
+        except (OSError, MalformedError) as error:
+            return Unread(f"its libraries could not be read: {error}")
+
+    def _missing_symbols(self) -> Iterator[str]:
+        """The first few torch functions that neither torch nor its own libraries define; one fails an import.
+
+        Raises `OSError` or `MalformedError`.
+        """
+        with ExitStack() as open_files:
+
+            def open_(path: str) -> Elf:
+                """Open the library until the stack is closed."""
+                return open_files.enter_context(opened(self._target.path(path)))
+
+            own_libraries = [(path, open_(path)) for path in self.paths]
+            torch_users = [
+                elf for _, elf in own_libraries if any(name.startswith(_TORCHS) for name in elf.dynamic().needed)
+            ]
+            wanted_symbols = dict.fromkeys(name for elf in torch_users for name in undefined_symbols(elf))
+            if not wanted_symbols:
+                return
+            folder = f"{self._torch.path}/lib"
+            torch_libraries = [
+                name for name in self._target.listing(folder) if name.startswith(_TORCHS) and ".so" in name
+            ]
+            torch_symbols = [
+                DefinedSymbols(open_(f"{folder}/{name}"))
+                for name in torch_libraries
+                if name != "libtorch_global_deps.so"
+            ]
+            if not torch_symbols:
+                raise MalformedError(f"no libtorch in {folder}")
+            missing = [name for name in wanted_symbols if not any(name in names for names in torch_symbols)]
+            siblings = [DefinedSymbols(elf) for _, elf in own_libraries] if missing else []
+            yield from [name for name in missing if not any(name in names for names in siblings)][:_SHOWN]
+
+    def _missing_libraries(self) -> Iterator[str]:
+        """CUDA libraries that it needs and the loader would not find after torch is imported, as sentences."""
+        loader = loaded_torch(self._target)
+        here = {path.rpartition("/")[2] for path in self.paths}
+        for path in self.paths:
+            with opened(self._target.path(path)) as elf:
+                caller = LibraryObject(path, "imported", elf.dynamic())
+            for name in caller.dynamic.needed:
+                if not name.startswith(("libcu", "libnv", "libnccl")) or name.startswith(_DRIVERS):
+                    continue
+                if name not in loader.loaded and name not in here and loader.resolve(name, caller) is None:
+                    yield f"{name}, which {caller.file} needs"
+
+    def _archs(self) -> Iterator[str]:
+        """Every GPU architecture that any of its libraries holds code for, in order."""
+        found: set[str] = set()
+        for path in self.paths:
+            found.update(architectures(self._target.path(path), 1.0).counts)
+        yield from in_order(found)

@@ -1,1 +1,0 @@
-"""The host: firmware, folders that fill, processes that are stuck."""

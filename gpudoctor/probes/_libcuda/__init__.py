@@ -1,1 +1,0 @@
-"""What libcuda's child told, in our terms."""

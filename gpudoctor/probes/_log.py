@@ -1,0 +1,435 @@
+"""The kernel's messages since boot as one text, wherever they may be read: the ring buffer, a file, the journal.
+
+The text stays whole, for a driver may flood it with 100,000 lines: what is sought in it is sought by the regular
+expression engine, and only lines that were found are taken apart.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, known, number_of
+from gpudoctor.core.frozen import frozen, replace
+from gpudoctor.core.log_lines import LINE, parse_xid, pci_address
+from gpudoctor.core.pattern import pattern
+from gpudoctor.probes._machine_kind import container
+from gpudoctor.probes._reading import line, number, path_exists, refusal, text
+from gpudoctor.target import Target
+
+MOST = 4 << 20
+"""Bytes of log that are searched: of a longer one the first and the last half, for it is one message over and over."""
+
+_KMSG = "/dev/kmsg"
+_FILE = "/var/log/kern.log"
+_BOOT = pattern(r"^.*kernel: \[ *\d+\.\d+\] Linux version ", re.M)
+_STAMPS = {
+    _KMSG: (re.compile(r"[0-7],\d+,(\d{1,18}),[^;\n]*;"), 1e-6),
+    _FILE: (re.compile(r"[^\n\[]{8,60} kernel: \[ *(\d{1,12}\.\d{1,9})\] "), 1.0),
+    "journalctl -k -b": (re.compile(r"\[ *(\d{1,12}\.\d{1,9})\] \S+ kernel: "), 1.0),
+}
+"""What stands before a message, with the time since boot; and how many seconds one of its units are."""
+
+_MORE = pattern(r"(?:\\x0a|#012)(?:NVRM:)? *")
+"""How a new line within a message is written by the ring buffer and by syslog: NVIDIA's driver has such messages."""
+
+_MORE_IN_JOURNAL = pattern(r"\n +(?:NVRM:)? *")
+
+
+@frozen(slots=False)
+class Log:
+    """Messages, oldest first, one a line. `now` is in seconds since boot, `booted` in seconds since 1970.
+
+    The kernel's clock stands still while the machine sleeps: after a suspend, times read too early.
+    """
+
+    text: str
+    source: str
+    now: float
+    booted: int | None
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The text's lines."""
+        return self.text.split("\n")
+
+    def lines_with(self, *needles: str) -> list[str]:
+        """The lines that contain at least one of the strings."""
+        wanted = [needle for needle in needles if needle in self.text]
+        return [line for line in self.lines if any(needle in line for needle in wanted)] if wanted else []
+
+    @cached_property
+    def without_xids(self) -> Log:
+        """The log without Xid lines, which there may be a great many of."""
+        return replace(self, text="\n".join([line for line in self.lines if " Xid (" not in line]))
+
+    def time_at(self, position: int) -> float:
+        """Seconds since boot at which the message at `position` (an offset into the text) was logged.
+
+        0.0 if unstamped.
+        """
+        stamp, unit = _STAMPS[self.source]
+        match = stamp.match(self.text, self.text.rfind("\n", 0, position) + 1)
+        return float(match[1]) * unit if match else 0.0
+
+    def message_at(self, position: int) -> str:
+        """The message at `position` (an offset into the text), without its time stamp; at most 500 characters."""
+        start = self.text.rfind("\n", 0, position) + 1
+        end = self.text.find("\n", position)
+        return self.without_stamp(self.text[start : end if end >= 0 else len(self.text)])
+
+    def without_stamp(self, line: str) -> str:
+        """A line's message without its time stamp; at most 500 characters."""
+        match = _STAMPS[self.source][0].match(line)
+        return line[match.end() if match else 0 :].strip()[:500]
+
+    def since(self, seconds: float) -> Log:
+        """The messages logged at `seconds` since boot or later."""
+        low, high = 0, len(self.text)
+        while low < high:
+            start = self.text.rfind("\n", 0, (low + high) // 2) + 1
+            if self.time_at(start) < seconds:
+                low = self.text.find("\n", (low + high) // 2) + 1 or len(self.text)
+            else:
+                high = min(high - 1, start)
+        return replace(self, text=self.text[low:])
+
+    def after_last(self, needle: str, since: str = "") -> Log:
+        """The messages from the last line that contains `needle` on; all of them if none does.
+
+        `since`: a string that precedes it; if found after the last but one `needle`, the log starts there.
+        """
+        found = self.text.rfind(needle)
+        if since and found >= 0:
+            before = self.text.rfind(needle, 0, found)
+            start = self.text.rfind(since, max(before, 0), found)
+            found = start if start >= 0 else found
+        return replace(self, text=self.text[self.text.rfind("\n", 0, found) + 1 :]) if found >= 0 else self
+
+    def clock_time(self, seconds: float) -> Fact:
+        """A time in seconds since boot, as clock time in UTC: ``2026-11-21T13:05:11Z``; unread if the boot time is."""
+        if self.booted is None:
+            return Unread("/proc/stat does not say when the machine was booted")
+        return Known(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.booted + seconds)), self.source)
+
+
+def read_log(target: Target) -> Log | Unread:
+    """The kernel's log from /dev/kmsg, else from syslog's file, else, from level standard on, from the journal."""
+    try:
+        return _make_log(target, _read_kmsg(target), _KMSG)
+    except OSError as error:
+        refused = refusal(_KMSG, error)
+    if path_exists(target, _KMSG) is False:
+        refused = Unread(f"no {_KMSG}")
+    file_text = _read_log_file(target)
+    if file_text:
+        return _make_log(target, file_text, _FILE)
+    return _read_journal(target) or Unread(f"{refused.why}; {_access_hint(target)}")
+
+
+def _make_log(target: Target, content: str, source: str) -> Log:
+    """A `Log` of the text, with the time now: the uptime, else the last message's."""
+    uptime = number_of(number(target, "/proc/uptime"))
+    full_log = Log(content, source, 0.0, _boot_time(target))
+    now = full_log.time_at(len(content)) if uptime is None else float(uptime)
+    return replace(full_log, now=now)
+
+
+def _boot_time(target: Target) -> int | None:
+    """Boot time in seconds since 1970, from /proc/stat; None if it cannot be read."""
+    content = text(target, "/proc/stat", 1 << 18)
+    match = re.search(r"^btime (\d{1,12})$", content, re.M) if isinstance(content, str) else None
+    return int(match[1]) if match else None
+
+
+def _access_hint(target: Target) -> str:
+    """How to read the kernel's log on this machine, as text."""
+    if known(container(target)):
+        return "the kernel's log is the host's: read it there with sudo dmesg"
+    restricted = known(line(target, "/proc/sys/kernel/dmesg_restrict"))
+    options = ["root may read the kernel's log: sudo dmesg"]
+    if restricted and restricted.value != "0":
+        options.append("sysctl kernel.dmesg_restrict=0 lets every user read it")
+    return "; ".join([*options, "members of the groups adm and systemd-journal may read journalctl -k"])
+
+
+def _read_kmsg(target: Target) -> str:
+    """The messages of /dev/kmsg, kernel messages only, one a line; raises `OSError` if it may not be opened.
+
+    Records are ``priority,number,microseconds,flags;message``; a read gives one, and must not block after the last.
+    Priorities of 8 and more are programs' messages: anyone who may write to /dev/kmsg can put those there.
+    """
+    handle = os.open(target.path(_KMSG), os.O_RDONLY | os.O_NONBLOCK)
+    buffer = bytearray()
+    try:
+        for _ in range(1 << 19):
+            try:
+                chunk = os.read(handle, 1 << 14)
+            except BlockingIOError:
+                break
+            except BrokenPipeError:  # the record was overwritten before we came to it; the next read goes on
+                continue
+            if not chunk:
+                break
+            buffer += chunk
+            if len(buffer) > MOST:
+                del buffer[MOST >> 1 : (MOST >> 1) + (1 << 20)]
+    finally:
+        os.close(handle)
+    records = buffer.decode("utf-8", "replace").split("\n")
+    return _join_continuations(
+        "\n".join([record for record in records if record[1:2] == "," and "0" <= record[0] < "8"])
+    )
+
+
+def _join_continuations(content: str) -> str:
+    """The text with each message on one line."""
+    return _MORE.sub(" ", content) if "\\x0a" in content or "#012" in content else content
+
+
+def _read_log_file(target: Target) -> str:
+    """This boot's messages at the end of syslog's file; empty if it does not hold the boot's first line."""
+    try:
+        with target.path(_FILE).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - MOST))
+            content = file.read(MOST).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    boots = [match.start() for match in _BOOT.finditer(content)]
+    return _join_continuations(content[boots[-1] :].rstrip("\n")) if boots else ""
+
+
+def _read_journal(target: Target) -> Log | None:
+    """The journal's kernel messages; None if journalctl is missing, shows nothing, or the level is quick.
+
+    Without the right to read it, the journal looks empty.
+    """
+    if target.level == "quick" or not target.which("journalctl"):
+        return None
+    try:
+        answer = target.run(("journalctl", "-k", "-b", "--no-pager", "-o", "short-monotonic"), timeout=4, limit=MOST)
+    except OSError:
+        return None
+    stamp = _STAMPS["journalctl -k -b"][0]
+    unfolded = _MORE_IN_JOURNAL.sub(" ", answer.out)
+    content = "\n".join([line for line in unfolded.split("\n") if line[:1] == "["])
+    return _make_log(target, content, "journalctl -k -b") if stamp.match(content) else None
+
+
+# ---- What the lines mean: one row for each thing that happened, however often, with its first and last time ----
+
+RECOVERY = 154
+"""The Xid that says what a GPU needs before it is used again. The last such line holds, not the first."""
+
+_SXID = pattern(r": SXid \((?:PCI:)?[0-9a-fA-F:.]{5,20}\): \d{4,6}, (?:Non-)?[Ff]atal, (?:Link \d{1,3})?")
+_SXID_PARTS = pattern(r"\((?:PCI:)?([^)]+)\): (\d+), ([\w-]+), (?:Link (\d+))?")
+_AER = pattern(
+    r"[^ ;\]]+ [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: (?:AER: )?"
+    r"PCIe Bus Error: severity=\w+(?: \([\w-]+\))?, type=[A-Za-z ]+"
+)
+_AER_PARTS = pattern(r"(\S+) (\S+): (?:AER: )?PCIe Bus Error: severity=(\w+)(?: \(([\w-]+)\))?, type=([A-Za-z ]+)")
+_OOM = pattern(r"(?:Memory cgroup out|Out) of memory: Kill(?:ed)? process \d{1,10} \([^\n]{0,16}\)")
+_OOM_PARTS = pattern(r"(Memory cgroup out|Out) .* process (\d+) \((.*)\)")
+_MCE = pattern(
+    r"EDAC MC\d+: \d+ [CU]E (?:memory \w+ error )?on \S+"
+    r"|\[Hardware Error\]: CPU \d+: Machine Check(?: Exception)?: \d+ Bank \d+: [0-9a-f]{8,16}"
+)
+_EDAC_PARTS = pattern(r"EDAC (MC\d+): \d+ ([CU])E .*on (\S+)")
+_MCE_PARTS = pattern(r"(CPU \d+): .* Bank (\d+): ([0-9a-f]+)")
+_MOST_ROWS = 64
+"""Rows a group gets at most, the oldest: the first is the one that matters."""
+
+
+class LogEvent:
+    """One event of the log: its matched text, how often it occurs, and the text offsets of its first and last line."""
+
+    def __init__(self, raw: str, count: int, first: int, last: int) -> None:
+        self.raw = raw
+        self.count = count
+        self.first = first
+        self.last = last
+
+    def times(self, log: Log) -> dict[str, Fact]:
+        """The columns line, count, and first and last time, which every group of events has."""
+        first, last = log.time_at(self.first), log.time_at(self.last)
+        return {
+            "line": Known(log.message_at(self.first), log.source),
+            "count": Known(self.count, log.source),
+            "time": log.clock_time(first),
+            "age_s": Known(max(0, int(log.now - first)), log.source),
+            "last_time": log.clock_time(last),
+            "last_age_s": Known(max(0, int(log.now - last)), log.source),
+        }
+
+
+def find_events(log: Log, pattern: re.Pattern[str], text: str, key: Callable[[str], object] = str) -> list[LogEvent]:
+    """Events that match `pattern` in `text`, a part of the log's lines, oldest first; at most `_MOST_ROWS`.
+
+    Matches for which `key` returns equal keys are one event.
+    """
+    found: dict[object, LogEvent] = {}
+    for raw, count in Counter(pattern.findall(text)).items():
+        event = LogEvent(raw, count, _first_offset(log.text, raw), _last_offset(log.text, raw))
+        known = found.setdefault(key(raw), event)
+        if known is not event:
+            known.count += count
+            known.last = max(known.last, event.last)
+            if event.first < known.first:
+                known.raw, known.first = event.raw, event.first
+    return sorted(found.values(), key=lambda event: event.first)[:_MOST_ROWS]
+
+
+def _first_offset(text: str, raw: str) -> int:
+    """Offset of the first `raw` that no digit follows: ``): 4`` is not in ``): 45``."""
+    at = text.find(raw)
+    while text[at + len(raw) : at + len(raw) + 1].isdigit():
+        at = text.find(raw, at + 1)
+    return at
+
+
+def _last_offset(text: str, raw: str) -> int:
+    """Offset of the last `raw` that no digit follows."""
+    at = text.rfind(raw)
+    while text[at + len(raw) : at + len(raw) + 1].isdigit():
+        at = text.rfind(raw, 0, at)
+    return at
+
+
+def xids(log: Log, own_gpus: set[str] | None) -> tuple[Row, ...]:
+    """One row per GPU, MIG instance and Xid code, NVLink 5's events also by unit and severity.
+
+    `own_gpus`: PCI addresses of the GPUs to report; None means all.
+    """
+    rows: list[Row] = []
+    for logged in find_events(log, LINE, log.text, parse_xid):
+        event = parse_xid(logged.raw)
+        if event is None or (own_gpus is not None and event.address not in own_gpus):
+            continue
+        row: Row = {**event.row(log.message_at(logged.first), log.source), **logged.times(log)}
+        if event.code == RECOVERY:
+            row = {**row, "line": Known(log.message_at(logged.last), log.source)}
+        rows.append(row)
+    return tuple(rows)
+
+
+def sxids(log: Log) -> tuple[Row, ...]:
+    """NVSwitch errors by code, PCI address, whether fatal, and link; equal lines are one row.
+
+    ``nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 27 sourcetrack timeout error (First)``
+    """
+    rows: list[Row] = []
+    for event in find_events(log, _SXID, log.text) if ": SXid (" in log.text else ():
+        match = _SXID_PARTS.search(event.raw)
+        if match:
+            link = Known(int(match[4]), log.source) if match[4] else Absent(f"the line names no link ({log.source})")
+            rows.append(
+                {
+                    "code": Known(int(match[2]), log.source),
+                    "address": Known(pci_address(match[1]), log.source),
+                    "fatal": Known(match[3].lower() == "fatal", log.source),
+                    "link": link,
+                    **event.times(log),
+                }
+            )
+    return tuple(rows)
+
+
+def bus_errors(log: Log, gpu_of: Callable[[str], Fact]) -> tuple[Row, ...]:
+    """PCIe errors (AER), one row per device, severity and layer; `gpu_of` gives the GPU of an address.
+
+    ``nvidia 0000:1a:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)``;
+    from Linux 6.16 on the severities read ``Correctable`` and ``Uncorrectable (Fatal)``.
+    """
+    rows: list[Row] = []
+    for event in find_events(log, _AER, "\n".join(log.lines_with("PCIe Bus Error"))):
+        match = _AER_PARTS.search(event.raw)
+        if match:
+            severity = "corrected" if match[3].startswith("Correct") else (match[4] or "fatal").lower()
+            rows.append(
+                {
+                    "address": Known(match[2], log.source),
+                    "driver": Known(match[1], log.source),
+                    "severity": Known(severity, log.source),
+                    "kind": Known(match[5].strip(), log.source),
+                    "gpu": gpu_of(match[2]),
+                    **event.times(log),
+                }
+            )
+    return tuple(rows)
+
+
+def oom_kills(log: Log) -> tuple[Row, ...]:
+    """Processes killed because memory ran out, one row each.
+
+    ``Memory cgroup out of memory: Killed process 4711 (python3) total-vm:..., anon-rss:31457280kB, ...``.
+    """
+    rows: list[Row] = []
+    for event in find_events(log, _OOM, "\n".join(log.lines_with("Kill process", "Killed process"))):
+        match = _OOM_PARTS.search(event.raw)
+        if match:
+            size = re.search(r"anon-rss:(\d{1,15})kB", log.message_at(event.first))
+            rows.append(
+                {
+                    "process": Known(match[3], log.source),
+                    "pid": Known(int(match[2]), log.source),
+                    "scope": Known("machine" if match[1] == "Out" else "cgroup", log.source),
+                    "memory_mib": Known(int(size[1]) >> 10, log.source) if size else Absent("the line does not say"),
+                    **event.times(log),
+                }
+            )
+    return tuple(rows)
+
+
+def machine_checks(log: Log) -> tuple[Row, ...]:
+    """Memory errors (EDAC) and machine checks, one row per DIMM or CPU bank.
+
+    ``EDAC MC0: 1 CE memory read error on DIMM_A1`` and ``mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 7:``.
+    Bit 61 of a machine check's status says uncorrected.
+    """
+    text = "\n".join(log.lines_with("EDAC MC", "[Hardware Error]: CPU"))
+    return tuple(row for event in find_events(log, _MCE, text, _check_key) for row in _check_rows(log, event))
+
+
+def _check_key(raw: str) -> str:
+    """The text that is equal for corrected errors of one DIMM, or checks of one CPU bank."""
+    return re.sub(r": \d+ (?=[CU]E)", ": ", raw) if raw.startswith("EDAC") else raw.rpartition(": ")[0]
+
+
+def _check_rows(log: Log, event: LogEvent) -> Iterable[Row]:
+    """The row of one memory error or machine check; none if its line is not understood."""
+    if match := _EDAC_PARTS.search(event.raw):
+        yield {
+            "kind": Known("memory", log.source),
+            "where": Known(f"{match[1]} {match[3]}", log.source),
+            "corrected": Known(match[2] == "C", log.source),
+            **event.times(log),
+        }
+    elif match := _MCE_PARTS.search(event.raw):
+        yield {
+            "kind": Known("machine check", log.source),
+            "where": Known(f"{match[1]} bank {match[2]}", log.source),
+            "corrected": Known(not int(match[3], 16) >> 61 & 1, log.source),
+            **event.times(log),
+        }
+
+
+def fallen_off(log: Log) -> Iterator[str]:
+    """PCI addresses of GPUs that the driver reports as fallen off the bus, by an Xid 79 or another message.
+
+    The long form spans lines: ``NVRM: The NVIDIA GPU 0000:1a:00.0`` ... ``fallen off the bus and is not responding``.
+    """
+    lines = log.lines_with(
+        "fallen off the bus", "NVRM: The NVIDIA GPU ", "NVRM: (PCI ID", "installed in this system has"
+    )
+    address = ""
+    for message in lines:
+        match = re.search(
+            r"(?:GPU(?: at)? |\((?:PCI:)?)(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F.]{2,4})", message
+        )
+        address = pci_address(match[1]) if match else address
+        if "fallen off the bus" in message and address:
+            yield address

@@ -1,1 +1,0 @@
-"""The kernel's log: its lines, and the events among them."""

@@ -1,0 +1,156 @@
+"""Which kind of machine this is: WSL, a Jetson, a container; it decides whether a missing file means anything."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.core.fact import Absent, Fact, Known, Unread, known, text_of
+from gpudoctor.probes._reading import as_unread, line, names, path_exists, text
+from gpudoctor.target import Target
+
+_RELEASE = "/proc/sys/kernel/osrelease"
+
+_CGROUPS = (
+    ("kubernetes", r"kubepods"),
+    ("docker", r"/docker[-/]|/docker$|docker-[0-9a-f]{12}"),
+    ("podman", r"libpod[-_/]"),
+    ("lxc", r"/lxc[./]|/lxc$"),
+    ("container", r"/(?:containerd|garden|crio|cri-containerd|machine\.slice/machine)[-/]"),
+)
+"""Words in the cgroup paths of process 1, most telling first."""
+
+_CONTAINER_WORDS = {"docker": "docker", "podman": "podman", "lxc": "lxc", "lxc-libvirt": "lxc"}
+"""What ``container=`` says, where it names an engine of ours; any other word is ``container``."""
+
+APPTAINER = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "APPTAINER_NAME", "SINGULARITY_NAME")
+
+
+def kernel(target: Target) -> Fact:
+    """Release of the running kernel, as ``uname -r`` prints it."""
+    release = line(target, _RELEASE)
+    return as_unread(release) if isinstance(release, Absent) else release
+
+
+def wsl(target: Target) -> Fact:
+    """1 or 2 inside the Windows Subsystem for Linux; absent outside of it.
+
+    Its kernels have Microsoft in their release; with a kernel of one's own WSL's files show it.
+    """
+    release = kernel(target)
+    if re.search(r"WSL2|microsoft-standard", text_of(release)):
+        return Known(2, _RELEASE)
+    if text_of(release).endswith("-Microsoft"):
+        return Known(1, _RELEASE)
+    for mark in ("/proc/sys/fs/binfmt_misc/WSLInterop", "/run/WSL", "/dev/dxg"):
+        if path_exists(target, mark) is True:
+            return Known(2, mark)
+    if isinstance(release, (Absent, Unread)):
+        return as_unread(release)
+    return Absent("neither the kernel's release nor /dev/dxg shows WSL")
+
+
+def jetson_model(target: Target) -> Fact:
+    """The model of a Jetson or other Tegra board, whose GPU is not on the PCI bus; absent on other machines."""
+    model = line(target, "/proc/device-tree/model")
+    if re.search(r"jetson|tegra|nvidia (orin|xavier|thor)", text_of(model), re.I):
+        return model
+    if release := known(line(target, "/etc/nv_tegra_release")):
+        return release
+    if isinstance(model, Unread) or path_exists(target, "/proc/sys") is not True:
+        return Unread("/proc cannot be read")
+    return Absent("no device tree of a Jetson and no /etc/nv_tegra_release")
+
+
+def container(target: Target) -> Fact:
+    """The engine of this container (docker, podman, kubernetes, lxc, apptainer, container); absent outside of one."""
+    environ = target.environ
+    for variable in APPTAINER:
+        if environ.get(variable):
+            return Known("apptainer", f"environment variable {variable}")
+    if path_exists(target, "/.singularity.d") is True:
+        return Known("apptainer", "/.singularity.d")
+    if environ.get("KUBERNETES_SERVICE_HOST"):
+        return Known("kubernetes", "environment variable KUBERNETES_SERVICE_HOST")
+    for mark, engine in (
+        ("/run/secrets/kubernetes.io", "kubernetes"),
+        ("/var/run/secrets/kubernetes.io", "kubernetes"),
+        ("/run/.containerenv", "podman"),
+        ("/.dockerenv", "docker"),
+        ("/dev/lxc", "lxc"),
+    ):
+        if path_exists(target, mark) is True:
+            return Known(engine, mark)
+    return _declared_engine(target) or _engine_by_cgroup(target) or _absent_or_unclear(target)
+
+
+def _declared_engine(target: Target) -> Fact | None:
+    """The engine by ``container=`` in the first process's environment, systemd's record or ours.
+
+    None if there is none.
+    """
+    first = text(target, "/proc/1/environ")
+    if isinstance(first, str):
+        match = re.search(r"(?:^|\0)container=([^\0]+)", first)
+        if match and match[1] != "wsl":
+            return Known(_CONTAINER_WORDS.get(match[1], "container"), f"/proc/1/environ container={match[1]}")
+    systemd_record = known(line(target, "/run/systemd/container"))
+    if systemd_record and systemd_record.value != "wsl":
+        return Known(_CONTAINER_WORDS.get(str(systemd_record.value), "container"), systemd_record.source)
+    word = target.environ.get("container")
+    if word:
+        return Known(_CONTAINER_WORDS.get(word, "container"), f"environment variable container={word}")
+    return None
+
+
+def _engine_by_cgroup(target: Target) -> Fact | None:
+    """The engine by the cgroup paths of process 1; None if they name none."""
+    paths = text(target, "/proc/1/cgroup")
+    if isinstance(paths, str):
+        for engine, pattern in _CGROUPS:
+            match = re.search(pattern, paths, re.M)
+            if match:
+                return Known(engine, f"/proc/1/cgroup: {match[0]}")
+    return None
+
+
+def _absent_or_unclear(target: Target) -> Fact:
+    """Absent, as there is no mark of a container; unread if the root file system looks like a container's.
+
+    Nodes that boot over the network have such roots too; they run systemd and show the kernel's own threads.
+    """
+    mounts = text(target, "/proc/self/mountinfo", 1 << 18)
+    if not isinstance(mounts, str):
+        return Unread(f"no mark of a container, and mounts cannot be read: {mounts.why}")
+    roots = re.findall(r"^\S+ \S+ \S+ (\S+) / .* - (\S+) ", mounts, re.M)
+    folder, kind = roots[-1] if roots else ("/", "")
+    container_like = kind in ("overlay", "fuse-overlayfs", "aufs", "squashfuse_ll") or (
+        folder != "/" and kind != "btrfs"
+    )
+    booted = path_exists(target, "/run/systemd/system") is True and text(target, "/proc/2/comm", 64) == "kthreadd"
+    if container_like and not booted:
+        return Unread(f"no mark of a known container engine, yet / is {folder} of a file system of type {kind}")
+    return Absent("no mark of a container engine")
+
+
+def host_hidden(target: Target) -> str:
+    """Why the host's files and processes may not be visible here; empty outside of containers."""
+    found = container(target)
+    if engine := known(found):
+        return f"inside a container ({engine.value}) the host's cannot be seen"
+    return found.why if isinstance(found, Unread) else ""
+
+
+def pci_hidden(target: Target) -> str:
+    """Why GPUs may exist that the PCI bus does not show (WSL, Jetson); empty on other machines."""
+    if found := known(wsl(target)):
+        return f"WSL {found.value} hands the GPU over without showing it on the PCI bus"
+    if found := known(jetson_model(target)):
+        return f"the GPU of {found.value} is part of the chip, not on the PCI bus"
+    return ""
+
+
+def no_bus_hint(target: Target) -> str:
+    """A clause to append to the reason if /sys shows no PCI bus; empty if there is nothing to add."""
+    if found := known(container(target)):
+        return f"; the container ({found.value}) may hide it"
+    return "; /sys may not be mounted" if isinstance(names(target, "/sys"), Absent) else ""

@@ -1,1 +1,0 @@
-"""What the probes of the network share: interfaces, their addresses, names, listening ports."""

@@ -1,1 +1,0 @@
-"""The target's Python environment, read from its files."""

@@ -1,0 +1,256 @@
+"""Rates measured per GPU: ``GPU 3: 214.7 TFLOP/s`` under or with a unit, and bandwidthTest of the CUDA samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+
+from gpudoctor.core.catalog import column
+from gpudoctor.core.fact import Fact, Known, Row, Rows
+from gpudoctor.readers._paste import Paste
+from gpudoctor.readers._pattern import Pattern
+
+FACTS = (
+    column("rate.gpu", "int", "number of the GPU that was measured"),
+    column("rate.value", "float", "what was measured on it"),
+    column("rate.unit", "text", "its unit: TFLOP/s, GB/s"),
+    column("rate.others", "float", "the median of the same measurement on the other GPUs, or what it should be"),
+)
+
+_UNIT = Pattern(r"\b([TG]FLOP(?:/s|S)|[GM]i?B/s|(?:it|img|images|samples|tok|tokens)/s)", 2)
+_RATE = Pattern(
+    r"\W*(?:GPUs?|devices?|cuda:|ranks?)\s?(\d{1,3}(?:\s?,\s?\d{1,3}){0,15})"
+    r"(?:(?:\s+[a-z][\w -]{0,24})?\s*[:=|]\s*|\s+)"
+    r"(\d{1,7}(?:\.\d+)?)(?![\d.%])\s*(\S*)",
+    2,
+)
+_LISTED = Pattern(
+    r"(?:each|per|by) (?:GPU|device|card|rank)\b|\b(?:all|the) \d+ (?:GPUs|devices|ranks)\b|\bGPUs? 0\s?-\s?\d+\b", 2
+)
+_PAIRS = Pattern(r"(?<![\d.])(\d{1,3})\s?[:=]\s?(\d{1,7}(?:\.\d+)?)(?![\d.%])")
+_NAMED = Pattern(
+    r"\b(?:gpu|rank|device|cuda:|card)s? ?#?(\d{1,2}(?:\s?(?:-|–|to|,|and|&)\s?\d{1,2}(?![\d.]))*)\s?[:=]?\s"
+    r"(?:(?:about|around|roughly|approx\.?|only|just|at|gets?|reach(?:es)?|does|do|is|are|gives?|each|~)\s?){0,3}"
+    r"(\d{1,7}(?:\.\d+)?)(?![\d.%])",
+    2,
+)
+_RANGE = Pattern(r"(\d{1,2})\s?(?:-|–|to)\s?(\d{1,2})|(\d{1,2})")
+_BURNT = Pattern(r"(\d{2,6}(?:\.\d+)?) [GT]flop/s(?= ?\)?(?: - |$))", 2)
+"""How gpu-burn writes the rates of all GPUs: ``13412 Gflop/s - 13390 Gflop/s``."""
+_TIMES = Pattern(
+    r"\b(?:times?|latency|took|takes|seconds|duration|per (?:step|iter\w*|batch|epoch))\b|\b(?:m?s|sec)/(?:it"
+    r"|step|batch)",
+    2,
+)
+_PER_GPU = Pattern(
+    r"\b(?:gpu|rank|device|cuda:|card)s? ?#?(\d{1,2}(?:\s?(?:-|–|to|,|and|&)\s?\d{1,2}(?![\d.]))*)\s?(?:[:=]"
+    r"|takes?|took|needs)\s?"
+    r"(?:(?:about|around|only|just|~)\s?)?(\d{1,6}(?:\.\d+)?) ?(ms|s|sec|seconds|min)\b",
+    2,
+)
+_SAME_KIND = Pattern(
+    r"(\d{1,6}(?:\.\d+)?) ?([TG]FLOP(?:/s|S)|[GM]i?B/s|(?:it|img|images|samples|tok"
+    r"|tokens)/s)\b[^\n]{0,160}?\b(?:another|an identical|identical"
+    r"|an? (?:sister|sibling|healthy|good|second)|the (?:same|other|sister|neighbou?r\w*)"
+    r"|others?)\b[^\n\d]{0,80}?(?:[a-z]\d+\w*\b[^\n\d]{0,80}?)?"
+    r"(?:gives?|gets?|reach(?:es)?|does|has|makes?|shows?|at|:|=)\W{0,3}(?:about |around "
+    r"|~)?(\d{1,6}(?:\.\d+)?)(?![\d.%])",
+    2,
+)
+"""``2300 GFLOP/s, another T4 of the same type gives 5100``"""
+_ITEMS = Pattern(r"[\[(]?\s*(\d{1,7}(?:\.\d+)?(?:\s*[,/|;]\s*\d{1,7}(?:\.\d+)?){1,15})\s*[\])]?\s*\S{0,16}\s*$")
+_MEASURED = Pattern(
+    r"\b(?:measured|reached|reaches|achieved|got|observed|actual|my|this (?:card|gpu|one|node)|result)\b"
+)
+_EXPECTED = Pattern(
+    r"\b(?:expected|should (?:be|reach|get)|normal(?:ly)?|usual(?:ly)?|reference|healthy|good (?:card|gpu|node)"
+    r"|sibling\w*|peers?|others?|another|other (?:cards?|gpus?|nodes?|machines?))\b"
+)
+_SHEET = Pattern(r"\b(?:spec\w*|data ?sheet|theoretical|peak|nominal)\b")
+_REACHED = {True: 0.8, False: 0.6}
+"""The part of a data sheet's figure that a sound GPU reaches: of its memory bandwidth, of its arithmetic."""
+_COMPUTE = Pattern(r"(\d{1,5}(?:\.\d+)?) ?([TG]FLOP(?:/s|S))", 2)
+_MOVED = Pattern(r"(\d{1,5}(?:\.\d+)?) ?([GM]i?B/s)", 2)
+_TIME = Pattern(r"(?:about |around |~)?([1-9]\d{0,5}(?:\.\d+)?|0\.\d*[1-9]\d*) ?(ms|s|sec|seconds)?\b[^\d]{0,20}", 2)
+_DEVICE = Pattern(r"\s*Device (\d{1,3}): \S")
+_TRANSFER = Pattern(r"\s+(\d{3,12})\s+(\d{1,7}\.\d+)\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rate:
+    """A rate measured on one GPU; rates with the same `kind` are comparable."""
+
+    gpu: int
+    value: float
+    unit: str
+    kind: str
+    source: str
+
+
+def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Rows of ``rate`` for GPUs measured alike, each with the median of the others or the expected value.
+
+    A GPU measured twice keeps the first.
+    """
+    measured: list[_Rate] = []
+    if "/s" in paste.lower or "flops" in paste.lower:
+        measured += _rates_by_line(paste)
+        measured += _rates_in_one_line(paste)
+        measured += _bandwidth_test(paste)
+    if "gpu" in paste.lower or "rank" in paste.lower or "cuda:" in paste.lower or "card" in paste.lower:
+        measured += _rates_from_times(paste)
+    kinds: dict[str, dict[int, _Rate]] = {}
+    for rate in measured:
+        kinds.setdefault(rate.kind, {}).setdefault(rate.gpu, rate)
+    rows: list[Row] = []
+    for rates in kinds.values():
+        for gpu, rate in rates.items():
+            if others := [other.value for number, other in rates.items() if number != gpu]:
+                rows.append(_rate_row(rate, round(median(others), 3)))
+    rows = rows or list(_rows_against_expected(paste))
+    if rows:
+        yield "rate", tuple(rows)
+
+
+def _rate_row(rate: _Rate, others: float) -> Row:
+    """A row of ``rate``; `others` is the median of the other GPUs' values."""
+    return {
+        "gpu": Known(rate.gpu, rate.source),
+        "value": Known(rate.value, rate.source),
+        "unit": Known(rate.unit, rate.source),
+        "others": Known(others, "the other GPUs of the report"),
+    }
+
+
+def _rates_by_line(paste: Paste) -> Iterator[_Rate]:
+    """Rates of lines that name one GPU and a number, in the line's unit or the heading's above."""
+    unit = kind = ""
+    for index, line in enumerate(paste.bare):
+        unit_match = _UNIT.search(line)
+        rate = _RATE.match(line)
+        if not rate:
+            unit, kind = (unit_match.group(1), f"line {index}") if unit_match else ("", "")
+        elif unit_match or (unit and not rate.group(3)):
+            line_unit = unit_match.group(1) if unit_match else unit
+            source = paste.use(index)
+            for number in rate.group(1).split(","):
+                yield _Rate(int(number), float(rate.group(2)), line_unit, kind or line_unit.lower(), source)
+
+
+def _rates_in_one_line(paste: Paste) -> Iterator[_Rate]:
+    """Rates of all GPUs in one line: ``TFLOP/s per rank: 0: 702, 1: 431``, ``per GPU: 702, 431 TFLOP/s``."""
+    for index, line in enumerate(paste.bare):
+        if not (unit := _UNIT.search(line)):
+            continue
+        pairs = [
+            (number, float(value))
+            for gpu_list, value in _NAMED.compiled.findall(line)
+            for number in _gpu_numbers(gpu_list)
+        ]
+        if len(pairs) < 2 and not _LISTED.search(line):
+            continue
+        values = line.partition(":")[2]
+        if len(pairs) < 2:
+            pairs = [(int(number), float(value)) for number, value in _PAIRS.compiled.findall(values)]
+        if len(pairs) < 2 and (items := _ITEMS.match(values)):
+            pairs = [(number, float(value)) for number, value in enumerate(_split_list(items.group(1)))]
+        if len(pairs) < 2 and len(burn_rates := _BURNT.compiled.findall(line)) > 1:
+            pairs = [(number, float(value)) for number, value in enumerate(burn_rates)]
+        if len(pairs) > 1:
+            source = paste.use(index)
+            for number, value in pairs:
+                yield _Rate(number, value, unit.group(1), f"line {index}", source)
+
+
+def _rates_from_times(paste: Paste) -> Iterator[_Rate]:
+    """Times per GPU (``step time on gpu 0,1,2: 0.41 s``) as rates per 1000 units, where lower is worse."""
+    for index, line in enumerate(paste.bare):
+        for gpu_list, value, unit in _PER_GPU.compiled.findall(line) if _TIMES.search(line) else ():
+            if float(value) > 0:
+                for number in _gpu_numbers(gpu_list):
+                    yield _Rate(
+                        number, round(1000 / float(value), 3), f"per 1000 {unit}", f"time {unit}", paste.use(index)
+                    )
+
+
+def _gpu_numbers(text: str) -> Iterator[int]:
+    """The GPU numbers of a list: 0, 1, 2 of ``0-2``; 0, 1, 3 of ``0, 1 and 3``."""
+    for first, last, single in _RANGE.compiled.findall(text):
+        yield from range(int(first), int(last) + 1) if last else (int(single),)
+
+
+def _split_list(items: str) -> list[str]:
+    """The items of a list separated by commas, slashes, bars or semicolons."""
+    for mark in "/|;":
+        items = items.replace(mark, ",")
+    return [item.strip() for item in items.split(",")]
+
+
+def _rows_against_expected(paste: Paste) -> Iterator[Row]:
+    """A measured rate against one expected value, of a data sheet's peak 60 or 80 %; or against another GPU."""
+    rates: dict[bool, list[tuple[float, str, int]]] = {True: [], False: []}
+    memory = any("memory bandwidth" in label.name for label in paste.labels)
+    for label in paste.labels:
+        if rate := (_MOVED if memory else _COMPUTE).search(label.value):
+            from_data_sheet = bool(_SHEET.search(label.name))
+            expected = from_data_sheet or bool(_EXPECTED.search(label.name))
+            if expected or _MEASURED.search(label.name):
+                number = float(rate.group(1)) * (_REACHED[memory] if from_data_sheet else 1)
+                rates[expected].append((round(number, 1), rate.group(2), label.index))
+    if (
+        len(rates[False]) == 1
+        and rates[True]
+        and len({unit[0].lower() for _, unit, _ in rates[True] + rates[False]}) == 1
+    ):
+        yield _comparison_row(paste, rates[False][0], min(rates[True]))
+    for index, line in paste.having("/s", "flops"):
+        if pair := _SAME_KIND.search(line[:1500]):
+            source = paste.use(index)
+            yield {
+                "value": Known(float(pair.group(1)), source),
+                "unit": Known(pair.group(2), source),
+                "others": Known(float(pair.group(3)), source),
+            }
+            break
+    yield from _rows_from_expected_times(paste)
+
+
+def _rows_from_expected_times(paste: Paste) -> Iterator[Row]:
+    """``step time: 94 ms`` against ``expected step time: 60 ms``, both as rates, where lower is worse."""
+    times: dict[str, dict[bool, tuple[float, str, int]]] = {}
+    for label in paste.labels:
+        if time := _TIME.fullmatch(label.value):
+            name, expected = _EXPECTED.compiled.subn("", label.name)
+            unit = time.group(2) or ("ms" if " ms" in f" {name}" else "s" if "second" in name else "")
+            if unit:
+                by_kind = times.setdefault(" ".join(name.split()), {})
+                by_kind.setdefault(
+                    bool(expected), (round(1000 / float(time.group(1)), 3), f"per 1000 {unit}", label.index)
+                )
+    for pair in times.values():
+        if len(pair) == 2 and pair[True][1] == pair[False][1]:
+            yield _comparison_row(paste, pair[False], pair[True])
+
+
+def _comparison_row(paste: Paste, measured: tuple[float, str, int], expected: tuple[float, str, int]) -> Row:
+    """A row of ``rate`` without a GPU: measured and expected value; each is (number, unit, line index)."""
+    source = paste.use(measured[2])
+    return {
+        "value": Known(measured[0], source),
+        "unit": Known(measured[1], source),
+        "others": Known(expected[0], paste.use(expected[2])),
+    }
+
+
+def _bandwidth_test(paste: Paste) -> Iterator[_Rate]:
+    """Rates in GB/s of bandwidthTest, by direction and size, below ``Device N: name``."""
+    gpu, heading = -1, ""
+    for index, line in enumerate(paste.bare):
+        if device := _DEVICE.match(line):
+            gpu = int(device.group(1))
+        elif "Bandwidth, " in line:
+            heading = line.strip()
+        elif gpu >= 0 and heading and (transfer := _TRANSFER.match(line)):
+            kind = f"{heading} {transfer.group(1)}"
+            yield _Rate(gpu, float(transfer.group(2)), "GB/s", kind, paste.use(index))

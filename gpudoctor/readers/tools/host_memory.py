@@ -1,0 +1,171 @@
+"""Processes killed because the host's memory ran out, as the kernel, Slurm and Kubernetes print it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.core.catalog import column
+from gpudoctor.core.fact import Fact, Known, Row, Rows
+from gpudoctor.readers._paste import Paste
+from gpudoctor.readers._pattern import Pattern
+
+EXACT = 6
+FACTS = (
+    column("oom.place", "text", "the cgroup, Slurm step or container whose memory ran out"),
+    column("oom.limit_mib", "int", "how much memory that may use", "MiB"),
+)
+
+_MOST = 20
+"""Rows of one kind: a log may hold thousands of kills."""
+_KILL = Pattern(
+    r"\b(?P<whose>Memory cgroup out|Out) of memory: Kill(?:ed)? process (?P<pid>\d{1,9})(?:, UID \d+,)? "
+    r"\((?P<process>[^()\n]{1,64})\)"
+)
+_RESIDENT = Pattern(
+    r"\bKilled process (?P<pid>\d{1,9})\b[^\n]{0,90}?\btotal-vm:\d+kB, anon-rss:(?P<held>\d{1,12})kB"
+    r"(?:, file-rss:\d+kB)?(?:, shmem-rss:(?P<shared>\d{1,12})kB)?"
+)
+_GROUP = Pattern(
+    r"\boom-kill:constraint=CONSTRAINT_MEMCG\b[^\n]*?,oom_memcg=(?P<group>[^,\s]+),[^\n]*?,pid=(?P<pid>\d+)"
+)
+_LIMIT = Pattern(r"\bmemory: usage \d+kB, limit (?P<limit>\d{1,12})kB, failcnt \d+")
+"""Of a cgroup; no limit has 16 digits."""
+_STEP = Pattern(
+    r"\bDetected (?P<count>\d+) oom[-_]kill events?(?:\(s\))? in (?:StepId=|step )"
+    r"(?P<step>\d[\w.+-]{0,40}?)(?=[.,]? |\.?$)"
+)
+_EVENTS = Pattern(r"\s*oom_kill (?P<count>\d{1,12})\s*$")
+_REASON = Pattern(r'\s*"?[Rr]eason"?:\s*"?(?P<reason>OOMKilled|Completed)"?,?\s*$')
+_EXIT = Pattern(r'\s*"?[Ee]xit ?[Cc]ode"?:\s*(?P<code>\d{1,3}),?\s*$')
+_POD = Pattern(r"(?:[a-z0-9-]+\s+)?(?P<pod>[a-z0-9][a-z0-9.-]{0,250})\s+\d+/\d+\s+OOMKilled\s+\d+")
+_CONTAINER = Pattern(r"\s+(?P<name>[a-z0-9][a-z0-9-]{0,62}):\s*$")
+_MEMORY = Pattern(r"\s*memory:\s+(?P<number>\d{1,15})(?P<unit>[KMGT]i?)?\s*$")
+_BYTES = {
+    "": 1,
+    "K": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "Ki": 1 << 10,
+    "Mi": 1 << 20,
+    "Gi": 1 << 30,
+    "Ti": 1 << 40,
+}
+
+
+def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Rows of ``oom``; none, but known, where a counter or a container's end says that nothing was killed."""
+    asked = False
+    rows: list[Row] = []
+    for answered, found in (_of_kernel(paste), _of_slurm(paste), _of_counters(paste), _of_containers(paste)):
+        asked = asked or answered
+        rows += found[:_MOST]
+    if rows or asked:
+        yield "oom", tuple(rows)
+
+
+def _of_kernel(paste: Paste) -> tuple[bool, list[Row]]:
+    """A row for each process that the kernel's log says it killed for its memory."""
+    kills: dict[str, dict[str, Fact]] = {}
+    groups: dict[str, Fact] = {}
+    limit: Fact | None = None
+    for index, line in paste.having("killed process ", "kill process ", "oom-kill:", "memory: usage "):
+        source = f"line {paste.numbers[index]}"
+        if match := _LIMIT.search(line):
+            limit = Known(int(match["limit"]) >> 10, source)
+        if match := _GROUP.search(line):
+            groups[match["pid"]] = Known(match["group"], source)
+        if match := _KILL.search(line):
+            row = kills.setdefault(
+                match["pid"],
+                {"process": Known(match["process"], source), "pid": Known(int(match["pid"]), paste.use(index))},
+            )
+            of_machine = match["whose"] == "Out"
+            row["scope"] = Known("machine" if of_machine else "cgroup", source)
+            row["line"] = Known(line.strip()[:500], source)
+            if not of_machine and limit:
+                row["limit_mib"] = limit
+            if not of_machine and match["pid"] in groups:
+                row["place"] = groups[match["pid"]]
+            limit = None
+        if (match := _RESIDENT.search(line)) and match["pid"] in kills:
+            held = int(match["held"]) + int(match["shared"] or 0)
+            kills[match["pid"]]["memory_mib"] = Known(held >> 10, paste.use(index))
+    return False, list(kills.values())
+
+
+def _of_slurm(paste: Paste) -> tuple[bool, list[Row]]:
+    """A row for each step in which slurmstepd counted a kill."""
+    asked = False
+    rows: dict[str, Row] = {}
+    for index, line in paste.having("oom_kill event", "oom-kill event"):
+        if match := _STEP.search(line):
+            asked = True
+            if int(match["count"]):
+                rows[match["step"]] = _row("Slurm step", match["step"], line, paste.use(index))
+    return asked, list(rows.values())
+
+
+def _of_counters(paste: Paste) -> tuple[bool, list[Row]]:
+    """A row for a cgroup whose memory.events counts kills."""
+    asked = False
+    rows: list[Row] = []
+    for index, line in paste.having("oom_kill "):
+        if (match := _EVENTS.fullmatch(line)) and index and paste.lines[index - 1].strip().startswith("oom "):
+            asked = True
+            if int(match["count"]):
+                rows.append(_row("cgroup", "", line, paste.use(index)))
+    return asked, rows
+
+
+def _of_containers(paste: Paste) -> tuple[bool, list[Row]]:
+    """A row for each container of a pod that ended as OOMKilled."""
+    asked = False
+    rows: dict[str, Row] = {}
+    for index, line in paste.having("oomkilled", "reason:", 'reason":'):
+        if match := _REASON.fullmatch(line):
+            asked = True
+            if match["reason"] == "OOMKilled" and _exit_code(paste, index) in {None, 137}:
+                name = _container_name(paste, index)
+                row = _row("container", name, line, paste.use(index))
+                limit = _container_limit(paste, index)
+                rows[name] = {**row, "limit_mib": limit} if limit else row
+        elif match := _POD.match(line):
+            rows[match["pod"]] = _row("pod", match["pod"], line, paste.use(index))
+    return asked, list(rows.values())
+
+
+def _row(scope: str, place: str, line: str, source: str) -> Row:
+    """A row of what names no process; `place` may be empty."""
+    row: dict[str, Fact] = {"scope": Known(scope, source), "line": Known(line.strip()[:500], source)}
+    return {**row, "place": Known(place, source)} if place else row
+
+
+def _exit_code(paste: Paste, index: int) -> int | None:
+    """The exit code that stands beside the reason in that line; None where none does."""
+    for line in paste.lines[max(0, index - 3) : index + 4]:
+        if match := _EXIT.fullmatch(line):
+            return int(match["code"])
+    return None
+
+
+def _container_name(paste: Paste, index: int) -> str:
+    """Name of the container that ``kubectl describe pod`` tells of in that line; empty where it is not seen."""
+    for at in range(index, max(0, index - 40), -1):
+        if paste.lines[at].strip().startswith("Container ID:"):
+            match = _CONTAINER.fullmatch(paste.lines[at - 1]) if at else None
+            return match["name"] if match else ""
+    return ""
+
+
+def _container_limit(paste: Paste, index: int) -> Fact | None:
+    """The container's memory limit that ``kubectl describe pod`` lists below that line; None where there is none."""
+    limits = False
+    for at in range(index + 1, min(len(paste.lines), index + 25)):
+        head = paste.lines[at].strip()
+        if head in {"Requests:", "Mounts:", "Environment:", "Conditions:"} or head.startswith("Container ID:"):
+            return None
+        limits = limits or head == "Limits:"
+        if limits and (match := _MEMORY.fullmatch(paste.lines[at])):
+            return Known(int(match["number"]) * _BYTES[match["unit"] or ""] >> 20, paste.use(at))
+    return None

@@ -1,1 +1,0 @@
-"""What was run: journals that outlast a crash, and who runs one now."""

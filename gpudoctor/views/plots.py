@@ -1,0 +1,356 @@
+"""Pictures of what was measured, as inline SVG: nothing is loaded, nothing runs, each says in words what it shows.
+
+Each function gives the markup of figures, or nothing where there are no facts to show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.document import is_number
+from gpudoctor.core.fact import Json
+from gpudoctor.core.fleet import Check, Fleet, Outcome, Pairwise
+from gpudoctor.core.language import say
+from gpudoctor.core.measurement import Kernel, Measurements, Run, State, kind, slow_below
+from gpudoctor.core.sample import GPU, sample_of
+from gpudoctor.views import svg
+from gpudoctor.views._terminal import digits
+from gpudoctor.views.svg import MOST_ROWS, Bar, Cell, Look, Matrix, Panel, share_cell
+
+STYLE = """
+.gpudoctor .plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); gap: .8rem; }
+.gpudoctor figure { margin: 0; padding: .6rem; border: 1px solid var(--line); border-radius: .3rem; min-width: 0;
+  break-inside: avoid; }
+.gpudoctor figure.wide { grid-column: 1 / -1; overflow-x: auto; }
+.gpudoctor figcaption { font-size: .85em; font-weight: 600; }
+.gpudoctor figcaption small { font-weight: 400; color: var(--quiet); }
+.gpudoctor svg { display: block; width: 100%; height: auto; overflow: visible; }
+.gpudoctor figure.wide svg { max-width: 100%; width: auto; }
+.gpudoctor svg text { font: 10px ui-sans-serif, system-ui, sans-serif; fill: var(--quiet); }
+.gpudoctor svg .strong { fill: var(--ink); font-weight: 600; paint-order: stroke; stroke: var(--paper);
+  stroke-width: 2px; stroke-linejoin: round; }
+.gpudoctor svg .axis { stroke: var(--line); } .gpudoctor svg .most { stroke: var(--quiet); stroke-dasharray: 3 2; }
+.gpudoctor svg .least { stroke: var(--ink); stroke-opacity: .55; }
+.gpudoctor svg .band { fill: var(--sound); fill-opacity: .16; }
+.gpudoctor svg .plain { fill: var(--info); } .gpudoctor svg .sound { fill: var(--sound); }
+.gpudoctor svg .warning { fill: var(--warning); } .gpudoctor svg .error { fill: var(--error); }
+.gpudoctor svg .none { fill: var(--line); fill-opacity: .45; }
+"""
+
+
+def sections(diagnosis: Diagnosis, measurements: Measurements | None) -> Iterator[str]:
+    """HTML of each kind of figure that has facts to show: heading, legend, figures."""
+    parts: tuple[tuple[str, str, Callable[[], Iterator[str]]], ...] = (
+        (say("Hosts"), say("· passed, ! warning, ✗ error, ? not judged."), lambda: host_figures(diagnosis)),
+        (
+            say("Kernels, against what is expected"),
+            say(
+                "A bar for each GPU. Where that of a sound one ends is shaded; slow begins at the line."
+                " Dashed: the maker's limit. ? was not measured."
+            ),
+            lambda: kernel_figures(measurements),
+        ),
+        (
+            say("GPUs, when they were read"),
+            say("A bar for each GPU; dashed: its limit."),
+            lambda: gpu_figures(diagnosis),
+        ),
+        (
+            say("How long each source took"),
+            say("They are asked side by side."),
+            lambda: timing_figures(diagnosis),
+        ),
+    )
+    for heading, legend, figures in parts:
+        if drawn := list(figures()):
+            yield f"<h2>{heading}</h2>"
+            yield f'<p class="quiet">{legend}</p>'
+            yield '<div class="plots">'
+            yield from drawn
+            yield "</div>"
+
+
+# ---- What kernels measured, against what a sound GPU achieves ----
+
+_STATE_LOOKS: Mapping[State, Look] = {"sound": "sound", "slow": "warning", "wrong": "error", "failed": "error"}
+_MOST_KERNELS = 24
+_PEER_COPY = "peer.copy"
+
+
+def kernel_figures(measurements: Measurements | None) -> Iterator[str]:
+    """A bar chart per comparable kernel with a value, at most `_MOST_KERNELS`, and a matrix of copies between GPUs."""
+    drawn = 0
+    for kernel in measurements.kernels if measurements else ():
+        runs = [run for run in measurements.of(kernel.id) if run.gpu >= 0] if measurements else []
+        if (
+            measurements
+            and kernel.unit
+            and kernel.comparable
+            and any(run.value is not None for run in runs)
+            and drawn < _MOST_KERNELS
+        ):
+            drawn += 1
+            yield _kernel_panel(measurements, kernel, sorted(runs, key=lambda run: run.gpu)).draw()
+    for run in measurements.of(_PEER_COPY) if measurements else ():
+        if matrix := _copy_matrix(run):
+            yield matrix.draw()
+
+
+def _kernel_panel(measurements: Measurements, kernel: Kernel, runs: list[Run]) -> Panel:
+    """The chart of one kernel; band and limit only where all GPUs have the same expected value."""
+    expected = [item for item in map(measurements.expected, runs) if item]
+    common = expected[0] if expected and len({item.value for item in expected}) == 1 else None
+    band = None
+    if common:
+        least = slow_below(kind(kernel.id, kernel.unit), common.how)
+        band = (common.value / least, common.value) if kernel.less_is_better else (common.value * least, common.value)
+    title = f"{kernel.title} {kernel.size}".strip()
+    note = "less is better" if kernel.less_is_better else ""
+    return Panel(
+        title,
+        kernel.unit,
+        [_kernel_bar(measurements, kernel, run) for run in runs],
+        band,
+        common.limit if common else None,
+        note,
+    )
+
+
+def _kernel_bar(measurements: Measurements, kernel: Kernel, run: Run) -> Bar:
+    """The bar of one run, coloured by its state; its tooltip has the value and share, or why it was not measured."""
+    state, ratio = measurements.state(run), measurements.ratio(run)
+    hint = f"{measurements.called(run.gpu)}: "
+    if run.value is None:
+        return Bar(str(run.gpu), None, hint + (run.because or run.words or "not measured"))
+    hint += f"{digits(run.value)} {kernel.unit}"
+    if ratio is not None and (expected := measurements.expected(run)):
+        hint += f", {ratio:.0%} of {digits(expected.value)}"
+    if state == "wrong":
+        hint += ", and the answer is wrong"
+    elif state in ("slow", "failed"):
+        hint += f", {state}"
+    return Bar(str(run.gpu), run.value, hint, _STATE_LOOKS.get(state, "plain"))
+
+
+def _copy_matrix(run: Run) -> Matrix | None:
+    """Copy rates in GB/s from each GPU to each other; None with fewer than two GPUs or without valid rates."""
+    rates = run.details.get("rates")
+    if not isinstance(rates, dict):
+        return None
+    by_pair = {
+        pair: rate for name, value in rates.items() if (pair := _parse_gpu_pair(name)) and (rate := _valid_rate(value))
+    }
+    gpus = sorted({gpu for pair in by_pair for gpu in pair})
+    if len(gpus) < 2:
+        return None
+    wrong = run.details.get("wrong")
+    wrong_pairs = {_parse_gpu_pair(str(name)) for name in wrong} if isinstance(wrong, list) else set()
+    fastest = max(by_pair.values())
+    cells = [
+        [_copy_cell(by_pair.get((source, target)), (source, target) in wrong_pairs, fastest) for target in gpus]
+        for source in gpus
+    ]
+    labels = [f"GPU {gpu}" for gpu in gpus]
+    return Matrix("Copies between GPUs", "GB/s, from the row to the column", labels, labels, cells)
+
+
+def _copy_cell(rate: float | None, wrong: bool, best: float) -> Cell:
+    """The cell of a copy rate in GB/s, shaded by its share of the fastest; None is shown as not measured."""
+    if rate is None:
+        return Cell("", "not measured")
+    return share_cell(rate / best, digits(rate), f"{digits(rate)} GB/s", wrong)
+
+
+def _parse_gpu_pair(name: str) -> tuple[int, int] | None:
+    """(source, target) of ``0-1``; None for any other text."""
+    source, _, target = name.partition("-")
+    return (int(source), int(target)) if source.isdecimal() and target.isdecimal() and len(name) < 12 else None
+
+
+def _valid_rate(value: Json) -> float | None:
+    """The value as GB/s if it is a number above 0 and below 1e9, else None."""
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e9 else None
+
+
+# ---- What the GPUs of a machine did when they were read ----
+
+
+class _Quantity(NamedTuple):
+    """A field of `GPU` and that of its limit, with the words before the limit; `per` is what values are divided by."""
+
+    title: str
+    unit: str
+    field: str
+    limit: str = ""
+    before: str = ""
+    per: float = 1
+
+    def value_of(self, gpu: GPU) -> float | None:
+        """The GPU's value in `unit`; None if not known."""
+        return _field_value(gpu, self.field, self.per)
+
+    def limit_of(self, gpu: GPU) -> float | None:
+        """The GPU's limit in `unit`; None if not known or the quantity has none."""
+        return _field_value(gpu, self.limit, self.per) if self.limit else None
+
+
+_PANELS = (
+    _Quantity("Temperature", "°C", "temperature_c", "temperature_slowdown_c", "slows down at"),
+    _Quantity("SM clock", "MHz", "clock_mhz", "clock_max_mhz", "at most"),
+    _Quantity("Power", "W", "power_w", "power_limit_w", "limited to"),
+    _Quantity("Memory used", "GiB", "memory_used_mib", "memory_mib", "of", 1024),
+    _Quantity("Utilization", "%", "utilization"),
+)
+_THROTTLE_REASONS = frozenset({"hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown"})
+"""Clock-event reasons that mean throttling, not idleness."""
+_THROTTLED_FIELDS = ("temperature_c", "clock_mhz")
+_HOT_MARGIN = 3
+"""Degrees below the slowdown from which a GPU is hot."""
+
+
+def gpu_figures(diagnosis: Diagnosis) -> Iterator[str]:
+    """A chart per quantity that is known of some GPU; the limit is drawn where it is the same for all."""
+    gpus = sample_of(diagnosis.snapshot).gpus
+    for quantity in _PANELS:
+        if any(quantity.value_of(gpu) is not None for gpu in gpus):
+            limits = {quantity.limit_of(gpu) for gpu in gpus}
+            limit = limits.pop() if len(limits) == 1 else None
+            bars = [_gpu_bar(gpu, quantity) for gpu in gpus]
+            yield Panel(quantity.title, quantity.unit, bars, most=100.0 if quantity.unit == "%" else limit).draw()
+
+
+def _gpu_bar(gpu: GPU, quantity: _Quantity) -> Bar:
+    """The bar of one GPU: red near the slowdown temperature, yellow while throttled; value and limit as tooltip."""
+    value, limit = quantity.value_of(gpu), quantity.limit_of(gpu)
+    if value is None:
+        return Bar(str(gpu.index), None, f"GPU {gpu.index}: {gpu.why(quantity.field)}")
+    hint = f"GPU {gpu.index}: {digits(value)} {quantity.unit}"
+    hint += f", {quantity.before} {digits(limit)}" if limit else ""
+    look: Look = "plain"
+    if quantity.field == "temperature_c" and limit and value >= limit - _HOT_MARGIN:
+        look = "error"
+    elif quantity.field in _THROTTLED_FIELDS and (reasons := _THROTTLE_REASONS & set(gpu.throttle_reasons or ())):
+        look, hint = "warning", f"{hint}, held back: {', '.join(sorted(reasons))}"
+    return Bar(str(gpu.index), value, hint, look)
+
+
+def _field_value(gpu: GPU, field: str, per: float) -> float | None:
+    """The GPU's field divided by `per`; None where it is not a number."""
+    value = getattr(gpu, field)
+    return value / per if is_number(value) else None
+
+
+# ---- How long each source of facts took ----
+
+_MOST_SOURCES = 12
+_WIDTH, _ROW, _LEFT, _RIGHT = 640, 16, 150, 60
+
+
+def timing_figures(diagnosis: Diagnosis) -> Iterator[str]:
+    """One bar chart of the slowest `_MOST_SOURCES` sources; nothing without timings."""
+    timings = sorted(diagnosis.snapshot.timings_ms.items(), key=lambda item: (-item[1], item[0]))
+    if not timings or timings[0][1] <= 0:
+        return
+    shown, rest = timings[:_MOST_SOURCES], timings[_MOST_SOURCES:]
+    note = f"the slowest; {len(rest)} more took {_duration_text(rest[0][1])} at most" if rest else ""
+    description = "; ".join(f"{name}: {_duration_text(ms)}" for name, ms in shown)
+    yield svg.figure("Milliseconds", description, (_WIDTH, _ROW * len(shown) + 4), _timing_bars(shown), note, wide=True)
+
+
+def _timing_bars(shown: list[tuple[str, float]]) -> Iterator[str]:
+    """SVG of a row per source, the slowest first: name, bar, duration."""
+    longest = shown[0][1]
+    for index, (name, ms) in enumerate(shown):
+        top, width = _ROW * index + 2, max((_WIDTH - _LEFT - _RIGHT) * max(ms, 0) / longest, 1)
+        yield svg.text((_LEFT - 6, top + 10), svg.shortened(name.removeprefix("probe."), 24), "end")
+        yield svg.box((_LEFT, top), (width, _ROW - 4), "plain", f"{name}: {_duration_text(ms)}")
+        yield svg.text((_LEFT + width + 5, top + 10), _duration_text(ms))
+
+
+def _duration_text(ms: float) -> str:
+    """Milliseconds as text: ``3.2 ms``, ``45 ms``, ``1.3 s``."""
+    return f"{ms / 1000:.1f} s" if ms >= 1000 else f"{ms:.0f} ms" if ms >= 10 else f"{ms:.1f} ms"
+
+
+# ---- Many hosts: what each check says of each, and the bandwidth between every two ----
+
+_OUTCOME_LOOKS: Mapping[Outcome, tuple[str, str, float]] = {
+    "ok": ("·", "sound", 0.25),
+    "info": ("i", "sound", 0.25),
+    "warning": ("!", "warning", 0.6),
+    "error": ("✗", "error", 0.75),
+    "unjudged": ("?", "none", 1.0),
+}
+_MOST_HOSTS_IN_FULL = 24
+"""Hosts up to which all are drawn; of more, only those with problems."""
+_WORST: tuple[Outcome, ...] = ("error", "warning", "unjudged", "info", "ok")
+
+
+def host_figures(diagnosis: Diagnosis) -> Iterator[str]:
+    """Matrices of hosts by checks and of bandwidth between hosts; nothing with fewer than two hosts."""
+    fleet = diagnosis.fleet
+    if fleet is None or len(fleet.hosts) < 2:
+        return
+    if fleet.checks:
+        yield _check_matrix(fleet).draw()
+    if fleet.pairwise and fleet.pairwise.names:
+        yield _pair_matrix(fleet.pairwise).draw()
+
+
+def _check_matrix(fleet: Fleet) -> Matrix:
+    """Hosts by checks; beyond `_MOST_HOSTS_IN_FULL` hosts only those with most problems, at most `MOST_ROWS`."""
+    names, note = [host.name for host in fleet.hosts], ""
+    if len(names) > _MOST_HOSTS_IN_FULL:
+        worst = sorted(names, key=lambda name: _severity_rank(fleet, name))[:MOST_ROWS]
+        shown = {name for name in worst if any(_severity_rank(fleet, name))} or set(worst[:1])
+        names = [name for name in names if name in shown]
+        rest = "the others pass every check" if len(names) < MOST_ROWS else "those with the most to see to"
+        note = f"{len(names)} of {len(fleet.hosts)} hosts; {rest}"
+    cells = [[_check_cell(fleet, name, check) for check in fleet.checks] for name in names]
+    return Matrix("Hosts by checks", note, names, [check.short or check.id for check in fleet.checks], cells)
+
+
+def _severity_rank(fleet: Fleet, name: str) -> tuple[int, ...]:
+    """Sort key of a host, the worst first: negated counts of its errors, warnings, unjudged checks and notes."""
+    outcomes = [fleet.result(name, check.id).outcome for check in fleet.checks]
+    return tuple(-outcomes.count(outcome) for outcome in _WORST[:-1])
+
+
+def _check_cell(fleet: Fleet, name: str, check: Check) -> Cell:
+    """The cell of a host's check: mark and colour by outcome, its words as tooltip."""
+    result = fleet.result(name, check.id)
+    mark, look, shade = _OUTCOME_LOOKS[result.outcome]
+    return Cell(mark, result.words or result.outcome, look, shade)
+
+
+def _pair_matrix(pairwise: Pairwise) -> Matrix:
+    """Bandwidth from each host to each other; of more than `MOST_ROWS` those with the lowest mean."""
+    names, note = (
+        list(pairwise.names),
+        f"{pairwise.unit}, expected {digits(pairwise.expected)}; from the row to the column",
+    )
+    if len(names) > MOST_ROWS:
+        rates = {name: _mean_rate(pairwise, index) for index, name in enumerate(names)}
+        names = sorted(names, key=rates.__getitem__)[:MOST_ROWS]
+        note += f"; the {MOST_ROWS} of {len(pairwise.names)} with the slowest ways"
+    cells = [[_pair_cell(pairwise, source, target) for target in names] for source in names]
+    return Matrix(pairwise.title, note, names, names, cells)
+
+
+def _mean_rate(pairwise: Pairwise, index: int) -> float:
+    """Mean of all rates from and to the host at that index; infinity without any. Minima would mark its peers too."""
+    rates = [
+        rate for rate in (*pairwise.measured[index], *(row[index] for row in pairwise.measured)) if rate is not None
+    ]
+    return sum(rates) / len(rates) if rates else float("inf")
+
+
+def _pair_cell(pairwise: Pairwise, source: str, target: str) -> Cell:
+    """The cell of a host pair, shaded by the ratio to the expected bandwidth; a pair not measured is empty."""
+    pair = pairwise.pair(source, target)
+    if pair.measured is None or pair.ratio is None:
+        return Cell("", pair.words or ("itself" if source == target else "not measured"))
+    hint = f"{digits(pair.measured)} {pairwise.unit}, {pair.ratio:.0%}"
+    return share_cell(pair.ratio, digits(pair.measured), f"{hint}, {pair.words}" if pair.words else hint, pair.wrong)

@@ -1,0 +1,324 @@
+"""Dialogs with a field to type in: a value, a file to open, a file to save to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Iterable
+from itertools import islice
+from pathlib import Path
+from typing import ClassVar, Generic, TypeVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.suggester import Suggester
+from textual.widget import Widget
+from textual.widgets import Input
+
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.views.tui.widgets.frame import Line
+from gpudoctor.views.tui.widgets.prose import Block, Prose, plain
+from gpudoctor.views.tui.widgets.rows import Cell, Rows
+from gpudoctor.views.tui.work import Work, error_text, run_in_thread
+
+
+class TextDialog(ModalScreen[str]):
+    """A dialog with one field; dismissed with the typed text, empty if the user went back."""
+
+    SCOPED_CSS = False
+    CSS = """
+    TextDialog { align: center middle; background: $background 60%; }
+    #ask { width: 60; max-width: 96%; height: auto; border: round $primary; padding: 1 2; background: $surface; }
+    #ask Input { height: 1; border: none; padding: 0; background: $panel; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss('')", "go back")]
+
+    def __init__(self, title: str, value: str, hint: str) -> None:
+        super().__init__()
+        self._title, self._value, self._hint = title, value, hint
+
+    def compose(self) -> ComposeResult:
+        """The field, and what it takes."""
+        with Vertical(id="ask") as frame:
+            frame.border_title = plain(self._title)
+            frame.border_subtitle = Content("enter takes it · esc goes back")
+            yield Input(self._value, select_on_focus=True)
+            yield Prose()
+
+    def on_mount(self) -> None:
+        """Show what the field takes."""
+        self.query_one(Prose).put([Block(plain(self._hint, "dim"))])
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Dismiss with the text."""
+        self.dismiss(event.value.strip())
+
+
+# ---- A file to open: what is wrong with it is said here, where one can name another ----
+
+T = TypeVar("T")
+_MOST_NAMES = 5000
+"""Names of a folder that are looked through."""
+_HINT = "A pasted report, a log, a snapshot or a record: anything that gpudoctor read takes."
+
+
+class FileNameSuggester(Suggester):
+    """Suggests the first file name that begins with what was typed, folders with a slash."""
+
+    def __init__(self) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """The completed path; None if nothing was typed or the folder cannot be read."""
+        typed, begin = os.path.split(value)
+        return await asyncio.to_thread(_first_match, typed, begin) if begin else None
+
+
+def _first_match(folder: str, begin: str) -> str | None:
+    """The first name in the folder, alphabetically, that begins so; None if there is none."""
+    try:
+        with os.scandir(Path(folder).expanduser()) as entries:
+            some = islice(entries, _MOST_NAMES)
+            names = [entry.name + "/" * entry.is_dir() for entry in some if entry.name.startswith(begin)]
+    except OSError:
+        return None
+    return os.path.join(folder, min(names)) if names else None  # noqa: PTH118 - as it was typed
+
+
+class OpenFile(ModalScreen["tuple[str, T] | None"], Generic[T]):
+    """A dialog that opens a file; dismissed with its name and what `opened` returned, or None."""
+
+    CSS = """
+    OpenFile { align: center middle; background: $background 60%; }
+    #open-file { width: 76; max-width: 100%; height: auto; max-height: 100%; padding: 1 2; background: $surface; }
+    #open-file Input { height: 1; border: none; padding: 0 1; background: $panel; margin: 0 0 1 0; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back", show=False)]
+
+    def __init__(self, title: str, opened: Callable[[str], T]) -> None:
+        super().__init__()
+        self._title = title
+        self._open = opened
+        self._busy = False
+
+    def compose(self) -> Iterable[Widget]:
+        """The field, and below it a hint or what is wrong."""
+        self.name_of_it = Input(placeholder="path of a file", select_on_focus=False, suggester=FileNameSuggester())
+        self.said = Prose()
+        with Vertical(id="open-file", classes="pane") as box:
+            box.border_title = plain(self._title)
+            box.border_subtitle = plain("→ completes · enter opens · esc goes back")
+            yield self.name_of_it
+            yield self.said
+
+    def on_mount(self) -> None:
+        """Show what can be opened."""
+        self.said.put([Block(plain(_HINT, "dim"))])
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Open the file in a thread."""
+        name = event.value.strip()
+        if not name or self._busy:
+            return
+        self._busy = True
+        self.said.put([Block(plain(f"reading {name} …"))])
+        run_in_thread(self.app, "open", lambda: self._open(name), lambda answer: self._receive_result(name, answer))
+
+    def _receive_result(self, name: str, answer: T | BaseException) -> None:
+        """Dismiss with the result, or show why the file cannot be opened."""
+        if not self.is_current:
+            return
+        self._busy = False
+        if isinstance(answer, BaseException):
+            self.said.put([Block(plain(error_text(answer), "$error"))])
+        else:
+            self.dismiss((name, answer))
+
+    def action_back(self) -> None:
+        """Dismiss with None."""
+        self.dismiss(None)
+
+
+# ---- A form and a file to save what is shown: what cannot be written is refused in words ----
+
+_FORMS = {
+    "txt": ("Text", "as gpudoctor check prints it"),
+    "md": ("Markdown", "for an issue tracker or a chat"),
+    "html": ("HTML", "one page to send, to print or to keep"),
+    "json": ("JSON", "all of it; gpudoctor read opens it again"),
+    "svg": ("SVG", "a picture of the screen as it was"),
+}
+"""Forms by the ending of their files, and what they are good for."""
+
+
+class FormsTable(Rows):
+    """The forms that a report can be saved in; the one under the cursor is chosen."""
+
+    def __init__(self, endings: Iterable[str]) -> None:
+        super().__init__(id="forms")
+        self.endings = list(endings)
+
+    @property
+    def ending(self) -> str:
+        """File name ending of the chosen form."""
+        return self.endings[self.cursor]
+
+    def row(self, index: int) -> Iterable[Cell]:
+        """Whether the form is chosen, its name, and what it is good for."""
+        name, about = _FORMS.get(self.endings[index], (self.endings[index], ""))
+        here = index == self.cursor
+        return [(" ◉ " if here else " ○ ", "accent" if here else ""), (f"{name:<10}", ""), (about, "dim")]
+
+
+class SaveScreen(ModalScreen[str]):
+    """The dialog that saves a report; dismissed with the path written and what was hidden, or None."""
+
+    SCOPED_CSS = False
+    CSS = """
+    .over { align: center middle; background: $background 60%; }
+    #save { width: 76; max-width: 100%; height: auto; max-height: 100%; overflow-y: auto; background: $background; }
+    #forms { height: auto; margin: 1 0; }
+    #hide { padding: 0; margin: 0 0 1 0; }
+    #save Input { padding: 0 1; background: $panel; }
+    #said { margin: 1 0 0 0; padding: 0; }
+    #keys { padding: 0; color: $foreground 60%; }
+    """
+    AUTO_FOCUS = "Input"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "close", "back"),
+        Binding("up", "choose(-1)", "The form above", show=False, priority=True),
+        Binding("down", "choose(1)", "The form below", show=False, priority=True),
+        Binding("tab", "hide", "Hide what is personal, or not", show=False, priority=True),
+    ]
+
+    def __init__(self, diagnosis: Diagnosis, work: Work, picture: Callable[[], str]) -> None:
+        super().__init__(classes="over")
+        self._diagnosis, self._work = diagnosis, work
+        self._picture = picture
+        self._warned_path = ""
+        """The path of a file that is there, of which that was said."""
+        self._hides = False
+
+    def compose(self) -> ComposeResult:
+        """Forms, file name, and message."""
+        self.forms = FormsTable([*self._work.forms, "svg"])
+        with Vertical(id="save", classes="pane") as box:
+            box.border_title = Content("Save")
+            yield self.forms
+            if self._work.hide:
+                yield Line(id="hide")
+            yield Input(f"{self._file_stem()}.{self.forms.ending}", id="file", compact=True)
+            yield Prose(id="said")
+            yield Line(id="keys")
+
+    def on_mount(self) -> None:
+        """Show the forms and the folder."""
+        self.forms.fill(len(self.forms.endings))
+        self._show_message(f"in {Path.cwd()}")
+        self._update_hints()
+
+    def _file_stem(self) -> str:
+        """The suggested file name without ending; without the machine's name if personal data is hidden."""
+        return "gpudoctor-report" if self._hides else f"gpudoctor-{_machine_file_name(self._diagnosis)}"
+
+    def _update_hints(self) -> None:
+        """Show the keys, and whether personal data is hidden."""
+        can = self._work.hide is not None
+        self.query_one("#keys", Line).say(f"↑↓ form   {'tab hide   ' if can else ''}enter save   esc back")
+        if can:
+            about = "names, addresses, serial numbers and secrets are hidden"
+            mark = (" [x] ", "$primary") if self._hides else " [ ] "
+            self.query_one("#hide", Line).say(Content.assemble(mark, "to share  ", (about, "dim")))
+
+    def action_hide(self) -> None:
+        """Hide personal data, or not."""
+        if self._work.hide is None:
+            return
+        file, before = self.query_one(Input), self._file_stem()
+        self._hides = not self._hides
+        if file.value.startswith(f"{before}."):
+            file.value = file.value.replace(before, self._file_stem(), 1)
+        self._update_hints()
+
+    def _show_message(self, text: str, look: str = "") -> None:
+        """Show this message."""
+        self.query_one("#said", Prose).put([Block(plain(text, look))])
+
+    def on_rows_moved(self) -> None:
+        """Change the file's ending to the chosen form's, if it is that of a form."""
+        self.forms.refresh()
+        file = self.query_one(Input)
+        stem, dot, ending = file.value.rpartition(".")
+        if dot and ending in self.forms.endings:
+            file.value = f"{stem}.{self.forms.ending}"
+            file.cursor_position = len(file.value)
+
+    def on_rows_chosen(self) -> None:
+        """Save."""
+        self._save()
+
+    def on_input_submitted(self) -> None:
+        """Save."""
+        self._save()
+
+    def action_choose(self, by: int) -> None:
+        """Choose the form above (-1) or below (1)."""
+        self.forms.action_move(by)
+
+    def action_close(self) -> None:
+        """Dismiss without saving."""
+        self.dismiss()
+
+    def _save(self) -> None:
+        """Write the report in a thread; an existing file is only replaced when asked again."""
+        name = self.query_one(Input).value.strip()
+        if not name:
+            self._show_message("give the file a name", "$warning")
+            return
+        try:
+            path = Path.cwd() / Path(name).expanduser()
+            exists = path.exists() and not path.is_dir()
+        except (OSError, ValueError, RuntimeError) as error:
+            self._show_message(f"{name}: {getattr(error, 'strerror', None) or error}", "$warning")
+            return
+        if exists and self._warned_path != str(path):
+            self._warned_path = str(path)
+            self._show_message(f"{path.name} is there already: enter again replaces it", "$warning")
+            return
+        work, form = self._work, self._work.forms.get(self.forms.ending)
+        write, hide = work.save, work.hide if self._hides else None
+        if write is None:
+            self._show_message("nothing can be written from here", "$warning")
+            return
+
+        if hide and form is None:
+            self._show_message(
+                "a picture shows what the screen showed: another form hides what is personal", "$warning"
+            )
+            return
+
+        def make() -> str:
+            """Write the file; its path and what was hidden."""
+            diagnosis, hidden = hide(self._diagnosis) if hide else (self._diagnosis, "")
+            write(form(diagnosis) if form else self._picture(), str(path))
+            return f"{path}; {hidden}" if hidden else str(path)
+
+        run_in_thread(self.app, "save", make, self._receive_result)
+
+    def _receive_result(self, answer: str | BaseException) -> None:
+        """Dismiss with the path, or show why it was not written."""
+        if not self.is_attached:
+            return
+        if isinstance(answer, str):
+            self.dismiss(answer)
+        else:
+            self._show_message(error_text(answer), "$warning")
+
+
+def _machine_file_name(diagnosis: Diagnosis) -> str:
+    """The machine's name as part of a file name; ``report`` if nothing of it is usable."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", diagnosis.snapshot.target.name).strip(".-")[:60] or "report"

@@ -1,0 +1,302 @@
+"""A diagnosis in words: a finding with all that is known of it, and what sums up the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from textual.content import Content
+
+from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Note
+from gpudoctor.core.fact import Reason as Kind
+from gpudoctor.core.rule import Fix, Step
+from gpudoctor.views import _report as report
+from gpudoctor.views._report import Reason
+from gpudoctor.views._terminal import command, one_line
+from gpudoctor.views.tui import marks
+from gpudoctor.views.tui.widgets.findings import Entry, by_topic
+from gpudoctor.views.tui.widgets.prose import GAP, Block, plain
+from gpudoctor.views.tui.words import summary
+from gpudoctor.views.tui.work import Reading
+
+# ---- A finding: what is, what follows, what to do, how it is known, what would confirm it ----
+
+_HANG = 6
+_MOST_EVIDENCE = 12
+_MOST_OTHERS = 12
+_NAME = 30
+"""Columns that names of facts get at most, so that their values stand in a column."""
+
+
+def finding_blocks(
+    finding: Finding,
+    others: Sequence[Finding] = (),
+    under: Sequence[Finding] = (),
+    notes: Iterable[Note] = (),
+    cure_first: bool = False,
+) -> Iterator[Block]:
+    """All that is known of it. `others` are the same about other GPUs, `under` the findings folded under it.
+
+    `cure_first` puts what to do before what follows: where there are few lines, the command is on the first of them.
+    """
+    glyph, word, colour = marks.SEVERITY[finding.severity]
+    head = Content.assemble((f" {glyph} {word} ", f"bold reverse {colour}"), " ")
+    account = report.account(finding, others)
+    guess = "Possibly: " if account.is_guess else ""
+    yield Block(plain(guess + finding.title, "bold"), head, head.cell_length)
+    yield from _others(account)
+    parts = (_cures(finding.fixes), _follows(finding, under))
+    for part in parts if cure_first else reversed(parts):
+        yield from part
+    yield GAP
+    yield Block(Content(f"{finding.confidence}, because"), Content.styled("Read", "bold"), _HANG)
+    yield from _proofs(account.proofs)
+    if account.changes:
+        yield GAP
+        changes = f"{account.changes_lead}: {'; '.join(account.changes)}"
+        yield Block(plain(changes), Content.styled("Since", "bold"), _HANG)
+    if finding.by_rule:
+        newer = f"newer than the tables: {', '.join(finding.by_rule)}"
+        yield Block(plain(f"judged by rule, not by record; {newer}"), hang=_HANG)
+    if account.confirm:
+        yield GAP
+        yield Block(plain(account.confirm), Content.styled("Sure?", "bold"), _HANG)
+    for note in notes:
+        if finding.id in note.rules:
+            yield GAP
+            yield Block(plain(note.text), Content.styled("Note", "bold"), _HANG)
+    yield GAP
+    yield Block(plain(f"{finding.id} · {finding.layer} · {finding.role}", "dim"))
+
+
+def commands(finding: Finding) -> list[str]:
+    """Every command of its cures, in their order, as one types it."""
+    return [command(step.argv) for fix in finding.fixes for step in fix.steps if step.argv]
+
+
+def commands_alone(finding: Finding) -> list[str]:
+    """The same under the headings of their cures, which a shell takes for comments."""
+    lines: list[str] = []
+    for number, fix in enumerate(finding.fixes, 1):
+        own = [command(step.argv) for step in fix.steps if step.argv]
+        words = one_line(fix.title)
+        lines += [*([""] if lines else []), f"# {'or ' if number > 1 else ''}{number}: {words}"]
+        lines += own or ["# in words only: see gpudoctor"]
+    return lines
+
+
+def _others(account: report.Account) -> Iterator[Block]:
+    """Titles of the same rule's findings about other GPUs, and the GPUs with the very same finding."""
+    also = Content.styled("also", "dim")
+    for title in account.also[:_MOST_OTHERS]:
+        yield Block(plain(title), also, _HANG)
+    if (more := len(account.also) - _MOST_OTHERS) > 0:
+        yield Block(Content(f"{more} more of this kind; a saved report names each"), also, _HANG)
+    if account.same_of:
+        yield Block(plain(f"the same of {account.same_of}"), also, _HANG)
+
+
+def _follows(finding: Finding, under: Sequence[Finding]) -> Iterator[Block]:
+    """What follows from the finding, and how many symptoms it explains."""
+    yield GAP
+    if finding.why:
+        yield Block(plain(one_line(finding.why)), Content.styled("So", "bold"), _HANG)
+    if under:
+        many = f"the {len(under)} symptoms" if len(under) > 1 else "the symptom"
+        yield Block(Content(f"Explains {many} folded under it."), hang=_HANG)
+
+
+def _cures(fixes: Sequence[Fix]) -> Iterator[Block]:
+    """Every fix: title, steps with their marks and commands, and how to undo it."""
+    for number, fix in enumerate(fixes, 1):
+        yield GAP
+        label = f"Do {number}" if number == 1 else f"or {number}"
+        yield Block(plain(fix.title, "bold"), Content.styled(label, "bold"), _HANG)
+        for step in fix.steps:
+            if step.text:
+                yield Block(plain(step.text), hang=_HANG)
+            if labels := _step_marks(step):
+                yield Block(Content.styled(labels, "$warning" if "▲" in labels else "dim"), hang=_HANG)
+            if step.argv:
+                yield Block(plain(command(step.argv), "$primary"), Content.styled("      $ ", "dim"), _HANG + 2)
+        if fix.undo:
+            yield Block(plain(f"undo: {fix.undo}", "dim"), hang=_HANG)
+
+
+def _step_marks(step: Step) -> str:
+    """What the step needs and touches, as marks with their words; empty if nothing."""
+    labels = [marks.NEEDS.get(need, f"▲ needs {need}") for need in step.needs]
+    if step.touches in marks.TOUCHES:
+        labels.append(marks.TOUCHES[step.touches])
+    return "  ".join(labels)
+
+
+def _proofs(proofs: Sequence[report.Proof]) -> Iterator[Block]:
+    """Name, value and source of each fact, at most `_MOST_EVIDENCE`, and how many more there are."""
+    shown = proofs[:_MOST_EVIDENCE]
+    width = min(max((len(_fact_name(proof.evidence)) for proof in shown if not proof.is_line), default=0), _NAME)
+    for proof in shown:
+        source = plain(f"  {proof.source}", "dim")
+        if proof.is_line:
+            yield Block(Content.assemble(plain(proof.value), source), hang=_HANG)
+        else:
+            name = plain(f"{_fact_name(proof.evidence):<{width}}  ")
+            yield Block(Content.assemble(name, plain(proof.value, "bold"), source), hang=_HANG)
+    if (more := len(proofs) - _MOST_EVIDENCE) > 0:
+        yield Block(Content.styled(f"and {more} more facts; 3 shows them all", "dim"), hang=_HANG)
+
+
+def _fact_name(item: Evidence) -> str:
+    """``gpu.5.name`` for a row's fact."""
+    group, _, column = item.fact.rpartition(".")
+    return item.fact if item.index is None else f"{group}.{item.index}.{column}"
+
+
+# ---- The rest: what to do first, what passed, what was not judged and what would help, notes ----
+
+_HANG = 6
+_AGAIN = "Cure what was found first; r reads again."
+_HANGS = f"What should answer hangs. {_AGAIN}"
+_HELP = {
+    Kind.NO_LOG: "Give it the log of the job that failed, too: gpudoctor read LOG",
+    Kind.NO_MESSAGE: "Its message would be in the log of the job that failed, or further up in this one.",
+    Kind.NOT_STATED: "The report that was read does not show it.",
+    Kind.PENDING: "It was stopped before it had answered: r reads again.",
+    Kind.NEEDS_STANDARD: "Ask for it: gpudoctor --level standard",
+    Kind.NEEDS_DEEP: "Ask for it: gpudoctor --level deep",
+    Kind.CONTAINED: "Run gpudoctor on the host, too: from inside a container it cannot be seen.",
+    Kind.DENIED: "Root may read it: sudo gpudoctor",
+    Kind.TIMED_OUT: _HANGS,
+    Kind.CRASHED: _HANGS,
+    Kind.NVML_FAILED: f"NVIDIA's library gives no answer here. {_AGAIN}",
+    Kind.TORCH_FAILED: f"torch could not be asked. {_AGAIN}",
+    Kind.NOT_ASKED: "It is asked only where what it rests on gave an answer. Facts (3) say how far it came.",
+}
+
+
+def trouble(reading: Reading, title: str) -> Iterator[Block]:
+    """Why nothing could be read, and what to type."""
+    head = Content.assemble((f" {marks.UNREAD} NOTHING READ ", "bold reverse $primary"), " ")
+    yield Block(plain(reading.trouble, "bold"), head, head.cell_length)
+    yield GAP
+    yield Block(plain(f"Nothing is known of {title}: neither that it is sound nor that it is not."))
+    yield GAP
+    yield Block(plain("r  reads again"), Content.styled("Do", "bold"), _HANG)
+    yield Block(
+        plain("q  leaves; gpudoctor --help tells what can be asked for"),
+        hang=_HANG,
+    )
+
+
+def waiting(reading: Reading) -> Iterator[Block]:
+    """What is shown while nothing is found yet."""
+    yield Block(plain("Nothing found yet.", "bold"))
+    yield GAP
+    yield Block(plain("What is found is shown at once, and may be re-ranked by what comes later;"))
+    yield Block(plain("the cursor stays where you put it."))
+    for detail in filter(None, (source.detail for source in reading.sources.values() if source.asked)):
+        yield GAP
+        yield Block(plain(detail, "bold"))
+    if left := len(reading.sources) - reading.done:
+        yield GAP
+        yield Block(plain(f"{left} sources are still being read." if left > 1 else "One source is still being read."))
+
+
+def more_to_come() -> Iterator[Block]:
+    """What is to be borne in mind while sources are still being read."""
+    yield GAP
+    text = "Not all is read yet: what comes may take the lead; the cursor stays on what you choose."
+    yield Block(plain(text, "dim"))
+
+
+def section_blocks(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
+    """What sums up the rest, by the entry's section."""
+    if entry.section == "order":
+        yield from _order(diagnosis)
+    elif entry.section == "notes":
+        for note in diagnosis.notes:
+            yield Block(plain(note.text), Content.styled("Note", "bold"), _HANG)
+            yield GAP
+    elif entry.section == "unjudged":
+        yield from _unjudged(diagnosis)
+    else:
+        yield from _passed(diagnosis, entry)
+
+
+def reason_blocks(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
+    """Why rules were not judged, what would help, and which they are."""
+    assert entry.reason
+    head = Content.assemble((f" {marks.UNREAD} NOT JUDGED ", "bold reverse $primary"), " ")
+    yield Block(plain(entry.reason.why, "bold"), head, head.cell_length)
+    yield GAP
+    if entry.reason.facts:
+        yield Block(plain(", ".join(entry.reason.facts)), Content.styled("Miss", "bold"), _HANG)
+    yield Block(plain("Whether it is so or not: neither is known."), Content.styled("So", "bold"), _HANG)
+    yield GAP
+    yield from _help(diagnosis, entry.reason)
+    yield GAP
+    yield Block(
+        plain(", ".join(entry.names)), Content.styled("Rules" if len(entry.names) > 1 else "Rule", "bold"), _HANG
+    )
+    if entry.rule:
+        yield GAP
+        yield Block(plain("e explains what this rule looks for.", "dim"))
+
+
+def _help(diagnosis: Diagnosis, why: Reason) -> Iterator[Block]:
+    """What would let these rules be judged: a sentence by the kind of reason, and commands to run."""
+    do = Content.styled("Do", "bold")
+    tried = "Facts (3) show what was tried, and what came of it."
+    yield Block(plain(_HELP.get(why.kind, tried)), do, _HANG)
+    yield from _ask_for(diagnosis)
+
+
+def _ask_for(diagnosis: Diagnosis) -> Iterator[Block]:
+    """What would tell more, where a report was read and not the machine."""
+    if diagnosis.snapshot.pasted and not report.is_manifest(diagnosis):
+        yield GAP
+        yield Block(plain("To have more judged, save the output of these, and read it with what you have:"), hang=_HANG)
+        for line in (*report.ASK_FOR, "gpudoctor read --together FIRST SECOND"):
+            yield Block(plain(line, "$primary"), Content.styled("      $ ", "dim"), _HANG + 2)
+
+
+def _order(diagnosis: Diagnosis) -> Iterator[Block]:
+    """The causes to act on as a numbered list: action, title and rule id."""
+    yield Block(plain("To act on, in this order:", "bold"))
+    for number, (finding, act) in enumerate(report.actions(summary.to_act_on(diagnosis)), 1):
+        yield GAP
+        glyph, _, colour = marks.SEVERITY[finding.severity]
+        yield Block(plain(act, "bold"), Content.styled(f"{number:>3}.", "bold"), _HANG)
+        yield Block(plain(finding.title), Content.styled(f"    {glyph}", colour), _HANG)
+        yield Block(plain(finding.id, "dim"), hang=_HANG)
+
+
+def _unjudged(diagnosis: Diagnosis) -> Iterator[Block]:
+    """Why rules were not judged, with the number of rules for each reason."""
+    if diagnosis.verdict == "unknown":
+        head = Content.assemble((f" {marks.UNREAD} UNKNOWN ", "bold reverse $primary"), " ")
+        yield Block(plain("No error was found, and too little could be read to call it sound."), head, head.cell_length)
+        yield GAP
+    yield Block(
+        plain(f"{len(diagnosis.unjudged)} rules were not judged, because"), Content.styled(marks.UNREAD, "$primary"), 2
+    )
+    for why in report.reasons(diagnosis):
+        yield Block(plain(why.why), Content.styled(f"{len(why.rules):>5}", "bold"), 7)
+    if diagnosis.verdict == "unknown":
+        yield from _ask_for(diagnosis)
+    yield GAP
+    yield Block(plain("u or enter lists them, with what would help.", "dim"))
+
+
+def _passed(diagnosis: Diagnosis, entry: Entry) -> Iterator[Block]:
+    """Ids of the rules that passed, by topic, with what that proves."""
+    yield Block(plain("Looked for and not there:", "bold"))
+    if report.without_gpu(diagnosis):
+        yield Block(plain("There is no GPU: what can be wrong with one passes, and says nothing of one that comes."))
+    for topic, names in by_topic(entry.names).items():
+        yield GAP
+        rest = ", ".join(name.partition(".")[2] for name in names)
+        yield Block(plain(rest), Content.styled(f"{marks.PASSED} {topic}", "$success"), 13)
+    yield GAP
+    yield Block(plain("gpudoctor explain driver.missing, say, tells how each is looked for.", "dim"))
+    if diagnosis.snapshot.pasted:
+        yield Block(plain("As far as the text that was read tells.", "dim"))

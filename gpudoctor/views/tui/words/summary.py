@@ -1,0 +1,124 @@
+"""A machine, its diagnosis and the progress of a reading as one line each, and what findings fold under others."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+
+from textual.content import Content
+
+from gpudoctor.core.diagnosis import Diagnosis, Finding
+from gpudoctor.core.fact import listed, text_of
+from gpudoctor.core.rule import Severity
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.views import _report as report
+from gpudoctor.views._terminal import one_line, plural
+from gpudoctor.views.tui.work import Reading
+
+_BAR = 24
+_COUNTED: tuple[tuple[Severity, str], ...] = (("error", "cause"), ("warning", "warning"))
+
+
+def folded(diagnosis: Diagnosis) -> dict[str, str]:
+    """For each finding that another one explains, by id: the id of the root cause it is folded under."""
+    ids = {finding.id for finding in diagnosis.findings}
+    under: dict[str, str] = {}
+    for finding in diagnosis.findings:
+        for explained in finding.explains:
+            if explained in ids and _root_cause(finding.id, under) != explained:
+                under.setdefault(explained, finding.id)
+    return {name: _root_cause(name, under) for name in under}
+
+
+def _root_cause(name: str, under: Mapping[str, str]) -> str:
+    """Follow `under` from this id to the id that nothing explains."""
+    while name in under:
+        name = under[name]
+    return name
+
+
+def to_act_on(diagnosis: Diagnosis) -> list[Finding]:
+    """Each cause that no other explains, once, in the order to act on them."""
+    below = folded(diagnosis)
+    return [finding for finding in report.causes(diagnosis) if finding.id not in below]
+
+
+def findings_line(diagnosis: Diagnosis, over: bool = True) -> str:
+    """Summary of the findings: ``1 cause, 1 warning · 2 symptoms folded``; `over` is False while reading goes on."""
+    below = folded(diagnosis)
+    top = {finding.id: finding.severity for finding in diagnosis.findings if finding.id not in below}
+    severities = Counter(top.values())
+    words = ", ".join(plural(count, word) for severity, word in _COUNTED if (count := severities[severity]))
+    if below:
+        words += f" · {plural(len(below), 'symptom')} folded"
+    if words:
+        return words if over else f"{words} so far"
+    if not over:
+        return "nothing found so far"
+    if diagnosis.verdict == "sound":
+        return f"nothing wrong in {len(diagnosis.passed)} checks"
+    return "no error found, and too little read to call it sound"
+
+
+def status_line(diagnosis: Diagnosis | None, reading: Reading) -> tuple[Content, list[Content]]:
+    """The second line: counts or reading progress, and texts for its right end, the longest first."""
+    if not reading.over:
+        return _progress_line(reading)
+    if diagnosis is None:
+        return Content("nothing was read"), [Content("r reads again")]
+    counts = Content.assemble(
+        f"{len(diagnosis.passed)} passed{' (no GPU)' if report.without_gpu(diagnosis) else ''} · ",
+        (f"{len(diagnosis.unjudged)} not judged", "bold" if diagnosis.unjudged else ""),
+        f" (u) · {len(diagnosis.findings)} found" if diagnosis.unjudged else f" · {len(diagnosis.findings)} found",
+    )
+    asked = f" · {plural(len(reading.sources), 'source')} in {reading.seconds:.1f} s" if reading.sources else ""
+    return Content.assemble(counts, asked), _shortened_paths(one_line(diagnosis.snapshot.target.python or ""))
+
+
+def _shortened_paths(path: str) -> list[Content]:
+    """The path, then ever shorter versions of its end; none for an empty path."""
+    parts = path.split("/")
+    return [Content(path), *(Content(f"…/{'/'.join(parts[at:])}") for at in range(2, len(parts)))] if path else []
+
+
+def _progress_line(reading: Reading) -> tuple[Content, list[Content]]:
+    """A progress bar with the source waited for, and texts for the line's right end."""
+    total = max(len(reading.sources), 1)
+    full = _BAR * reading.done // total
+    longest = min(((source.since, name) for name, source in reading.sources.items() if source.asked), default=None)
+    waits = f" · {longest[1]}, {max(0.0, time.monotonic() - longest[0]):.1f} s" if longest else ""
+    if detail := next((source.detail for source in reading.sources.values() if source.asked and source.detail), ""):
+        waits = f" · {detail}"
+    bar = Content.assemble(("█" * full, "$primary"), ("░" * (_BAR - full), "$foreground 40%"))
+    return (
+        Content.assemble(bar, f"  {reading.done} of {len(reading.sources)} sources{waits}"),
+        [Content("Esc stop, keep what was read"), Content("Esc stop")],
+    )
+
+
+# ---- A machine ----
+
+_BRANDS = ("NVIDIA ", "GeForce ", "Tesla ", "Graphics Device ")
+
+
+def machine_words(snapshot: Snapshot) -> list[str]:
+    """Name, GPUs and driver of the machine, as far as they are known."""
+    parts = [name] if (name := snapshot.target.name) else []
+    if gpus := gpu_names(snapshot):
+        parts.append(", ".join(f"{count} × {name}" if count > 1 else name for name, count in gpus.items()))
+    if driver := snapshot.text("driver.version"):
+        parts.append(f"driver {driver}")
+    return parts
+
+
+def gpu_names(snapshot: Snapshot) -> Counter[str]:
+    """Number of GPUs of each model, by its short name."""
+    return Counter(short_name(name) for row in listed(snapshot.rows("gpu")) if (name := text_of(row.get("name"))))
+
+
+def short_name(name: str) -> str:
+    """A GPU's name without the maker's and brand names."""
+    for brand in _BRANDS:
+        name = name.removeprefix(brand)
+    return name

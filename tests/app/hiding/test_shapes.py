@@ -1,0 +1,90 @@
+"""What is hidden, and what only looks so; and the interface, which shows what a report would."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudoctor.app import interactive, pipeline, reading
+from gpudoctor.app.hiding import Sharing, shared
+from gpudoctor.app.interactive import work_on
+from gpudoctor.core.diagnosis import Diagnosis
+from tests.app.hiding.planting import BOOK
+
+_STAYS = (
+    "nvidia-cudnn-cu12==9.1.0.70 libcublas10 10.2.1.243-1 TensorRT 10.0.1.6",
+    "127.0.0.1 0.0.0.0 169.254.169.254 docker0 172.17.0.1 [::1]:29500",
+    "0000:3b:00.0 sm_90a Xid 79 GB200 NVL72 mlx5_0 libnccl.so.2.21.5",
+    "torch.nn.functional.linear scipy.io train.py libcuda.so.1 _ZN3c105ErrorC1ENS_14SourceLocationESs",
+    "https://download.pytorch.org/whl/cu128 nvcr.io/nvidia/pytorch:24.05-py3 git@github.com:pytorch/pytorch",
+    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder@U22)",
+    "/var/cache/x /usr/local/cuda-12.8 /opt/conda/envs/x /data/models/llama /home/ubuntu/x",
+    "TOKENIZERS_PARALLELISM=false max_tokens=4096 pad_token=<pad> PWD=/opt/x key: value",
+    "host: not found; node: unreachable; user: none; std::vector c10::Error at::Tensor 12:34:56",
+    "commit 9f3c1e5b7a2d4c6e8f0a1b3c5d7e9f1a2b4c6d8e",
+    "args[0] rank[0-3] gpu[0] systemd-journald[412]: x getty@tty1.service",
+)
+
+
+@pytest.mark.parametrize("text", _STAYS)
+def test_what_only_looks_personal_stays(text: str) -> None:
+    assert Sharing(this_machine=False)([text]) == [text]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SLURM_NODELIST=zed[01-03,07],login9 zed02 zed[01-02]", "SLURM_NODELIST=host[1-4],login9 host2 host[1-2]"),
+        ("10.31.7.0/24 via 10.31.7.4, 10.31.9.4", "10.1.1.0/24 via 10.1.1.1, 10.1.2.1"),
+        (
+            "CUDA_VISIBLE_DEVICES=GPU-8b0e7153 GPU-8b0e7153-bf7c-3706-d85c-524e44006655",
+            "CUDA_VISIBLE_DEVICES=GPU-00000001 GPU-00000001-f000-4f00-8f00-000000000001",
+        ),
+        (
+            "b8:59:9f:d4:1a:2c fe80:0000:0000:0000:b859:9f03:00d4:1a2c",
+            "02:00:00:00:00:01 fe80:0000:0000:0000:0002:c903:0000:0001",
+        ),
+        ("C:\\Users\\Jane Doe\\x, then Jane Doe", "C:\\Users\\user1\\x, then user1"),
+        ("projects/zed-prod/zones/us-central1-a", "projects/cloud1/zones/us-central1-a"),
+        ("compute.googleapis.com/compute/v1/projects/zed-prod", "compute.googleapis.com/compute/v1/projects/cloud1"),
+        ("/opt/projects/trainer/train.py", "/opt/projects/trainer/train.py"),
+        ("https://me:pw@zed.corp.org/x?token=abcdef123456", "https://(hidden)@host1.domain1.example/x?token=(hidden)"),
+        ("HOSTNAME=zed.lab.acme: search lab.acme", "HOSTNAME=host1.domain1.example: search domain1.example"),
+    ],
+)
+def test_what_stands_for_it_keeps_its_form(text: str, said: str) -> None:
+    assert Sharing(this_machine=False)([text]) == [said]
+
+
+def test_the_interface_shows_what_a_report_would() -> None:
+    paste = "Nov 22 10:11:12 qnodex17 kernel: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
+    told = pipeline.diagnose(reading.snapshot_of(paste, "/home/qzorbu/x"), BOOK)
+    work = interactive.shared(work_on("/home/qzorbu/x", lambda _: iter([told])))
+    partly: list[Diagnosis] = []
+    whole = work.diagnose(lambda _: None, partly.append)
+    assert whole == partly[-1] == shared(told)
+    assert "qzorbu" not in work.title + whole.snapshot.target.name
+    assert (work.apply, work.undo, work.kernels) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("jane-doe-crash.txt", "file1.txt"),
+        ("/srv/acme/Acme Q3.log", "file1.log"),
+        ("C:\\acme\\acme.out", "file1.out"),
+        ("/srv/acme/nccl-rank0.log", "nccl-rank0.log"),
+        ("/srv/acme/requirements-cu124.txt", "requirements-cu124.txt"),
+        ("-", "-"),
+    ],
+)
+def test_the_name_of_a_file_is_hidden_where_it_may_tell_of_somebody(name: str, said: str) -> None:
+    told = pipeline.diagnose(reading.snapshot_of("torch 2.6.0\nXid 79\n", name), BOOK)
+    assert Sharing(this_machine=False)(told).snapshot.target.name == said
+
+
+def test_a_files_name_is_hidden_in_sources_too_and_what_was_shared_stays() -> None:
+    told = reading.diagnose_text("torch==2.6.0\nflash-attn\n", "acme/requirements-acme.txt", BOOK, None, None)
+    once = Sharing(this_machine=False)(told)
+    assert "acme" not in repr(once)
+    assert "(file1.txt, line 2)" in repr(once.notes)
+    assert Sharing(this_machine=False)(once) == once

@@ -1,0 +1,65 @@
+"""Every view of a diagnosis that another person may be given, and what of a canary is to be seen in it."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+
+from gpudoctor.app import pipeline
+from gpudoctor.app.arguments.options import FORMS
+from gpudoctor.app.commands.reports import rendered
+from gpudoctor.app.hiding import Sharing
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.diagnosis.compare import compare
+from gpudoctor.views import diff, document
+from tests.app.hiding.canaries import Canary
+from tests.app.hiding.planting import BOOK
+
+_RUN = 6
+"""Characters of a token that are recognised."""
+
+
+class Pipe:
+    """A stream without a terminal behind it."""
+
+    def isatty(self) -> bool:
+        return False
+
+
+def shown(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
+    """Each view of it by name, shared as the commands share it; the JSON, which holds most, first."""
+    told = Sharing(this_machine=False)(diagnosis)
+    for form in sorted(FORMS, key=lambda form: form != "json"):
+        yield form, rendered(told, form, Pipe())  # type: ignore[arg-type]
+    yield "snapshot", document.facts(told.snapshot, "1")
+    if told.fleet:
+        from gpudoctor.views import fleet
+
+        yield "fleet", fleet.render(told, told.fleet)
+
+
+def compared(a: Diagnosis, b: Diagnosis, names: tuple[str, str]) -> Iterator[tuple[str, str]]:
+    """The same of a comparison."""
+    here, there = (pipeline.diagnose(side.snapshot, BOOK) for side in (a, b))
+    difference, sides = Sharing(this_machine=False)((compare(here, there), names))
+    yield "diff --json", diff.document(difference)
+    yield "diff", diff.render(difference, sides)
+
+
+def seen(canary: Canary, view: str, text: str) -> str:
+    """What of it is to be seen; nothing where it is hidden. `text` is of `plain`."""
+    for part in canary.parts:
+        if part.lower() in text:
+            return part
+    if canary.token and view in ("json", "diff --json"):
+        token = canary.token.lower()
+        for at in range(len(token) - _RUN + 1):
+            if token[at : at + _RUN] in text:
+                return token[at : at + _RUN]
+    return ""
+
+
+def plain(text: str) -> str:
+    """As it reads: without the ends of lines, and what HTML and Markdown put before signs."""
+    return re.sub(r"[\s\\\u200b]|\x1b\[[\d;]*m", "", html.unescape(text)).lower()

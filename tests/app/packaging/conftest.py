@@ -1,0 +1,65 @@
+"""What tests of reach share: files and environments that are made once a run, whichever worker asks first."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.app import pyz
+from tests.app.packaging.pythons import PYTHONS
+from tests.app.packaging.shelf import install, stock
+
+Once = Callable[[str, Callable[[Path], object]], Path]
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """Makes a file or folder of that name in the folder of this test run: under xdist all workers share it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if base.name.startswith("popen-") else base) / "reach"
+    folder.mkdir(exist_ok=True)
+
+    def made(name: str, make: Callable[[Path], object]) -> Path:
+        place = folder / name
+        with (folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / f"{name}.made").exists():
+                shutil.rmtree(place, ignore_errors=True)
+                make(place)
+                os.close(os.open(folder / f"{name}.made", os.O_CREAT, 0o600))
+        return place
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def whole(once: Once) -> Path:
+    """The file with everything, compiled for our Python alone."""
+    return once("gpudoctor.pyz", pyz.build)
+
+
+@pytest.fixture(scope="session")
+def lean(once: Once) -> Path:
+    """The file without the interface, compiled for every Python that is here."""
+    return once("lean.pyz", lambda place: pyz.build(place, list(PYTHONS.values()), tui=False))
+
+
+@pytest.fixture(scope="session")
+def shelf(once: Once) -> Path:
+    """A folder with our wheel and sdist and every wheel that they need: an index without a network."""
+    return once("shelf", stock)
+
+
+@pytest.fixture(scope="session")
+def installed(once: Once, shelf: Path) -> Callable[[str], Path]:
+    """The environment of that Python in which our wheel was installed, and nothing else."""
+
+    def environment(version: str) -> Path:
+        return once(f"venv-{version}", lambda place: install(place, PYTHONS[version], shelf))
+
+    return environment

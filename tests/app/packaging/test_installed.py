@@ -1,0 +1,117 @@
+"""What the README says, in an environment with nothing but Python; and what the wheel and the sdist hold."""
+
+from __future__ import annotations
+
+import compileall
+import email
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.app.commands.supplies import COMPLETIONS
+from gpudoctor.core.about import __version__
+from tests import completion, needs
+from tests.app.packaging.pythons import OWN, PYTHONS, bare
+from tests.app.packaging.shelf import build
+from tests.processes import Ran
+
+pytestmark = pytest.mark.full
+
+Installed = Callable[[str], Path]
+SCREEN = ("linkify_it", "markdown_it", "mdit_py_plugins", "mdurl", "pygments", "rich", "textual", "uc_micro")
+"""What only the interface needs."""
+_TOOLS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
+
+
+def run(program: Path, *words: str, env: dict[str, str]) -> Ran:
+    done = subprocess.run([str(program), *words], check=False, capture_output=True, text=True, timeout=120, env=env)
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("version", PYTHONS)
+def test_the_readmes_commands_work_in_a_bare_environment(version: str, installed: Installed, tmp_path: Path) -> None:
+    program = installed(version) / "bin/gpudoctor"
+    env = bare(tmp_path)
+    report = run(program, "check", env=env)
+    assert report.code in {0, 1, 3}
+    assert report.out.startswith(f"gpudoctor {__version__}: ")
+    document = run(program, "--json", env=env)
+    assert document.document["tool"]["version"] == __version__
+    assert document.code == report.code
+    assert (report.err, document.err) == ("", "")
+
+
+@pytest.mark.parametrize("version", list(PYTHONS)[:1])
+def test_one_file_is_made_there_and_runs(version: str, installed: Installed, tmp_path: Path) -> None:
+    folder = installed(version)
+    file = tmp_path / "gpudoctor.pyz"
+    made = run(folder / "bin/gpudoctor", "pyz", "-o", str(file), "--without-tui", env=bare(tmp_path))
+    assert made.code == 0
+    assert ("tomli is not installed here" in made.err) == (version != "3.10")
+    said = run(Path(PYTHONS[version]), "-I", "-S", str(file), "explain", "driver.missing", env=bare(tmp_path))
+    assert said.out.startswith("driver.missing")
+
+
+@pytest.mark.parametrize("version", PYTHONS)
+def test_shells_and_man_find_what_was_installed(version: str, installed: Installed) -> None:
+    share = installed(version) / "share"
+    places = {
+        "bash": "bash-completion/completions/gpudoctor",
+        "zsh": "zsh/site-functions/_gpudoctor",
+        "fish": "fish/vendor_completions.d/gpudoctor.fish",
+    }
+    for shell, place in places.items():
+        assert (share / place).read_bytes() == (completion.PLACE / COMPLETIONS[shell]).read_bytes()
+    found = subprocess.run(
+        [needs.program("man"), "-M", str(share / "man"), "-w", "gpudoctor"], check=True, capture_output=True, text=True
+    )
+    assert found.stdout.strip() == str(share / "man/man1/gpudoctor.1")
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(shelf: Path) -> None:
+    with zipfile.ZipFile(next(shelf.glob("gpudoctor-*.whl"))) as wheel:
+        names = wheel.namelist()
+        metadata = email.message_from_bytes(wheel.read(f"gpudoctor-{__version__}.dist-info/METADATA"))
+    assert {name.partition("/")[0] for name in names} == {
+        "gpudoctor",
+        f"gpudoctor-{__version__}.data",
+        f"gpudoctor-{__version__}.dist-info",
+    }
+    there = {name.partition("/")[2] for name in names}
+    wanted = ["py.typed", "LICENSE", "rules/rules.json", "rules/tables/tables-gpus.json", "app/demos/index.json"]
+    wanted += ["rules/driver/driver.missing.toml", "app/docs/rules.md", "app/recipes/slurm-prolog.sh"]
+    assert {*wanted, "app/man/gpudoctor.1"} <= there
+    assert [name for name in names if name.endswith((".pyc", ".orig", "~"))] == []
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["License-File"] == "gpudoctor/LICENSE"
+    assert metadata["Requires-Python"] == ">=3.10"
+    classifiers = metadata.get_all("Classifier", [])
+    assert [one[-4:] for one in classifiers if ":: 3." in one] == ["3.10", "3.11", "3.12", "3.13", "3.14"]
+
+
+def test_the_sdist_gives_the_same_wheel(shelf: Path, tmp_path: Path) -> None:
+    with tarfile.open(next(shelf.glob("gpudoctor-*.tar.gz"))) as archive:
+        archive.extractall(tmp_path, filter="data")
+    build(tmp_path / f"gpudoctor-{__version__}", tmp_path / "again", "wheel")
+    first, again = (next(folder.glob("gpudoctor-*.whl")) for folder in (shelf, tmp_path / "again"))
+    with zipfile.ZipFile(first) as one, zipfile.ZipFile(again) as other:
+        crcs = [{entry.filename: entry.CRC for entry in wheel.infolist()} for wheel in (one, other)]
+    assert crcs[0] == crcs[1]
+
+
+def test_it_takes_little_room(installed: Installed, tmp_path: Path) -> None:
+    """Bytes of all files, byte code among them: 20 MB, and 40 MB with the interface."""
+    site = next(installed(OWN).glob("lib/python*/site-packages"))
+    packages = tmp_path / "packages"
+    shutil.copytree(site, packages, ignore=lambda _, names: [one for one in names if one.startswith(_TOOLS)])
+    assert compileall.compile_dir(packages, quiet=2, workers=2)
+    sizes = {path.relative_to(packages): path.stat().st_size for path in packages.rglob("*") if path.is_file()}
+    of_the_screen = sum(size for path, size in sizes.items() if path.parts[0].startswith(SCREEN))
+    whole = sum(sizes.values())
+    assert (whole - of_the_screen) / 1e6 <= 20
+    assert whole / 1e6 <= 40

@@ -1,0 +1,149 @@
+"""GitHub Actions and GitLab CI: valid by their own schemas, and each step's shell does what the recipe says it does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from gpudoctor.core.about import __version__
+from tests import needs
+from tests.app.recipes.node import CODES, HEALTHY, SICK, UNKNOWN, Node, recipe
+
+pytestmark = pytest.mark.full
+
+_SCHEMAS = {
+    "github-actions.yaml": ("vendor.github-workflows",),
+    "gitlab-ci.yaml": ("vendor.gitlab-ci", "--data-transform", "gitlab-ci"),
+}
+_REQUIREMENTS = "--extra-index-url https://download.pytorch.org/whl/{0}\ntorch==2.9.0+{0}\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recipes") / ".github/workflows"
+    for name in _SCHEMAS:
+        recipe(name, folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", _SCHEMAS)
+def test_the_service_s_schema_accepts_it_and_would_find_a_wrong_word(folder: Path, name: str, tmp_path: Path) -> None:
+    wrong = tmp_path / name
+    wrong.write_text((folder / name).read_text().replace("needs:", "needs: [1, {a: 2}]\n    before:"))
+    assert _valid(folder / name, _SCHEMAS[name]).returncode == 0
+    assert _valid(wrong, _SCHEMAS[name]).returncode == 1
+
+
+def _valid(path: Path, schema: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    checker = [needs.program("check-jsonschema"), "--builtin-schema", *schema, str(path)]
+    return subprocess.run(checker, check=False, capture_output=True, text=True, timeout=60)
+
+
+def test_a_stranger_s_pull_request_can_do_nothing_with_the_workflow(folder: Path) -> None:
+    auditor = [needs.program("zizmor"), "--offline", "--no-progress", "--format=json", str(folder)]
+    said = subprocess.run(auditor, check=False, capture_output=True, text=True, timeout=60)
+    assert (said.returncode, json.loads(said.stdout)) == (0, [])
+    on_own_runner = _yaml(folder / "github-actions.yaml")["jobs"]["gpu"]
+    assert "head.repo.full_name == github.repository" in on_own_runner["if"]
+
+
+def test_their_shell_is_plain(folder: Path) -> None:
+    for shell, script in [
+        *(("bash", step["run"]) for job in _jobs(folder).values() for step in job["steps"] if "run" in step),
+        *(("sh", "\n".join(_script(folder, name))) for name in ("would-run-in-production", "gpu-runner")),
+    ]:
+        checker = [needs.program("shellcheck"), f"--shell={shell}", "-"]
+        said = subprocess.run(checker, input=script, check=False, capture_output=True, text=True, timeout=60)
+        assert said.stdout == ""
+
+
+def test_the_pinned_version_is_installed(node: Node, folder: Path) -> None:
+    assert _github(node, folder, "requirements", steps=1) == 0
+    installed = node.run([str(node.place("/tmp/runner/gpudoctor/bin/pip")), "list", "--format=freeze"])
+    assert f"gpudoctor=={__version__}" in installed.stdout
+
+
+@pytest.mark.parametrize(("cuda", "code"), [("cu128", 0), ("cu130", 1)])
+def test_what_would_not_run_in_production_fails_without_a_gpu(node: Node, folder: Path, cuda: str, code: int) -> None:
+    (node.root / "requirements.txt").write_text(_REQUIREMENTS.format(cuda))
+    _installed(node)
+    assert _github(node, folder, "requirements") == code
+    assert _gitlab(node, folder, "would-run-in-production") == code
+    summary = (node.root / "summary.md").read_text()
+    assert ("torch.driver-too-old" in summary) == bool(code)
+
+
+@pytest.mark.parametrize("machine", [HEALTHY, SICK, UNKNOWN])
+def test_a_runner_is_taken_only_when_it_is_sound(node: Node, folder: Path, machine: str) -> None:
+    node.becomes(machine)
+    _installed(node)
+    assert _github(node, folder, "gpu") == CODES[machine]
+    summary = (node.root / "summary.md").read_text()
+    assert ("Broken" in summary) == (machine == SICK)
+    failures = ElementTree.parse(node.root / "gpudoctor.xml").getroot().get("failures")
+    assert (failures != "0") == (machine == SICK)
+    assert _gitlab(node, folder, "gpu-runner") == CODES[machine]
+    assert json.loads((node.root / "gpudoctor.json").read_text())["target"]["kind"] == "local"
+
+
+def test_the_report_is_kept_whatever_came_out(folder: Path) -> None:
+    upload = _jobs(folder)["gpu"]["steps"][-1]
+    assert (upload["if"], upload["with"]["path"].split()) == ("always()", ["gpudoctor.json", "gpudoctor.xml"])
+    artifacts = _yaml(folder / "gitlab-ci.yaml")[".gpudoctor"]["artifacts"]
+    assert (artifacts["when"], artifacts["reports"]["junit"]) == ("always", "gpudoctor.xml")
+
+
+def _yaml(path: Path) -> Any:
+    return yaml.safe_load(path.read_text())
+
+
+def _jobs(folder: Path) -> Mapping[str, Any]:
+    jobs: Mapping[str, Any] = _yaml(folder / "github-actions.yaml")["jobs"]
+    return jobs
+
+
+def _script(folder: Path, job: str) -> list[str]:
+    """The lines of a GitLab job."""
+    return [str(line) for line in _yaml(folder / "gitlab-ci.yaml")[job]["script"]]
+
+
+def _installed(node: Node) -> None:
+    """What the first steps do, without the time it takes: gpudoctor is there."""
+    for place in ("/tmp/runner/gpudoctor", "/tmp/gpudoctor"):
+        programs = node.place(place) / "bin"
+        programs.mkdir(parents=True)
+        (programs / "gpudoctor").symlink_to(node.programs / "gpudoctor")
+
+
+def _github(node: Node, folder: Path, job: str, steps: int | None = None) -> int:
+    """The first `steps` shell steps of a job, or all but the installation; GitHub's default shell is ``bash -e``."""
+    variables = {
+        **_yaml(folder / "github-actions.yaml")["env"],
+        "RUNNER_TEMP": str(node.place("/tmp/runner")),
+        "GITHUB_STEP_SUMMARY": str(node.root / "summary.md"),
+    }
+    scripts = [step["run"] for step in _jobs(folder)[job]["steps"] if "run" in step]
+    return _codes(node, scripts[:steps] if steps else scripts[1:], variables, ("bash", "-e"))
+
+
+def _gitlab(node: Node, folder: Path, job: str) -> int:
+    """A job's script: GitLab gives the shell all of its lines at once, and ends it at the first that fails."""
+    variables = _yaml(folder / "gitlab-ci.yaml")["variables"]
+    return _codes(node, [node.here("\n".join(_script(folder, job)))], variables, ("sh", "-e"))
+
+
+def _codes(node: Node, scripts: list[str], variables: Mapping[str, str], shell: tuple[str, ...]) -> int:
+    """What the first script that fails ends with."""
+
+    def codes() -> Iterator[int]:
+        for script in scripts:
+            yield node.run([needs.program(shell[0]), *shell[1:], "-c", script], variables).returncode
+
+    return next((code for code in codes() if code), 0)

@@ -1,0 +1,110 @@
+"""``gpudoctor bench``: the real program, its exit codes, its document, and how it ends when it is told to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gpudoctor.core.measurement import from_json
+from gpudoctor.views import schema
+from tests.conftest import Program
+from tests.processes import gone, until
+from tests.sick_kernels import Sick
+
+DRIVER = ("bench", "--device", "cpu", "--kernel", "driver.add", "--kernel", "driver.reduction")
+
+
+def valid(document: Any) -> Any:
+    """The document, once it is what its schema says."""
+    jsonschema.validate(document, json.loads(schema.text("kernels")))
+    return document
+
+
+def test_its_document_is_what_the_schema_says_and_is_read_back(gpudoctor: Program) -> None:
+    ran = gpudoctor(*DRIVER, "--json")
+    document = valid(ran.document)
+    assert (ran.code, document["verdict"], document["findings"]) == (0, "sound", [])
+    found = from_json(document)
+    assert [(run.kernel, run.status, run.right) for run in found.runs] == [(name, "ran", True) for name in DRIVER[4::2]]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--kernel", "matmull"], "there is no kernel 'matmull'; available: driver, eager,"),
+        (["--device", "cuda:97"], "--device cuda:97: no such device; available:"),
+        (["--python", "/no/such/python"], "--python /no/such/python: no such program"),
+        (["--python", "/bin/true"], "--python /bin/true: not a Python interpreter 3.6 or newer"),
+    ],
+)
+def test_what_is_misused_is_named(gpudoctor: Program, words: list[str], message: str) -> None:
+    ran = gpudoctor("bench", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [("driver", "driver."), ("readiness", "readiness."), ("matmul", "matmul."), ("triton", "compile.")],
+)
+def test_kernels_are_named_by_id_by_its_beginning_and_by_rung(gpudoctor: Program, name: str, first: str) -> None:
+    listed = gpudoctor("bench", "--list", "--kernel", name)
+    assert listed.code == 0
+    ids = [line.split()[0] for line in listed.out.splitlines() if line.startswith("  ")]
+    assert any(one.startswith(first) for one in ids)
+    assert len(ids) < len(gpudoctor("bench", "--list").out.splitlines())
+
+
+_SEAM = """
+import sys
+from gpudoctor.kernels import runner
+runner.program = lambda: {program!r}
+from gpudoctor.app.cli import run
+sys.exit(run({words!r}))
+"""
+
+
+@pytest.fixture
+def at_work(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Sick]]:
+    """The program with one kernel over and one that never ends, which has started a process of its own session."""
+    sick = Sick(tmp_path)
+    sick.family("driver", "forks", "right", ids={"right": "driver.add", "forks": "driver.reduction"})
+    words = ["bench", "--device", "cpu", "--kernel", "driver.add", "--kernel", "driver.reduction", "--json"]
+    argv = [sys.executable, "-c", _SEAM.format(program=sick.program, words=words)]
+    environ = {**os.environ, "SICK_NOTES": str(sick.notes)}
+    child = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ)
+    until(lambda: sick.pids() or child.poll() is not None)
+    yield child, sick
+    child.kill()
+    child.communicate()
+
+
+def test_ctrl_c_shows_what_was_measured_and_leaves_no_process(at_work: tuple[subprocess.Popen[str], Sick]) -> None:
+    child, sick = at_work
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert (child.returncode, err) == (130, "")
+    runs = valid(json.loads(out))["runs"]
+    assert [(run["kernel"], run["status"], run.get("because")) for run in runs] == [
+        ("driver.add", "ran", None),
+        ("driver.reduction", "not-run", "stopped while it ran"),
+    ]
+    assert len(sick.pids()) == 1
+    assert gone(sick.pids()[0])
+
+
+def test_a_signal_that_ends_it_ends_all_that_it_started(at_work: tuple[subprocess.Popen[str], Sick]) -> None:
+    child, sick = at_work
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(timeout=30) == 143
+    assert len(sick.pids()) == 1
+    assert gone(sick.pids()[0])

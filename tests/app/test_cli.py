@@ -1,0 +1,182 @@
+"""The program as scripts use it: exit codes, streams, and one line for everything we cannot work with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.app import cli
+from gpudoctor.app.arguments import commands_of, parser
+from gpudoctor.readers import LIMIT
+from tests.conftest import Program
+from tests.processes import marked, until
+from tests.readme import REPORT
+
+
+def test_every_finding_has_evidence_and_every_rule_an_answer(gpudoctor: Program) -> None:
+    document = gpudoctor("--json").document
+    assert all(finding["evidence"] for finding in document["findings"])
+    folded = {child for finding in document["findings"] for child in finding["explains"]}
+    answered = {item["id"] for key in ("findings", "unjudged") for item in document[key]}
+    lines = gpudoctor("rules", "list").out.splitlines()
+    listed = {line.split()[0] for line in lines if not line.endswith("[of many machines]")}
+    assert answered | folded | set(document["passed"]) | {"workload.none"} >= listed
+
+
+def test_several_files_give_one_document_a_line_in_the_order_given(gpudoctor: Program, tmp_path: Path) -> None:
+    names = []
+    for name in ("b", "a", "c"):
+        (tmp_path / name).write_text(f"report {name}\n")
+        names.append(str(tmp_path / name))
+    lines = gpudoctor("read", "--json", *names).out.splitlines()
+    assert [json.loads(line)["target"]["name"] for line in lines] == names
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "empty"),
+        (b"\x7fELF\x02\x01\x01\0\0\0\0", "binary"),
+        (b'{"schema": "' + b"x" * LIMIT, "cut it first"),
+        (b'{"schema": "gpudoctor/9", "target": {}, "facts": {}}', "gpudoctor/9"),
+        (b'{"schema": "gpudoctor/1", "target": ', "broken JSON"),
+        (b'{"schema": "gpudoctor/1", "target": {}, "facts": []}', "no facts"),
+    ],
+    ids=["empty", "elf", "huge", "newer schema", "cut off", "no facts"],
+)
+def test_what_cannot_be_read_is_one_line_and_exit_2(
+    gpudoctor: Program, tmp_path: Path, content: bytes, says: str
+) -> None:
+    file = tmp_path / "report"
+    file.write_bytes(content)
+    good = tmp_path / "good"
+    good.write_text("hello")
+    done = gpudoctor("read", "--json", str(good), str(file))
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert says in done.err
+    assert str(file) in done.err
+
+
+@pytest.mark.parametrize("name", ["missing", "."])
+def test_a_path_that_is_no_file_is_one_line_and_exit_2(gpudoctor: Program, tmp_path: Path, name: str) -> None:
+    done = gpudoctor("read", str(tmp_path / name))
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize(
+    ("page", "says"), [('id = "site.x"\n', "title is missing"), ("id = [", "driver.x.toml"), ("\x00", "driver.x.toml")]
+)
+def test_a_broken_page_is_one_line_and_exit_2(gpudoctor: Program, tmp_path: Path, page: str, says: str) -> None:
+    (tmp_path / "driver").mkdir()
+    (tmp_path / "driver" / "driver.x.toml").write_text(page)
+    for words in (("check", "--level", "quick", "--rules", str(tmp_path)), ("rules", "test", str(tmp_path))):
+        done = gpudoctor(*words)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+        assert says in done.err
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["--level thorough", "read", "explain no.such", "check --format morse", "rules", "diff", "diff - -", "diff ."],
+)
+def test_misuse_prints_nothing_on_stdout(gpudoctor: Program, typed: str) -> None:
+    done = gpudoctor(*typed.split())
+    assert (done.code, done.out) == (2, "")
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_it_with_128_and_its_number_and_leaves_no_child(tmp_path: Path, number: int) -> None:
+    torch = tmp_path / "torch"
+    torch.mkdir()
+    mark = f"hanging-{os.getpid()}-{number}"
+    (torch / "version.py").write_text("__version__ = '2.9.0'\ncuda = '12.8'\nhip = None\n")
+    (torch / "__init__.py").write_text("import time\ntime.sleep(300)\n")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} MARK={mark} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    words = [sys.executable, "-m", "gpudoctor", "check", "--python", str(python)]
+    before = signal.signal(number, lambda *_: None)  # a job in the background ignores SIGINT, and its children would
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        signal.signal(number, before)
+        assert until(lambda: marked(mark)), "torch is being imported"
+        program.send_signal(number)
+        out, err = program.communicate(timeout=60)
+    assert (program.returncode, out, err) == (128 + number, b"", b"")
+    assert until(lambda: not marked(mark)), "no child is left"
+
+
+def test_control_c_while_it_is_still_imported_shows_no_traceback() -> None:
+    typed = """
+import signal, sys
+from gpudoctor.__main__ import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may have it ignored
+class Typed:
+    def find_spec(self, name, *_):
+        if name == "gpudoctor.app.arguments":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Typed())
+sys.exit(main())
+"""
+    done = subprocess.run([sys.executable, "-c", typed], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_a_page_is_about_one_machine(gpudoctor: Program, tmp_path: Path) -> None:
+    (tmp_path / "report.txt").write_text(REPORT, "utf-8")
+    twice = [str(tmp_path / "report.txt")] * 2
+    answer = gpudoctor("read", *twice, "--format", "html")
+    assert answer.code == 2
+    assert "give one file, or --together" in answer.err
+    answer = gpudoctor("read", *twice, "--format", "html", "--together")
+    assert answer.code == 1
+    assert answer.out.count("<!doctype html>") == 1
+
+
+@pytest.mark.parametrize(("debug", "says"), [("", "a fault of gpudoctor, or of where"), ("1", "Traceback")])
+def test_what_nobody_foresaw_is_told_in_words_and_judges_no_machine(debug: str, says: str) -> None:
+    broken = (
+        "from gpudoctor.app import cli; from gpudoctor.app.commands import supplies; del supplies.schema;"
+        " raise SystemExit(cli.run(['schema']))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", broken],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "GPUDOCTOR_DEBUG": debug},
+    )
+    assert says in ended.stderr
+    assert "has no attribute 'schema'" in ended.stderr
+    assert ("Traceback" in ended.stderr) == bool(debug)
+    assert debug or ended.returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("chekc", "no command 'chekc'; did you mean check?"),
+        ("explian driver.missing", "no command 'explian'; did you mean explain?"),
+        ("zzz", "no command 'zzz'; gpudoctor --help names them all"),
+        ("/etc/passwd", "no command '/etc/passwd'; to read a file: gpudoctor read /etc/passwd"),
+        ("check --lvel quick", "did you mean --level, --help or --serve?"),
+        ("help", "no command 'help'; did you mean --help?"),
+        ("preflight python train.py", "unrecognized arguments: python train.py; what is to be run stands after --"),
+    ],
+)
+def test_a_misspelt_word_is_told_what_it_was_meant_to_be(gpudoctor: Program, typed: str, says: str) -> None:
+    done = gpudoctor(*typed.split())
+    assert (done.code, done.out) == (2, "")
+    assert done.err.endswith(f"{says}\n")
+
+
+def test_every_command_has_what_does_it() -> None:
+    acts = {command.get_default("act") for _, command in commands_of(parser())} - {None}
+    assert len(acts) > 20
+    assert all(callable(cli.act_of(act)) for act in acts)

@@ -1,0 +1,41 @@
+"""README.md and the pages that it leads to show what the program really says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.app.cli import run
+from tests.needs import REPOSITORY
+from tests.readme import README, SITE, generated, pages
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_the_generated_parts_are_up_to_date(page: Path) -> None:
+    current = page.read_text("utf-8")
+    assert generated(current) == current, "run: python -m tests.readme --write"
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_what_a_page_leads_to_is_there(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text("utf-8"))
+    assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    text = README.read_text("utf-8")
+    assert [page.name for page in pages() if page != README and f"({page.relative_to(REPOSITORY)})" not in text] == []
+
+
+def test_the_readme_is_read_in_five_minutes() -> None:
+    """At 240 words a minute, without what the program prints and what is folded away."""
+    text = re.sub(r"<details>.*?</details>|```.*?```", "", README.read_text("utf-8"), flags=re.DOTALL)
+    assert len(text.split()) <= 5 * 240
+
+
+def test_the_page_that_is_shown_proves_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(SITE.parent.parent)
+    assert run(["rules", "test", folder]) == 0
+    assert "3 cases passed, 0 failed" in capsys.readouterr().out

@@ -1,0 +1,150 @@
+"""``gpudoctor fleet --hosts`` over a real sshd on each of eight hosts: what is sick, silent, hung or odd is named."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cluster.launchers.hosts import HEAD, SOUND
+from tests.cluster.launchers.ssh import NODES, Ssh
+from tests.processes import Ran
+
+pytestmark = pytest.mark.full
+
+BUDGET = 60.0
+HUNG = "exec sleep 98765"
+
+
+@pytest.fixture(scope="module")
+def _hosts() -> Iterator[Ssh]:
+    with Ssh() as hosts:
+        yield hosts
+
+
+@pytest.fixture
+def hosts(_hosts: Ssh) -> Iterator[Ssh]:
+    """Eight sound hosts; afterwards they are so again."""
+    yield _hosts
+    for name in NODES:
+        _hosts.becomes(name, SOUND)
+
+
+def argv(hosts: Ssh, *words: str) -> list[str]:
+    """The command at the head: one host may take 25 seconds."""
+    ours = ["--hosts", "n[1-8]", "--level", "quick", "--timeout", "25", "--budget", str(BUDGET)]
+    return [sys.executable, "-m", "gpudoctor", "fleet", *ours, "--ssh-options", hosts.options, *words]
+
+
+def fleet(hosts: Ssh, *words: str) -> Ran:
+    """What it says."""
+    return hosts.run(HEAD, argv(hosts, *words), timeout=BUDGET + 300)
+
+
+def because(document: dict[str, Any]) -> dict[str, str]:
+    """Why each silent host is silent."""
+    return {host["name"]: host["because"] for host in document["fleet"]["hosts"] if "because" in host}
+
+
+def found(document: dict[str, Any]) -> dict[str, list[str]]:
+    """The hosts of each error."""
+    errors = [finding for finding in document["findings"] if finding["severity"] == "error"]
+    return {finding["id"]: finding["subject"]["hosts"] for finding in errors}
+
+
+def test_sound_hosts_are_go(hosts: Ssh) -> None:
+    ran = fleet(hosts, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    document = ran.document
+    assert (document["verdict"], document["fleet"]["verdict"]) == ("sound", "go")
+    assert [host["name"] for host in document["fleet"]["hosts"]] == list(NODES)
+    assert [finding["id"] for finding in document["findings"]] == ["fleet.sound"]
+
+
+def test_sick_hung_and_without_gpudoctor_are_each_named(hosts: Ssh) -> None:
+    hosts.becomes("n7", "lost-gpu-h100")
+    hosts.program("n3", "gpudoctor", HUNG)
+    hosts.program("n4", "gpudoctor", None)
+    ran = fleet(hosts, "--json")
+    document = ran.document
+    assert ran.code == 1
+    assert document["fleet"]["verdict"] == "no-go"
+    assert found(document) == {"gpu.fell-off-bus": ["n7"]}
+    silent = because(document)
+    assert set(silent) == {"n3", "n4"}
+    assert silent["n3"] == "no answer within 25 s"
+    assert silent["n4"].startswith("gpudoctor cannot be run there: ")
+    assert [drain["hosts"] for drain in document["fleet"]["drain"]] == [["n7"]]
+    assert left_on(hosts, "sleep 98765") == []
+
+
+def test_what_the_scheduler_is_to_be_told_stands_first(hosts: Ssh) -> None:
+    hosts.becomes("n2", "lost-gpu-h100")
+    ran = fleet(hosts, "--scheduler", "kubernetes")
+    lines = ran.out.splitlines()
+    assert lines[1] == "NO-GO: 1 of 8 hosts has errors; 7 may train"
+    assert lines[4] == "  $ kubectl cordon n2"
+    assert max(map(len, lines)) <= 80
+
+
+def test_odd_answers_are_read_as_far_as_they_go(hosts: Ssh) -> None:
+    real = {name: (hosts.folder / name / "gpudoctor").read_text().removeprefix("#!/bin/sh\n") for name in NODES}
+    hosts.program("n1", "gpudoctor", f"echo 'Welcome to {{n1}}'; {real['n1']}")
+    hosts.program("n2", "gpudoctor", f"( {real['n2']} ) | head -c 5000")
+    hosts.program(
+        "n5", "gpudoctor", f'( {real["n5"]} ) | sed \'s/"tool":{{"version":"[^"]*"/"tool":{{"version":"99.1"/\''
+    )
+    hosts.program("n6", "gpudoctor", "echo 'SyntaxError: invalid syntax' >&2; exit 1")
+    hosts.program("n8", "gpudoctor", f"( {real['n8']} ) | sed 's!gpudoctor/1\"!gpudoctor/7\"!'")
+    document = fleet(hosts, "--json").document
+    silent = because(document)
+    assert set(silent) == {"n2", "n6", "n8"}
+    assert silent["n2"].startswith("the document is cut off")
+    assert silent["n6"] == "it ended with 1: SyntaxError: invalid syntax"
+    assert "schema gpudoctor/7 is not gpudoctor/1" in silent["n8"]
+    assert any("99.1 on n5" in note["text"] for note in document["notes"])
+    assert (document["verdict"], document["fleet"]["verdict"]) == ("unknown", "unknown")
+
+
+def test_a_host_that_cannot_be_reached_is_named_with_what_ssh_says(hosts: Ssh) -> None:
+    hosts.link("n6", "down")
+    ran = fleet(hosts, "--json")
+    hosts.link("n6", "up")
+    assert ran.code == 3
+    assert because(ran.document)["n6"].startswith("ssh: ")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_what_was_heard_by_then_is_told_when_it_is_ended(hosts: Ssh, number: signal.Signals, code: int) -> None:
+    for name in NODES[4:]:
+        hosts.program(name, "gpudoctor", HUNG)
+    heeding = ["env", "--default-signal=INT"]  # a suite that runs in the background ignores it
+    with hosts.start(HEAD, [*heeding, *argv(hosts, "--json", "--timeout", "55")]) as process:
+        until = time.monotonic() + 45
+        while time.monotonic() < until and not only_four_are_still_asked(hosts):
+            time.sleep(0.2)
+        ours = min(int(line.split()[0]) for line in hosts.running(HEAD, "-m gpudoctor fleet"))
+        hosts.run(HEAD, ["kill", f"-{number.value}", str(ours)])
+        out, err = process.communicate(timeout=300)
+    document = json.loads(out)
+    assert process.returncode == code, err
+    assert set(because(document)) == set(NODES[4:])
+    assert left_on(hosts, "sleep 98765") == []
+
+
+def only_four_are_still_asked(hosts: Ssh) -> bool:
+    """The sound hosts' connections have come and gone, those of the hung ones are open."""
+    return len(hosts.running(HEAD, "sleep 98765")) == len(hosts.running(HEAD, "-oBatchMode=yes")) == 4
+
+
+def left_on(hosts: Ssh, pattern: str) -> list[str]:
+    """What still runs a few seconds later: the connection's end has to arrive."""
+    until = time.monotonic() + 10
+    while (left := list(hosts.running("n1", pattern))) and time.monotonic() < until:
+        time.sleep(0.2)
+    return left

@@ -1,0 +1,160 @@
+"""``srun gpudoctor preflight`` on four nodes of a real Slurm: go, no-go, who is named, what becomes of the command."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from typing import Any
+
+import pytest
+
+from tests.cluster.launchers.hosts import HEAD
+from tests.cluster.launchers.slurm import NODES, Slurm
+from tests.processes import Ran
+
+pytestmark = pytest.mark.full
+
+_SICK = "ecc-uncorrected-h100"
+_SAY = ["sh", "-c", 'echo "ran $SLURM_PROCID $COLOUR"']
+"""A command to be run on go: once for each rank, in the environment of srun."""
+
+_WAITS = """
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+print("up", flush=True)
+signal.sigwait([signal.SIGTERM])
+print("ended", os.environ["SLURM_PROCID"])
+"""
+
+
+def _suspects(document: Any) -> list[str]:
+    return sorted(name for one in document["fleet"]["suspects"] for name in one["names"])
+
+
+def _drain(slurm: Slurm, document: Any) -> None:
+    """Do what the document says to take nodes out of service."""
+    for one in document["fleet"]["drain"]:
+        done = slurm.run(HEAD, one["argv"])
+        assert (done.code, done.err) == (0, "")
+
+
+def _running(slurm: Slurm) -> list[str]:
+    """What of gpudoctor or of a job's command still runs on any node."""
+    return [line for words in ("-m gpudoctor", "gpudoctor/", "slurmstepd: [") for line in slurm.processes(words)]
+
+
+def test_four_sound_nodes_are_a_go_that_one_rank_reports(slurm: Slurm) -> None:
+    ran = slurm.srun("gpudoctor", "preflight", "--json")
+    assert (ran.code, ran.err) == (0, ""), ran.err
+    document = ran.document  # one, of all ranks together
+    assert (document["verdict"], document["fleet"]["verdict"]) == ("sound", "go")
+    assert document["target"]["kind"] == "fleet"
+    assert [host["name"] for host in document["fleet"]["hosts"]] == list(NODES)
+    assert _suspects(document) == document["fleet"]["drain"] == []
+
+
+def test_no_go_names_the_planted_node_and_its_drain_is_taken_by_slurm(slurm: Slurm) -> None:
+    slurm.becomes("node3", _SICK)
+    ran = slurm.srun("gpudoctor", "preflight", "--json")
+    assert ran.code == 1
+    assert (ran.document["verdict"], ran.document["fleet"]["verdict"]) == ("broken", "no-go")
+    assert ran.document["findings"][0]["id"] == "gpu.ecc"
+    assert _suspects(ran.document) == ["node3"]
+    _drain(slurm, ran.document)
+    others = {node: "idle" for node in NODES if node != "node3"}
+    slurm.wait_for(lambda: slurm.states() == {**others, "node3": "drained"}, "the drain, of this node alone")
+    assert "gpu.ecc" in slurm.reason("node3")
+
+
+def test_every_rank_ends_alike_and_one_talks(slurm: Slurm) -> None:
+    slurm.becomes("node2", _SICK)
+    codes = 'gpudoctor preflight > /dev/null 2>&1; echo "$SLURM_PROCID:$?"'
+    ran = slurm.srun("-N4", "-n6", "sh", "-c", codes)
+    assert sorted(ran.out.split()) == [f"{rank}:1" for rank in range(6)]
+    said = slurm.srun("--label", "gpudoctor", "preflight")
+    assert len({line.partition(":")[0] for line in said.out.splitlines()}) == 1
+    assert "$ scontrol update NodeName=node2 State=DRAIN Reason=gpudoctor:gpu.ecc" in said.out
+
+
+def test_on_go_each_rank_becomes_the_command(slurm: Slurm) -> None:
+    ran = slurm.srun("-n8", "gpudoctor", "preflight", "--", *_SAY, environ={"COLOUR": "blue"})
+    assert ran.code == 0, ran.err
+    assert sorted(ran.out.splitlines()) == [f"ran {rank} blue" for rank in range(8)]
+
+
+def test_on_no_go_no_rank_does(slurm: Slurm) -> None:
+    slurm.becomes("node4", _SICK)
+    ran = slurm.srun("-n8", "gpudoctor", "preflight", "--", *_SAY)
+    assert (ran.code, ran.out) == (1, "")
+    assert "node4" in ran.err
+
+
+def test_the_code_of_the_command_is_the_steps(slurm: Slurm) -> None:
+    ends = ["sh", "-c", "exit $((40 + SLURM_PROCID))"]
+    assert slurm.srun("gpudoctor", "preflight", "--", *ends).code == 43, "srun ends with the highest of all"
+
+
+def test_the_signal_of_the_scheduler_reaches_the_command(slurm: Slurm) -> None:
+    said = slurm.folder / "said"
+    waits = [sys.executable, "-c", _WAITS]
+    words = ["srun", "-N4", f"--output={said}", "--error=/dev/null", "gpudoctor", "preflight", "--", *waits]
+    with slurm.start(HEAD, words) as step:
+        slurm.wait_for(lambda: said.exists() and said.read_text().count("up") == 4, "the command")
+        slurm.run(HEAD, ["scancel", "--signal=TERM", "--user=root"])
+        step.communicate(timeout=300)
+    assert sorted(said.read_text().splitlines()) == [*(f"ended {rank}" for rank in range(4)), *["up"] * 4]
+
+
+def test_two_jobs_on_the_same_nodes_do_not_meet(slurm: Slurm) -> None:
+    words = ["srun", "-N4", "--cpus-per-task=2", "gpudoctor", "preflight", "--json"]
+    both = [slurm.start(HEAD, words) for _ in range(2)]
+    said = [step.communicate(timeout=300) for step in both]
+    for step, (out, err) in zip(both, said, strict=True):
+        assert step.returncode == 0, err
+        assert json.loads(out)["fleet"]["verdict"] == "go"
+
+
+def test_scancel_in_the_middle_leaves_no_process(slurm: Slurm) -> None:
+    step = slurm.start(HEAD, ["srun", "-N4", "gpudoctor", "preflight", "--level", "standard", "--", *_SAY])
+    slurm.wait_for(lambda: len(slurm.processes("-m gpudoctor preflight")) >= 4, "the ranks")
+    slurm.run(HEAD, ["scancel", "--user=root"])
+    with step:
+        out, _ = step.communicate(timeout=300)
+    assert step.returncode != 0
+    assert out == ""
+    slurm.wait_for(lambda: not _running(slurm), "the processes' end")
+
+
+def test_a_rank_that_hangs_is_named(slurm: Slurm) -> None:
+    """It is stopped, as a rank is that waits for a device which does not answer."""
+    slurm.program("node3", "gpudoctor", "kill -STOP $$")
+    ran = slurm.srun("--kill-on-bad-exit=0", "--wait=5", "gpudoctor", "preflight", "--json")
+    assert ran.code != 0
+    document = _document(ran)
+    assert document["fleet"]["verdict"] == "no-go"
+    assert document["findings"][0]["id"] == "nccl.rank-missing"
+    assert _suspects(document) == ["node3"]
+
+
+def test_a_rank_that_dies_in_the_middle_is_named(slurm: Slurm) -> None:
+    slurm.program("node2", "gpudoctor", f"kill -{signal.SIGKILL} $$")
+    ran = slurm.srun("--kill-on-bad-exit=0", "gpudoctor", "preflight", "--json")
+    assert ran.code != 0
+    assert _suspects(_document(ran)) == ["node2"]
+
+
+def test_a_batch_script_alone_is_not_a_job_of_many(slurm: Slurm) -> None:
+    """Its environment says rank 0 of four tasks, and none of them but itself exists."""
+    script = "#!/bin/sh\\ngpudoctor preflight --json\\n"
+    submit = f"printf '{script}' | sbatch --nodes=4 --ntasks=4 --wait --output={slurm.folder}/batch.json"
+    done = slurm.run(HEAD, ["sh", "-c", submit])
+    assert done.code == 0, done.err
+    document = json.loads((slurm.folder / "batch.json").read_text())
+    assert document["verdict"] == "sound"
+    assert document["target"]["kind"] != "fleet" or len(document["fleet"]["hosts"]) == 1
+
+
+def _document(ran: Ran) -> Any:
+    """The one document among what srun passed on."""
+    return json.loads(ran.out.strip().splitlines()[0])

@@ -1,0 +1,115 @@
+"""``torchrun`` on two hosts with two ranks each: go, no-go, and the rendezvous that the training finds afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gpudoctor
+from tests import needs
+from tests.cluster.launchers.hosts import Hosts
+from tests.processes import Ran
+from tests.sim.root import HOST
+
+pytestmark = pytest.mark.full
+
+RECIPE = Path(gpudoctor.__file__).parent / "app/recipes" / "torchrun.sh"
+_TRAINING = """
+import datetime, os, torch, torch.distributed as dist
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
+value = torch.tensor([dist.get_rank() + 1.0])
+dist.all_reduce(value)
+print("rank", dist.get_rank(), "sum", value.item(), flush=True)
+dist.destroy_process_group()
+"""
+"""A training of one step. 1 + 2 + 3 + 4 ranks make 10."""
+
+_INSIDE = """
+import datetime, torch.distributed as dist
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
+import gpudoctor
+print(gpudoctor.preflight(network=True).verdict)
+"""
+
+
+@pytest.fixture(scope="module")
+def _two() -> Iterator[Hosts]:
+    with Hosts(["node1", "node2"]) as hosts:
+        yield hosts
+
+
+@pytest.fixture
+def hosts(_two: Hosts) -> Hosts:
+    """Two sound hosts."""
+    for name in _two.names:
+        _two.becomes(name, "hgx-h100")
+    return _two
+
+
+def _torchrun(hosts: Hosts, script: Path, *words: str) -> list[Ran]:
+    """An agent of torchrun on each host, started by the script."""
+    tools = Path(needs.torch_python()).parent
+    environ = {
+        "PATH": f"/usr/local/sbin:{tools}:/usr/bin:/bin",
+        "RENDEZVOUS": "node1:29400",
+        "NODES": "2",
+        "GPUS": "2",
+        "GLOO_SOCKET_IFNAME": "eth0",
+    }
+    agents = [hosts.start(name, ["sh", str(script), *words], environ) for name in hosts.names]
+    ended = []
+    for agent in agents:
+        with agent:
+            out, err = agent.communicate(timeout=300)
+        ended.append(Ran(agent.returncode, out, err))
+    return ended
+
+
+def _training() -> list[str]:
+    """The training, by the interpreter with torch, which only the real machine below the simulated one has."""
+    python = os.path.realpath(Path(needs.torch_python()).parent)
+    return [f"{HOST}{needs.program('chroot')}", HOST, f"{python}/python", "-c", _TRAINING]
+
+
+def test_on_go_each_rank_trains_once_and_the_rendezvous_is_free(hosts: Hosts) -> None:
+    ended = _torchrun(hosts, RECIPE, *_training())
+    assert [ran.code for ran in ended] == [0, 0], ended
+    said = sorted(line for ran in ended for line in ran.out.splitlines())
+    assert said == [f"rank {rank} sum 10.0" for rank in range(4)]
+
+
+def test_on_no_go_nobody_trains_and_the_host_is_named(hosts: Hosts) -> None:
+    hosts.becomes("node2", "lost-gpu-h100")
+    ended = _torchrun(hosts, RECIPE, *_training())
+    assert [ran.code for ran in ended] == [1, 1], ended
+    assert [ran.out for ran in ended] == ["", ""]
+    report = "".join(ran.err for ran in ended)  # which host has rank 0 is for the rendezvous to say
+    assert "(Xid 79) on node2" in report
+    assert report.count("[gpu.fell-off-bus]") == 1
+
+
+def test_the_document_is_one_for_all_ranks(hosts: Hosts) -> None:
+    script = hosts.folder / "without-command.sh"
+    script.write_text(RECIPE.read_text().replace('--level quick -- "$@"', "--json"))
+    ended = _torchrun(hosts, script)
+    assert [ran.code for ran in ended] == [0, 0], ended
+    document = json.loads("".join(ran.out for ran in ended))
+    assert document["fleet"]["verdict"] == "go"
+    assert len(document["facts"]["rank"]) == 4
+
+
+def test_within_a_training_whose_process_group_is_made_the_port_is_its_own(hosts: Hosts) -> None:
+    """As in the workers of Ray Train: RANK and MASTER_PORT are set, and rank 0 itself listens there."""
+    found = os.pathsep.join([str(needs.REPOSITORY), sysconfig.get_path("purelib")])
+    environ = {"MASTER_ADDR": "node1", "MASTER_PORT": "29501", "WORLD_SIZE": "2", "PYTHONPATH": found}
+    python = [needs.torch_python(), "-c", _INSIDE]
+    ranks = [hosts.start(name, python, {**environ, "RANK": str(rank)}) for rank, name in enumerate(hosts.names)]
+    for rank in ranks:
+        with rank:
+            out, err = rank.communicate(timeout=300)
+        assert (rank.returncode, out) == (0, "go\n"), err

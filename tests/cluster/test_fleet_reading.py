@@ -1,0 +1,179 @@
+"""What came back of a host is read as far as it goes; what cannot be read is named, and ends nothing."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpudoctor.app import reading
+from gpudoctor.cluster.fleet import asking
+from gpudoctor.cluster.fleet.reading import Reply, ReplyReader
+from gpudoctor.cluster.fleet.summary import Rate, Summary
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.errors import UsageError
+from gpudoctor.core.fact import Absent, Known, Row, Value
+from gpudoctor.views import document as view
+from tests.cluster.fleet_documents import BOOK, LOST, document, driver, folded, machine
+
+N1 = document("n1")
+
+
+def judged(text: str, name: str) -> Diagnosis:
+    """As ``gpudoctor fleet`` has saved facts judged."""
+    return reading.diagnose_text(text, name, BOOK)
+
+
+def read(text: str, **named: str) -> list[Summary]:
+    """The summaries of a reply."""
+    return list(ReplyReader(BOOK, judge=judged).summaries(Reply(text, **named)))
+
+
+def one(text: str, **named: str) -> Summary:
+    """The only one."""
+    (summary,) = read(text, **named)
+    return summary
+
+
+def test_a_document_is_kept_in_short() -> None:
+    summary = one(document("n1", {**LOST, "cuda.nvcc_version": Absent("nvcc is not there")}))
+    assert (summary.host, summary.answered, summary.verdict, summary.level) == ("n1", True, "broken", "standard")
+    assert [(told.id, told.layer, told.severity) for told in summary.findings] == [("gpu.fell-off-bus", "gpu", "error")]
+    assert summary.values["driver.version"] == driver()
+    assert summary.values["cuda.nvcc_version"] == "not there"
+    assert summary.gpus == 8
+    assert sum(summary.passed.values()) > 50
+
+
+def test_of_each_kernel_the_slowest_gpu_is_kept() -> None:
+    def row(kernel: str, gpu: int, value: float, unit: str) -> Row:
+        told: dict[str, Value] = {
+            "kernel": kernel,
+            "gpu": gpu,
+            "value": value,
+            "unit": unit,
+            "rung": "torch",
+            "status": "ran",
+        }
+        return {name: Known(said, "a kernel") for name, said in told.items()}
+
+    rows = (
+        row("matmul.bf16", 0, 722.0, "TFLOP/s"),
+        row("matmul.bf16", 3, 478.0, "TFLOP/s"),
+        row("launch", 0, 4.1, "µs"),
+    )
+    assert one(document("n1", measured=rows)).rates == {"matmul.bf16": Rate(478.0, "TFLOP/s", 3)}
+
+
+def test_variables_are_those_in_force_whether_set_in_the_environment_or_a_file() -> None:
+    rows = tuple(
+        {"name": Known(name, "x"), "value": Known(value, "x"), "origin": Known("/etc/nccl.conf", "x")}
+        for name, value in (("NCCL_IB_DISABLE", "1"), ("NCCL_DEBUG", "WARN"), ("UCX_TLS", "tcp"))
+    )
+    facts = {"env.NCCL_DEBUG": Known("INFO", "environment")}
+    values = one(document("n1", facts, setting=rows)).values
+    assert {name: said for name, said in values.items() if name.startswith("env.")} == {
+        "env.NCCL_IB_DISABLE": "1",
+        "env.NCCL_DEBUG": "INFO",
+    }
+
+
+def test_the_name_by_which_a_host_was_asked_is_its_name() -> None:
+    assert one(N1, host="login-alias").host == "login-alias"
+
+
+@pytest.mark.parametrize(
+    "banner",
+    ["Welcome to n1\n", "{not json}\n", "\ufeff", '{"level": "motd"\n\n', "x" * 100_000 + "\n"],
+    ids=["words", "braces", "a byte order mark", "a document cut off", "a long line"],
+)
+def test_what_stands_before_a_document_is_left_out(banner: str) -> None:
+    assert [(found.host, found.answered) for found in read(banner + N1 + "\nlogout\n")] == [("n1", True)]
+
+
+def test_documents_may_stand_one_a_line_or_indented() -> None:
+    text = "\n".join([N1, json.dumps(json.loads(document("n2")), indent=1), document("n3")])
+    assert [found.host for found in read(text)] == ["n1", "n2", "n3"]
+
+
+@pytest.mark.parametrize("share", [0.0003, 0.3, 0.999])
+def test_a_document_that_is_cut_off_is_named_as_such_with_its_host(share: float) -> None:
+    found = one(N1[: int(len(N1) * share)], name="file7")
+    assert found.because == "the document is cut off"
+    assert found.host == ("n1" if share > 0.01 else "file7")
+
+
+@pytest.mark.parametrize(
+    ("text", "because"),
+    [
+        ("", "nothing came back"),
+        ("bash: gpudoctor: command not found\n", "no gpudoctor document, but: bash: gpudoctor: command not found"),
+        (
+            N1.replace("gpudoctor/1", "gpudoctor/2"),
+            "schema gpudoctor/2 is not gpudoctor/1: a gpudoctor of another major",
+        ),
+        ('{"schema": "gpudoctor/1", "findings": [], "facts": {}}', "not a whole diagnosis document"),
+        (N1.replace('"verdict":"sound"', '"verdict":"fine"'), "'fine' is none of sound"),
+        (N1.replace('"findings":[{"id"', '"findings":[{"ip"'), "not a whole diagnosis document"),
+        ('{"schema":' * 100_000, "nested without end"),
+        ('{"schema": "gpudoctor/1", "verdict": nope}', "broken JSON"),
+    ],
+    ids=lambda value: value[:30],
+)
+def test_what_is_no_document_is_said(text: str, because: str) -> None:
+    found = one(text, name="n7")
+    assert not found.answered
+    assert because in found.because
+    assert len(found.because) < 300
+
+
+def test_why_a_host_is_silent_is_what_whoever_asked_it_says() -> None:
+    assert one("", host="n3", because="no answer within 60 s").because == "no answer within 60 s"
+    assert one(N1[:5000], host="n1", because="no answer within 60 s").because == (
+        "the document is cut off; no answer within 60 s"
+    )
+
+
+def test_a_saved_snapshot_is_judged() -> None:
+    base = machine()
+    snapshot = replace(base, target=replace(base.target, name="n9"), facts={**base.facts, **LOST})
+    found = one(view.facts(snapshot, "1.0"))
+    assert (found.host, found.verdict, found.findings[0].id) == ("n9", "broken", "gpu.fell-off-bus")
+
+
+def test_a_folded_fleet_is_not_a_host() -> None:
+    assert "whole fleet" in one(view.render(folded([N1]))).because
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 4000), st.binary(max_size=40))
+def test_no_damage_ends_the_reading(at: int, noise: bytes) -> None:
+    place = at * len(N1) // 4000
+    text = N1[:place] + noise.decode("latin-1") + N1[place + 7 :]
+    assert read(text, name="n1")
+
+
+def test_files_and_folders_and_standard_input_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rack1").mkdir()
+    (tmp_path / "rack1/n1.json").write_text(N1)
+    (tmp_path / "rack1/n2.json.gz").write_bytes(gzip.compress(document("n2").encode()))
+    (tmp_path / "both.jsonl").write_text(f"{document('n3')}\n{document('n4')}\n")
+    (tmp_path / "n5.out").write_text("srun: error: n5: task 4: Killed\n")
+    (tmp_path / ".hidden").write_text("x")
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(document("n6").encode())))
+    reader = ReplyReader(BOOK)
+    found = [one for reply in asking.replies([str(tmp_path), "-"]) for one in reader.summaries(reply)]
+    assert [one.host for one in found] == ["n3", "n4", "n5", "n1", "n2", "n6"]
+    assert [one.host for one in found if not one.answered] == ["n5"]
+
+
+def test_a_file_that_is_not_there_is_misuse(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        asking.verify([str(tmp_path / "x.json")])

@@ -1,0 +1,98 @@
+"""What keeps a hostile text or a broken file from costing more than it says, or from harming who reads our answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gpudoctor.core.errors import DocumentError
+from gpudoctor.core.fact import Known
+from gpudoctor.core.rule import Sign
+from gpudoctor.core.snapshot import MOST_GPUS, MOST_OTHER_ROWS, Snapshot, Target
+from gpudoctor.diagnosis.judge.signs import Text
+from gpudoctor.diagnosis.rulebook.needles import alternative_parts, may_span_lines
+from gpudoctor.readers import read_text
+from gpudoctor.views import document
+
+
+def _text(*lines: str) -> Text:
+    rows = tuple({"line": Known(line, f"line {number}")} for number, line in enumerate(lines, 1))
+    return Text(Snapshot(Target("report", "x"), {}, {"text": rows}))
+
+
+def _sign(match: str) -> Sign:
+    return Sign(match, True, (), "", ())
+
+
+@pytest.mark.parametrize("before", [0, 850, 990, 2600])
+def test_a_message_is_heard_wherever_it_stands_in_a_long_line(before: int) -> None:
+    line = "x" * before + " CUDA error: out of memory " + "y" * 1500
+    heard = _text("first", line).find(_sign("CUDA error: (?P<what>out of memory)"))
+    assert heard is not None
+    assert heard.groups == {"what": "out of memory"}
+    assert [item.index for item in heard.evidence] == [1]
+
+
+def test_a_line_printed_a_few_times_is_still_there_each_time() -> None:
+    assert _text("again", "again").find(_sign("again\\nagain")) is not None
+
+
+def test_a_row_of_several_lines_is_searched_line_by_line() -> None:
+    text = _text("first", "second\n\n \nXid 79\n" + "\n" * 5000 + "third")
+    heard = text.find(_sign(r"^Xid (?P<code>\d+)$"))
+    assert heard is not None
+    assert [item.index for item in heard.evidence] == [1]
+    assert text.searched == "first\nsecond\nXid 79\nthird"
+
+
+def _told(*match: str, words: str) -> Sign:
+    pattern = "".join(match)
+    return Sign(pattern, True, (), "", ((words,),), may_span_lines(pattern), alternative_parts(pattern))
+
+
+@pytest.mark.parametrize(("between", "there"), [(10, True), (2000, False)])
+def test_what_stands_pages_apart_is_heard_as_far_as_the_page_says(between: int, there: bool) -> None:
+    sign = _told(r"first(?P<what> \w+)[\s\S]{0,4000}?", r"last error", words="first")
+    text = _text("first miss", *(f"line {number}" for number in range(between)), "a last error", "first hit")
+    assert (text.find(sign) is not None) == there
+
+
+def test_words_on_every_line_are_tried_at_both_ends() -> None:
+    lines = [f"NCCL says {number} and nothing that matters here" for number in range(8000)]
+    for place in (3, 7990):
+        said = [*lines[:place], "NCCL failed", *lines[place + 1 :]]
+        heard = _text(*said).find(_told(r"NCCL (?P<what>failed)", words="nccl"))
+        assert heard is not None
+        assert [item.index for item in heard.evidence] == [place]
+
+
+def test_a_saved_snapshot_without_end_is_cut() -> None:
+    rows = [{"code": {"value": 13, "source": "log"}}] * (2 * MOST_OTHER_ROWS)
+    raw = {"schema": "gpudoctor/1", "target": {"name": "x"}, "facts": {"xid": rows}}
+    kept = read_text(json.dumps(raw)).rows("xid")
+    assert isinstance(kept, tuple)
+    assert len(kept) == MOST_OTHER_ROWS
+
+
+def test_a_paste_of_two_hundred_gpus_is_cut() -> None:
+    device = "3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB]"
+    rows = read_text("".join(f"{n:02x}:00.0 {device}\n" for n in range(200))).rows("pci")
+    assert isinstance(rows, tuple)
+    assert len(rows) == MOST_GPUS
+
+
+def test_a_snapshot_of_a_thousand_gpus_is_refused() -> None:
+    raw = {"schema": "gpudoctor/1", "target": {"name": "x"}, "facts": {"gpu": [{}] * 1000}}
+    with pytest.raises(DocumentError, match="1000 GPUs"):
+        read_text(json.dumps(raw))
+
+
+def test_half_a_surrogate_pair_never_leaves() -> None:
+    told = document.facts(
+        Snapshot(Target("local", "x\udcff"), {"a.b": Known(("\ud800", "\\ud800"), "\U0001f600")}), "1"
+    )
+    raw = json.loads(told)
+    assert raw["target"]["name"] == "x\ufffd"
+    assert raw["facts"]["a.b"] == {"value": ["\ufffd", "\\ud800"], "source": "\U0001f600"}
+    told.encode("utf-8").decode("utf-8")

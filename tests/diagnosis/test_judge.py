@@ -1,0 +1,228 @@
+"""Found, passed, unjudged; causes before consequences; guesses never sold as facts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.fact import Fact, Known, Rows, Unread
+from gpudoctor.core.rule import Fix, Rule, Sign, Step
+from gpudoctor.core.snapshot import Snapshot, Target
+from gpudoctor.diagnosis.judge import judge
+from gpudoctor.diagnosis.rulebook import Rulebook
+
+PLAIN = Rule("driver.a", "driver", "A", "error", "cause", "a holds", "why", "misses", ("source",))
+
+
+def rule(rule_id: str, **changes: Any) -> Rule:
+    return replace(PLAIN, id=rule_id, layer=rule_id.partition(".")[0], **changes)
+
+
+def judged(
+    rules: list[Rule], facts: dict[str, Fact], groups: dict[str, Rows] | None = None, kind: str = "local"
+) -> Diagnosis:
+    return judge(Snapshot(Target(kind, "case"), facts, groups or {}), Rulebook(tuple(rules)))
+
+
+def text(*lines: str) -> dict[str, Rows]:
+    return {"text": tuple({"line": Known(line, f"line {number}")} for number, line in enumerate(lines, 1))}
+
+
+YES: dict[str, Fact] = {"driver.installed": Known(True, "case")}
+NO: dict[str, Fact] = {"driver.installed": Known(False, "case")}
+HUNG: dict[str, Fact] = {"driver.installed": Unread("the disk hangs")}
+HOLDS = rule("driver.a", when=("driver.installed",))
+
+
+def test_each_of_the_three_answers_is_counted() -> None:
+    for facts, expected in ((YES, (1, 0, 0)), (NO, (0, 0, 1)), (HUNG, (0, 1, 0))):
+        diagnosis = judged([HOLDS], facts)
+        assert (len(diagnosis.findings), len(diagnosis.unjudged), len(diagnosis.passed)) == expected
+
+
+def test_unjudged_says_which_fact_and_why() -> None:
+    assert judged([HOLDS], HUNG).unjudged[0].because == "driver.installed: the disk hangs"
+
+
+def test_one_false_condition_settles_a_rule_though_another_fact_is_unread() -> None:
+    both = rule("driver.a", when=("driver.module_loaded", "driver.installed"))
+    assert judged([both], {**NO, "driver.module_loaded": Unread("no /proc")}).passed == ("driver.a",)
+
+
+def test_a_conclusive_sign_is_proof_and_its_line_the_evidence() -> None:
+    heard = rule("driver.a", signs=(Sign("version mismatch", True),))
+    finding = judged([heard], {}, text("fine", "NVML: Version Mismatch")).findings[0]
+    assert (finding.confidence, finding.severity) == ("certain", "error")
+    assert finding.evidence[0].state == Known("NVML: Version Mismatch", "line 2")
+
+
+def test_facts_that_contradict_a_conclusive_sign_lower_the_confidence() -> None:
+    heard = rule("driver.a", when=("driver.installed",), signs=(Sign("mismatch", True),))
+    (finding,) = judged([heard], NO, text("mismatch")).findings
+    assert finding.confidence == "likely"
+    assert "driver.installed" in [item.fact for item in finding.evidence]
+
+
+def test_a_suggestion_alone_is_possible_and_no_error() -> None:
+    heard = rule("driver.a", signs=(Sign("timeout", False),))
+    finding = judged([heard], {}, text("timeout")).findings[0]
+    assert (finding.confidence, finding.severity) == ("possible", "warning")
+
+
+def test_two_suggestions_or_one_with_its_condition_make_it_likely() -> None:
+    two = rule("driver.a", signs=(Sign("timeout", False), Sign("retry", False)))
+    assert judged([two], {}, text("timeout", "retry")).findings[0].confidence == "likely"
+    one = rule("driver.a", signs=(Sign("timeout", False, ("driver.installed",)),))
+    assert judged([one], YES, text("timeout")).findings[0].confidence == "likely"
+    assert judged([one], NO, text("timeout")).findings == ()
+
+
+def test_two_suggestions_of_one_line_are_one_suggestion() -> None:
+    two = rule("driver.a", signs=(Sign("timeout", False), Sign("time", False)))
+    assert judged([two], {}, text("timeout")).findings[0].confidence == "possible"
+
+
+def test_a_suggestion_that_the_facts_contradict_is_dropped() -> None:
+    heard = rule("driver.a", when=("driver.installed",), signs=(Sign("timeout", False),))
+    assert judged([heard], NO, text("timeout")).passed == ("driver.a",)
+
+
+def test_unless_silences_signs_too() -> None:
+    heard = rule("driver.a", unless=("driver.installed",), signs=(Sign("mismatch", True),))
+    assert judged([heard], YES, text("mismatch")).passed == ("driver.a",)
+
+
+def test_a_sentence_that_would_name_what_is_not_known_gives_way_to_the_heading() -> None:
+    heard = rule("driver.a", signs=(Sign("mismatch", True, finding="{driver.version} does not fit"),))
+    assert (
+        judged([heard], {"driver.version": Known("570", "case")}, text("mismatch")).findings[0].title
+        == "570 does not fit"
+    )
+    assert judged([heard], {}, text("mismatch")).findings[0].title == "A"
+
+
+def test_silence_proves_nothing() -> None:
+    heard = rule("driver.a", signs=(Sign("mismatch", True),))
+    (silent,) = judged([heard], {}, text("fine"), kind="report").unjudged
+    assert silent.because == "none of its messages is in the text that was read"
+    assert judged([heard], {}).unjudged[0].because == "no log was read"
+
+
+def test_a_condition_that_cannot_be_worked_out_is_unjudged_and_ends_nothing() -> None:
+    odd = rule("driver.a", when=("driver.installed + 'x' > 2",))
+    because = "driver.installed + 'x' > 2: true or false and text do not go together"
+    assert judged([odd, HOLDS], YES).unjudged[0].because == because
+    assert [finding.id for finding in judged([odd, HOLDS], YES).findings] == ["driver.a"]
+
+
+def test_a_rule_for_each_gpu_names_the_gpu() -> None:
+    each = rule("gpu.hot", each="gpu", when=("gpu.temperature_c > 90",), finding="{gpu.name} is at {gpu.temperature_c}")
+    gpus: Rows = tuple(
+        {"name": Known(f"G{n}", "nvml"), "uuid": Known(f"GPU-{n}", "nvml"), "temperature_c": Known(degrees, "nvml")}
+        for n, degrees in enumerate((40, 95))
+    )
+    (finding,) = judged([each], {}, {"gpu": gpus}).findings
+    assert finding.title == "G1 is at 95"
+    assert finding.subject == {"gpu": 1, "uuid": "GPU-1", "name": "G1"}
+
+
+def test_consequences_fold_under_their_cause() -> None:
+    cause = rule("driver.a", when=("driver.installed",), explains=("torch.b",))
+    consequence = rule("torch.b", when=("driver.installed",), role="symptom")
+    (finding,) = judged([consequence, cause], YES).findings
+    assert (finding.id, finding.explains) == ("driver.a", ("torch.b",))
+
+
+def test_what_is_wrong_with_one_gpu_does_not_fold_under_what_is_wrong_with_another() -> None:
+    lost = rule(
+        "gpu.a",
+        when=("driver.installed",),
+        explains=("gpu.b",),
+        subjects=("[{'address': a} for a in driver.nodes_denied]",),
+    )
+    bad = rule("gpu.b", each="gpu", when=("gpu.temperature_c > 90",))
+    gpus: Rows = ({"address": Known("0000:2a:00.0", "nvml"), "temperature_c": Known(95, "nvml")},)
+
+    def ids(about: Fact) -> list[str]:
+        facts = {**YES, "driver.nodes_denied": about}
+        return [finding.id for finding in judged([lost, bad], facts, {"gpu": gpus}).findings]
+
+    assert ids(Known(("0000:18:00.0", "0000:2a:00.0"), "bus")) == ["gpu.a"]
+    assert ids(Known(("0000:18:00.0",), "bus")) == ["gpu.a", "gpu.b"]
+    assert ids(Unread("the bus is hidden")) == ["gpu.a"]
+
+
+def test_a_certain_cause_does_not_fold_under_a_guess() -> None:
+    guess = rule("driver.a", signs=(Sign("timeout", False),), explains=("torch.b",))
+    sure = rule("torch.b", when=("driver.installed",))
+    assert [finding.id for finding in judged([guess, sure], YES, text("timeout")).findings] == ["torch.b", "driver.a"]
+
+
+def test_a_warning_that_explains_an_error_is_one() -> None:
+    cause = rule("driver.a", when=("driver.installed",), severity="warning", explains=("torch.b",))
+    seen = rule("torch.b", when=("driver.installed",), role="symptom")
+    assert [(one.id, one.severity) for one in judged([cause, seen], YES).findings] == [("driver.a", "error")]
+    assert [one.severity for one in judged([cause], YES).findings] == ["warning"]
+
+
+def test_a_guess_about_an_error_that_was_seen_is_an_error_and_stays_a_guess() -> None:
+    guess = rule("driver.a", signs=(Sign("timeout", False),), explains=("torch.b",))
+    seen = rule("torch.b", when=("driver.installed",), role="symptom")
+    diagnosis = judged([guess, seen], YES, text("timeout"))
+    (finding,) = diagnosis.findings
+    assert (finding.id, finding.severity, finding.confidence) == ("driver.a", "error", "possible")
+    assert diagnosis.verdict == "broken"
+
+
+def test_healthy_is_said_only_where_it_was_looked_for() -> None:
+    sound = rule("workload.none", severity="info", sound=True, when=("driver.installed",))
+    assert judged([sound], YES).verdict == "sound"
+    assert judged([sound], HUNG).verdict == "unknown"
+    assert judged([sound, HOLDS], YES).verdict == "broken"
+    assert [finding.id for finding in judged([sound, HOLDS], YES).findings] == ["driver.a"]
+    assert judged([sound, replace(HOLDS, severity="warning")], YES).verdict == "impaired"
+
+
+def test_of_equal_guesses_the_commoner_comes_first_and_then_the_cheaper_to_check() -> None:
+    guess = (Sign("odd words", conclusive=False),)
+    rare = rule("driver.rare", signs=guess, prevalence="rare", confirm="nvidia-smi")
+    dear = rule("driver.dear", signs=guess, confirm="sudo dmesg")
+    cheap = rule("torch.cheap", signs=guess, confirm="nvidia-smi")
+    common = rule("workload.common", signs=guess, prevalence="common")
+    found = judged([rare, dear, cheap, common], {}, text("odd words")).findings
+    assert [finding.id for finding in found] == ["workload.common", "torch.cheap", "driver.dear", "driver.rare"]
+
+
+def test_of_proven_causes_the_ground_comes_first_however_common() -> None:
+    common = rule("torch.b", when=("driver.installed",), prevalence="common")
+    assert [finding.id for finding in judged([common, HOLDS], YES).findings] == ["driver.a", "torch.b"]
+
+
+def test_in_one_layer_a_message_comes_before_what_versions_let_expect() -> None:
+    versions = rule("driver.a", when=("driver.installed",))
+    message = rule("driver.b", signs=(Sign("odd words", conclusive=True),))
+    found = judged([versions, message], YES, text("odd words")).findings
+    assert [finding.id for finding in found] == ["driver.b", "driver.a"]
+
+
+def test_one_way_of_several_that_is_closed_says_nothing_against_the_others() -> None:
+    page = rule("driver.a", when=("not driver.installed",), signs=(Sign("odd words", conclusive=False),))
+    assert not judged([page], YES, text("odd words")).findings
+    assert judged([replace(page, several=True)], YES, text("odd words")).findings[0].confidence == "possible"
+    assert judged([replace(page, several=True)], YES, text("nothing")).passed == ("driver.a",)
+
+
+def test_cures_are_ordered_by_what_is_known_and_then_by_what_nobody_mentioned() -> None:
+    conditions = {
+        "in a container": ("present(host.container)",),
+        "on a host": ("not present(host.container)",),
+        "always": (),
+        "never": ("not driver.installed",),
+    }
+    fixes = tuple(Fix(title, (Step(text="do it"),), when) for title, when in conditions.items())
+    page = replace(HOLDS, fixes=fixes)
+    offered = {"not said": ["always", "on a host", "in a container"], "docker": ["in a container", "always"]}
+    for container, titles in offered.items():
+        told: dict[str, Fact] = {} if container == "not said" else {"host.container": Known(container, "case")}
+        assert [fix.title for fix in judged([page], {**YES, **told}).findings[0].fixes] == titles

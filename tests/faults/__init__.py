@@ -1,1 +1,0 @@
-"""Faults put into results before they are judged: ``python -m tests.faults --trials 2000``."""

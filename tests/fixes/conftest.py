@@ -1,0 +1,38 @@
+"""What tests of cures share: an index of stub wheels, a place of its own for each, and the simulated machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fixes import place as places
+from tests.fixes.index import Index
+from tests.fixes.place import Place
+from tests.sim.documents import Documents, shared
+
+
+@pytest.fixture(scope="session")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> Documents:
+    """Every simulated machine's diagnosis, made once."""
+    return shared(tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    with Index(tmp_path_factory.mktemp("shelves")) as index:
+        yield places.stock(index)
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return places.template(tmp_path_factory.mktemp("venvs"))
+
+
+@pytest.fixture
+def place(tmp_path: Path, template: Path, index: Index) -> Place:
+    """An environment with torch for processors alone."""
+    place = Place.made(tmp_path, template, index)
+    place.install(f"torch=={places.OLD}")
+    return place

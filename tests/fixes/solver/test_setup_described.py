@@ -1,0 +1,110 @@
+"""Machines in one line: what they are read as, what is refused, and the facts that they become."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudoctor.core.errors import UsageError
+from gpudoctor.core.fact import Known, listed
+from gpudoctor.core.stack import GPU, Wishes, wishes_from_snapshot
+from gpudoctor.diagnosis.knowledge import complete
+from gpudoctor.fixes.solver.described import KEYS, SOURCE, machine_text, parse_machine, snapshot_of
+
+WHOLE = "gpu=RTX 5090x2+H100,driver=570.124.06,python=3.12,os=wsl,arch=aarch64,glibc=2.31,distribution=Ubuntu 24.04"
+
+
+def test_every_key_is_read_and_noted_as_said() -> None:
+    wishes = parse_machine(WHOLE)
+    assert wishes.gpus == (GPU("RTX 5090", "12.0", 2), GPU("H100", "9.0", 1))
+    assert (wishes.driver, wishes.python, wishes.os, wishes.arch) == ("570.124.06", "3.12", "wsl", "aarch64")
+    assert (wishes.libc, wishes.distribution) == ("glibc 2.31", "ubuntu 24.04")
+    assert wishes.said == {"gpus", "driver", "python", "os", "arch", "libc", "distribution"}
+    assert wishes.elsewhere
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"),
+    [
+        ("RTX 5090", [("RTX 5090", "12.0", 1)]),
+        ("2x H100", [("H100", "9.0", 2)]),
+        ("GTX 1080 Ti x 4", [("GTX 1080 Ti", "6.1", 4)]),
+        ("8×A100-SXM4-80GB", [("A100-SXM4-80GB", "8.0", 8)]),
+        ("H100 80GB HBM3x8", [("H100 80GB HBM3", "9.0", 8)]),
+        ("MX150", [("MX150", "6.1", 1)]),
+        ("MX150x2", [("MX150", "6.1", 2)]),
+        ("sm_120", [("sm_120", "12.0", 1)]),
+        ("RTX 5000", [("RTX 5000", "", 1)]),
+        ("Frobnicator 9000", [("Frobnicator 9000", "", 1)]),
+    ],
+)
+def test_gpus_are_named_counted_and_joined(text: str, gpus: list[tuple[str, str, int]]) -> None:
+    assert parse_machine(f"gpu={text}").gpus == tuple(GPU(*gpu) for gpu in gpus)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "gpu="),
+        ("gpus=H100", "did you mean gpu?"),
+        ("H100", "--for takes gpu="),
+        ("H100, driver 550", "did you mean --for gpu=H100,driver=550?"),
+        ("2x RTX 4090, linux, python: 3.12", "did you mean --for 'gpu=2x RTX 4090,os=linux,python=3.12'?"),
+        ("driver=550, amd64", "did you mean --for driver=550,arch=amd64?"),
+        ("H100, A100", "is none of these"),
+        ("driver=new", "570.124.06"),
+        ("driver=570; rm -rf /", "no driver"),
+        ("python=snake", "3.12"),
+        ("gpu=H100+", "names no GPU"),
+        ("gpu=H100x0", "no machine"),
+        ("gpu=RTX 4090 driver=535 python=3.11", "between commas: --for 'gpu=RTX 4090,driver=535,python=3.11'"),
+        ("gpu=H100,gpu=A100", "joined by a plus"),
+        ("glibc=3", "2.31"),
+        ("os=bsd", "linux, windows, wsl"),
+        ("arch=ppc", "aarch64"),
+        ("distribution=--force", "ubuntu 24.04"),
+    ],
+)
+def test_what_cannot_be_taken_is_named_with_what_could(text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=r"(?s).*") as refused:
+        parse_machine(text)
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_machine_that_was_read_keeps_what_is_not_said() -> None:
+    read = Wishes((GPU("H100", "9.0", 8),), "535.183.06", "3.11.9", "linux", "x86_64")
+    wishes = parse_machine("driver=580", read)
+    assert (wishes.gpus, wishes.python, wishes.driver) == (read.gpus, "3.11.9", "580")
+
+
+def test_the_facts_are_those_that_were_said_and_say_so() -> None:
+    wishes = parse_machine(WHOLE)
+    snapshot = snapshot_of(wishes)
+    assert snapshot.get("host.platform") == Known("linux", SOURCE)
+    assert snapshot.get("host.wsl") == Known(2, SOURCE)
+    assert snapshot.get("host.glibc") == Known("2.31", SOURCE)
+    assert [row["name"] for row in listed(snapshot.rows("gpu"))] == [
+        Known(name, SOURCE) for name in ("RTX 5090", "RTX 5090", "H100")
+    ]
+    again = wishes_from_snapshot(complete(snapshot))
+    kept = ("gpus", "driver", "python", "os", "arch", "libc", "distribution")
+    assert all(getattr(again, name) == getattr(wishes, name) for name in kept)
+
+
+def test_a_branch_becomes_the_newest_driver_of_it_that_the_tables_name() -> None:
+    assert snapshot_of(parse_machine("driver=580")).get("driver.version") == Known("580.95.05", SOURCE)
+    assert snapshot_of(parse_machine("driver=525,os=windows")).get("driver.version") == Known("528.33", SOURCE)
+    assert snapshot_of(parse_machine("driver=580.10")).get("driver.version") == Known("580.10", SOURCE)
+
+
+def test_what_was_not_said_is_not_asked() -> None:
+    snapshot = snapshot_of(parse_machine("gpu=T4"))
+    assert not snapshot.facts
+    assert set(KEYS) == {"gpu", "driver", "python", "os", "arch", "glibc", "distribution"}
+
+
+def test_a_machine_is_written_back_as_it_is_described() -> None:
+    assert parse_machine(machine_text(parse_machine(WHOLE))) == parse_machine(WHOLE)
+    assert (
+        machine_text(parse_machine("gpu=H100x8,driver=550")) == "gpu=H100x8,driver=550,python=3.12,os=linux,arch=x86_64"
+    )

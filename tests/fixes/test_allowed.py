@@ -1,0 +1,86 @@
+"""Who may run which step, and what waits for a step that is not run."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.core.plan import Plan, PlanStep
+from gpudoctor.fixes.site import Manner, manner_of_process, runnable, with_hindrances
+
+DRIVER, TORCH = "driver.missing", "torch.cpu-build"
+PLAN = Plan(
+    "2 causes",
+    "node17",
+    (
+        PlanStep("1", "look", ("ubuntu-drivers", "devices"), cause=DRIVER, way=1),
+        PlanStep("2", "driver", ("ubuntu-drivers", "install"), needs=("root",), touches="system", cause=DRIVER, way=1),
+        PlanStep("3", "reset", ("nvidia-smi", "-r"), needs=("root", "downtime"), cause=DRIVER, way=1),
+        PlanStep("4", "reboot", ("reboot",), needs=("root", "reboot"), touches="system", cause=DRIVER, way=1),
+        PlanStep("5", "look again", verify=DRIVER, cause=DRIVER),
+        PlanStep("6", "torch", ("python", "-m", "pip"), touches="environment", cause=TORCH, way=1),
+        PlanStep("7", "look again", verify=TORCH, cause=TORCH),
+    ),
+)
+
+
+def run(manner: Manner, plan: Plan = PLAN) -> list[str]:
+    return [step.id for step in runnable(with_hindrances(plan, manner)).chosen]
+
+
+@pytest.mark.parametrize(
+    ("manner", "runs"),
+    [
+        (Manner("each"), ["1", "2", "3", "4", "5", "6", "7"]),
+        (Manner("never"), ["1", "2", "6", "7"]),
+        (Manner("each", "user"), ["1", "6", "7"]),
+        (Manner("never", "user"), ["1", "6", "7"]),
+        (Manner("each", "root"), ["1", "2", "3", "4", "5"]),
+        (Manner("never", "root"), ["1", "2"]),
+        (Manner("each", owner="alice"), ["1", "2", "3", "4", "5"]),
+    ],
+)
+def test_only_what_that_manner_allows_is_run(manner: Manner, runs: list[str]) -> None:
+    assert run(manner) == runs
+
+
+def test_what_is_not_run_says_why_and_what_waits_for_it_says_for_what() -> None:
+    plan = with_hindrances(PLAN, Manner("never"))
+    assert [step.hindrance for step in plan.steps] == [
+        "",
+        "",
+        "nothing interrupts jobs unattended",
+        "nothing reboots unattended",
+        "waits for step 3",
+        "",
+        "",
+    ]
+    theirs = replace(PLAN, environment="/srv/venv")
+    assert with_hindrances(theirs, Manner(owner="alice")).steps[5].hindrance == (
+        "/srv/venv belongs to alice: run gpudoctor fix as alice"
+    )
+
+
+def test_once_hindered_it_stays_as_it_is() -> None:
+    plan = with_hindrances(PLAN, Manner("never", "user"))
+    assert with_hindrances(plan, Manner("never", "user")) == plan
+
+
+def test_what_a_person_does_is_asked_about_where_somebody_is_there() -> None:
+    step = PlanStep("1", "seat the card", text="Seat the card.", hindrance="by hand: done by a person", cause=DRIVER)
+    plan = replace(PLAN, steps=(step, PlanStep("2", "look again", verify=DRIVER, cause=DRIVER)))
+    assert run(Manner("each"), plan) == ["1", "2"]
+    assert run(Manner("never"), plan) == []
+    assert [one.hindrance for one in with_hindrances(plan, Manner("once")).steps] == ["by hand: done by a person", ""]
+
+
+def test_roots_hands_stay_off_the_environment_of_another(tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("needs root, to give a folder away")
+    os.chown(tmp_path, 12345, 12345)
+    assert manner_of_process(replace(PLAN, environment=str(tmp_path))).owner == "12345"
+    os.chown(tmp_path, 0, 0)
+    assert manner_of_process(replace(PLAN, environment=str(tmp_path))).owner == ""

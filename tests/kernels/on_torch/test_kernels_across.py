@@ -1,0 +1,171 @@
+"""Collectives of a job over many hosts, by Gloo and a real torch: right values on every leg; who fails is named."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpudoctor.core.fact import Known
+from gpudoctor.kernels.across import Across, Member, collective_rows, run
+from gpudoctor.target.local import Local
+from tests import needs, processes
+from tests.kernels.on_torch.across_faults import job, planted
+
+pytestmark = pytest.mark.full
+
+ALONE = """
+import sys
+from gpudoctor.kernels.across import Member, run
+from gpudoctor.target.local import Local
+
+def tell(step):
+    print(step, flush=True)
+
+run(Local("standard", sys.argv[1]), Member(0, 2, 0, "alpha", ("127.0.0.1", 0)), seconds=60.0, tell=tell)
+"""
+"""Rank 0 of two, the other of which never comes."""
+HOSTS = ("alpha", "alpha", "beta", "beta")
+
+
+@pytest.fixture(scope="module")
+def python() -> str:
+    return needs.torch_python()
+
+
+@pytest.fixture(scope="module")
+def sound(python: str) -> list[Across]:
+    return job(python, HOSTS)
+
+
+def _rows(answers: list[Across]) -> list[dict[str, Any]]:
+    """The facts by column, those alone that are known."""
+    return [
+        {name: state.value for name, state in row.items() if isinstance(state, Known)}
+        for row in collective_rows(answers)
+    ]
+
+
+def test_every_operation_is_right_on_every_leg(sound: list[Across]) -> None:
+    rows = _rows(sound)
+    assert {(row["leg"], row["groups"]) for row in rows} == {("node", 2), ("network", 2), ("all", 1)}
+    assert {(row["operation"], row["bytes"]) for row in rows} == {
+        (operation, size)
+        for operation in ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_receive")
+        for size in (4 << 10, 1 << 20)
+    }
+    assert len(rows) == 3 * 6 * 2
+    for row in rows:
+        assert (row["right"], row["ranks"], row["state"]) == (True, 4, "measured")
+        assert row["busbw"] > 0
+        assert row["via"] == ("lo 127.0.0.1",)
+
+
+def test_each_rank_tells_its_steps_and_comes_to_the_end(sound: list[Across]) -> None:
+    for answer in sound:
+        assert (answer.why, answer.ended, answer.device, answer.nccl) == ("", (), "cpu", "")
+        assert answer.step == "send_receive 1 MiB, gloo, all"
+        assert Across.from_json(json.loads(json.dumps(answer.to_json()))) == answer
+
+
+def test_halves_of_a_job_can_be_asked_for(python: str) -> None:
+    answers = job(python, HOSTS, legs={"halves": [[0, 3], [1, 2]]})
+    assert {(row["leg"], row["groups"], row["right"]) for row in _rows(answers)} == {("halves", 2, True)}
+
+
+def test_steps_are_told_as_they_begin(python: str) -> None:
+    steps: list[str] = []
+    job(python, ["alpha"] * 2, tell=steps.append)
+    assert steps.index("import torch") < steps.index("init_process_group gloo, node")
+    assert steps.index("first collective gloo, node") < steps.index("all_reduce 4 KiB, gloo, node")
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("die", 'rank 3 was killed by SIGSEGV at "broadcast 4 KiB, gloo, network" (host beta)'),
+        ("raise", 'rank 3 failed: RuntimeError: bad link at "broadcast 4 KiB, gloo, network" (host beta)'),
+        ("hang", 'rank 3 did not come to an end at "broadcast 4 KiB, gloo, network" (host beta)'),
+    ],
+)
+def test_who_fails_is_named_and_what_came_before_counts(python: str, tmp_path: Path, what: str, words: str) -> None:
+    with planted(tmp_path, 3, what, "broadcast 4 KiB, gloo, network"):
+        answers = job(python, HOSTS, seconds=30.0)
+    rows = _rows(answers)
+    (failed,) = [row for row in rows if row["state"] == "failed"]
+    assert (failed["leg"], failed["culprits"][0], failed["hosts"][0]) == ("network", 3, "beta")
+    assert failed["words"].startswith(words)
+    assert {row["right"] for row in rows if row["leg"] == "node"} == {True}
+    assert {row["operation"] for row in rows if row["leg"] == "node"} >= {"all_reduce", "send_receive"}
+
+
+def test_who_has_a_wrong_value_is_named(python: str, tmp_path: Path) -> None:
+    with planted(tmp_path, 2, "flip", "init_process_group gloo, all"):
+        answers = job(python, HOSTS)
+    wrong = [row for row in _rows(answers) if not row["right"]]
+    assert {(row["leg"], row["operation"], row["culprits"], row["hosts"]) for row in wrong} == {
+        ("all", "broadcast", (2,), ("beta",))
+    }
+    assert wrong[0]["words"] == "rank 2 (host beta): 1 of 1024 values is wrong"
+
+
+def test_who_never_comes_is_named_by_all(python: str) -> None:
+    answers = job(python, HOSTS[:3], world=4, seconds=30.0)
+    assert [(answer.why, answer.cannot) for answer in answers] == [("rank 3 did not come", True)] * 3
+    assert {answer.step for answer in answers} == {"wait for all ranks"}
+    assert collective_rows(answers) == ()
+
+
+def test_without_torch_nothing_is_said_against_the_links() -> None:
+    environ = {**os.environ, "PYTHONNOUSERSITE": "1"}
+    target = Local("standard", needs.program("python3"), environ=environ)
+    me = Member(0, 2, 0, "alpha", ("127.0.0.1", 0))
+    answer = run(target, me)
+    assert (answer.why, answer.cannot) == ("torch is not installed in this interpreter", True)
+
+
+def test_one_rank_alone_is_checked_and_tests_no_link(python: str) -> None:
+    (row,) = {row["operation"]: row for row in _rows(job(python, ["alpha"]))}.values()
+    assert (row["operation"], row["right"], row["ranks"]) == ("all_reduce", True, 1)
+    assert "busbw" not in row
+
+
+def test_the_store_listens_at_the_address_of_the_job_alone(python: str) -> None:
+    port: list[int] = []
+    tried: list[int] = []
+
+    def tell(step: str) -> None:
+        if step == "wait for all ranks":  # torch has taken the socket over
+            for address in ("127.0.0.1", "127.0.0.2"):
+                with socket.socket() as one:
+                    tried.append(one.connect_ex((address, port[0])))
+
+    me = Member(0, 2, 0, "alpha", ("127.0.0.1", 0))
+    run(Local("standard", python), me, tell=tell, listening=port.append, halt=lambda: "enough" if tried else "")
+    assert tried == [0, errno.ECONNREFUSED]
+
+
+def test_whoever_asks_can_end_it(python: str) -> None:
+    began: list[str] = []
+    answers = job(python, HOSTS[:1], world=2, tell=began.append, halt=lambda: "the job is over" if began else "")
+    assert [(answer.why, answer.cannot) for answer in answers] == [("the job is over", True)]
+
+
+def test_no_child_outlives_who_asked_for_it(python: str) -> None:
+    """The process that asks is killed, which leaves it no time to clean up."""
+    asking = subprocess.Popen([sys.executable, "-c", ALONE, python], stdout=subprocess.PIPE, text=True)
+    assert asking.stdout
+    while asking.stdout.readline() != "wait for all ranks\n":
+        assert asking.poll() is None
+    (child,) = (int(pid) for pid in Path(f"/proc/{asking.pid}/task/{asking.pid}/children").read_text().split())
+    asking.kill()
+    asking.wait()
+    asking.stdout.close()
+    assert processes.gone(child)

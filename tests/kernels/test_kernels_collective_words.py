@@ -1,0 +1,111 @@
+"""The collective rung without torch: bandwidths, NCCL's warnings, and what follows from what ranks noted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpudoctor.kernels.child._kernel import Broken, CannotRun
+from gpudoctor.kernels.child._ranks import End, faults
+from gpudoctor.kernels.child.collective import _nccl, exchange
+from gpudoctor.kernels.child.collective._operations import OPERATIONS, bandwidths
+
+LINE = "node7:4242:4260 [3] misc/shmutils.cc:87 NCCL WARN "
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "busbw"),
+    [
+        ("all_reduce", 8, 1.75),
+        ("all_gather", 8, 0.875),
+        ("reduce_scatter", 4, 0.75),
+        ("broadcast", 8, 1.0),
+        ("all_reduce", 1, 0.0),
+    ],
+)
+def test_bus_bandwidth_is_nccl_tests(name: str, ranks: int, busbw: float) -> None:
+    """1 GB in 1 s on the slowest rank; the factors are those of nccl-tests' doc/PERFORMANCE.md."""
+    assert bandwidths(name, ranks, 10**9, [0.5] * (ranks - 1) + [1.0]) == {"algbw": 1.0, "busbw": busbw}
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("Error while creating shared memory segment /dev/shm/nccl-Yf (size 33030528)", "--shm-size"),
+        ("Bootstrap : no socket interface found", "NCCL_SOCKET_IFNAME"),
+        ("Cuda failure 802 'system not yet initialized'", "nvidia-fabricmanager"),
+        ("Cuda failure 'CUDA driver version is insufficient for CUDA runtime version'", "a newer driver"),
+        ("Call to posix_fallocate failed: No space left on device", "/dev/shm"),
+        ("Cuda failure 217 'peer access is not supported between these two devices'", "NCCL_P2P_DISABLE=1"),
+        ("Something new", "NCCL_DEBUG=INFO"),
+    ],
+)
+def test_the_first_warning_is_the_message_and_has_its_advice(said: str, advice: str) -> None:
+    err = f"noise\n{LINE}{said}\n{LINE}Call to accept failed\n"
+    assert _nccl.warning(err) == said
+    assert advice in _nccl.advice(said)
+
+
+def test_a_warning_that_is_given_where_all_is_well_explains_nothing() -> None:
+    idle = 'Missing "iommu=pt" from kernel command line which can lead to system instablity or hang!'
+    assert _nccl.warning(f"{LINE}{idle}\n{LINE}no room\n") == "no room"
+
+
+def test_ranks_that_hang_or_crash_have_advice_without_any_warning() -> None:
+    assert "NCCL_P2P_DISABLE=1" in _nccl.advice('rank 0 did not come to an end at "all-reduce of 64 KiB"')
+    assert "/dev/shm" in _nccl.advice('rank 3 was killed by SIGBUS at "the first collective"')
+
+
+@pytest.mark.parametrize(
+    ("said", "because"),
+    [
+        ("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000", "slices of it (MIG)"),
+        ("Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1 to enable", "(MIG)"),
+        ("Cuda failure 2 'out of memory'", "no memory is free for NCCL's own buffers"),
+    ],
+)
+def test_what_nccl_cannot_do_here_says_nothing_against_the_links(said: str, because: str) -> None:
+    ends = [_end(rank, "failed: DistBackendError: NCCL error", 0, err=LINE + said) for rank in range(2)]
+    for name in OPERATIONS:
+        cannot = exchange.why(ends, name)
+        assert isinstance(cannot, CannotRun)
+        assert because in str(cannot)
+
+
+def _end(rank: int, why: str = "", done: int = len(OPERATIONS), **more: Any) -> End:
+    one = {"size": 4096, "seconds": 1e-3, "differ": 0, "compared": 1024, "first": None}
+    notes = {name: [one] for name in list(OPERATIONS)[:done]}
+    return End(rank, None if why else {}, why, notes=notes, **more)
+
+
+def test_a_failure_begins_with_what_nccl_warned_of() -> None:
+    ends = [
+        _end(0, "did not come to an end", 1, step="all-gather of 64 KiB", steps=9),
+        _end(1, "failed: unhandled system error", 1, step="all-gather of 64 KiB", steps=9, err=LINE + "no room"),
+    ]
+    error = exchange.why(ends, "all_gather")
+    assert isinstance(error, Broken)
+    assert str(error).startswith("NCCL: no room; rank 0 did not come to an end")
+    assert 'rank 1 failed: unhandled system error at "all-gather of 64 KiB"' in str(error)
+    assert str(exchange.why(ends, "broadcast")) == "not tried: all-gather before it failed"
+
+
+def test_who_waited_in_vain_is_named_after_whom_it_waited_for() -> None:
+    late = _end(0, "failed: RuntimeError: Timed out waiting 2000ms for send operation", steps=4, order=1)
+    reset = _end(1, "failed: RuntimeError: Connection closed by peer [127.0.0.1]:3", steps=4, order=2)
+    hung, died = _end(2, "did not come to an end", steps=4, order=9), _end(3, "killed", steps=5, order=3, signal=11)
+    assert [end.rank for end in faults([late, reset, hung, died])] == [3, 2, 0, 1]
+
+
+def test_no_memory_says_nothing_against_the_links() -> None:
+    ends = [_end(0, "no memory is free for it", 0, cannot=True), _end(1, "failed: connection reset", 0, order=1)]
+    assert isinstance(exchange.why(ends, "all_reduce"), CannotRun)
+
+
+def test_one_gpu_tests_no_link_and_says_so() -> None:
+    outcome = exchange.outcome("all_reduce", [_end(0).notes["all_reduce"]], {"nccl": "2.29.7"})
+    assert (outcome.right, outcome.value) == (True, None)
+    assert outcome.words == "one GPU: NCCL starts and reduces, and no link was tested"
+    assert outcome.details
+    assert outcome.details["nccl"] == "2.29.7"

@@ -1,0 +1,159 @@
+"""The GPUs as they are now: a real child asks the simulated NVML, whatever it does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpudoctor.app import live
+from gpudoctor.core.sample import GPU, Sample
+from gpudoctor.probes._nvml.replies import child_argv
+from gpudoctor.target.local import Local
+from tests.processes import gone
+from tests.sim import clients
+
+GPUS = 8
+FAST = 0.05
+
+
+class Heard:
+    """Samples as they come, and whoever waits for one."""
+
+    def __init__(self) -> None:
+        self.samples: list[Sample] = []
+        self._news = threading.Condition()
+
+    def hear(self, sample: Sample) -> None:
+        with self._news:
+            self.samples.append(sample)
+            self._news.notify_all()
+
+    def until(self, true: Callable[[Sample], bool], seconds: float = 60.0) -> Sample:
+        """The first sample of which that is true."""
+        deadline = time.monotonic() + seconds
+        seen = 0
+        while True:
+            with self._news:
+                while seen == len(self.samples):
+                    if not self._news.wait(max(0.0, deadline - time.monotonic())):
+                        raise AssertionError(f"not in {seen} samples; the last: {self.samples[-1:]}")
+            for sample in self.samples[seen:]:
+                if true(sample):
+                    return sample
+                seen += 1
+
+
+@contextmanager
+def watching(folder: Path, *faults: dict[str, Any], **parts: Any) -> Iterator[Heard]:
+    heard = Heard()
+    nvml = clients.hgx(GPUS, faults=list(faults), **parts)
+    stop = live.watch(heard.hear, Local(environ=clients.environ(folder, nvml)), FAST)
+    try:
+        yield heard
+    finally:
+        stop()
+
+
+def answering(sample: Sample) -> list[GPU]:
+    return [gpu for gpu in sample.gpus if not gpu.error]
+
+
+def test_every_number_of_eight_gpus_is_told(tmp_path: Path) -> None:
+    processes = [{"pid": os.getpid(), "usedGpuMemory": 9 << 30}]
+    every = {"nvmlDeviceGetComputeRunningProcesses": processes, "nvmlDeviceGetFieldValues(138,4294967295)": 7}
+    with watching(tmp_path, every=every) as heard:
+        sample = heard.until(lambda one: one.gpus[3].pcie_send_mb_s is not None)
+    gpu = sample.gpus[3]
+    assert [one.index for one in sample.gpus] == list(range(GPUS))
+    assert (gpu.name, gpu.utilization, gpu.memory_mib, gpu.memory_used_mib) == ("NVIDIA H100 80GB HBM3", 0, 81559, 1)
+    assert (gpu.power_limit_w, gpu.temperature_slowdown_c, gpu.clock_mhz, gpu.clock_max_mhz) == (700, 89, 345, 1980)
+    assert gpu.throttle_reasons == ("gpu_idle",)
+    assert (gpu.ecc_uncorrected, gpu.remapped_uncorrected) == (0, 0)
+    assert (gpu.link_generation, gpu.link_width, gpu.links, gpu.links_up) == (5, 16, 18, 18)
+    assert gpu.pcie_send_mb_s == pytest.approx(0.567)
+    assert gpu.nvlink_send_mb_s == 0
+    assert gpu.processes
+    assert (gpu.processes[0].pid, gpu.processes[0].memory_mib) == (os.getpid(), 9 << 10)
+    assert gpu.processes[0].name
+    assert dict(gpu.unanswered) == {}
+    assert gpu.retired_double_bit is None, "an H100 retires no pages, and that is no failure"
+
+
+def test_a_gpu_that_is_lost_meanwhile_costs_no_other(tmp_path: Path) -> None:
+    with watching(tmp_path, {"call": "*", "gpu": 2, "do": 15, "from": 200}) as heard:
+        assert heard.until(lambda one: len(answering(one)) == GPUS).gpus[2].error == ""
+        sample = heard.until(lambda one: bool(one.gpus) and bool(one.gpus[2].error))
+        later = heard.until(lambda one: one.seconds is not None and one.seconds > (sample.seconds or 0))
+    assert sample.gpus[2].error == "GPU is lost"
+    assert len(answering(later)) == GPUS - 1
+
+
+def test_a_number_that_fails_says_why_and_the_others_are_there(tmp_path: Path) -> None:
+    with watching(tmp_path, {"call": "nvmlDeviceGetPowerUsage", "gpu": 1, "do": 999}) as heard:
+        gpu = heard.until(lambda one: bool(one.gpus)).gpus[1]
+    assert gpu.power_w is None
+    assert gpu.why("power_w") == "Unknown Error"
+    assert gpu.temperature_c == 30
+
+
+def test_a_call_that_hangs_is_named_and_its_gpu_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "HANGS", 2.0)
+    with watching(tmp_path, {"call": "nvmlDeviceGetTemperature", "gpu": 2, "do": "hang", "from": 3}) as heard:
+        heard.until(lambda one: len(answering(one)) == GPUS)
+        waits = heard.until(lambda one: bool(one.trouble))
+        after = heard.until(lambda one: len(answering(one)) == GPUS - 1)
+    assert waits.trouble == "nvmlDeviceGetTemperature of GPU 2 has not returned"
+    assert after.gpus[2].error == "nvmlDeviceGetTemperature of GPU 2 did not return within 2 s"
+
+
+def test_gpus_that_wake_slowly_are_waited_for_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "HANGS", 1.0)
+    with watching(tmp_path, {"call": "nvmlDeviceGetHandleByIndex", "do": "sleep:2500"}) as heard:
+        heard.until(lambda one: one.trouble == "GPU 0 is waking")
+        heard.until(lambda one: one.trouble == f"GPU {GPUS - 1} is waking")
+        heard.until(lambda one: len(answering(one)) == GPUS)
+
+
+def test_a_call_that_crashes_is_found_by_asking_aloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "PAUSES", (0.0,))
+    with watching(tmp_path, {"call": "nvmlDeviceGetTemperature", "gpu": 2, "do": "crash"}) as heard:
+        first = heard.until(lambda one: bool(one.trouble))
+        after = heard.until(lambda one: len(answering(one)) == GPUS - 1)
+    assert first.trouble == "NVML crashed (signal 11)"
+    assert after.gpus[2].error == "nvmlDeviceGetTemperature of GPU 2 crashed (signal 11)"
+
+
+def test_nvml_that_does_not_start_says_so_and_is_asked_again_less_and_less(tmp_path: Path) -> None:
+    with watching(tmp_path, {"call": "nvmlInit", "do": 9}) as heard:
+        assert heard.until(lambda one: bool(one.trouble)).trouble == "Driver Not Loaded"
+        time.sleep(1.5)
+    assert len(heard.samples) <= 3
+
+
+def test_the_child_ends_with_the_one_who_listens(tmp_path: Path) -> None:
+    """Even where it hangs in NVML, and though it was only abandoned, not ended."""
+    nvml = clients.hgx(1, faults=[{"call": "nvmlDeviceGetTemperature", "do": "hang"}])
+    argv = child_argv("watch_nvml.py", "0.1", "[]", "")
+    parent = "import subprocess, sys\nchild = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=-3)\n"
+    parent += "print(child.pid, flush=True)\ninput()\n"
+    started = subprocess.Popen(
+        [sys.executable, "-c", parent, *argv],
+        env=clients.environ(tmp_path, nvml),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert started.stdout
+    pid = int(started.stdout.readline())
+    assert Path(f"/proc/{pid}").exists()
+    started.kill()
+    started.communicate()
+    assert gone(pid), "it outlived its parent"

@@ -1,0 +1,192 @@
+"""An NVML that hangs, crashes or crawls costs what was asked of it, and no more: the rest is told, in time."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from gpudoctor.core.fact import Absent, Known, Unread
+from gpudoctor.probes import nvml
+from gpudoctor.probes._nvml.replies import limits
+from gpudoctor.target import Answer
+from gpudoctor.target.local import Local
+from tests.probes.nvml_machine import Ask, asker, faulty, h100, known, rows, why
+from tests.processes import left
+
+Patch: TypeAlias = pytest.MonkeyPatch
+
+
+@pytest.fixture
+def heard() -> list[str]:
+    """What is shown while NVML is waited for."""
+    return []
+
+
+@pytest.fixture
+def ask(tmp_path: Path, monkeypatch: Patch, heard: list[str]) -> Ask:
+    """Where a call that does not return is given up after 3 s: what hangs in these tests never returns."""
+    return asker(tmp_path, monkeypatch, 20.0, 100.0, 3.0, lambda _, detail: heard.append(detail))
+
+
+def left_behind() -> list[str]:
+    """Children of this process that ask NVML, zombies left out."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+            if parent == str(os.getpid()) and "ask_nvml" in (entry / "cmdline").read_text():
+                found.append(entry.name)
+        except (OSError, IndexError):
+            continue
+    return found
+
+
+def test_the_budget_grows_with_the_gpus_and_the_wait_is_the_callers() -> None:
+    standard, quick, patient = Local(environ={}), Local("quick", environ={}), Local("quick", environ={}, wait=120.0)
+    assert [limits(standard, gpus, 5.0).opening for gpus in (1, 8, 16)] == [30.0, 45.0, 85.0]
+    assert [limits(standard, gpus, 5.0).asking for gpus in (1, 8, 16)] == [25.0, 60.0, 100.0]
+    assert [limits(quick, gpus, 5.0).opening for gpus in (1, 8)] == [30.0, 30.0]
+    assert limits(patient, 8, 5.0).opening == 120.0
+    assert nvml.deadline(patient) > limits(patient, 0).whole
+
+
+def test_init_that_never_returns_is_unjudged_with_the_time_it_got(tmp_path: Path, monkeypatch: Patch) -> None:
+    facts = asker(tmp_path, monkeypatch, opening=2.0)(faulty("nvmlInit", "hang"), smi=f": > {tmp_path}/asked")
+    assert re.fullmatch(r"nvmlInit did not return within \d+ s", why(facts["nvml.state"]))
+    assert known(facts["nvml.unanswered"]) == why(facts["nvml.state"])
+    assert isinstance(facts["gpu"], Unread)
+    assert left(left_behind) == []
+    assert not (tmp_path / "asked").exists(), "nvidia-smi would hang in the same driver"
+
+
+def test_gpus_that_wake_slowly_are_waited_for_and_sound(ask: Ask, heard: list[str]) -> None:
+    """Nothing is killed, asked again or called slow: a call may take 3 s here, and both GPUs together take 8."""
+    facts = ask(faulty("nvmlDeviceGetHandleByIndex", "sleep:4000"))
+    assert known(facts["nvml.state"]) == "ok"
+    assert isinstance(facts["nvml.unanswered"], Absent)
+    assert [isinstance(row["error"], Absent) for row in rows(facts)] == [True, True]
+    assert not [state for row in rows(facts) for state in row.values() if isinstance(state, Unread)]
+    assert any(re.fullmatch(r"GPU 0 of 2 is waking, [1-3] s", words) for words in heard)
+    assert any(re.fullmatch(r"GPU 1 of 2 is waking, [1-3] s", words) for words in heard)
+    assert heard[-1] == ""
+
+
+@pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetCount"])
+def test_what_comes_before_the_first_gpu_may_take_longer_than_another_call(
+    ask: Ask, heard: list[str], call: str
+) -> None:
+    """The driver answers neither as long as another process starts GPUs, one after the other."""
+    facts = ask(faulty(call, "sleep:4000"))
+    assert known(facts["nvml.state"]) == "ok"
+    assert len(rows(facts)) == 2
+    assert "NVML is starting, 1 s" in heard
+
+
+def test_a_gpu_that_never_wakes_is_named_and_the_others_are_read(tmp_path: Path, monkeypatch: Patch) -> None:
+    ask = asker(tmp_path, monkeypatch, opening=3.0)
+    facts = ask(faulty("nvmlDeviceGetHandleByIndex", "hang", gpu=1, gpus=3), smi=f": > {tmp_path}/asked")
+    first, second, third = rows(facts)
+    assert why(second["error"]) == "GPU 1 had not woken after 3 s (--wait waits longer)"
+    assert why(second["temperature_c"]) == why(second["error"]) == known(facts["nvml.unanswered"])
+    assert known(facts["nvml.state"]) == "ok"
+    assert known(facts["gpu.count"]) == 3
+    assert known(first["name"]) == known(third["name"]) == "NVIDIA H100 80GB HBM3"
+    assert isinstance(third["error"], Absent)
+    assert known(facts["topology.pairs"]) == ("GPU0-GPU2 NV18",)
+    assert left(left_behind) == []
+    assert not (tmp_path / "asked").exists()
+
+
+def test_a_count_that_never_returns_is_unanswered_with_the_time_it_got(tmp_path: Path, monkeypatch: Patch) -> None:
+    facts = asker(tmp_path, monkeypatch, opening=4.0)(faulty("nvmlDeviceGetCount", "hang"))
+    assert re.fullmatch(
+        r"nvmlDeviceGetCount did not return within ([4-9]|\d\d+) s", str(known(facts["nvml.unanswered"]))
+    )
+    assert left(left_behind) == []
+
+
+@pytest.mark.parametrize("do", ["hang", "dstate"])
+def test_a_hang_on_one_gpu_costs_the_rest_of_that_gpu(ask: Ask, do: str) -> None:
+    facts = ask(faulty("nvmlDeviceGetTemperature", do, gpu=1, gpus=3))
+    assert known(facts["nvml.state"]) == "ok"
+    message = "nvmlDeviceGetTemperature of GPU 1 did not return within 3 s"
+    assert known(facts["nvml.unanswered"]) == message
+    first, second, third = rows(facts)
+    assert known(first["cpu_affinity"]) == known(third["cpu_affinity"])
+    assert why(second["error"]) == message
+    assert known(second["ecc"]) is True
+    assert why(second["temperature_c"]) == why(second["serial"]) == message
+    assert why(second["retired_pending"]) == "this GPU does not report it", "it had been asked before"
+    assert isinstance(first["error"], Absent)
+    peers = {(row["gpu"], row["peer"]): row for row in rows(facts, "p2p")}
+    assert len(peers) == 6
+    source = "NVML"
+    assert known(peers[Known(0, source), Known(2, source)]["read"]) == "ok"
+    assert why(peers[Known(0, source), Known(1, source)]["read"]) == message
+    assert known(facts["topology.pairs"]) == ("GPU0-GPU2 NV18",)
+    assert left(left_behind) == []
+
+
+def test_a_call_that_hangs_on_every_gpu_costs_no_gpu(ask: Ask) -> None:
+    facts = ask(faulty("nvmlDeviceGetTemperature", "hang", gpus=3))
+    one, other = (f"nvmlDeviceGetTemperature of GPU {gpu} did not return within 3 s" for gpu in (0, 1))
+    assert known(facts["nvml.unanswered"]) == f"{one}; {other}"
+    for row in rows(facts):
+        assert why(row["temperature_c"]) == one or why(row["temperature_c"]) == other
+        assert known(row["cpu_affinity"])
+
+
+def test_a_crash_costs_one_answer(ask: Ask) -> None:
+    facts = ask(faulty("nvmlDeviceGetSerial", "crash", gpu=1))
+    assert known(facts["nvml.state"]) == "crashed"
+    message = str(known(facts["nvml.message"]))
+    assert message.startswith("nvmlDeviceGetSerial of GPU 1 crashed: killed by SIG")
+    first, second = rows(facts)
+    assert isinstance(first["error"], Absent)
+    assert known(second["error"]) == why(second["serial"]) == message
+    assert [name for name, state in second.items() if isinstance(state, Unread)] == ["serial"]
+
+
+def test_a_crash_in_a_question_about_the_machine_costs_that_answer(ask: Ask) -> None:
+    facts = ask(faulty("nvmlSystemGetDriverVersion", "crash"))
+    assert "nvmlSystemGetDriverVersion crashed" in why(facts["driver.version"])
+    assert known(facts["nvml.library_version"]) == "13.580.95.05"
+    assert known(rows(facts)[1]["serial"])
+
+
+def test_a_slow_nvml_leaves_the_rest_unread_and_is_no_failure(tmp_path: Path, monkeypatch: Patch) -> None:
+    facts = asker(tmp_path, monkeypatch, opening=1.0, asking=2.0)(faulty("*", "sleep:100"))
+    first, second = rows(facts)
+    assert known(facts["nvml.state"]) == "ok"
+    assert str(known(facts["nvml.unanswered"])).startswith("NVML is slow: ")
+    assert known(first["name"]) == known(second["name"]) == "NVIDIA H100 80GB HBM3", "what matters most comes first"
+    assert why(rows(facts, "p2p")[0]["read"]).startswith("NVML is slow: ")
+
+
+def test_a_child_that_the_kernel_does_not_end_is_a_sign_of_its_own(monkeypatch: Patch) -> None:
+    out = '@gpudoctor {"gpu": null, "call": "library", "is": "l"}\n@gpudoctor {"ask": "nvmlInit", "gpu": null}\n'
+    answer = Answer(("python",), None, out, "", 45.2, stuck=4242)
+    monkeypatch.setattr(Local, "run", lambda *_, **__: answer)
+    facts = dict(nvml.probe(Local(environ={})))
+    assert known(facts["nvml.state"]) == "hung"
+    why = "nvmlInit did not return within 45 s (pid 4242 cannot be stopped and is left behind)"
+    assert known(facts["nvml.unanswered"]) == why
+
+
+@pytest.mark.parametrize(("code", "state"), [(9, "driver not loaded"), (18, "version mismatch")])
+def test_a_driver_that_goes_between_two_calls_is_no_driver(ask: Ask, code: int, state: str) -> None:
+    """Unloaded by an administrator, or its library replaced by an upgrade: what was read by then stays."""
+    facts = ask(faulty("*", code, start=60))
+    assert known(facts["nvml.state"]) == state
+    assert known(facts["nvml.code"]) == code
+    assert known(rows(facts)[0]["name"]) == "NVIDIA H100 80GB HBM3"
+    assert f"(code {code})" in why(rows(facts)[1]["serial"])
+
+
+def test_a_healthy_machine_is_asked_once(ask: Ask, tmp_path: Path) -> None:
+    ask(h100(), smi=f": > {tmp_path}/asked")
+    assert not (tmp_path / "asked").exists()

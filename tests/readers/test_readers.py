@@ -1,0 +1,301 @@
+"""The room of the readers: what may be handed in, how answers are merged, and that nothing strange breaks it."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpudoctor.core.errors import DocumentError
+from gpudoctor.core.fact import Absent, Fact, Known, Unread, listed
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.diagnosis.catalog import catalog
+from gpudoctor.readers import LIMIT, decode, read_file, read_text
+from gpudoctor.readers._merge import better_fact, merged_rows
+from gpudoctor.readers._paste import Paste
+from tests.readers.reading import column
+from tests.readers.reading import rows as gpus
+
+REPORT = """\
+PyTorch version: 2.7.0.dev20250310+cu124
+CUDA used to build PyTorch: 12.4
+OS: Ubuntu 22.04.5 LTS
+Python platform: Linux-6.8.0-64-generic-x86_64-with-glibc2.35
+Is CUDA available: True
+GPU models and configuration:\x20
+GPU 0: NVIDIA GeForce RTX 5090
+GPU 1: NVIDIA GeForce RTX 5090
+Nvidia driver version: 570.124.06
+cuDNN version: /usr/lib/x86_64-linux-gnu/libcudnn.so.8.9.0
+
+$ nvidia-smi
+| NVIDIA-SMI 570.124.06       Driver Version: 570.124.06     CUDA Version: 12.8     |
+|   0  NVIDIA GeForce RTX 50... Off  | 00000000:01:00.0 Off |                  N/A |
+|   1  NVIDIA GeForce RTX 50... Off  | 00000000:02:00.0 Off |                  N/A |
+
+NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.
+[pip3] torch==2.7.0.dev20250310+cu124
+[conda] pytorch   2.1.0   py3.10_cuda11.8_cudnn8.7.0_0   pytorch
+NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus.
+node1:1:2 [0] NCCL INFO Bootstrap : Using eth0:10.1.2.3<0>
+export LD_LIBRARY_PATH=/usr/local/cuda-12.1/lib64:
+GPU 0: NVIDIA A100 (UUID: GPU-5428af19-1e82-a38c-ee42-cdd3ad745b7e)
+    PCIe Generation
+compute mode: Exclusive_Process
+ImportError: torch/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister
+"""
+
+
+def test_gpus_of_several_formats_become_one_row_each() -> None:
+    first, second = gpus(read_text(REPORT.partition("GPU 0: NVIDIA A100")[0]))
+    assert first == {
+        "index": 0,
+        "name": "NVIDIA GeForce RTX 5090",
+        "address": "0000:01:00.0",
+        "compute_capability": "12.0",
+    }
+    assert second == {**first, "index": 1, "address": "0000:02:00.0"}, "the warning is about every GPU of that name"
+
+
+def test_a_row_without_a_name_is_about_the_first_gpu() -> None:
+    one = ({"index": Known(0, "a"), "name": Known("X", "a")}, {"index": Known(1, "a"), "name": Known("X", "a")})
+    merged = listed(merged_rows(one, ({"compute_mode": Known("Default", "b")},), "gpu"))
+    assert ["compute_mode" in row for row in merged] == [True, False]
+
+
+def test_rows_of_other_groups_are_listed_once() -> None:
+    row = {"name": Known("torch", "line 1")}
+    assert merged_rows((row,), ({"name": Known("torch", "line 9")},), "package") == (row,)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "winner"),
+    [
+        (Known("NVIDIA GeForce RTX 50...", "a"), Known("NVIDIA GeForce RTX 5090", "b"), 1),
+        (Known("2.5.1", "a"), Known("2.5.1+cu124", "b"), 1),
+        (Known("3.12", "a"), Known("3.12.3", "b"), 1),
+        (Known("12.4", "a"), Known("12.1", "b"), 0),
+        (Known("1.1", "a"), Known("1.12", "b"), 0),
+        (Unread("x"), Absent("y"), 1),
+        (Unread("x"), Unread("y"), 0),
+        (Absent("x"), Known(1, "y"), 0),
+        (Known(1, "x"), Unread("y"), 0),
+    ],
+)
+def test_the_better_of_two(one: Fact, other: Fact, winner: int) -> None:
+    assert better_fact(one, other) is (one, other)[winner]
+
+
+def test_every_fact_is_declared() -> None:
+    snapshot = read_text(REPORT)
+    for name in snapshot.facts:
+        assert catalog().find(name), name
+    for group, rows in snapshot.groups.items():
+        for row in listed(rows):
+            for name in row:
+                assert catalog().find(f"{group}.{name}"), f"{group}.{name}"
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda text: f"```text\n{text}```\n",
+        lambda text: "".join(f"> {line}\n" for line in text.splitlines()),
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: "".join(f"\x1b[32m{line}\x1b[0m\n" for line in text.splitlines()),
+        lambda text: "".join(f"2025-11-21T08:00:00.123Z {line}\n" for line in text.splitlines()),
+        lambda text: "".join(f"{n:4} | {line}\n" for n, line in enumerate(text.splitlines(), 1)),
+        lambda text: "".join(f"  {line}\n" for line in text.splitlines()),
+        lambda text: "Hallo, hier mein Bericht: es geht nicht!\n\n" + text + "\n\nDanke",
+    ],
+)
+def test_what_people_put_around_a_report(wrap: object) -> None:
+    assert callable(wrap)
+    plain, wrapped = read_text(REPORT[:600]), read_text(wrap(REPORT[:600]))
+    for name in ("torch.version", "torch.cuda", "host.os", "driver.version", "live.cuda_available", "host.kernel"):
+        fact = plain.facts[name]
+        assert isinstance(fact, Known)
+        found = wrapped.facts[name]
+        assert isinstance(found, Known), name
+        assert found.value == fact.value
+    assert [row["name"] for row in gpus(wrapped)] == [row["name"] for row in gpus(plain)]
+
+
+def test_sources_count_the_lines_of_the_paste() -> None:
+    assert read_text("\n\n> driver: 550.54\n").get("driver.version") == Known("550.54", "line 3")
+
+
+def test_placed_lines_are_counted() -> None:
+    snapshot = read_text("OS: Ubuntu 22.04\n\nsomething else entirely\n")
+    assert (snapshot.get("report.lines"), snapshot.get("report.placed")) == (
+        Known(2, "the paste"),
+        Known(1, "the paste"),
+    )
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _texts(item)
+
+
+_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u200b\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
+
+
+def _facts(snapshot: Snapshot) -> Iterator[Fact]:
+    yield from snapshot.facts.values()
+    for rows in snapshot.groups.values():
+        if isinstance(rows, tuple):
+            for row in rows:
+                yield from row.values()
+        else:
+            yield rows
+
+
+def _read_safely(text: str) -> None:
+    try:
+        snapshot = read_text(text)
+    except DocumentError:
+        assert '"schema"' in text, "only what looks like a saved document can be refused"
+        return
+    assert "report.trouble" not in snapshot.facts, snapshot.facts["report.trouble"]
+    for fact in _facts(snapshot):
+        for shown in (fact.source, *_texts(fact.value)) if isinstance(fact, Known) else (fact.why,):
+            assert not _CONTROL.search(shown), repr(shown)
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.text())
+def test_any_text(text: str) -> None:
+    _read_safely(text)
+
+
+_STRANGE = [
+    "\x1b[31m",
+    "\x00",
+    "\u202e",
+    "9" * 30,
+    "²",
+    "٣",
+    "N/A",
+    ": ",
+    "==",
+    "\r",
+    "İ",
+    "\ud800",
+    "%s",
+    "{",
+    "|",
+    "'",
+]
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False), st.integers(1, 15))
+def test_mutilated_reports(dice: random.Random, strokes: int) -> None:
+    text = REPORT
+    for _ in range(strokes):
+        start = dice.randrange(len(text) + 1)
+        end = min(len(text), start + dice.randrange(60))
+        text = dice.choice(
+            [
+                text[:start] + text[end:],
+                text[:start] + dice.choice(_STRANGE) + text[start:],
+                text[:start] + text[start:end] * 9 + text[end:],
+                text[:start] + text[start:end].upper() + text[end:],
+                "\n".join(dice.sample(lines, len(lines))) if (lines := text.split("\n")) else text,
+            ]
+        )
+    _read_safely(text)
+
+
+def _log(size: int) -> str:
+    line = "[2025-01-01 00:00:{:02d},123] INFO step {} loss 0.{} the quick brown tensor jumps over the lazy batch\n"
+    noise = "".join(line.format(n % 60, n, n * 7919) for n in range(20000))
+    return (noise * (size // len(noise) + 1))[:size]
+
+
+def test_a_log_of_many_megabytes() -> None:
+    half = _log(15 << 20)
+    text = f"{half}\nNVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n{half}\nRuntimeError: NCCL error: x\n"
+    snapshot = read_text(text)
+    assert "report.trouble" not in snapshot.facts, snapshot.facts["report.trouble"]
+    lines = list(map(str, column(snapshot, "text", "line")))
+    assert len(lines) <= 4000
+    assert sum(map(len, lines)) <= 512 << 10
+    assert "RuntimeError: NCCL error: x" in lines
+    number = half.count("\n") + 2
+    assert snapshot.get("kernel_log.first_xid") == Known(79, f"line {number}")
+
+
+def test_of_a_large_log_every_xid_is_kept_once() -> None:
+    xids = "".join(
+        f"[{n}.0] NVRM: Xid (PCI:0000:{n % 2:02x}:00): {(13, 48)[n % 2]}, pid={n}, name=x\n" for n in range(50000)
+    )
+    assert column(xids, "xid", "code") == [13, 48]
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 2_000_000, "\n" * 2_000_000 + "x", "a: " * 600_000, "| " * 600_000, "\r" * 2_000_000]
+)
+def test_shapeless_masses(text: str) -> None:
+    snapshot = read_text(text)
+    assert "report.trouble" not in snapshot.facts, snapshot.facts["report.trouble"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"", "empty"),
+        (b" \n\t\r\n", "empty"),
+        (b"\x7fELF\x02\x01\x01\0\0\0\0" * 9, "binary"),
+        (bytes(range(256)) * 4, "binary"),
+        (b"\x1f\x8b\x08broken", "gzip"),
+    ],
+)
+def test_what_is_no_report(raw: bytes, words: str) -> None:
+    with pytest.raises(DocumentError, match=words) as caught:
+        decode(raw, "name\x1b[31m")
+    assert "\n" not in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+
+
+def test_too_large() -> None:
+    with pytest.raises(DocumentError, match="larger than 32 MB"):
+        decode(b"x" * (LIMIT + 1), "log")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "driver: 550.54 ü".encode(),
+        b"\xef\xbb\xbfdriver: 550.54",
+        "driver: 550.54 ü".encode("utf-16"),
+        "driver: 550.54".encode("utf-16-le"),
+        "driver: 550.54 ü\n".encode("cp1252") * 200,
+        gzip.compress(b"driver: 550.54", mtime=0),
+    ],
+)
+def test_encodings(raw: bytes) -> None:
+    fact = read_text(decode(raw, "x")).get("driver.version")
+    assert isinstance(fact, Known)
+    assert fact.value == "550.54"
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    for name in (tmp_path, tmp_path / "missing", "nul\0byte"):
+        with pytest.raises(DocumentError, match="give a text file"):
+            read_file(str(name))
+
+
+def test_a_paste_keeps_prompts_apart() -> None:
+    paste = Paste("$ nvidia-smi -L\n(env) root@x:/# ulimit -l\nC:\\Users\\me> nvcc -V\n# a heading\n>>> import torch\n")
+    assert paste.commands == {0: "nvidia-smi -L", 1: "ulimit -l", 2: "nvcc -V", 4: "import torch"}

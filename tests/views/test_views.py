@@ -1,0 +1,167 @@
+"""The text report, word for word; and what a terminal must never get."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import time
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Unjudged
+from gpudoctor.core.fact import Absent, Fact, Known
+from gpudoctor.core.rule import Fix, Step
+from gpudoctor.core.snapshot import Event, Snapshot, Target
+from gpudoctor.views import text
+from gpudoctor.views._terminal import Style, command, safe, style_of, wrapped
+from gpudoctor.views.progress import progress_on
+
+FINDING = Finding(
+    id="driver.version-mismatch",
+    layer="driver",
+    severity="error",
+    role="cause",
+    confidence="likely",
+    title="The loaded module is 570.86, the libraries on disk are 570.124",
+    why="Both must be of one version.",
+    evidence=(
+        Evidence("driver.module_version", Known("570.86", "/sys/module/nvidia/version")),
+        Evidence("gpu.name", Known("A100", "nvml"), 3),
+        Evidence("text.line", Known("Driver/library version mismatch", "line 7"), 0),
+        Evidence("torch.hip", Absent("a CUDA build")),
+    ),
+    explains=("nvml.failed",),
+    fixes=(Fix("Load the new module", (Step(("reboot",), "", ("root", "reboot", "downtime"), "system"),)),),
+    confirm="cat /proc/driver/nvidia/version",
+)
+FACTS: dict[str, Fact] = {"driver.module_version": Known("570.86", "/sys/module/nvidia/version")}
+
+
+def diagnosis(*findings: Finding) -> Diagnosis:
+    snapshot = Snapshot(Target("local", "node1", "/venv/bin/python", "quick"), FACTS)
+    unjudged = (Unjudged("gpu.ecc", "gpu: not asked", fact="gpu"), Unjudged("gpu.mig", "gpu: not asked", fact="gpu"))
+    return Diagnosis(snapshot, "broken", findings, unjudged, ("host.no-gpu",), "1.0")
+
+
+def test_a_finding_reads_from_what_is_to_what_to_type() -> None:
+    assert (
+        text.render(diagnosis(FINDING))
+        == """\
+gpudoctor 1.0: node1, level quick, /venv/bin/python
+Broken: the finding below is why
+
+ERROR  The loaded module is 570.86, the libraries on disk are 570.124
+  Both must be of one version.
+
+  How it is known (likely):
+    driver.module_version = 570.86  (/sys/module/nvidia/version)
+    gpu[3].name = A100  (nvml)
+    line 7: Driver/library version mismatch
+    torch.hip: none (a CUDA build)
+  To be sure: cat /proc/driver/nvidia/version
+  This explains: nvml.failed
+
+  What to do: Load the new module
+    (needs root, needs a reboot, interrupts jobs, changes the system)
+    $ reboot
+
+  [driver.version-mismatch]  more: gpudoctor explain driver.version-mismatch
+
+Not judged (2), because
+  not asked: gpu
+    -> gpu.ecc, gpu.mig
+  The log of a job that failed can be judged too: gpudoctor read LOG
+
+1 found, 2 not judged, 1 passed"""
+    )
+
+
+def test_one_finding_about_several_gpus_is_told_once() -> None:
+    said = text.render(diagnosis(FINDING, FINDING))
+    assert said.count("Both must be of one version.") == 1
+    assert "also: The loaded module" in said
+
+
+def test_what_is_the_same_of_several_gpus_is_one_line() -> None:
+    same = [replace(FINDING, subjects=({"gpu": gpu, "name": "B200"},)) for gpu in range(4)]
+    said = text.render(diagnosis(*same))
+    assert "the same of gpu 1, gpu 2, gpu 3" in said
+    assert "also:" not in said
+
+
+def test_colour_is_only_decoration() -> None:
+    coloured = text.render(diagnosis(FINDING), Style(colour=True))
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == text.render(diagnosis(FINDING))
+
+
+def test_a_pipe_gets_no_colour() -> None:
+    assert not style_of(io.StringIO()).colour
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text())
+def test_no_text_drives_the_terminal(words: str) -> None:
+    for line in [safe(words), *wrapped(words, 2, 4)]:
+        assert not [char for char in line if (ord(char) < 32 and char not in "\t\n") or 127 <= ord(char) < 160]
+
+
+def test_a_command_with_what_is_no_text_is_one_line_that_bash_takes() -> None:
+    argv = ["printf", "%s", "it's\t\\x\n\x1b[31m $HOME"]
+    assert command(argv) == r"printf %s $'it\'s\t\\x\n\x1b[31m $HOME'"
+    assert subprocess.run(["bash", "-c", command(argv)], capture_output=True, check=True).stdout.decode() == argv[2]
+    assert command(["nvidia-smi", "-q", "two words"]) == "nvidia-smi -q 'two words'"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_names_what_still_runs_and_leaves_a_clean_line() -> None:
+    terminal = Terminal()
+    with progress_on(terminal) as note:
+        note(Event("nvml", "started"))
+        note(Event("host", "started"))
+        note(Event("host", "done"))
+        deadline = time.monotonic() + 60
+        while not re.search(r"asking nvml \d+\.\d", terminal.getvalue()):
+            assert time.monotonic() < deadline, terminal.getvalue()
+            time.sleep(0.02)
+    assert terminal.getvalue().endswith("\r\x1b[2K")
+
+
+def test_progress_says_which_gpu_is_waking() -> None:
+    terminal = Terminal()
+    with progress_on(terminal) as note:
+        note(Event("nvml", "started"))
+        note(Event("nvml", "working", "GPU 3 of 8 is waking, 7 s"))
+        deadline = time.monotonic() + 60
+        while "GPU 3 of 8 is waking, 7 s" not in terminal.getvalue():
+            assert time.monotonic() < deadline, terminal.getvalue()
+            time.sleep(0.02)
+        note(Event("nvml", "working", ""))
+        while not terminal.getvalue().rstrip().endswith(" s") or "asking nvml" not in terminal.getvalue():
+            assert time.monotonic() < deadline, terminal.getvalue()
+            time.sleep(0.02)
+
+
+def test_the_interface_says_which_gpu_is_waking() -> None:
+    from gpudoctor.views.tui.words import diagnosis, summary
+    from gpudoctor.views.tui.work import Reading
+
+    reading = Reading().after(Event("nvml", "started")).after(Event("nvml", "working", "GPU 3 of 8 is waking, 7 s"))
+    assert summary.status_line(None, reading)[0].plain.endswith("0 of 1 sources · GPU 3 of 8 is waking, 7 s")
+    assert any("GPU 3 of 8 is waking, 7 s" in str(block.text) for block in diagnosis.waiting(reading))
+    assert "waking" not in summary.status_line(None, reading.after(Event("nvml", "done")))[0].plain
+
+
+def test_progress_is_silent_where_nobody_watches() -> None:
+    pipe = io.StringIO()
+    with progress_on(pipe) as note:
+        note(Event("nvml", "started"))
+        time.sleep(0.3)
+    assert pipe.getvalue() == ""

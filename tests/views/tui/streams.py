@@ -1,0 +1,93 @@
+"""Diagnoses that come one by one, when a test says so."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from textual.pilot import Pilot
+
+from gpudoctor.app.interactive import work_on
+from gpudoctor.core.diagnosis import Diagnosis, Finding
+from gpudoctor.core.snapshot import Event, Progress
+from gpudoctor.target import Answer, Watch
+from gpudoctor.target.recorded import Recorded
+from gpudoctor.views.tui.app import DoctorApp
+from gpudoctor.views.tui.screens.diagnosis import DiagnosisScreen
+from gpudoctor.views.tui.work import Work
+from tests.views.tui.machines import diagnosis_of
+
+
+class Stream:
+    """A reading whose diagnoses are let through one at a time; the last one ends it."""
+
+    def __init__(self, diagnoses: Sequence[Diagnosis]) -> None:
+        self._diagnoses = diagnoses
+        self._more = threading.Semaphore(0)
+        self.work: Work = work_on("a machine", self._read)
+
+    def _read(self, progress: Progress) -> Iterator[Diagnosis]:
+        for number, diagnosis in enumerate(self._diagnoses):
+            progress(Event(f"source{number}", "started"))
+            self._more.acquire(timeout=120)
+            progress(Event(f"source{number}", "done"))
+            yield diagnosis
+
+    async def next(self, pilot: Pilot[None]) -> None:
+        """Let the next diagnosis through, and wait until it is on the screen."""
+        app = pilot.app
+        assert isinstance(app, DoctorApp)
+        before = app.diagnosis
+        self._more.release()
+        for _ in range(6000):
+            await pilot.pause(0.01)
+            if app.diagnosis is not before:
+                await pilot.pause()
+                return
+        raise AssertionError("the next diagnosis did not arrive")
+
+
+class Held(Recorded):
+    """A recorded machine on which one of our child processes answers only when the test says so."""
+
+    def __enter__(self) -> Held:
+        return self
+
+    def hold(self, child: str) -> threading.Event:
+        """That child waits from now on; set the event to let it answer."""
+        self._child, self._let = child, threading.Event()
+        return self._let
+
+    def run(
+        self,
+        argv: Sequence[str],
+        timeout: float = 5.0,
+        env: Mapping[str, str] | None = None,
+        stdin: str = "",
+        limit: int = 1 << 20,
+        silence: float | None = None,
+        watch: Watch | None = None,
+    ) -> Answer:
+        """As recorded; the one that is held, later."""
+        if any(self._child in word for word in argv):
+            self._let.wait(120)
+        return super().run(argv, timeout, env, stdin, limit, silence, watch)
+
+
+def finding_of(machine: str, name: str) -> Finding:
+    """What is found on that machine under that id."""
+    return next(finding for finding in diagnosis_of(machine).findings if finding.id == name)
+
+
+def with_findings(diagnosis: Diagnosis, *findings: Finding) -> Diagnosis:
+    """The diagnosis with these findings instead of its own."""
+    return replace(diagnosis, findings=findings)
+
+
+def here(pilot: Pilot[None]) -> str:
+    """The id under the cursor of the list."""
+    screen = pilot.app.screen
+    assert isinstance(screen, DiagnosisScreen)
+    assert screen.findings.entry
+    return screen.findings.entry.id

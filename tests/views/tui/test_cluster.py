@@ -1,0 +1,285 @@
+"""The cluster: checks and pairs as heat maps, suspects, hosts to take out and hosts that may train."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from gpudoctor.app import demos
+from gpudoctor.app.interactive import work_on
+from gpudoctor.core.errors import DocumentError
+from gpudoctor.core.fleet import OK, Check, Fleet, Host, Pairwise
+from gpudoctor.views.tui.app import DoctorApp
+from gpudoctor.views.tui.screens.cluster import ClusterScreen
+from gpudoctor.views.tui.words import fleets
+from gpudoctor.views.tui.work import Work
+from tests import measured
+from tests.views.tui.conftest import NARROW, SIZES, WIDE, Opened, opened_by, shown, until
+from tests.views.tui.test_kernels import sound
+
+
+def work(fleet: Fleet | None = None) -> Work:
+    """A sound machine of that fleet."""
+    return replace(work_on("node01", lambda _: iter([sound()])), cluster=lambda: fleet)
+
+
+async def cluster(pilot: Pilot[None]) -> ClusterScreen:
+    """The screen, with the fleet's answer on it."""
+    return await opened_by("5", ClusterScreen, pilot, "Asking the fleet …")
+
+
+def row(pilot: Pilot[None], name: str) -> str:
+    """The first line of the maps that begins with that name."""
+    return next(line for line in shown(pilot)[3:] if line[2:].lstrip(" ▸").startswith(name))
+
+
+def focus(screen: ClusterScreen) -> str:
+    """The id of what has it."""
+    return (screen.focused and screen.focused.id) or ""
+
+
+async def test_the_verdict_leads_and_maps_tell_hosts_apart_without_colour(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.chdir(tmp_path)
+    async with opened(work(measured.rack()), WIDE) as pilot:
+        await cluster(pilot)
+        lines = shown(pilot)
+        assert lines[0].startswith(" ✗ NO-GO  2 hosts to take out, 1 unreachable")
+        assert "8 hosts · 64 × H100" in lines[0]
+        assert lines[1].startswith(" 7 of 8 hosts answered · 67 passed · 10 not judged · 3 found")
+        assert row(pilot, "node01").split("│")[1].split() == ["node01", *"··········"]
+        assert row(pilot, "node04").split("│")[1].split() == ["▸node04", *"·······!·4"]
+        assert row(pilot, "node06").split("│")[1].split() == ["node06", *"??????????"]
+        assert row(pilot, "node07").split("│")[1].split() == ["node07", *"✗·········"]
+        assert row(pilot, "node04").split("│")[3].split() == ["node04", *"444\\4?44"]
+        await pilot.press("c")
+        assert pilot.app.clipboard == (
+            "scontrol update NodeName=node04 State=DRAIN 'Reason=gpudoctor: nccl.slow' && "
+            "scontrol update NodeName=node07 State=DRAIN 'Reason=gpudoctor: fleet.differs'"
+        )
+        await pilot.press("w")
+        await until(pilot, lambda: "5 sound hosts written to sound-hosts.txt" in shown(pilot)[1])
+    assert (tmp_path / "sound-hosts.txt").read_text("utf-8").split() == [f"node0{at}" for at in (1, 2, 3, 5, 8)]
+
+
+async def test_where_it_is_narrow_suspects_come_first(opened: Opened) -> None:
+    async with opened(work(measured.rack()), NARROW) as pilot:
+        await cluster(pilot)
+        lines = shown(pilot)
+        assert lines[0].startswith(" ✗ NO-GO  2 hosts to take out, 1 unreachable")
+        assert "Suspects" in lines[3]
+        assert "1  ! node04  every pair with node04 runs at 41 %" in lines[4]
+        assert next(at for at, line in enumerate(lines) if "Hosts × checks" in line) > 6
+        assert not any("NCCL send and receive" in line for line in lines)
+        await pilot.press("b")
+        await pilot.pause()
+        assert any("NCCL send and receive" in line for line in shown(pilot))
+        assert not any("Hosts × checks" in line for line in shown(pilot))
+        await pilot.press("escape")
+        await pilot.pause()
+        assert any("Hosts × checks" in line for line in shown(pilot))
+        await pilot.resize_terminal(160, 48)
+        await pilot.pause()
+        lines = shown(pilot)
+        assert "Hosts × checks" in lines[3]
+        assert "NCCL send and receive" in lines[3]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_n_goes_to_the_bad_cells_and_says_why(opened: Opened, size: tuple[int, int]) -> None:
+    async with opened(work(measured.rack()), size) as pilot:
+        screen = await cluster(pilot)
+        await pilot.press("n")
+        await pilot.pause()
+        assert focus(screen) == "checks"
+        assert "all-reduce with the others: 19.9 of 48 GB/s" in screen.detail.prose.text
+        await pilot.press("n")
+        await pilot.pause()
+        assert str(screen.detail.border_title) == "node07"
+        assert "570.124.06" in screen.detail.prose.text
+        await pilot.press("N")
+        await pilot.pause()
+        assert str(screen.detail.border_title) == "node04"
+
+
+async def test_a_pair_tells_its_both_ways_and_whose_fault_it_looks_like(opened: Opened) -> None:
+    async with opened(work(measured.rack())) as pilot:
+        screen = await cluster(pilot)
+        await pilot.press("b")
+        await pilot.pause()
+        said = screen.detail.prose.text
+        assert "node01 → node04" in said
+        assert "node04 → node01" in said
+        assert "2 of 12 ways below 90 %\n" in said
+        assert "12 of 12 ways below 90 %  ← the host, not one link" in said
+        await pilot.press("home", "down", "down", "down", "down", "down")
+        await pilot.pause()
+        said = screen.detail.prose.text
+        assert "node06 → node01" in said
+        assert said.count("not measured") == 2
+
+
+async def test_enter_opens_a_host_and_esc_returns(opened: Opened) -> None:
+    async with opened(work(measured.rack())) as pilot:
+        screen = await cluster(pilot)
+        await pilot.press("enter")  # on the first suspect
+        await pilot.pause()
+        assert focus(screen) == "checks"
+        assert screen.checks.rows[screen.checks.at[0]] == "node04"
+        await pilot.press("enter")
+        await pilot.pause()
+        assert focus(screen) == "host"
+        assert "eth2 negotiated 100 of 200 Gb/s" in screen.detail.prose.text
+        assert "8 of 10 checks passed" in screen.detail.prose.text
+        await pilot.press("escape")
+        await pilot.pause()
+        assert focus(screen) == "checks"
+
+
+async def test_the_cursor_goes_from_suspect_to_suspect_over_their_evidence(opened: Opened) -> None:
+    async with opened(work(measured.rack()), WIDE) as pilot:
+        screen = await cluster(pilot)
+        assert any("→ its own link: eth2 negotiated" in line for line in shown(pilot))
+        for name in ("node07", "node06", "node06"):
+            await pilot.press("down")
+            await pilot.pause()
+            assert screen.suspects.suspect
+            assert screen.suspects.suspect.names == (name,)
+            assert str(screen.detail.border_title) == name
+        await pilot.press("up", "up", "up")
+        assert screen.suspects.suspect
+        assert screen.suspects.suspect.names == ("node04",)
+
+
+async def test_a_list_that_cannot_be_written_is_said_in_words(opened: Opened) -> None:
+    def full(*_: str) -> None:
+        raise OSError("[Errno 28] No space left on device")
+
+    async with opened(replace(work(measured.rack()), save=full)) as pilot:
+        await cluster(pilot)
+        await pilot.press("w")
+        await until(pilot, lambda: "not written: OSError: [Errno 28]" in shown(pilot)[1])
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_one_machine_alone_is_told_how_to_add_hosts(opened: Opened, size: tuple[int, int]) -> None:
+    async with opened(work(), size) as pilot:
+        screen = await cluster(pilot)
+        assert any("gpudoctor fleet --hosts node[01-08]" in line for line in shown(pilot))
+        for key, said in (("c", "no host is to be taken out"), ("w", "no fleet"), ("b", "no bandwidth")):
+            await pilot.press(key)
+            await pilot.pause()
+            assert said in shown(pilot)[1]
+        await pilot.press("n", "N", "a", "enter", "escape", "R")
+        await pilot.pause()
+        assert screen.fleet is None
+
+
+async def test_an_answer_that_cannot_be_read_is_said_in_words(opened: Opened) -> None:
+    def broken() -> Fleet:
+        raise DocumentError("hosts.0.name is not a text")
+
+    async with opened(replace(work(), cluster=broken)) as pilot:
+        screen = await cluster(pilot)
+        assert "cannot be read: hosts.0.name is not a text" in screen.detail.prose.text
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_of_many_hosts_only_those_with_something_show(opened: Opened, size: tuple[int, int]) -> None:
+    async with opened(work(measured.cluster()), size) as pilot:
+        screen = await cluster(pilot)
+        assert screen.checks.rows == ("node07", "node19", "node33", "node41", "node52", "node58", "node60")
+        assert any("+ 57 hosts all sound (a)" in line for line in shown(pilot))
+        assert "64 hosts · 512 × H100" in shown(pilot)[0]
+        await pilot.press("a")
+        await pilot.pause()
+        assert len(screen.checks.rows) == 64
+        assert all(len(line) == size[0] for line in shown(pilot))
+
+
+async def test_the_cursor_stays_while_the_fleet_is_asked_again(opened: Opened) -> None:
+    answers = [measured.rack(), replace(measured.rack(), hosts=measured.rack().hosts[1:], verdict="unknown")]
+    async with opened(replace(work(), cluster=lambda: answers.pop(0))) as pilot:
+        screen = await cluster(pilot)
+        await pilot.press("n", "n", "right", "R")
+        await until(pilot, lambda: "UNKNOWN" in shown(pilot)[0])
+        assert screen.checks.rows[screen.checks.at[0]] == "node07"
+        assert screen.checks.at[1] == 1
+
+
+async def test_a_fleet_without_pairs_and_without_trouble(opened: Opened) -> None:
+    hosts = tuple(Host(f"n{at}", gpus=8, gpu="H100") for at in range(4))
+    checks = (Check("driver", "driver", "drv"),)
+    fleet = Fleet("", hosts, checks, {host.name: {"driver": OK} for host in hosts}, "go")
+    async with opened(work(fleet), WIDE) as pilot:
+        screen = await cluster(pilot)
+        assert shown(pilot)[0].startswith(" ✓ GO  every host is sound")
+        assert any("Nobody is suspect." in line for line in shown(pilot))
+        assert "4 of 4 hosts are sound and may train." in screen.drain.prose.text
+        await pilot.press("b", "c")
+        await pilot.pause()
+        assert "no host is to be taken out" in shown(pilot)[1]
+
+
+def pairs(bad: dict[tuple[str, str], float], *names: str) -> Fleet:
+    """A fleet of which nothing is known but its pairs."""
+    rows = tuple(tuple(None if a == b else bad.get((a, b), 47.0) for b in names) for a in names)
+    return Fleet("", tuple(map(Host, names)), (), {}, "unknown", Pairwise("", "GB/s", 48.0, names, rows))
+
+
+def test_a_row_and_a_column_that_are_bad_together_are_the_host() -> None:
+    names = ("a", "b", "c", "d")
+    cross = {(one, two): 20.0 for one in names for two in names if "b" in (one, two)}
+    found = fleets.suspects_of(pairs(cross, *names))
+    assert [(suspect.kind, suspect.names) for suspect in found] == [("host", ("b",))]
+    assert "the host, not a link" in found[0].title
+
+
+def test_one_bad_cell_is_the_link() -> None:
+    found = fleets.suspects_of(pairs({("a", "c"): 20.0}, "a", "b", "c", "d"))
+    assert [(suspect.kind, suspect.names) for suspect in found] == [("link", ("a", "c"))]
+    assert "at 42 %" in found[0].title
+
+
+def test_a_bad_host_and_a_bad_link_are_two() -> None:
+    names = ("a", "b", "c", "d", "e")
+    cross = {(one, two): 20.0 for one in names for two in names if "b" in (one, two)}
+    found = fleets.suspects_of(pairs({**cross, ("d", "e"): 10.0, ("e", "d"): 11.0}, *names))
+    assert [(suspect.kind, suspect.names) for suspect in found] == [("host", ("b",)), ("link", ("d", "e"))]
+
+
+def test_of_two_hosts_nobody_knows_which_one_it_is() -> None:
+    found = fleets.suspects_of(pairs({("a", "b"): 20.0, ("b", "a"): 20.0}, "a", "b"))
+    assert [suspect.kind for suspect in found] == ["link"]
+
+
+def test_the_demos_come_with_them() -> None:
+    hot, sound = demos.named("hot-gpu").work(), demos.named("sound").work()
+    assert hot.measured
+    assert hot.measured() == measured.node()
+    assert hot.cluster
+    assert hot.cluster() == measured.rack()
+    assert sound.cluster
+    assert sound.cluster() == measured.cluster()
+    assert sound.measured
+    assert sound.measured() is None
+
+
+def test_the_files_of_the_demos_are_those_that_are_made() -> None:
+    for path, text in measured.made():
+        assert gzip.decompress(path.read_bytes()).decode() == text, path
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_looks(snap_compare: Any, size: tuple[int, int]) -> None:
+    async def there(pilot: Pilot[None]) -> None:
+        await cluster(pilot)
+
+    assert snap_compare(DoctorApp(work(measured.rack())), terminal_size=size, run_before=there)

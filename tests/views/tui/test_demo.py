@@ -1,0 +1,237 @@
+"""The recorded machines that ship with the package: each leads to its cure in three key presses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from gpudoctor.app import cli, demos, pipeline
+from gpudoctor.app.commands.exits import MISUSE
+from gpudoctor.app.demos import Demo, playing
+from gpudoctor.app.demos.playing import RecordedGpus
+from gpudoctor.core.errors import DocumentError
+from gpudoctor.core.fact import Unread
+from gpudoctor.core.sample import Sample
+from gpudoctor.probes import torch_live
+from gpudoctor.views._terminal import command
+from gpudoctor.views.tui.recordings import LIST, RecordingsApp
+from gpudoctor.views.tui.work import Work
+from tests import demos as written
+from tests.sim import scenario
+from tests.sim.documents import sampled
+from tests.views.tui.conftest import NARROW, SIZES, WIDE, Opened, settled, shown
+from tests.views.tui.streams import Held
+
+EVERY = [replace(demo, pace=0) for demo in demos.every()]
+NAMES = [demo.name for demo in EVERY]
+
+
+@pytest.mark.full
+def test_they_are_up_to_date_and_small() -> None:
+    stale = [path for path, content in written.made() if written.kept(path) != content]
+    assert stale == [], "python -m tests.demos --write"
+    files = [path for path in written.HOME.rglob("*") if path.suffix in {".gz", ".json"}]
+    assert {path.parent.name for path in files if path.parent != written.HOME} == set(NAMES)
+    assert sum(path.stat().st_size for path in files) < 1 << 20
+    assert len(NAMES) >= 10
+
+
+@pytest.mark.parametrize("told", sampled(written.TOLD, lambda told: told.name, one_of=4))
+def test_what_ships_is_read_as_any_record_is(told: written.Told, capsys: pytest.CaptureFixture[str]) -> None:
+    code = cli.run(["read", str(written.HOME / told.name / "machine.json.gz")])
+    said = capsys.readouterr().out
+    folder = scenario.SICK if (scenario.SICK / f"{told.scenario}.json").exists() else scenario.PROFILES
+    expected = scenario.load(folder / f"{told.scenario}.json").expect
+    assert code == expected["exit"]
+    assert all(f"[{name}]" in said for name in expected["ids"])
+
+
+@pytest.mark.parametrize(
+    "demo", [EVERY[NAMES.index("torch-cu130")], EVERY[NAMES.index("sound")]], ids=lambda demo: demo.name
+)
+async def test_the_command_is_on_the_first_screen_and_copied_by_one_key(demo: Demo, opened: Opened) -> None:
+    work = demo.work()
+    command = _first_command(work)
+    async with opened(work) as pilot:
+        assert not command or any(f"$ {command}"[:20] in line for line in shown(pilot))
+        await pilot.press("c")
+        await pilot.pause()
+        if command:
+            assert pilot.app.clipboard == command
+            assert " ".join(command.split())[:40] in shown(pilot)[1]
+        else:
+            assert demo.verdict == "sound"
+            assert "no command to copy" in shown(pilot)[1]
+
+
+async def test_from_the_list_it_is_two_keys_more() -> None:
+    name = "torch-cu130"
+    app = RecordingsApp(EVERY)
+    async with app.run_test(size=NARROW) as pilot:
+        app.screen.query_one("#choices").cursor = NAMES.index(name)  # type: ignore[attr-defined]
+        await pilot.press("enter")
+        await settled(pilot)
+        await pilot.press("c")
+        assert app.clipboard == _first_command(EVERY[NAMES.index(name)].work())
+
+
+def _first_command(work: Work) -> str:
+    """The first command of the first finding's first cure that has one; empty where all cures are words."""
+    diagnosis = work.diagnose(lambda _: None, lambda _: None)
+    fixes = diagnosis.findings[0].fixes if diagnosis.findings else ()
+    steps = next((fix.steps for fix in fixes if any(step.argv for step in fix.steps)), ())
+    return next((command(step.argv) for step in steps if step.argv), "")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_list_says_what_is_wrong_with_each_and_a_second_click_opens(size: tuple[int, int]) -> None:
+    app = RecordingsApp(EVERY)
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("1", "r", "o")  # the screens are shut
+        assert app.current_mode == LIST
+        assert not app.reading.sources
+        await pilot.pause()
+        lines = shown(pilot)
+        for demo in EVERY[:10]:
+            assert any(demo.name in line and demo.title in line for line in lines)
+        assert any("You meet" in line and "too old" in line for line in lines)
+        await pilot.press("down")
+        await pilot.pause()
+        assert any("no kernel image" in line for line in shown(pilot))
+        await pilot.press("up")
+        for _ in range(2):
+            await pilot.click("#choices", offset=(10, 2))
+        await settled(pilot)
+        assert "RTX 5090" in shown(pilot)[0]
+
+
+async def test_a_second_machine_shows_nothing_of_the_first() -> None:
+    app = RecordingsApp(EVERY)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("enter")
+        await settled(pilot)
+        assert any("535.274.02" in line for line in shown(pilot))
+        await pilot.press("o")
+        assert app.current_mode == LIST
+        await pilot.press("end", "enter")
+        await settled(pilot)
+        lines = shown(pilot)
+        assert "✓ SOUND" in lines[0]
+        assert not any("535.274.02" in line for line in lines)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_band_says_that_it_is_a_recording(size: tuple[int, int], opened: Opened) -> None:
+    async with opened(EVERY[0].work(), size) as pilot:
+        assert "recording" in shown(pilot)[0]
+
+
+def test_what_the_files_say_is_found_while_torch_is_still_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_live, "deadline", lambda _: 600.0)
+    with Held(EVERY[0].record()) as machine:
+        let = machine.hold("ask_torch")
+        for diagnosis in pipeline.watch(target=machine):
+            if "gpu.throttled" in [one.id for one in diagnosis.findings]:
+                break
+        let.set()
+    assert "gpu.throttled" in [one.id for one in diagnosis.findings]
+    assert isinstance(diagnosis.snapshot.get("live.cuda_available"), Unread)
+
+
+def test_a_name_that_is_none_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["demo", "torch-cu13"]) == MISUSE
+    assert "torch-cu130" in capsys.readouterr().err
+    assert cli.run(["demo", "nothing-like-it"]) == MISUSE
+    assert "sound" in capsys.readouterr().err
+
+
+def test_without_a_terminal_the_names_are_said() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpudoctor", "demo"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == MISUSE
+    assert done.stdout == ""
+    assert "the list of demos needs a terminal" in done.stderr
+    assert all(name in done.stderr for name in NAMES)
+
+
+def _watched() -> RecordedGpus:
+    return playing.live_from_json(json.loads(written.kept(written.HOME / "hot-gpu/live.json.gz")))
+
+
+def test_playing_tells_the_past_at_once_and_ends_when_told() -> None:
+    watched, past = _watched(), threading.Event()
+    heard: list[Sample] = []
+
+    def hear(sample: Sample) -> None:
+        heard.append(sample)
+        if len(heard) == len(watched):
+            past.set()
+
+    stop = watched.play(hear)
+    assert past.wait(60)
+    stop()
+    time.sleep(watched.every * 1.5)
+    assert len(heard) <= len(watched) + 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": "gpudoctor-recorded-live/9"},
+        {"again": 10_000},
+        {"every": 0},
+        {"series": {}},
+        {"series": {"power_w": [[1.0]]}},
+    ],
+)
+def test_what_is_no_record_of_gpus_at_work_is_refused(change: dict[str, object]) -> None:
+    document = json.loads(written.kept(written.HOME / "hot-gpu/live.json.gz"))
+    with pytest.raises(DocumentError):
+        playing.live_from_json({**document, **change})
+
+
+async def test_a_demo_shows_its_gpus_at_work_and_what_kernels_measured(opened: Opened) -> None:
+    async with opened(EVERY[NAMES.index("hot-gpu")].work(), WIDE) as pilot:
+        await pilot.press("2")
+        for _ in range(600):
+            await pilot.pause(0.1)
+            if any("1110/1980" in line and "heat" in line for line in shown(pilot)):
+                break
+        else:
+            raise AssertionError(shown(pilot))
+        await pilot.press("4")
+        await pilot.pause(0.3)
+        assert any("bf16 matmul" in line for line in shown(pilot))
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_way_back_to_the_list_is_among_the_keys(size: tuple[int, int]) -> None:
+    app = RecordingsApp(EVERY)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        assert "o list" not in shown(pilot)[-1]
+        await pilot.press("enter")
+        await settled(pilot)
+        assert "o list" in shown(pilot)[-1]
+        await pilot.click("Keys", offset=(shown(pilot)[-1].index("o list"), 0))
+        await pilot.pause()
+        assert app.current_mode == LIST
+
+
+def test_a_named_one_is_printed_and_held_to_a_profile(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, code, verdict in (((), 0, "sound"), (("--expect", "hgx-h200"), 1, "broken")):
+        assert cli.run(["demo", "sound", "--json", *words]) == code
+        document = json.loads(capsys.readouterr().out)
+        assert (document["verdict"], document["target"]["kind"]) == (verdict, "snapshot")

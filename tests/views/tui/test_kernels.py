@@ -1,0 +1,297 @@
+"""Kernels: bars against what was expected, what is wrong with a GPU, and measuring from here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.errors import DocumentError, UsageError
+from gpudoctor.core.measurement import Device, Kernel, Measurements, Run
+from gpudoctor.views.tui.app import DoctorApp
+from gpudoctor.views.tui.screens.kernels import KernelsScreen
+from gpudoctor.views.tui.work import Work
+from tests import measured
+from tests.views.tui.conftest import SIZES, WIDE, Opened, opened_by, shown, text, until
+from tests.views.tui.machines import diagnosis_of
+
+
+@cache
+def sound() -> Diagnosis:
+    """A machine that nothing is wrong with, as far as its facts go."""
+    return diagnosis_of("hgx-h100")
+
+
+def work(found: Measurements | None = None, **more: Any) -> Work:
+    """That machine, with what was measured on it."""
+    return Work("node05", lambda _, __: sound(), lambda name: name, measured=lambda: found, **more)
+
+
+async def kernels(pilot: Pilot[None]) -> KernelsScreen:
+    """The screen, with what was measured on it."""
+    return await opened_by("4", KernelsScreen, pilot, "Reading what was measured …")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_wrong_gpu_leads_and_the_slow_one_is_seen(opened: Opened, size: tuple[int, int]) -> None:
+    async with opened(work(measured.node()), size) as pilot:
+        screen = await kernels(pilot)
+        lines = shown(pilot)
+        assert lines[0].startswith(" ✗ BROKEN  GPU 6 computes wrong values, GPU 5 is slow")
+        assert lines[1].startswith(" 50 sound · 2 wrong · 4 slow · 8 not judged")
+        assert next(line for line in lines if "TFLOP/s" in line).split()[1:5] == ["TFLOP/s", "of", "expected", "722"]
+        rows = {number: next(line for line in lines[4:] if f" GPU {number} " in line) for number in range(8)}
+        assert "▸✗ GPU 6" in rows[6]
+        assert "✗ 3 of 67 M" in rows[6]
+        assert "! GPU 5" in rows[5]
+        assert rows[5].count("█") * 3 < rows[0].count("█") * 2
+        assert all("│" in rows[number][2:-2] for number in range(7))  # where the expected value is
+        assert "not run: in use by pid 41207, train.py (61 GiB)" in rows[7]
+        assert "3 of 67,108,864 values differ from the reference." in screen.detail.prose.text
+
+
+async def test_a_slow_gpu_says_what_held_it_back_and_e_where_the_expected_value_comes_from(opened: Opened) -> None:
+    async with opened(work(measured.node()), WIDE) as pilot:
+        screen = await kernels(pilot)
+        await pilot.press("e")
+        await pilot.pause()
+        assert "73 % of it is what sound ones achieve" in screen.detail.prose.text
+        assert "ml-engineering" in screen.detail.prose.text
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "values differ" in screen.detail.prose.text
+        await pilot.press("up")
+        await pilot.pause()
+        said = screen.detail.prose.text
+        assert "GPU 5 does 56 % of what it should in bf16 matmul" in said
+        assert "Held back by: heat (hardware slowdown)." in said
+        assert "1110 of 1980 MHz · 88 °C · 412 of 700 W" in said
+        assert "▼ heat" in text(pilot)
+        while screen.kernel and screen.kernel.id != "launch":  # of which no table says what to expect
+            await pilot.press("right")
+            await pilot.pause()
+        assert any("of the median 4.1" in line for line in shown(pilot))
+        await pilot.press("e")
+        await pilot.pause()
+        assert "the median of 7 GPUs of this name" in screen.detail.prose.text
+
+
+async def test_n_goes_from_bad_to_bad_through_all_kernels(opened: Opened) -> None:
+    async with opened(work(measured.node())) as pilot:
+        screen = await kernels(pilot)
+        places = []
+        for _ in range(6):
+            assert screen.bars.run
+            places.append((screen.bars.run.kernel.partition(".")[2], screen.bars.run.gpu))
+            await pilot.press("n")
+            await pilot.pause()
+        assert places == [("bf16", 6), ("fp16", 5), ("fp16", 6), ("tf32", 5), ("fp8", 5), ("bf16", 5)]
+        await pilot.press("N")
+        await pilot.pause()
+        assert screen.bars.run
+        assert (screen.bars.run.kernel, screen.bars.run.gpu) == ("matmul.bf16", 5)
+
+
+async def test_a_click_on_a_tab_opens_its_kernel(opened: Opened) -> None:
+    async with opened(work(measured.node())) as pilot:
+        screen = await kernels(pilot)
+        line = next(y for y, line in enumerate(shown(pilot)) if "[✗ bf16 matmul]" in line)
+        await pilot.click(offset=(shown(pilot)[line].index("tf32"), line))
+        await pilot.pause()
+        assert screen.kernel
+        assert screen.kernel.id == "matmul.tf32"
+
+
+async def test_the_tab_that_is_open_is_always_seen(opened: Opened) -> None:
+    async with opened(work(measured.node())) as pilot:
+        screen = await kernels(pilot)
+        await pilot.press("right", "left")
+        await pilot.pause()
+        for title in ["bf16 matmul", *(kernel.title for kernel in measured.node().kernels[1:])]:
+            assert screen.kernel
+            assert screen.kernel.title == title
+            assert any(f"{title}]" in line for line in shown(pilot))
+            assert screen.bars.cursor == 6  # the GPU stays
+            await pilot.press("right")
+            await pilot.pause()
+
+
+async def test_the_rung_that_failed_is_named_with_its_message(opened: Opened) -> None:
+    async with opened(work(measured.too_old()), WIDE) as pilot:
+        screen = await kernels(pilot)
+        assert shown(pilot)[0].startswith(" ✗ BROKEN  8 GPUs fail")
+        assert any("failed at torch: CUDA initialization" in line for line in shown(pilot))
+        said = screen.detail.prose.text
+        assert "GPU 0: bf16 matmul failed at torch" in said
+        assert "✓ driver   ✗ torch   · triton   · nccl" in said
+        assert "the driver answers, torch does not get through" in said
+
+
+async def test_c_copies_what_leaves_the_wrong_gpu_out(opened: Opened) -> None:
+    async with opened(work(measured.node())) as pilot:
+        await kernels(pilot)
+        await pilot.press("c")
+        assert pilot.app.clipboard == "export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,7"
+        await pilot.press("up", "c")
+        assert pilot.app.clipboard == "nvidia-smi -i 5 -q -d PERFORMANCE,CLOCK,TEMPERATURE,POWER"
+        await pilot.press("up", "c")
+        await pilot.pause()
+        assert "no command to copy here" in shown(pilot)[1]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_nothing_measured_is_said_in_words(opened: Opened, size: tuple[int, int]) -> None:
+    async with opened(work(), size) as pilot:
+        screen = await kernels(pilot)
+        assert "Nothing was measured here yet." in screen.detail.prose.text
+        assert "gpudoctor bench" in screen.detail.prose.text
+        await pilot.press("n", "N", "e", "c", "left", "right", "enter", "x")
+        await pilot.pause()
+        assert "nothing is measured now" in shown(pilot)[1]
+        await pilot.press("R")
+        await pilot.pause()
+        assert "nothing can be measured from here" in shown(pilot)[1]
+
+
+async def test_what_cannot_be_read_is_said_in_words(opened: Opened) -> None:
+    def broken() -> Measurements:
+        raise DocumentError("runs.0.gpu is not a whole number: [/b]")
+
+    async with opened(replace(work(), measured=broken)) as pilot:
+        screen = await kernels(pilot)
+        assert "cannot be read: runs.0.gpu is not a whole number: [/b]" in screen.detail.prose.text
+
+
+class Engine:
+    """Measures a GPU each time it is let."""
+
+    def __init__(self) -> None:
+        self.wanted: list[Sequence[str]] = []
+        self.go = threading.Semaphore(0)
+        self.done = threading.Semaphore(0)
+
+    def __call__(
+        self, wanted: Sequence[str], tell: Callable[[Measurements], None], stop: threading.Event
+    ) -> Measurements:
+        self.wanted.append(wanted)
+        found = measured.node()
+        runs = [Run("matmul.bf16", gpu, "waiting") for gpu in range(8)]
+        for gpu in range(8):
+            runs[gpu] = Run("matmul.bf16", gpu, "running")
+            tell(replace(found, runs=tuple(runs), kernels=found.kernels[:1]))
+            self.done.release()
+            self.go.acquire(timeout=60)
+            if stop.is_set():
+                runs[gpu:] = [Run("matmul.bf16", rest, "not-run", because="stopped") for rest in range(gpu, 8)]
+                break
+            runs[gpu] = Run("matmul.bf16", gpu, "ran", 700.0 + gpu, right=True)
+        return replace(found, runs=tuple(runs), kernels=found.kernels[:1])
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_measuring_shows_each_gpu_as_it_comes_and_stops_when_told(opened: Opened, size: tuple[int, int]) -> None:
+    engine = Engine()
+    async with opened(replace(work(), kernels=engine), size) as pilot:
+        screen = await kernels(pilot)
+        assert "R measures every kernel" in screen.detail.prose.text
+        await pilot.press("R")
+        for _ in range(3):
+            engine.go.release()
+        await until(pilot, lambda: "3 of 8 measured · matmul.bf16 on GPU 3" in shown(pilot)[1])
+        assert any("GPU 2" in line and "702" in line for line in shown(pilot))
+        assert any("GPU 4" in line and "waits" in line for line in shown(pilot))
+        await pilot.press("R")
+        await pilot.pause()
+        assert "measured already" in shown(pilot)[1]
+        await pilot.press("x")
+        await pilot.pause()
+        assert "stopping; what was measured stays" in shown(pilot)[1]
+        engine.go.release()
+        await until(pilot, lambda: "stopped; what was measured stays" in shown(pilot)[1])
+        assert any("GPU 2" in line and "702" in line for line in shown(pilot))
+        assert any("GPU 5" in line and "not run: stopped" in line for line in shown(pilot))
+        assert engine.wanted == [[]]
+
+
+async def test_enter_measures_the_kernel_that_is_shown(opened: Opened) -> None:
+    engine = Engine()
+    for _ in range(8):
+        engine.go.release()
+    async with opened(work(measured.node(), kernels=engine)) as pilot:
+        screen = await kernels(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: shown(pilot)[1].startswith(" measured"))
+        assert engine.wanted == [["matmul.bf16"]]
+        assert screen.found
+        assert screen.found.state(screen.found.of("matmul.bf16")[6]) == "sound"
+        assert screen.found.state(screen.found.of("matmul.fp16")[6]) == "wrong"  # what was not measured again stays
+
+
+async def test_an_engine_that_dies_leaves_what_was_measured_before(opened: Opened) -> None:
+    def dies(*_: object) -> Measurements:
+        raise OSError("[Errno 5] Input/output error")
+
+    async with opened(work(measured.node(), kernels=dies)) as pilot:
+        screen = await kernels(pilot)
+        await pilot.press("R")
+        await until(pilot, lambda: "not measured to the end: OSError" in shown(pilot)[1])
+        assert screen.found
+        assert len(screen.found.runs) == len(measured.node().runs)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_where_there_is_no_gpu_it_says_why_in_full(opened: Opened, size: tuple[int, int]) -> None:
+    def nowhere(_: object, tell: Callable[[Measurements], None], __: object) -> Measurements:
+        tell(Measurements("node05", measured.node().kernels, (), ()))
+        raise UsageError("no GPU that CUDA lists: the loader finds no libcuda.so.1; try gpudoctor bench --device cpu")
+
+    async with opened(work(kernels=nowhere), size=size) as pilot:
+        await kernels(pilot)
+        await pilot.press("R")
+        await until(pilot, lambda: "gpudoctor bench --device cpu" in " ".join(text(pilot).split()))
+        assert "nothing to compare with" not in text(pilot)
+
+
+async def test_what_the_user_chose_stays_while_results_come(opened: Opened) -> None:
+    engine = Engine()
+    async with opened(work(measured.node(), kernels=engine)) as pilot:
+        screen = await kernels(pilot)
+        await pilot.press("right", "right", "home", "R")
+        engine.go.release()
+        await until(pilot, lambda: "on GPU 1" in shown(pilot)[1])
+        assert screen.kernel
+        assert (screen.kernel.id, screen.bars.cursor) == ("matmul.tf32", 0)
+        await pilot.press("x")
+        engine.go.release()
+
+
+@pytest.mark.parametrize("size", [(40, 10), (240, 60)])
+async def test_72_gpus_at_any_size(opened: Opened, size: tuple[int, int]) -> None:
+    devices = tuple(Device(gpu, "GB200") for gpu in range(72))
+    runs = tuple(Run("matmul.bf16", gpu, "ran", 1600.0 + gpu, 0.004, right=True) for gpu in range(72))
+    kernel = Kernel("matmul.bf16", "bf16 matmul", "TFLOP/s", "8192³")
+    async with opened(work(Measurements("rack", (kernel,), devices, runs)), size) as pilot:
+        await kernels(pilot)
+        await pilot.press("G")
+        await pilot.pause()
+        assert all(len(line) == size[0] for line in shown(pilot))
+        if size[1] > 10:
+            assert any("GPU 71" in line for line in shown(pilot))
+        await pilot.resize_terminal(40, 10)
+        await pilot.resize_terminal(120, 40)
+        await pilot.pause()
+        assert any("GPU 71" in line and "1,671" in line for line in shown(pilot))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_looks(snap_compare: Any, size: tuple[int, int]) -> None:
+    async def there(pilot: Pilot[None]) -> None:
+        await kernels(pilot)
+
+    assert snap_compare(DoctorApp(work(measured.node())), terminal_size=size, run_before=there)

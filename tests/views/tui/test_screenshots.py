@@ -1,0 +1,38 @@
+"""The documentation shows the interface as it is: every screen has its picture, and every picture is shown."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from tests import screenshots
+from tests.needs import REPOSITORY
+from tests.screenshots import SHOTS, Shot
+
+PAGE = (REPOSITORY / "gpudoctor/app/docs" / "interface.md").read_text("utf-8")
+NAMES = [shot.name for shot in SHOTS]
+
+
+def test_every_screen_has_a_picture_and_the_page_on_the_interface_shows_each() -> None:
+    assert {shot.screen for shot in SHOTS} >= screenshots.screens()
+    shown = set(re.findall(r"\(\.\./\.\./\.\./tests/views/tui/screenshots/(\w+)\.svg\)", PAGE))
+    assert shown == set(NAMES) == {path.stem for path in screenshots.HOME.iterdir()}, (
+        "python -m tests.screenshots --write; python -m tests.readme --write"
+    )
+
+
+@pytest.mark.parametrize("shot", SHOTS, ids=NAMES)
+def test_a_picture_is_an_svg_of_the_screen_it_is_of(shot: Shot) -> None:
+    picture = ElementTree.parse(screenshots.HOME / f"{shot.name}.svg")
+    text = "".join(picture.getroot().itertext()).replace("\u00a0", " ")
+    assert f"gpudoctor demo {shot.demo}".strip() in text
+    assert ("recording" in text) == bool(shot.demo) or shot.screen in {"kernels", "cluster", "demos"}
+
+
+@pytest.mark.full
+async def test_a_picture_is_taken_of_a_screen_with_all_its_numbers() -> None:
+    text = (await screenshots.taken(next(shot for shot in SHOTS if shot.name == "gpus"))).replace("&#160;", " ")
+    assert "1110/1980" in text
+    assert "heat" in text
