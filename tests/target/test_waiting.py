@@ -82,7 +82,8 @@ def test_who_is_given_up_has_a_moment_to_say_where_it_is() -> None:
 
 
 def test_the_work_of_a_real_process_and_its_child() -> None:
-    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'for i in range(10**7): pass\\ninput()'])"
+    busy = "import time\nwhile time.process_time() < 0.5: pass\ninput()"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}])"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
         work = work_of(process.pid)
         while work and work.seconds < 0.2:
