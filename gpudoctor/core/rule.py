@@ -103,8 +103,31 @@ class Sign:
 
 
 @frozen
+class Proof:
+    """One way to know the cause: where `when` and the page's own conditions hold, and none of `unless`.
+
+    `finding` and `confidence` are this way's own; empty means the page's. What it adds to the sentence is a `Detail`.
+    """
+
+    when: tuple[str, ...]
+    finding: str = ""
+    confidence: Confidence | Literal[""] = ""
+
+
+@frozen
+class Detail:
+    """What is added to a sentence of the page where `when` is known to hold: to the finding, or to `why`."""
+
+    when: tuple[str, ...]
+    says: str
+    of: Literal["finding", "why"] = "finding"
+
+
+@frozen
 class Rule:
     """One page of the rulebook. Conditions are expressions over facts; see `gpudoctor.diagnosis.expression`.
+
+    Where the page has `proofs`, one of them must hold beside `when`; the first that does gives the sentence.
 
     `several`: the cause comes about in several ways, of which `when` is one; where that is false, the signs of the
     others count as before.
@@ -129,6 +152,8 @@ class Rule:
     explains: tuple[str, ...] = ()
     when: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
+    proofs: tuple[Proof, ...] = ()
+    details: tuple[Detail, ...] = ()
     signs: Sequence[Sign] = ()
     fixes: Sequence[Fix] = ()
     confirm: str = ""

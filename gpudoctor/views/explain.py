@@ -29,8 +29,13 @@ def _rule_lines(rule: Rule, cases: Sequence[Case]) -> Iterator[str]:
     yield say(", ").join(parts)
     yield ""
     yield from wrapped(_COMPUTED.sub("…", rule.why), paragraphs=True)
-    yield from _condition_lines("Found when all of these hold", rule.when)
-    yield from _condition_lines("Never where one of these holds", rule.unless)
+    yield from _condition_lines(say("Found when all of these hold"), rule.when)
+    for number, proof in enumerate(rule.proofs, 1):
+        yield from _condition_lines(say("Proof {number}, of which one must hold", number=number), proof.when)
+        if proof.confidence or proof.finding:
+            says = _COMPUTED.sub("…", proof.finding or rule.finding)
+            yield from wrapped(f"→ {say(proof.confidence or rule.confidence)}: {says}", 2, 4)
+    yield from _condition_lines(say("Never where one of these holds"), rule.unless)
     yield from _section_lines(
         "Signs in machine-printed text", [_sign_text(sign.match, sign.conclusive) for sign in rule.signs]
     )
@@ -54,7 +59,7 @@ def _condition_lines(title: str, conditions: Sequence[str]) -> Iterator[str]:
     """A heading and the conditions below it, with their own line breaks and indents; nothing if there are none."""
     if conditions:
         yield ""
-        yield say("{title}:", title=say(title))
+        yield say("{title}:", title=title)
     for condition in conditions:
         first, _, rest = condition.strip().partition("\n")
         for line in [first, *textwrap.dedent(rest).splitlines()]:

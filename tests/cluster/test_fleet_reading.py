@@ -152,7 +152,7 @@ def test_a_folded_fleet_is_not_a_host() -> None:
     assert "whole fleet" in one(view.render(folded([N1]))).because
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 4000), st.binary(max_size=40))
 def test_no_damage_ends_the_reading(at: int, noise: bytes) -> None:
     place = at * len(N1) // 4000

@@ -36,7 +36,7 @@ machines = st.builds(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(machines)
 def test_a_snapshot_survives_json(machine: Snapshot) -> None:
     assert snapshots.from_json(json.loads(json.dumps(machine.to_json()))) == machine

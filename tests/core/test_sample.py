@@ -37,7 +37,7 @@ told = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(told)
 def test_a_sample_survives_json(sample: Sample) -> None:
     assert samples.from_json(json.loads(json.dumps(sample.to_json()))) == sample

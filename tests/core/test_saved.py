@@ -143,7 +143,7 @@ _PLACES = [
 ]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.sampled_from(_PLACES), _ENTRIES, st.booleans())
 def test_anything_in_any_place(path: str, entry: Any, as_value: bool) -> None:
     raw = json.loads(json.dumps(GOOD))
@@ -155,7 +155,7 @@ def test_anything_in_any_place(path: str, entry: Any, as_value: bool) -> None:
     worked(json.dumps(raw))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.randoms(use_true_random=False), st.integers(1, 8))
 def test_mutilated_files(dice: random.Random, strokes: int) -> None:
     words = json.dumps(GOOD)

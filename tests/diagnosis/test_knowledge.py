@@ -34,7 +34,7 @@ def test_absent_in_any_place_gives_absent(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(LOOKUPS))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.data())
 def test_nonsense_is_judged_or_refused_never_a_crash(name: str, data: st.DataObject) -> None:
     arguments = [data.draw(ANYTHING) for _ in range(required(LOOKUPS[name]))]

@@ -68,7 +68,7 @@ SIGNS = [sign for rule in rulebook.load().rules for sign in rule.signs]
 FLAGS = re.IGNORECASE | re.MULTILINE
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.data())
 def test_no_sign_of_any_page_matches_a_text_without_its_needles(data: st.DataObject) -> None:
     sign = data.draw(st.sampled_from(SIGNS))

@@ -208,7 +208,7 @@ _VALUES: st.SearchStrategy[Json] = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(_PREFIXES, st.lists(_WORDS, max_size=6), st.dictionaries(_NAMES, _VALUES, max_size=3), st.text(max_size=20))
 def test_whatever_a_step_says_the_outlook_is_a_snapshot(
     prefix: tuple[str, ...], words: list[str], makes: dict[str, Json], torch: str

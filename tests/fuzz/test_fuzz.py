@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.corpus import BOOK
@@ -40,7 +40,7 @@ def test_endless_runs(unit: str) -> None:
 _SIGNS = [sign.match for rule in BOOK.rules for sign in rule.signs]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(st.data())
 def test_what_a_sign_hears_is_judged(data: st.DataObject) -> None:
     pattern = data.draw(st.sampled_from(_SIGNS))

@@ -124,7 +124,7 @@ def test_names_are_those_that_nm_lists(tmp_path: Path) -> None:
         assert set(undefined_symbols(file)) == set(other)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_libraries_end_in_an_answer_or_a_named_error(sound: bytes, tmp_path: Path, data: st.DataObject) -> None:
     raw = bytearray(sound)

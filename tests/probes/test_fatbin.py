@@ -89,7 +89,7 @@ def test_a_slow_disk_ends_in_a_timeout(tmp_path: Path) -> None:
 SOUND = elf({".nv_fatbin": container(entry(CUBIN, 80), concatenated(PTX, [80, 90])), ".text": bytes(64)})
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     changes=st.lists(st.tuples(st.integers(0, len(SOUND) - 1), st.integers(0, 255)), max_size=12),
     length=st.integers(0, len(SOUND)),

@@ -129,7 +129,7 @@ def test_only_documents_that_matter_are_parsed_of_a_long_stream() -> None:
     assert found[0].at("kind").line == 100 * 1_003 + 2
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.sampled_from(NAMES), st.data())
 def test_mutations_of_the_examples_are_survived(name: str, data: st.DataObject) -> None:
     kind = name.rpartition(".")[2]

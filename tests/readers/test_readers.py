@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudoctor.core.errors import DocumentError
@@ -172,7 +172,7 @@ def _read_safely(text: str) -> None:
             assert not _CONTROL.search(shown), repr(shown)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(st.text())
 def test_any_text(text: str) -> None:
     _read_safely(text)
@@ -198,7 +198,7 @@ _STRANGE = [
 ]
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(st.randoms(use_true_random=False), st.integers(1, 15))
 def test_mutilated_reports(dice: random.Random, strokes: int) -> None:
     text = REPORT

@@ -8,7 +8,7 @@ import zlib
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudoctor import probes
@@ -72,7 +72,7 @@ def test_a_level_that_is_none_is_refused(level: Any) -> None:
 _VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=9) | st.lists(st.integers(), max_size=2)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(
     st.sampled_from(
         ["files", "bytes", "links", "folders", "devices", "denied", "space", "times", "sparse", "left_out", "commands"]

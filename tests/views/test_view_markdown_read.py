@@ -7,7 +7,7 @@ from dataclasses import replace
 from html import unescape
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -36,7 +36,7 @@ def read(said: str) -> tuple[set[str], str]:
     return set(re.findall(r"</?([a-z0-9]+)", page)), unescape(re.sub(r"<[^>]*>", "", page))
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(HOSTILE)
 @example("---")
 @example("-- -")
@@ -48,7 +48,7 @@ def test_foreign_text_reads_as_it_is(evil: str) -> None:
     assert words.replace(JOINER, "").split() == one_line(evil).replace(JOINER, "").split()
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(HOSTILE)
 def test_code_reads_as_it_is(evil: str) -> None:
     tags, words = read(f"a {markdown.code(evil)} b")
@@ -56,7 +56,7 @@ def test_code_reads_as_it_is(evil: str) -> None:
     assert words.split() == ["a", *one_line(evil).split(), "b"]
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(HOSTILE)
 def test_a_report_full_of_it_keeps_its_form(evil: str) -> None:
     whole = diagnosis_of("too-old-b200")

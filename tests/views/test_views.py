@@ -102,7 +102,7 @@ def test_a_pipe_gets_no_colour() -> None:
     assert not style_of(io.StringIO()).colour
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.text())
 def test_no_text_drives_the_terminal(words: str) -> None:
     for line in [safe(words), *wrapped(words, 2, 4)]:

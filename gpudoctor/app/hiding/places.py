@@ -293,6 +293,7 @@ def vocabulary() -> frozenset[str]:
     book = rulebook.load()
     for rule in (*book.rules, *book.cluster):
         texts = [rule.id, rule.title, rule.finding, rule.why, rule.misses, rule.confirm, rule.layer]
+        texts += [proof.finding for proof in rule.proofs] + [detail.says for detail in rule.details]
         for fix in rule.fixes:
             texts += [fix.title, fix.undo, *(word for step in fix.steps for word in (*step.argv, step.text))]
         for text in texts:

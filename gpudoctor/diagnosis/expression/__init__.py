@@ -85,6 +85,7 @@ BUILTINS: Mapping[str, Callable[..., object]] = {
     "absent": lambda value: isinstance(value, Nothing),
     "known": lambda value: not isinstance(value, Nothing),  # the evaluator's: an unread argument is an answer, too
     "present": lambda value: not isinstance(value, Nothing),
+    "either": lambda value, other: other if isinstance(value, Nothing) else value,  # the evaluator's, for the same
     "matches": _matches,
     "says": _any_line_matches,
     "lower": _lower,
@@ -204,13 +205,15 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         return self._any_is([partial(self._eval, part) for part in node.values], settles)
 
     def _eval_call(self, node: ast.Call) -> object:
-        """A call; ``known``, ``any`` and ``all`` are evaluated in three values here."""
+        """A call; ``known``, ``either``, ``any`` and ``all`` are evaluated in three values here."""
         called = node.func.id if isinstance(node.func, ast.Name) else ""
-        if called == "known":
+        if called in ("known", "either"):
             try:
-                return not isinstance(self._eval(node.args[0]), Nothing)
+                value = self._eval(node.args[0])
             except CannotJudge:
-                return False
+                value = Nothing()
+            there = not isinstance(value, Nothing)
+            return there if called == "known" else value if there else self._eval(node.args[1])
         if called in ("any", "all") and isinstance(node.args[0], ast.GeneratorExp):
             return self._quantified(node.args[0], called == "any")
         if node.keywords or called not in self.functions:
@@ -410,7 +413,7 @@ def _collect_facts(node: ast.AST, variables: frozenset[str], names: list[tuple[s
             names.append((node.id, node))
         return True
     if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Name) and node.func.id == "known":
+        if isinstance(node.func, ast.Name) and node.func.id in ("known", "either"):
             return False
         return all(_collect_facts(part, variables, names) for part in [*node.args, *node.keywords])
     if isinstance(node, (ast.GeneratorExp, ast.ListComp)):

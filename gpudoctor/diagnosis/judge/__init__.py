@@ -8,7 +8,7 @@ from gpudoctor.core.about import __version__
 from gpudoctor.core.diagnosis import Diagnosis, Evidence, Finding, Subject, Unjudged, is_fact_name, verdict_of
 from gpudoctor.core.fact import Absent, Fact, Reason, Row, Unread, value_of
 from gpudoctor.core.frozen import replace
-from gpudoctor.core.rule import CONFIDENCES, LAYERS, PREVALENCES, SEVERITIES, Confidence, Rule
+from gpudoctor.core.rule import CONFIDENCES, LAYERS, PREVALENCES, SEVERITIES, Confidence, Proof, Rule
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.text_budget import TooCostlyError, within
 from gpudoctor.core.values import CannotJudge
@@ -62,7 +62,7 @@ def judge_rule(rule: Rule, snapshot: Snapshot, text: Text, evaluator: Evaluator 
     elif isinstance(rows, tuple):
         outcomes = list(_outcome_per_row(rule, snapshot, rows, text, evaluator))
     if matches and not any(isinstance(outcome, Finding) for outcome in outcomes):
-        whole = replace(rule, when=(), each="")
+        whole = replace(rule, when=(), proofs=(), each="")
         outcomes = [Judgement(whole, Facts(snapshot), matches, text, evaluator).outcome()]
     return outcomes
 
@@ -123,7 +123,7 @@ class Judgement:
 
     def outcome(self) -> Outcome:
         """The finding, unjudged, or None where the rule passes, from its conditions and matched signs."""
-        proof = self._holds(self.rule.when) if self.rule.when else None
+        proof, way = self._proven()
         if proof is False and not self.matches and self.rule.id not in self.text.given_up:
             return None
         touched, self.facts.touched = self.facts.touched, {}
@@ -131,7 +131,8 @@ class Judgement:
             return None
         self.facts.touched = touched
         if proof is True:
-            return self._finding(self.rule.confidence, self.rule.finding, self.matches)
+            template = (way and way.finding) or self.rule.finding
+            return self._finding((way and way.confidence) or self.rule.confidence, template, self.matches)
         contradicted = proof is False and not self.rule.several
         proven: Touched = dict(self.facts.touched) if contradicted else {}  # what contradicts a sign is shown too
         confidence, counting = self._weigh_signs(contradicted, touched=proven)
@@ -145,6 +146,30 @@ class Judgement:
             fact = proof.what if is_fact_name(proof.what) else ""
             return Unjudged(self.rule.id, str(proof), proof.reason, fact)
         return self.text.unjudged(self.rule)
+
+    def _proven(self) -> tuple[bool | CannotJudge | None, Proof | None]:
+        """Whether the conditions and one of the proofs hold (None: the page has neither), and the first that does.
+
+        Only the facts of that proof are kept as evidence, beside those of the conditions.
+        """
+        if not self.rule.when and not self.rule.proofs:
+            return None, None
+        shared = self._holds(self.rule.when) if self.rule.when else True
+        if shared is False or not self.rule.proofs:
+            return shared, None
+        pending: CannotJudge | None = None
+        touched: Touched = dict(self.facts.touched)
+        for proof in self.rule.proofs:
+            before, self.facts.touched = self.facts.touched, {}
+            holds = self._holds(proof.when)
+            if holds is True:
+                self.facts.touched = {**touched, **self.facts.touched}
+                return shared, proof
+            self.facts.touched = {**before, **self.facts.touched}
+            pending = pending or (holds if isinstance(holds, CannotJudge) else None)
+        if pending is None:
+            return False, None
+        return (pending if shared is True else shared), None
 
     def _holds(self, conditions: Sequence[str]) -> bool | CannotJudge:
         """Whether the conditions hold; `CannotJudge` as a value where that is open or too costly."""
@@ -195,7 +220,9 @@ class Judgement:
         title = fill(template, self.evaluator, groups)
         if NOT_KNOWN in title:  # a sign matched, but a value that its sentence names is not known
             title = rule.title
-        why = fill(rule.why, self.evaluator, groups)
+        elif groups is None:
+            title += self._details("finding")
+        why = fill(rule.why, self.evaluator, groups) + self._details("why")
         about = self._subjects([match.groups for match in matches])
         facts = [Evidence(name, state, index) for (name, index), state in self.facts.touched.items()]
         severity = "warning" if rule.severity == "error" and confidence == "possible" else rule.severity
@@ -216,6 +243,19 @@ class Judgement:
             prevalence=rule.prevalence,
             pages=rule.pages,
         )
+
+    def _details(self, of: str) -> str:
+        """What is known to hold besides, for the end of the finding's sentence or of ``why``."""
+        said = ""
+        for detail in self.rule.details:
+            if detail.of != of:
+                continue
+            before, self.facts.touched = self.facts.touched, {}
+            words = self._fill(detail.says, None) if self._holds(detail.when) is True else NOT_KNOWN
+            touched = {} if NOT_KNOWN in words else self.facts.touched
+            self.facts.touched = {**before, **touched}
+            said += "" if NOT_KNOWN in words else words
+        return said
 
     def _confirm(self) -> str:
         """How to confirm: filled in on a cluster, verbatim on a machine (its braces are the shell's); may be empty."""

@@ -112,8 +112,8 @@ def _check_shape(rule: Rule, cases: Sequence[Case], path: Path) -> None:
     page = Spot(path)
     if not _ID.match(rule.id) or path.stem != rule.id:
         raise page.key("id").broken(f"the file is named by its id, <layer>/<topic>.<what-is>.toml, not {rule.id!r}")
-    if not rule.when and not rule.signs:
-        raise page.broken("nothing to look for: neither when nor sign")
+    if not rule.when and not rule.proofs and not rule.signs:
+        raise page.broken("nothing to look for: neither when nor proof nor sign")
     if not rule.sources:
         raise page.key("sources").broken("no source")
     for sign in rule.signs:

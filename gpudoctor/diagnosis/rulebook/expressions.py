@@ -27,9 +27,11 @@ _HOLE = pattern(r"\{([^{}]+)\}")
 
 
 def conditions(rule: Rule) -> Iterator[str]:
-    """The rule's conditions (when, unless, signs), without sentences and fixes."""
+    """The rule's conditions (when, unless, proofs, signs), without sentences and fixes."""
     yield from rule.when
     yield from rule.unless
+    for proof in rule.proofs:
+        yield from proof.when
     for sign in rule.signs:
         yield from sign.when
 
@@ -38,7 +40,9 @@ def expressions(rule: Rule) -> Iterator[str]:
     """Every expression on the page, in conditions, sentences and fixes; groups that a sign captures left out."""
     yield from conditions(rule)
     yield from rule.subjects
-    templates = [rule.finding, rule.why, *(sign.finding for sign in rule.signs)]
+    yield from (condition for detail in rule.details for condition in detail.when)
+    templates = [rule.finding, rule.why, *(proof.finding for proof in rule.proofs)]
+    templates += [*(detail.says for detail in rule.details), *(sign.finding for sign in rule.signs)]
     templates += [rule.confirm] if rule.scope == "cluster" else []
     groups = {name for sign in rule.signs for name in re.compile(sign.match).groupindex}
     yield from (hole for hole in _holes(templates) if hole not in groups)
@@ -134,7 +138,9 @@ def facts_in(tree: ast.AST, variables: Mapping[str, str]) -> set[str]:
 # ---- Names that stand for expressions ----
 
 _CONDITIONS = frozenset(("when", "unless", "subjects"))
-_SENTENCES = frozenset(["title", "finding", "why", "text", "argv", "makes", "undo", "signs", "steps"])
+_SENTENCES = frozenset(["title", "finding", "why", "says", "text", "argv", "makes", "undo", "steps"]).union(
+    ["proofs", "details", "signs"]
+)
 """Keys of a page, or of its translation, under which expressions stand between braces."""
 _CAPTURED = pattern(r"\(\?P<(\w+)>")
 

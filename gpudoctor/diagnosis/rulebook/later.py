@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 
 from gpudoctor.core.rule import Part, Rule
 from gpudoctor.diagnosis import pages
-from gpudoctor.diagnosis.rulebook.page import Spot, fix_of, origin_of, page_files, sign_of
+from gpudoctor.diagnosis.rulebook.page import Spot, details_of, fix_of, origin_of, page_files, proof_of, sign_of
 
 T = TypeVar("T")
 
@@ -74,16 +74,20 @@ def rule_from_compiled(raw: Mapping[str, Any], parts: PageParts, translation: Ma
     else:
         signs, fixes = (LazySequence(partial(parts.of, origin, kind)) for kind in ("signs", "fixes"))
     own: dict[str, Any] = {"role": "cause", "layer": origin.split("/")[-2]}
-    own.update((key, tuple(raw[key]) if key in _LISTS else raw[key]) for key in raw if key not in ("sign", "fix"))
+    own.update((key, tuple(raw[key]) if key in _LISTS else raw[key]) for key in raw if key not in _ENTRIES)
+    where = Spot(origin)
     return Rule(
         **own,
-        signs=LazySequence(lambda: [sign_of(item, Spot(origin)) for item in signs]),
-        fixes=LazySequence(lambda: [fix_of(item, Spot(origin)) for item in fixes]),
+        proofs=tuple(proof_of(item, where) for item in raw.get("proof", ())),
+        details=details_of(raw, where),
+        signs=LazySequence(lambda: [sign_of(item, where) for item in signs]),
+        fixes=LazySequence(lambda: [fix_of(item, where) for item in fixes]),
         pages=parts.pages,
     )
 
 
 _LISTS = frozenset(["sources", "explains", "when", "unless"])
+_ENTRIES = frozenset(["proof", "detail", "sign", "fix"])
 
 
 def _parts_by_origin(folder: Path, key: str) -> dict[str, Any]:

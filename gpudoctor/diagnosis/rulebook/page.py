@@ -20,8 +20,10 @@ from gpudoctor.core.rule import (
     PREVALENCES,
     SEVERITIES,
     Case,
+    Detail,
     Fix,
     Part,
+    Proof,
     Role,
     Rule,
     Scope,
@@ -148,6 +150,8 @@ def rule_of(raw: Mapping[str, Any], origin: str) -> Rule:
         explains=texts(raw, "explains", page),
         when=texts(raw, "when", page),
         unless=texts(raw, "unless", page),
+        proofs=tuple(proof_of(item, page.key("proof")) for item in tables(raw, "proof", page)),
+        details=details_of(raw, page),
         signs=tuple(sign_of(sign, page.entry("sign", at)) for at, sign in enumerate(tables(raw, "sign", page))),
         fixes=tuple(fix_of(fix, page.entry("fix", at)) for at, fix in enumerate(tables(raw, "fix", page))),
         confirm=raw.get("confirm", ""),
@@ -169,7 +173,7 @@ _TEXTS = ("id", "title", "finding", "why", "misses", "layer", "each", "confirm")
 _SWITCHES = ("sound", "several")
 _KEYS = (
     "id layer title severity role finding why misses sources confidence prevalence sound several each"
-    " subjects explains let when unless sign fix case confirm origin scope"
+    " subjects explains let when unless proof detail sign fix case confirm origin scope"
 )
 
 
@@ -186,6 +190,36 @@ def refuse_unknown_keys(raw: Mapping[str, Any], keys: str, where: Spot) -> None:
 def _comma_list(words: Iterable[object]) -> str:
     """The items as text, separated by commas."""
     return ", ".join(map(str, words))
+
+
+def proof_of(raw: Mapping[str, Any], where: Spot) -> Proof:
+    """An entry of ``proof``; raises `RuleError`."""
+    refuse_unknown_keys(raw, "when says finding confidence", where)
+    confidence = _one_of(raw, "confidence", ("", *CONFIDENCES), "", where)
+    return Proof(_conditions(raw, where), raw.get("finding", ""), confidence)
+
+
+def details_of(raw: Mapping[str, Any], page: Spot) -> tuple[Detail, ...]:
+    """What the page's proofs add to its sentence, then the entries of ``detail``; raises `RuleError`."""
+    found = [
+        Detail(_conditions(item, page.key("proof")), item["says"])
+        for item in tables(raw, "proof", page)
+        if "says" in item
+    ]
+    where = page.key("detail")
+    for item in tables(raw, "detail", page):
+        refuse_unknown_keys(item, "when says of", where)
+        of = _one_of(item, "of", ("finding", "why"), "finding", where)
+        found.append(Detail(_conditions(item, where), _required_text(item, "says", where), of))
+    return tuple(found)
+
+
+def _conditions(raw: Mapping[str, Any], where: Spot) -> tuple[str, ...]:
+    """The conditions under ``when``; raises `RuleError` where there is none."""
+    found = texts(raw, "when", where)
+    if not found:
+        raise where.broken("when is missing: a list of conditions, all of which must hold")
+    return found
 
 
 def sign_of(raw: Mapping[str, Any], where: Spot) -> Sign:
@@ -302,7 +336,7 @@ def tables(raw: Mapping[str, Any], key: str, where: Spot) -> Sequence[Mapping[st
     """The tables under `key`; raises `RuleError` where it is something else."""
     value = raw.get(key, ())
     if isinstance(value, (str, Mapping)) or not all(isinstance(item, Mapping) for item in value):
-        written = f"{key} = [{{ ... }}]" if key == "steps" else f"[[{key}]]"
+        written = f"{key} = [{{ ... }}]" if key in ("steps", "proof", "detail") else f"[[{key}]]"
         raise where.key(key).broken(f"{key} is a list of tables, each written {written}")
     return value  # type: ignore[no-any-return]
 

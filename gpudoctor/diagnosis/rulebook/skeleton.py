@@ -49,6 +49,19 @@ when = ["{blank} a condition over facts"]
 # Any one that holds: never found, whatever else is seen.
 unless = []
 
+# Where the cause is known in several ways: a line each, of which one must hold beside `when` (which may then be left
+# out). Each that holds adds what it `says` to the sentence; the first that does may give a whole `finding` or a
+# `confidence` in place of the page's.
+# proof = [
+#   {{ when = ["gpu.count == 0"], finding = "No GPU is left" }},
+#   {{ when = ["any(g.mig for g in gpu)"], says = "; a GPU is divided by MIG" }},
+# ]
+
+# What else is known to hold, and proves nothing, is added likewise, or to `why` (of = "why"). No `if` in a sentence.
+# detail = [
+#   {{ when = ["any(g.mig for g in gpu)"], says = "; a GPU is divided by MIG" }},
+# ]
+
 # Where `when` is but one of several ways to come true, so that its being false says nothing against the signs:
 # several = true
 

@@ -1,10 +1,10 @@
 """A page's words in another language: ``rules/zh/driver/driver.missing.toml`` for ``rules/driver/driver.missing.toml``.
 
 A translation has the words alone, in the order of the page: ``title``, ``finding``, ``why``, ``misses``, ``confirm``,
-``signs`` (their sentences, each once) and a ``[[fix]]`` for each, with ``title``, ``steps`` (the texts of those that
-have one) and ``undo``; of a shared cure the texts under ``[step]`` as well. A ``confirm`` or ``undo`` that is a command
-alone may be left out. ``of`` is the digest of the words that were translated: where these have changed since, the page
-is English until somebody has looked at it again.
+``proofs``, ``details`` and ``signs`` (their sentences, each once) and a ``[[fix]]`` for each, with ``title``, ``steps``
+(the texts of those that have one) and ``undo``; of a shared cure the texts under ``[step]`` as well. A ``confirm`` or
+``undo`` that is a command alone may be left out. ``of`` is the digest of the words that were translated: where these
+have changed since, the page is English until somebody has looked at it again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,13 @@ Raw = Mapping[str, Any]
 Slot = tuple[str | int, ...]
 """Where a sentence stands in a translation: ``("fix", 0, "steps", 2)``."""
 _SENTENCES = ("title", "finding", "why", "misses", "confirm")
-_WORDED = frozenset((*_SENTENCES, "text", "undo"))
+_LISTED = {
+    "proofs": [("proof", "finding")],
+    "details": [("proof", "says"), ("detail", "says")],
+    "signs": [("sign", "finding")],
+}
+"""Lists of a translation: the entries of the page that they translate, and under which key their words stand."""
+_WORDED = frozenset((*_SENTENCES, "says", "text", "undo"))
 """Keys of a page under which words stand, wherever on it."""
 _OPTIONAL = ("confirm", "undo")
 
@@ -104,13 +110,14 @@ def _read_translations(folder: Path, language: str) -> Iterator[tuple[str, Raw, 
 def _page_sentences(page: Raw) -> Iterator[tuple[Slot, str]]:
     """Every sentence of a page, with its position in a translation."""
     yield from (((key,), page[key]) for key in _SENTENCES if page.get(key))
-    findings = dict.fromkeys(sign["finding"] for sign in page.get("sign", ()) if sign.get("finding"))
-    yield from ((("signs", at), sentence) for at, sentence in enumerate(findings))
+    for name, places in _LISTED.items():
+        own = dict.fromkeys(entry[key] for kind, key in places for entry in page.get(kind, ()) if entry.get(key))
+        yield from (((name, at), sentence) for at, sentence in enumerate(own))
     yield from ((("step", name), step["text"]) for name, step in page.get("step", {}).items() if step.get("text"))
     for at, fix in enumerate(page.get("fix", ())):
         yield ("fix", at, "title"), fix["title"]
-        own = (step["text"] for step in fix.get("steps", ()) if not isinstance(step, str) and step.get("text"))
-        yield from ((("fix", at, "steps", number), text) for number, text in enumerate(own))
+        steps = (step["text"] for step in fix.get("steps", ()) if not isinstance(step, str) and step.get("text"))
+        yield from ((("fix", at, "steps", number), text) for number, text in enumerate(steps))
         if fix.get("undo"):
             yield ("fix", at, "undo"), fix["undo"]
 
@@ -118,9 +125,10 @@ def _page_sentences(page: Raw) -> Iterator[tuple[Slot, str]]:
 def _translated_sentences(raw: Raw, path: Path) -> Iterator[tuple[Slot, str]]:
     """Every sentence of a translation, by the same positions; raises `RuleError` for an unknown key."""
     page = Spot(path)
-    refuse_unknown_keys(raw, f"of signs step fix {' '.join(_SENTENCES)}", page)
+    refuse_unknown_keys(raw, f"of {' '.join(_LISTED)} step fix {' '.join(_SENTENCES)}", page)
     yield from (((key,), raw[key]) for key in _SENTENCES if key in raw)
-    yield from ((("signs", at), text) for at, text in enumerate(texts(raw, "signs", page)))
+    for name in _LISTED:
+        yield from (((name, at), text) for at, text in enumerate(texts(raw, name, page)))
     yield from ((("step", name), text) for name, text in raw.get("step", {}).items())
     for at, fix in enumerate(raw.get("fix", ())):
         refuse_unknown_keys(fix, "title steps undo", page.entry("fix", at))

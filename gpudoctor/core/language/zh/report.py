@@ -130,6 +130,7 @@ WORDS = {
     "suggestive": "仅供参考",
     "{title}:": "{title}：",
     "Found when all of these hold": "以下条件全部成立时判定",
+    "Proof {number}, of which one must hold": "证据 {number}（其中一项须成立）",
     "Never where one of these holds": "以下任何一条成立时不判定",
     "Signs in machine-printed text": "机器输出文本中的特征",
     "Explains": "可以解释",
