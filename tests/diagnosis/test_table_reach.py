@@ -117,12 +117,9 @@ def test_windows_numbers_of_the_newest_branch_are_not_newer() -> None:
     )
 
 
-def test_what_a_newer_driver_implies_is_marked_at_its_source() -> None:
-    snapshot = complete(reading.snapshot_of("Nvidia driver version: 620.10\n"))
-    implied = snapshot.get("driver.cuda_version")
-    assert isinstance(implied, Known)
-    assert "by rule" in implied.source
-    assert "driver.cuda_version" in [item.fact for item in table_reach.facts_beyond_tables(snapshot)]
+def test_which_cuda_a_newer_driver_serves_is_not_guessed() -> None:
+    assert not complete(reading.snapshot_of("Nvidia driver version: 620.10\n")).known("driver.cuda_version")
+    assert complete(reading.snapshot_of("Nvidia driver version: 615.10\n")).text("driver.cuda_version") == "13.4"
 
 
 def test_a_finding_that_rests_on_it_is_marked_and_no_other() -> None:

@@ -6,6 +6,8 @@ import argparse
 from itertools import islice
 
 from gpudoctor.diagnosis import rulebook
+from tests.diagnosis.test_beyond_tables import new_alarms, profiles
+from tests.generated.beyond import machines
 from tests.generated.changes import broken, changes
 from tests.generated.figures import Figures
 from tests.generated.sound import sound
@@ -17,7 +19,16 @@ def main() -> int:
     parser.add_argument(
         "--seed", type=int, default=1, help="another seed makes other environments (default %(default)s)"
     )
+    parser.add_argument(
+        "--beyond", metavar="N", type=int, help="instead, so many machines of tomorrow, each as text too"
+    )
     asked = parser.parse_args()
+    if asked.beyond:
+        found = [
+            line for raised in islice(machines(asked.seed, profiles()), asked.beyond) for line in new_alarms(raised)
+        ]
+        print(*found, f"{asked.beyond} machines and their pastes: {len(found)} errors and warnings", sep="\n")
+        return int(bool(found))
     book = rulebook.load([])
     whole, changed = Figures(book), Figures(book)
     whole.sound(islice(sound(asked.seed), 15_000 if asked.all else 500))

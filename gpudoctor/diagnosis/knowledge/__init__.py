@@ -21,7 +21,6 @@ from gpudoctor.diagnosis.knowledge.drivers import driver_cuda
 from gpudoctor.diagnosis.knowledge.implied_rates import imply_load_columns, imply_rates
 from gpudoctor.diagnosis.knowledge.implied_results import imply_results
 from gpudoctor.diagnosis.knowledge.implied_torch import imply_torch
-from gpudoctor.diagnosis.knowledge.table_reach import newer_driver
 
 _CALLABLE = (
     drivers.driver_floor,
@@ -197,12 +196,8 @@ def _driver_cuda(snapshot: Snapshot, facts: Facts, _: Groups) -> None:
     """Fills ``driver.cuda_version`` by the driver's branch, where unread."""
     version = snapshot.text("driver.version")
     if version and isinstance(snapshot.get("driver.cuda_version"), Unread):
-        try:
-            new = newer_driver(snapshot)
-            source = f"table drivers: {'by rule, as of its newest branch' if new else f'branch of {version}'}"
-            facts["driver.cuda_version"] = Known(driver_cuda(version), source)
-        except CannotJudge:
-            return
+        with suppress(CannotJudge):  # a driver newer than the table may serve a newer CUDA than any row
+            facts["driver.cuda_version"] = Known(driver_cuda(version), f"table drivers: branch of {version}")
 
 
 def _first_xid(snapshot: Snapshot, facts: Facts, groups: Groups) -> None:

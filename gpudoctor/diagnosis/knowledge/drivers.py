@@ -20,6 +20,8 @@ from gpudoctor.diagnosis.knowledge._tables import TableRow, dotted, lookup, rele
 
 BRANCH_SPAN = 12
 """A driver further than this above the nearest branch of the table belongs to a branch we do not know."""
+NEWEST_SPAN = 4
+"""As `BRANCH_SPAN`, of the newest branch, for the next one begins 5 above it; Windows drivers count up to 4 on."""
 
 
 @lookup
@@ -85,11 +87,11 @@ def driver_for(cuda: object) -> str:
 def branch_of(driver: object) -> TableRow:
     """The row of the driver's branch; raises `CannotJudge` for a branch the table does not have."""
     major = version(driver, "driver version").major
-    for branch in table("drivers")["branch"]:
-        distance = major - int(branch["branch"])
-        if 0 <= distance <= BRANCH_SPAN:
-            row: TableRow = branch
-            return row
+    branches = table("drivers")["branch"]
+    nearest: TableRow | None = next((row for row in branches if int(row["branch"]) <= major), None)
+    span = NEWEST_SPAN if nearest is branches[0] else BRANCH_SPAN
+    if nearest and major - int(nearest["branch"]) <= span:
+        return nearest
     raise CannotJudge("driver branch", f"the table has no driver {major}")
 
 

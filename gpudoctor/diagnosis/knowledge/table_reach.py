@@ -47,10 +47,6 @@ def facts_beyond_tables(snapshot: Snapshot) -> tuple[BeyondTables, ...]:
         value = snapshot.text(fact)
         if value and (newer_driver(snapshot) if kind == "branch" else _is_beyond(value, _shipped_reach()[kind])):
             beyond.append(BeyondTables(fact, None, f"{says} {value[:_LONGEST]}", name))
-    if newer_driver(snapshot):
-        implied = snapshot.known("driver.cuda_version")
-        if implied and implied.source.startswith("table drivers"):
-            beyond.append(BeyondTables("driver.cuda_version", None, "", "drivers"))
     return (*beyond, *_gpus_beyond_tables(snapshot))
 
 
