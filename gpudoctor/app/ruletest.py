@@ -16,7 +16,6 @@ from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis import pages, rulebook
 from gpudoctor.diagnosis.judge import evidence_alone, judge_rule, new_evaluator
 from gpudoctor.diagnosis.judge.cures import setup_options
-from gpudoctor.diagnosis.judge.signs import Text
 from gpudoctor.diagnosis.knowledge import complete
 from gpudoctor.diagnosis.rulebook.page import SETUP, Spot
 from gpudoctor.diagnosis.rulebook.setups import setup_cases
@@ -96,7 +95,7 @@ def failure(case: Case, rule: Rule) -> str | None:
     message counts as unjudged only in a case that expects unjudged, else as passing.
     """
     snapshot = snapshot_of(case)
-    outcomes = judge_rule(rule, snapshot, Text(snapshot))
+    outcomes = judge_rule(rule, snapshot)
     findings = [outcome for outcome in outcomes if isinstance(outcome, Finding)]
     pending = [outcome for outcome in outcomes if isinstance(outcome, Unjudged)]
     if case.finds is not None:
@@ -120,7 +119,7 @@ def _evidence_problem(findings: list[Finding], rule: Rule, snapshot: Snapshot) -
         if not finding.evidence:
             return "the finding has no evidence"
         alone = evidence_alone(finding, snapshot)
-        again = [item for item in judge_rule(rule, alone, Text(alone)) if isinstance(item, Finding)]
+        again = [item for item in judge_rule(rule, alone) if isinstance(item, Finding)]
         if finding.title not in [item.title for item in again]:
             return f"its evidence alone does not give {finding.title!r} but {again[0].title if again else 'nothing'!r}"
         if finding.confidence not in [item.confidence for item in again]:

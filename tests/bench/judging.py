@@ -153,7 +153,7 @@ def slowest_pages(documents: Sequence[Document], book: Rulebook, most: int) -> I
     worst: dict[str, tuple[float, str]] = {}
     for one in documents:
         snapshot = complete(snapshot_of(one.text))
-        text = Text(snapshot)
+        text = Text(snapshot, book.word_index(snapshot))
         for rule in book.rules:
             took = min(milliseconds(partial(judge_rule, rule, snapshot, text)) for _ in range(2))
             total[rule.id] += took

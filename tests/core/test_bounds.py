@@ -10,15 +10,20 @@ from gpudoctor.core.errors import DocumentError
 from gpudoctor.core.fact import Known
 from gpudoctor.core.rule import Sign
 from gpudoctor.core.snapshot import MOST_GPUS, MOST_OTHER_ROWS, Snapshot, Target
-from gpudoctor.diagnosis.judge.signs import Text
+from gpudoctor.diagnosis.judge.signs import Match, Text
+from gpudoctor.diagnosis.rulebook.later import word_index
 from gpudoctor.diagnosis.rulebook.needles import alternative_parts, may_span_lines
 from gpudoctor.readers import read_text
 from gpudoctor.views import document
 
 
-def _text(*lines: str) -> Text:
+def _text(sign: Sign, *lines: str) -> Text:
     rows = tuple({"line": Known(line, f"line {number}")} for number, line in enumerate(lines, 1))
-    return Text(Snapshot(Target("report", "x"), {}, {"text": rows}))
+    return Text(Snapshot(Target("report", "x"), {}, {"text": rows}), word_index([sign]))
+
+
+def _found(sign: Sign, *lines: str) -> Match | None:
+    return _text(sign, *lines).find(sign)
 
 
 def _sign(match: str) -> Sign:
@@ -28,19 +33,20 @@ def _sign(match: str) -> Sign:
 @pytest.mark.parametrize("before", [0, 850, 990, 2600])
 def test_a_message_is_heard_wherever_it_stands_in_a_long_line(before: int) -> None:
     line = "x" * before + " CUDA error: out of memory " + "y" * 1500
-    heard = _text("first", line).find(_sign("CUDA error: (?P<what>out of memory)"))
+    heard = _found(_sign("CUDA error: (?P<what>out of memory)"), "first", line)
     assert heard is not None
     assert heard.groups == {"what": "out of memory"}
     assert [item.index for item in heard.evidence] == [1]
 
 
 def test_a_line_printed_a_few_times_is_still_there_each_time() -> None:
-    assert _text("again", "again").find(_sign("again\\nagain")) is not None
+    assert _found(_sign("again\\nagain"), "again", "again") is not None
 
 
 def test_a_row_of_several_lines_is_searched_line_by_line() -> None:
-    text = _text("first", "second\n\n \nXid 79\n" + "\n" * 5000 + "third")
-    heard = text.find(_sign(r"^Xid (?P<code>\d+)$"))
+    sign = _sign(r"^Xid (?P<code>\d+)$")
+    text = _text(sign, "first", "second\n\n \nXid 79\n" + "\n" * 5000 + "third")
+    heard = text.find(sign)
     assert heard is not None
     assert [item.index for item in heard.evidence] == [1]
     assert text.searched == "first\nsecond\nXid 79\nthird"
@@ -54,15 +60,15 @@ def _told(*match: str, words: str) -> Sign:
 @pytest.mark.parametrize(("between", "there"), [(10, True), (2000, False)])
 def test_what_stands_pages_apart_is_heard_as_far_as_the_page_says(between: int, there: bool) -> None:
     sign = _told(r"first(?P<what> \w+)[\s\S]{0,4000}?", r"last error", words="first")
-    text = _text("first miss", *(f"line {number}" for number in range(between)), "a last error", "first hit")
-    assert (text.find(sign) is not None) == there
+    found = _found(sign, "first miss", *(f"line {number}" for number in range(between)), "a last error", "first hit")
+    assert (found is not None) == there
 
 
 def test_words_on_every_line_are_tried_at_both_ends() -> None:
     lines = [f"NCCL says {number} and nothing that matters here" for number in range(8000)]
     for place in (3, 7990):
         said = [*lines[:place], "NCCL failed", *lines[place + 1 :]]
-        heard = _text(*said).find(_told(r"NCCL (?P<what>failed)", words="nccl"))
+        heard = _found(_told(r"NCCL (?P<what>failed)", words="nccl"), *said)
         assert heard is not None
         assert [item.index for item in heard.evidence] == [place]
 

@@ -7,7 +7,6 @@ from gpudoctor.core.fact import Fact, Known, Row, Unread
 from gpudoctor.core.rule import Rule
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis.judge import judge_rule
-from gpudoctor.diagnosis.judge.signs import Text
 
 RULE = Rule("gpu.hot", "gpu", "hot", "warning", "cause", "{gpu.t}", "", "", (), each="gpu", when=("gpu.t > 80",))
 
@@ -15,7 +14,7 @@ RULE = Rule("gpu.hot", "gpu", "hot", "warning", "cause", "{gpu.t}", "", "", (), 
 def answers(*temperatures: Fact) -> list[object]:
     rows: tuple[Row, ...] = tuple({"t": fact, "uuid": Known(f"GPU-{n}", "x")} for n, fact in enumerate(temperatures))
     snapshot = Snapshot(Target("local", "x"), {}, {"gpu": rows})
-    found = judge_rule(RULE, snapshot, Text(snapshot))
+    found = judge_rule(RULE, snapshot)
     return [(one.title, one.subject) if isinstance(one, Finding) else one for one in found]
 
 

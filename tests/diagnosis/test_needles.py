@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.judge.signs import Text
+from gpudoctor.diagnosis.rulebook.later import word_index
 from gpudoctor.diagnosis.rulebook.needles import alternative_parts, may_span_lines, needles
 from gpudoctor.readers import read_text
 from tests.fuzz.seeds import seeds
@@ -79,7 +80,7 @@ def test_no_sign_of_any_page_matches_a_text_without_its_needles(data: st.DataObj
 @pytest.mark.full
 def test_a_sign_is_heard_where_its_pattern_matches_the_whole_text() -> None:
     for report in seeds().reports[::48]:
-        text = Text(read_text(report))
+        text = Text(read_text(report), word_index(SIGNS))
         for sign in SIGNS:
             heard = text.find(sign)
             matched = (

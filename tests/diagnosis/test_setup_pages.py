@@ -15,7 +15,6 @@ from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis import pages, rulebook
 from gpudoctor.diagnosis.judge import judge_rule, new_evaluator
 from gpudoctor.diagnosis.judge.cures import setup_options
-from gpudoctor.diagnosis.judge.signs import Text
 from gpudoctor.diagnosis.knowledge import complete
 from gpudoctor.diagnosis.knowledge.setup_facts import with_setup_facts
 from gpudoctor.diagnosis.rulebook.compiling import checked_pages
@@ -142,7 +141,7 @@ def found(rule_id: str, facts: dict[str, object]) -> Finding:
     rule = rulebook.load().find(rule_id)
     assert rule
     snapshot = ruletest.snapshot_of(Case(rule_id, "test", facts))
-    [finding] = [one for one in judge_rule(rule, snapshot, Text(snapshot)) if isinstance(one, Finding)]
+    [finding] = [one for one in judge_rule(rule, snapshot) if isinstance(one, Finding)]
     return finding
 
 

@@ -14,7 +14,6 @@ from gpudoctor.core.rule import Case, Rule
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.expression import parse
 from gpudoctor.diagnosis.judge import judge_rule
-from gpudoctor.diagnosis.judge.signs import Text
 from gpudoctor.diagnosis.rulebook.expressions import loop_groups
 from gpudoctor.readers import read_text
 from gpudoctor.views import prometheus, schema
@@ -52,7 +51,7 @@ def weighed(rule: Rule) -> set[str]:
 def findings_of(case: Case) -> list[Finding]:
     rule = next(page for page in PAGES if (page.id, page.scope) == (case.rule, case.scope))
     snapshot = snapshot_of(case)
-    return [one for one in judge_rule(rule, snapshot, Text(snapshot)) if isinstance(one, Finding)]
+    return [one for one in judge_rule(rule, snapshot) if isinstance(one, Finding)]
 
 
 def test_a_page_that_weighs_devices_says_which_its_finding_is_about() -> None:

@@ -28,6 +28,7 @@ from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.core.text_budget import TooCostlyError
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.judge.signs import Text
+from gpudoctor.diagnosis.rulebook.later import word_index
 from gpudoctor.readers._pattern import Pattern
 from tests.fuzz.examine import examine
 from tests.fuzz.pump import runs, sample, units
@@ -127,7 +128,7 @@ def lines(shape: Shape, size: int) -> list[str]:
 def heard(sign: Sign, text: Sequence[str]) -> float:
     """Seconds that one search for the sign takes in these lines."""
     rows = tuple({"line": Known(line, "line 1")} for line in text)
-    searched = Text(Snapshot(Target("report", "hostile"), {}, {"text": rows}))
+    searched = Text(Snapshot(Target("report", "hostile"), {}, {"text": rows}), word_index([sign]))
     started = time.process_time()
     with suppress(TooCostlyError):
         searched.find(sign)

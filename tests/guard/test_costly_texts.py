@@ -127,7 +127,8 @@ def test_waiting_costs_nothing() -> None:
 
 def test_what_the_processor_did_meanwhile_loses_no_sign() -> None:
     """Memory that is cleared of garbage and a hypervisor's pause count as this thread's time."""
-    text = signs.Text(read_text(XID))
+    words = BOOK.word_index(read_text(XID))
+    text = signs.Text(read_text(XID), words)
     sign = next(sign for rule in BOOK.rules for sign in rule.signs if text.find(sign))
     clock = iter([0.0, 0.4])
     now = 0.0
@@ -137,7 +138,7 @@ def test_what_the_processor_did_meanwhile_loses_no_sign() -> None:
         now = next(clock, now)
         return now * slowness()
 
-    paused = signs.Text(read_text(XID))
+    paused = signs.Text(read_text(XID), words)
     paused.budget = Budget(JUDGING, clock=paused_once)
     assert paused.find(sign)
     assert next(clock, None) is None, "the clock jumped within the search"

@@ -189,15 +189,31 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
 
         On a judged row, and where an unread fact counts as absent, it asks for nothing.
         """
-        facts = self.names
-        if type(facts) is not Facts or facts.each:
-            return
-        if facts.snapshot is not self._answered[0]:
-            self._answered = facts.snapshot, facts.snapshot.answered()
-        if names.isdisjoint(self._answered[1]):
+        if self._are_unread(names):
             value = self._eval(first)
             if isinstance(value, Holder):
                 iter(value)  # type: ignore[call-overload]
+
+    def _are_unread(self, names: frozenset[str]) -> bool:
+        """Whether none of these facts and groups of the machine has an answer."""
+        facts = self.names
+        if type(facts) is not Facts or facts.each:
+            return False
+        if facts.snapshot is not self._answered[0]:
+            self._answered = facts.snapshot, facts.snapshot.answered()
+        return names.isdisjoint(self._answered[1])
+
+    def unread(self, conditions: Sequence[str]) -> CannotJudge | None:
+        """Why the first of the conditions is open, where none of them can be judged: all they need is unread."""
+        for condition in conditions:
+            names, _ = _facts_needed(condition)
+            if not names or not self._are_unread(names):
+                return None
+        try:
+            evaluate(conditions[0], self)
+        except CannotJudge as why:
+            return why
+        return None
 
     def _eval_boolop(self, node: ast.BoolOp) -> object:
         """``and`` and ``or`` in three values: decided by one operand even where others are unread."""

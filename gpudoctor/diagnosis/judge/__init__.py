@@ -18,11 +18,12 @@ from gpudoctor.diagnosis.judge.cures import all_hold, applicable_fixes
 from gpudoctor.diagnosis.judge.signs import Match, Text
 from gpudoctor.diagnosis.knowledge import LOOKUPS
 from gpudoctor.diagnosis.rulebook import Rulebook
+from gpudoctor.diagnosis.rulebook.later import word_index
 
 
 def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:
     """The diagnosis of every rule on the snapshot: findings folded under causes and ordered, unjudged and passed."""
-    text = Text(snapshot)
+    text = Text(snapshot, rulebook.word_index(snapshot))
     evaluator = new_evaluator(snapshot)
     found: list[Finding] = []
     unjudged: list[Unjudged] = []
@@ -49,8 +50,14 @@ def new_evaluator(snapshot: Snapshot) -> Evaluator:
     return Evaluator(Facts(snapshot), LOOKUPS)
 
 
-def judge_rule(rule: Rule, snapshot: Snapshot, text: Text, evaluator: Evaluator | None = None) -> list[Outcome]:
-    """The rule's outcomes (finding, unjudged, None for passed): one, or one per row where it has `each`."""
+def judge_rule(
+    rule: Rule, snapshot: Snapshot, text: Text | None = None, evaluator: Evaluator | None = None
+) -> list[Outcome]:
+    """The rule's outcomes (finding, unjudged, None for passed): one, or one per row where it has `each`.
+
+    `text` and `evaluator` are of that snapshot, where several rules are judged.
+    """
+    text = text or Text(snapshot, word_index(rule.signs))
     evaluator = evaluator or new_evaluator(snapshot)
     matches = text.matches(rule)
     if not rule.each:
@@ -123,6 +130,8 @@ class Judgement:
 
     def outcome(self) -> Outcome:
         """The finding, unjudged, or None where the rule passes, from its conditions and matched signs."""
+        if not self.matches and (open_ := self._unread()):
+            return open_
         proof, way = self._proven()
         if proof is False and not self.matches and self.rule.id not in self.text.given_up:
             return None
@@ -143,9 +152,15 @@ class Judgement:
         if proof is False and self.rule.id not in self.text.given_up:
             return None
         if isinstance(proof, CannotJudge):
-            fact = proof.what if is_fact_name(proof.what) else ""
-            return Unjudged(self.rule.id, str(proof), proof.reason, fact)
+            return _unjudged(self.rule, proof)
         return self.text.unjudged(self.rule)
+
+    def _unread(self) -> Unjudged | None:
+        """The rule unjudged where all that its conditions need is unread, as in most pastes: they need not be tried."""
+        rule = self.rule
+        conditions = (*rule.when, *(condition for proof in rule.proofs for condition in proof.when), *rule.unless)
+        why = self.evaluator.unread(conditions) if rule.when or rule.proofs else None
+        return _unjudged(rule, why) if why else None
 
     def _proven(self) -> tuple[bool | CannotJudge | None, Proof | None]:
         """Whether the conditions and one of the proofs hold (None: the page has neither), and the first that does.
@@ -275,6 +290,11 @@ class Judgement:
             return (subjects.subject_of_row(snapshot, self.facts.each, self.facts.index),)
         listed = [value for text in self.rule.subjects for value in selected(text, self.evaluator)]
         return subjects.subjects_of_values(snapshot, listed) or subjects.subjects_of_captures(snapshot, captures)
+
+
+def _unjudged(rule: Rule, why: CannotJudge) -> Unjudged:
+    """The rule unjudged for that reason, and the fact that is to blame where it is one."""
+    return Unjudged(rule.id, str(why), why.reason, why.what if is_fact_name(why.what) else "")
 
 
 # ---- Which finding comes first ----

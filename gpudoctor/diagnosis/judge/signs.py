@@ -23,6 +23,7 @@ from gpudoctor.core.pattern import pattern
 from gpudoctor.core.rule import Part, Rule, Sign
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.text_budget import JUDGING, TOO_COSTLY, Budget, TooCostlyError, check_current, within_part
+from gpudoctor.diagnosis.rulebook.later import WordIndex
 
 SILENCE = "none of its messages is in the text that was read"
 _MOST = 768 << 10
@@ -43,8 +44,6 @@ _AT_ONCE = 2000
 """Characters that are searched before the budget is looked at."""
 _SECONDS_EACH = JUDGING / 8
 """Processor time that each sign may take on one text, of what all of them and the conditions may."""
-_GRAM = 3
-"""Letters of the groups by which a word is found missing at once; no needle is shorter."""
 _TRIED = 2_000_000
 """Characters that one pattern with parts pages apart may read where its first part is there again and again."""
 
@@ -64,7 +63,8 @@ class Text:
     `searched` is what patterns see; `silence` says why the absence of a message proves nothing.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, words: WordIndex) -> None:
+        """`words` is the `word_index` of the signs that are looked for."""
         self.snapshot = snapshot
         rows = snapshot.rows("text")
         self._rows = listed(rows)
@@ -78,7 +78,7 @@ class Text:
         self._lower_starts = _start_offsets(lower)
         self._holders: dict[str, frozenset[int]] = {}
         self._found: dict[str, list[int]] = {}
-        self._words: dict[str, bool] = {}
+        self._words = words
         self.budget = Budget(JUDGING)
         """For signs and conditions."""
         self.given_up: set[str] = set()
@@ -92,6 +92,8 @@ class Text:
         """The first match of each of the rule's signs; empty without text; rules too costly go to `given_up`."""
         found = []
         for sign in rule.signs if self.searched else ():
+            if self._lacks(sign.needles):
+                continue
             try:
                 match = self.find(sign)
             except TooCostlyError:
@@ -108,8 +110,6 @@ class Text:
 
     def find(self, sign: Sign) -> Match | None:
         """The first place where the sign matches and is not denied, else None; raises `TooCostlyError`."""
-        if not self.searched or self._lacks(sign.needles):
-            return None
         ways = sign.ways or ((Part(sign.match, sign.needles, sign.goes_on),),)
         there = [way for way in ways if not any(self._lacks(part.needles) for part in way)]
         found = within_part(
@@ -213,25 +213,14 @@ class Text:
 
     def _lacks(self, needles: Sequence[Sequence[str]]) -> bool:
         """Whether for one of these word sets no line contains any word of it."""
-        for words in needles:
-            for word in words:
-                if self._contains(word):
-                    break
-            else:
-                return True
-        return False
-
-    def _contains(self, word: str) -> bool:
-        """Whether the text contains the word; cached."""
-        if word not in self._words:
-            self._words[word] = _grams(word) <= self._grams and word in self._lower
-        return self._words[word]
+        return any(map(self._present.isdisjoint, needles))
 
     @cached_property
-    def _grams(self) -> frozenset[str]:
-        """All groups of three letters in the text."""
+    def _present(self) -> frozenset[str]:
+        """The needles that the text contains; most are found missing by the group of letters that they begin with."""
         text = " ".join(set(self._lower.split()))
-        return frozenset(map("".join, zip(text, text[1:], text[2:], strict=False)))
+        grams = {"", *map("".join, zip(text, text[1:], text[2:], strict=False))} & self._words.keys()
+        return frozenset(word for gram in grams for word in self._words[gram] if word in self._lower)
 
     def denies(self, match: re.Match[str]) -> bool:
         """Whether the match's line denies it (``no``, ``none``, ``0 errors``)."""
@@ -243,12 +232,6 @@ class Text:
     def _row_at(self, at: int) -> int:
         """The row whose line is at that offset of the joined text."""
         return self._row_of_piece[bisect_right(self._starts, at) - 1]
-
-
-@lru_cache(maxsize=8192)
-def _grams(words: str) -> frozenset[str]:
-    """The groups of three letters in these words; cached."""
-    return frozenset(word[at : at + _GRAM] for word in words.split() for at in range(len(word) - _GRAM + 1))
 
 
 def _searched_pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from gpudoctor.core import files, language
 from gpudoctor.core.errors import RuleError
-from gpudoctor.core.frozen import frozen
+from gpudoctor.core.frozen import field, frozen
 from gpudoctor.core.rule import LAYERS, Case, Rule, Scope
 from gpudoctor.diagnosis import pages
-from gpudoctor.diagnosis.rulebook.later import PageParts, rule_from_compiled
+from gpudoctor.diagnosis.rulebook.later import PageParts, WordIndex, rule_from_compiled, word_index
 from gpudoctor.diagnosis.rulebook.page import cases_on, origin_of, page_files
 
 if TYPE_CHECKING:
@@ -30,10 +30,18 @@ class Rulebook:
     folders: tuple[Path, ...] = ()
     cluster: tuple[Rule, ...] = ()
     """Judged on what is folded from many machines."""
+    _indexes: dict[Scope, WordIndex] = field(default_factory=dict, repr=False, compare=False)
 
     def rules_for(self, snapshot: Snapshot) -> tuple[Rule, ...]:
         """The rules judged on that snapshot: the cluster's for a fleet, else the machine's."""
         return self.cluster if snapshot.target.kind == "fleet" else self.rules
+
+    def word_index(self, snapshot: Snapshot) -> WordIndex:
+        """The needles of the signs of `rules_for` the snapshot; made once."""
+        scope: Scope = "cluster" if snapshot.target.kind == "fleet" else "machine"
+        if scope not in self._indexes:
+            self._indexes[scope] = word_index(sign for rule in self.rules_for(snapshot) for sign in rule.signs)
+        return self._indexes[scope]
 
     def find(self, rule_id: str) -> Rule | None:
         """The rule of that id, the machine's where there are two; None where there is none."""

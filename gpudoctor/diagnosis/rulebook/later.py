@@ -4,12 +4,12 @@ and made when something does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from gpudoctor.core.rule import Part, Rule
+from gpudoctor.core.rule import Part, Rule, Sign
 from gpudoctor.diagnosis import pages
 from gpudoctor.diagnosis.rulebook.page import Spot, details_of, fix_of, origin_of, page_files, proof_of, sign_of
 
@@ -120,3 +120,30 @@ BUILT: Mapping[str, Callable[[Path], dict[str, Any]]] = {
     "fixes": partial(_parts_by_origin, key="fix"),
 }
 """What makes the compiled copy of each kind."""
+
+
+# ---- The words of all signs ----
+
+_GRAM = 3
+"""Letters of the groups by which a word is found missing at once."""
+WordIndex = Mapping[str, Sequence[str]]
+"""Needles by the three letters that their longest word begins with (fewer: under the empty text)."""
+
+
+def word_index(signs: Iterable[Sign]) -> WordIndex:
+    """The needles of all these signs."""
+    needles = {word for sign in signs for word in _needles(sign)}
+    index: dict[str, list[str]] = {}
+    for needle in needles:
+        longest = max(needle.split(), key=len, default="")
+        index.setdefault(longest[:_GRAM] if len(longest) >= _GRAM else "", []).append(needle)
+    return index
+
+
+def _needles(sign: Sign) -> Iterator[str]:
+    """Every needle of the sign and of the parts of its alternatives."""
+    for words in sign.needles:
+        yield from words
+    for part in (part for way in sign.ways for part in way):
+        for words in part.needles:
+            yield from words

@@ -17,7 +17,6 @@ from gpudoctor.core.rule import Case, Rule
 from gpudoctor.diagnosis import pages, rulebook
 from gpudoctor.diagnosis.expression import NOT_KNOWN
 from gpudoctor.diagnosis.judge import judge_rule
-from gpudoctor.diagnosis.judge.signs import Text
 from gpudoctor.diagnosis.rulebook.setups import setups
 from gpudoctor.diagnosis.rulebook.translation import stale, translations
 from gpudoctor.views._terminal import width
@@ -48,7 +47,7 @@ def _firing(rule: Rule) -> list[Case]:
 
 def _found(rule: Rule, case: Case) -> Finding:
     snapshot = snapshot_of(case)
-    return next(one for one in judge_rule(rule, snapshot, Text(snapshot)) if isinstance(one, Finding))
+    return next(one for one in judge_rule(rule, snapshot) if isinstance(one, Finding))
 
 
 @pytest.mark.parametrize("origin", [origin for origin in TRANSLATED if not origin.startswith("setup/")])
