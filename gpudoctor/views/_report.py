@@ -106,7 +106,6 @@ class Account:
     """What every output format shows of a finding, composed once; other fields are read from the finding itself."""
 
     finding: Finding
-    is_guess: bool
     same_of: str
     """``gpu 3, gpu 5``: subjects of the other findings with the same title."""
     also: tuple[str, ...]
@@ -118,13 +117,17 @@ class Account:
     """How to confirm the finding; empty where it is certain."""
 
 
+def headline(finding: Finding) -> str:
+    """The finding's title, marked where it is a guess."""
+    return say("Possibly: {title}", title=finding.title) if finding.confidence == "possible" else finding.title
+
+
 def account(finding: Finding, others: Sequence[Finding] = ()) -> Account:
     """Compose the `Account` of a finding; `others` are findings of the same rule about other GPUs."""
     same_title, other_title = _split_by_title(finding, others)
     lead, changes = changes_before(finding) if finding.since else ("", [])
     return Account(
         finding=finding,
-        is_guess=finding.confidence == "possible",
         same_of=", ".join(same_title),
         also=tuple(other.title for other in other_title),
         proofs=tuple(proof for item in finding.evidence if (proof := _proof(item))),

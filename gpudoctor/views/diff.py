@@ -7,7 +7,7 @@ from itertools import groupby
 
 from gpudoctor.core.difference import Change, Difference, OneSided
 from gpudoctor.core.fact import Absent, Fact, Known, Unread, Value, known, value_of
-from gpudoctor.views._report import change_sentence
+from gpudoctor.views._report import change_sentence, headline
 from gpudoctor.views._terminal import Style, one_line, value, wrapped
 from gpudoctor.views.document import line
 
@@ -66,9 +66,8 @@ def _finding(group: list[OneSided], style: Style) -> Iterator[str]:
     """A finding of one side, with those of the same rule, the facts that differ, and what the other side has."""
     first = group[0]
     finding = first.finding
-    guess = "possibly " if finding.confidence == "possible" else ""
     head = f"Only on {first.side}: {finding.severity.upper()}  {finding.id}: "
-    lines = wrapped(f"{head}{guess}{finding.title}", hang=4)
+    lines = wrapped(f"{head}{headline(finding)}", hang=4)
     yield style.paint(lines[0], "bold", _COLOURS[finding.severity])
     yield from lines[1:]
     for other in group[1:]:

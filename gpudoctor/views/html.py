@@ -84,9 +84,8 @@ def _body_parts(diagnosis: Diagnosis, measurements: Measurements | None) -> Iter
 def _finding_parts(finding: Finding, others: Sequence[Finding]) -> Iterator[str]:
     """HTML of one finding, `others` of the same rule included: why, fixes, evidence, changes, what it explains."""
     account = report.account(finding, others)
-    guess = say("possibly: ") if account.is_guess else ""
     word = say(_MARKS[finding.severity])
-    yield f'<h2><span class="word">{word}</span> {guess}{_text(finding.title)}</h2>'
+    yield f'<h2><span class="word">{word}</span> {_text(report.headline(finding))}</h2>'
     yield from (f"<p>{say('Also: {title}', title=_text(title))}</p>" for title in account.also)
     if account.same_of:
         yield f"<p>{say('The same of {names}.', names=_text(account.same_of))}</p>"

@@ -55,8 +55,7 @@ def _join_within_limit(blocks: Sequence[str], counts: str) -> str:
 def _finding_blocks(finding: Finding, others: Sequence[Finding]) -> Iterator[str]:
     """Markdown blocks of one finding: title, why, evidence, changes, what it explains, fixes."""
     account = report.account(finding, others)
-    guess = say("possibly: ") if account.is_guess else ""
-    yield say("### {severity}: {title}", severity=say(_WORDS[finding.severity]), title=guess + text(finding.title))
+    yield say("### {severity}: {title}", severity=say(_WORDS[finding.severity]), title=text(report.headline(finding)))
     if account.also:
         yield "\n".join(say("- also: {title}", title=text(title)) for title in account.also)
     if account.same_of:

@@ -59,9 +59,8 @@ def _finding_lines(finding: Finding, others: Sequence[Finding], style: Style) ->
     english, colour = _WORDS[finding.severity]
     word = say(english)
     account = report.account(finding, others)
-    guess = say("Possibly: ") if account.is_guess else ""
     hang = width(word) + 2
-    lines = wrapped(f"{word}  {guess}{finding.title}", hang=hang)
+    lines = wrapped(f"{word}  {report.headline(finding)}", hang=hang)
     yield style.paint(lines[0], "bold", colour)
     yield from lines[1:]
     for title in account.also:

@@ -51,9 +51,9 @@ async def test_two_machines_differ_in_what_makes_one_of_them_sick(
     async with opened(work_on("sick", lambda _: iter([sick])), size) as pilot:
         screen = await compared(pilot, str(other))
         assert screen.table.item
-        assert screen.table.item.name == "gpu[3].remap_pending"
-        line = next(line for line in shown(pilot) if "▸✗ gpu[3].remap_pending" in line)
-        assert line.split()[3:5] == ["True", "False"]
+        assert screen.table.item.name == "gpu[3].ecc_uncorrected"
+        line = next(line for line in shown(pilot) if "▸✗ gpu[3].ecc_uncorrected" in line)
+        assert line.split()[3:5] == ["1", "0"]
         assert "Facts that differ" in text(pilot)
         assert "beside sound.json" in text(pilot)
         assert all("temperature" not in name for name in names(screen))

@@ -34,8 +34,7 @@ WORDS = {
     "certain": "确定",
     "likely": "很可能",
     "possible": "有可能",
-    "Possibly: ": "可能是：",
-    "possibly: ": "可能是：",
+    "Possibly: {title}": "可能是：{title}",
     # a finding
     "### {severity}: {title}": "### {severity}：{title}",
     "also: {title}": "另有：{title}",

@@ -142,12 +142,11 @@ def entry_cells(entry: Entry, folded: bool) -> list[Cell]:
         return [(lead, "dim"), (f"{marks.UNREAD} {len(entry.names):>3}  ", "accent"), (title, "")]
     finding = entry.findings[0]
     glyph, _, _ = marks.SEVERITY[finding.severity]
-    guess = "Possibly: " if finding.confidence == "possible" else ""
     many = f" (and {len(entry.findings) - 1} more)" if len(entry.findings) > 1 else ""
     return [
         (lead, "dim"),
         (f"{glyph} ", finding.severity),
-        (f"{guess}{one_line(finding.title)}{many}", "dim" if entry.guide else ""),
+        (f"{one_line(report.headline(finding))}{many}", "dim" if entry.guide else ""),
     ]
 
 

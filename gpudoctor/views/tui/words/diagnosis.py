@@ -41,8 +41,7 @@ def finding_blocks(
     glyph, word, colour = marks.SEVERITY[finding.severity]
     head = Content.assemble((f" {glyph} {word} ", f"bold reverse {colour}"), " ")
     account = report.account(finding, others)
-    guess = "Possibly: " if account.is_guess else ""
-    yield Block(plain(guess + finding.title, "bold"), head, head.cell_length)
+    yield Block(plain(report.headline(finding), "bold"), head, head.cell_length)
     yield from _others(account)
     parts = (_cures(finding.fixes), _follows(finding, under))
     for part in parts if cure_first else reversed(parts):
