@@ -45,7 +45,8 @@ FIRING = [case for case in rulebook.cases() if case.finds is not None and not ca
 
 def weighed(rule: Rule) -> set[str]:
     """The groups that the page's conditions look through for a row."""
-    return {group for text in rule.when for group in loop_groups(parse(text), "").values()} & DEVICES
+    texts = (*rule.when, *(text for proof in rule.proofs for text in proof.when))
+    return {group for text in texts for group in loop_groups(parse(text), "").values()} & DEVICES
 
 
 def findings_of(case: Case) -> list[Finding]:
