@@ -268,7 +268,7 @@ def sick() -> Mapping[str, tuple[Snapshot, str, str]]:
             changed(h100, range(8), "matmul.fp8", wrong("")), "torch.wrong-results", "matmul.fp8"),
         "ECC errors meanwhile": (
             changed(h100, [7], "copy.device", slower(1, ecc_uncorrected=2)), "gpu.ecc",
-            "since the driver loaded: 2, of these while kernels were measured 2"),
+            "since the driver loaded: 2; 2 of them while kernels were measured"),
         "the driver's kernels fail": (
             changed(h100, [3], "", broken("driver", "cuLaunchKernel: 719, unspecified launch failure")),
             "driver.kernel-failed", "GPU 3: NVML answers for it"),
