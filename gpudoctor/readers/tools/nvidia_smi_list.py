@@ -114,8 +114,14 @@ def _query_tables(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
 
 
 def _query_rows(rows: list[Row]) -> Iterator[tuple[str, Fact | Rows]]:
-    """One table's rows as ``gpu``, indexed by position where it has no index; driver.version from its column."""
+    """One table's rows as ``gpu``, indexed by position where it has no index; driver.version from its column.
+
+    A single GPU that is told by its address or UUID may be any of several: it gets no index.
+    """
     gpus = [{name: fact for name, fact in row.items() if name != "driver"} for row in rows]
+    if len(gpus) == 1 and any(known(gpus[0].get(name)) for name in ("address", "uuid")):
+        yield "gpu", tuple(gpus)
+        gpus = []
     if any(gpus):
         yield (
             "gpu",

@@ -129,6 +129,14 @@ _UNCORRECTED = (
     "sram uncorrectable sec-ded",
     "double bit/total",
 )
+_HEALTH = {
+    ("bandwidth", "degraded"): "degraded bandwidth",
+    ("route recovery in progress", "true"): "route recovery",
+    ("route unhealthy", "true"): "route unhealthy",
+    ("access timeout recovery", "true"): "access timeout",
+}
+"""What a label and its value below Fabric, Health say is wrong: the words of ``gpu.fabric_health``."""
+_CONFIGURED = ("none", "not supported", "false")
 _NOT_THE_GPU = ("mig device", "mig devices", "gpu memory power readings", "module power readings")
 """Sections inside a GPU's that are about a part of it, or about more: their values are not the GPU's."""
 _NO_VALUE = ("N/A", "[N/A]", "None", "Requested functionality has been deprecated", "")
@@ -176,11 +184,22 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
                 row = _gpu_row(entries, paste)
                 if pci_address:
                     source = paste.use(index)
-                    row = {"index": Known(len(gpus), source), "address": Known(pci_address, source), **row}
+                    row = {"address": Known(pci_address, source), **row}
+                    if _is_whole(log) or pci_address in gpus:
+                        row = {"index": Known(len(gpus), source), **row}
                 known = gpus.setdefault(pci_address or position, row)
                 known.update({name: fact for name, fact in row.items() if name not in known})
     if any(gpus.values()):
         yield "gpu", tuple(gpus.values())
+
+
+def _is_whole(log: _Log) -> bool:
+    """Whether the log lists its GPUs from the first one on, so that their order tells their numbers.
+
+    One GPU of several, or one whose log has no head, may be any: ``nvidia-smi -q -i 5``.
+    """
+    stated = next((e.value for e in log.head if e.path[-1] == "attached gpus"), "")
+    return len(log.gpus) > 1 and bool(log.head) or stated == "1" or (log.closed and not stated)
 
 
 def _is_of_another_machine(log: _Log, first: _Log) -> bool:
@@ -342,10 +361,22 @@ def _columns_of_label(
             yield name, Known(state, source())
             if name == "virtualization":
                 yield "virtual", Known(state == "vgpu", source())
+    elif "/".join(path[-3:-1]) == "fabric/health" and (state := _fabric_trouble(label, value.lower())) is not None:
+        troubles = texts_of(row.get("fabric_health"))
+        yield "fabric_health", Known((*troubles, state) if state else troubles, source())
     elif _counts_uncorrected(path) and value.isdecimal():
         yield "ecc_uncorrected", Known(_added_to(row.get("ecc_uncorrected"), int(value)), source())
     elif ("throttle reasons" in whole_path or "event reasons" in whole_path) and value in ("Active", "Not Active"):
         yield "throttle_reasons", _with_reason(row, label, value == "Active", source())
+
+
+def _fabric_trouble(label: str, value: str) -> str | None:
+    """What is wrong with the fabric by this label, empty where nothing is; None for a label that is not read."""
+    if label == "incorrect configuration":
+        return "" if value in _CONFIGURED else label
+    if label in {name for name, _ in _HEALTH}:
+        return _HEALTH.get((label, value), "")
+    return None
 
 
 def _counts_uncorrected(path: tuple[str, ...]) -> bool:
