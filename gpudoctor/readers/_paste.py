@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,8 @@ _SPACES = dict.fromkeys("\xa0\u2007\u202f\u3000", " ") | dict.fromkeys("\r\v\f\x
 _SHARE = 4
 """How little is kept of each piece of a log, for all of them are selected from once more."""
 _FENCE = re.compile(r"\s*(?:```|~~~)[\w+-]*\s*$")
+_MOST_DOCUMENTS = 64
+"""Lines that may begin a JSON object and are tried."""
 _NARROW = 200
 """Characters of a line that is not worth a look for gaps."""
 _GAP = re.compile(r"(?<=\s{100})\s+")
@@ -121,6 +124,31 @@ class Paste:
         """The ``label: value`` lines, in order."""
         parsed = (label_of(index, line) for index, line in enumerate(self.bare) if line)
         return [label for label in parsed if label]
+
+    @cached_property
+    def documents(self) -> list[tuple[int, int, dict[str, object]]]:
+        """First and last line and content of each JSON object that begins a line; what is cut or broken is left out."""
+        if not self.whole or ('": ' not in self.text and '" : ' not in self.text and '":' not in self.text):
+            return []
+        found: list[tuple[int, int, dict[str, object]]] = []
+        decoder = json.JSONDecoder()
+        starts = list(accumulate((len(line) + 1 for line in self.lines), initial=0))
+        tries = _MOST_DOCUMENTS
+        index = 0
+        while index < len(self.lines) and tries:
+            line = self.lines[index]
+            if line.lstrip()[:1] == "{":
+                tries -= 1
+                try:
+                    content, end = decoder.raw_decode(self.text, starts[index] + len(line) - len(line.lstrip()))
+                except (ValueError, RecursionError):
+                    index += 1
+                    continue
+                last = bisect_right(starts, end - 1) - 1
+                found.append((index, last, content))
+                index = last
+            index += 1
+        return found
 
     def having(self, *needles: str) -> Iterator[tuple[int, str]]:
         """Index and text of each line that contains one of `needles` (given in lower case), in order."""

@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import Any
 
 import pytest
 
 from gpudoctor.app.pipeline import diagnose
 from gpudoctor.core.diagnosis import Finding
+from gpudoctor.core.document import parse_toml
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.readers import read_text
 from tests.needs import REPOSITORY
@@ -21,7 +21,7 @@ BOOK = rulebook.load()
 PAIRS: list[dict[str, Any]] = [
     {**pair, "name": f"{path.stem}: {pair['name']}"}
     for path in sorted((REPOSITORY / "tests/readers/pairs").glob("*.toml"))
-    for pair in tomllib.loads(path.read_text("utf-8"))["pair"]
+    for pair in parse_toml(path.read_text("utf-8"))["pair"]
 ]
 DRESSED = (
     lambda text: text.replace("\n", "\r\n"),

@@ -24,7 +24,7 @@ _FLAGS = {
 }
 _COUNTS = {
     r"Detected (?P<value>[1-9]\d{0,8}) volatile double-bit ECC error\(s\) in GPU (?P<gpu>\d+)": "ecc_uncorrected",
-    r"GPU (?P<gpu>\d+) had uncorrectable memory errors and (?P<value>\d{1,8}) rows were remapped": "remapped_uncorrected",
+    r"GPU (?P<gpu>\d+) had uncorrectable memory errors and (?P<value>\d{1,8}) rows were": "remapped_uncorrected",
     r"GPU (?P<gpu>\d+) exceeded uncorrectable row remap limit with (?P<value>\d{1,8}) remapped": "remapped_uncorrected",
 }
 _WORDS = {

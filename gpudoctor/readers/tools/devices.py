@@ -13,6 +13,9 @@ _QUERY = Pattern(r'\s*Device (\d+): "(.+)"')
 _CAPABILITY = Pattern(r"\s*CUDA Capability Major/Minor version number:\s+(\d+\.\d+)")
 _VERSIONS = Pattern(r"\s*CUDA Driver Version / Runtime Version\s+(\d+\.\d+) / (\d+\.\d+)")
 _MEMORY = Pattern(r"\s*Total amount of global memory:\s+(\d+) MBytes")
+_PLACE = Pattern(r"\s*Device PCI Domain ID / Bus ID / location ID:\s+(\d{1,5}) / (\d{1,3}) / (\d{1,2})\s*$")
+_MODE = Pattern(r"\s*< (Default|Exclusive Process|Exclusive|Prohibited) \(")
+_MODES = {"Exclusive Process": "Exclusive_Process", "Exclusive": "Exclusive_Thread"}
 _PROPERTIES = Pattern(r"_CudaDeviceProperties\(name='([^']+)', major=(\d+), minor=(\d+), total_memory=(\d+)MB")
 _GGML = Pattern(r"\s*Device (\d+): (.+?), compute capability (\d+\.\d+)")
 _VLLM = Pattern(
@@ -42,6 +45,11 @@ def _device_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             rows[-1]["compute_capability"] = Known(capability.group(1), paste.use(index))
         elif rows and (memory := _MEMORY.match(line)):
             rows[-1]["memory_mib"] = Known(int(memory.group(1)[:12]), paste.use(index))
+        elif rows and (place := _PLACE.match(line)):
+            domain, bus, device = (int(number) for number in place.groups())
+            rows[-1]["address"] = Known(f"{domain:04x}:{bus:02x}:{device:02x}.0", paste.use(index))
+        elif rows and (mode := _MODE.match(line)):
+            rows[-1]["compute_mode"] = Known(_MODES.get(mode[1], mode[1]), paste.use(index))
         elif versions := _VERSIONS.match(line):
             yield "driver.cuda_version", Known(versions.group(1), paste.use(index))
         elif ggml := _GGML.match(line):

@@ -172,16 +172,22 @@ def _missing_nodes(paste: Paste) -> tuple[list[str], str]:
 
 
 def _fabric_manager(paste: Paste) -> Iterator[tuple[str, Fact]]:
-    """driver.fabric_manager from ``systemctl status``: running, failed, stopped or not installed; the last one shown.
+    """driver.fabric_manager, as ``systemctl status`` shows it last."""
+    if state := service_state(paste, "nvidia-fabricmanager", "fabric manager"):
+        yield "driver.fabric_manager", state
 
-    Nothing of a unit that is starting.
+
+def service_state(paste: Paste, unit: str, words: str = "") -> Fact | None:
+    """What ``systemctl status`` shows last of the unit: running, failed, stopped or not installed; None for nothing.
+
+    Nothing of a unit that is starting. `words` are others that its lines may have, such as its description.
     """
-    last: Known | None = None
-    for index, line in paste.having("fabricmanager", "fabric manager"):
+    last: Fact | None = None
+    for index, line in paste.having(unit.removeprefix("nvidia-"), *([words] if words else ())):
         low = line.lower()
-        if "could not be found" in low or "not-found" in low or "unit nvidia-fabricmanager.service not found" in low:
+        if "could not be found" in low or "not-found" in low or f"unit {unit}.service not found" in low:
             last = Known("not installed", paste.use(index))
-        if "nvidia-fabricmanager.service" not in low:
+        if f"{unit}.service" not in low:
             continue
         for after in range(index, min(index + 6, len(paste.lines))):
             if active := _ACTIVE.search(paste.lines[after]):
@@ -189,8 +195,7 @@ def _fabric_manager(paste: Paste) -> Iterator[tuple[str, Fact]]:
                 if answer := _SERVICE_STATES.get(active[1]):
                     last = Known(answer, source)
                 break
-    if last:
-        yield "driver.fabric_manager", last
+    return last
 
 
 def _pci_devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:

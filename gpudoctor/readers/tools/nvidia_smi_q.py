@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import unescape
 from typing import NamedTuple
 
+from gpudoctor.core.catalog import column
 from gpudoctor.core.fact import Fact, Known, Rows, Value, texts_of, value_of
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._values import first_integer, first_version, normalized_pci_address, size_mib, yes_or_no
 
 EXACT = 9
+FACTS = (column("gpu.unrepairable", "bool", "whether the driver says that its memory cannot be repaired any more"),)
 
 _PARTS = (
     "gpu link info",
@@ -116,6 +118,7 @@ _SWITCHES: dict[str, tuple[str, Callable[[str], Value]]] = {
     "remapped rows/remapping failure occurred": ("remap_failed", yes_or_no),
     "retired pages/pending page blacklist": ("retired_pending", yes_or_no),
     "retired pages/pending": ("retired_pending", yes_or_no),
+    "unrepairable memory": ("unrepairable", yes_or_no),
     "aggregate/sram threshold exceeded": ("sram_threshold_exceeded", yes_or_no),
     "virtualization mode": ("virtualization", lambda value: value.lower().replace("-", "")),
     "gpu recovery action": ("recovery_action", str.lower),
@@ -199,7 +202,7 @@ def _is_whole(log: _Log) -> bool:
     One GPU of several, or one whose log has no head, may be any: ``nvidia-smi -q -i 5``.
     """
     stated = next((e.value for e in log.head if e.path[-1] == "attached gpus"), "")
-    return len(log.gpus) > 1 and bool(log.head) or stated == "1" or (log.closed and not stated)
+    return (len(log.gpus) > 1 and bool(log.head)) or stated == "1" or (log.closed and not stated)
 
 
 def _is_of_another_machine(log: _Log, first: _Log) -> bool:
@@ -351,10 +354,10 @@ def _columns_of_label(
     if label in _TEXT and len(path) < 3:
         if _TEXT[label] not in row:
             yield _TEXT[label], Known(value, source())
-    elif column := _NUMBERS.get(last_two) or _NUMBERS.get(label):
-        number = size_mib(value) if column.endswith("_mib") else first_integer(value)
-        if number is not None and column not in row:
-            yield column, Known(number, source())
+    elif numeric := _NUMBERS.get(last_two) or _NUMBERS.get(label):
+        number = size_mib(value) if numeric.endswith("_mib") else first_integer(value)
+        if number is not None and numeric not in row:
+            yield numeric, Known(number, source())
     elif switch := _SWITCHES.get(last_two) or _SWITCHES.get(label):
         name, read_as = switch
         if name not in row and (state := read_as(value)) is not None:

@@ -1,0 +1,145 @@
+"""nvbandwidth and p2pBandwidthLatencyTest: matrices of bandwidth between the host and GPUs, and between GPUs.
+
+A GPU or a pair is named where it alone is far below the others and those are alike. Machines whose GPUs are joined in
+pairs, or of which some are far from the processor, have two levels by design: there nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from gpudoctor.core.fact import Fact, Known, Row, Rows
+from gpudoctor.core.frozen import frozen
+from gpudoctor.readers._paste import Paste
+from gpudoctor.readers._pattern import Pattern
+
+EXACT = 8
+FACTS = ()
+
+_RUNNING = Pattern(r"\s*Running (\w{4,80})\.\s*$")
+_TITLE = Pattern(r"\s*mem\w+ (?:CE|SM) (CPU|GPU)\(row\) (?:->|<-|<->) GPU\(column\) bandwidth \(GB/s\)\s*$")
+_PEERS = Pattern(r"\s*((?:Uni|Bi)directional) P2P=Enabled Bandwidth (?:\(P2P \w+\) )?Matrix \(GB/s\)\s*$")
+_COLUMNS = Pattern(r"\s*(?:D\\D\s+)?\d{1,3}(?:\s+\d{1,3})*\s*$")
+_CELLS = Pattern(r"\s*(\d{1,3})((?:\s+(?:\d{1,6}\.\d{1,3}|N/A))+)\s*$")
+_WRONG = "invalid value when checking the pattern"
+_ALIKE = 0.8
+"""Share of their median that all others reach at least, where one is called slow."""
+_NOTABLE = 0.7
+_FEWEST = 3
+"""Other GPUs at least, with which one is compared; four GPUs have three pairs without it."""
+_Pairs = Mapping[tuple[int, int], float]
+
+
+@frozen
+class _Matrix:
+    """One matrix: what was measured, whether between host and GPUs, and GB/s by row and column."""
+
+    kind: str
+    host: bool
+    cells: _Pairs
+    source: str
+
+
+def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
+    """Rows of ``rate`` for GPUs far below the others, and ``live.peers_wrong`` where nvbandwidth read other data."""
+    if "(gb/s)" in paste.lower and ("(row)" in paste.lower or "p2p=enabled" in paste.lower):
+        rows = [row for matrix in _matrices(paste) for row in _slow_rows(matrix)]
+        if rows:
+            yield "rate", tuple(rows)
+    if _WRONG in paste.lower:
+        yield from _wrong_copies(paste)
+
+
+def _matrices(paste: Paste) -> Iterator[_Matrix]:
+    """The matrices of bandwidths in the paste; one that is cut ends where its rows end."""
+    running, kind, host = "", "", False
+    cells: dict[tuple[int, int], float] = {}
+    columns: list[int] = []
+    first = 0
+    for index, line in enumerate([*paste.bare, ""]):
+        if kind and columns and (row := _CELLS.match(line)):
+            for column, cell in zip(columns, row[2].split(), strict=False):
+                if cell != "N/A":
+                    cells[int(row[1]), column] = float(cell)
+            continue
+        if cells:
+            yield _Matrix(kind, host, cells, paste.use(first, index - 1))
+            cells, kind, columns = {}, "", []
+        if name := _RUNNING.match(line):
+            running = name[1]
+        elif title := _TITLE.match(line) or _PEERS.match(line):
+            host = title[1] == "CPU"
+            kind = (running or "nvbandwidth") if title[1] in ("CPU", "GPU") else f"p2pBandwidthLatencyTest, {title[1]}"
+            first, columns = index, []
+        elif kind and _COLUMNS.match(line):
+            columns = [int(word) for word in line.split() if word.isdecimal()]
+
+
+def _slow_rows(matrix: _Matrix) -> Iterator[Row]:
+    """A row of ``rate`` for the one GPU, or the one way between two, that is far below the others."""
+    if matrix.host:
+        rates = {column: [rate] for (row, column), rate in matrix.cells.items() if not row}
+        yield from _outlier(
+            matrix, rates, {gpu: [r for g, rs in rates.items() if g != gpu for r in rs] for gpu in rates}
+        )
+        return
+    pairs = {pair: rate for pair, rate in matrix.cells.items() if pair[0] != pair[1] and rate}
+    gpus = sorted({gpu for pair in pairs for gpu in pair})
+    of_gpu = {gpu: [rate for pair, rate in pairs.items() if gpu in pair] for gpu in gpus}
+    without = {gpu: [rate for pair, rate in pairs.items() if gpu not in pair] for gpu in gpus}
+    if len(gpus) > _FEWEST:
+        yield from list(_outlier(matrix, of_gpu, without)) or _slow_pair(matrix, pairs)
+
+
+def _outlier(
+    matrix: _Matrix, own: Mapping[int, Sequence[float]], others: Mapping[int, Sequence[float]]
+) -> Iterator[Row]:
+    """A row for the GPU whose rates are all far below those without it, which are alike."""
+    for gpu, rates in own.items():
+        usual = median(others[gpu]) if len(others[gpu]) >= _FEWEST else 0
+        if usual and min(others[gpu]) >= _ALIKE * usual and max(rates) < _NOTABLE * usual:
+            yield _rate_row(matrix, gpu, "", median(rates), usual)
+
+
+def _slow_pair(matrix: _Matrix, pairs: _Pairs) -> Iterator[Row]:
+    """A row for the one pair of GPUs that is far below all other pairs, which are alike."""
+    for (one, other), rate in pairs.items():
+        rest = [value for pair, value in pairs.items() if set(pair) != {one, other}]
+        if rest and min(rest) >= _ALIKE * median(rest) and rate < _NOTABLE * median(rest):
+            yield _rate_row(matrix, one, f" with GPU {other}", rate, median(rest))
+
+
+def _rate_row(matrix: _Matrix, gpu: int, way: str, value: float, usual: float) -> Row:
+    """The row of ``rate``; `usual` is the median of the others."""
+    source = matrix.source
+    return {
+        "gpu": Known(gpu, source),
+        "kernel": Known(matrix.kind + way, source),
+        "of": Known("host link" if matrix.host else "GPU link", source),
+        "against": Known("siblings", source),
+        "value": Known(round(value, 2), source),
+        "others": Known(round(usual, 2), source),
+        "unit": Known("GB/s", source),
+        "share": Known(round(value / usual, 3), source),
+        "spread": Known(0.0, source),
+    }
+
+
+def _wrong_copies(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """``live.peers_wrong`` where nvbandwidth found other data than it wrote in a copy between GPUs."""
+    running = ""
+    for index, line in enumerate(paste.bare):
+        if started := _RUNNING.match(line):
+            running = started[1]
+        elif _WRONG in line.lower() and "device_to_device" in running:
+            yield "live.peers_wrong", Known(f"nvbandwidth's pattern in {running}", paste.use(index))
+            return
+    for first, last, document in paste.documents:
+        results = document.get("nvbandwidth")
+        cases = results.get("testcases") if isinstance(results, dict) else None
+        for case in cases if isinstance(cases, list) else ():
+            name, error = (str(case.get(key, "")) for key in ("name", "error")) if isinstance(case, dict) else ("", "")
+            if _WRONG in error.lower() and "device_to_device" in name:
+                yield "live.peers_wrong", Known(f"nvbandwidth's pattern in {name[:80]}", paste.use(first, last))
+                return
