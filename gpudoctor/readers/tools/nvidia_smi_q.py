@@ -176,7 +176,8 @@ class _Log:
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Driver versions, number of GPUs, and a row of ``gpu`` with all columns that the labels fill.
 
-    Of several logs, those of the same machine and driver as the first are merged, earlier values first.
+    Of several logs, those of the same machine and driver as the first are merged, earlier values first. A GPU of
+    another machine, by its UUID, is a row without a number.
     """
     logs = [log for log in (*_text_logs(paste), *_xml_logs(paste)) if log.head or log.gpus]
     gpus: dict[object, dict[str, Fact]] = {}
@@ -192,6 +193,12 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
                         row = {"index": Known(len(gpus), source), **row}
                 known = gpus.setdefault(pci_address or position, row)
                 known.update({name: fact for name, fact in row.items() if name not in known})
+            continue
+        for pci_address, index, entries in log.gpus[:_MOST_SECTIONS]:
+            row = _gpu_row(entries, paste)
+            uuid = value_of(row.get("uuid"))
+            if uuid and uuid not in {value_of(other.get("uuid")) for other in gpus.values()}:
+                gpus[uuid] = {"address": Known(pci_address, paste.use(index)), **row} if pci_address else row
     if any(gpus.values()):
         yield "gpu", tuple(gpus.values())
 

@@ -1,4 +1,7 @@
-"""gpu-burn: which GPUs it calls faulty, and the rates of all of them in its last line of progress."""
+"""gpu-burn: which GPUs it calls faulty, and the rates of all of them in its last line of progress.
+
+Rates are compared where it has listed its GPUs, and all are of one name.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             names[int(name[1])] = name[2], name[3]
         elif (result := _RESULT.match(line)) and result[2] == "FAULTY":
             faulty.append(_faulty_row(int(result[1]), names, paste.use(index)))
-    if len(rates) > 1:
+    if len(rates) > 1 and len({names.get(gpu, (str(gpu),))[0] for gpu in range(len(rates))}) == 1:
         yield (
             "rate",
             tuple(
