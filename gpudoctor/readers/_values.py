@@ -149,8 +149,16 @@ def _parse_version(text: str) -> str | None:
 
 
 def _parse_release(text: str) -> str | None:
-    """The first two numbers of a version, or a bare number; None for a sentence such as ``requires 12.1``."""
-    return None if _PROSE.search(text) else major_minor(text) or _bare_number(text)
+    """The first two numbers of a version, or a bare number; None for a sentence such as ``requires 12.1``.
+
+    CUDA's number for a release, 12060, is 12.6.
+    """
+    if _PROSE.search(text):
+        return None
+    number = _bare_number(text) or ""
+    if len(number) in (4, 5) and number.isdecimal() and number.endswith("0"):
+        return f"{int(number) // 1000}.{int(number) // 10 % 100}"
+    return major_minor(text) or number or None
 
 
 def _parse_archs(text: str) -> Value:

@@ -16,6 +16,23 @@ BUS = (
     "00:03.0 VGA compatible controller: Amazon.com, Inc. Device 1111\n"
     "00:05.0 Ethernet controller: Amazon.com, Inc. Elastic Network Adapter (ENA)\n"
 )
+INCOMPLETE = """\
+Communicators... (0.00s)
+#0-0 (cf264af53edbe986) INCOMPLETE
+  Missing communicator data from 1 rank
+  The missing rank:
+  Rank 13 -- GPU 5 managed by process 34 on node h002
+"""
+DEGRADED = """\
+Nodes:
+Node #0   - 10.0.5.1        - READY
+Node #1   - 10.0.5.2        - UNAVAILABLE
+
+ Nodes From\\To  0   1
+       0        C   N
+       1        N   N
+Domain State: DEGRADED
+"""
 TOLD: list[tuple[str, dict[str, object]]] = [
     # compilers, toolkits and wheels
     ("which nvcc: (empty)", {"cuda.nvcc": Absent}),
@@ -229,6 +246,22 @@ TOLD: list[tuple[str, dict[str, object]]] = [
         {"nvml.state": None},
     ),
     ("pynvml.nvmlInit()\npynvml.NVMLError_NoPermission\n", {"nvml.state": "no permission"}),
+    # tools that print numbers for releases, and figures that no page reads yet
+    ("CUDA Runtime Version: 12060\nCUDA Driver Version: 12060\n", {"driver.cuda_version": "12.6"}),
+    (
+        "  8589934592  2147483648  float  sum  -1  31290.0  274.53  480.43  0\n# Avg bus bandwidth    : 480.43",
+        {"nccl.bus_bandwidth": 480.43},
+    ),
+    (
+        "h1:41 NCCL DIAG [INFO] ECC: uncorrected volatile errors on rank(s) {5,9} (worst=2) across 16 ranks",
+        {"nccl.ecc_ranks": ("5", "9"), "nccl.ecc_worst": 2},
+    ),
+    (
+        "h1:41 NCCL DIAG [INFO] NVLink: inactive link(s) on rank(s) {3} across 16 ranks in comm 0xcf",
+        {"nccl.links_inactive_ranks": ("3",)},
+    ),
+    (INCOMPLETE, {"nccl.ranks_missing": ("rank 13 (h002)",)}),
+    (DEGRADED, {"imex.nodes": 2, "imex.domain": "degraded", "imex.unreached": ("10.0.5.2",)}),
 ]
 GPUS: list[tuple[str, list[tuple[object, ...]], str]] = [
     ("hardware: 2x H100, driver 535.129.03", [("H100",), ("H100",)], "name"),

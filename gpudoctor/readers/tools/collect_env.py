@@ -89,8 +89,13 @@ def _cuda_available(_paste: Paste, label: Label, source: str) -> Answers:
 
 
 def _cuda_toolkit(_paste: Paste, label: Label, source: str) -> Answers:
-    """nvcc's and the toolkit's version from ``CUDA runtime version``; unread where there is none."""
+    """nvcc's and the toolkit's version from ``CUDA runtime version``; unread where there is none.
+
+    Nothing of a bare number: 12060 is what a program's own runtime answers, as nvbandwidth prints it.
+    """
     version = major_minor(label.value)
+    if label.value.strip().isdecimal():
+        return
     for name in ("cuda.nvcc_version", "cuda.toolkit_version"):
         yield name, Known(version, source) if version else Unread(f"nvcc did not answer ({source})")
 

@@ -49,7 +49,17 @@ _BANDWIDTH = Pattern(
     ).replace(" ", _SPACE)
 )
 _CELLS = Pattern(r"\s*\|(.{27,29}?)\| (.*?)\|?\s*$")
-_MARKS = ("gpu ", "violation", "bandwidth of")
+_MARKS = (
+    "memory errors and row",
+    "pending retired page",
+    "sram threshold count",
+    "volatile double-bit ecc",
+    "row remap limit",
+    "clocks event due to",
+    "recovery action:",
+    "bandwidth of gpu",
+)
+"""Words of which each message has one; in cells they may be cut."""
 _GPU = Pattern(r"\s*gpuId (\d{1,3}):\s*$")
 _STATES = Pattern(r"\s+[UDX_](?: [UDX_]){0,63}\s*$")
 _WIDTH = 45
@@ -58,7 +68,7 @@ _WIDTH = 45
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Rows of ``gpu`` with what the messages say of it, of ``rate`` for copies too slow, of ``nvlink`` for links."""
-    if any(mark in paste.lower for mark in _MARKS):
+    if "------+" in paste.text or any(mark in paste.lower for mark in _MARKS):
         yield from _told(paste)
     if "nvlink link status" in paste.lower:
         yield from _links(paste)
