@@ -18,10 +18,10 @@ FACTS = (
     fact(
         "nccl.bus_bandwidth",
         "float",
-        "bus bandwidth that nccl-tests reached at its largest size, of 64 MiB and more",
+        "bus bandwidth that nccl-tests reached at its largest size, from 256 MiB on",
         "GB/s",
     ),
-    fact("nccl.bus_bandwidth_on", "text", "the GPUs of that test: 8x NVIDIA H100 80GB HBM3 on 1 machine"),
+    fact("nccl.bus_gpu", "text", "name of the GPUs of that test, where all of one machine were of this name"),
 )
 
 _ROW = Pattern(
@@ -36,8 +36,10 @@ _PROGRAM = Pattern(
     r"\b(all_reduce|all_gather|alltoallv?|broadcast|gather|hypercube|reduce|reduce_scatter|scatter|sendrecv)_perf\b"
 )
 _HEAD, _AVERAGE = "algbw", "avg bus bandwidth"
-_LARGE = 64 << 20
-"""Bytes from which a collective tells the bandwidth of the links; smaller ones tell their latency."""
+_SMALL = 64 << 20
+"""Bytes below which a collective tells the latency of the links rather than their bandwidth."""
+_LARGE = 256 << 20
+"""Bytes from which it comes near to what they can."""
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
@@ -49,7 +51,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     program = "a collective"
     hosts: dict[str, None] = {}
     gpus: list[str] = []
-    smallest, largest, bus, bus_line = _LARGE, 0, 0.0, -1
+    smallest, largest, bus, bus_line = _SMALL, 0, 0.0, -1
     wrong: tuple[int, str, int] | None = None
     for index, line in enumerate(paste.bare):
         if name := _PROGRAM.search(line):
@@ -58,7 +60,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             hosts[device["host"]] = None
             gpus.append(device["name"])
             paste.use(index)
-        elif _AVERAGE in line.lower() and smallest < _LARGE:
+        elif _AVERAGE in line.lower() and smallest < _SMALL:
             paste.mark_listed(index, data=True)  # of latencies as well: it tells no bandwidth
         elif row := _ROW.match(line):
             paste.mark_listed(index, data=True)
@@ -72,9 +74,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     if bus_line >= 0:
         source = paste.use(bus_line)
         yield "nccl.bus_bandwidth", Known(bus, source)
-        if gpus and len(set(gpus)) == 1:
-            machines = f"{len(hosts)} machine{'s' * (len(hosts) > 1)}"
-            yield "nccl.bus_bandwidth_on", Known(f"{len(gpus)}x {gpus[0]} on {machines}", source)
+        if len(hosts) == 1 and len(gpus) > 1 and len(set(gpus)) == 1:
+            yield "nccl.bus_gpu", Known(gpus[0], source)
     if wrong:
         count, where, index = wrong
         source = paste.use(index)
