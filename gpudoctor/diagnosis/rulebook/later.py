@@ -73,7 +73,7 @@ def rule_from_compiled(raw: Mapping[str, Any], parts: PageParts, translation: Ma
         fixes: Sequence[Any] = raw["fix"]
     else:
         signs, fixes = (LazySequence(partial(parts.of, origin, kind)) for kind in ("signs", "fixes"))
-    own: dict[str, Any] = {"role": "cause", "layer": origin.split("/")[-2]}
+    own: dict[str, Any] = {"role": "cause", "layer": origin.rpartition("/")[0].rpartition("/")[2]}
     own.update((key, tuple(raw[key]) if key in _LISTS else raw[key]) for key in raw if key not in _ENTRIES)
     where = Spot(origin)
     return Rule(

@@ -110,6 +110,8 @@ _NUMBERS = {
     "fb memory usage/total": "memory_mib",
     "fb memory usage/used": "memory_used_mib",
 }
+_ACTION = Pattern(r"^None$|[Rr]eset|[Rr]eboot|[Dd]rain")
+"""What the driver may ask for; of a value that is cut off nothing is read."""
 _FABRIC_STATES = ("Not Started", "In Progress", "Completed")
 _SWITCHES: dict[str, tuple[str, Callable[[str], Value]]] = {
     "mig mode/current": ("mig", lambda value: value == "Enabled"),
@@ -121,7 +123,7 @@ _SWITCHES: dict[str, tuple[str, Callable[[str], Value]]] = {
     "unrepairable memory": ("unrepairable", yes_or_no),
     "aggregate/sram threshold exceeded": ("sram_threshold_exceeded", yes_or_no),
     "virtualization mode": ("virtualization", lambda value: value.lower().replace("-", "")),
-    "gpu recovery action": ("recovery_action", str.lower),
+    "gpu recovery action": ("recovery_action", lambda value: value.lower() if _ACTION.search(value) else None),
     "fabric/state": ("fabric_state", lambda value: value.lower() if value in _FABRIC_STATES else None),
     "fabric/status": ("fabric_status", lambda value: 0 if value == "Success" else None),
 }
