@@ -1,4 +1,4 @@
-"""DCGM's verdicts: the messages of dcgmi diag and dcgmi health, in tables, boxes, JSON or a log, and dcgmi nvlink -s.
+"""DCGM's verdicts: the messages of dcgmi diag and health, in tables, boxes, JSON or a log; dcgmi nvlink and discovery.
 
 The messages are those of dcgmlib/dcgm_errors.h (DCGM 4.4): each is one sentence with the number of the GPU in it. The
 cells of dcgmi's tables break them, also in the middle of a word.
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from gpudoctor.core.fact import Fact, Known, Row, Rows, Value
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers._values import normalized_pci_address
 
 EXACT = 8
 FACTS = ()
@@ -62,6 +63,11 @@ _MARKS = (
 """Words of which each message has one; in cells they may be cut."""
 _GPU = Pattern(r"\s*gpuId (\d{1,3}):\s*$")
 _STATES = Pattern(r"\s+[UDX_](?: [UDX_]){0,63}\s*$")
+_IDENTITY = Pattern(
+    r"\s*\| (?P<id>\d{1,3}|) +\| (?P<label>Status|Name|PCI Bus ID|Device UUID): (?P<value>\S.*?)"
+    r"(?: \(last known\))?\s*\|\s*$"
+)
+_COLUMNS = {"Name": "name", "PCI Bus ID": "address", "Device UUID": "uuid"}
 _WIDTH = 45
 """Characters of a message in one cell of dcgmi diag's table: it is cut there, also within a word."""
 
@@ -72,6 +78,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield from _told(paste)
     if "nvlink link status" in paste.lower:
         yield from _links(paste)
+    if "| gpu id | device information" in paste.lower:
+        yield from _discovered(paste)
 
 
 def _told(paste: Paste) -> Iterator[tuple[str, Rows]]:
@@ -157,3 +165,24 @@ def _links(paste: Paste) -> Iterator[tuple[str, Rows]]:
     if links:
         yield "gpu", tuple(gpus)
         yield "nvlink", tuple(links)
+
+
+def _discovered(paste: Paste) -> Iterator[tuple[str, Rows]]:
+    """Rows of ``gpu`` for the GPUs of ``dcgmi discovery -l``; with -a also those that are lost."""
+    gpus: list[dict[str, Fact]] = []
+    for index, line in enumerate(paste.bare):
+        if not (cell := _IDENTITY.match(line)):
+            continue
+        source = paste.use(index)
+        if cell["id"]:
+            gpus.append({"index": Known(int(cell["id"]), source)})
+        if not gpus:
+            continue
+        value = cell["value"]
+        if cell["label"] == "Status":
+            if value == "LOST":
+                gpus[-1]["error"] = Known("GPU is lost, says DCGM", source)
+        elif text := normalized_pci_address(value) if cell["label"] == "PCI Bus ID" else value:
+            gpus[-1][_COLUMNS[cell["label"]]] = Known(text, source)
+    if gpus:
+        yield "gpu", tuple(gpus)
