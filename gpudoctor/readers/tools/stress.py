@@ -1,6 +1,6 @@
 """gpu-burn: which GPUs it calls faulty, and the rates of all of them in its last line of progress.
 
-Rates are compared where it has listed its GPUs, and all are of one name.
+GPUs are named where it has listed them before, and their rates compared where all are of one name.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             paste.use(index)
         elif name := _NAME.match(line):
             names[int(name[1])] = name[2], name[3]
-        elif (result := _RESULT.match(line)) and result[2] == "FAULTY":
-            faulty.append(_faulty_row(int(result[1]), names, paste.use(index)))
+        elif (result := _RESULT.match(line)) and result[2] == "FAULTY" and int(result[1]) in names:
+            faulty.append(_faulty_row(int(result[1]), *names[int(result[1])], paste.use(index)))
     if len(rates) > 1 and len({names.get(gpu, (str(gpu),))[0] for gpu in range(len(rates))}) == 1:
         yield (
             "rate",
@@ -56,9 +56,11 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield "live_gpu", tuple(faulty)
 
 
-def _faulty_row(gpu: int, names: dict[int, tuple[str, str]], source: str) -> dict[str, Fact]:
-    """The row of ``live_gpu``, with name and UUID where gpu-burn has listed its GPUs."""
-    row: dict[str, Fact] = {"index": Known(gpu, source), "wrong": Known(("gpu-burn's matrix products",), source)}
-    if gpu in names:
-        row |= {"name": Known(names[gpu][0], source), "uuid": Known(names[gpu][1], source)}
-    return row
+def _faulty_row(gpu: int, name: str, uuid: str, source: str) -> dict[str, Fact]:
+    """The row of ``live_gpu`` for a GPU that gpu-burn has listed and calls faulty."""
+    return {
+        "index": Known(gpu, source),
+        "name": Known(name, source),
+        "uuid": Known(uuid, source),
+        "wrong": Known(("gpu-burn's matrix products",), source),
+    }
