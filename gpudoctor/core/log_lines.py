@@ -90,6 +90,8 @@ _AFTER = pattern(
     re.IGNORECASE,
 )
 """The rest of a label that is denied. ``not found`` and ``no such file`` are what programs print, and deny nothing."""
+_VALUE = pattern(r"\w ?[:=] ?-?\d+$")
+"""A value within brackets, ``(exitcode: -7) local_rank: 0``: the label behind them is another."""
 _BEFORE = pattern(
     r"\b(?:no|no more|never an?|without|nothing about|nothing of)"
     r"(?: (?:an?|the|any|more|nvrm|gpu|cuda|sign of|errors? like))* ?$",
@@ -108,8 +110,9 @@ _OVER = pattern(
 
 def denied(line: str, start: int, end: int) -> bool:
     """Whether the line denies what stands in it from `start` to `end`: ``Xid 79: none``, ``no Xid 79 in dmesg``."""
+    other_label = line[end : end + 1] == ")" and _VALUE.search(line[max(0, end - 40) : end])
     return bool(
-        _AFTER.match(line, end)
+        (not other_label and _AFTER.match(line, end))
         or _BEFORE.search(line[max(0, start - 40) : start])
         or _OVER.search(line, end, end + 200)
     )

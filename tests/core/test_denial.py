@@ -35,6 +35,7 @@ def test_denied(line: str, word: str) -> None:
         ("nvcc: no such file or directory", "nvcc"),
         ("Could not load dynamic library 'libcudart.so.11.0'", "libcudart.so.11.0"),
         ("uncorrectable ECC errors: 01", "uncorrectable ECC errors"),
+        ("failed (exitcode: -7) local_rank: 0 (pid: 2625) of binary: python", "exitcode: -7"),
     ],
 )
 def test_not_denied(line: str, word: str) -> None:
