@@ -10,6 +10,7 @@ from gpudoctor.core.snapshot import MOST_GPUS, MOST_OTHER_ROWS, MOST_ROWS
 
 CUT = ("...", "…")
 """How nvidia-smi ends a name that it has cut."""
+_KEYS = ("index", "address", "uuid")
 _MOST = {**MOST_ROWS, "gpu": MOST_GPUS, "pci": MOST_GPUS}
 
 
@@ -87,9 +88,10 @@ def _merge_into(row: dict[str, Fact], other: Row) -> None:
 def _matching_rows(rows: list[dict[str, Fact]], row: Row) -> list[int]:
     """Indexes of the rows about the same GPU: by index, address or UUID, else by name, else the first free one.
 
-    Several only for a name without any of these keys; empty for a new GPU.
+    Several only for a name without any of these keys; empty for a new GPU. A GPU that does not answer, known by another
+    key than those that are listed, is none of them.
     """
-    known_columns = [column for column in ("index", "address", "uuid") if value_of(row.get(column)) is not None]
+    known_columns = [column for column in _KEYS if value_of(row.get(column)) is not None]
     for column in known_columns:
         key = value_of(row[column])
         if same_key := [position for position, known in enumerate(rows) if value_of(known.get(column)) == key]:
@@ -98,6 +100,7 @@ def _matching_rows(rows: list[dict[str, Fact]], row: Row) -> list[int]:
         position
         for position, known in enumerate(rows)
         if all(value_of(known.get(column)) is None for column in known_columns)
+        and not (known_columns and _has_key(known) and (_fails(known) or _fails(row)))
     ]
     name = value_of(row.get("name"))
     if name is None:
@@ -108,6 +111,16 @@ def _matching_rows(rows: list[dict[str, Fact]], row: Row) -> list[int]:
         if _may_be_same_product(str(name), str(value_of(rows[position].get("name")) or ""))
     ]
     return alike[:1] if known_columns else alike
+
+
+def _has_key(row: Mapping[str, Fact]) -> bool:
+    """Whether the row says which GPU it is about."""
+    return any(value_of(row.get(column)) is not None for column in _KEYS)
+
+
+def _fails(row: Mapping[str, Fact]) -> bool:
+    """Whether the row is about a GPU of which the driver gives an error in place of its values."""
+    return value_of(row.get("error")) is not None
 
 
 def _may_be_same_product(first: str, second: str) -> bool:

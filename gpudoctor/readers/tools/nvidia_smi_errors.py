@@ -44,6 +44,7 @@ _STATES = (
 _HANDLE = Pattern(
     r"unable to determine the device handle for gpu\s?(\d{0,16}):?\s?([0-9a-f:.]{0,40}[0-9a-f])\s*:\s*(.+)", 2
 )
+_NUMBERED = Pattern(r"device handle for gpu\s?(\d{1,3}):\s", 2)
 _OF_A_GPU = ("gpu is lost", "requires reset", "not found", "no permission", "insufficient permissions")
 """What NVML says of one GPU whose handle it does not give."""
 _LIBRARY = Pattern(r"NVML library version: (\d+(?:\.\d+)+)")
@@ -128,6 +129,8 @@ def _handle_errors(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         message = match.group(3).strip() if match else line.strip()
         if match and (pci_address := normalized_pci_address(match.group(2))):
             gpu: dict[str, Fact] = {"address": Known(pci_address, source), "error": Known(message[:100], source)}
+            if numbered := _NUMBERED.search(line):
+                gpu["index"] = Known(int(numbered.group(1)), source)
             yield "gpu", (gpu,)
         error = message.lower()
         yield "nvml.state", Known(next((state for state in _OF_A_GPU if state in error), "unknown error"), source)
