@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.core.fact import Fact, Known, Row, Rows
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._values import normalized_pci_address
@@ -22,6 +22,8 @@ _VLLM = Pattern(
     r"supported on GPUs with compute capability of at least \d{1,2}\.\d\. "
     r"Your (.{1,60}?) GPU has compute capability (\d{1,2}\.\d)"
 )
+_LOG = Pattern(r"\s*[IW]\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ \w+\.c:\d+\] (?P<text>.*)")
+"""What libnvidia-container's log says and warns of: what it takes and what this system has no use for."""
 _CLI = Pattern(r"\s*(NVRM version|CUDA version|Device Index|Model|GPU UUID|Bus Location|Architecture):\s+(\S.*)")
 
 
@@ -30,6 +32,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     low = paste.lower
     if "cuda capability major" in low or "_cudadeviceproperties(" in low or "compute capability" in low:
         yield from _device_rows(paste)
+    if ".c:" in low:
+        yield from _container_cli_log(paste)
     if "nvrm version:" in low and "device index:" in low:
         yield from _container_cli_info(paste)
 
@@ -67,6 +71,15 @@ def _device_rows(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
             rows.append({"name": Known(vllm.group(1), source), "compute_capability": Known(vllm.group(2), source)})
     if rows:
         yield "gpu", tuple(rows)
+
+
+def _container_cli_log(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """host.wsl is absent where the log says that it goes on without; its lines are data, but for errors."""
+    for index, line in paste.having(".c:"):
+        if match := _LOG.match(line):
+            if match["text"] == "dxcore initialization failed, continuing assuming a non-WSL environment":
+                yield "host.wsl", Absent(f"dxcore does not start ({paste.use(index)})")
+            paste.mark_listed(index, data=True)
 
 
 def _container_cli_info(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:

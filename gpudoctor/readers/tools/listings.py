@@ -21,6 +21,11 @@ _LISTING = Pattern(
     r"|\[[^\]]{10,40}\] \[INFO\] \[tid \d+\] "  # fabricmanager.log
     r"|[5-7],\d+,\d+,[^;]{0,80};|<[5-7]>|kern\s*:(?:notice|info|debug)\s*: "  # the kernel: no worse than notice
 )
+_CDI = Pattern(
+    r"\s*(?:WARN\[\d{4}\] Could not locate (?!lib(?:cuda|nvidia-ml)\.so)\S+: pattern \S+ not found"
+    r"|(?:32|64)-bit library (?!lib(?:cuda|nvidia-ml)\.so)\S+: not found|INFO\[\d{4}\] (?:Selecting|Using) \S.*)\s*$"
+)
+"""What nvidia-ctk looks for and few hosts have, and what it takes."""
 _DEVICE = Pattern(r"\s*(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\s+[A-Z\d][^:\[]{2,50}(?: \[\w+\])?: \S")
 _OF_DEVICE = Pattern(r"\s+[A-Z][\w/ .-]*(?::| at )")
 _COMMANDS = Pattern(r"(?:sudo )?(?:nvidia-smi|lspci|dcgmi|nvcc|dmesg|journalctl|cat|ls|lsmod|uname)\b")
@@ -36,6 +41,9 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     for index, command in paste.commands.items():  # what was asked is not what is
         if _COMMANDS.match(command):
             paste.mark_listed(index)
+    for index, line in paste.having("could not locate", "-bit library", "info["):
+        if _CDI.match(line):
+            paste.mark_listed(index, data=True)
     _mark_lspci(paste)
     _mark_monitors(paste)
     if "nvidia-smi" in paste.lower:

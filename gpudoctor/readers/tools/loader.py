@@ -16,7 +16,7 @@ FACTS = (fact("libs.needed_by", "text", "file that is not torch's, of which ldd 
 _CUDA = (
     r"(lib(?:cuda|cudart|cudnn\w*|cublas\w*|cufft\w*|cusparse\w*|cusolver\w*|curand|nccl|nvJitLink|nvrtc|cupti)(?:64)?)"
 )
-_LDD = Pattern(r"\b" + _CUDA + r"\.so((?:\.\d+)*)(?: \([^)]*\))? => (/\S+|not found)")
+_LDD = Pattern(r"\b" + _CUDA + r"\.so((?:\.\d+)*)(?: \([^)]*\))? => (/\S*/lib[^/\s]*\.so\S*|not found)")
 _EXTENSION = Pattern(
     r"\bldd\b(?=[^\n]*(?:extension|site-packages/(?!torch/|nvidia/)\w+|(?<!libtorch)_cuda\w*\.(?:so|cpython)|/_C\.))"
     r"(?![^\n]*site-packages/torch/)",
