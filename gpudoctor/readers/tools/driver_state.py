@@ -1,4 +1,4 @@
-"""dkms status, mokutil, ls -l /dev/nvidia*, systemctl status nvidia-fabricmanager, lspci."""
+"""dkms status, mokutil, ls -l /dev/nvidia*, systemctl status of NVIDIA's services, lspci."""
 
 from __future__ import annotations
 
@@ -69,6 +69,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         yield from _device_nodes(paste)
     if "fabricmanager" in low or "fabric manager" in low:
         yield from _fabric_manager(paste)
+    if "nvidia-persistenced.service" in low:
+        yield from _persistence_daemon(paste)
     if "controller" in low or "bridge" in low:
         yield from _pci_devices(paste)
     if "lspci" in low:
@@ -196,6 +198,15 @@ def service_state(paste: Paste, unit: str, words: str = "") -> Fact | None:
                     last = Known(answer, source)
                 break
     return last
+
+
+def _persistence_daemon(paste: Paste) -> Iterator[tuple[str, Fact]]:
+    """driver.persistenced from ``systemctl status``; nothing of a unit that is starting."""
+    for index, _ in paste.having("nvidia-persistenced.service - "):
+        for after in range(index, min(index + 6, len(paste.lines))):
+            if (active := _ACTIVE.search(paste.lines[after])) and (state := _SERVICE_STATES.get(active[1])):
+                yield "driver.persistenced", Known(state == "running", paste.use(index, after))
+                return
 
 
 def _pci_devices(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:

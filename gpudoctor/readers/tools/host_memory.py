@@ -1,4 +1,4 @@
-"""Processes killed because the host's memory ran out, as the kernel, Slurm and Kubernetes print it."""
+"""Processes killed because the host's memory ran out, as the kernel, Slurm, Kubernetes and Ray print it."""
 
 from __future__ import annotations
 
@@ -34,6 +34,14 @@ _STEP = Pattern(
     r"\bDetected (?P<count>\d+) oom[-_]kill events?(?:\(s\))? in (?:StepId=|step )"
     r"(?P<step>\d[\w.+-]{0,40}?)(?=[.,]? |\.?$)"
 )
+_RULE = Pattern(r"(?:-{3,} )+-{3,}\s*$")
+"""The line below the heading of a table of sacct, as wide as its columns."""
+_JOB = Pattern(r"\d{1,10}(?:[_+]\d{1,10})?(?P<step>\.[\w+]{1,20})?$")
+_RAY = Pattern(
+    r"\bMemory on the node \(IP: [^()\n]{3,120}\) where the task \([^\n]{0,200}?\bname=(?P<process>[^\n]{1,120}?), "
+    r"pid=(?P<pid>\d{1,9}), memory used=(?P<held>\d{1,6}(?:\.\d+)?)GB\) was running was "
+    r"[\d.]+GB / [\d.]+GB \([\d.]+\), which exceeds the memory usage threshold"
+)
 _EVENTS = Pattern(r"\s*oom_kill (?P<count>\d{1,12})\s*$")
 _REASON = Pattern(r'\s*"?[Rr]eason"?:\s*"?(?P<reason>OOMKilled|Completed)"?,?\s*$')
 _EXIT = Pattern(r'\s*"?[Ee]xit ?[Cc]ode"?:\s*(?P<code>\d{1,3}),?\s*$')
@@ -57,7 +65,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Rows of ``oom``; none, but known, where a counter or a container's end says that nothing was killed."""
     asked = False
     rows: list[Row] = []
-    for answered, found in (_of_kernel(paste), _of_slurm(paste), _of_counters(paste), _of_containers(paste)):
+    for of_source in (_of_kernel, _of_slurm, _of_accounting, _of_counters, _of_containers, _of_ray):
+        answered, found = of_source(paste)
         asked = asked or answered
         rows += found[:_MOST]
     if rows or asked:
@@ -104,6 +113,55 @@ def _of_slurm(paste: Paste) -> tuple[bool, list[Row]]:
             if int(match["count"]):
                 rows[match["step"]] = _row("Slurm step", match["step"], line, paste.use(index))
     return asked, list(rows.values())
+
+
+def _of_accounting(paste: Paste) -> tuple[bool, list[Row]]:
+    """A row for each step, or job without one, that a table of sacct calls OUT_OF_MEMORY."""
+    asked = False
+    rows: dict[str, Row] = {}
+    for index, _ in paste.having("jobid"):
+        rule = paste.bare[index + 1] if index + 1 < len(paste.bare) else ""
+        columns = _columns(paste.bare[index], rule)
+        if "JobID" not in columns or "State" not in columns:
+            continue
+        for after in range(index + 2, len(paste.bare)):
+            job, state = (paste.bare[after][columns[name]].strip() for name in ("JobID", "State"))
+            match = _JOB.fullmatch(job)
+            if not match:
+                break
+            asked = True
+            if state.startswith("OUT_OF_ME"):
+                scope = "Slurm step" if match["step"] else "Slurm job"
+                rows[job] = _row(scope, job, paste.lines[after], paste.use(after))
+    steps = {job.partition(".")[0] for job in rows if "." in job}
+    return asked, [row for job, row in rows.items() if job not in steps]
+
+
+def _columns(heading: str, rule: str) -> dict[str, slice]:
+    """Where each column of the heading stands, by the line of dashes below it; empty where there is no such line."""
+    if not _RULE.fullmatch(rule):
+        return {}
+    columns: dict[str, slice] = {}
+    start = 0
+    for dashes in rule.split():
+        columns[heading[start : start + len(dashes)].strip()] = slice(start, start + len(dashes))
+        start += len(dashes) + 1
+    return columns
+
+
+def _of_ray(paste: Paste) -> tuple[bool, list[Row]]:
+    """A row for each task that Ray killed because its node ran low on memory; Ray's GB are GiB."""
+    rows: dict[str, Row] = {}
+    for index, line in paste.having("memory on the node (ip: "):
+        if match := _RAY.search(line[:1000]):
+            source = paste.use(index)
+            rows[match["pid"]] = {
+                **_row("machine", "", line, source),
+                "process": Known(match["process"], source),
+                "pid": Known(int(match["pid"]), source),
+                "memory_mib": Known(round(float(match["held"]) * 1024), source),
+            }
+    return False, list(rows.values())
 
 
 def _of_counters(paste: Paste) -> tuple[bool, list[Row]]:

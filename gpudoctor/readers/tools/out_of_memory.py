@@ -1,4 +1,4 @@
-"""torch's out-of-memory message: how much of the GPU's memory others hold, by its own numbers."""
+"""torch's out-of-memory message, vLLM's refusal to start: how much of the GPU's memory others hold, by its numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpudoctor.readers._values import size_mib
 EXACT = 8
 
 FACTS = (
-    fact("oom.total_mib", "int", "memory of the GPU, by torch's out-of-memory message", "MiB"),
+    fact("oom.total_mib", "int", "memory of the GPU, by torch's out-of-memory message or vLLM's refusal", "MiB"),
     fact("oom.own_mib", "int", "what the process holds that ran out of it, its CUDA context left out", "MiB"),
     fact("oom.others_mib", "int", "what neither it nor the free rest explains", "MiB"),
 )
@@ -27,10 +27,24 @@ _NEW = Pattern(
     rf"has a total capacity of {_SIZE} of which {_SIZE} is free\.(?:[^\n]*?this process has {_SIZE} memory in use)?"
     rf"(?:[^\n]*?Of the allocated memory {_SIZE} is allocated by PyTorch, and {_SIZE} is reserved)?"
 )
+_START = Pattern(
+    r"Free memory on device(?: \S{1,10})? \((?P<free>\d+(?:\.\d+)?)/(?P<total>\d+(?:\.\d+)?) GiB\) on startup is less"
+)
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """MiB in total, held by the process, and held by others, from the first out-of-memory message of torch."""
+    """MiB in total, held by the process, and held by others, from the first message of torch or vLLM.
+
+    vLLM asks before it has taken anything but its CUDA context, which counts as others'.
+    """
+    for index, line in paste.having("free memory on device"):
+        if match := _START.search(line):
+            source = paste.use(index)
+            total, free = (round(float(match[name][:12]) * 1024) for name in ("total", "free"))
+            yield "oom.total_mib", Known(total, source)
+            yield "oom.own_mib", Known(0, source)
+            yield "oom.others_mib", Known(max(0, total - free), source)
+            return
     for index, line in paste.having("total capacity"):
         sizes = _sizes_before_2_1(line) or _sizes_since_2_1(line)
         if sizes:

@@ -1,4 +1,4 @@
-"""Files that a program could not write: no space left, a read-only file system; and what df says of their disk."""
+"""Files that a program could not write: no space, a read-only disk, a quota; and what df says of their disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from gpudoctor.readers._pattern import Pattern
 EXACT = 6
 FACTS = (
     column("write_error.path", "text", "file or folder that a program could not write"),
-    column("write_error.why", "text", "the system's words: No space left on device, Read-only file system"),
+    column(
+        "write_error.why", "text", "the system's words: No space left on device, Read-only file system, or the quota's"
+    ),
     column("write_error.mount", "text", "mount point of its file system, by df"),
     column("write_error.used_percent", "int", "how full df shows that file system", "%"),
     column("write_error.inodes_percent", "int", "how many of its inodes df -i shows in use", "%"),
@@ -21,8 +23,8 @@ FACTS = (
 
 _MOST = 5
 """Rows: a full disk fails every write."""
-_WHY = r"(?P<why>[Nn]o space left on device|[Rr]ead-only file system)"
-_PYTHON = Pattern(rf"\[Errno (?:28|30)\] {_WHY}: (?P<quote>['\"])(?P<path>[^'\"\n]{{1,400}})(?P=quote)")
+_WHY = r"(?P<why>[Nn]o space left on device|[Rr]ead-only file system|[Dd]isk quota exceeded)"
+_PYTHON = Pattern(rf"\[Errno (?:28|30|122)\] {_WHY}: (?P<quote>['\"])(?P<path>[^'\"\n]{{1,400}})(?P=quote)")
 _TOOL = Pattern(
     r"\s*(?:cp|mv|tar|mkdir|touch|dd|rsync|tee|ln|install): (?:[a-z ]{3,40}) "
     rf"['\"‘](?P<path>[^'\"‘’\n]{{1,400}})['\"’]: {_WHY}\s*$"
@@ -39,7 +41,7 @@ _MEMORY = re.compile(r"/(?:dev/|proc/|sys/|(?:torch|psm|sem|pymp|mp)[-_.][^/]*$)
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Rows of ``write_error``, each path once."""
     rows: dict[str, dict[str, Fact]] = {}
-    for index, line in paste.having("no space left on device", "read-only file system"):
+    for index, line in paste.having("no space left on device", "read-only file system", "disk quota exceeded"):
         match = _PYTHON.search(line) or _TOOL.match(line) or _GO.search(line)
         if match and not _MEMORY.match(match["path"]) and len(rows) < _MOST:
             source = paste.use(index)
