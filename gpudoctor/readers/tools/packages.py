@@ -150,7 +150,7 @@ def _labelled_packages(paste: Paste) -> Iterator[Row]:
         if label.name == "version" and pip_show_name:
             name, pip_show_name = normal(pip_show_name), ""
         if label.index not in paste.used and name in FOLLOWED - _NOT_BY_LABEL and label.value[:1].isdecimal():
-            yield _package_row(name, label.value.rstrip(","), "pip", "", paste.use(label.index))
+            yield _package_row(name, label.value.partition(",")[0], "pip", "", paste.use(label.index))
 
 
 def _inline_lists(paste: Paste) -> Iterator[Row]:

@@ -1,0 +1,134 @@
+"""What frameworks and conda print of themselves: transformers, accelerate, diffusers, xformers, JAX, conda info."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from gpudoctor.core.catalog import fact
+from gpudoctor.core.fact import Absent, Fact, Known, Row, Rows
+from gpudoctor.readers._paste import Label, Paste
+from gpudoctor.readers._pattern import Pattern
+from gpudoctor.readers._values import size_mib
+
+EXACT = 8
+FACTS = (fact("jax.gpus", "int", "GPUs that JAX lists on the machine; 0 where it lists processors only"),)
+
+Answers = Iterator[tuple[str, "Fact | Rows"]]
+
+_TORCH = Pattern(r"(?P<version>\d+\.\d+\S*) \((?P<accelerator>CUDA|XPU|NPU|HPU|MLU|MUSA|NA|N/A|True|False)\)$")
+_VERSION = Pattern(r"\d+\.\d+\.\d+[\w.+]*")
+_TAG = Pattern(r"\+(?:cu(?P<major>\d{2})(?P<minor>\d)|(?P<cpu>cpu))(?:\.|$)")
+_CARD = Pattern(r"(?P<name>[^,]{2,80}), (?P<memory>\d{1,7} MiB)(?: VRAM)?$")
+_XFORMERS = Pattern(r"\s*xFormers (?P<version>\d+\.\d+\S{0,40})\s*$")
+_FEATURE = Pattern(
+    r"\s*(?P<name>pytorch\.version|pytorch\.cuda|gpu\.compute_capability|gpu\.name|build\.torch_version"
+    r"|build\.cuda_version):\s+(?P<value>\S.*?)\s*$"
+)
+_DEVICES = Pattern(r"\s*jax\.devices \(\d+ total, \d+ local\): \[(?P<devices>[^\]\n]*)\]")
+_DEVICE = Pattern(r"(?P<kind>\w+)\(id=\d+")
+_INFO = Pattern(r"\s*device info: (?P<kind>.{1,80})-(?P<count>\d{1,5}), \d{1,5} local devices\"?\s*$")
+_VIRTUAL = Pattern(r"\s*(?:virtual packages : )?__cuda=(?P<cuda>\d+\.\d+)=\w+\s*$")
+_NO_GPU = ("cpu", "tpu")
+"""Kinds of JAX's devices that are no GPU, in lower case, as they begin."""
+
+
+def read(paste: Paste) -> Answers:
+    """torch's build, whether CUDA is available to it, GPUs, JAX's devices and the CUDA that conda asked libcuda for."""
+    if "pytorch" in paste.lower:
+        for label in paste.labels:
+            if parse := _LABELS.get(label.name):
+                yield from parse(paste, label)
+    if "xformers" in paste.lower:
+        yield from _xformers_info(paste)
+    for index, line in paste.having("device info: ", "jax.devices ("):
+        if match := _DEVICES.match(line):
+            kinds = [device["kind"].lower() for device in _DEVICE.finditer(match["devices"])]
+            yield "jax.gpus", Known(sum(not kind.startswith(_NO_GPU) for kind in kinds), paste.use(index))
+        elif match := _INFO.match(line):
+            gpus = 0 if match["kind"].lower().startswith(_NO_GPU) else int(match["count"])
+            yield "jax.gpus", Known(gpus, paste.use(index))
+    for index, line in paste.having("__cuda="):
+        if match := _VIRTUAL.match(line):
+            yield "cuda_driver.version", Known(match["cuda"], paste.use(index))
+
+
+def _torch_build(version: str, source: str) -> Iterator[tuple[str, Fact]]:
+    """torch.version, and its flavour and CUDA where the version's tag tells: ``2.7.1+cpu``, ``2.7.1+cu126``."""
+    yield "torch.version", Known(version, source)
+    tag = _TAG.search(version)
+    if tag and tag["cpu"]:
+        yield "torch.flavor", Known("cpu", source)
+        yield "torch.cuda", Absent(f"torch {version} is built for the CPU ({source})")
+    elif tag:
+        yield "torch.flavor", Known("cuda", source)
+        yield "torch.cuda", Known(f"{tag['major']}.{tag['minor']}", source)
+
+
+def _torch_and_accelerator(paste: Paste, label: Label) -> Answers:
+    """torch's build and live.cuda_available from ``2.7.1+cu126 (CUDA)``, ``2.7.1+cpu (NA)``, ``2.5.1 (True)``."""
+    if match := _TORCH.fullmatch(label.value):
+        source = paste.use(label.index)
+        yield from _torch_build(match["version"], source)
+        yield "live.cuda_available", Known(match["accelerator"] in {"CUDA", "True"}, source)
+
+
+def _torch_alone(paste: Paste, label: Label) -> Answers:
+    """torch's build from a version alone."""
+    if _VERSION.fullmatch(label.value):
+        yield from _torch_build(label.value, f"line {paste.numbers[label.index]}")
+
+
+def _accelerator(paste: Paste, label: Label) -> Answers:
+    """live.cuda_available from the accelerator that accelerate names."""
+    if label.value in {"CUDA", "XPU", "NPU", "HPU", "MLU", "MUSA", "N/A", "NA"}:
+        yield "live.cuda_available", Known(label.value == "CUDA", paste.use(label.index))
+
+
+def _cards(paste: Paste, label: Label) -> Answers:
+    """Rows of ``gpu`` from the answer of nvidia-smi that diffusers puts behind ``Accelerator``, one a line."""
+    rows: list[Row] = []
+    for index in range(label.index, len(paste.bare)):
+        match = _CARD.fullmatch(label.value if index == label.index else paste.bare[index].strip())
+        if not match:
+            break
+        source = paste.use(index)
+        row: dict[str, Fact] = {"index": Known(len(rows), source), "name": Known(match["name"], source)}
+        rows.append({**row, "memory_mib": Known(size_mib(match["memory"]) or 0, source)})
+    if rows:
+        yield "gpu", tuple(rows)
+
+
+_LABELS: Mapping[str, Callable[[Paste, Label], Answers]] = {
+    "pytorch version accelerator": _torch_and_accelerator,
+    "pytorch version gpu": _torch_and_accelerator,
+    "pytorch version": _torch_alone,
+    "pytorch accelerator": _accelerator,
+    "accelerator": _cards,
+}
+
+
+def _xformers_info(paste: Paste) -> Answers:
+    """torch, the GPU and what xFormers was built with, from ``python -m xformers.info``."""
+    extension: dict[str, Fact] = {}
+    gpu: dict[str, Fact] = {}
+    for index, line in paste.having("xformers ", "pytorch.", "gpu.", "build.torch_version", "build.cuda_version"):
+        source = f"line {paste.numbers[index]}"
+        if match := _XFORMERS.match(line):
+            extension = {"name": Known("xformers", source), "version": Known(match["version"], source)}
+        elif extension and (match := _FEATURE.match(line)):
+            paste.use(index)
+            name, value = match["name"], match["value"]
+            if name == "pytorch.version":
+                yield from _torch_build(value, source)
+            elif name == "pytorch.cuda" and value in {"available", "not available"}:
+                yield "live.cuda_available", Known(value == "available", source)
+            elif name in {"gpu.name", "gpu.compute_capability"}:
+                gpu[name.removeprefix("gpu.")] = Known(value, source)
+            elif name == "build.torch_version" and value[:1].isdecimal():
+                extension["torch"] = Known(value, source)
+            elif name == "build.cuda_version" and value.isdecimal() and len(value) in {3, 4}:
+                extension["cuda"] = Known(f"{int(value[:-2])}.{int(value[-2:])}", source)
+    if len(extension) > 2:
+        yield "extension", (extension,)
+    if gpu:
+        yield "gpu", (gpu,)
