@@ -11,7 +11,7 @@ from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._values import size_mib
 
 EXACT = 8
-FACTS = (fact("jax.gpus", "int", "GPUs that JAX lists on the machine; 0 where it lists processors only"),)
+FACTS = (fact("jax.gpus", "int", "GPUs of this machine that JAX lists; 0 where it lists its processors"),)
 
 Answers = Iterator[tuple[str, "Fact | Rows"]]
 
@@ -24,9 +24,8 @@ _FEATURE = Pattern(
     r"\s*(?P<name>pytorch\.version|pytorch\.cuda|gpu\.compute_capability|gpu\.name|build\.torch_version"
     r"|build\.cuda_version):\s+(?P<value>\S.*?)\s*$"
 )
-_DEVICES = Pattern(r"\s*jax\.devices \(\d+ total, \d+ local\): \[(?P<devices>[^\]\n]*)\]")
-_DEVICE = Pattern(r"(?P<kind>\w+)\(id=\d+")
-_INFO = Pattern(r"\s*device info: (?P<kind>.{1,80})-(?P<count>\d{1,5}), \d{1,5} local devices\"?\s*$")
+_DEVICES = Pattern(r"\s*jax\.devices \(\d{1,5} total, (?P<count>\d{1,5}) local\): \[(?P<kind>\w+)\(id=\d")
+_INFO = Pattern(r"\s*device info: (?P<kind>.{1,80})-\d{1,5}, (?P<count>\d{1,5}) local devices\"?\s*$")
 _VIRTUAL = Pattern(r"\s*(?:virtual packages : )?__cuda=(?P<cuda>\d+\.\d+)=\w+\s*$")
 _NO_GPU = ("cpu", "tpu")
 """Kinds of JAX's devices that are no GPU, in lower case, as they begin."""
@@ -41,15 +40,14 @@ def read(paste: Paste) -> Answers:
     if "xformers" in paste.lower:
         yield from _xformers_info(paste)
     for index, line in paste.having("device info: ", "jax.devices ("):
-        if match := _DEVICES.match(line):
-            kinds = [device["kind"].lower() for device in _DEVICE.finditer(match["devices"])]
-            yield "jax.gpus", Known(sum(not kind.startswith(_NO_GPU) for kind in kinds), paste.use(index))
-        elif match := _INFO.match(line):
+        if match := _DEVICES.match(line) or _INFO.match(line):
             gpus = 0 if match["kind"].lower().startswith(_NO_GPU) else int(match["count"])
             yield "jax.gpus", Known(gpus, paste.use(index))
     for index, line in paste.having("__cuda="):
         if match := _VIRTUAL.match(line):
-            yield "cuda_driver.version", Known(match["cuda"], paste.use(index))
+            source = paste.use(index)
+            yield "cuda_driver.version", Known(match["cuda"], source)
+            yield "cuda_driver.init_code", Known(0, source)  # conda asks for the version once cuInit has succeeded
 
 
 def _torch_build(version: str, source: str) -> Iterator[tuple[str, Fact]]:
@@ -80,7 +78,7 @@ def _torch_alone(paste: Paste, label: Label) -> Answers:
 
 def _accelerator(paste: Paste, label: Label) -> Answers:
     """live.cuda_available from the accelerator that accelerate names."""
-    if label.value in {"CUDA", "XPU", "NPU", "HPU", "MLU", "MUSA", "N/A", "NA"}:
+    if label.value in {"CUDA", "XPU", "NPU", "HPU", "MLU", "SDAA", "MUSA", "N/A", "NA"}:
         yield "live.cuda_available", Known(label.value == "CUDA", paste.use(label.index))
 
 

@@ -1,4 +1,4 @@
-"""Processes killed because the host's memory ran out, as the kernel, Slurm, Kubernetes and Ray print it."""
+"""Processes killed because the host's memory ran out, by the kernel, systemd-oomd, Slurm, Kubernetes, Docker, Ray."""
 
 from __future__ import annotations
 
@@ -42,6 +42,12 @@ _RAY = Pattern(
     r"pid=(?P<pid>\d{1,9}), memory used=(?P<held>\d{1,6}(?:\.\d+)?)GB\) was running was "
     r"[\d.]+GB / [\d.]+GB \([\d.]+\), which exceeds the memory usage threshold"
 )
+_PRESSURE = Pattern(
+    r"\bsystemd-oomd\[\d+\]: Killed (?P<group>/\S{1,300}) due to memory "
+    r"(?:pressure for /\S{1,300} being [\d.]+% > [\d.]+%|used \(\d+\) / total \(\d+\) and swap used)"
+)
+_EVICTED = Pattern(r"\bpod/(?P<pod>[a-z0-9.-]{1,253})\b[^\n]*\bThe node was low on resource: memory\b")
+_INSPECTED = Pattern(r'\s*"OOMKilled": (?P<answer>true|false),?\s*$')
 _EVENTS = Pattern(r"\s*oom_kill (?P<count>\d{1,12})\s*$")
 _REASON = Pattern(r'\s*"?[Rr]eason"?:\s*"?(?P<reason>OOMKilled|Completed)"?,?\s*$')
 _EXIT = Pattern(r'\s*"?[Ee]xit ?[Cc]ode"?:\s*(?P<code>\d{1,3}),?\s*$')
@@ -65,7 +71,7 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Rows of ``oom``; none, but known, where a counter or a container's end says that nothing was killed."""
     asked = False
     rows: list[Row] = []
-    for of_source in (_of_kernel, _of_slurm, _of_accounting, _of_counters, _of_containers, _of_ray):
+    for of_source in (_of_kernel, _of_slurm, _of_accounting, _of_counters, _of_containers, _of_services, _of_ray):
         answered, found = of_source(paste)
         asked = asked or answered
         rows += found[:_MOST]
@@ -147,6 +153,22 @@ def _columns(heading: str, rule: str) -> dict[str, slice]:
         columns[heading[start : start + len(dashes)].strip()] = slice(start, start + len(dashes))
         start += len(dashes) + 1
     return columns
+
+
+def _of_services(paste: Paste) -> tuple[bool, list[Row]]:
+    """A row for what systemd-oomd killed, the kubelet evicted, or docker inspect says was killed; each once."""
+    asked = False
+    rows: dict[str, Row] = {}
+    for index, line in paste.having("systemd-oomd[", "low on resource: memory", '"oomkilled": '):
+        if match := _PRESSURE.search(line):
+            rows[match["group"]] = _row("cgroup", match["group"], line, paste.use(index))
+        elif match := _EVICTED.search(line):
+            rows[match["pod"]] = _row("pod", match["pod"], line, paste.use(index))
+        elif match := _INSPECTED.fullmatch(line):
+            asked = True
+            if match["answer"] == "true":
+                rows["container"] = _row("container", "", line, paste.use(index))
+    return asked, list(rows.values())
 
 
 def _of_ray(paste: Paste) -> tuple[bool, list[Row]]:
