@@ -17,6 +17,8 @@ _CUDA = (
     r"(lib(?:cuda|cudart|cudnn\w*|cublas\w*|cufft\w*|cusparse\w*|cusolver\w*|curand|nccl|nvJitLink|nvrtc|cupti)(?:64)?)"
 )
 _LDD = Pattern(r"\b" + _CUDA + r"\.so((?:\.\d+)*)(?: \([^)]*\))? => (/\S*/lib[^/\s]*\.so\S*|not found)")
+_CUT_OFF = Pattern(r"\s*lib\S{1,80}\.so\S{0,20} => /(?!\S*\.so)\S*$")
+"""A line of ldd that ends within its path, where the text was cut."""
 _EXTENSION = Pattern(
     r"\bldd\b(?=[^\n]*(?:extension|site-packages/(?!torch/|nvidia/)\w+|(?<!libtorch)_cuda\w*\.(?:so|cpython)|/_C\.))"
     r"(?![^\n]*site-packages/torch/)",
@@ -42,6 +44,8 @@ def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     for index, line in paste.having("=> "):
         match = _LDD.search(line)
         if not match:
+            if _CUT_OFF.match(line):
+                paste.mark_listed(index, data=True)
             continue
         name, version, path = match.groups()
         source = paste.use(index)

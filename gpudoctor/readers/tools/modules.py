@@ -13,6 +13,8 @@ from gpudoctor.readers._values import driver_version
 EXACT = 6
 
 _MODULE = Pattern(r"(nvidia|nvidia_uvm|nvidia_peermem|nv_peer_mem|nouveau|nova_core)\s+\d+\s+-?\d+(?:\s|$)")
+_ON_TOP = Pattern(r"nvidia_(?:uvm|modeset|drm|peermem)\s+\d+\s+-?\d+(?:\s|$)")
+"""Modules that cannot be loaded without nvidia."""
 _MODULES = {
     "nvidia": "driver.module_loaded",
     "nvidia_uvm": "driver.uvm_loaded",
@@ -56,6 +58,8 @@ def _loaded_modules(paste: Paste) -> Iterator[tuple[str, Fact]]:
     for index, line in enumerate(paste.bare):
         if line[:1] == "n" and (match := _MODULE.match(line)):
             sources.setdefault(match.group(1), paste.use(index))
+        if line[:1] == "n" and _ON_TOP.match(line):
+            sources.setdefault("nvidia", paste.use(index))
     for module, source in sources.items():
         yield _MODULES[module], Known(True, source)
     for index, command in paste.commands_starting("lsmod"):
