@@ -1,4 +1,4 @@
-"""What frameworks and conda print of themselves: transformers, accelerate, diffusers, xformers, JAX, conda info."""
+"""What frameworks print of themselves: transformers, accelerate, diffusers, xformers, bitsandbytes, JAX; conda info."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ _FEATURE = Pattern(
 _DEVICES = Pattern(r"\s*jax\.devices \(\d{1,5} total, (?P<count>\d{1,5}) local\): \[(?P<kind>\w+)\(id=\d")
 _INFO = Pattern(r"\s*device info: (?P<kind>.{1,80})-\d{1,5}, (?P<count>\d{1,5}) local devices\"?\s*$")
 _VIRTUAL = Pattern(r"\s*(?:virtual packages : )?__cuda=(?P<cuda>\d+\.\d+)=\w+\s*$")
+_NO_LIBRARY = Pattern(r"\s*Library not found: \S{0,300}\blibbitsandbytes_(?:cuda|rocm)\d{2,4}\w{0,20}\.(?:so|dll)\b")
 _NO_GPU = ("cpu", "tpu")
 """Kinds of JAX's devices that are no GPU, in lower case, as they begin."""
 
 
 def read(paste: Paste) -> Answers:
-    """torch's build, whether CUDA is available to it, GPUs, JAX's devices and the CUDA that conda asked libcuda for."""
+    """torch's build, whether CUDA is available to it, GPUs, JAX's devices, bitsandbytes' library, conda's __cuda."""
     if "pytorch" in paste.lower:
         for label in paste.labels:
             if parse := _LABELS.get(label.name):
@@ -43,6 +44,9 @@ def read(paste: Paste) -> Answers:
         if match := _DEVICES.match(line) or _INFO.match(line):
             gpus = 0 if match["kind"].lower().startswith(_NO_GPU) else int(match["count"])
             yield "jax.gpus", Known(gpus, paste.use(index))
+    for index, line in paste.having("library not found: "):
+        if _NO_LIBRARY.match(line):
+            yield "bitsandbytes.has_build", Known(False, paste.use(index))
     for index, line in paste.having("__cuda="):
         if match := _VIRTUAL.match(line):
             source = paste.use(index)
