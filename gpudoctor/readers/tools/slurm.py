@@ -1,4 +1,4 @@
-"""GPUs that Slurm counts on a node, and files of them that it misses: ``scontrol show node``, its daemons' logs."""
+"""GPUs that Slurm counts on a node, from ``scontrol show node`` and the logs of slurmctld and slurmd."""
 
 from __future__ import annotations
 
@@ -28,17 +28,10 @@ _CHANGED = Pattern(
     r"\bgres/gpu: count changed for node (?P<name>[\w.-]{1,253}) "
     r"from (?P<configured>\d{1,6}) to (?P<reported>\d{1,6})\b"
 )
-_NO_FILE = Pattern(r"\bcan't stat gres\.conf file /dev/+(?P<file>nvidia\d{1,3}): No such file or directory\s*$")
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``slurm_node``, of a node the last that the text tells; the device files that slurmd does not find."""
-    missing: dict[str, str] = {}
-    for index, line in paste.having("gres.conf file /dev/"):
-        if match := _NO_FILE.search(line):
-            missing.setdefault(f"/dev/{match['file']}", paste.use(index))
-    if missing:
-        yield "driver.nodes_missing", Known(tuple(missing), next(iter(missing.values())))
+    """Rows of ``slurm_node``, of a node the last that the text tells."""
     rows: dict[str, dict[str, Fact]] = {}
     name = ""
     for index, line in paste.having("nodename=", "state=", "gres/gpu count ", "gres/gpu: count changed"):
