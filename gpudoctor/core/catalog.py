@@ -142,7 +142,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
     "bus": ("pci", "aer", "gpu_path", "gpu_pair", "topology"),
     "torch": ("torch", "live", "live_gpu", "pin", "triton"),
     "libraries": ("libs", "lib", "cuda", "toolkit", "extension", "bitsandbytes", "jax", "tf"),
-    "environment": ("env", "container", "service", "limits", "wsl", "kubernetes", "kubernetes_node"),
+    "environment": ("env", "container", "request", "service", "limits", "wsl", "kubernetes", "kubernetes_node"),
     "python": ("python", "package", "manifest", "requirement"),
     "network": ("nccl", "libnccl", "net", "interface", "setting", "rdma", "tried"),
     "cluster": (

@@ -50,7 +50,7 @@ def test_a_pair(pair: dict[str, Any]) -> None:
         text = pair["sound"]
         for old, new in sick["change"]:
             assert old in text, (old, "is not in the text")
-            text = text.replace(old, new, 1)
+            text = text.replace(old, new)
         first = next(iter(_findings(text)), None)
         assert first, (sick["change"], "draws no finding")
         assert (first.id, first.confidence in ("certain", "likely")) == (sick["finds"], True), first
