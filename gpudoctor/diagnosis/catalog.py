@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from gpudoctor import probes
-from gpudoctor.core import fleet
+from gpudoctor.core import fleet, job
 from gpudoctor.core.catalog import Catalog, FactSpec, column, fact
 from gpudoctor.core.shipped import modules_of
 from gpudoctor.kernels import facts
@@ -38,7 +38,7 @@ def catalog() -> Catalog:
     """Every fact that any probe, reader or kernel declares, and those of 1.0 that none tells any more."""
     declared = (
         spec
-        for module in (*modules_of(probes), *readers_by_exactness(), *formats(), facts, fleet)
+        for module in (*modules_of(probes), *readers_by_exactness(), *formats(), facts, fleet, job)
         for spec in getattr(module, "FACTS", ())
     )
     return Catalog((*declared, *RETIRED))

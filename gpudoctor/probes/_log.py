@@ -98,6 +98,10 @@ class Log:
                 high = min(high - 1, start)
         return replace(self, text=self.text[low:])
 
+    def before(self, seconds: float) -> Log:
+        """The messages logged earlier than `seconds` since boot."""
+        return replace(self, text=self.text[: len(self.text) - len(self.since(seconds).text)], now=seconds)
+
     def after_last(self, needle: str, since: str = "") -> Log:
         """The messages from the last line that contains `needle` on; all of them if none does.
 
@@ -378,6 +382,38 @@ def oom_kills(log: Log) -> tuple[Row, ...]:
                     "pid": Known(int(match[2]), log.source),
                     "scope": Known("machine" if match[1] == "Out" else "cgroup", log.source),
                     "memory_mib": Known(int(size[1]) >> 10, log.source) if size else Absent("the line does not say"),
+                    **event.times(log),
+                }
+            )
+    return tuple(rows)
+
+
+_CRASH = pattern(
+    r"^(?:traps: )?[^\n\[\]]{1,16}\[\d{1,10}\]:? (?:segfault at |trap |general protection fault )[^\n]{0,200}", re.M
+)
+_CRASH_PARTS = pattern(
+    r"(?:traps: )?(?P<name>.{1,16})\[(?P<pid>\d+)\]:? (?:trap )?(?P<kind>segfault|[a-z][a-z ]{2,40}?)(?= at | ip:| in )"
+    r"(?: at (?P<at>[0-9a-f]+))?(?:.*? in (?P<library>[^\s\[]{1,120})\[)?"
+)
+
+
+def crashes(log: Log) -> tuple[Row, ...]:
+    """Processes that the kernel ended for a fault of their code, one row each.
+
+    ``python3[4711]: segfault at 10 ip 00007f... sp 00007f... error 4 in libfoo.so[7f...+1000]`` and
+    ``traps: python3[4711] trap invalid opcode ip:... sp:... error:0 in libbar.so[...]``.
+    """
+    rows: list[Row] = []
+    lines = "\n".join(log.without_stamp(line) for line in log.lines_with("segfault at", "traps: ", "protection fault"))
+    for event in find_events(log, _CRASH, lines):
+        if match := _CRASH_PARTS.match(event.raw):
+            library = match["library"]
+            rows.append(
+                {
+                    "process": Known(match["name"].strip(), log.source),
+                    "pid": Known(int(match["pid"]), log.source),
+                    "kind": Known(match["kind"].strip(), log.source),
+                    "library": Known(library, log.source) if library else Absent("the line names none"),
                     **event.times(log),
                 }
             )

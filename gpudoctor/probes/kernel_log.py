@@ -69,6 +69,12 @@ FACTS = (
     column("oom.memory_mib", "int", "memory of its own that it held", "MiB"),
     column("oom.line", "text", _LINE),
     *_time_columns("oom"),
+    column("crash.process", "text", "name of a process that the kernel ended for a fault of its native code"),
+    column("crash.pid", "int", "its process id"),
+    column("crash.kind", "text", "segfault, invalid opcode, divide error, general protection fault"),
+    column("crash.library", "text", "library or program whose code it was in; absent where the line names none"),
+    column("crash.line", "text", _LINE),
+    *_time_columns("crash"),
     column("mce.kind", "text", "machine check (of a CPU) or memory (a DIMM, by EDAC)"),
     column("mce.where", "text", "CPU and bank, or memory controller and DIMM"),
     column("mce.corrected", "bool", "whether the hardware corrected it"),
@@ -82,7 +88,7 @@ FACTS = (
 )
 
 _DAY = 86400.0
-_GROUPS = ("xid", "sxid", "aer", "oom", "mce")
+_GROUPS = ("xid", "sxid", "aer", "oom", "crash", "mce")
 _SCALARS = ("sxid", "fallen_off", "init_failures", "uvm_fatal", "module_refused")
 _FAILED = re.compile(
     r"RmInitAdapter failed|rm_init_adapter failed|Cannot attach gpu|GPU does not have the necessary power cables"
@@ -105,6 +111,11 @@ def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
         yield from ((group, log) for group in _GROUPS)
         yield from ((f"kernel_log.{name}", log) for name in _SCALARS)
         return
+    yield from read(target, log)
+
+
+def read(target: Target, log: Log) -> Iterator[tuple[str, Fact | Rows]]:
+    """Yields what `probe` does, from that log."""
     own_gpus = _own_gpus(target)
     xids = _log.xids(_driver_lines_today(log), own_gpus)
     yield "xid", xids
@@ -134,7 +145,9 @@ def _other_events(
     yield "kernel_log.sxid", Known(tuple(dict.fromkeys(_column_values(switches, "code"))), log.source)
     yield "aer", _log.bus_errors(today, _Ports(target).gpu_of)
     hidden = host_hidden(target)
-    yield "oom", Unread(f"the log is the whole host's: {hidden}") if hidden else _log.oom_kills(today)
+    whole_host = Unread(f"the log is the whole host's: {hidden}") if hidden else None
+    yield "oom", whole_host or _log.oom_kills(today)
+    yield "crash", whole_host or _log.crashes(today)
     yield "mce", _log.machine_checks(today)
     xid_79 = [row for row in xids if row["code"] == Known(79, log.source)]
     fallen = [

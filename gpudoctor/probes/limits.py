@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from gpudoctor.core.catalog import fact
 from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.probes._cgroups import CGROUPS, NO_LIMIT
+from gpudoctor.probes._cgroups import folders as cgroup_folders
 from gpudoctor.probes._reading import as_unread, path_exists, refusal, text
 from gpudoctor.target import Target
 
@@ -20,10 +22,6 @@ FACTS = (
     fact("limits.memory_mib", "int", "memory limit of the cgroup; absent where there is none", "MiB"),
     fact("limits.cpus", "int", "processors this session may use"),
 )
-
-_CGROUPS = "/sys/fs/cgroup"
-_NO_LIMIT = 1 << 60
-"""Version 1 of cgroups writes "no limit" as the largest whole number of pages."""
 
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
@@ -70,31 +68,13 @@ def _limit(inherited: str | Absent | Unread, name: str, divisor: int) -> Fact:
     return Known(value, f"/proc/self/limits: {name}")
 
 
-def _cgroup_folders(cgroup_file: str, controller: str) -> list[str]:
-    """The cgroup folders that may hold this process's limits, its own first, then each parent.
-
-    `cgroup_file`: text of /proc/self/cgroup: ``0::/user.slice`` in version 2, ``4:memory:/docker/ab12`` in version 1.
-    In a container the path may be the host's, which is not mounted here: the last folder, the mount, is then its own.
-    """
-    version1 = re.search(rf"^\d+:(?:[^:\n]*,)?{controller}(?:,[^:\n]*)?:(/.*)$", cgroup_file, re.M)
-    version2 = re.search(r"^0::(/.*)$", cgroup_file, re.M)
-    out: list[str] = []
-    for match, mount in ((version1, f"{_CGROUPS}/{controller}"), (version2, _CGROUPS)):
-        inside = match[1].rstrip("/") if match else None
-        while inside:
-            out.append(mount + inside)
-            inside = inside.rpartition("/")[0]
-        out += [mount] if match else []
-    return out
-
-
 def _memory_limit(target: Target, cgroup_file: str | Absent | Unread) -> Fact:
     """The smallest memory limit of the cgroup and its parents, in MiB; absent if none is set."""
     if not isinstance(cgroup_file, str):
         return as_unread(cgroup_file)
     best: Known | None = None
     limit_file_seen = False
-    for folder in _cgroup_folders(cgroup_file, "memory"):
+    for folder in cgroup_folders(cgroup_file, "memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
             found = text(target, f"{folder}/{name}", 64)
             if isinstance(found, Unread):
@@ -102,19 +82,19 @@ def _memory_limit(target: Target, cgroup_file: str | Absent | Unread) -> Fact:
             if not isinstance(found, str):
                 continue
             limit_file_seen = True
-            if found.isdigit() and int(found) < _NO_LIMIT:
+            if found.isdigit() and int(found) < NO_LIMIT:
                 limit = int(found) >> 20
                 if best is None or limit < int(str(best.value)):
                     best = Known(limit, f"{folder}/{name}")
     if best:
         return best
     if limit_file_seen:
-        return Absent(f"{_CGROUPS}: no limit is set")
+        return Absent(f"{CGROUPS}: no limit is set")
     root = re.search(r"^(?:0:|\d+:memory):/$", cgroup_file, re.M)
-    shown = path_exists(target, _CGROUPS)
+    shown = path_exists(target, CGROUPS)
     if root and shown is True:
         return Absent("the process is in the root cgroup, which has no limit")
-    return Unread(f"no memory limit can be read under {_CGROUPS}")
+    return Unread(f"no memory limit can be read under {CGROUPS}")
 
 
 def _usable_processors(target: Target, cgroup_file: str | Absent | Unread) -> Fact:
@@ -127,7 +107,7 @@ def _usable_processors(target: Target, cgroup_file: str | Absent | Unread) -> Fa
     if not match:
         return Unread(f"{path} has no Cpus_allowed_list")
     allowed = _count_ranges(match[1])
-    for folder in _cgroup_folders(cgroup_file, "cpu") if isinstance(cgroup_file, str) else ():
+    for folder in cgroup_folders(cgroup_file, "cpu") if isinstance(cgroup_file, str) else ():
         quota = _cpu_quota(target, folder)
         if quota and quota < allowed:
             return Known(quota, f"processor quota in {folder}")

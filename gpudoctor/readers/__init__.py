@@ -33,7 +33,7 @@ from gpudoctor.readers._paste import Paste, clean, worth_reading
 from gpudoctor.readers._select import MOST_OF_A_LINE
 from gpudoctor.readers.files import manifest
 
-__all__ = ["EXACT", "LIMIT", "decode", "read_file", "read_text", "together"]
+__all__ = ["EXACT", "LIMIT", "decode", "read_file", "read_report", "read_text", "together"]
 
 LIMIT = 32 << 20
 """Bytes of the largest file that is read whole; of a larger one only the lines worth reading are kept."""
@@ -151,10 +151,10 @@ def read_text(text: str, name: str = "report") -> Snapshot:
     """
     if text.lstrip("\ufeff \t\r\n").startswith("{") and '"schema"' in text:
         return parse_snapshot(text, clean(name))
-    return manifest(text, clean(name)) or _read_report(text, clean(name))
+    return manifest(text, clean(name)) or read_report(text, clean(name))
 
 
-def _read_report(text: str, name: str) -> Snapshot:
+def read_report(text: str, name: str) -> Snapshot:
     """The facts that all readers find in a pasted report; readers that fail or take too long in ``report.trouble``."""
     facts: dict[str, Fact] = {}
     groups: dict[str, Rows] = {}

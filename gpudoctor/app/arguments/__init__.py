@@ -23,6 +23,7 @@ COMMANDS = (
     "fix",
     "bench",
     "preflight",
+    "run",
     "fleet",
     "setup",
     "expect",
@@ -35,21 +36,26 @@ COMMANDS = (
     "mcp",
 )
 
+_BEFORE_A_COMMAND = ("preflight", "run")
+"""Commands that another command follows, after ``--``."""
+
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The parsed options of a command line; what follows ``--`` of ``preflight`` is `options.command`.
+    """The parsed options of a command line; what follows ``--`` of ``preflight`` and ``run`` is `options.command`.
 
     Exits with 2 for unknown or wrong arguments.
     """
     own, command = list(arguments), []
-    if own[:1] == ["preflight"] and "--" in own:
+    if own and own[0] in _BEFORE_A_COMMAND and "--" in own:
         at = own.index("--")
         own, command = own[:at], own[at + 1 :]
     top = parser(own[0] if own and own[0] in COMMANDS else "")
     options, unknown = top.parse_known_args(own)
     if unknown:
         after = (
-            "; what is to be run stands after --" if own[0] == "preflight" and not unknown[0].startswith("-") else ""
+            "; what is to be run stands after --"
+            if own[0] in _BEFORE_A_COMMAND and not unknown[0].startswith("-")
+            else ""
         )
         parser_of(top, own).error(f"unrecognized arguments: {' '.join(unknown)}{after}")
     options.command = command
@@ -86,6 +92,7 @@ _ADDED: Sequence[tuple[Sequence[str], Callable[[Any], None]]] = (
     (("fix",), changing.add_fix),
     (("bench",), diagnosing.add_bench),
     (("preflight",), diagnosing.add_preflight),
+    (("run",), diagnosing.add_run),
     (("fleet",), diagnosing.add_fleet),
     (("setup",), changing.add_setup),
     (("expect",), supplies.add_expect_command),
@@ -158,6 +165,11 @@ gpudoctor bench --device cpu                     without a GPU
 gpudoctor preflight -- python train.py  train only on go
 srun gpudoctor preflight --budget 120   all nodes of a Slurm job
 torchrun --nproc-per-node 8 --no-python gpudoctor preflight --network
+""",
+    "run": """
+gpudoctor run -- python train.py             and why it died, if it does
+gpudoctor run --quiet -o why.json -- ./job   a word only where something is found
+srun gpudoctor run -- python train.py        once per rank
 """,
     "fleet": """
 gpudoctor fleet --hosts "node[01-16]"  over ssh

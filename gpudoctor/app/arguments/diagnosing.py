@@ -120,6 +120,34 @@ def add_preflight(commands: Any) -> None:
     add_lang(preflight)
 
 
+def add_run(commands: Any) -> None:
+    """Add the command ``run``."""
+    run = new_command(
+        commands,
+        "run",
+        "run a command with the doctor beside it: at its end, why it died, or what it used",
+        usage="gpudoctor run [options] -- COMMAND...",
+        description="Runs COMMAND as it would run without gpudoctor: the same terminal, signals, environment, output"
+        " and exit code. Beside it memory, processes, shared memory, disk, the kernel's log and the GPUs are watched."
+        " At its end a short account goes to standard error; where it died of something that is known, the cause and"
+        " what to do.",
+        epilog="Exit code: COMMAND's; killed by a signal, gpudoctor dies of the same. 126 it cannot be run, 127 there"
+        " is no such command, 2 misuse. What is found changes no exit code.",
+    )
+    run.add_argument("--quiet", action="store_true", help="say nothing unless something is found")
+    run.add_argument("--json", action="store_true", help="the diagnosis as one JSON document, on standard error")
+    add_out(run, "write the JSON document there, beside the account: the file is whole or not there")
+    run.add_argument(
+        "--untouched",
+        action="store_true",
+        help="leave COMMAND's output as it is and keep nothing of it, for programs that draw their screen by curses;"
+        " what it printed is not read then",
+    )
+    add_share(run)
+    add_rules(run)
+    add_lang(run)
+
+
 def add_fleet(commands: Any) -> None:
     """Add the command ``fleet``."""
     fleet = new_command(

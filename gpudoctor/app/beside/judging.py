@@ -1,0 +1,177 @@
+"""What was seen of a command as facts, judged with what this machine says now; what was so before is left out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpudoctor.app import pipeline
+from gpudoctor.core.diagnosis import Diagnosis, Finding, verdict_of
+from gpudoctor.core.errors import DoctorError
+from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread
+from gpudoctor.core.frozen import replace
+from gpudoctor.core.secrets import without_secrets
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.diagnosis import rulebook
+from gpudoctor.probes import Collection, host, kernel_log, limits
+from gpudoctor.probes._log import read_log
+from gpudoctor.readers import read_report
+from gpudoctor.target.local import Local
+
+if TYPE_CHECKING:
+    from gpudoctor.target.beside.command import Ended, Received
+
+_SOURCE = "gpudoctor run"
+_ASKED_TO_END = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+_WAKING = 5.0
+"""Seconds that GPUs may take to wake for the diagnosis of a command that has failed."""
+_EARLIER = 2.0
+"""Seconds before the start from which on the kernel's messages count: its clock may run apart from ours."""
+_DATED = ("xid", "sxid", "aer", "oom", "crash", "mce")
+
+
+def judge(
+    ended: Ended,
+    argv: Sequence[str],
+    facts: Mapping[str, Fact],
+    groups: Mapping[str, Rows],
+    output: str,
+    alarming: bool,
+    rules: Sequence[Path] = (),
+) -> Diagnosis:
+    """The diagnosis of a command that has ended: findings that only it, its output or the time of its run explain.
+
+    A command that exits with 0 where nothing is `alarming` costs little: its output is not read, and of the machine
+    only the kernel's log is asked. So does one that was asked to end, by whoever waits for that. Raises `DoctorError`
+    for a broken page.
+    """
+    failed = ended.code != 0
+    hurried = any(received.number in _ASKED_TO_END for received in ended.received)
+    python = argv[0] if os.path.basename(argv[0]).startswith("python") else None  # noqa: PTH119
+    machine = _machine(python if failed else None, whole=(failed or alarming) and not hurried)
+    earlier, now = _kernel_events(machine, ended)
+    printed = read_report(output, "its output") if failed and output.strip() else None
+    own: dict[str, Rows] = dict(groups)
+    seen = {**facts_of_end(ended, argv), **facts}
+    book = rulebook.load(rules)
+    before = pipeline.diagnose(_with(machine, earlier, {}, {}, None), book)
+    whole = pipeline.diagnose(_with(machine, now, seen, own, printed), book)
+    known = {_key(finding) for finding in before.findings}
+    sound = {rule.id for rule in book.rules if rule.sound}
+    findings = tuple(one for one in whole.findings if _key(one) not in known and one.id not in sound)
+    notes = tuple(note for note in whole.notes if note not in before.notes)
+    return replace(whole, findings=findings, verdict=verdict_of(findings, known=not failed), notes=notes)
+
+
+def facts_of_end(ended: Ended, argv: Sequence[str]) -> dict[str, Fact]:
+    """The facts about the command's end."""
+    exited = Absent(f"it exited with {ended.code}")
+    number = ended.signal or _told_by_shell(ended.code)
+    return {
+        "run.command": Known(without_secrets(" ".join(argv))[:500], _SOURCE),
+        "run.exit_code": Known(ended.code, _SOURCE) if ended.code is not None else Absent("a signal ended it"),
+        "run.signal": Known(signal_name(ended.signal), _SOURCE) if ended.signal else exited,
+        "run.died_of": Known(signal_name(number), _SOURCE) if number else exited,
+        "run.core": Known(ended.core, _SOURCE),
+        "run.began": Known(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ended.began)), _SOURCE),
+        "run.seconds": Known(round(ended.seconds, 3), _SOURCE),
+        "run.cpu_seconds": Known(round(ended.cpu_seconds, 3), _SOURCE),
+        "run.signalled": Known(tuple(map(received_text, ended.received)), _SOURCE),
+    }
+
+
+def signal_name(number: int) -> str:
+    """Its name, such as SIGKILL."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def received_text(received: Received) -> str:
+    """A signal that came, and from whom: ``SIGTERM from slurmstepd (pid 812)``."""
+    name = signal_name(received.number)
+    if not received.sender:
+        return f"{name} from the terminal or the kernel"
+    return f"{name} from {received.sender_name or 'a process'} (pid {received.sender})"
+
+
+def _told_by_shell(code: int | None) -> int | None:
+    """The signal that a shell's exit code of 128 and more stands for; None for any other."""
+    number = (code or 0) - 128
+    return number if number in signal.valid_signals() and number < signal.SIGRTMIN else None
+
+
+def _key(finding: Finding) -> tuple[str, str]:
+    """What identifies a finding: its id and title."""
+    return finding.id, finding.title
+
+
+def _machine(python: str | None, whole: bool) -> Snapshot:
+    """What this machine says now, at level quick: all of it, or the kernel's log and what is read in passing."""
+    if not whole:
+        return Collection(Local("quick"), (kernel_log, host, limits)).snapshot()
+    try:
+        return pipeline.ask(None, "quick", python, lambda _: None, _WAKING).snapshot()
+    except DoctorError:  # that Python is none, or root must not run it: another one will do
+        return pipeline.ask(None, "quick", None, lambda _: None, _WAKING).snapshot()
+
+
+def _kernel_events(machine: Snapshot, ended: Ended) -> tuple[dict[str, Fact | Rows], dict[str, Fact | Rows]]:
+    """What the kernel had logged before the command began, and what it has logged by now, as facts and groups."""
+    target = Local("quick")
+    log = read_log(target)
+    if isinstance(log, Unread):
+        unread: dict[str, Fact | Rows] = {name: machine.rows(name) for name in _DATED}
+        return unread, unread
+    earlier = log.before(log.now - (time.time() - ended.began) - _EARLIER)
+    return dict(kernel_log.read(target, earlier)), dict(kernel_log.read(target, log))
+
+
+def _with(
+    machine: Snapshot,
+    events: Mapping[str, Fact | Rows],
+    facts: Mapping[str, Fact],
+    groups: Mapping[str, Rows],
+    printed: Snapshot | None,
+) -> Snapshot:
+    """The machine's facts with those of its kernel, of the command and of what that printed."""
+    text = printed.facts if printed else {}
+    merged: dict[str, Fact] = {name: fact for name, fact in text.items() if not name.startswith("report.")}
+    merged.update({name: fact for name, fact in machine.facts.items() if name not in merged or isinstance(fact, Known)})
+    rows: dict[str, Rows] = dict(machine.groups)
+    rows.pop("text", None)
+    for name, entry in events.items():
+        if "." in name:
+            merged[name] = entry  # type: ignore[assignment] # a dot is a fact's
+        else:
+            rows[name] = entry  # type: ignore[assignment]
+    for name, added in (printed.groups if printed else {}).items():
+        rows[name] = _joined(name, rows.get(name), added)
+    return replace(machine, facts={**merged, **facts}, groups={**rows, **groups})
+
+
+def _joined(name: str, first: Rows | None, second: Rows) -> Rows:
+    """The rows of the machine and of the output; of GPUs the machine's alone, where it has some."""
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        return first if name == "gpu" and first else (*first, *second)
+    return second if not isinstance(first, tuple) else first
+
+
+def readable(kept: bytes) -> str:
+    """The kept end of the output as text, without the lines that are none."""
+    return "\n".join(_lines(kept.replace(b"\0", b"").decode("utf-8", "replace")))
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines of a text of which more than two thirds is printable."""
+    for line in text.split("\n"):
+        odd = sum(
+            not (character.isprintable() or character in "\t\r\x1b") or character == "\ufffd" for character in line
+        )
+        if 3 * odd <= len(line):
+            yield line

@@ -1,0 +1,104 @@
+"""``run``: a command with the doctor beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from gpudoctor.app import output
+from gpudoctor.core.errors import UsageError
+
+if sys.platform != "win32":
+    from gpudoctor.app.beside.watching import Watch
+    from gpudoctor.target.beside.command import Command, CommandError, end_as, given_environment, let_go_of_streams
+    from gpudoctor.target.beside.outputs import Outputs
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpudoctor.core.diagnosis import Diagnosis
+    from gpudoctor.target.beside.command import Ended
+
+
+def run(options: argparse.Namespace) -> int:
+    """``gpudoctor run``: run the command, say what was found, and end as the command ended."""
+    if sys.platform == "win32":
+        raise UsageError("run needs a POSIX system: start the command itself, and give its log to gpudoctor read")
+    _check(options)
+    command = Command(options.command, given_environment())
+    command.hold_signals()
+    outputs = Outputs.prepare(("file",) if options.untouched else ("file", "pipe", "terminal"))
+    command.resizes = outputs.on_terminal
+    try:
+        command.start(outputs.descriptors)
+    except CommandError as error:
+        command.release_signals()
+        print(f"gpudoctor: {error}", file=sys.stderr)
+        return error.code
+    outputs.started()
+    let_go_of_streams()
+    watch = Watch(command.pid)
+    watch.start()
+    ended = command.wait()
+    try:
+        watch.stop()
+        kept = outputs.end()
+        command.release_signals()
+        _report(options, ended, watch, outputs, kept)
+    except BaseException as error:  # what befalls us is no matter of the command
+        _tell(f"gpudoctor: the command has ended, and could not be judged: {type(error).__name__}: {error}"[:300])
+    return _end(ended)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raise `DoctorError` for what is misuse, before anything is started."""
+    if not options.command:
+        raise UsageError("what is to be run stands after --: gpudoctor run -- python train.py")
+    if options.out == "-":
+        raise UsageError("-o -: standard output is the command's; name a file, or leave -o out for standard error")
+    output.check(options.out)
+    if options.rules:
+        from gpudoctor.diagnosis import rulebook
+
+        rulebook.load(options.rules)
+
+
+def _report(options: argparse.Namespace, ended: Ended, watch: Watch, outputs: Outputs, kept: bytes) -> None:
+    """Judge, and write what was found; nothing where the command was cut off so that we shall end at once."""
+    from gpudoctor.app.beside import judging
+    from gpudoctor.app.commands.reports import shared
+    from gpudoctor.core.fact import Known
+    from gpudoctor.views import account, document
+    from gpudoctor.views._terminal import style_of
+
+    facts = {**watch.facts, "run.output_from": Known(tuple(sorted(outputs.kept_from)), "gpudoctor run")}
+    text = judging.readable(kept)
+    found: Diagnosis = shared(
+        judging.judge(ended, options.command, facts, watch.groups, text, watch.alarming, options.rules), options
+    )
+    if options.out:
+        output.put(document.render(found), options.out)
+    if options.json and not options.out:
+        _tell(document.render(found))
+    elif found.findings or not options.quiet:
+        _tell(account.render(found, style_of(sys.stderr)))
+
+
+def _tell(text: str) -> None:
+    """Write to standard error; nothing where that is gone."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def _end(ended: Ended) -> int:
+    """End as the command ended; children of ours are ended before a signal ends this process."""
+    if ended.signal is None:
+        return ended.code or 0
+    from gpudoctor.target import child
+
+    with contextlib.suppress(Exception):
+        child.end_all()
+    code = end_as(ended)
+    os._exit(code)

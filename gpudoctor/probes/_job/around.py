@@ -1,0 +1,179 @@
+"""What the command shares with others: its control group, the machine's memory, /dev/shm and the disk it works on."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+
+from gpudoctor.core.fact import Absent, Fact, Known, Unread
+from gpudoctor.probes._cgroups import NO_LIMIT, folders
+from gpudoctor.probes._reading import text
+from gpudoctor.target import Target
+
+_SOURCE = "sampled while it ran"
+_NETWORK = re.compile(r"nfs|cifs|smb|lustre|gpfs|ceph|gluster|beegfs|fuse|9p|afs|wekafs|pvfs|orangefs|virtiofs")
+"""Kinds of file systems that may keep a look at them waiting for ever."""
+_SHM = "/dev/shm"
+
+
+@dataclass(slots=True)
+class Group:
+    """The counters and limits of the control group that the command runs in, of either version.
+
+    `folder` is its memory folder, `limiting` that of it or the parent whose limit is the least; empty where none is.
+    """
+
+    folder: str = ""
+    limiting: str = ""
+    limit: int = 0
+    pids: str = ""
+
+    @classmethod
+    def of_this_process(cls, target: Target) -> Group:
+        """The group that this process is in."""
+        group = cls()
+        listed = text(target, "/proc/self/cgroup", 1 << 16)
+        if not isinstance(listed, str):
+            return group
+        for folder in folders(listed, "memory"):
+            if not group.folder and any(_has(target, folder, name) for name in ("memory.events", "memory.oom_control")):
+                group.folder = folder
+            for name in ("memory.max", "memory.limit_in_bytes"):
+                value = _number(target, f"{folder}/{name}")
+                if value is not None and value < NO_LIMIT and (not group.limit or value < group.limit):
+                    group.limit, group.limiting = value, folder
+        group.pids = next((one for one in folders(listed, "pids") if _has(target, one, "pids.events")), "")
+        return group
+
+    def counts(self, target: Target) -> dict[str, int]:
+        """The counters by the names of the facts ``run.*``; those that cannot be read are left out."""
+        found = {
+            "oom_kills": _count(target, f"{self.folder}/memory.events", "oom_kill"),
+            "limit_reached": _count(target, f"{self.limiting}/memory.events", "max"),
+            "forks_refused": _count(target, f"{self.pids}/pids.events", "max"),
+            "machine_kills": _count(target, "/proc/vmstat", "oom_kill"),
+        }
+        if self.folder and found["oom_kills"] is None:
+            found["oom_kills"] = _count(target, f"{self.folder}/memory.oom_control", "oom_kill")
+        if self.limiting and found["limit_reached"] is None:
+            found["limit_reached"] = _number(target, f"{self.limiting}/memory.failcnt")
+        return {name: count for name, count in found.items() if count is not None}
+
+    def used(self, target: Target) -> int | None:
+        """Bytes that the limiting group holds, page cache included; None without."""
+        if not self.limiting:
+            return None
+        used = _number(target, f"{self.limiting}/memory.current")
+        return used if used is not None else _number(target, f"{self.limiting}/memory.usage_in_bytes")
+
+
+@dataclass(slots=True)
+class Around:
+    """The least and the most that was seen, in MiB, and what was counted at the start."""
+
+    target: Target
+    group: Group
+    disk: Fact
+    _disk_path: str
+    _before: dict[str, int] = field(default_factory=dict)
+    _least: dict[str, int] = field(default_factory=dict)
+    _most: int = 0
+    _shm: int = 0
+
+    @classmethod
+    def here(cls, target: Target, folder: str) -> Around:
+        """What is around a command that works in that folder."""
+        group = Group.of_this_process(target)
+        disk = _mount_of(target, folder)
+        return cls(target, group, disk, folder if isinstance(disk, Known) else "", group.counts(target))
+
+    def look(self) -> None:
+        """Look at all of it once."""
+        memory = text(self.target, "/proc/meminfo", 4096)
+        match = re.search(r"^MemAvailable:\s*(\d{1,15}) kB", memory, re.M) if isinstance(memory, str) else None
+        if match:
+            self._lowest("machine_low_mib", int(match[1]) >> 10)
+        self._most = max(self._most, (self.group.used(self.target) or 0) >> 20)
+        for name, path in (("shm_low_mib", _SHM), ("disk_low_mib", self._disk_path)):
+            try:
+                total, free = self.target.space(path) if path else (0, -1)
+            except OSError:
+                continue
+            if free >= 0:
+                self._lowest(name, free >> 20)
+            if path == _SHM:
+                self._shm = total >> 20
+
+    def _lowest(self, name: str, value: int) -> None:
+        """Note a value where it is the least so far."""
+        self._least[name] = min(value, self._least.get(name, value))
+
+    def facts(self) -> dict[str, Fact]:
+        """The facts ``run.*`` about it, with what the counters gained since the start."""
+        nobody = Unread("it was not seen while the command ran")
+        least = {f"run.{name}": Known(value, _SOURCE) for name, value in self._least.items()}
+        facts: dict[str, Fact] = {
+            **dict.fromkeys(("run.machine_low_mib", "run.shm_low_mib", "run.disk_low_mib"), nobody),
+            **least,
+            "run.disk": self.disk,
+            "run.shm_mib": Known(self._shm, _SHM) if self._shm else nobody,
+        }
+        if isinstance(self.disk, Absent):
+            facts["run.disk_low_mib"] = self.disk
+        group = self.group
+        unlimited = Absent("its control group has no limit") if group.folder else Unread("no control group is shown")
+        facts["run.memory_limit_mib"] = Known(group.limit >> 20, group.limiting) if group.limit else unlimited
+        facts["run.memory_limit_at"] = Known(group.limiting, group.limiting) if group.limit else unlimited
+        facts["run.cgroup_peak_mib"] = Known(self._most, group.limiting) if self._most else unlimited
+        return {**facts, **self._gains(unlimited)}
+
+    def _gains(self, unlimited: Fact) -> dict[str, Fact]:
+        """What the counters gained since the start."""
+        now = self.group.counts(self.target)
+        gained = {name: now[name] - before for name, before in self._before.items() if name in now}
+        machine = gained.pop("machine_kills", None)
+        if machine == 0:
+            gained["oom_kills"] = 0  # nobody was killed on the whole machine
+        facts: dict[str, Fact] = dict.fromkeys(
+            ("run.oom_kills", "run.forks_refused"), Unread("the control group's counters are not shown")
+        )
+        facts["run.limit_reached"] = unlimited
+        facts.update({f"run.{name}": Known(max(0, count), "counters of the cgroup") for name, count in gained.items()})
+        return facts
+
+
+def _has(target: Target, folder: str, name: str) -> bool:
+    """Whether the folder has that file."""
+    try:
+        return target.exists(f"{folder}/{name}")
+    except OSError:
+        return False
+
+
+def _number(target: Target, path: str) -> int | None:
+    """The number in a file; None for ``max`` and where it cannot be read."""
+    content = text(target, path, 64)
+    return int(content) if isinstance(content, str) and content.isdigit() else None
+
+
+def _count(target: Target, path: str, name: str) -> int | None:
+    """The number of the line ``name NUMBER`` in a file; None where there is none."""
+    content = text(target, path, 1 << 16)
+    match = re.search(rf"^{name} (\d{{1,18}})$", content, re.M) if isinstance(content, str) else None
+    return int(match[1]) if match else None
+
+
+def _mount_of(target: Target, folder: str) -> Fact:
+    """The mount point that holds the folder; absent where it is of a network file system, which may not answer."""
+    listed = text(target, "/proc/self/mountinfo", 1 << 18)
+    if not isinstance(listed, str):
+        return Unread("the mounts are not shown")
+    best, kind = "", ""
+    for match in re.finditer(r"^\S+ \S+ \S+ \S+ (\S+) .* - (\S+) ", listed, re.M):
+        mount = match[1].replace("\\040", " ")
+        if len(mount) >= len(best) and (folder == mount or folder.startswith(f"{mount.rstrip('/')}/")):
+            best, kind = mount, match[2]
+    if _NETWORK.search(kind):
+        return Absent(f"{best} is of a network file system ({kind})")
+    return Known(best, "/proc/self/mountinfo") if best and os.path.isabs(best) else Unread("its mount is not shown")  # noqa: PTH117

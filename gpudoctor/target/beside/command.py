@@ -1,0 +1,312 @@
+"""The command itself: found as a shell finds it, started with what we were given, waited for; and we end as it ended.
+
+While it runs the main thread does nothing but wait for signals. All that can be caught are blocked in this process, so
+that none interrupts anything else here: each is taken up in turn, and passed on to the command where it has not got it
+itself (`witness`). A stop of the command stops us, as the shell expects of a job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpudoctor.target.beside.witness import Witness
+
+if sys.platform != "win32":
+    import resource
+
+CANNOT_RUN, NOT_FOUND = 126, 127
+"""What shells say of a command."""
+_OURS = ("SIGKILL", "SIGSTOP", "SIGCHLD", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP", "SIGSYS")
+"""Signals that cannot be caught, or that are about the process that gets them."""
+PASSED_ON = frozenset(signal.valid_signals() - {getattr(signal, name) for name in _OURS} - {signal.SIGXCPU})
+"""Signals that we pass on to the command."""
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+_GROUP = 0.02
+"""Seconds in which a signal for the whole group, or for each process of a cgroup, has reached all of them."""
+_LONGEST = 3600.0
+
+
+class CommandError(Exception):
+    """A command that could not be started: the exit code that a shell would give, and why."""
+
+    def __init__(self, code: int, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A signal that came to us while the command ran: who sent it (0: the kernel, or not known), and when."""
+
+    number: int
+    sender: int
+    sender_name: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the command ended: its exit code, or the signal that ended it; what it and its children used.
+
+    `began` and `seconds` are of the Unix clock and since the start; `memory_mib` is the most that one process held.
+    """
+
+    code: int | None
+    signal: int | None
+    core: bool
+    began: float
+    seconds: float
+    cpu_seconds: float
+    memory_mib: int
+    received: tuple[Received, ...]
+
+
+def given_environment() -> dict[bytes, bytes]:
+    """The environment that we were started with, which Python and gpudoctor may have changed for themselves."""
+    try:
+        entries = Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:
+        return dict(os.environb)
+    return dict(entry.split(b"=", 1) for entry in entries if b"=" in entry)
+
+
+def find(name: str, environ: Mapping[bytes, bytes]) -> str:
+    """The path of the program as execvp(3) finds it; raises `CommandError` with 127 or 126."""
+    if "/" in name:
+        candidates = [name]
+    else:
+        path = os.fsdecode(environ.get(b"PATH", os.fsencode(os.defpath)))
+        candidates = [os.path.join(folder or ".", name) for folder in path.split(":")]  # noqa: PTH118 - as it is given
+    refused = ""
+    for candidate in candidates if name else ():
+        try:
+            there = Path(candidate).stat()
+        except OSError as error:
+            if error.errno == errno.EACCES:
+                refused = refused or "permission denied"
+            continue
+        if not os.path.isfile(candidate):  # noqa: PTH113
+            refused = refused or ("a folder" if os.path.isdir(candidate) else "no program")  # noqa: PTH112
+        elif there.st_mode & 0o111 and os.access(candidate, os.X_OK):
+            return candidate
+        else:
+            refused = refused or "it is not executable (chmod +x)"
+    if refused:
+        raise CommandError(CANNOT_RUN, f"{name}: {refused}")
+    raise CommandError(NOT_FOUND, f"{name}: no such command")
+
+
+@dataclass(slots=True)
+class Command:
+    """The command on its way from `start` to its end. All but `wait` is used from the main thread before any other."""
+
+    argv: Sequence[str]
+    environ: Mapping[bytes, bytes]
+    pid: int = 0
+    began: float = 0.0
+    _mask: set[signal.Signals] = field(default_factory=set)
+    _started: float = 0.0
+    _witness: Witness | None = None
+    _received: list[Received] = field(default_factory=list)
+    resizes: bool = False
+    """Whether it writes to a terminal of ours, whose size follows that of the real one a moment later."""
+
+    def hold_signals(self) -> None:
+        """Block every signal that is passed on; children of ours start with them blocked, the command does not.
+
+        To be called before `Outputs` are made, which the witness must not hold open.
+        """
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON | {signal.SIGCHLD})  # type: ignore[assignment]
+        with contextlib.suppress(OSError):
+            self._witness = Witness.start()
+
+    def start(self, descriptors: Mapping[int, int] = {}) -> None:
+        """Start it, with `descriptors` (1 and 2) in place of ours; raises `CommandError`.
+
+        It has our process group, terminal, working directory and standard input, and the mask and dispositions of
+        signals that we were started with.
+        """
+        path = find(self.argv[0] if self.argv else "", self.environ)
+        self.began, self._started = time.time(), time.monotonic()
+        try:
+            self.pid = self._spawn(path, self.argv, descriptors)
+        except OSError as error:
+            if error.errno == errno.ENOEXEC:  # a script without its first line: execvp(3) and shells give it to sh
+                self.pid = self._spawn("/bin/sh", ["sh", path, *self.argv[1:]], descriptors)
+            elif error.errno in (errno.ENOENT, errno.ENOTDIR):
+                why = f"{self.argv[0]}: the interpreter of its first line is not there"
+                raise CommandError(NOT_FOUND, why) from error
+            else:
+                raise CommandError(CANNOT_RUN, f"{self.argv[0]}: {error.strerror}") from error
+        if self._witness:
+            self._witness.guard(self.pid)
+
+    def _spawn(self, path: str, argv: Sequence[str], descriptors: Mapping[int, int]) -> int:
+        """Start the program; its process id. Raises `OSError`."""
+        return os.posix_spawn(
+            path,
+            list(argv),
+            self.environ,
+            file_actions=[(os.POSIX_SPAWN_DUP2, source, number) for number, source in descriptors.items()],
+            setsigmask=self._mask,
+            setsigdef=_IGNORED_BY_PYTHON,
+        )
+
+    def release_signals(self) -> None:
+        """Give signals their way again, as before `hold_signals`."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+    def wait(self) -> Ended:
+        """Wait for its end, passing signals on; those are still held afterwards."""
+        while True:
+            ended = self._collect()
+            if ended:
+                if self._witness:
+                    self._witness.dismiss()
+                return ended
+            info = signal.sigtimedwait(PASSED_ON | {signal.SIGCHLD}, _LONGEST)
+            if info and info.si_signo != signal.SIGCHLD:
+                self._take(info)
+
+    def _take(self, info: signal.struct_siginfo) -> None:
+        """Note a signal that came to us, and pass it on where the command has not got it itself."""
+        sender = info.si_pid if info.si_code <= 0 else 0
+        name = _process_name(sender) if sender else ""
+        number, moment = info.si_signo, time.monotonic() - self._started
+        if len(self._received) < 64:
+            self._received.append(Received(number, sender, name, moment))
+        time.sleep(_GROUP)
+        seen = self._witness.seen() if self._witness else None
+        missed = number not in seen if seen is not None else info.si_code <= 0
+        if number == signal.SIGWINCH:
+            missed = missed or self.resizes
+        if missed and not (sender and _is_within(sender, self.pid)):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, number)
+
+    def _collect(self) -> Ended | None:
+        """How it ended, None while it runs; where it is stopped, stop ourselves the same way, and go on with it."""
+        if os.getpid() == 1:
+            self._reap_orphans()
+        while True:
+            try:
+                pid, status, usage = os.wait4(self.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            except ChildProcessError:  # somebody has us ignore SIGCHLD, and the kernel has let it go
+                return self._ended(0, None)
+            if not pid:
+                return None
+            if os.WIFSTOPPED(status):
+                self._stop_as(os.WSTOPSIG(status))
+            elif not os.WIFCONTINUED(status):
+                return self._ended(status, usage)
+
+    def _stop_as(self, number: int) -> None:
+        """Stop this process by that signal; once it goes on, have the command go on, too."""
+        before = signal.getsignal(number) if number != signal.SIGSTOP else None
+        if number != signal.SIGSTOP:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number, signal.SIGCONT})
+        os.kill(os.getpid(), number)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {number, signal.SIGCONT} & PASSED_ON)
+        if before is not None:
+            signal.signal(number, before)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, signal.SIGCONT)
+
+    def _reap_orphans(self) -> None:
+        """As process 1 of a container: collect what has ended and is nobody's."""
+        with contextlib.suppress(ChildProcessError):
+            while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if found.si_pid == self.pid or not _is_orphan(found.si_pid):
+                    return
+                os.waitpid(found.si_pid, os.WNOHANG)
+
+    def _ended(self, status: int, usage: resource.struct_rusage | None) -> Ended:
+        """The end that this status of wait(2) tells of."""
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        return Ended(
+            code=None if number else os.WEXITSTATUS(status),
+            signal=number,
+            core=os.WCOREDUMP(status),
+            began=self.began,
+            seconds=time.monotonic() - self._started,
+            cpu_seconds=usage.ru_utime + usage.ru_stime if usage else 0.0,
+            memory_mib=int(usage.ru_maxrss) >> 10 if usage else 0,
+            received=tuple(self._received),
+        )
+
+
+def let_go_of_streams() -> None:
+    """Leave standard input and output to the command: whoever is at their other end sees when it closes them."""
+    for number, flags in ((0, os.O_RDONLY), (1, os.O_WRONLY)):
+        with contextlib.suppress(OSError):
+            handle = os.open(os.devnull, flags)
+            os.dup2(handle, number, inheritable=False)
+            os.close(handle)
+
+
+def end_as(ended: Ended) -> int:
+    """End this process as the command ended: by the same signal, without a core of ours; else its exit code."""
+    if ended.signal is None:
+        return ended.code or 0
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    _forbid_core()
+    with contextlib.suppress(OSError, ValueError):
+        signal.signal(ended.signal, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {ended.signal})
+    os.kill(os.getpid(), ended.signal)
+    return 128 + ended.signal  # process 1 of a container, or a signal that does not end
+
+
+def _forbid_core() -> None:
+    """Have the kernel make no core of this process: a program that core_pattern names ignores the limit."""
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+
+
+# ---- Processes, by what /proc says of them ----
+
+
+def _process_name(pid: int) -> str:
+    """The process's name; empty where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def _parent(pid: int) -> int:
+    """The process id of the process's parent; 0 where it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _is_within(pid: int, ancestor: int) -> bool:
+    """Whether that process is `ancestor` or descends from it."""
+    for _ in range(64):
+        if pid == ancestor:
+            return True
+        if pid <= 1:
+            return False
+        pid = _parent(pid)
+    return False
+
+
+def _is_orphan(pid: int) -> bool:
+    """Whether nobody in this process has started it and waits for it."""
+    from gpudoctor.target import child
+
+    return pid not in child.begun

@@ -1,0 +1,162 @@
+"""Where the command's output goes, and its end, kept for the diagnosis.
+
+What stdout and stderr lead to decides how the end is kept:
+
+- a file: the command writes to it itself, and what it added is read from the file at its end;
+- a pipe: it writes to a pipe of ours, from which a process moves everything on (`relay`);
+- a terminal: it writes to a terminal of ours (a pty), from which the same process writes on. The pty changes no byte,
+  has the size of the real one, and takes both streams in their order. Standard input, the process group and the
+  controlling terminal stay the real ones, so that Ctrl-C, Ctrl-Z, passwords and line editing are as always. What sets
+  the modes of its screen through stdout (curses), or reads keys from stderr, needs ``--untouched``;
+- anything else (/dev/null, a socket of the journal): untouched, nothing is kept.
+
+Where two of them are the same, they stay the same. Where anything fails, the streams are left as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from gpudoctor.target.beside.relay import KEPT, Relay, Route, copy_size
+
+if sys.platform != "win32":
+    import fcntl
+    import termios
+
+_PIPE = 1 << 20
+"""Bytes that a pipe of ours holds, where the system allows it: the usual 64 KiB has both ends wait more often."""
+
+
+@dataclass(slots=True)
+class _File:
+    """A file that the command writes to itself: its end is what was added from `begin` on."""
+
+    descriptor: int
+    begin: int
+
+
+@dataclass(slots=True)
+class Outputs:
+    """The command's two output streams: `descriptors` are to be its 1 and 2 in place of ours."""
+
+    descriptors: dict[int, int] = field(default_factory=dict)
+    on_terminal: bool = False
+    """Whether one of them is a terminal of ours."""
+    kept_from: frozenset[str] = frozenset()
+    """The kinds of what an end is kept of: ``file``, ``pipe``, ``terminal``."""
+    _files: list[_File] = field(default_factory=list)
+    _relay: Relay | None = None
+
+    @classmethod
+    def prepare(cls, kinds: Collection[str] = ("file", "pipe", "terminal")) -> Outputs:
+        """Look where the streams lead to, and start what moves them on, of these kinds only.
+
+        Never raises for what the streams are: those that are not understood are left as they are.
+        """
+        outputs = cls()
+        routes: dict[tuple[int, int], tuple[Route, int]] = {}
+        seen = set()
+        for number in (1, 2):
+            kind, identity = _kind_of(number)
+            if kind not in kinds:
+                continue
+            seen.add(kind)
+            if kind == "file":
+                if identity not in {_identity(file.descriptor) for file in outputs._files}:
+                    outputs._files.append(_File(os.dup(number), _position(number)))
+                continue
+            try:
+                if identity not in routes:
+                    routes[identity] = _terminal(number) if kind == "terminal" else _pipe(number)
+            except OSError:
+                seen.discard(kind)
+                continue
+            outputs.descriptors[number] = routes[identity][1]
+            outputs.on_terminal = outputs.on_terminal or kind == "terminal"
+        if routes:
+            try:
+                outputs._relay = Relay.start([route for route, _ in routes.values()])
+            except OSError:  # no process may be started: everything stays as it is
+                outputs.descriptors, outputs.on_terminal, seen = {}, False, seen & {"file"}
+                for route, end in routes.values():
+                    os.close(end)
+                    os.close(route.source)
+        outputs.kept_from = frozenset(seen)
+        return outputs
+
+    def started(self) -> None:
+        """The command has its ends now: close ours."""
+        for descriptor in set(self.descriptors.values()):
+            os.close(descriptor)
+
+    def end(self) -> bytes:
+        """Wait until all that the command has written is where it belongs; the end of it, at most `KEPT` a stream."""
+        parts = self._relay.end() if self._relay else []
+        return b"\n".join([part for part in (*map(_end_of_file, self._files), *parts) if part])
+
+
+def _kind_of(number: int) -> tuple[str, tuple[int, int]]:
+    """What the descriptor leads to (empty: nothing of which an end can be kept), and what identifies it."""
+    try:
+        found = os.fstat(number)
+    except OSError:
+        return "", (0, 0)
+    if stat.S_ISREG(found.st_mode):
+        return "file", (found.st_dev, found.st_ino)
+    if stat.S_ISFIFO(found.st_mode):
+        return "pipe", (found.st_dev, found.st_ino)
+    return ("terminal", (found.st_dev, found.st_rdev)) if os.isatty(number) else ("", (0, 0))
+
+
+def _identity(number: int) -> tuple[int, int]:
+    """What identifies the file that the descriptor leads to."""
+    found = os.fstat(number)
+    return found.st_dev, found.st_ino
+
+
+def _pipe(number: int) -> tuple[Route, int]:
+    """A pipe that leads on to that descriptor, and the end to write to."""
+    source, end = os.pipe()
+    with contextlib.suppress(OSError, AttributeError):
+        fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, _PIPE)
+    return Route(source, number, "pipe"), end
+
+
+def _terminal(number: int) -> tuple[Route, int]:
+    """A terminal that leads on to that one, and the end to write to. Raises `OSError`."""
+    source, end = os.openpty()
+    try:
+        modes = termios.tcgetattr(number)
+        modes[1] &= ~termios.OPOST  # the real one does that, once
+        termios.tcsetattr(end, termios.TCSANOW, modes)
+    except termios.error as error:
+        raise OSError(*error.args) from error
+    copy_size(number, source)
+    return Route(source, number, "terminal"), end
+
+
+def _position(number: int) -> int:
+    """Where the next write goes in that file."""
+    with contextlib.suppress(OSError):
+        if not fcntl.fcntl(number, fcntl.F_GETFL) & os.O_APPEND:
+            return os.lseek(number, 0, os.SEEK_CUR)
+    return os.fstat(number).st_size
+
+
+def _end_of_file(file: _File) -> bytes:
+    """The last `KEPT` bytes that were added to the file; empty where it may not be read."""
+    try:
+        size = os.fstat(file.descriptor).st_size
+        begin = max(file.begin if file.begin <= size else 0, size - KEPT)
+        handle = os.open(f"/proc/self/fd/{file.descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(handle, KEPT, begin)
+        finally:
+            os.close(handle)
+    except OSError:
+        return b""

@@ -1,0 +1,311 @@
+"""The relay: a process that moves the command's output on, and keeps its end.
+
+It is a process of its own so that nothing that happens to gpudoctor happens to the output: what the command has left
+running goes on writing when we are long gone. Signals do not reach it; it ends when nobody can write any more.
+
+Little is copied, much is moved: while a pipe is full each time, its pages are handed on (splice) and a second pipe has
+references to the latest of them (tee), so that no byte is copied and the end is there all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from gpudoctor.target.beside.witness import close_all_but
+
+if sys.platform != "win32":
+    import fcntl
+    import termios
+
+KEPT = 64 << 10
+"""Bytes of the end of a stream that are kept."""
+_PIECE = 64 << 10
+_FLOOD = 1 << 20
+"""Bytes that are moved at a time."""
+_SIDE = 1 << 20
+"""Bytes that the pipe with the latest pages may hold."""
+_NONBLOCK = 2
+"""SPLICE_F_NONBLOCK."""
+_PATIENCE = 0.2
+_ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
+_TICK = 0.005
+_SETTLED = 0.03
+"""Seconds without anything new after which a terminal has passed on what was written to it, for the kernel is late."""
+
+
+@dataclass(slots=True)
+class Route:
+    """One stream: read from `source`, written to the descriptor `goal`; its kind is ``pipe`` or ``terminal``."""
+
+    source: int
+    goal: int
+    kind: str
+    kept: bytearray = field(default_factory=bytearray)
+    ended: bool = False
+    waiting_since: float = 0.0
+    """When it began to wait for more, by the monotonic clock; 0 while it moves something."""
+
+    def keep(self, data: bytes) -> None:
+        """Keep the end of what has come so far."""
+        self.kept += data
+        if len(self.kept) > 2 * KEPT:
+            del self.kept[:-KEPT]
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether all that was written to it has been moved on."""
+        if self.ended:
+            return True
+        since = self.waiting_since
+        settled = since and (self.kind == "pipe" or time.monotonic() - since > _SETTLED)
+        return bool(settled) and not _waiting_bytes(self.source) and self.waiting_since == since
+
+
+@dataclass(slots=True)
+class Relay:
+    """Our end of the line to the relay."""
+
+    line: socket.socket
+    pid: int
+
+    @classmethod
+    def start(cls, routes: Sequence[Route]) -> Relay:
+        """Start it, and leave the sources to it. Raises `OSError`."""
+        ours, its = socket.socketpair()
+        pid = os.fork()
+        if not pid:
+            try:
+                close_all_but({its.fileno(), *(end for route in routes for end in (route.source, route.goal))})
+                _relay(its, routes)
+            finally:
+                os._exit(0)
+        its.close()
+        for route in routes:
+            os.close(route.source)
+        return cls(ours, pid)
+
+    def end(self) -> list[bytes]:
+        """Wait until what was written is moved on; the end of each stream, none where the relay was killed.
+
+        A signal that asks us to end cuts the wait short: the relay goes on without us.
+        """
+        received = bytearray()
+        self.line.settimeout(_PATIENCE)
+        with contextlib.suppress(OSError):
+            self.line.sendall(b"?")
+            while True:
+                try:
+                    data = self.line.recv(1 << 16)
+                except TimeoutError:
+                    if signal.sigpending() & _ENDS:
+                        break
+                    continue
+                if not data:
+                    break
+                received += data
+        self.line.close()
+        parts, at = [], 0
+        while at + 4 <= len(received):
+            (size,) = struct.unpack_from("<I", received, at)
+            parts.append(bytes(received[at + 4 : at + 4 + size]))
+            at += 4 + size
+        return parts
+
+
+def copy_size(real: int, ours: int) -> None:
+    """Give our terminal the size of the real one."""
+    with contextlib.suppress(OSError):
+        size = fcntl.ioctl(real, termios.TIOCGWINSZ, b"\0" * 8)
+        fcntl.ioctl(ours, termios.TIOCSWINSZ, size)
+
+
+def _relay(line: socket.socket, routes: Sequence[Route]) -> None:
+    """The relay's life: a thread for each stream, and an answer for whoever has started it."""
+    threads = [threading.Thread(target=_move, args=(route,)) for route in routes]
+    for thread in threads:
+        thread.start()
+    terminals = [route for route in routes if route.kind == "terminal"]
+    wakes, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    if terminals:
+        signal.signal(signal.SIGWINCH, lambda *_: None)
+        signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGWINCH})
+    poller = select.poll()
+    poller.register(wakes, select.POLLIN)
+    poller.register(line, select.POLLIN)
+    while line.fileno() not in dict(poller.poll()):
+        with contextlib.suppress(BlockingIOError):
+            os.read(wakes, 512)
+        for route in terminals:
+            copy_size(route.goal, route.source)
+    if line.recv(1):  # else whoever has started us is gone
+        while not all(route.at_rest for route in routes):
+            time.sleep(_TICK)
+        with contextlib.suppress(OSError):
+            for route in routes:
+                line.sendall(struct.pack("<I", len(route.kept[-KEPT:])) + route.kept[-KEPT:])
+    line.close()
+    for thread in threads:
+        thread.join()
+
+
+def _move(route: Route) -> None:
+    """Move a stream on until nobody can write to it, or nobody reads it any more; then close both ends."""
+    try:
+        _write_on(route) if route.kind == "terminal" else _Pipe(route).move()
+    finally:
+        route.ended = True
+        for end in (route.source, route.goal):
+            with contextlib.suppress(OSError):
+                os.close(end)
+
+
+def _write_on(route: Route) -> None:
+    """Read from our terminal and write to the real one."""
+    while True:
+        route.waiting_since = time.monotonic()
+        try:
+            data = os.read(route.source, _PIECE)
+        except OSError:  # nobody has it open any more
+            return
+        route.waiting_since = 0.0
+        if not data or not _written(route.goal, data):
+            return
+        route.keep(data)
+
+
+def _written(goal: int, data: bytes) -> bool:
+    """Write all of it; False where nobody reads it any more."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(goal, view) :]
+        except BlockingIOError:
+            _wait_for_room(goal)
+        except OSError:
+            return False
+    return True
+
+
+def _wait_for_room(goal: int) -> None:
+    """Wait until a descriptor that somebody has set not to block takes more."""
+    poller = select.poll()
+    poller.register(goal, select.POLLOUT)
+    poller.poll()
+
+
+def _waiting_bytes(source: int) -> int:
+    """Bytes that wait to be read."""
+    try:
+        return int(struct.unpack("i", fcntl.ioctl(source, termios.FIONREAD, b"\0" * 4))[0])
+    except OSError:
+        return 0
+
+
+class _Pipe:
+    """A stream that comes through a pipe and goes on into one."""
+
+    def __init__(self, route: Route) -> None:
+        self._route = route
+        self._tee: Callable[[int, int, int, int], int] | None = None
+        self._side: tuple[int, int] | None = None
+        """The pipe with references to the latest pages, once pages are moved."""
+        self._held = 0
+        """Bytes in it."""
+        self._can_flood = True
+
+    def move(self) -> None:
+        """Move until the end of the stream, or until nobody reads it."""
+        route = self._route
+        os.set_blocking(route.source, False)
+        poller = select.poll()
+        poller.register(route.source, select.POLLIN)
+        poller.register(route.goal, 0)  # tells when its reader has gone
+        while True:
+            route.waiting_since = time.monotonic()
+            events = dict(poller.poll())
+            route.waiting_since = 0.0
+            if route.goal in events:
+                return
+            try:
+                data = os.read(route.source, _PIECE)
+            except BlockingIOError:
+                continue
+            if not data or not _written(route.goal, data):
+                return
+            route.keep(data)
+            if len(data) == _PIECE and self._can_flood and not self._flood():
+                return
+
+    def _flood(self) -> bool:
+        """Hand pages on while there are many; False at the end of the stream, or where nobody reads it."""
+        if not self._open():
+            return True
+        try:
+            while True:
+                count = self._reference()
+                if count > 0 and not self._spliced(count):
+                    return False
+                if count < _PIECE:
+                    return count != 0
+        except OSError:  # these two pipes cannot be joined: copying always goes
+            self._can_flood = False
+            return True
+        finally:
+            self._drain()
+
+    def _open(self) -> bool:
+        """Make ready for moving pages; False where the system cannot."""
+        if self._side is None:
+            import ctypes  # of those who print much alone
+
+            try:
+                self._tee = ctypes.CDLL(None, use_errno=True).tee
+                self._side = os.pipe()
+                fcntl.fcntl(self._side[1], fcntl.F_SETPIPE_SZ, _SIDE)
+                self._null = os.open(os.devnull, os.O_WRONLY)
+            except (OSError, AttributeError):
+                self._can_flood = False
+                return False
+        return True
+
+    def _reference(self) -> int:
+        """Refer to the next pages of the stream in our own pipe: how many bytes; 0 at its end, -1 if none wait."""
+        assert self._side
+        assert self._tee
+        while self._held > KEPT:
+            self._held -= os.splice(self._side[0], self._null, self._held - KEPT)
+        count = self._tee(self._route.source, self._side[1], _FLOOD, _NONBLOCK)
+        if count < 0 and self._held and _waiting_bytes(self._route.source):  # full of small pieces
+            self._drain()
+            count = self._tee(self._route.source, self._side[1], _FLOOD, _NONBLOCK)
+        self._held += max(count, 0)
+        return count
+
+    def _spliced(self, count: int) -> bool:
+        """Hand so many bytes on; False where nobody reads them any more. Raises `OSError` where that does not go."""
+        while count:
+            try:
+                count -= os.splice(self._route.source, self._route.goal, count)
+            except BlockingIOError:
+                _wait_for_room(self._route.goal)
+            except BrokenPipeError:
+                return False
+        return True
+
+    def _drain(self) -> None:
+        """Take what our own pipe refers to as the end of the stream so far."""
+        while self._side and self._held:
+            data = os.read(self._side[0], self._held)
+            self._held -= len(data)
+            self._route.keep(data)

@@ -1,0 +1,103 @@
+"""The short account of a command that ran with the doctor beside it: how it ended, what it used, what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.core.diagnosis import Diagnosis
+from gpudoctor.core.fact import Row, listed, number_of, text_of, texts_of, value_of
+from gpudoctor.core.snapshot import Snapshot
+from gpudoctor.views import text
+from gpudoctor.views._terminal import Style, one_line, plural, seconds, size, wrapped
+
+_MOST_GPUS = 16
+_MOST_SIGNALS = 3
+
+
+def render(diagnosis: Diagnosis, style: Style | None = None) -> str:
+    """The account, and the findings below it, ending without a newline."""
+    style = style or Style()
+    snapshot = diagnosis.snapshot
+    failed = snapshot.value("run.exit_code") != 0
+    colour = "red" if failed or diagnosis.findings else "green"
+    head = f"gpudoctor: {_end(snapshot)}; {_found(diagnosis, failed)}"
+    first, *rest = wrapped(head, hang=2)
+    lines = [style.paint(first, "bold", colour), *rest, *_used(snapshot)]
+    blocks = ["\n".join(lines), *text.findings(diagnosis.findings, style)]
+    return "\n\n".join([*blocks, *("\n".join(wrapped(note.text, hang=2)) for note in diagnosis.notes)])
+
+
+def _end(snapshot: Snapshot) -> str:
+    """How it ended: ``exit 1 after 2 min 5 s``."""
+    end = f"exit {snapshot.text('run.exit_code')}"
+    if name := snapshot.text("run.signal"):
+        end = f"killed by {name}{' (core dumped)' if snapshot.value('run.core') else ''}"
+    elif name := snapshot.text("run.died_of"):
+        end = f"{end} (a process of it was killed by {name})"
+    return f"{end} after {_duration(snapshot.number('run.seconds') or 0.0)}"
+
+
+def _found(diagnosis: Diagnosis, failed: bool) -> str:
+    """What was found, in a few words."""
+    if diagnosis.findings:
+        return f"{plural(len(diagnosis.findings), 'finding')} below"
+    if failed and not diagnosis.snapshot.texts("run.output_from"):
+        return "nothing found; its output was not kept, so what it printed was not read"
+    return "nothing found" if not failed else "nothing found that explains it, neither printed nor logged"
+
+
+def _used(snapshot: Snapshot) -> Iterator[str]:
+    """Lines about signals, memory, processes and GPUs."""
+    signals = snapshot.texts("run.signalled")
+    if signals:
+        more = f" and {len(signals) - _MOST_SIGNALS} more" if len(signals) > _MOST_SIGNALS else ""
+        yield from wrapped(f"signals: {', '.join(signals[:_MOST_SIGNALS])}{more}", 2, 4)
+    if memory := _memory(snapshot):
+        yield from wrapped(memory, 2, 4)
+    gpus = listed(snapshot.rows("run_gpu"))
+    used = [row for row in gpus if value_of(row.get("used"))] or list(gpus)
+    for row in used[:_MOST_GPUS]:
+        yield from wrapped(_gpu(row), 2, 4)
+    if len(used) > _MOST_GPUS:
+        yield f"  and {len(used) - _MOST_GPUS} more GPUs; --json has them"
+
+
+def _memory(snapshot: Snapshot) -> str:
+    """``memory: 12.3 GiB at most, of 64.0 GiB (its cgroup's limit); 9 processes``; empty where it was not seen."""
+    peak, limit = snapshot.number("run.memory_peak_mib"), snapshot.number("run.memory_limit_mib")
+    if peak is None:
+        return ""
+    most = f", of {size(limit)} (its cgroup's limit)" if limit else ""
+    count = int(snapshot.number("run.processes") or 0)
+    processes = f"; {count} processes" if count > 1 else ""
+    cpu, whole = snapshot.number("run.cpu_seconds"), snapshot.number("run.seconds")
+    cpus = f"; {cpu / whole:.1f} processors busy" if cpu and whole and whole >= 1 else ""
+    return f"memory: {size(peak)} at most{most}{processes}{cpus}"
+
+
+def _gpu(row: Row) -> str:
+    """``GPU 0: 71 % busy, 60.1 GiB of 79.1 GiB, 412 W, 81 degrees C, 83 Wh; held down by sw_power_cap``."""
+    parts = []
+    if error := text_of(row.get("error")):
+        parts.append(f"does not answer any more ({error})")
+    if (busy := number_of(row.get("utilization"))) is not None:
+        parts.append(f"{busy:.0f} % busy")
+    peak, whole = number_of(row.get("memory_peak_mib")), number_of(row.get("memory_mib"))
+    if peak is not None:
+        parts.append(size(peak) + (f" of {size(whole)}" if whole else ""))
+    for name, unit in (("power_w", "W"), ("temperature_c", "degrees C"), ("energy_wh", "Wh")):
+        if (value := number_of(row.get(name))) is not None:
+            parts.append(f"{value:g} {unit}")
+    if errors := number_of(row.get("ecc_uncorrected")):
+        parts.append(f"{errors:.0f} uncorrectable memory errors")
+    held = texts_of(row.get("held_down"))
+    down = f"; held down by {', '.join(held)}" if held else ""
+    return one_line(f"GPU {text_of(row.get('index'))}: {', '.join(parts) or 'seen, and nothing told'}{down}")
+
+
+def _duration(value: float) -> str:
+    """A duration with its two largest units: ``2 h 5 min``."""
+    if value < 3600:
+        return seconds(value)
+    minutes = round(value / 60)
+    return f"{minutes // 60} h {minutes % 60} min"
