@@ -6,6 +6,7 @@ from gpudoctor.core.catalog import column, fact
 
 FACTS = (
     fact("run.command", "text", "the command, without secrets"),
+    fact("run.pid", "int", "its process id"),
     fact("run.exit_code", "int", "its exit code; absent where a signal ended it"),
     fact("run.signal", "text", "the signal that ended it, such as SIGKILL; absent where it exited"),
     fact(

@@ -73,6 +73,7 @@ def facts_of_end(ended: Ended, argv: Sequence[str]) -> dict[str, Fact]:
     number = ended.signal or _told_by_shell(ended.code)
     return {
         "run.command": Known(without_secrets(" ".join(argv))[:500], _SOURCE),
+        "run.pid": Known(ended.pid, _SOURCE),
         "run.exit_code": Known(ended.code, _SOURCE) if ended.code is not None else Absent("a signal ended it"),
         "run.signal": Known(signal_name(ended.signal), _SOURCE) if ended.signal else exited,
         "run.died_of": Known(signal_name(number), _SOURCE) if number else exited,

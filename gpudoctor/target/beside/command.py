@@ -59,6 +59,7 @@ class Ended:
     `began` and `seconds` are of the Unix clock and since the start; `memory_mib` is the most that one process held.
     """
 
+    pid: int
     code: int | None
     signal: int | None
     core: bool
@@ -233,6 +234,7 @@ class Command:
         """The end that this status of wait(2) tells of."""
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         return Ended(
+            pid=self.pid,
             code=None if number else os.WEXITSTATUS(status),
             signal=number,
             core=os.WCOREDUMP(status),
