@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.fact import Row, listed, number_of, text_of, texts_of, value_of
@@ -10,7 +10,8 @@ from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.views import text
 from gpudoctor.views._terminal import Style, one_line, plural, seconds, size, wrapped
 
-_MOST_GPUS = 16
+_MOST_GPUS = 4
+"""GPUs with a line each; more of them share one, and only those that stand out have their own."""
 _MOST_SIGNALS = 3
 
 
@@ -54,12 +55,47 @@ def _used(snapshot: Snapshot) -> Iterator[str]:
         yield from wrapped(f"signals: {', '.join(signals[:_MOST_SIGNALS])}{more}", 2, 4)
     if memory := _memory(snapshot):
         yield from wrapped(memory, 2, 4)
+    yield from _gpus(snapshot)
+
+
+def _gpus(snapshot: Snapshot) -> Iterator[str]:
+    """Lines about the GPUs that it used, or about all where that is not known: each, or many as one."""
     gpus = listed(snapshot.rows("run_gpu"))
     used = [row for row in gpus if value_of(row.get("used"))] or list(gpus)
-    for row in used[:_MOST_GPUS]:
-        yield from wrapped(_gpu(row), 2, 4)
-    if len(used) > _MOST_GPUS:
-        yield f"  and {len(used) - _MOST_GPUS} more GPUs; --json has them"
+    many = len(used) > _MOST_GPUS
+    if many:
+        yield from wrapped(_many(used), 2, 4)
+    for row in used:
+        if not many or text_of(row.get("error")) or number_of(row.get("ecc_uncorrected")) or _stands_out(row, used):
+            yield from wrapped(_gpu(row), 2, 4)
+
+
+def _many(rows: Sequence[Row]) -> str:
+    """``8 GPUs: 63 % busy on the average, 58 to 61 GiB, 3200 W, 412 Wh``."""
+    parts = []
+    if busy := _numbers(rows, "utilization"):
+        parts.append(f"{sum(busy) / len(busy):.0f} % busy on the average")
+    if peaks := _numbers(rows, "memory_peak_mib"):
+        parts.append(
+            size(max(peaks)) if size(min(peaks)) == size(max(peaks)) else f"{size(min(peaks))} to {size(max(peaks))}"
+        )
+    for name, unit in (("power_w", "W"), ("energy_wh", "Wh")):
+        if values := _numbers(rows, name):
+            parts.append(f"{sum(values):.0f} {unit} in all")
+    return f"{len(rows)} GPUs: {', '.join(parts)}"
+
+
+def _stands_out(row: Row, rows: Sequence[Row]) -> bool:
+    """Whether the GPU was far less busy than most, or held down while others were not."""
+    busy, all_busy = number_of(row.get("utilization")), sorted(_numbers(rows, "utilization"))
+    idle = busy is not None and busy < 0.5 * all_busy[len(all_busy) // 2]
+    held = bool(texts_of(row.get("held_down"))) and not all(texts_of(other.get("held_down")) for other in rows)
+    return idle or held
+
+
+def _numbers(rows: Sequence[Row], name: str) -> list[float]:
+    """The known numbers of a column."""
+    return [value for row in rows if (value := number_of(row.get(name))) is not None]
 
 
 def _memory(snapshot: Snapshot) -> str:

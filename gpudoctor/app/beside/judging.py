@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -163,16 +164,19 @@ def _joined(name: str, first: Rows | None, second: Rows) -> Rows:
     return second if not isinstance(first, tuple) else first
 
 
+_LONGEST_LINE = 4000
+"""Characters of a line that are read, its last: what is printed without an end of line may be of any length."""
+_LINE_ENDS = re.compile(r"\r?\n|\r")
+"""A progress bar returns to the begin of its line, and writes over it."""
+
+
 def readable(kept: bytes) -> str:
     """The kept end of the output as text, without the lines that are none."""
-    return "\n".join(_lines(kept.replace(b"\0", b"").decode("utf-8", "replace")))
+    lines = _LINE_ENDS.split(kept.replace(b"\0", b"").decode("utf-8", "replace"))
+    return "\n".join(line for line in (line[-_LONGEST_LINE:] for line in lines) if _is_text(line))
 
 
-def _lines(text: str) -> Iterator[str]:
-    """The lines of a text of which more than two thirds is printable."""
-    for line in text.split("\n"):
-        odd = sum(
-            not (character.isprintable() or character in "\t\r\x1b") or character == "\ufffd" for character in line
-        )
-        if 3 * odd <= len(line):
-            yield line
+def _is_text(line: str) -> bool:
+    """Whether more than two thirds of the line is printable."""
+    odd = sum(one == "\ufffd" or not (one.isprintable() or one in "\t\x1b") for one in line)
+    return 3 * odd <= len(line)

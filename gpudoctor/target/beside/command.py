@@ -31,6 +31,8 @@ PASSED_ON = frozenset(signal.valid_signals() - {getattr(signal, name) for name i
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _GROUP = 0.02
 """Seconds in which a signal for the whole group, or for each process of a cgroup, has reached all of them."""
+_TOGETHER = 1.0
+"""Seconds within which the same signal to the witness and to us is one."""
 _LONGEST = 3600.0
 
 
@@ -116,6 +118,8 @@ class Command:
     _mask: set[signal.Signals] = field(default_factory=set)
     _started: float = 0.0
     _witness: Witness | None = None
+    _reached: dict[int, float] = field(default_factory=dict)
+    """Signals that the whole group got, and when the witness said so: another one may have come before it."""
     _received: list[Received] = field(default_factory=list)
     resizes: bool = False
     """Whether it writes to a terminal of ours, whose size follows that of the real one a moment later."""
@@ -186,7 +190,11 @@ class Command:
             self._received.append(Received(number, sender, name, moment))
         time.sleep(_GROUP)
         seen = self._witness.seen() if self._witness else None
-        missed = number not in seen if seen is not None else info.si_code <= 0
+        if seen is None:
+            missed = info.si_code <= 0
+        else:
+            self._reached.update(dict.fromkeys(seen, moment))
+            missed = moment - self._reached.pop(number, -_TOGETHER) >= _TOGETHER
         if number == signal.SIGWINCH:
             missed = missed or self.resizes
         if missed and not (sender and _is_within(sender, self.pid)):

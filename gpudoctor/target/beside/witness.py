@@ -17,6 +17,8 @@ from dataclasses import dataclass
 
 _ANSWERS = 0.5
 """Seconds that an answer may take; a witness that is stopped gives none."""
+_DESCRIPTORS = 4096
+"""Descriptors that are closed where the system does not list those that are open."""
 _QUIT, _ASK, _GUARD = b"Q", b"?", b"G"
 
 
@@ -84,10 +86,14 @@ def _witness(line: socket.socket) -> None:
 
 def close_all_but(kept: Collection[int]) -> None:
     """Close every descriptor of this process but those: in a forked process, so that nobody waits for their end."""
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names, not paths
-        if int(name) not in kept:
+    try:
+        numbers = [int(name) for name in os.listdir("/proc/self/fd")]  # noqa: PTH208 - names, not paths
+    except OSError:  # no /proc
+        numbers = list(range(_DESCRIPTORS))
+    for number in numbers:
+        if number not in kept:
             with contextlib.suppress(OSError):
-                os.close(int(name))
+                os.close(number)
 
 
 def _pending() -> list[int]:
