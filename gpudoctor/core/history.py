@@ -25,6 +25,8 @@ class Kept:
     python: str | None
     findings: Sequence[dict[str, str]]
     trouble: str = ""
+    command: str | None = None
+    """The command that ran with the doctor beside it; None of a check."""
 
     def to_json(self) -> dict[str, Json]:
         """One entry of the list."""
@@ -36,6 +38,7 @@ class Kept:
             "python": self.python,
             "findings": [cast(Json, finding) for finding in self.findings],
             "trouble": self.trouble or None,
+            "command": self.command,
         }
 
 

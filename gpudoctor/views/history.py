@@ -40,8 +40,10 @@ def _lines(runs: Sequence[Kept], folder: str, style: Style) -> Iterator[str]:
 
 
 def _first_finding(run: Kept) -> str:
-    """``ID and 2 more`` of its errors and warnings; ``-`` without any; in parentheses why a run cannot be read."""
+    """``ID and 2 more`` of its errors and warnings, ``-`` without any; in parentheses its command, or the trouble."""
     if run.trouble:
         return f"({run.trouble})"
+    command = f"  ({run.command})" if run.command else ""
     ids = [finding["id"] for finding in run.findings if finding["severity"] in SEVERITIES[:2]]
-    return f"{ids[0]} and {len(ids) - 1} more" if len(ids) > 1 else ids[0] if ids else "-"
+    first = f"{ids[0]} and {len(ids) - 1} more" if len(ids) > 1 else ids[0] if ids else "-"
+    return first + command

@@ -391,11 +391,12 @@ _KEPT = object_of(
     {
         "id": TEXT,
         "time": TEXT,
-        "level": _DOCUMENT["properties"]["target"]["properties"]["level"],
+        "level": {"enum": ["quick", "standard", "deep", "run"]},
         "verdict": _DOCUMENT["properties"]["verdict"],
         "python": _TEXT_OR_NULL,
         "findings": list_of(dict.fromkeys(("id", "severity", "title"), TEXT)),
         "trouble": _TEXT_OR_NULL,
+        "command": _TEXT_OR_NULL,
     }
 )
 _HISTORY = object_of({"schema": {"const": HISTORY}, "folder": TEXT, "runs": {"type": "array", "items": _KEPT}})

@@ -62,7 +62,7 @@ def test_xids_have_a_code_an_address_and_an_age(tmp_path: Path) -> None:
 def test_a_quiet_log_is_no_xid(tmp_path: Path) -> None:
     facts = values(kernel_log, tree_of(tmp_path, record(LOADING, 9000)).target())
     assert facts == {
-        **dict.fromkeys(("xid", "sxid", "aer", "oom", "mce"), ()),
+        **dict.fromkeys(("xid", "sxid", "aer", "oom", "crash", "mce"), ()),
         **dict.fromkeys(("kernel_log.sxid", "kernel_log.fallen_off", "kernel_log.init_failures"), ()),
         "kernel_log.module_refused": Absent,
         "kernel_log.uvm_fatal": Absent,
@@ -207,3 +207,19 @@ def test_uvm_says_that_it_met_a_fatal_error(tmp_path: Path) -> None:
     fatal = "NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error 0x60, requiring os reboot to recover."
     facts = values(kernel_log, tree_of(tmp_path, record(LOADING, 200_000), record(fatal, 100_000)).target())
     assert facts["kernel_log.uvm_fatal"] == fatal
+
+
+def test_processes_that_crashed(tmp_path: Path) -> None:
+    lines = (
+        "python3[19691]: segfault at 0 ip 00007fc84b985ad8 sp 00007ffd5c194b78 error 4 in libc.so.6[167ad8,7f+156000]",
+        "traps: pt_data_worker[77] trap invalid opcode ip:7f01 sp:7ffd error:0 in libfoo.so[7f01+1000]",
+        "traps: a b[78] general protection fault ip:7f01 sp:7ffd error:0",
+        "systemd[1]: Started a unit that says segfault at the end of its line.",
+    )
+    tree = tree_of(tmp_path, *(record(line, 60 - at) for at, line in enumerate(lines)))
+    found = rows(tree, "crash", "process", "pid", "kind", "library", "age_s")
+    assert found == [
+        ("python3", 19691, "segfault", "libc.so.6", 60),
+        ("pt_data_worker", 77, "invalid opcode", "libfoo.so", 59),
+        ("a b", 78, "general protection fault", Absent, 58),
+    ]

@@ -257,8 +257,9 @@ def add_history(commands: Any) -> None:
     history = new_command(
         commands,
         "history",
-        "the checks of this machine that are kept",
-        description="Lists the kept checks of this machine, the newest first: when, how deep, what came of it. A run's"
+        "the checks and runs of this machine that are kept",
+        description="Lists the kept checks of this machine, and the commands that ran with the doctor beside them, the"
+        " newest first: when, how deep, what came of it. A run's"
         " name can stand in gpudoctor diff. GPUDOCTOR_HISTORY=off keeps none; GPUDOCTOR_STATE names another folder.",
     )
     history.add_argument("--json", action="store_true", help="the list as one JSON document")

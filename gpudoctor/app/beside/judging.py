@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpudoctor.app import pipeline
+from gpudoctor.core.about import __version__
 from gpudoctor.core.diagnosis import Diagnosis, Finding, verdict_of
 from gpudoctor.core.errors import DoctorError
 from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread
@@ -18,6 +20,7 @@ from gpudoctor.core.frozen import replace
 from gpudoctor.core.secrets import without_secrets
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis import rulebook
+from gpudoctor.diagnosis.history import of_this_machine
 from gpudoctor.probes import Collection, host, kernel_log, limits
 from gpudoctor.probes._log import read_log
 from gpudoctor.readers import read_report
@@ -66,6 +69,13 @@ def judge(
     findings = tuple(one for one in whole.findings if _key(one) not in known and one.id not in sound)
     notes = tuple(note for note in whole.notes if note not in before.notes)
     return replace(whole, findings=findings, verdict=verdict_of(findings, known=not failed), notes=notes)
+
+
+def keep(diagnosis: Diagnosis) -> None:
+    """Keep it for ``history``; nothing where history is off or cannot be written."""
+    with contextlib.suppress(Exception):  # a full disk, a home that is not ours: no matter of the command
+        if shelf := of_this_machine():
+            shelf.keep(diagnosis, __version__)
 
 
 def facts_of_end(ended: Ended, argv: Sequence[str]) -> dict[str, Fact]:

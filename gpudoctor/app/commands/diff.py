@@ -107,7 +107,7 @@ def _diagnosis_of_run(run: Run, book: Rulebook) -> Diagnosis:
 
 def _now(options: argparse.Namespace, run: Run | None) -> Diagnosis:
     """Diagnose this machine, at the level of the run it is compared with, but deep only if asked for."""
-    as_then = run.level if run and run.level != "deep" else "standard"
+    as_then = run.level if run and run.level in ("quick", "standard") else "standard"
     with progress_on(sys.stderr) as progress:
         return pipeline.check(options.level or as_then, options.python, options.rules, progress)
 

@@ -43,7 +43,7 @@ def record(options: argparse.Namespace) -> int:
 def history(options: argparse.Namespace) -> int:
     """``gpudoctor history``: print the kept checks of this machine; exit code 0."""
     shelf = kept_runs()
-    runs, folder = shared(([run.summary() for run in shelf.runs()], str(shelf.folder)), options)
+    runs, folder = shared(([run.summary() for run in shelf.everything()], str(shelf.folder)), options)
     if options.json:
         print(view.document(runs, folder))
     else:

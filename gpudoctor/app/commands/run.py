@@ -75,9 +75,9 @@ def _report(options: argparse.Namespace, ended: Ended, watch: Watch, outputs: Ou
 
     facts = {**watch.facts, "run.output_from": Known(tuple(sorted(outputs.kept_from)), "gpudoctor run")}
     text = judging.readable(kept)
-    found: Diagnosis = shared(
-        judging.judge(ended, options.command, facts, watch.groups, text, watch.alarming, options.rules), options
-    )
+    judged = judging.judge(ended, options.command, facts, watch.groups, text, watch.alarming, options.rules)
+    judging.keep(judged)
+    found: Diagnosis = shared(judged, options)
     if options.out:
         output.put(document.render(found), options.out)
     if options.json and not options.out:

@@ -31,15 +31,18 @@ from gpudoctor.core.pattern import pattern
 from gpudoctor.core.snapshot import Snapshot
 
 # ---- One kept run ----
-# Its file is named ``20261103-062514-093.quick.sound.1c291ca3.gz``: when it was, in UTC, to the millisecond; the level,
+# Its file is named ``20261103-062514-093.quick.sound.1c291ca3.gz``: when it was, in UTC, to the millisecond; the level
+# (``run``: not a check, but a command that ran with the doctor beside it),
 # the verdict, and which interpreter was meant, as a checksum of its path.
 
 SCHEMA = "gpudoctor-run-kept/1"
+BESIDE = "run"
+"""The level of what is no check: the diagnosis of a command that ran with the doctor beside it."""
 GOOD = ("sound", "impaired")
 """Verdicts of a run on which the machine worked: warnings cost speed, errors stop work."""
 
 _NAME = pattern(
-    r"(?P<id>(?P<time>\d{8}-\d{6})-(?P<ms>\d{3}))\.(?P<level>quick|standard|deep)"
+    r"(?P<id>(?P<time>\d{8}-\d{6})-(?P<ms>\d{3}))\.(?P<level>quick|standard|deep|run)"
     r"\.(?P<verdict>sound|impaired|broken|unknown)\.(?P<mark>[0-9a-f]{8})\.gz"
 )
 _FORM = "%Y%m%d-%H%M%S"
@@ -101,7 +104,12 @@ class Run:
             found = self.findings
         except DocumentError:
             return Kept(self.id, self.time, self.level, self.verdict, None, (), "damaged")
-        return Kept(self.id, self.time, self.level, self.verdict, python if isinstance(python, str) else None, found)
+        python = python if isinstance(python, str) else None
+        command = self.head.get("command")
+        return Kept(
+            *(self.id, self.time, self.level, self.verdict, python, found),
+            command=command if isinstance(command, str) else None,
+        )
 
     def passed(self, rule: str) -> bool:
         """Whether that rule was judged then, and found nothing; raises `DocumentError`."""
@@ -152,7 +160,8 @@ def file_name(diagnosis: Diagnosis, now: float) -> str:
     """The file name of that diagnosis kept at `now` (Unix seconds)."""
     target = diagnosis.snapshot.target
     moment = f"{time.strftime(_FORM, time.gmtime(now))}-{int(now * 1000) % 1000:03}"
-    return f"{moment}.{target.level}.{diagnosis.verdict}.{interpreter_mark(target.python)}.gz"
+    level = BESIDE if diagnosis.snapshot.known("run.command") else target.level
+    return f"{moment}.{level}.{diagnosis.verdict}.{interpreter_mark(target.python)}.gz"
 
 
 def interpreter_mark(python: str | None) -> str:
@@ -172,6 +181,7 @@ def pack_run(diagnosis: Diagnosis, version: str, worked: Worked) -> bytes:
         "schema": SCHEMA,
         "tool": {"version": version},
         "python": diagnosis.snapshot.target.python,
+        "command": diagnosis.snapshot.text("run.command") or None,
         "findings": findings,
         "passed": list(diagnosis.passed),
         "worked": {rule: list(pair) for rule, pair in worked.items()},
@@ -193,6 +203,8 @@ _MOST_FINDINGS = 64
 
 SWITCH = "GPUDOCTOR_HISTORY"
 MOST_RUNS = 100
+MOST_BESIDE = 40
+"""Commands that ran with the doctor beside them: they must not push the checks out."""
 MOST_BYTES = 4 << 20
 """Of one machine: some 100 runs of a node with a full Python environment (10 to 40 KB each)."""
 MOST_MACHINES = 256
@@ -209,7 +221,11 @@ class Shelf:
     folder: Path
 
     def runs(self) -> list[Run]:
-        """All runs, newest first, those dated in the future last; empty where the folder cannot be read.
+        """The checks among all that is kept, as `everything` has them."""
+        return [run for run in self.everything() if run.level != BESIDE]
+
+    def everything(self) -> list[Run]:
+        """All that is kept, newest first, what is dated in the future last; empty where the folder cannot be read.
 
         Files of other users are ignored.
         """
@@ -249,7 +265,7 @@ class Shelf:
 
     def named(self, name: str) -> Run:
         """The run of that id or unique prefix; raises `UsageError`."""
-        runs = self.runs()
+        runs = self.everything()
         fits = [run for run in runs if run.id.startswith(name)]
         if len(fits) != 1:
             known = f"; the last one is {runs[0].id}" if runs else f"; none is kept in {self.folder}"
@@ -258,7 +274,10 @@ class Shelf:
 
     def _thin(self) -> None:
         """Deletes the oldest runs beyond the limits, never the last good one of a level, and stale temporary files."""
-        runs = self.runs()
+        runs = self.everything()
+        for run in [run for run in runs if run.level == BESIDE][MOST_BESIDE:]:
+            run.place.unlink(missing_ok=True)
+            runs.remove(run)
         sizes = {run.place: _file_size(run.place) for run in runs}
         count, room = len(runs), sum(sizes.values())
         if count > MOST_RUNS or room > MOST_BYTES:

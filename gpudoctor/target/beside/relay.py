@@ -38,7 +38,7 @@ _NONBLOCK = 2
 """SPLICE_F_NONBLOCK."""
 _PATIENCE = 0.2
 _ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
-_TICK = 0.005
+_TICK, _ROOM = 0.005, 0.05
 _SETTLED = 0.03
 """Seconds without anything new after which a terminal has passed on what was written to it, for the kernel is late."""
 
@@ -131,9 +131,7 @@ def copy_size(real: int, ours: int) -> None:
 
 def _relay(line: socket.socket, routes: Sequence[Route]) -> None:
     """The relay's life: a thread for each stream, and an answer for whoever has started it."""
-    threads = [threading.Thread(target=_move, args=(route,)) for route in routes]
-    for thread in threads:
-        thread.start()
+    threads = [_started(route) for route in routes]
     terminals = [route for route in routes if route.kind == "terminal"]
     wakes, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     if terminals:
@@ -159,10 +157,29 @@ def _relay(line: socket.socket, routes: Sequence[Route]) -> None:
         thread.join()
 
 
+def _started(route: Route) -> threading.Thread:
+    """The thread that moves a stream; where there is no room for one, by a limit, it is tried until there is."""
+    while True:
+        try:
+            thread = threading.Thread(target=_move, args=(route,))
+            thread.start()
+        except (RuntimeError, MemoryError):
+            time.sleep(_ROOM)
+        else:
+            return thread
+
+
 def _move(route: Route) -> None:
     """Move a stream on until nobody can write to it, or nobody reads it any more; then close both ends."""
     try:
-        _write_on(route) if route.kind == "terminal" else _Pipe(route).move()
+        if route.kind == "pipe":
+            try:
+                _Pipe(route).move()
+            except (MemoryError, ValueError, OSError):  # what remains goes on piece by piece
+                os.set_blocking(route.source, True)
+                _write_on(route)
+        else:
+            _write_on(route)
     finally:
         route.ended = True
         for end in (route.source, route.goal):
@@ -171,7 +188,7 @@ def _move(route: Route) -> None:
 
 
 def _write_on(route: Route) -> None:
-    """Read from our terminal and write to the real one."""
+    """Read from the source and write to the goal."""
     while True:
         route.waiting_since = time.monotonic()
         try:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from gpudoctor.core.shipped import own_command
 from tests.app.beside.running import beside, document, python, run
 
 NOISE = (
@@ -118,3 +120,14 @@ def test_nothing_is_kept_of_what_is_left_untouched(tmp_path: Path) -> None:
 def test_secrets_of_the_command_line_are_not_written(tmp_path: Path) -> None:
     whole, _ = document(["true", "--token", "hf_abcdefghijklmnopqrstuvwxyz012345"], tmp_path)
     assert "hf_abc" not in str(whole)
+
+
+def test_history_lists_it_and_counts_it_for_no_check(tmp_path: Path) -> None:
+    env = dict(os.environ, GPUDOCTOR_HISTORY="on", GPUDOCTOR_STATE=str(tmp_path))
+    run([*beside("--quiet"), *python(f"import sys; sys.exit({OOM!r})")], env=env)
+    listed = run([*own_command(), "history", "--json"], env=env).out
+    (kept,) = json.loads(listed)["runs"]
+    assert (kept["level"], [one["id"] for one in kept["findings"]]) == ("run", ["workload.oom"])
+    assert kept["command"].endswith("79.11 GiB')")
+    assert "run       " in run([*own_command(), "history"], env=env).out.decode()
+    assert b"no check of this machine is kept" in run([*own_command(), "diff", "--last-good"], env=env).err
