@@ -42,6 +42,9 @@ def _found(diagnosis: Diagnosis, failed: bool) -> str:
     """What was found, in a few words."""
     if diagnosis.findings:
         return f"{plural(len(diagnosis.findings), 'finding')} below"
+    name = diagnosis.snapshot.text("run.died_of")
+    if name and any(one.startswith(f"{name} ") for one in diagnosis.snapshot.texts("run.signalled")):
+        return "it was asked to end; nothing else found"
     if failed and not diagnosis.snapshot.texts("run.output_from"):
         return "nothing found; its output was not kept, so what it printed was not read"
     return "nothing found" if not failed else "nothing found that explains it, neither printed nor logged"

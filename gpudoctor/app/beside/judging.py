@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.app import pipeline
 from gpudoctor.core.about import __version__
-from gpudoctor.core.diagnosis import Diagnosis, Finding, verdict_of
+from gpudoctor.core.diagnosis import Diagnosis, Finding, Note, verdict_of
 from gpudoctor.core.errors import DoctorError
 from gpudoctor.core.fact import Absent, Fact, Known, Rows, Unread
 from gpudoctor.core.frozen import replace
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 
 _SOURCE = "gpudoctor run"
 _ASKED_TO_END = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+_ROUTINE = frozenset({signal.SIGCONT, signal.SIGWINCH, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGURG})
+"""Signals of every terminal: they are passed on, and tell nothing of an end."""
+_STANDING = "Wrong on this machine already before the run: {ids}. gpudoctor check tells more."
+_NOT_OF_THE_JOB = ("host",)
+"""Layers whose errors a program that needs no GPU does not meet: that there is none, for example."""
 _WAKING = 5.0
 """Seconds that GPUs may take to wake for the diagnosis of a command that has failed."""
 _EARLIER = 2.0
@@ -68,6 +73,9 @@ def judge(
     sound = {rule.id for rule in book.rules if rule.sound}
     findings = tuple(one for one in whole.findings if _key(one) not in known and one.id not in sound)
     notes = tuple(note for note in whole.notes if note not in before.notes)
+    errors = [one for one in before.findings if one.severity == "error" and one.layer not in _NOT_OF_THE_JOB]
+    if failed and errors:
+        notes += (Note((), _STANDING.format(ids=", ".join(dict.fromkeys(one.id for one in errors)))),)
     return replace(whole, findings=findings, verdict=verdict_of(findings, known=not failed), notes=notes)
 
 
@@ -92,7 +100,9 @@ def facts_of_end(ended: Ended, argv: Sequence[str]) -> dict[str, Fact]:
         "run.began": Known(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ended.began)), _SOURCE),
         "run.seconds": Known(round(ended.seconds, 3), _SOURCE),
         "run.cpu_seconds": Known(round(ended.cpu_seconds, 3), _SOURCE),
-        "run.signalled": Known(tuple(map(received_text, ended.received)), _SOURCE),
+        "run.signalled": Known(
+            tuple(received_text(one) for one in ended.received if one.number not in _ROUTINE), _SOURCE
+        ),
     }
 
 

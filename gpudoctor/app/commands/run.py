@@ -47,6 +47,8 @@ def run(options: argparse.Namespace) -> int:
         kept = outputs.end()
         command.release_signals()
         _report(options, ended, watch, outputs, kept)
+    except (KeyboardInterrupt, SystemExit):
+        _tell("gpudoctor: the command has ended; its diagnosis was cut off")
     except BaseException as error:  # what befalls us is no matter of the command
         _tell(f"gpudoctor: the command has ended, and could not be judged: {type(error).__name__}: {error}"[:300])
     return _end(ended)

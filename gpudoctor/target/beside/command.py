@@ -166,7 +166,9 @@ class Command:
         )
 
     def release_signals(self) -> None:
-        """Give signals their way again, as before `hold_signals`."""
+        """Give signals their way again, as before `hold_signals`; those that came for the command are dropped."""
+        while signal.sigtimedwait(PASSED_ON | {signal.SIGCHLD}, 0):
+            continue
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def wait(self) -> Ended:

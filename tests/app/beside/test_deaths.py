@@ -187,3 +187,37 @@ def test_a_gpu_that_fails_during_the_run(code: int, tmp_path: Path) -> None:
     assert f"[{page}]" in ran.err
     assert "1 finding below" in ran.err
     assert "GPU 0" in ran.err
+
+
+@pytest.mark.full
+def test_what_was_wrong_before_is_named_and_is_no_finding(tmp_path: Path) -> None:
+    machine = Machine(scenario.load(scenario.SICK / "lost-gpu-h100.json"), tmp_path / "root")
+    ran = machine.run([*own_command(), "run", "--", "/bin/sh", "-c", "exit 1"])
+    assert ran.code == 1
+    assert "nothing found that explains it" in ran.err
+    assert "Wrong on this machine already before the run: gpu.fell-off-bus." in ran.err
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["nvml-hangs-at-one-getter", "nvml-uninterruptible"])
+def test_nvml_that_hangs_meanwhile(name: str, tmp_path: Path) -> None:
+    machine = Machine(scenario.load(scenario.SICK / f"{name}.json"), tmp_path / "root")
+    ran = machine.run([*own_command(), "run", "--", sys.executable, "-c", "import time; time.sleep(2); print('done')"])
+    assert (ran.code, ran.out) == (0, "done\n")
+    assert "exit 0 after" in ran.err
+
+
+def test_a_command_that_was_asked_to_end(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    code = "import time; print('ready', flush=True); time.sleep(600)"
+    argv = [*beside("-o", str(out)), *python(code)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as ran:
+        assert ran.stdout
+        assert ran.stdout.readline() == b"ready\n"
+        ran.terminate()
+        assert ran.stderr
+        said = ran.stderr.read().decode()
+        assert ran.wait(120) == -signal.SIGTERM
+    assert "killed by SIGTERM after" in said
+    assert "it was asked to end; nothing else found" in " ".join(said.split())
+    assert f"(pid {os.getpid()})" in said
