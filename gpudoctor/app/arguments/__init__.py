@@ -168,7 +168,7 @@ torchrun --nproc-per-node 8 --no-python gpudoctor preflight --network
 """,
     "run": """
 gpudoctor run -- python train.py             and why it died, if it does
-gpudoctor run --quiet -o why.json -- ./job   a word only where something is found
+gpudoctor run --quiet -o why.json -- ./job   a word if something is found
 srun gpudoctor run -- python train.py        once per rank
 """,
     "fleet": """
