@@ -289,7 +289,10 @@ class _Pipe:
             try:
                 self._tee = ctypes.CDLL(None, use_errno=True).tee
                 self._side = os.pipe()
-                fcntl.fcntl(self._side[1], fcntl.F_SETPIPE_SZ, _SIDE)
+                for pipe in (self._side[1], self._route.goal):  # fewer turns where many wait for a processor
+                    with contextlib.suppress(OSError):
+                        if fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) < _SIDE:
+                            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _SIDE)
                 self._null = os.open(os.devnull, os.O_WRONLY)
             except (OSError, AttributeError):
                 self._can_flood = False
