@@ -176,5 +176,5 @@ def compiled(
     folders = [f"-Wl,-rpath,{rpath or runpath}"] if rpath or runpath else []
     argv = [gcc, "-shared", "-nostdlib", "-fPIC", "-x", "c", "-", "-o", str(path), "-x", "none", tag, *folders]
     argv += [f"-Wl,-soname,{soname or path.name}", "-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined"]
-    subprocess.run([*argv, *map(str, needed)], check=True, timeout=60, input=source, text=True)
+    subprocess.run([*argv, *map(str, needed)], check=True, timeout=600, input=source, text=True)
     return path

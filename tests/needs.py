@@ -37,7 +37,7 @@ def triton_python() -> str:
     """The interpreter with torch, where it has Triton, and numpy for Triton's interpreter, too."""
     python = torch_python()
     code = "import importlib.util as of; raise SystemExit(not (of.find_spec('triton') and of.find_spec('numpy')))"
-    there = subprocess.run([python, "-c", code], check=False, timeout=60).returncode == 0
+    there = subprocess.run([python, "-c", code], check=False, timeout=600).returncode == 0
     return python if there else missing(f"triton and numpy in {python}")
 
 

@@ -107,7 +107,7 @@ def test_a_signal_ends_it_with_128_and_its_number_and_leaves_no_child(tmp_path: 
         signal.signal(number, before)
         assert until(lambda: marked(mark)), "torch is being imported"
         program.send_signal(number)
-        out, err = program.communicate(timeout=60)
+        out, err = program.communicate(timeout=600)
     assert (program.returncode, out, err) == (128 + number, b"", b"")
     assert until(lambda: not marked(mark)), "no child is left"
 
@@ -124,7 +124,7 @@ class Typed:
 sys.meta_path.insert(0, Typed())
 sys.exit(main())
 """
-    done = subprocess.run([sys.executable, "-c", typed], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", typed], capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 

@@ -95,7 +95,7 @@ def _files(home: Path) -> Iterator[Path]:
 
 def _site_of(python: str) -> str:
     ask = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-    return subprocess.run(ask, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+    return subprocess.run(ask, check=True, capture_output=True, text=True, timeout=600).stdout.strip()
 
 
 def _uv(*words: str) -> None:

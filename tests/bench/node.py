@@ -38,7 +38,7 @@ def node(root: Path, torch: str, cache: Path) -> Machine:
 
 def _places(python: str) -> list[str]:
     ask = "import os, sys, sysconfig; print(sys.prefix, sys.base_prefix, sysconfig.get_path('purelib'), sep='\\n')"
-    said = subprocess.run([python, "-c", ask], check=True, capture_output=True, text=True, timeout=60).stdout
+    said = subprocess.run([python, "-c", ask], check=True, capture_output=True, text=True, timeout=600).stdout
     return [str(Path(line)) for line in said.splitlines()]
 
 

@@ -65,7 +65,7 @@ def measured(machine: Machine, contenders: list[Installed], runs: int) -> dict[s
 def imports(machine: Machine, argv: tuple[str, ...]) -> tuple[int, float]:
     """Modules that the program's own process imports, and the milliseconds that takes."""
     python = argv if "python" in Path(argv[0]).name else (str(Path(argv[0]).with_name("python")), *argv)
-    said = machine.run([python[0], "-X", "importtime", *python[1:]], timeout=120).err
+    said = machine.run([python[0], "-X", "importtime", *python[1:]], timeout=600).err
     times = [int(own) for own in re.findall(r"^import time:\s+(\d+) \|", said, re.MULTILINE)]
     return len(times), sum(times) / 1e3
 

@@ -26,7 +26,7 @@ def imported(folder: Path, *words: str) -> set[str]:
     environ = {**os.environ, "GPUDOCTOR_STATE": str(folder), "PATH": "/usr/bin:/bin"}
     for _ in range(2):
         argv = [sys.executable, "-X", "importtime", "-m", "gpudoctor", *words]
-        done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=120, env=environ)
+        done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=600, env=environ)
         assert done.returncode in (0, 1, 3), done.stderr[-400:]
     return set(re.findall(r"^import time:.*\| +(\S+)$", done.stderr, re.MULTILINE))
 

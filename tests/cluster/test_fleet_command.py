@@ -126,7 +126,7 @@ def test_hosts_are_asked_in_the_language_of_the_one_who_asks(tmp_path: Path) -> 
     ours = f"{sys.executable} -m gpudoctor"
     assert "--lang" not in Question(program=ours).argv
     asked = ["sh", "-c", Question(program=ours, language="zh").limited(60)]
-    document = json.loads(subprocess.run(asked, check=False, capture_output=True, timeout=90).stdout)
+    document = json.loads(subprocess.run(asked, check=False, capture_output=True, timeout=600).stdout)
     with language.speaking("zh"):
         titles = {rule.title for rule in rulebook.load().rules if not rule.title.isascii()}
         alone = pipeline.check("quick")

@@ -167,7 +167,7 @@ def test_a_meeting_that_never_speaks_is_left() -> None:
 
 def test_512_ranks_on_64_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     """One process plays them all, which takes longer than they would."""
-    monkeypatch.setitem(LIMITS, "quick", Limits(come=60, connect=60, flow=60, check=60))
+    monkeypatch.setitem(LIMITS, "quick", Limits(come=600, connect=600, flow=600, check=600))
     port = free_port()
     where = Place("env", 0, 512, host="n0", master="127.0.0.1", port=port, job=JOB)
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)

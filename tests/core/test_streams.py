@@ -58,5 +58,5 @@ def test_closed_streams_leave_the_exit_code(closed: str, unbuffered: str) -> Non
 
 
 def test_beside_a_thread_that_was_given_up_the_process_ends_whole() -> None:
-    ended = _run((sys.executable, "-c", _BEHIND), "", capture_output=True, timeout=20)
+    ended = _run((sys.executable, "-c", _BEHIND), "", capture_output=True, timeout=600)
     assert (ended.returncode, ended.stdout) == (7, "said\nchildren ended\n")

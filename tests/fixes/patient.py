@@ -46,19 +46,19 @@ class Patient(Machine):
         if environment:
             shutil.copytree(environment, self.prefix, symlinks=True)
         else:
-            made = self.run([sys.executable, "-m", "venv", PREFIX], timeout=120)
+            made = self.run([sys.executable, "-m", "venv", PREFIX])
             assert made.code == 0, made.err
 
     def put_program(self, name: str, path: str) -> None:
         """A program of the real machine, on PATH here, with the libraries that it is linked to."""
         self._link(f"/usr/bin/{name}", path)
-        said = subprocess.run([needs.program("ldd"), path], capture_output=True, text=True, check=True, timeout=60)
+        said = subprocess.run([needs.program("ldd"), path], capture_output=True, text=True, check=True, timeout=600)
         for library in re.findall(r"=> (/\S+)", said.stdout):
             self._link(f"/lib/x86_64-linux-gnu/{Path(library).name}", library)
 
     def pip(self, *words: str) -> Ran:
         """pip of the environment, which must succeed."""
-        ran = self.run([PYTHON, "-m", "pip", *words], timeout=120)
+        ran = self.run([PYTHON, "-m", "pip", *words], timeout=600)
         assert ran.code == 0, ran.out + ran.err
         return ran
 

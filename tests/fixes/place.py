@@ -144,7 +144,7 @@ def difference(one: Mapping[str, object], other: Mapping[str, object]) -> list[s
 def template(folder: Path) -> Path:
     """A virtual environment with pip, made once and copied."""
     place = folder / "template"
-    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True, timeout=600)
     return place
 
 
@@ -160,5 +160,5 @@ def own_python(folder: Path) -> str:
             (folder / "lib" / name / item.name).symlink_to(item)
     (folder / "bin/python").hardlink_to(folder / "bin" / name)
     python = str(folder / "bin/python")
-    subprocess.run([python, "-I", "-m", "ensurepip", "--default-pip"], check=True, capture_output=True, timeout=120)
+    subprocess.run([python, "-I", "-m", "ensurepip", "--default-pip"], check=True, capture_output=True, timeout=600)
     return python

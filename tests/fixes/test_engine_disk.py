@@ -30,7 +30,7 @@ def on_a_small_disk(place: Place, size: int, script: str) -> str:
     # A mount namespace of its own: the mount goes with the process.
     lines = f"mount -t tmpfs -o size={size}m none {disk} && cp -a {place.venv} {disk}/venv && {script}"
     argv = [unshare, "--mount", "--propagation", "private", "sh", "-c", lines]
-    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=600)
     return done.stdout + done.stderr
 
 

@@ -84,7 +84,7 @@ def test_the_users_own_site_packages_are_put_back(whole: Place) -> None:
     def driven(*words: str) -> str:
         argv = [*as_nobody_special(), sys.executable, "-m", "tests.fixes.driver", str(whole.folder), *words]
         environ = {**whole.environ, "HOME": str(home)}
-        return subprocess.run(argv, check=True, capture_output=True, text=True, env=environ, timeout=120).stdout
+        return subprocess.run(argv, check=True, capture_output=True, text=True, env=environ, timeout=600).stdout
 
     said = driven("apply", str(document))
     assert "worse than before: torch.mixed-installs" in said  # the old one still lies below it

@@ -56,7 +56,7 @@ def test_names_from_the_machine_stay_words(tmp_path: Path) -> None:
     made = plan_of(*(root_step("printf", "%s\\n", name) for name in names))
     text = root_script(replace(made, title="x\n touch pwned #", machine="evil\ntouch pwned"))
     (tmp_path / "it.sh").write_text(text + "\n", "utf-8")
-    done = subprocess.run(["sh", "it.sh"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=20)
+    done = subprocess.run(["sh", "it.sh"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=600)
     assert done.stdout.splitlines()[:-1] == list(names)
     assert not (tmp_path / "pwned").exists()
 
@@ -70,7 +70,7 @@ def test_it_ends_at_the_first_command_that_fails_but_a_look_may(tmp_path: Path) 
         plan_of(root_step("false", touches="nothing"), root_step("echo", "one"), root_step("false"), root_step("echo"))
     )
     (tmp_path / "it.sh").write_text(text + "\n", "utf-8")
-    done = subprocess.run(["sh", "it.sh"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=20)
+    done = subprocess.run(["sh", "it.sh"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
     assert (done.returncode, done.stdout) == (1, "one\n")
 
 

@@ -60,7 +60,7 @@ def install(patient: Patient, url: str, requirement: str, tool: str = "pip") -> 
     words = ["install", requirement, "--index-url", url, *(["--no-deps"] if "nvidia" in requirement else [])]
     if tool == "uv":
         words[2] = "--default-index"
-        ran = patient.run(["/usr/bin/uv", "pip", *words, "--python", PYTHON], timeout=120)
+        ran = patient.run(["/usr/bin/uv", "pip", *words, "--python", PYTHON], timeout=600)
         assert ran.code == 0, ran.err
     else:
         patient.pip(*words)

@@ -144,7 +144,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(
         ["/usr/bin/python3" if hidden else str(python), "-m", "venv", "--without-pip", str(folder)],
         check=True,
-        timeout=120,
+        timeout=600,
     )
     return folder
 
@@ -321,7 +321,7 @@ def test_a_list_of_kept_files_that_climbs_out_is_refused(place: Place) -> None:
 
 def test_only_what_a_step_of_the_run_made_is_removed(place: Place) -> None:
     precious = place.folder / "precious"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(precious)], check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(precious)], check=True, timeout=600)
     run = changed(place)
     place.journals.journal(run.id).put("made.json", {"folders": [str(precious)]})
     refused(place, run, "which no step of it made")
@@ -405,16 +405,16 @@ def test_two_users_do_not_change_one_environment_at_once(place: Place, first: in
     with running(place, first, waiting) as one:
         until(flag.exists)
         with running(place, second, changing(place, name="theirs")) as two:
-            out, err = two.communicate(timeout=120)
+            out, err = two.communicate(timeout=600)
         go.touch()
-        assert one.communicate(timeout=120)[0] == "done\n"
+        assert one.communicate(timeout=600)[0] == "done\n"
     name = "root" if first == 0 else "nobody"
     assert out.startswith(f"DoctorError another run is under way in {place.venv}: "), out + err
     assert f"user {name}, process {one.pid};" in out
     began = time.time()
     until(lambda: time.time() > began + 1)  # runs of two users have the second in common, and nothing else
     with running(place, second, changing(place, name="theirs")) as two:  # the first is over
-        out, err = two.communicate(timeout=120)
+        out, err = two.communicate(timeout=600)
     assert (out, err) == ("done\n", "")
 
 
@@ -428,7 +428,7 @@ def test_the_lock_of_a_killed_run_does_not_hold_and_is_told(place: Place, first:
     began = time.time()
     until(lambda: time.time() > began + 1)  # runs of two users have the second in common, and nothing else
     with running(place, second, changing(place, name="theirs")) as two:
-        out, err = two.communicate(timeout=120)
+        out, err = two.communicate(timeout=600)
     name = "root" if first == 0 else "nobody"
     assert out == "done\n", out + err
     assert f"a run was cut off in {place.venv}: " in err

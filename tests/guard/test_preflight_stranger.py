@@ -17,7 +17,7 @@ from gpudoctor.cluster.job.door import Door, addresses
 from gpudoctor.cluster.job.launcher import Place, place_from_environment
 from gpudoctor.cluster.job.meeting import Meeting, authenticate_to_hub, connections, greeting
 from gpudoctor.cluster.job.member import NotMetError
-from gpudoctor.cluster.job.options import JobOptions
+from gpudoctor.cluster.job.options import LIMITS, JobOptions, Limits
 from gpudoctor.cluster.job.run import Hub, room_for
 from gpudoctor.cluster.job.wire import GoneError, Line
 from gpudoctor.cluster.links.lines import nonce, tag
@@ -106,7 +106,10 @@ ATTACKS: tuple[Callable[[int], list[socket.socket]], ...] = (
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
-def test_four_ranks_come_to_their_verdict_beside_a_stranger(attack: Callable[[int], list[socket.socket]]) -> None:
+def test_four_ranks_come_to_their_verdict_beside_a_stranger(
+    attack: Callable[[int], list[socket.socket]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(LIMITS, "quick", Limits(come=600, connect=600, flow=600, check=600))
     port = free_port()
     with room_for(connections(4) + 600), ExitStack() as kept:
         hub = Hub(place(port), JobOptions(network=True), lambda _: None)

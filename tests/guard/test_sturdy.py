@@ -59,7 +59,7 @@ class Desk:
 
     def run(self, *words: str, before: Callable[[], None] | None = None) -> tuple[int, str, str]:
         with self.start(words, before) as child:
-            out, err = child.communicate(timeout=120)
+            out, err = child.communicate(timeout=600)
         return child.returncode, out, err
 
     def at_work(self) -> list[str]:
@@ -148,7 +148,7 @@ def test_forty_signals_at_any_moment_leave_nothing_half_done(desk: Desk) -> None
             with suppress(subprocess.TimeoutExpired):
                 child.wait(seconds * dice.random())
             child.send_signal(sign)
-            said, err = child.communicate(timeout=120)
+            said, err = child.communicate(timeout=600)
         told = f"{sign.name} to {words}: {child.returncode}\n{said[-300:]}\n{err}"
         if "Traceback" in err and "/gpudoctor/" not in err:  # so early that Python itself was starting
             continue
@@ -208,7 +208,7 @@ def test_where_nothing_can_be_kept_the_answer_is_right_all_the_same(desk: Desk, 
         env=environ,
         preexec_fn=before,  # noqa: PLW1509 - limits of the child
     ) as child:
-        told, err = child.communicate(timeout=120)
+        told, err = child.communicate(timeout=600)
     assert child.returncode == code, err
     assert verdict(told)[0] == verdict(out)[0]
     plain(err)
@@ -250,7 +250,7 @@ def test_in_a_home_that_cannot_be_written_to_the_answer_is_the_same(desk: Desk) 
             capture_output=True,
             text=True,
             env=desk.environ,
-            timeout=120,
+            timeout=600,
             check=False,
         )
         assert done.returncode in (0, 1, 3), done.stderr

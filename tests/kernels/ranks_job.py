@@ -18,15 +18,18 @@ def rank(me: Any) -> dict[str, Any]:
     todo = me.ask["do"][me.rank]
     if todo == "wait":
         me.step("wait for the others")
-        time.sleep(60)
+        Path(me.ask["waiting"]).touch()
+        time.sleep(600)
+    while "waiting" in me.ask and not Path(me.ask["waiting"]).exists():
+        time.sleep(0.01)
     if todo == "share":
         with Path(f"/dev/shm/nccl-{os.getpid()}").open("w+b") as file:
             file.truncate(4096)
             shared = mmap.mmap(file.fileno(), 4096)
             me.note(path=file.name)
-            time.sleep(60 if shared else 0)
+            time.sleep(600 if shared else 0)
     if todo == "hang":
-        time.sleep(60)
+        time.sleep(600)
     if todo == "die":
         os.kill(os.getpid(), signal.SIGSEGV)
     if todo == "leave":

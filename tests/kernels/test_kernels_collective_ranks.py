@@ -22,12 +22,12 @@ def _argv(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")
 
 
-def _together(*do: str, seconds: float = 20.0) -> list[_ranks.End]:
-    return _ranks.run_ranks("ranks_job", len(do), {"do": do}, seconds, HERE)
+def _together(*do: str, seconds: float = 300.0, **more: str) -> list[_ranks.End]:
+    return _ranks.run_ranks("ranks_job", len(do), {"do": do, **more}, seconds, HERE)
 
 
 def test_each_rank_knows_its_number_and_answers() -> None:
-    ends = _ranks.run_ranks("ranks_job", 3, {"do": ["", "", ""]}, 20.0, {**HERE, "NOISY": "yes"})
+    ends = _ranks.run_ranks("ranks_job", 3, {"do": ["", "", ""]}, 300.0, {**HERE, "NOISY": "yes"})
     answers = _ranks.answers(ends)
     assert [(one["rank"], one["count"], one["noisy"]) for one in answers] == [(at, 3, "yes") for at in range(3)]
     assert not any(is_alive(one["pid"]) for one in answers)
@@ -43,10 +43,10 @@ def test_each_rank_knows_its_number_and_answers() -> None:
     ],
 )
 def test_who_fails_is_named_before_those_that_wait_for_it(
-    fault: str, words: str, monkeypatch: pytest.MonkeyPatch
+    fault: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_ranks, "GRACE", 0.3)
-    ends = _together("wait", fault)
+    ends = _together("wait", fault, waiting=str(tmp_path / "waiting"))
     assert _ranks.faults(ends)[0].words == words
     with pytest.raises(RuntimeError) as raised:
         _ranks.answers(ends)
@@ -93,12 +93,16 @@ def test_ranks_end_with_the_process_that_started_them() -> None:
 import sys
 sys.path.insert(0, {str(Path(runner.program()).parent.parent)!r})
 from child import _ranks
-_ranks.run_ranks("ranks_job", 2, {{"do": ["hang", "hang"]}}, 60.0, {HERE!r})
+_ranks.run_ranks("ranks_job", 2, {{"do": ["hang", "hang"]}}, 600.0, {HERE!r})
 """
     mark = f"ranks of process {os.getpid()}."
     with subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "MARK": mark}) as parent:
-        there = until(lambda: len(marked(mark)) == 3)
-        ranks = [pid for pid in marked(mark) if pid != parent.pid]
+
+        def started() -> list[int]:
+            return [pid for pid in marked(mark) if pid != parent.pid and '"entry"' in _argv(pid)[-1]]
+
+        there = until(lambda: len(started()) == 2)
+        ranks = started()
         entries = [json.loads(_argv(pid)[-1])["entry"] for pid in ranks]
         parent.kill()
     assert there

@@ -34,7 +34,7 @@ class Sick:
     def check(self, level: str = "standard") -> dict[str, Any]:
         """The facts of a check that came to its end."""
         words = ("check", "--json", "--level", level, "--python", str(self.python))
-        run = self.program(*words, timeout=120, env={"MARK": self.mark})
+        run = self.program(*words, timeout=600, env={"MARK": self.mark})
         assert run.code in {0, 1, 3}, run.err
         facts: dict[str, Any] = run.document["facts"]
         return facts

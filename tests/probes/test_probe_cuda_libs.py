@@ -57,7 +57,7 @@ class Stack:
             capture_output=True,
             text=True,
             env={**os.environ, "LD_LIBRARY_PATH": library_path},
-            timeout=60,
+            timeout=600,
         )
         paths = [path for path in json.loads(done.stdout) if "/libcu" in path]
         return {path.rpartition("/")[2]: path for path in paths}

@@ -152,7 +152,7 @@ def test_our_own_child_in_the_driver_is_not_stuck(tmp_path: Path, by_a_shell: bo
         rows = fitness.stuck(Local("quick"))
     finally:
         kill_group(started)
-        started.communicate(timeout=60)
+        started.communicate(timeout=600)
     assert not isinstance(rows, tuple) or pid not in [row["pid"] for row in shown(rows)]
 
 

@@ -132,7 +132,7 @@ def test_a_firewall_by_its_rules(rules: str, who: str | None) -> None:
     )
     script = f'nft "add table inet t; {rules}"; exec "$@"'
     argv = [needs.program("unshare"), "--user", "--map-root-user", "--net", "/bin/sh", "-euc", script, "sh"]
-    done = subprocess.run([*argv, sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*argv, sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=600)
     if "Operation not permitted" in done.stderr:
         needs.missing("the right to make network namespaces")
     assert done.stdout.strip() == str(who), done.stderr

@@ -89,7 +89,7 @@ class World:
         )
         assert self._keeper.stdout
         if self._keeper.stdout.readline() != "ready\n":
-            self._keeper.wait(timeout=60)
+            self._keeper.wait(timeout=600)
             self._base.rmdir()
             needs.missing("an overlay of this system in a mount namespace (why not is on standard error)")
         self.root = Path(f"/proc/{self._keeper.pid}/cwd/root")
@@ -104,7 +104,7 @@ class World:
         assert self._keeper.stdin
         assert self._keeper.stdout
         self._keeper.stdin.close()
-        self._keeper.wait(timeout=60)
+        self._keeper.wait(timeout=600)
         self._keeper.stdout.close()
         self._base.rmdir()
 

@@ -211,7 +211,7 @@ def _libraries() -> tuple[Path, ...]:
 
 def libraries_of(*files: str) -> set[Path]:
     """System libraries that programs and libraries are linked to."""
-    said = subprocess.run([needs.program("ldd"), *files], check=False, capture_output=True, text=True, timeout=60)
+    said = subprocess.run([needs.program("ldd"), *files], check=False, capture_output=True, text=True, timeout=600)
     found = re.findall(r"=> (/\S+)", said.stdout)
     return {Path(path) for path in found if path.startswith(("/lib", "/usr/lib"))}
 
@@ -220,7 +220,7 @@ def libraries_of(*files: str) -> set[Path]:
 def _unshare() -> str:
     tool = needs.program("unshare")
     own = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    tried = subprocess.run([tool, "--mount", *own, "true"], check=False, capture_output=True, text=True, timeout=20)
+    tried = subprocess.run([tool, "--mount", *own, "true"], check=False, capture_output=True, text=True, timeout=600)
     if tried.returncode:
         needs.missing(f"mount namespaces (unshare says: {tried.stderr.strip()})")
     return tool

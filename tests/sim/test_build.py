@@ -35,7 +35,7 @@ def test_two_processes_that_compile_at_once_get_the_same_whole_libraries(tmp_pat
     both = [
         subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]
-    told = {each.communicate(timeout=120)[0].strip() for each in both}
+    told = {each.communicate(timeout=600)[0].strip() for each in both}
     assert len(told) == 1
     made = Path(told.pop())
     assert made.parent.parent == tmp_path

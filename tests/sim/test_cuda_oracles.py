@@ -81,7 +81,7 @@ def run(script: str, folder: Path, answers: dict[str, Any] | None, tmp_path: Pat
         **more,
     }
     argv = [sys.executable, "-c", script, *words]
-    done = subprocess.run(argv, env=environ, check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(argv, env=environ, check=False, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -133,7 +133,7 @@ def test_a_child_that_is_killed_is_told_by_its_kernel(tmp_path: Path, monkeypatc
         time.sleep(0.02)
     assert child
     os.kill(child, signal.SIGKILL)
-    found = runs(json.loads(program.communicate(timeout=120)[0]))
+    found = runs(json.loads(program.communicate(timeout=600)[0]))
     assert found["driver.reduction", 1]["status"] == "failed"
     assert "killed by SIGKILL" in found["driver.reduction", 1]["because"]
     assert found["driver.reduction", 0]["right"] is True

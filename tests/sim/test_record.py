@@ -34,7 +34,7 @@ def test_a_record_read_elsewhere_says_the_same(path: Path, documents: Documents,
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
     elsewhere = json.loads(read.stdout)
     assert [one["id"] for one in elsewhere["findings"]] == [one["id"] for one in at_home.document["findings"]]

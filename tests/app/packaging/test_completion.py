@@ -33,7 +33,7 @@ def test_what_ships_is_what_the_parser_gives(shell: str, gpudoctor: Program) -> 
 def test_fish_completes(typed: str, whole: str) -> None:
     code = f"source {completion.PLACE}/gpudoctor.fish; complete -C '{typed}'"
     fish = [needs.program("fish"), "--no-config", "-c", code]
-    done = subprocess.run(fish, check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(fish, check=True, capture_output=True, text=True, timeout=600)
     assert [line.partition("\t")[0] for line in done.stdout.splitlines()] == [whole]
     assert done.stderr == ""
 

@@ -27,7 +27,7 @@ def image(gpudoctor: Program, tmp_path: Path) -> Path:
 
 def test_the_linter_of_dockerfiles_has_nothing_to_say(image: Path) -> None:
     linter = [needs.program("hadolint"), "--no-color", str(image)]
-    said = subprocess.run(linter, check=False, capture_output=True, text=True, timeout=60)
+    said = subprocess.run(linter, check=False, capture_output=True, text=True, timeout=600)
     assert (said.returncode, said.stdout) == (0, "")
 
 
@@ -49,7 +49,7 @@ def test_what_it_runs_works_as_nobody_with_nothing(
     assert re.findall(r"^USER (\d+):(\d+)$", text, re.MULTILINE) == [("65534", "65534")]
     argv = [sys.executable, "-I", str(file)]
     env = bare(Path("/proc"))
-    said = subprocess.run([*argv, "--json"], check=False, capture_output=True, text=True, env=env, timeout=60)
+    said = subprocess.run([*argv, "--json"], check=False, capture_output=True, text=True, env=env, timeout=600)
     assert json.loads(said.stdout)["verdict"]
     assert said.stderr == ""
     report = "Nvidia driver version: 470.57.02\nGPU 0: NVIDIA GeForce RTX 5090\n"

@@ -29,7 +29,7 @@ _TOOLS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
 
 
 def run(program: Path, *words: str, env: dict[str, str]) -> Ran:
-    done = subprocess.run([str(program), *words], check=False, capture_output=True, text=True, timeout=120, env=env)
+    done = subprocess.run([str(program), *words], check=False, capture_output=True, text=True, timeout=600, env=env)
     return Ran(done.returncode, done.stdout, done.stderr)
 
 

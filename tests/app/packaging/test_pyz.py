@@ -29,7 +29,7 @@ REPORT = "PyTorch version: 2.9.0+cpu\nIs CUDA available: False\nGPU models and c
 def run(file: Path, *words: str, python: str = sys.executable, env: dict[str, str], stdin: str = "") -> Ran:
     """The file in that Python, isolated from what is installed there."""
     argv = [python, "-I", "-S", str(file), *words]
-    done = subprocess.run(argv, check=False, input=stdin, capture_output=True, text=True, timeout=120, env=env)
+    done = subprocess.run(argv, check=False, input=stdin, capture_output=True, text=True, timeout=600, env=env)
     return Ran(done.returncode, done.stdout, done.stderr)
 
 

@@ -117,7 +117,7 @@ exec {enter} "$@\""""
             check=False,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             cwd=folder or self.root,
             env={**self.environ, **(environ or {})},
             stdin=subprocess.DEVNULL,

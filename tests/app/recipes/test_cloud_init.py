@@ -34,7 +34,7 @@ def _cloud_init(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         input=stdin,
         env={"PYTHONPATH": str(needs.cloud_init()), "PATH": "/usr/bin:/bin"},
     )

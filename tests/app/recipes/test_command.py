@@ -16,7 +16,7 @@ from tests.app.recipes.node import recipe
 
 def _asked(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gpudoctor", "recipe", *words]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
 
 
 def test_the_list_says_of_each_what_it_does() -> None:

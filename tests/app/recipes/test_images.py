@@ -40,7 +40,7 @@ def packer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_linter_of_dockerfiles_has_nothing_to_say(dockerfile: Path) -> None:
     linter = [needs.program("hadolint"), "--no-color", str(dockerfile)]
-    said = subprocess.run(linter, check=False, capture_output=True, text=True, timeout=60)
+    said = subprocess.run(linter, check=False, capture_output=True, text=True, timeout=600)
     assert (said.returncode, said.stdout) == (0, "")
 
 

@@ -167,7 +167,7 @@ def run(argv: tuple[str, ...], index: Index) -> None:
     """A command as it is, but against the local shelves."""
     words = [word.replace("https://download.pytorch.org/whl/", index.url("").rstrip("/") + "/") for word in argv]
     env = {**alone(index.folder / "cache"), "PIP_INDEX_URL": index.url()}
-    done = subprocess.run(words, check=False, capture_output=True, text=True, env=env, timeout=120)
+    done = subprocess.run(words, check=False, capture_output=True, text=True, env=env, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -66,7 +66,7 @@ def run(argv: tuple[str, ...], index: Index, cwd: Path | None = None) -> str:
     own = {"PIP_INDEX_URL": index.url(), "UV_DEFAULT_INDEX": index.url(), "UV_PYTHON_DOWNLOADS": "never"}
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     env = {**alone(index.folder / "cache"), **own, "PATH": path}
-    done = subprocess.run(argv, check=False, capture_output=True, text=True, env=env, cwd=cwd, timeout=120)
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, env=env, cwd=cwd, timeout=600)
     assert done.returncode == 0, f"{argv}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 

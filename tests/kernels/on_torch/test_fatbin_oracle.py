@@ -56,7 +56,7 @@ def test_the_architectures_are_those_cuobjdump_lists(library: Path, cuobjdump: P
         capture_output=True,
         text=True,
         env={**os.environ},
-        timeout=60,
+        timeout=600,
     )
     theirs = Counter(f"{ours}{arch}" for arch in re.findall(r"\.sm_(\d+[af]?)\.", done.stdout))
     counts = architectures(library).counts

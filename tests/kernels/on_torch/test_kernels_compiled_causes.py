@@ -25,7 +25,7 @@ def _told(python: str, tmp_path: Path, step: str, *arguments: str, **environ: st
     given = {name: value for name, value in os.environ.items() if name not in {"CC", "CXX"}}
     given.update(TRITON_CACHE_DIR=str(tmp_path / "cache"), **environ)
     argv = [python, str(PROGRAM), step, *arguments]
-    done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120, env=given)
+    done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=600, env=given)
     return done.stdout.splitlines()[-1]
 
 

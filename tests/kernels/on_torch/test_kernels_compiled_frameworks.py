@@ -76,7 +76,7 @@ def multiply(left, right):
 print(json.dumps(_framework.product(1, True, multiply).to_json()))
 """
     python = needs.triton_python()  # any that has numpy
-    done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True, timeout=600)
     told = json.loads(done.stdout)
     assert (told["right"], told["differ"]) == (False, 1)
     assert told["words"] == "1 of 9216 values are wrong, the first at [3, 5]"

@@ -172,7 +172,7 @@ def test_a_small_dev_shm_is_found_before_and_after_a_worker_dies_of_it(child: Ch
     command += " --kernel readiness.dataloader --json; ls /dev/shm >&2"
     argv = [needs.program("unshare"), "--user", "--map-root-user", "--mount", "sh", "-c", command]
     environ = {**os.environ, **ONE_THREAD}
-    answer = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, env=environ)
+    answer = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False, env=environ)
     if "unshare failed" in answer.stderr:
         needs.missing("user namespaces")
     (run,) = json.loads(answer.stdout)["runs"]
@@ -199,7 +199,7 @@ def planted(name: str) -> dict[str, Any]:
     """What is found where that fault is planted."""
     argv = [needs.torch_python(), "-W", "ignore", str(HERE / "data_faults.py"), program(), name]
     environ = {**os.environ, **ONE_THREAD}
-    answer = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, env=environ)
+    answer = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False, env=environ)
     assert answer.returncode == 0, answer.stderr
     found: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
     return found

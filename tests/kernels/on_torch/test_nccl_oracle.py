@@ -66,7 +66,7 @@ def asked(python: str, more: str = "", **environ: str) -> dict[str, Any]:
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         env={**kept, **environ},
     )
     if done.returncode and "Operation not permitted" in done.stderr:

@@ -35,7 +35,7 @@ def python() -> str:
 
 @pytest.fixture(scope="module")
 def told(python: str) -> Mapping[str, object]:
-    done = subprocess.run([python, "-c", ASK], check=True, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([python, "-c", ASK], check=True, capture_output=True, text=True, timeout=600)
     return dict(json.loads(done.stdout))
 
 

@@ -30,7 +30,7 @@ class Stream:
     def _read(self, progress: Progress) -> Iterator[Diagnosis]:
         for number, diagnosis in enumerate(self._diagnoses):
             progress(Event(f"source{number}", "started"))
-            self._more.acquire(timeout=120)
+            self._more.acquire(timeout=600)
             progress(Event(f"source{number}", "done"))
             yield diagnosis
 

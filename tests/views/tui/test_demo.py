@@ -156,7 +156,7 @@ def test_without_a_terminal_the_names_are_said() -> None:
         [sys.executable, "-m", "gpudoctor", "demo"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         stdin=subprocess.DEVNULL,
         check=False,
     )

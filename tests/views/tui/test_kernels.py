@@ -186,7 +186,7 @@ class Engine:
             runs[gpu] = Run("matmul.bf16", gpu, "running")
             tell(replace(found, runs=tuple(runs), kernels=found.kernels[:1]))
             self.done.release()
-            self.go.acquire(timeout=60)
+            self.go.acquire(timeout=600)
             if stop.is_set():
                 runs[gpu:] = [Run("matmul.bf16", rest, "not-run", because="stopped") for rest in range(gpu, 8)]
                 break

@@ -83,6 +83,6 @@ def test_where_textual_serve_is_missing_it_says_what_to_install() -> None:
     blocked = (
         "import sys; sys.modules['textual_serve'] = None; from gpudoctor.app import cli; sys.exit(cli.run(['--serve']))"
     )
-    done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == MISUSE
     assert "pip install 'gpudoctor[serve]'" in done.stderr

@@ -36,7 +36,7 @@ class Window:
     def do(self, *words: str) -> str:
         """A command of tmux."""
         done = subprocess.run(
-            [*self._tmux, *words], capture_output=True, text=True, check=True, timeout=20, env=self._environ
+            [*self._tmux, *words], capture_output=True, text=True, check=True, timeout=600, env=self._environ
         )
         return done.stdout
 
@@ -139,7 +139,7 @@ def test_in_gnu_screen_without_unicode_it_is_drawn_in_ascii() -> None:
             has started, not before it returns."""
             while True:
                 done = subprocess.run(
-                    [*screen, *words], check=False, env=environ, timeout=20, capture_output=True, text=True
+                    [*screen, *words], check=False, env=environ, timeout=600, capture_output=True, text=True
                 )
                 if done.returncode == 0:
                     return
