@@ -33,7 +33,7 @@ class Kept:
         return {
             "id": self.id,
             "time": self.time,
-            "level": self.level,
+            "level": "quick" if self.level == "run" else self.level,  # a run's machine is looked at so
             "verdict": self.verdict,
             "python": self.python,
             "findings": [cast(Json, finding) for finding in self.findings],

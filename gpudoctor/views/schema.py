@@ -391,7 +391,7 @@ _KEPT = object_of(
     {
         "id": TEXT,
         "time": TEXT,
-        "level": {"enum": ["quick", "standard", "deep", "run"]},
+        "level": {"enum": ["quick", "standard", "deep"]},
         "verdict": _DOCUMENT["properties"]["verdict"],
         "python": _TEXT_OR_NULL,
         "findings": list_of(dict.fromkeys(("id", "severity", "title"), TEXT)),

@@ -127,7 +127,7 @@ def test_history_lists_it_and_counts_it_for_no_check(tmp_path: Path) -> None:
     run([*beside("--quiet"), *python(f"import sys; sys.exit({OOM!r})")], env=env)
     listed = run([*own_command(), "history", "--json"], env=env).out
     (kept,) = json.loads(listed)["runs"]
-    assert (kept["level"], [one["id"] for one in kept["findings"]]) == ("run", ["workload.oom"])
+    assert (kept["level"], [one["id"] for one in kept["findings"]]) == ("quick", ["workload.oom"])
     assert kept["command"].endswith("79.11 GiB')")
     assert "run       " in run([*own_command(), "history"], env=env).out.decode()
     assert b"no check of this machine is kept" in run([*own_command(), "diff", "--last-good"], env=env).err
