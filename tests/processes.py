@@ -47,7 +47,7 @@ def is_alive(pid: int) -> bool:
 
 def gone(pid: int) -> bool:
     """Whether the process goes: at once, where the machine has nothing else to do."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while is_alive(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
     return not is_alive(pid)
@@ -55,7 +55,7 @@ def gone(pid: int) -> bool:
 
 def left(look: Callable[[], list[str]]) -> list[str]:
     """What is still found of processes that were killed: each is there until its turn comes to end."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while (found := look()) and time.monotonic() < deadline:
         time.sleep(0.02)
     return found
@@ -63,7 +63,7 @@ def left(look: Callable[[], list[str]]) -> list[str]:
 
 def until(true: Callable[[], object]) -> bool:
     """Whether it becomes true: at once, where the machine has nothing else to do."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not true() and time.monotonic() < deadline:
         time.sleep(0.02)
     return bool(true())

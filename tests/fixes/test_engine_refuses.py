@@ -213,7 +213,7 @@ def _gone(pid: int) -> bool:
 
 
 def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not holds():
         assert time.monotonic() < deadline, "it does not come to that"
         time.sleep(0.05)

@@ -50,7 +50,7 @@ class Program:
                 child.wait(after)
             except subprocess.TimeoutExpired:
                 os.kill(child.pid, signal.SIGKILL)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while marked(f"{_MARK}={self.place.folder}"):  # its command dies with it, but not in the same instant
             assert time.monotonic() < deadline, "its command outlives it"
             time.sleep(0.01)

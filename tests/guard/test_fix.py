@@ -391,7 +391,7 @@ def running(place: Place, uid: int, made: Plan) -> subprocess.Popen[str]:
 
 
 def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not holds():
         assert time.monotonic() < deadline, "it does not come to that"
         time.sleep(0.02)

@@ -26,7 +26,7 @@ class Held(NamedTuple):
     left: tuple[str, ...]
 
 
-def held(folder: Path, patience: float = 60.0) -> Held:
+def held(folder: Path, patience: float = 600.0) -> Held:
     """Now, once the threads and children that are on their way out have had `patience` seconds."""
     deadline = time.monotonic() + patience
     while (threading.active_count() > 1 or _processes()) and time.monotonic() < deadline:

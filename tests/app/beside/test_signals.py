@@ -94,7 +94,7 @@ def _state(pid: int) -> str:
 
 def _until(state: Callable[[], bool]) -> bool:
     """Whether it comes about."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not state() and time.monotonic() < deadline:
         time.sleep(0.02)
     return state()
@@ -158,7 +158,7 @@ class Terminal:
 
     def wait_for(self, words: bytes) -> str:
         """All that was said once these words were."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while words not in self.said and time.monotonic() < deadline:
             if select.select([self.handle], [], [], 1)[0]:
                 try:

@@ -33,7 +33,7 @@ def met(hub: Host, ranks: int) -> None:
 
     Who is there says so every second, after its name: each must have been heard again, and once more.
     """
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 600
     before: dict[str, int] = {}
     times: Counter[str] = Counter()
     while sum(count > 2 for count in times.values()) < ranks:
@@ -56,7 +56,7 @@ def heard(hub: Host) -> dict[str, int]:
 
 def left(hosts: Hosts) -> dict[str, list[int]]:
     """The processes on each host that has any, soon after."""
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 600
     while True:
         found = {host.name: _processes(host) for host in hosts}
         if not any(found.values()) or time.monotonic() > deadline:

@@ -71,7 +71,7 @@ def asked(python: str, code: str, hosts: Path, **environ: str) -> dict[str, str]
     argv = [needs.program("unshare"), *own, "/bin/sh", "-euc", _NETWORK, "sh", python, "-c", code, json.dumps(HOSTS)]
     kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "HOME") if name in os.environ}
     env = {**kept, "HOSTS": str(hosts), **environ}
-    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=180, env=env)
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=600, env=env)
     if done.returncode and "Operation not permitted" in done.stderr:
         needs.missing("the right to make network namespaces")
     assert done.returncode == 0, done.stderr

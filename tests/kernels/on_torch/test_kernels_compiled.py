@@ -35,7 +35,7 @@ def _ask(python: str, names: list[str], **environ: str) -> runner.RungResult:
 
 
 def _empty_soon(folder: Path) -> list[str]:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 600
     while (left := sorted(path.name for path in folder.iterdir())) and time.monotonic() < until:
         time.sleep(0.05)
     return left

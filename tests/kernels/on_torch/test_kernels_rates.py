@@ -39,7 +39,7 @@ print(judged.differ, judged.compared, judged.first[0], copies.compare_words(sent
 @pytest.fixture(scope="module")
 def found(gpudoctor: Program) -> Measurements:
     names = [word for name in KERNELS for word in ("--kernel", name)]
-    ran = gpudoctor("bench", "--device", "cpu", "--python", needs.torch_python(), "--json", *names, timeout=180)
+    ran = gpudoctor("bench", "--device", "cpu", "--python", needs.torch_python(), "--json", *names, timeout=600)
     return measurement.from_json(json.loads(ran.out))
 
 

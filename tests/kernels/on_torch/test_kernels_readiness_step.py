@@ -145,7 +145,7 @@ def test_end(bench: list[str], tmp_path: Path, sign: signal.Signals) -> None:
 
 
 def _until(look: Callable[[], list[Any]], count: int) -> list[Any]:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 600
     while len(found := look()) != count and time.monotonic() < until:
         time.sleep(0.02)
     return found

@@ -84,7 +84,7 @@ def opened() -> Opened:
     return open_app
 
 
-async def settled(pilot: Pilot[None], seconds: float = 60.0) -> None:
+async def settled(pilot: Pilot[None], seconds: float = 600.0) -> None:
     """Wait until the reading is over and all that follows from it is on the screen."""
     app = pilot.app
     assert isinstance(app, DoctorApp)
@@ -129,7 +129,7 @@ def text(pilot: Pilot[None]) -> str:
     return "\n".join(shown(pilot))
 
 
-async def until(pilot: Pilot[None], holds: Callable[[], bool], seconds: float = 60.0, then: float = 0.0) -> None:
+async def until(pilot: Pilot[None], holds: Callable[[], bool], seconds: float = 600.0, then: float = 0.0) -> None:
     """Wait until that holds, and `then` seconds more, for what is drawn in batches."""
     for _ in range(int(seconds / 0.02)):
         if holds():

@@ -69,7 +69,7 @@ class Terminal:
         threads = Path(f"/proc/{self.pid}/task").glob("*/children")
         return [int(word) for children in threads for word in children.read_text().split()]
 
-    def wait_for(self, *words: str, seconds: float = 60.0) -> float:
+    def wait_for(self, *words: str, seconds: float = 600.0) -> float:
         """Read until one of these was written, after whatever was waited for before; seconds since it was started."""
         start = len(self.said)
         end = time.monotonic() + seconds

@@ -76,6 +76,7 @@ def lasting(folder: Path) -> str:
 async def run_over(pilot: Pilot[None]) -> None:
     app = app_of(pilot)
     await until(pilot, lambda: bool(app.repair and not app.repair.busy and (app.repair.run or app.repair.trouble)))
+    await until(pilot, lambda: "FIXING" not in shown(pilot)[0])
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -389,10 +390,8 @@ async def test_an_engine_that_dies_is_told_in_words(opened: Opened, tmp_path: Pa
     engine = Engine(tmp_path)
     async with opened(work(plan_of(gone), engine), WIDE) as pilot:
         await pilot.press("f", "a", "y")
-        await run_over(pilot)
-        said = text(pilot)
-        assert "FileNotFoundError" in said
-        assert "✗ STOPPED at step 1" in said
+        await until(pilot, lambda: "FileNotFoundError" in text(pilot))
+        assert "✗ STOPPED at step 1" in text(pilot)
     assert engine.journal("run-1").step("1").state == "running"
 
 

@@ -55,6 +55,7 @@ class FixScreen(FramedScreen):
         """Steps, below them their output, and how to undo."""
         self.steps, self.output, self.undo = Steps(), Pane("What would be done", id="output"), Pane("Undo", id="undo")
         self._copied, self._shown_version, self._shown_begun, self._step_shown = 0, -1, 0, False
+        self._shown_busy = False
         self._cursor_set_by_code = -1
         """Where the cursor was put by us: anywhere else, the user moved it."""
         self._follows_run = True
@@ -89,12 +90,13 @@ class FixScreen(FramedScreen):
 
     def _tick(self) -> None:
         """Redraw while the plan runs, and once after it."""
-        if self.is_current and (self.repair.busy or (self.steps.run is not self.repair.run)):
+        if self.is_current and (self.repair.busy or self._shown_busy or self.steps.run is not self.repair.run):
             self._refresh()
 
     def _refresh(self) -> None:
         """Show steps, output, undo and frame as they are now."""
         repair = self.repair
+        self._shown_busy = repair.busy
         if self._shown_version != repair.version:
             self._shown_version, self._copied, self._step_shown, self._follows_run = repair.version, 0, False, True
         elif repair.begun != self._shown_begun:
