@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import signal
 import sys
@@ -22,13 +21,10 @@ DEBUG = "GPUDOCTOR_DEBUG"
 """The variable that has a fault of ours end in its traceback."""
 _UNMAPPED = "failed to map segment from shared object"
 """What the loader says of a library that finds no room."""
-_GARBAGE = 200_000
-"""Objects made before a search for cycles: a short run makes few, and looking for them costs it a tenth."""
 
 
 def run(argv: Sequence[str]) -> int:
     """Run the command line `argv` (without the program's name); its exit code. Errors are printed to standard error."""
-    gc.set_threshold(_GARBAGE, 20, 20)
     streams.prepare_streams()
     _use_safe_paths()
     words = list(argv)
