@@ -24,6 +24,7 @@ _OTHER = Pattern(
 )
 _POWER = Pattern(r"\b(?:power|wattage|tgp|tdp)\b")
 _LIMIT = Pattern(r"\b(?:limit|limited|cap|capped|tgp|tdp|budget|max|maximum)\b")
+_DRAWN = Pattern(r"\b(?:draw|drawn|usage|used)\b")
 _DELIVERED = Pattern(r"\b(?:default|stock|factory|delivered|rated|nominal|spec\w*)\b")
 _CLOCK = Pattern(r"\b(?:clocks?|frequency)\b")
 _HIGHEST = Pattern(r"\b(?:max|maximum|boost|rated|spec\w*|highest)\b")
@@ -121,7 +122,7 @@ def _power_watts(label: Label) -> dict[str, int]:
     watts = int(float(first.group(1)))
     compared = _OTHER.search(label.value[first.end() :])
     compared_watts = int(float(compared.group(1))) if compared else 0
-    if not _LIMIT.search(label.name):
+    if not _LIMIT.search(label.name) or _DRAWN.search(label.name):  # also "power draw / limit: 8 W / 600 W"
         if _DELIVERED.search(label.name):
             return {"power_limit_default_w": watts}
         return {"power_w": watts, **({"power_limit_w": compared_watts} if compared_watts > watts else {})}

@@ -14,7 +14,9 @@ EXACT = 6
 
 _DKMS = Pattern(r"nvidia(?:-[\w-]{1,60})?(?:/|, )(\d[\w.~-]*)(?:, ([\w.+-]+), \w+)?: (added|built|installed)")
 _KERNEL = Pattern(r"Linux \S+ (\d+\.\d+\.\S+) #\d|Linux-(\S{1,120}?)-(?:x86_64|aarch64)")
-_NODE = Pattern(r"c([rwxst-]{9})\S?\s.*?(/dev/nvidia[\w/-]*)\s*$")
+_NODE = Pattern(r"c([rwxsStT-]{9})\S?\s.*?(/dev/nvidia[\w/-]*)\s*$")
+_OPENED = Pattern(r"/dev/nvidia(?:\d+|ctl|-uvm)")
+"""What every CUDA program opens for reading and writing."""
 _NO_NODE = Pattern(r"cannot access '?(/dev/nvidia[\w*/-]*)'?: No such file")
 _PCI = Pattern(
     r"\s*(?:lspci[^:]*:\s*)?(?:\d+:\s*)?((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+"
@@ -136,18 +138,22 @@ def _secure_boot(paste: Paste) -> Iterator[tuple[str, Fact]]:
 
 
 def _device_nodes(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
-    """Rows of ``node`` from ``ls -l /dev/nvidia*``, and the nodes that are missing."""
+    """Rows of ``node`` from ``ls -l /dev/nvidia*``, the nodes that nobody but root may open, and the missing ones."""
     rows: list[Row] = []
+    closed: list[str] = []
     missing_nodes: list[str] = []
     source = ""
     for index, line in paste.having("/dev/nvidia"):
         if node := _NODE.match(line):
             source = paste.use(index)
             bits, path = node.groups()
-            mode = sum(1 << (8 - position) for position, bit in enumerate(bits) if bit != "-")
+            mode = sum(1 << (8 - position) for position, bit in enumerate(bits) if bit not in "-ST")
             row: dict[str, Fact] = {"path": Known(path, source), "mode": Known(f"{mode:04o}", source)}
             if bits[6:8] == "rw":
                 row["usable"] = Known(True, source)
+            elif "rw" not in (bits[0:2], bits[3:5]) and _OPENED.fullmatch(path):
+                row["usable"] = Known(False, source)
+                closed.append(path)
             rows.append(row)
         elif not_found := _NO_NODE.search(line):
             source = paste.use(index)
@@ -158,6 +164,8 @@ def _device_nodes(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
         missing_nodes, source = _missing_nodes(paste)
     if rows:
         yield "node", tuple(rows)
+    if closed:
+        yield "driver.nodes_denied", Known(tuple(closed), source)
     if missing_nodes:
         yield "driver.nodes_missing", Known(tuple(dict.fromkeys(missing_nodes)), source)
 

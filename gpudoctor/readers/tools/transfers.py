@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
+from gpudoctor.core.catalog import fact
 from gpudoctor.core.fact import Fact, Known, Row, Rows
 from gpudoctor.core.frozen import frozen
 from gpudoctor.readers._paste import Paste
 from gpudoctor.readers._pattern import Pattern
 
 EXACT = 8
-FACTS = ()
+FACTS = (
+    fact("p2p.direct_gbps", "float", "median rate of direct copies between GPUs, by p2pBandwidthLatencyTest", "GB/s"),
+    fact("p2p.staged_gbps", "float", "median rate of the same copies through the host's memory", "GB/s"),
+)
 
 _RUNNING = Pattern(r"\s*Running (\w{4,80})\.\s*$")
 _TITLE = Pattern(r"\s*mem\w+ (?:CE|SM) (CPU|GPU)\(row\) (?:->|<-|<->) GPU\(column\) bandwidth \(GB/s\)\s*$")
-_PEERS = Pattern(r"\s*((?:Uni|Bi)directional) P2P=Enabled Bandwidth (?:\(P2P \w+\) )?Matrix \(GB/s\)\s*$")
+_PEERS = Pattern(r"\s*((?:Uni|Bi)directional) P2P=(En|Dis)abled Bandwidth (?:\(P2P \w+\) )?Matrix \(GB/s\)\s*$")
 _COLUMNS = Pattern(r"\s*(?:D\\D\s+)?\d{1,3}(?:\s+\d{1,3})*\s*$")
 _CELLS = Pattern(r"\s*(\d{1,3})((?:\s+(?:\d{1,6}\.\d{1,3}|N/A))+)\s*$")
 _WRONG = "invalid value when checking the pattern"
@@ -39,21 +43,30 @@ class _Matrix:
     host: bool
     cells: _Pairs
     source: str
+    direct: bool = True
+    """Whether GPUs copied without the host's memory in between."""
+
+    @property
+    def between_gpus(self) -> list[float]:
+        """GB/s of the copies from one GPU to another."""
+        return [rate for (row, column), rate in self.cells.items() if row != column and not self.host]
 
 
 def read(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
     """Rows of ``rate`` for GPUs far below the others, and ``live.peers_wrong`` where nvbandwidth read other data."""
     if "(gb/s)" in paste.lower and ("(row)" in paste.lower or "p2p=enabled" in paste.lower):
-        rows = [row for matrix in _matrices(paste) for row in _slow_rows(matrix)]
+        matrices = list(_matrices(paste))
+        rows = [row for matrix in matrices if matrix.direct for row in _slow_rows(matrix)]
         if rows:
             yield "rate", tuple(rows)
+        yield from _direct_and_staged([matrix for matrix in matrices if matrix.kind.endswith(" Unidirectional")])
     if _WRONG in paste.lower:
         yield from _wrong_copies(paste)
 
 
 def _matrices(paste: Paste) -> Iterator[_Matrix]:
     """The matrices of bandwidths in the paste; one that is cut ends where its rows end."""
-    running, kind, host = "", "", False
+    running, kind, host, direct = "", "", False, True
     cells: dict[tuple[int, int], float] = {}
     columns: list[int] = []
     first = 0
@@ -64,16 +77,27 @@ def _matrices(paste: Paste) -> Iterator[_Matrix]:
                     cells[int(row[1]), column] = float(cell)
             continue
         if cells:
-            yield _Matrix(kind, host, cells, paste.use(first, index - 1))
+            yield _Matrix(kind, host, cells, paste.use(first, index - 1), direct)
             cells, kind, columns = {}, "", []
         if name := _RUNNING.match(line):
             running = name[1]
         elif title := _TITLE.match(line) or _PEERS.match(line):
             host = title[1] == "CPU"
-            kind = (running or "nvbandwidth") if title[1] in ("CPU", "GPU") else f"p2pBandwidthLatencyTest, {title[1]}"
+            peers = title[1] not in ("CPU", "GPU")
+            direct = not peers or title[2] == "En"
+            kind = f"p2pBandwidthLatencyTest, {title[1]}" if peers else running or "nvbandwidth"
             first, columns = index, []
         elif kind and _COLUMNS.match(line):
             columns = [int(word) for word in line.split() if word.isdecimal()]
+
+
+def _direct_and_staged(matrices: Sequence[_Matrix]) -> Iterator[tuple[str, Fact]]:
+    """The median rates between GPUs with and without peer access, where the same test shows both."""
+    for direct in (True, False):
+        rates = [(matrix.between_gpus, matrix.source) for matrix in matrices if matrix.direct == direct]
+        if rates and rates[0][0]:
+            name = "p2p.direct_gbps" if direct else "p2p.staged_gbps"
+            yield name, Known(round(median(rates[0][0]), 2), rates[0][1])
 
 
 def _slow_rows(matrix: _Matrix) -> Iterator[Row]:
