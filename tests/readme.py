@@ -15,7 +15,7 @@ from gpudoctor.app import pipeline, reading
 from gpudoctor.core import language
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.pages import home
-from gpudoctor.diagnosis.rulebook.translation import translations
+from gpudoctor.diagnosis.rulebook.compiled import translations
 from gpudoctor.views import text
 from gpudoctor.views._terminal import Style
 from tests.needs import REPOSITORY

@@ -17,8 +17,8 @@ from gpudoctor.diagnosis import pages, rulebook
 from gpudoctor.diagnosis.judge import evidence_alone, judge_rule, new_evaluator
 from gpudoctor.diagnosis.judge.cures import setup_options
 from gpudoctor.diagnosis.knowledge import complete
+from gpudoctor.diagnosis.rulebook.compiled import setup_cases
 from gpudoctor.diagnosis.rulebook.page import SETUP, Spot
-from gpudoctor.diagnosis.rulebook.setups import setup_cases
 from gpudoctor.diagnosis.rulebook.translation import stale
 from gpudoctor.readers import read_text
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.judge.signs import Text
-from gpudoctor.diagnosis.rulebook.later import word_index
+from gpudoctor.diagnosis.rulebook.compiled import word_index
 from gpudoctor.diagnosis.rulebook.needles import alternative_parts, may_span_lines, needles
 from gpudoctor.readers import read_text
 from tests.fuzz.seeds import seeds

@@ -13,7 +13,7 @@ from gpudoctor.core.rule import Fix, Step
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.knowledge import complete
-from gpudoctor.diagnosis.rulebook.setups import setups
+from gpudoctor.diagnosis.rulebook.compiled import setups
 from gpudoctor.fixes.solver.cure import MODES, torch_cures
 
 NEVER: Mapping[str, str] = {

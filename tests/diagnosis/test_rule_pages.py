@@ -12,7 +12,7 @@ from gpudoctor.app.ruletest import failure
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.rule import Rule
 from gpudoctor.diagnosis import pages, rulebook
-from gpudoctor.diagnosis.rulebook.setups import setups
+from gpudoctor.diagnosis.rulebook.compiled import setups
 
 BOOK = rulebook.load()
 CASES = rulebook.cases()

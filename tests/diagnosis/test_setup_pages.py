@@ -17,8 +17,8 @@ from gpudoctor.diagnosis.judge import judge_rule, new_evaluator
 from gpudoctor.diagnosis.judge.cures import setup_options
 from gpudoctor.diagnosis.knowledge import complete
 from gpudoctor.diagnosis.knowledge.setup_facts import with_setup_facts
-from gpudoctor.diagnosis.rulebook.compiling import checked_pages
-from gpudoctor.diagnosis.rulebook.setups import checked_setups, setup_cases, setups
+from gpudoctor.diagnosis.rulebook.compiled import setup_cases, setups
+from gpudoctor.diagnosis.rulebook.compiling import checked_pages, checked_setups
 
 CASES = setup_cases()
 MISSING: dict[str, object] = {

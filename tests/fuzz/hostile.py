@@ -28,7 +28,7 @@ from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.core.text_budget import TooCostlyError
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.judge.signs import Text
-from gpudoctor.diagnosis.rulebook.later import word_index
+from gpudoctor.diagnosis.rulebook.compiled import word_index
 from gpudoctor.readers._pattern import Pattern
 from tests.fuzz.examine import examine
 from tests.fuzz.pump import runs, sample, units

@@ -19,7 +19,7 @@ from gpudoctor.diagnosis.judge import new_evaluator
 from gpudoctor.diagnosis.judge.cures import setup_options
 from gpudoctor.diagnosis.knowledge import complete
 from gpudoctor.diagnosis.knowledge.setup_facts import with_setup_facts
-from gpudoctor.diagnosis.rulebook.setups import setups
+from gpudoctor.diagnosis.rulebook.compiled import setups
 from gpudoctor.fixes.plan import setup_plan
 from gpudoctor.fixes.site import is_root
 from gpudoctor.fixes.solver import described, environment, index, stacks

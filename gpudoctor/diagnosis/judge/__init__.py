@@ -18,7 +18,7 @@ from gpudoctor.diagnosis.judge.cures import all_hold, applicable_fixes
 from gpudoctor.diagnosis.judge.signs import Match, Text
 from gpudoctor.diagnosis.knowledge import LOOKUPS
 from gpudoctor.diagnosis.rulebook import Rulebook
-from gpudoctor.diagnosis.rulebook.later import word_index
+from gpudoctor.diagnosis.rulebook.compiled import word_index
 
 
 def judge(snapshot: Snapshot, rulebook: Rulebook) -> Diagnosis:

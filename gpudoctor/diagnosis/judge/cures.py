@@ -15,6 +15,7 @@ from gpudoctor.core.rule import SOLVED, Fix, Step
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.values import CannotJudge
 from gpudoctor.diagnosis.expression import NOT_KNOWN, Evaluator, Facts, UnreadAsAbsent, evaluate, fill
+from gpudoctor.diagnosis.rulebook.compiled import setups
 
 Offer = tuple[int, Fix]
 """A fix as it would be done here, and how far it is from being known to apply: see `_doubt`."""
@@ -49,7 +50,6 @@ def _is_duplicate(fix: Fix, offers: Sequence[Offer]) -> bool:
 def setup_options(page_id: str, snapshot: Snapshot, evaluator: Evaluator) -> list[Offer]:
     """The fixes of that setup page which apply to the snapshot, surest first."""
     from gpudoctor.diagnosis.knowledge.setup_facts import with_setup_facts
-    from gpudoctor.diagnosis.rulebook.setups import setups
 
     facts = Facts(with_setup_facts(snapshot))
     with _with_facts(facts, evaluator):

@@ -23,7 +23,7 @@ from gpudoctor.core.pattern import pattern
 from gpudoctor.core.rule import Part, Rule, Sign
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.text_budget import JUDGING, TOO_COSTLY, Budget, TooCostlyError, check_current, within_part
-from gpudoctor.diagnosis.rulebook.later import WordIndex
+from gpudoctor.diagnosis.rulebook.compiled import WordIndex
 
 SILENCE = "none of its messages is in the text that was read"
 _MOST = 768 << 10

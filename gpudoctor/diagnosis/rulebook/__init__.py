@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpudoctor.core import files, language
 from gpudoctor.core.errors import RuleError
 from gpudoctor.core.frozen import field, frozen
 from gpudoctor.core.rule import LAYERS, Case, Rule, Scope
 from gpudoctor.diagnosis import pages
-from gpudoctor.diagnosis.rulebook.later import PageParts, WordIndex, rule_from_compiled, word_index
+from gpudoctor.diagnosis.rulebook.compiled import (
+    PageParts,
+    WordIndex,
+    compiled,
+    rule_from_compiled,
+    translations,
+    word_index,
+)
 from gpudoctor.diagnosis.rulebook.page import cases_on, origin_of, page_files
 
 if TYPE_CHECKING:
@@ -63,9 +70,9 @@ def load(extra: Sequence[Path] = ()) -> Rulebook:
             raise RuleError(f"{folder}: no such rule page, or folder of rule pages")
         if folder:
             _refuse_writable_by_others(folder)
-        translated = _page_translations(folder)
+        translated = translations(folder, language.spoken())
         parts = PageParts(folder)
-        for raw in pages.compiled(folder, "rules", _checked_pages):
+        for raw in compiled(folder, "rules"):
             rule = rule_from_compiled(raw, parts, translated.get(raw["origin"]))
             key = rule.scope, rule.id
             if key in rules_by_key:
@@ -81,22 +88,6 @@ def _refuse_writable_by_others(folder: Path) -> None:
     for path in (folder, *(folder.rglob("*") if folder.is_dir() else ())):
         if path.suffix == ".toml" or path.is_dir():
             files.check_named_file(path, f"--rules {folder}")
-
-
-def _checked_pages(folder: Path) -> list[dict[str, Any]]:
-    """`compiling.checked_pages`, which needs as much code as judging: imported where nothing is compiled."""
-    from gpudoctor.diagnosis.rulebook.compiling import checked_pages
-
-    return checked_pages(folder)
-
-
-def _page_translations(folder: Path | None) -> Mapping[str, Mapping[str, Any]]:
-    """Translations of the folder's pages in the language in use, by page origin; empty for English."""
-    if language.spoken() == language.ENGLISH:
-        return {}
-    from gpudoctor.diagnosis.rulebook.translation import translations
-
-    return translations(folder, language.spoken())
 
 
 def cases(folder: Path | None = None) -> tuple[Case, ...]:

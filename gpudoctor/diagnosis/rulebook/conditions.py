@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +12,7 @@ from functools import lru_cache
 from gpudoctor.core.catalog import Catalog, FactSpec, kind_name, unit_factor
 from gpudoctor.core.errors import RuleError, UsageError, meant
 from gpudoctor.diagnosis.expression import BUILTINS, parse
+from gpudoctor.diagnosis.knowledge import LOOKUPS
 from gpudoctor.diagnosis.rulebook.expressions import loop_groups
 from gpudoctor.diagnosis.rulebook.page import Spot
 
@@ -124,8 +126,6 @@ def no_fact(name: str, known: Catalog) -> str:
 @lru_cache(maxsize=1)
 def _functions() -> Mapping[str, Callable[..., object]]:
     """Functions that conditions may call, by name."""
-    from gpudoctor.diagnosis.knowledge import LOOKUPS
-
     return {**BUILTINS, **LOOKUPS}
 
 
@@ -137,8 +137,6 @@ def _check_call(node: ast.Call, name: str) -> None:
         raise RuleError(f"no function {name!r}{offered}")
     if any(isinstance(argument, ast.Starred) for argument in node.args) or node.keywords:
         return
-    import inspect
-
     try:
         signature = inspect.signature(known[name])
     except ValueError:  # one of Python's own that does not tell

@@ -20,7 +20,8 @@ from gpudoctor.core.frozen import frozen
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.rule import Fix, Rule
 from gpudoctor.diagnosis import pages
-from gpudoctor.diagnosis.expression import parse
+from gpudoctor.diagnosis.expression import BUILTINS, parse
+from gpudoctor.diagnosis.knowledge import LOOKUPS
 from gpudoctor.diagnosis.rulebook.page import Spot
 
 _HOLE = pattern(r"\{([^{}]+)\}")
@@ -241,9 +242,6 @@ class LetNames:
 
 def check_names(raw: Mapping[str, Any], known: Catalog, page: Spot) -> None:
     """Raises `RuleError` where a ``let`` name is that of a fact topic, a function or a captured group."""
-    from gpudoctor.diagnosis.expression import BUILTINS
-    from gpudoctor.diagnosis.knowledge import LOOKUPS
-
     taken = {
         "there are facts": {name.partition(".")[0] for name in known.specs},
         "there is a function": {*BUILTINS, *LOOKUPS},

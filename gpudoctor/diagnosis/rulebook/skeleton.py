@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -148,8 +149,6 @@ def _layer(rule_id: str, rules: Sequence[Rule]) -> str:
 
 def next_steps(path: Path, folder: Path) -> str:
     """Text with the commands to run after the page is filled in; `folder` is what ``--rules`` takes."""
-    import shlex
-
     ours = folder.resolve() == pages.home().resolve()
     test = ["gpudoctor", "rules", "test"] + ([] if ours else [str(folder)])
     check = ["gpudoctor", "check"] + ([] if ours else ["--rules", str(folder)])

@@ -9,64 +9,17 @@ have changed since, the page is English until somebody has looked at it again.
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from gpudoctor.core.errors import RuleError
-from gpudoctor.core.language import ENGLISH, OTHERS
+from gpudoctor.core.language import OTHERS
 from gpudoctor.diagnosis import pages
+from gpudoctor.diagnosis.rulebook.compiled import LISTED, SENTENCES, Raw, Slot, digest, page_sentences
 from gpudoctor.diagnosis.rulebook.expressions import _HOLE, LetNames, Names, names_in, read_page
 from gpudoctor.diagnosis.rulebook.page import Spot, refuse_unknown_keys, texts
 
-Raw = Mapping[str, Any]
-"""A page or a translation as TOML gave it."""
-Slot = tuple[str | int, ...]
-"""Where a sentence stands in a translation: ``("fix", 0, "steps", 2)``."""
-_SENTENCES = ("title", "finding", "why", "misses", "confirm")
-_LISTED = {
-    "proofs": [("proof", "finding")],
-    "details": [("proof", "says"), ("detail", "says")],
-    "signs": [("sign", "finding")],
-}
-"""Lists of a translation: the entries of the page that they translate, and under which key their words stand."""
-_WORDED = frozenset((*_SENTENCES, "says", "text", "undo"))
-"""Keys of a page under which words stand, wherever on it."""
 _OPTIONAL = ("confirm", "undo")
-
-
-def digest(page: Raw) -> str:
-    """Checksum of an English page's sentences, eight hexadecimal digits."""
-    english_text = "\0".join(english for _, english in _page_sentences(page))
-    return f"{zlib.crc32(english_text.encode()):08x}"
-
-
-def translated_page(page: Raw, translation: Raw | None) -> Raw:
-    """The page with its sentences translated; unchanged without a translation, or where it is outdated."""
-    if translation is None or translation["of"] != digest(page):
-        return page
-    by_english: Mapping[str, str] = translation["said"]
-
-    def of(part: Any, key: str = "") -> Any:
-        """The part with its texts translated; `key` is the page's key it stands under."""
-        if isinstance(part, str):
-            return by_english.get(part, part) if key in _WORDED else part
-        if isinstance(part, Mapping):
-            return {name: of(value, name) for name, value in part.items()}
-        return [of(value) for value in part] if isinstance(part, list) else part
-
-    new: Raw = of(page)
-    return new
-
-
-def translations(folder: Path | None, language: str) -> Mapping[str, Raw]:
-    """Translations under `folder` (of the shipped pages for None) by page origin: ``driver/x.toml``."""
-    if language == ENGLISH or (folder and not (folder / language).is_dir()):
-        return {}
-    found: Mapping[str, Raw] = pages.compiled(folder, language, partial(checked_translations, language=language))
-    return found
 
 
 def checked_translations(folder: Path, language: str) -> dict[str, Raw]:
@@ -107,27 +60,12 @@ def _read_translations(folder: Path, language: str) -> Iterator[tuple[str, Raw, 
         yield origin, page, raw, _match_sentences(page, raw, path) if raw["of"] == digest(page) else {}
 
 
-def _page_sentences(page: Raw) -> Iterator[tuple[Slot, str]]:
-    """Every sentence of a page, with its position in a translation."""
-    yield from (((key,), page[key]) for key in _SENTENCES if page.get(key))
-    for name, places in _LISTED.items():
-        own = dict.fromkeys(entry[key] for kind, key in places for entry in page.get(kind, ()) if entry.get(key))
-        yield from (((name, at), sentence) for at, sentence in enumerate(own))
-    yield from ((("step", name), step["text"]) for name, step in page.get("step", {}).items() if step.get("text"))
-    for at, fix in enumerate(page.get("fix", ())):
-        yield ("fix", at, "title"), fix["title"]
-        steps = (step["text"] for step in fix.get("steps", ()) if not isinstance(step, str) and step.get("text"))
-        yield from ((("fix", at, "steps", number), text) for number, text in enumerate(steps))
-        if fix.get("undo"):
-            yield ("fix", at, "undo"), fix["undo"]
-
-
 def _translated_sentences(raw: Raw, path: Path) -> Iterator[tuple[Slot, str]]:
     """Every sentence of a translation, by the same positions; raises `RuleError` for an unknown key."""
     page = Spot(path)
-    refuse_unknown_keys(raw, f"of {' '.join(_LISTED)} step fix {' '.join(_SENTENCES)}", page)
-    yield from (((key,), raw[key]) for key in _SENTENCES if key in raw)
-    for name in _LISTED:
+    refuse_unknown_keys(raw, f"of {' '.join(LISTED)} step fix {' '.join(SENTENCES)}", page)
+    yield from (((key,), raw[key]) for key in SENTENCES if key in raw)
+    for name in LISTED:
         yield from (((name, at), text) for at, text in enumerate(texts(raw, name, page)))
     yield from ((("step", name), text) for name, text in raw.get("step", {}).items())
     for at, fix in enumerate(raw.get("fix", ())):
@@ -140,7 +78,7 @@ def _match_sentences(page: Raw, raw: Raw, path: Path) -> dict[str, str]:
     """The translation of each sentence of the page; raises `RuleError` where one is missing or reads other facts."""
     translated = dict(_translated_sentences(raw, path))
     sentences = {}
-    for slot, english in _page_sentences(page):
+    for slot, english in page_sentences(page):
         where = f"{path}: {' '.join(map(str, slot))}"
         words = translated.pop(slot, english if slot[-1] in _OPTIONAL else "")
         if not words:

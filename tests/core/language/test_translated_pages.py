@@ -17,8 +17,8 @@ from gpudoctor.core.rule import Case, Rule
 from gpudoctor.diagnosis import pages, rulebook
 from gpudoctor.diagnosis.expression import NOT_KNOWN
 from gpudoctor.diagnosis.judge import judge_rule
-from gpudoctor.diagnosis.rulebook.setups import setups
-from gpudoctor.diagnosis.rulebook.translation import stale, translations
+from gpudoctor.diagnosis.rulebook.compiled import setups, translations
+from gpudoctor.diagnosis.rulebook.translation import stale
 from gpudoctor.views._terminal import width
 from tests.conftest import Program
 
