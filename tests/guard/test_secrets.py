@@ -19,8 +19,9 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.app import pipeline, reading, recorder
+from gpudoctor.app import pipeline, reading
 from gpudoctor.app.arguments.options import FORMS
+from gpudoctor.app.commands.record import recorded
 from gpudoctor.app.commands.reports import rendered
 from gpudoctor.app.hiding import Sharing
 from gpudoctor.cluster.fleet.reading import Reply, ReplyReader
@@ -203,7 +204,7 @@ def test_no_record_holds_a_secret_and_home_files_of_credentials_are_not_read(tmp
     target = Recording("quick", root=str(tmp_path), environ={**VARIABLES, "HOME": "/home/me", "PATH": "/usr/bin"})
     diagnosis = pipeline.check("quick", target=target)
     assert not [path for path in target.seen.files if any(path.endswith(name) for name in NEVER_READ)]
-    record = json.dumps(to_json(recorder.recorded(target, diagnosis)))
+    record = json.dumps(to_json(recorded(target, diagnosis)))
     assert seen(record) == []
     again = reading.snapshot_of(record)
     assert again.get("host.kernel_command_line") == diagnosis.snapshot.get("host.kernel_command_line")

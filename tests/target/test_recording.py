@@ -12,7 +12,7 @@ import pytest
 
 from gpudoctor import probes
 from gpudoctor.app import pipeline
-from gpudoctor.app.recorder import recorded
+from gpudoctor.app.commands.record import recorded
 from gpudoctor.core.fact import Fact, Known, Rows
 from gpudoctor.core.shipped import modules_of
 from gpudoctor.core.snapshot import Snapshot

@@ -1,4 +1,4 @@
-"""What is kept of this machine: its facts (``snapshot``), its answers (``record``), its checks (``history``)."""
+"""What is kept of this machine: its facts (``snapshot``), its checks (``history``)."""
 
 from __future__ import annotations
 
@@ -26,17 +26,6 @@ def snapshot(options: argparse.Namespace) -> int:
     with progress_on(sys.stderr) as progress:
         facts = pipeline.look(options.level, options.python, progress, wait=options.wait)
     output.put(document.facts(shared(facts, options), __version__), options.out)
-    return SOUND
-
-
-def record(options: argparse.Namespace) -> int:
-    """``gpudoctor record``: write all answers of this machine, for a replay; exit code 0."""
-    from gpudoctor.app import recorder
-
-    output.check(options.out)
-    with progress_on(sys.stderr) as progress:
-        text = recorder.record(options.level, options.python, progress)
-    output.put(text, options.out)
     return SOUND
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from gpudoctor.app.recorder import Hider
+from gpudoctor.app.commands.record import Hider
 
 
 def test_names_are_replaced_by_the_same_word_everywhere() -> None:

@@ -1,17 +1,18 @@
-"""A machine as a file that answers for it: what the probes asked and what came back, hidden where it is personal."""
+"""``record``: a machine as a file that answers for it, with what the probes asked, hidden where it is personal."""
 
 from __future__ import annotations
 
 import getpass
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gpudoctor.app import pipeline
-from gpudoctor.app.commands.exits import exit_code
+from gpudoctor.app import output, pipeline
+from gpudoctor.app.commands.exits import SOUND, exit_code
 from gpudoctor.app.hiding.ledger import Ledger
 from gpudoctor.app.hiding.numbers import Addresses, Numbers
 from gpudoctor.app.hiding.places import ACCOUNTS
@@ -28,9 +29,22 @@ from gpudoctor.target.protocol import answers
 from gpudoctor.target.record import Command, Record, Sparse, from_json, to_json
 from gpudoctor.target.recorded import ladder_request
 from gpudoctor.target.recording import Observations, Parts, Recording
+from gpudoctor.views.progress import progress_on
+
+if TYPE_CHECKING:
+    import argparse
 
 
-def record(level: str, python: str | None, progress: Progress) -> str:
+def record(options: argparse.Namespace) -> int:
+    """``gpudoctor record``: write all answers of this machine, for a replay; exit code 0."""
+    output.check(options.out)
+    with progress_on(sys.stderr) as progress:
+        text = _record_of_machine(options.level, options.python, progress)
+    output.put(text, options.out)
+    return SOUND
+
+
+def _record_of_machine(level: str, python: str | None, progress: Progress) -> str:
     """Probe this machine and return its record as JSON text; raises `DoctorError` for an interpreter that is none."""
     target = Recording(level, python)
     diagnosis = pipeline.check(level, progress=progress, target=target)
