@@ -11,9 +11,11 @@ from typing import Any, Literal
 
 from gpudoctor.app import output, pipeline, reading
 from gpudoctor.app.commands.exits import exit_code
-from gpudoctor.app.commands.reports import rendered
+from gpudoctor.app.commands.reports import html_of, rendered
+from gpudoctor.app.hiding import shared
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.snapshot import Level
+from gpudoctor.readers import read_file
 
 Form = Literal["text", "json", "markdown", "html", "junit", "prometheus"]
 
@@ -42,8 +44,6 @@ class Report(Diagnosis):
 
     def shared(self) -> Report:
         """The report without personal data: names, hosts, serial numbers, UUIDs, addresses, secrets."""
-        from gpudoctor.app.hiding import shared
-
         return shared(self)
 
     def __str__(self) -> str:
@@ -55,10 +55,7 @@ class Report(Diagnosis):
 
     def _repr_html_(self) -> str:
         """The report as HTML, for a notebook."""
-        from gpudoctor.kernels.recall import measurements
-        from gpudoctor.views import html
-
-        return html.cell(self, measurements(self.snapshot))
+        return html_of(self, cell=True)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Print the report's text to IPython's `printer`; its `repr` where it is nested in itself (`cycle`)."""
@@ -106,8 +103,6 @@ def load(
     expect: str | os.PathLike[str] | None = None,
 ) -> Report:
     """Diagnose a file, gzipped or not, as `read` does; raises `DocumentError` for one that is no text, or too large."""
-    from gpudoctor.readers import read_file
-
     return read(read_file(os.fspath(path)), os.fspath(path), rules, expect)
 
 

@@ -15,6 +15,7 @@ from gpudoctor.app.commands.exits import INTERRUPTED, MISUSE, UNHEARD, UNKNOWN
 from gpudoctor.core import files, language, streams
 from gpudoctor.core.errors import DoctorError
 from gpudoctor.core.language import choose_language
+from gpudoctor.core.secrets import without_secrets
 from gpudoctor.target import rights
 
 DEBUG = "GPUDOCTOR_DEBUG"
@@ -42,9 +43,7 @@ def run(argv: Sequence[str]) -> int:
         sys.stdout.flush()
         return int(code)
     except DoctorError as error:
-        from gpudoctor.views._terminal import one_line
-
-        print(f"gpudoctor: {one_line(str(error))}", file=sys.stderr)
+        print(f"gpudoctor: {_line_of(error)}", file=sys.stderr)
         return MISUSE
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -81,13 +80,17 @@ def _set_consent(options: argparse.Namespace) -> None:
     rights.consent = "trust" if trust else "as owner" if as_owner else ""
 
 
+def _line_of(error: Exception) -> str:
+    """The error's message, without secrets, on one line."""
+    from gpudoctor.views._terminal import one_line  # half of what the command line takes to start
+
+    return one_line(without_secrets(str(error)))
+
+
 def _report_internal_error(error: Exception) -> int:
     """Print an unexpected error, without secrets, to standard error; exit code `UNKNOWN`, for nothing was judged."""
-    from gpudoctor.core.secrets import without_secrets
-    from gpudoctor.views._terminal import one_line
-
     print(
-        f"gpudoctor: {type(error).__name__}: {one_line(without_secrets(str(error)))[:300] or 'no more is known'}\n"
+        f"gpudoctor: {type(error).__name__}: {_line_of(error)[:300] or 'no more is known'}\n"
         "  This is a fault of gpudoctor, or of where it writes to; it says nothing of the machine.\n"
         f"  {DEBUG}=1 shows where it was; gpudoctor record -o machine.json lets others see it, too.",
         file=sys.stderr,
@@ -108,13 +111,15 @@ def _action_of(
     options: argparse.Namespace, arguments: Sequence[str], bare: bool
 ) -> Callable[[argparse.Namespace], int]:
     """The function that runs the command: the command's own, or one that opens the interface here or in a browser."""
-    if bare or getattr(options, "serve", False):
+    asked = bool(getattr(options, "serve", None))
+    served = asked and not streams.in_a_browser()  # there this is the process that a page runs
+    opened = (bare or asked) and options.act == "check" and not (options.format or options.out)
+    if served or (opened and streams.on_a_terminal()):
         from gpudoctor.app.commands import screens
 
-        if screens.is_to_be_served(options):
+        if served:
             return partial(screens.serve, arguments=arguments)
-        shown = options.act == "check" and not (options.format or options.out)
-        if shown and streams.on_a_terminal() and screens.can_open_interface():
+        if screens.can_open_interface():
             return screens.open_
     return act_of(options.act)
 
@@ -125,7 +130,6 @@ _FILES = {
     "mcp": "supplies",
     "pyz": "supplies",
     "recipe": "supplies",
-    "record": "keeping",
     "schema": "supplies",
     "snapshot": "keeping",
 }

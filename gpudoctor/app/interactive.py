@@ -15,23 +15,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from gpudoctor.app import output, pipeline
 from gpudoctor.core import streams
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.sample import Sample
 from gpudoctor.core.snapshot import Progress
-from gpudoctor.views.tui import terminal
-from gpudoctor.views.tui.app import DoctorApp
+from gpudoctor.diagnosis import rulebook
+from gpudoctor.diagnosis.compare import compare
+from gpudoctor.fixes.site import is_root, manner_of_process, state_folder, with_hindrances
 from gpudoctor.views.tui.work import FactInfo, Work
 
 if TYPE_CHECKING:
-    from gpudoctor.core.difference import Difference
+    from gpudoctor.app.hiding import Sharing
     from gpudoctor.core.measurement import Measurements
     from gpudoctor.core.plan import Foreseen, Plan
     from gpudoctor.core.run import Run, Stop
     from gpudoctor.core.snapshot import Snapshot
     from gpudoctor.core.stack import Stack, Wishes
     from gpudoctor.diagnosis.expect import Profile
+    from gpudoctor.views.tui.app import DoctorApp
 
 
 _Argument = TypeVar("_Argument")
@@ -42,6 +45,8 @@ _GARBAGE = 1_000
 
 def run(work: Work) -> Diagnosis | None:
     """Run the interface until the user leaves; the diagnosis shown last, None if the interface itself failed"""
+    from gpudoctor.views.tui.app import DoctorApp  # with Textual
+
     return run_app(DoctorApp(work))
 
 
@@ -50,6 +55,8 @@ def run_app(app: DoctorApp) -> Diagnosis | None:
 
     Raises SystemExit(128 + n) where signal n, or the loss of the terminal (SIGHUP), ended it.
     """
+    from gpudoctor.views.tui import terminal  # with Textual
+
     gc.freeze()  # what is imported by now is no garbage, and is not searched for any again and again
     gc.set_threshold(_GARBAGE, 10, 10)
     with terminal.failsafe_stderr():
@@ -99,8 +106,6 @@ class _ThisMachine:
 
     def diagnoses(self, progress: Progress) -> Iterator[Diagnosis]:
         """Yield a diagnosis whenever a probe has answered; the last is complete. Includes the kernels' measurements."""
-        from gpudoctor.app import pipeline
-
         diagnoses = pipeline.watch(
             self._level, self._python, self._rules, progress, expect=self._profile, wait=self._wait
         )
@@ -109,9 +114,9 @@ class _ThisMachine:
 
     def live(self, on_sample: Callable[[Sample], None]) -> Callable[[], None]:
         """Call `on_sample` with each NVML sample, in a thread, until the returned function is called."""
-        from gpudoctor.app.live import watch
+        from gpudoctor.app import live
 
-        return watch(on_sample)
+        return live.watch(on_sample)
 
     def kernels(
         self, names: Sequence[str], on_results: Callable[[Measurements], None], stop: threading.Event
@@ -120,8 +125,6 @@ class _ThisMachine:
 
         Raises UsageError, with the reason, where no GPU can run them.
         """
-        from gpudoctor.app import pipeline
-
         bench_result = pipeline.bench(names, python=self._python, on_results=on_results, stop=stop)
         if bench_result.because:
             raise UsageError(f"{bench_result.because}. The checks run without a GPU, too: gpudoctor bench --device cpu")
@@ -129,11 +132,8 @@ class _ThisMachine:
 
     def judged(self, diagnosis: Diagnosis, measurements: Measurements) -> Diagnosis:
         """The diagnosis judged again with these measurements as facts, which later readings include, too."""
-        from gpudoctor.app import bench, pipeline
-        from gpudoctor.diagnosis import rulebook
-
         self._last_measurements = measurements
-        snapshot = bench.measured(diagnosis.snapshot, measurements)
+        snapshot = pipeline.measured(diagnosis.snapshot, measurements)
         return pipeline.diagnose(snapshot, rulebook.load(self._rules), profile=self._profile)
 
     def apply(self, plan: Plan, report: Callable[[Run], None], wants: Callable[[], Stop]) -> Run:
@@ -142,7 +142,6 @@ class _ThisMachine:
         Raises UsageError where changes are not allowed.
         """
         demand_changes()
-        from gpudoctor.app import pipeline
         from gpudoctor.fixes import apply
 
         return apply.apply(plan, pipeline.site(self._level, self._python, self._rules), report, wants)
@@ -150,7 +149,6 @@ class _ThisMachine:
     def undo(self, run: Run, report: Callable[[Run], None], wants: Callable[[], Stop]) -> Run:
         """Undo a recorded run, in the environment that it changed; raises UsageError where changes are not allowed."""
         demand_changes()
-        from gpudoctor.app import pipeline
         from gpudoctor.fixes import records, undo
 
         python = self._python or records.python_of(run)
@@ -164,17 +162,9 @@ def of_files(
 
     def diagnoses(_: Progress) -> Iterator[Diagnosis]:
         """Yield one diagnosis of all files together; progress is not reported."""
-        from gpudoctor.app import pipeline, reading
-        from gpudoctor.diagnosis import rulebook
-        from gpudoctor.readers import merge_snapshots, read_file
+        from gpudoctor.app import reading
 
-        book = rulebook.load(rules)
-        texts = [(read_file(name), name) for name in names]
-        if len(texts) == 1:
-            yield reading.diagnose_text(*texts[0], book, machine, profile)
-        else:
-            whole = merge_snapshots([reading.snapshot_of(text, name) for text, name in texts])
-            yield pipeline.diagnose(reading.on_machine(whole, machine), book, profile=profile)
+        yield reading.diagnose_files(names, rulebook.load(rules), machine, profile)
 
     return work_on(", ".join(names), diagnoses, rules)
 
@@ -191,9 +181,7 @@ def of_fleet(watch: Callable[[], Iterator[Diagnosis]], rules: Sequence[Path]) ->
 
 def shared(work: Work) -> Work:
     """The same Work with personal data hidden from titles and answers; it can neither run nor change anything."""
-    from gpudoctor.app.hiding import Sharing
-
-    hidden = Sharing()
+    hidden = _sharing()
 
     def diagnose(progress: Progress, partly: Callable[[Diagnosis], None]) -> Diagnosis:
         """Diagnose with personal data hidden, in partial diagnoses, too."""
@@ -215,10 +203,16 @@ def shared(work: Work) -> Work:
     )
 
 
+def _sharing() -> Sharing:
+    """What hides personal data, and knows what it has hidden."""
+    from gpudoctor.app.hiding import Sharing
+
+    return Sharing()
+
+
 def _unfinished_run() -> Run | None:
     """The run of a plan that was cut off on this machine, by its journal; None if there is none or it is unreadable."""
     from gpudoctor.fixes import records
-    from gpudoctor.fixes.site import state_folder
 
     try:
         return records.unfinished(records.Journals(state_folder()))
@@ -248,7 +242,7 @@ def work_on(title: str, diagnoses: Diagnoses, rules: Sequence[Path] = ()) -> Wor
         save=_save,
         used_by=source.used_by,
         open=source.open_file,
-        compare=_difference,
+        compare=compare,
         plan=source.plan,
         foreseen=source.foreseen,
         measured=source.measured,
@@ -298,12 +292,10 @@ class _DiagnosisSource:
     def open_file(self, name: str) -> Diagnosis:
         """Diagnose a file; raises UsageError for ``-`` (standard input) and DoctorError for what cannot be read."""
         from gpudoctor.app import reading
-        from gpudoctor.readers import read_file
 
         if name == "-":
             raise UsageError("standard input is this terminal; give a file's name")
-        path = str(Path(name).expanduser())
-        return reading.read(read_file(path), path, self._rules)
+        return reading.diagnose_files([str(Path(name).expanduser())], rulebook.load(self._rules))
 
     def stack(self, wishes: Wishes) -> Stack:
         """The torch stack that fits these wishes, on the machine diagnosed last or, where wished, elsewhere."""
@@ -314,9 +306,7 @@ class _DiagnosisSource:
 
     def plan(self, diagnosis: Diagnosis, only: Sequence[str]) -> Plan:
         """The plan that fixes this diagnosis, or the findings with the ids `only`; raises UsageError for a fleet."""
-        from gpudoctor.app import pipeline
         from gpudoctor.fixes import plan
-        from gpudoctor.fixes.site import is_root, manner_of_process, with_hindrances
 
         if diagnosis.snapshot.target.kind == "fleet":
             raise UsageError(
@@ -327,17 +317,9 @@ class _DiagnosisSource:
 
     def foreseen(self, diagnosis: Diagnosis, plan: Plan) -> Foreseen:
         """What the rules would say after the plan has run, computed without running it."""
-        from gpudoctor.app import pipeline
         from gpudoctor.fixes import effects
 
         return effects.predict(diagnosis, plan, pipeline.judging(self._rules))
-
-
-def _difference(first: Diagnosis, second: Diagnosis) -> Difference:
-    """What changed between two diagnoses."""
-    from gpudoctor.diagnosis.compare import compare
-
-    return compare(first, second)
 
 
 def _in_form(form: str) -> Callable[[Diagnosis], str]:
@@ -363,9 +345,7 @@ _FORMS: Mapping[str, Callable[[Diagnosis], str]] = {
 
 def _without_personal_data(diagnosis: Diagnosis) -> tuple[Diagnosis, str]:
     """The diagnosis with personal data hidden, and a sentence that says what was hidden."""
-    from gpudoctor.app.hiding import Sharing
-
-    hide = Sharing()
+    hide = _sharing()
     return hide(diagnosis), hide.summary
 
 
@@ -384,8 +364,6 @@ def demand_changes() -> None:
 def _save(text: str, name: str) -> None:
     """Write the text to a file; raises UsageError where it cannot be written or the browser may not change anything."""
     demand_changes()
-    from gpudoctor.app import output
-
     try:
         output.put(text, name)
     except UsageError as error:  # there is no option here

@@ -262,8 +262,6 @@ def bench(
 
 def benched(snapshot: Snapshot, measurements: Measurements) -> Bench:
     """The measurements with their verdict, and the findings that appear only with them as facts."""
-    from gpudoctor.app.bench import measured
-
     book = rulebook.load()
     before = {_key(finding) for finding in diagnose(snapshot, book).findings}
     diagnosis = diagnose(measured(snapshot, measurements), book)
@@ -271,6 +269,13 @@ def benched(snapshot: Snapshot, measurements: Measurements) -> Bench:
     findings = tuple(finding for finding in diagnosis.findings if _key(finding) not in before)
     because = "" if measurements.devices else _why_no_gpu(diagnosis)
     return Bench(measurements, bench_verdict(measurements, findings), findings, because)
+
+
+def measured(snapshot: Snapshot, measurements: Measurements) -> Snapshot:
+    """The snapshot with what kernels measured among its facts, as level deep has it."""
+    from gpudoctor.app.bench import measured
+
+    return measured(snapshot, measurements)
 
 
 def _key(finding: Finding) -> tuple[str, str]:

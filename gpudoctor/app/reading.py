@@ -21,7 +21,7 @@ from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.probes import Collection
-from gpudoctor.readers import merge_snapshots, read_text
+from gpudoctor.readers import merge_snapshots, read_file, read_text
 from gpudoctor.target import record
 from gpudoctor.target.recorded import Recorded
 
@@ -48,6 +48,20 @@ def diagnose_text(
     return fleet_in(text, name) or pipeline.diagnose(
         on_machine(snapshot_of(text, name), machine), book, profile=profile
     )
+
+
+def diagnose_files(
+    names: Sequence[str],
+    book: rulebook.Rulebook,
+    machine: Snapshot | None = None,
+    profile: Profile | None = None,
+) -> Diagnosis:
+    """Diagnose files that are of one machine, together; raises `DoctorError` for what cannot be read."""
+    texts = [(read_file(name), name) for name in names]
+    if len(texts) == 1:
+        return diagnose_text(*texts[0], book, machine, profile)
+    whole = merge_snapshots([snapshot_of(text, name) for text, name in texts])
+    return pipeline.diagnose(on_machine(whole, machine), book, profile=profile)
 
 
 # ---- The facts in a text ----

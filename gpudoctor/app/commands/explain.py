@@ -16,11 +16,10 @@ from gpudoctor.diagnosis.expect.reading import line_name
 from gpudoctor.diagnosis.knowledge import entries
 from gpudoctor.diagnosis.rulebook.expressions import facts_read
 from gpudoctor.views import explain as pages
+from gpudoctor.views.tui.work import FactInfo
 
 if TYPE_CHECKING:
     import argparse
-
-    from gpudoctor.views.tui.work import FactInfo
 
 
 FACTS = "facts"
@@ -82,8 +81,6 @@ def _profile_line_page(name: str) -> str:
 
 def fact_infos(folders: Sequence[Path]) -> Mapping[str, FactInfo]:
     """Meaning, unit, probe and reading rules of every fact that is declared or that a rule reads, by name."""
-    from gpudoctor.views.tui.work import FactInfo
-
     readers: dict[str, list[str]] = {}
     for rule in rulebook.load(folders).rules:
         for name in facts_read(rule):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from gpudoctor.app import output, pipeline, reading
+from gpudoctor.app import interactive, output, pipeline, reading
 from gpudoctor.app.commands.exits import exit_code
 from gpudoctor.app.commands.reports import rendered, shared, stream_of
 from gpudoctor.app.commands.screens import demand_interface, run_interface
@@ -50,8 +50,6 @@ def fleet(options: argparse.Namespace) -> int:
 def _fleet_in_interface(options: argparse.Namespace) -> int:
     """Open the interface on the fleet; raises UsageError for options that do not go with it."""
     demand_interface()
-    from gpudoctor.app import interactive
-
     if options.out:
         raise UsageError("-o does not go with --tui: leave one of them out")
     _asking(options)  # what cannot be asked is said before a screen is drawn

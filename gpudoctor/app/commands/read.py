@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from gpudoctor.app import output, pipeline, reading
 from gpudoctor.app.commands.exits import BROKEN, SOUND, UNKNOWN, exit_code
 from gpudoctor.app.commands.reports import machine_of, rendered, shared, stream_of
-from gpudoctor.app.commands.screens import demand_interface, run_interface
 from gpudoctor.core.errors import UsageError
 from gpudoctor.diagnosis import rulebook
 from gpudoctor.readers import merge_snapshots, read_file
@@ -46,16 +45,15 @@ def read(options: argparse.Namespace) -> int:
 
 def _read_in_interface(options: argparse.Namespace) -> int:
     """Open the interface on the files; raises UsageError for options that do not go with it."""
-    demand_interface()
-    from gpudoctor.app import interactive  # with Textual
+    from gpudoctor.app.commands import screens
 
+    screens.demand_interface()
     if options.out:
         raise UsageError("-o does not go with --tui: leave one of them out")
     if len(options.files) > 1 and not options.together:
         raise UsageError("--tui shows one machine: give one file, or --together")
     profile = pipeline.expected(options.expect)
-    work = interactive.of_files(options.files, options.rules, machine_of(options.machine), profile)
-    return run_interface(work, options)
+    return screens.open_files(options, machine_of(options.machine), profile)
 
 
 def snapshots_in(names: Sequence[str]) -> list[Snapshot]:

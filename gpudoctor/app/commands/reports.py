@@ -11,6 +11,7 @@ from gpudoctor.app import pipeline
 from gpudoctor.core.fact import Known
 from gpudoctor.core.frozen import replace
 from gpudoctor.core.stack import GRANTED
+from gpudoctor.views import document
 from gpudoctor.views._terminal import style_of
 
 if TYPE_CHECKING:
@@ -38,18 +39,13 @@ def rendered(
 
         return prometheus.render(diagnosis, time.time(), seconds)
     if form == "json":
-        from gpudoctor.views import document
-
         return document.render(diagnosis)
     if form == "markdown":
         from gpudoctor.views import markdown
 
         return markdown.render(diagnosis)
     if form == "html":
-        from gpudoctor.kernels.recall import measurements
-        from gpudoctor.views import html
-
-        return html.render(diagnosis, measurements(diagnosis.snapshot))
+        return html_of(diagnosis)
     if diagnosis.fleet and diagnosis.snapshot.target.kind == "fleet":
         from gpudoctor.views import fleet
 
@@ -57,6 +53,14 @@ def rendered(
     from gpudoctor.views import text
 
     return text.render(diagnosis, style_of(stream))
+
+
+def html_of(diagnosis: Diagnosis, cell: bool = False) -> str:
+    """The diagnosis as an HTML page, or as what a notebook shows under a cell, with what kernels measured."""
+    from gpudoctor.kernels.recall import measurements
+    from gpudoctor.views import html
+
+    return (html.cell if cell else html.render)(diagnosis, measurements(diagnosis.snapshot))
 
 
 # ---- The machine that ``--for`` names ----

@@ -6,6 +6,7 @@ import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from gpudoctor.app import interactive, pipeline
 from gpudoctor.app.commands.exits import SOUND, UNKNOWN, exit_code
 from gpudoctor.core import shipped, streams
 from gpudoctor.core.errors import ExtraError, UsageError
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from gpudoctor.core.snapshot import Snapshot
+    from gpudoctor.diagnosis.expect import Profile
     from gpudoctor.views.tui.work import Work
 
 
@@ -39,26 +42,22 @@ def demand_interface() -> None:
 
 def open_(options: argparse.Namespace) -> int:
     """Open the interface on this machine; the exit code of the last diagnosis."""
-    from gpudoctor.app import interactive, pipeline
-
     profile = pipeline.expected(options.expect)  # what is wrong with it is said before a screen is drawn
     work = interactive.of_this_machine(options.level, options.python, options.rules, profile, options.wait)
     return run_interface(work, options)
 
 
+def open_files(options: argparse.Namespace, machine: Snapshot | None, profile: Profile | None) -> int:
+    """Open the interface on the files that are named; the exit code of their diagnosis."""
+    return run_interface(interactive.of_files(options.files, options.rules, machine, profile), options)
+
+
 def run_interface(work: Work, options: argparse.Namespace) -> int:
     """Run the interface until it is left; the exit code of the last diagnosis. UsageError without a terminal."""
-    from gpudoctor.app import interactive
-
     if not streams.on_a_terminal():
         raise UsageError("the interface needs a terminal; without one, --format text gives the report")
     diagnosis = interactive.run(interactive.shared(work) if options.share else work)
     return exit_code(diagnosis, options.strict) if diagnosis else UNKNOWN
-
-
-def is_to_be_served(options: argparse.Namespace) -> bool:
-    """True if --serve was given and we are not the process that a browser page runs."""
-    return bool(getattr(options, "serve", None)) and not streams.in_a_browser()
 
 
 def serve(options: argparse.Namespace, arguments: Sequence[str]) -> int:

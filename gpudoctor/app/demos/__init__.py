@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gpudoctor.app import pipeline
+from gpudoctor.app import interactive, pipeline
 from gpudoctor.app.demos import playing
 from gpudoctor.core import fleet, measurement, shipped
 from gpudoctor.core.diagnosis import Diagnosis, Verdict
@@ -58,7 +58,6 @@ class Demo:
 
     def work(self) -> Work:
         """The machine as `Work` for the interface, its answers arriving slowly."""
-        from gpudoctor.app.interactive import work_on
 
         def diagnoses(progress: Progress) -> Iterator[Diagnosis]:
             """Yield a diagnosis whenever a probe has answered."""
@@ -66,7 +65,7 @@ class Demo:
                 for diagnosis in pipeline.watch(progress=progress, target=target):
                     yield _as_snapshot(diagnosis)
 
-        return self._with_recordings(replace(work_on(f"recording: {self.title}", diagnoses), recorded=True))
+        return self._with_recordings(replace(interactive.work_on(f"recording: {self.title}", diagnoses), recorded=True))
 
     def _with_recordings(self, work: Work) -> Work:
         """The work with the live samples, measurements, fleet and fix run that were recorded, if any."""
@@ -119,12 +118,10 @@ def named(name: str) -> Demo:
 
 def show(name: str = "") -> None:
     """Run the interface on that demo, or on the list of all, until the user leaves."""
-    from gpudoctor.app import interactive
-
     if name:
         interactive.run(named(name).work())
         return
-    from gpudoctor.views.tui.recordings import RecordingsApp
+    from gpudoctor.views.tui.recordings import RecordingsApp  # with Textual
 
     interactive.run_app(RecordingsApp(every()))
 

@@ -22,6 +22,7 @@ from gpudoctor.views._terminal import one_line
 from gpudoctor.views.tui import hints, marks, terminal, themes
 from gpudoctor.views.tui.base import BaseApp
 from gpudoctor.views.tui.screens.framed import FramedScreen
+from gpudoctor.views.tui.screens.help import KeysScreen
 from gpudoctor.views.tui.widgets.frame import FIX_SCREEN, SCREEN_ENTRIES
 from gpudoctor.views.tui.words import summary
 
@@ -275,8 +276,6 @@ class DoctorApp(BaseApp):
 
     def action_keys(self) -> None:
         """Open the page of keys and marks."""
-        from gpudoctor.views.tui.screens.help import KeysScreen
-
         here = next((door.title for door in (*SCREEN_ENTRIES, FIX_SCREEN) if door.name == self.current_mode), "")
         self.push_screen(KeysScreen(self.screen, here))
 

@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from textual.app import App
-
 from gpudoctor.core.diagnosis import Diagnosis, Verdict
 from gpudoctor.core.errors import DoctorError
 from gpudoctor.core.snapshot import Event, Progress
 from gpudoctor.views._terminal import one_line
 
 if TYPE_CHECKING:
+    from textual.app import App
+
     from gpudoctor.core.difference import Difference
     from gpudoctor.core.fleet import Fleet
     from gpudoctor.core.measurement import Measurements

@@ -64,18 +64,21 @@ def test_a_terminal_that_is_lost_ends_it_and_its_children(tmp_path: Path) -> Non
                 time.sleep(0.05)
 
 
-_PARTS = ["app.output", "app.pipeline", "cluster", "diagnosis", "fixes", "kernels", "probes", "readers", "target.local"]
-_SCREENS = ["gpus", "facts", "fix", "help", "dialogs"]
+_PARTS = ["app.live", "cluster", "fixes.plan", "fixes.solver", "kernels", "probes._nvml", "readers"]
+_JUDGING = ["expression", "judge", "knowledge"]
+_SCREENS = ["gpus", "facts", "fix", "dialogs"]
 LAZY = {
     *["packaging", "pynvml", "simpleeval", "tomllib"],
     *(f"gpudoctor.{name}" for name in _PARTS),
+    *(f"gpudoctor.diagnosis.{name}" for name in _JUDGING),
     *(f"gpudoctor.views.tui.screens.{name}" for name in _SCREENS),
     *["gpudoctor.views.tui.repair", "gpudoctor.views.tui.widgets.matrix"],
 }
 """What costs time and is not needed before the first screen is there."""
 FIRST_PAINT = """
 import asyncio, sys
-from gpudoctor.app import cli, interactive
+from gpudoctor.app import cli
+from gpudoctor.app.commands import screens
 from gpudoctor.core.errors import DoctorError
 from gpudoctor.views.tui.app import DoctorApp
 from gpudoctor.views.tui.work import Work

@@ -6,9 +6,11 @@ import contextlib
 import os
 import select
 import sys
+import termios
 import time
+import tty
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.app import App, SuspendNotSupported
 from textual.binding import Binding, BindingType
@@ -18,6 +20,7 @@ from textual.widget import Widget
 from gpudoctor.core.diagnosis import Diagnosis
 from gpudoctor.views.tui import marks
 from gpudoctor.views.tui.screens.framed import FramedScreen
+from gpudoctor.views.tui.screens.help import ExplainScreen
 from gpudoctor.views.tui.widgets.findings import Entry, Findings
 from gpudoctor.views.tui.widgets.frame import NARROW, Search
 from gpudoctor.views.tui.widgets.prose import Block, Pane
@@ -28,6 +31,7 @@ from gpudoctor.views.tui.work import Reading, Source
 if TYPE_CHECKING:
     from textual.widgets import Input
 
+    from gpudoctor.views.tui.screens.facts import FactsScreen
     from gpudoctor.views.tui.widgets.frame import Search
 
 
@@ -178,8 +182,6 @@ class DiagnosisScreen(FramedScreen):
         if not name:
             self.doctor.say("e explains a rule: put the cursor on one")
             return
-        from gpudoctor.views.tui.screens.help import ExplainScreen
-
         self.findings.pin()
         self.app.push_screen(ExplainScreen(name))
 
@@ -227,17 +229,13 @@ class DiagnosisScreen(FramedScreen):
 
     async def action_facts(self) -> None:
         """Open the facts that the finding rests on, or that the rules read; Esc comes back."""
-        from gpudoctor.views.tui.screens.facts import FactsScreen
-
         entry = self.findings.entry
         names = () if not entry else (entry.id,) if entry.findings else entry.names
         if not names:
             self.doctor.say("t shows the facts of a finding or of a rule: put the cursor on one")
             return
         self.findings.pin()
-        place = await self.visit("facts")
-        assert isinstance(place, FactsScreen)
-        place.look_at(*names)
+        cast("FactsScreen", await self.visit("facts")).look_at(*names)
 
 
 def _pane_title(entry: Entry) -> str:
@@ -276,9 +274,6 @@ _SEQUENCE_SECONDS = 0.05
 @contextlib.contextmanager
 def _unbuffered_keys(terminal: int) -> Iterator[int]:
     """Context in which the terminal delivers each key at once (cbreak mode)."""
-    import termios
-    import tty
-
     before = termios.tcgetattr(terminal)
     try:
         tty.setcbreak(terminal)
