@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from statistics import median
 
+from gpudoctor.app import live
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Absent, listed, text_of
 from gpudoctor.core.measurement import Device, Meanwhile, Measurements, Run, meanwhile_from_json
@@ -154,8 +155,6 @@ def meters(target: Target, snapshot: Snapshot, device: str) -> Iterator[Meter | 
     if device == CPU or not listed(snapshot.rows("gpu")) or not isinstance(target, Local):
         yield None
         return
-    from gpudoctor.app import live
-
     samples = _Samples(snapshot)
     end = live.watch(samples.add, target, interval=0.25)
     try:

@@ -184,11 +184,18 @@ def _compile_init(cls: Any) -> Callable[..., None]:
     return init
 
 
+def _dataclasses() -> Any:
+    """The standard module, which loads `inspect` and the tokenizer: imported when it is needed."""
+    import dataclasses
+
+    return dataclasses
+
+
 class _AsDataclass:
     """Descriptor of ``__dataclass_fields__``: builds the fields when first read, for functions of `dataclasses`."""
 
     def __get__(self, one: Any, cls: Any) -> Any:
-        import dataclasses
+        dataclasses = _dataclasses()
 
         def told(each: _Field) -> Any:
             """The field as a `dataclasses.Field`."""
@@ -224,9 +231,7 @@ def _hash(self: Any) -> int:
 
 def _refuse_change(self: Any, name: str, *_: object) -> None:
     """Raises `FrozenInstanceError`: ``__setattr__`` and ``__delattr__`` of frozen classes."""
-    from dataclasses import FrozenInstanceError
-
-    raise FrozenInstanceError(f"cannot change field {name!r} of {type(self).__name__}")
+    raise _dataclasses().FrozenInstanceError(f"cannot change field {name!r} of {type(self).__name__}")
 
 
 def _reduce(self: Any) -> tuple[Any, ...]:

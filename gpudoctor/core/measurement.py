@@ -29,6 +29,13 @@ State = Literal["wrong", "failed", "slow", "unjudged", "sound", "waiting", "runn
 """What to think of a run, the worst first."""
 
 
+def median(numbers: Iterable[float]) -> float:
+    """As `statistics.median`, whose module brings decimals and fractions along; raises IndexError for no numbers."""
+    ranked = sorted(numbers)
+    middle = len(ranked) // 2
+    return ranked[middle] if len(ranked) % 2 else (ranked[middle - 1] + ranked[middle]) / 2
+
+
 @frozen
 class Kernel:
     """One measurement kernel, as ``matmul.bf16``; higher rates and lower times are better."""
@@ -172,8 +179,6 @@ class Measurements:
     @cached_property
     def _medians(self) -> dict[tuple[str, str], Expected]:
         """Median of each kernel and GPU name with at least `FEWEST_SIBLINGS` values."""
-        from statistics import median  # brings decimals and fractions along
-
         names = {device.index: device.name for device in self.devices}
         values: dict[tuple[str, str], list[float]] = {}
         for run in self.runs:

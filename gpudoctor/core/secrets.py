@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeVar
+from unicodedata import normalize
 
 from gpudoctor.core.pattern import pattern
 
@@ -170,8 +171,6 @@ def _ascii_letter(character: str) -> str:
     """The character, as ASCII where it is a wide or mathematical letter or digit."""
     if character < "\u0080":
         return character
-    from unicodedata import normalize
-
     normalized = normalize("NFKC", character)
     return normalized if len(normalized) == 1 and normalized.isascii() and normalized.isalnum() else character
 

@@ -6,6 +6,7 @@ found by looking: to add a probe, a reader or a rule is to add a file.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import sys
@@ -14,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from gpudoctor.core.errors import UsageError
 
 _LOADER: Any = __spec__.loader
 ARCHIVE: str = getattr(_LOADER, "archive", "")
@@ -64,25 +67,21 @@ def folder(name: str) -> Path:
 
 def _unpack_folder(name: str) -> Path:
     """The folder unpacked from the zip file to a temporary one, removed at exit; raises `UsageError`."""
-    import atexit
-    import shutil
-    import tempfile
+    import tempfile  # loads three compressors
     import zipfile
-
-    from gpudoctor.core.errors import UsageError
 
     try:
         try:
-            place = Path(tempfile.mkdtemp(prefix="gpudoctor-"))
+            home = tempfile.TemporaryDirectory(prefix="gpudoctor-", ignore_cleanup_errors=True)
         except FileNotFoundError:  # nothing of the file system can be written to: memory can
-            place = Path(tempfile.mkdtemp(prefix="gpudoctor-", dir="/dev/shm"))
-        atexit.register(shutil.rmtree, place, ignore_errors=True)
+            home = tempfile.TemporaryDirectory(prefix="gpudoctor-", dir="/dev/shm", ignore_cleanup_errors=True)
+        atexit.register(home.cleanup)
         with zipfile.ZipFile(ARCHIVE) as archive:
-            archive.extractall(place, [one for one in archive.namelist() if one.startswith(f"gpudoctor/{name}/")])
+            archive.extractall(home.name, [one for one in archive.namelist() if one.startswith(f"gpudoctor/{name}/")])
     except OSError as error:
         why = error.strerror or error
         raise UsageError(f"no folder can be written to ({why}), and this needs one: set TMPDIR to a folder") from error
-    return place / "gpudoctor" / name
+    return Path(home.name, "gpudoctor", name)
 
 
 # ---- Modules that a folder holds ----

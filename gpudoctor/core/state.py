@@ -7,6 +7,8 @@ import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
+import platformdirs
+
 from gpudoctor.core import files
 from gpudoctor.core.errors import UsageError
 
@@ -36,22 +38,16 @@ def default_folder() -> Path:
     """
     if os.geteuid() == 0:
         return _root_folder(".local/state/gpudoctor", "/var/lib/gpudoctor")
-    import platformdirs
-
     return platformdirs.user_state_path("gpudoctor")
 
 
 def cache() -> Path:
     """The folder for compiled copies of a checkout's pages; root never uses another user's home."""
-    import platformdirs
-
     return _trusted_folder(platformdirs.user_cache_path("gpudoctor"), ".cache/gpudoctor", "/var/cache/gpudoctor")
 
 
 def config() -> Path:
     """The folder for settings of the interface; root never uses another user's home."""
-    import platformdirs
-
     return _trusted_folder(platformdirs.user_config_path("gpudoctor"), ".config/gpudoctor", "/etc/gpudoctor")
 
 

@@ -185,17 +185,20 @@ def requirements(
     lines = [line for line in requirement_lines if _names_wanted(line, wanted) and _may_apply(line, extras)]
     if not lines:
         return
-    from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
-    from packaging.requirements import InvalidRequirement, Requirement  # 25 ms: only where there is something to check
+    from packaging import markers, requirements  # 25 ms: only where there is something to check
 
     marker_environments = [_marker_environment(target, site, dist, extra) for extra in extras]
     for line in lines:
         try:
-            found = Requirement(line)
+            found = requirements.Requirement(line)
             applies = found.marker is None or any(
                 found.marker.evaluate(marker_environment) for marker_environment in marker_environments
             )
-        except (InvalidRequirement, UndefinedComparison, UndefinedEnvironmentName):
+        except (
+            requirements.InvalidRequirement,
+            markers.UndefinedComparison,
+            markers.UndefinedEnvironmentName,
+        ):
             continue
         if applies:
             yield found

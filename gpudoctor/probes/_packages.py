@@ -8,7 +8,9 @@ from __future__ import annotations
 import io
 import re
 import zlib
+import zoneinfo
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timezone
 from functools import cache, partial
 from time import gmtime, strftime
 from typing import TYPE_CHECKING
@@ -182,8 +184,6 @@ def screened_log(text: str) -> str:
 
 def machine_clock(target: Target) -> ClockReader:
     """A parser of log times: to ISO text with the machine's zone (/etc/localtime, else UTC) and seconds since 1970."""
-    from datetime import datetime
-
     default_zone = cache(partial(_machine_zone, target))  # most logs name their zone
 
     def parse_time(time: str) -> tuple[str, float] | None:
@@ -205,9 +205,6 @@ def utc_text(stamp: float) -> str:
 
 def _machine_zone(target: Target) -> tzinfo:
     """The machine's time zone by /etc/localtime; UTC if it cannot be read."""
-    import zoneinfo
-    from datetime import timezone
-
     try:
         return zoneinfo.ZoneInfo.from_file(io.BytesIO(target.read_bytes("/etc/localtime", 1 << 16)))
     except (OSError, ValueError, EOFError):

@@ -46,26 +46,23 @@ def _kernel_seconds(target: Target) -> float:
 
 def probe(target: Target) -> Iterator[tuple[str, Fact | Rows]]:
     """Yields the groups ``measured`` and ``rung``: what each kernel measured on each GPU, and whether it was right."""
-    devices = _devices(target)
+    from gpudoctor.kernels import ladder, specs  # with ctypes, and not for level quick
+
+    devices = _devices(target, specs.program())
     if not isinstance(devices, tuple):
         yield from (("measured", devices), ("rung", devices))
         return
-    from gpudoctor.kernels import specs
-    from gpudoctor.kernels.ladder import Ladder
-
     kernels = [one for one in specs.select_kernels([_FAMILY]) if one.spec.level == LEVEL]
-    runs, rungs = facts.rows(Ladder(target, devices, kernels, budget=_kernel_seconds(target)).climb())
+    runs, rungs = facts.rows(ladder.Ladder(target, devices, kernels, budget=_kernel_seconds(target)).climb())
     yield from (("measured", runs), ("rung", rungs))
 
 
-def _devices(target: Target) -> tuple[Device, ...] | Absent | Unread:
+def _devices(target: Target, program: str) -> tuple[Device, ...] | Absent | Unread:
     """The GPUs as CUDA numbers them in this session, by a child that creates no context; absent if there are none."""
-    from gpudoctor.kernels.specs import program
-
     wanted = {"family": _FAMILY, "device": "node", "kernels": []}
     try:
         answer = target.run(
-            [sys.executable, "-E", "-s", program(), json.dumps(wanted)], timeout=seconds_to_wake(target, LISTING)
+            [sys.executable, "-E", "-s", program, json.dumps(wanted)], timeout=seconds_to_wake(target, LISTING)
         )
     except OSError as error:
         return Unread(error.strerror or str(error))

@@ -28,6 +28,7 @@ from gpudoctor.core.fact import Fact, Known, Rows, Unread, known, text_of
 from gpudoctor.core.shipped import modules_of
 from gpudoctor.core.snapshot import Snapshot, Target, from_json
 from gpudoctor.core.text_budget import PER_MB, READING, Budget, TooCostlyError, within_part
+from gpudoctor.readers import notes, tools
 from gpudoctor.readers._merge import better_fact, merge_entry, merged_rows
 from gpudoctor.readers._paste import Paste, clean, worth_reading
 from gpudoctor.readers._select import MOST_OF_A_LINE
@@ -195,10 +196,7 @@ def _run_reader(reader: ModuleType, paste: Paste, budget: Budget | None) -> list
 @lru_cache(maxsize=1)
 def readers_by_exactness() -> tuple[ModuleType, ...]:
     """All reader modules, the most exact first, then by name."""
-    from gpudoctor import readers
-    from gpudoctor.readers import notes, tools
-
-    modules = [module for package in (readers, notes, tools) for module in modules_of(package)]
+    modules = [module for package in (sys.modules[__name__], notes, tools) for module in modules_of(package)]
     return tuple(sorted(modules, key=lambda module: (-getattr(module, "EXACT", EXACT), module.__name__.split(".")[-1])))
 
 

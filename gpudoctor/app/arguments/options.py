@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -215,7 +216,5 @@ def count(text: str) -> int:
 
 def words(text: str) -> str:
     """The text unchanged if a shell can split it; raises ValueError for an unclosed quote."""
-    import shlex
-
     shlex.split(text)
     return text

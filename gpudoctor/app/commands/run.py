@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.app import output
 from gpudoctor.core.errors import UsageError
+from gpudoctor.core.fact import Known
 
 if sys.platform != "win32":
     from gpudoctor.app.beside.watching import Watch
@@ -69,11 +70,9 @@ def _check(options: argparse.Namespace) -> None:
 
 def _report(options: argparse.Namespace, ended: Ended, watch: Watch, outputs: Outputs, kept: bytes) -> None:
     """Judge, and write what was found; nothing where the command was cut off so that we shall end at once."""
-    from gpudoctor.app.beside import judging
+    from gpudoctor.app.beside import judging  # all that judges comes after the command, which shall start at once
     from gpudoctor.app.commands.reports import shared
-    from gpudoctor.core.fact import Known
-    from gpudoctor.views import account, document
-    from gpudoctor.views._terminal import style_of
+    from gpudoctor.views import _terminal, account, document
 
     facts = {**watch.facts, "run.output_from": Known(tuple(sorted(outputs.kept_from)), "gpudoctor run")}
     text = judging.readable(kept)
@@ -85,7 +84,7 @@ def _report(options: argparse.Namespace, ended: Ended, watch: Watch, outputs: Ou
     if options.json and not options.out:
         _tell(document.render(found))
     elif found.findings or not options.quiet:
-        _tell(account.render(found, style_of(sys.stderr)))
+        _tell(account.render(found, _terminal.style_of(sys.stderr)))
 
 
 def _tell(text: str) -> None:

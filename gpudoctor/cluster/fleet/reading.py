@@ -17,6 +17,7 @@ from gpudoctor.core.rule import CONFIDENCES, SEVERITIES
 from gpudoctor.core.secrets import without_secrets
 from gpudoctor.core.snapshot import SCHEMA
 from gpudoctor.core.texts import map_texts
+from gpudoctor.diagnosis.expect import held_to
 
 if TYPE_CHECKING:
     from gpudoctor.diagnosis.expect import Profile
@@ -137,8 +138,6 @@ class ReplyReader:
         """The diagnosis with the findings of the profile added; unchanged without a profile."""
         if self._profile is None:
             return raw
-        from gpudoctor.diagnosis.expect import held_to
-
         return held_to(from_json(raw), self._profile, self._book).to_json()
 
 

@@ -104,17 +104,23 @@ _MOST_BY_SSH = 32 << 20
 """Bytes of an answer; more is not kept, and its document is cut off."""
 
 
+def _cluster_shell() -> tuple[Any, Any]:
+    """ClusterShell's modules of node sets and of tasks; raises `ExtraError` where it is not installed."""
+    try:
+        from ClusterShell import NodeSet, Task
+    except ModuleNotFoundError as error:
+        raise ExtraError("--hosts needs ClusterShell", "fleet") from error
+    return NodeSet, Task
+
+
 def ssh_hosts(nodes: str) -> list[str]:
     """Host names of a node set such as ``node[01-08]``, sorted.
     Raises `UsageError` for an invalid or empty set or without ssh, `ExtraError` without ClusterShell.
     """
+    node_sets, _ = _cluster_shell()
     try:
-        from ClusterShell.NodeSet import NodeSet, NodeSetException
-    except ModuleNotFoundError as error:
-        raise ExtraError("--hosts needs ClusterShell", "fleet") from error
-    try:
-        found = ordered(map(str, NodeSet(nodes)))
-    except NodeSetException as error:
+        found = ordered(map(str, node_sets.NodeSet(nodes)))
+    except node_sets.NodeSetException as error:
         raise UsageError(f"--hosts {nodes}: {error}; a node set is written node[01-08],login1 or @group") from error
     if not found or any(name.startswith("-") for name in found):  # ssh would take it for an option
         raise UsageError(f"--hosts {nodes}: {'no host in it' if not found else 'no host is called so'}")
@@ -128,10 +134,8 @@ def ask_by_ssh(names: Sequence[str], question: Question, on_reply: OnReply, opti
     `options` are ssh options (``-F FILE -l USER``). After `question.budget` seconds the remaining ssh processes are
     killed.
     """
-    from ClusterShell.Task import TimeoutError as OutOfTime
-    from ClusterShell.Task import task_self
-
-    task = task_self()
+    _, tasks = _cluster_shell()
+    task = tasks.task_self()
     task.set_info("fanout", question.fanout)
     task.set_info("connect_timeout", max(1, round(min(question.seconds, question.budget) / 3)))
     if options:
@@ -143,7 +147,7 @@ def ask_by_ssh(names: Sequence[str], question: Question, on_reply: OnReply, opti
     task.shell(question.bound, nodes=",".join(names), handler=replies, timeout=seconds, stderr=True)
     started = time.monotonic()
     try:
-        with suppress(OutOfTime):
+        with suppress(tasks.TimeoutError):
             task.resume(question.budget)
     finally:
         task.abort(kill=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +14,11 @@ from gpudoctor.core.errors import RuleError, UsageError
 from gpudoctor.diagnosis.expression import Evaluator, Facts, parse
 from gpudoctor.diagnosis.expression.facts import WIDTH
 from gpudoctor.diagnosis.knowledge import LOOKUPS
+
+if sys.version_info >= (3, 11):
+    from re import _parser  # type: ignore[attr-defined]
+else:
+    import sre_parse as _parser
 
 _LONGEST = 1000
 """Characters of a condition, and of a pattern."""
@@ -118,10 +124,6 @@ def _short_message(error: BaseException) -> str:
 
 def _parsed_pattern(pattern: str) -> Any:
     """The pattern as Python's own regular-expression parser gives it."""
-    try:
-        from re import _parser  # type: ignore[attr-defined,unused-ignore]
-    except ImportError:  # Python 3.10
-        import sre_parse as _parser
     return _parser.parse(pattern)
 
 

@@ -30,6 +30,7 @@ from gpudoctor.diagnosis.expect.profile import (
     wanted,
 )
 from gpudoctor.diagnosis.rulebook.conditions import check_expression
+from gpudoctor.kernels.specs import all_kernels
 
 # ---- One entry as a line ----
 
@@ -49,8 +50,6 @@ def line_name(key: str) -> str:
 def is_key(name: str, table: str) -> bool:
     """Whether a table of that name is one entry (a fact, or a kernel in [measure]), not a prefix of longer names."""
     if table == "measure":
-        from gpudoctor.kernels.specs import all_kernels
-
         return name in {kernel.spec.id for kernel in all_kernels()}
     return catalog().find(name) is not None
 
@@ -83,8 +82,6 @@ def fact_line(key: str, entry: Any, origin: str) -> FactLine:
 
 def kernel_line(key: str, entry: Any, origin: str) -> FactLine:
     """A line for ``matmul.bf16 = ">= 600 TFLOP/s"``, what a kernel must reach on every GPU; raises `UsageError`."""
-    from gpudoctor.kernels.specs import all_kernels
-
     kernels = {each.spec.id: each.kernel for each in all_kernels()}
     if key not in kernels:
         raise UsageError(f"no kernel {key[:60]!r}{meant(key, kernels)}; gpudoctor bench --list names them")

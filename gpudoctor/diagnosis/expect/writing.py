@@ -15,6 +15,7 @@ from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.core.versions import parse
 from gpudoctor.diagnosis.catalog import catalog
 from gpudoctor.diagnosis.expression import show
+from gpudoctor.kernels.specs import all_kernels
 
 _HEAD = """\
 What a machine must be, written by gpudoctor {version} on {today} from {count}.
@@ -175,8 +176,6 @@ def _measure_table(snapshots: Sequence[Snapshot]) -> list[str]:
 
 def _slowest_rates(snapshot: Snapshot) -> Iterator[tuple[str, tuple[float, str]]]:
     """Each kernel with its slowest measured rate and the rate's unit; training rungs are left out."""
-    from gpudoctor.kernels.specs import all_kernels
-
     units = {each.spec.id: each.kernel.unit for each in all_kernels() if each.kernel.unit.endswith("/s")}
     rates: dict[str, list[float]] = {}
     for row in listed(snapshot.rows("measured")):

@@ -11,9 +11,11 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import time
 import zlib
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -145,8 +147,6 @@ class Run:
 
 def run_at(place: Path) -> Run | None:
     """The run in that file, by its name; None where the name is not of a run."""
-    from datetime import datetime
-
     match = _NAME.fullmatch(place.name)
     try:
         moment = _PARTS.sub(r"\1-\2-\3T\4:\5:\6+00:00", match["time"]) if match else ""
@@ -312,8 +312,6 @@ def _file_size(place: Path) -> int:
 
 def _drop_oldest_machines(folder: Path) -> None:
     """Deletes the folders of the machines unused longest, beyond `MOST_MACHINES`."""
-    import shutil  # loads three compressors
-
     places = sorted((place for place in folder.iterdir() if place.is_dir()), key=lambda place: place.stat().st_mtime)
     for place in places[: max(0, len(places) - MOST_MACHINES)]:
         shutil.rmtree(place, ignore_errors=True)

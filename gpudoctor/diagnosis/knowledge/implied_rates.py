@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gpudoctor.core.fact import Absent, Fact, Known, Row, Unread, known, listed, text_of, texts_of, value_of
-from gpudoctor.core.measurement import TIMES, Expected, Meanwhile, kind, slow_below
+from gpudoctor.core.measurement import TIMES, Expected, Meanwhile, kind, median, slow_below
 from gpudoctor.core.pattern import pattern
 from gpudoctor.core.snapshot import Snapshot
 from gpudoctor.diagnosis.knowledge._tables import Facts, Groups, number
@@ -110,8 +110,6 @@ def _comparable_runs(rows: Sequence[Row]) -> Iterator[_Run]:
 
 def _peer_link_rates(rows: Sequence[Row], known: Mapping[int, Device]) -> Iterator[_Rate]:
     """For each GPU on NVSwitches its median copy rate to the others, against its links and against other pairs."""
-    from statistics import median
-
     at = next((at for at, row in enumerate(rows) if value_of(row.get("kernel")) == "peer.copy"), None)
     pairs = list(_pair_rates(rows[at])) if at is not None else []
     for gpu in sorted({gpu for pair, _ in pairs for gpu in pair}):
@@ -176,8 +174,6 @@ def _rates_of_run(run: _Run, others: Sequence[float], device: Device | None, row
     if len(others) < _FEWEST_OTHERS:
         row["siblings"] = Absent("fewer than two others of its name were measured")
         return
-    from statistics import median
-
     middle = median(others)
     row["siblings"] = Known(round(middle, 3), _SIBLINGS)
     yield _Rate(run, kernel_kind, middle, "siblings", middle / run.value if run.unit in TIMES else run.value / middle)

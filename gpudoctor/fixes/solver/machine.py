@@ -13,6 +13,7 @@ from gpudoctor.core.stack import GPU, Wishes
 from gpudoctor.core.values import CannotJudge
 from gpudoctor.diagnosis.knowledge import gpus
 from gpudoctor.diagnosis.knowledge.archs import Capability, capability
+from gpudoctor.diagnosis.knowledge.entries import gpu_is_listed, near_gpus
 from gpudoctor.fixes.solver.driver import Driver, parsed_driver
 
 Wheels = Literal["linux", "aarch64", "windows"]
@@ -202,17 +203,8 @@ def assumption_notes(wishes: Wishes, machine: Machine) -> Iterator[str]:
 
 def _near_phrase(name: str) -> str:
     """`` (near it: A, B, C)`` naming similar GPUs; ``""`` if there are none."""
-    from gpudoctor.diagnosis.knowledge.entries import near_gpus
-
     near = near_gpus(name[:60])[:3]
     return f" (near it: {', '.join(near)})" if near else ""
-
-
-def _is_listed_gpu(name: str) -> bool:
-    """True if the tables list a GPU of exactly that name."""
-    from gpudoctor.diagnosis.knowledge.entries import gpu_is_listed
-
-    return gpu_is_listed(name)
 
 
 def _assumed_of_device(gpu: Device, machine: Machine) -> Iterator[str]:
@@ -221,7 +213,7 @@ def _assumed_of_device(gpu: Device, machine: Machine) -> Iterator[str]:
         near = _near_phrase(gpu.name)
         yield f"The tables do not know the GPU {gpu.name[:60]!r}{near}; give its compute capability, as in gpu=sm_120."
         return
-    if gpus.candidate_gpus(gpu.name) and not _is_listed_gpu(gpu.name):
+    if gpus.candidate_gpus(gpu.name) and not gpu_is_listed(gpu.name):
         took = " or ".join(f"{major}.{minor}" for major, minor in gpu.capabilities)
         near = _near_phrase(gpu.name)
         yield f"No {gpu.name} is in the tables{near}; its name was taken for compute capability {took}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
@@ -118,8 +119,6 @@ def _remarks(wishes: Wishes, machine: Machine, wants: Wants, best: Fit | None) -
 
 def _similar_name(name: str) -> str:
     """Known package with a similar name, for a hint about a typing error; ``""`` if there is none."""
-    from difflib import get_close_matches
-
     return next(iter(get_close_matches(name, ("torch", *FOLLOWED), 1, 0.8)), "")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.frozen import frozen, replace
 from gpudoctor.core.pattern import pattern
@@ -136,8 +138,6 @@ def _parse_requirement(text: str, machine: Machine) -> _ParsedRequirement | None
     """The parsed requirement; None if its marker does not hold on the machine, `UsageError` if invalid."""
     if plain := _PLAIN.fullmatch(text):
         return _ParsedRequirement(plain[1], plain[2] or "")
-    from packaging.requirements import InvalidRequirement, Requirement  # costs, and mostly a name is all that is given
-
     try:
         requirement = Requirement(text)
     except InvalidRequirement:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import os
+import pwd
 from typing import Callable, Dict, List, Tuple
 
 _PYTHON = "python"
@@ -53,8 +54,6 @@ class ProcessNames:
 
     def _look_up(self, uid: int) -> None:
         """Store the user's name, if there is one."""
-        import pwd
-
         try:
             self._users[uid] = pwd.getpwuid(uid).pw_name
         except KeyError:

@@ -8,6 +8,7 @@ What is asked for is a row of ``requirement``; what would be installed is for `g
 from __future__ import annotations
 
 import re
+import sys
 from functools import lru_cache
 from pathlib import PurePath
 from types import ModuleType
@@ -37,9 +38,7 @@ _BEGINS = re.compile(
 @lru_cache(maxsize=1)
 def formats() -> tuple[ModuleType, ...]:
     """The modules of all manifest formats, by name."""
-    from gpudoctor.readers import files
-
-    return tuple(module for module in modules_of(files) if hasattr(module, "KIND"))
+    return tuple(module for module in modules_of(sys.modules[__name__]) if hasattr(module, "KIND"))
 
 
 def manifest(text: str, name: str) -> Snapshot | None:

@@ -9,6 +9,7 @@ Beside it, `listening_addresses`: where the other sockets of this process listen
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -271,8 +272,6 @@ def _parse_address(text: str, family: int) -> str:
 
 def _interface_names() -> Dict[str, str]:
     """Interface names by address: the first IPv4 address of each, and all of IPv6."""
-    import fcntl
-
     names = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():

@@ -177,14 +177,12 @@ def _train_alone(me: ThisRank, context: Context) -> Dict[str, Any]:
 
 def _train_ddp(me: ThisRank, context: Context) -> Dict[str, Any]:
     """Check and time DistributedDataParallel in this rank, then time it without exchange."""
-    from torch.nn.parallel import DistributedDataParallel  # type: ignore[import-not-found,unused-ignore]
-
     init_group(context.torch, me, *(("gloo", _WAIT_LIMIT_CPU) if context.on_cpu else ("nccl", _WAIT_LIMIT)))
 
     def wrap(network: Any, bucket_mb: float = 25) -> Any:
         """The network in DistributedDataParallel."""
         where = None if context.on_cpu else [context.device]
-        return DistributedDataParallel(network, device_ids=where, bucket_cap_mb=bucket_mb)
+        return context.torch.nn.parallel.DistributedDataParallel(network, device_ids=where, bucket_cap_mb=bucket_mb)
 
     me.step("exchange gradients")
     rates = _verdict_entries("ddp", _check(context, lambda network: wrap(network, _BUCKET_MB), me.count, me.rank))
