@@ -9,6 +9,7 @@ from contextlib import closing
 
 import pytest
 
+from gpudoctor.cluster.job import local
 from gpudoctor.cluster.job.diagnosis import barriers
 from gpudoctor.cluster.job.door import Door, port_holder
 from gpudoctor.cluster.job.options import LIMITS, JobOptions
@@ -16,6 +17,7 @@ from gpudoctor.cluster.job.results import LinkSeen
 from gpudoctor.cluster.job.run import room_for
 from gpudoctor.cluster.job.stages import furthest_clock
 from gpudoctor.cluster.job.wire import GoneError, Line
+from gpudoctor.cluster.links.server import Server
 from tests.processes import free_port
 
 
@@ -168,3 +170,11 @@ def test_after_half_a_line_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> N
         line.send(short=1)
     line.close()
     other.close()
+
+
+@pytest.mark.parametrize(("asking", "outcome"), [("node0", "connected"), ("node1", "unroutable")])
+def test_nothing_is_measured_with_oneself(asking: str, outcome: str) -> None:
+    with Server("127.0.0.1", "the job", name="node1") as server:
+        answer = local.measure_flow({"address": server.address, "port": server.port, "seconds": 5}, "the job", asking)
+    assert answer["flow"]["outcome"] == outcome
+    assert bool(answer["flow"]["gbps_out"]) is (outcome == "connected")
