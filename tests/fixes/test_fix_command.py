@@ -225,18 +225,6 @@ def test_what_got_worse_stops_the_run(tmp_path: Path, index: Index, environment:
 
 
 @pytest.mark.full
-def test_an_index_without_the_version_changes_nothing_and_says_so(
-    tmp_path: Path, index: Index, environment: Path
-) -> None:
-    patient = patient_at(tmp_path, index, environment, "9.9")
-    ran = patient.doctor("fix", "--yes", *SITE)
-    assert ran.code == 1
-    assert "No matching distribution found for torch==9.9" in ran.err
-    assert "stopped in step 3" in ran.out
-    assert patient.distributions()["torch"] == "1.0+cpu"
-
-
-@pytest.mark.full
 def test_ctrl_c_ends_the_step_and_the_record_says_so(patient: Patient, index: Index) -> None:
     index.pause = 0.5
     try:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from packaging.specifiers import InvalidSpecifier
 
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.stack import GPU, Wishes
 from gpudoctor.fixes.solver.described import parse_machine
 from gpudoctor.fixes.solver.solver import solve
+from gpudoctor.fixes.solver.specifiers import inside
 
 A100 = parse_machine("gpu=A100-SXM4-80GB,driver=535.183.06,python=3.12,os=linux,arch=x86_64,glibc=2.35")
 
@@ -217,3 +219,15 @@ def test_a_package_that_is_spelt_almost_as_a_known_one_is_asked_about() -> None:
     assert remarks.count("Did you mean") == 2
     assert "Did you mean torch?" in remarks
     assert "Did you mean flash-attn?" in remarks
+
+
+def test_a_bare_version_stands_for_itself() -> None:
+    assert inside("2.6", "2.6.0+cu128")
+    assert not inside("2.6", "2.6.1")
+    assert inside("", "2.6.1")
+    assert inside(">=2.6", "2.7.0rc1"), "prereleases count"
+
+
+def test_what_is_none_is_refused() -> None:
+    with pytest.raises(InvalidSpecifier):
+        inside(">=2.6,3", "2.7")
