@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpudoctor.core.diagnosis import Diagnosis
-from gpudoctor.core.fact import Fact, Known, Rows, Unread
+from gpudoctor.core.diagnosis import Diagnosis, Finding, Unjudged
+from gpudoctor.core.fact import Fact, Known, Row, Rows, Unread
 from gpudoctor.core.rule import Fix, Rule, Sign, Step
 from gpudoctor.core.snapshot import Snapshot, Target
-from gpudoctor.diagnosis.judge import judge
+from gpudoctor.diagnosis.judge import judge, judge_rule
 from gpudoctor.diagnosis.rulebook import Rulebook
 
 PLAIN = Rule("driver.a", "driver", "A", "error", "cause", "a holds", "why", "misses", ("source",))
@@ -226,3 +226,29 @@ def test_cures_are_ordered_by_what_is_known_and_then_by_what_nobody_mentioned() 
     for container, titles in offered.items():
         told: dict[str, Fact] = {} if container == "not said" else {"host.container": Known(container, "case")}
         assert [fix.title for fix in judged([page], {**YES, **told}).findings[0].fixes] == titles
+
+
+RULE = Rule("gpu.hot", "gpu", "hot", "warning", "cause", "{gpu.t}", "", "", (), each="gpu", when=("gpu.t > 80",))
+
+
+def answers(*temperatures: Fact) -> list[object]:
+    rows: tuple[Row, ...] = tuple({"t": fact, "uuid": Known(f"GPU-{n}", "x")} for n, fact in enumerate(temperatures))
+    snapshot = Snapshot(Target("local", "x"), {}, {"gpu": rows})
+    found = judge_rule(RULE, snapshot)
+    return [(one.title, one.subject) if isinstance(one, Finding) else one for one in found]
+
+
+def test_each_finding_names_its_own_gpu() -> None:
+    cool, hot = Known(40, "x"), Known(90, "x")
+    assert answers(cool, cool, hot, hot, cool) == [
+        None,
+        None,
+        ("90", {"gpu": 2, "uuid": "GPU-2"}),
+        ("90", {"gpu": 3, "uuid": "GPU-3"}),
+        None,
+    ]
+
+
+def test_one_that_was_not_read_is_not_taken_for_the_one_before() -> None:
+    unread = Unjudged("gpu.hot", "gpu.t: lost")
+    assert answers(Known(40, "x"), Unread("lost"), Unread("lost"), Known(40, "x")) == [None, unread, unread, None]

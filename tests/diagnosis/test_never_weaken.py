@@ -157,21 +157,6 @@ def test_what_is_planted_is_found(text: str) -> None:
     assert weakens(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Never with --break-system-packages: the distribution's own tools use that Python.",
-        "rm /etc/modprobe.d/disable-nouveau.conf",
-        "rm -r .venv",
-        "chmod 644 /etc/modprobe.d/nvidia.conf",
-        "sudo ubuntu-drivers install",
-        "curl --fail --output /etc/yum.repos.d/cuda-nvidia.repo https://developer.download.nvidia.com/cuda.repo",
-    ],
-)
-def test_what_is_sound_passes(text: str) -> None:
-    assert not weakens(text)
-
-
 def test_a_restart_says_so_and_is_alone() -> None:
     assert restarts_unmarked(Step(("reboot",), needs=("root",)))
     assert restarts_unmarked(Step(("sh", "-c", "apt-get install -y x && reboot"), needs=("root", "reboot")))

@@ -6,7 +6,7 @@ import argparse
 from itertools import islice
 
 from gpudoctor.diagnosis import rulebook
-from tests.diagnosis.test_beyond_tables import new_alarms, profiles
+from tests.diagnosis.test_table_reach import new_alarms, profiles
 from tests.generated.beyond import machines
 from tests.generated.changes import broken, changes
 from tests.generated.figures import Figures
