@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -25,14 +24,6 @@ COMMANDS = (
     ("expect", "--from-here"),
     ("diff", "--last"),
 )
-KEEPING = (("check", "--level", "quick"), ("diff", "--last"))
-"""What reads or writes below HOME in each run."""
-HOMES = [
-    pytest.param({}, id="no HOME"),
-    pytest.param({"HOME": "/dev/null"}, id="HOME is a file"),
-    pytest.param({"HOME": "relative"}, id="HOME is no absolute path"),
-    pytest.param({"HOME": "/proc/1"}, id="HOME cannot be written"),
-]
 
 
 def ended(argv: Sequence[str], environ: Mapping[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -46,26 +37,9 @@ def ended(argv: Sequence[str], environ: Mapping[str, str], folder: Path) -> subp
     return ran
 
 
-def ids(text: str) -> list[str]:
-    return [finding["id"] for finding in json.loads(text)["findings"]]
-
-
 def test_every_command_ends_without_home_and_temporary_files(tmp_path: Path) -> None:
     for command in COMMANDS:
         ended((*PROGRAM, *command), {"HOME": "/nonexistent", "TMPDIR": "/nonexistent"}, tmp_path)
-
-
-@pytest.mark.parametrize("environ", HOMES)
-def test_whatever_home_is_what_is_kept_there_is_no_condition(tmp_path: Path, environ: Mapping[str, str]) -> None:
-    for command in KEEPING:
-        ended((*PROGRAM, *command), environ, tmp_path)
-
-
-def test_what_is_found_does_not_depend_on_home(tmp_path: Path) -> None:
-    (tmp_path / "home").mkdir()
-    command = (*PROGRAM, "check", "--json", "--level", "quick", "--python", sys.executable)
-    with_home = ended(command, {"HOME": str(tmp_path / "home")}, tmp_path)
-    assert ids(ended(command, {"HOME": "/nonexistent"}, tmp_path).stdout) == ids(with_home.stdout)
 
 
 BARE_DEV = """

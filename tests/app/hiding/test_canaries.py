@@ -1,15 +1,26 @@
-"""What was planted is to be seen in no shared view; the whole run is ``python -m tests.app.hiding --count 5000``."""
+"""What was planted is to be seen in no shared view, and no text holds up whoever shares it.
+
+The whole run is ``python -m tests.app.hiding --count 5000``.
+"""
 
 from __future__ import annotations
 
+import re
 from random import Random
+from types import ModuleType
 
 import pytest
 
+from gpudoctor.app import hiding
 from gpudoctor.app.arguments.options import FORMS
+from gpudoctor.app.hiding import Sharing, names, numbers, places
+from gpudoctor.core import secrets
+from gpudoctor.core.pattern import LazyPattern
 from tests.app.hiding.canaries import KINDS
 from tests.app.hiding.run import run
 from tests.app.hiding.views import plain, seen
+from tests.fuzz.examine import deadline
+from tests.fuzz.pump import runs, units
 from tests.sim.documents import sampled
 
 
@@ -24,3 +35,28 @@ def test_a_canary_that_is_not_hidden_is_seen() -> None:
     for make in KINDS:
         canary = make(Random(f"seen {make.__name__}"))
         assert seen(canary, "json", plain(f"said: {canary.text} there")), canary
+
+
+_SIZE = 4000
+_MOST = 40
+
+
+def _patterns(module: ModuleType) -> list[str]:
+    return [value.pattern for value in vars(module).values() if isinstance(value, (re.Pattern, LazyPattern))]
+
+
+_ALL = [
+    *(pattern for module in (hiding, names, numbers, secrets, places) for pattern in _patterns(module)),
+    *(place.pattern.pattern for place in places._PLACES),
+]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", range(3))
+def test_no_text_holds_it_up(part: int) -> None:
+    sharing = Sharing(this_machine=False)
+    with deadline():  # a pattern that backtracks would take hours
+        for pattern in _ALL[part::3]:
+            pairs = [*(("", unit) for unit in units(pattern)), *runs(pattern)]
+            for lead, unit in [pair for pair in pairs if pair[1]][:_MOST]:
+                sharing([lead + unit * (_SIZE // len(unit))])
