@@ -107,11 +107,15 @@ class Proof:
     """One way to know the cause: where `when` and the page's own conditions hold, and none of `unless`.
 
     `finding` and `confidence` are this way's own; empty means the page's. What it adds to the sentence is a `Detail`.
+
+    On a page with `each`, one that is `once` tells of the machine as a whole, not of a row: it is tried where no row
+    gives a finding, and without the page's `when`, which is about a row.
     """
 
     when: tuple[str, ...]
     finding: str = ""
     confidence: Confidence | Literal[""] = ""
+    once: bool = False
 
 
 @frozen

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpudoctor.core.diagnosis import Diagnosis, Finding, Unjudged
 from gpudoctor.core.fact import Fact, Known, Row, Rows, Unread
-from gpudoctor.core.rule import Fix, Rule, Sign, Step
+from gpudoctor.core.rule import Fix, Proof, Rule, Sign, Step
 from gpudoctor.core.snapshot import Snapshot, Target
 from gpudoctor.diagnosis.judge import judge, judge_rule
 from gpudoctor.diagnosis.rulebook import Rulebook
@@ -231,10 +231,10 @@ def test_cures_are_ordered_by_what_is_known_and_then_by_what_nobody_mentioned() 
 RULE = Rule("gpu.hot", "gpu", "hot", "warning", "cause", "{gpu.t}", "", "", (), each="gpu", when=("gpu.t > 80",))
 
 
-def answers(*temperatures: Fact) -> list[object]:
+def answers(*temperatures: Fact, rule: Rule = RULE, air: Fact = Unread("no sensor")) -> list[object]:
     rows: tuple[Row, ...] = tuple({"t": fact, "uuid": Known(f"GPU-{n}", "x")} for n, fact in enumerate(temperatures))
-    snapshot = Snapshot(Target("local", "x"), {}, {"gpu": rows})
-    found = judge_rule(RULE, snapshot)
+    snapshot = Snapshot(Target("local", "x"), {"room.air": air}, {"gpu": rows})
+    found = judge_rule(rule, snapshot)
     return [(one.title, one.subject) if isinstance(one, Finding) else one for one in found]
 
 
@@ -252,3 +252,14 @@ def test_each_finding_names_its_own_gpu() -> None:
 def test_one_that_was_not_read_is_not_taken_for_the_one_before() -> None:
     unread = Unjudged("gpu.hot", "gpu.t: lost")
     assert answers(Known(40, "x"), Unread("lost"), Unread("lost"), Known(40, "x")) == [None, unread, unread, None]
+
+
+def test_a_proof_that_is_once_speaks_for_the_machine_where_no_gpu_is_found() -> None:
+    rule = replace(RULE, proofs=(Proof(("room.air > 30",), finding="{room.air} in the room", once=True),))
+    cool, hot, warm = Known(40, "x"), Known(90, "x"), Known(35, "x")
+    assert answers(cool, cool, rule=rule, air=warm) == [("35 in the room", None)]
+    assert answers(rule=rule, air=warm) == [("35 in the room", None)]
+    assert answers(Unread("lost"), rule=rule, air=warm) == [("35 in the room", None)]
+    assert answers(cool, hot, rule=rule, air=warm) == [None, ("90", {"gpu": 1, "uuid": "GPU-1"})]
+    assert answers(cool, rule=rule, air=Known(20, "x")) == [None]
+    assert answers(Unread("lost"), cool, rule=rule) == [Unjudged("gpu.hot", "gpu.t: lost"), None]

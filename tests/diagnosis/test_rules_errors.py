@@ -76,6 +76,12 @@ def written(folder: Path, old: str = "", new: str = "") -> Path:
         (WHEN, "match(gpu.name, 'A10')", 4, "no function 'match'; did you mean matches"),
         (WHEN, "limits.shm_mib <", 4, "not an expression"),
         ('["' + WHEN + '"]', '"' + WHEN + '"', 4, f'when is a list of texts: write when = ["{WHEN}"]'),
+        (
+            f'when = ["{WHEN}"]',
+            f'proof = [{{ once = true, when = ["{WHEN}"] }}]',
+            4,
+            "a proof that is once stands on a page with each, and has a finding of its own",
+        ),
         ('"Shared memory is small"', "3", 2, "title is text, in quotes, not 3"),
         ('"warning"', '"fatal"', 3, "severity is 'fatal', which is none of error, warning, info"),
         ("misses =", "mises =", 7, "unknown key 'mises'; did you mean misses?"),

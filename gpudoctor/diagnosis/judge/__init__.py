@@ -63,14 +63,18 @@ def judge_rule(
     if not rule.each:
         return [Judgement(rule, Facts(snapshot), matches, text, evaluator).outcome()]
     rows = snapshot.rows(rule.each)
+    once = tuple(proof for proof in rule.proofs if proof.once)
+    of_row = replace(rule, proofs=tuple(proof for proof in rule.proofs if not proof.once)) if once else rule
     outcomes: list[Outcome] = []
     if isinstance(rows, Unread):
         outcomes.append(Unjudged(rule.id, f"{rule.each}: {rows.why}", rows.reason, rule.each))
     elif isinstance(rows, tuple):
-        outcomes = list(_outcome_per_row(rule, snapshot, rows, text, evaluator))
-    if matches and not any(isinstance(outcome, Finding) for outcome in outcomes):
-        whole = replace(rule, when=(), proofs=(), each="")
-        outcomes = [Judgement(whole, Facts(snapshot), matches, text, evaluator).outcome()]
+        outcomes = list(_outcome_per_row(of_row, snapshot, rows, text, evaluator))
+    if (matches or once) and not any(isinstance(outcome, Finding) for outcome in outcomes):
+        whole = replace(rule, when=(), proofs=once, each="")
+        outcome = Judgement(whole, Facts(snapshot), matches, text, evaluator).outcome()
+        if isinstance(outcome, Finding) or not once:
+            return [outcome]
     return outcomes
 
 

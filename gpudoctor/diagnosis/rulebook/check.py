@@ -116,6 +116,8 @@ def _check_shape(rule: Rule, cases: Sequence[Case], path: Path) -> None:
         raise page.broken("nothing to look for: neither when nor proof nor sign")
     if not rule.sources:
         raise page.key("sources").broken("no source")
+    if any(proof.once and not (rule.each and proof.finding) for proof in rule.proofs):
+        raise page.key("once").broken("a proof that is once stands on a page with each, and has a finding of its own")
     for sign in rule.signs:
         try:
             re.compile(sign.match, re.IGNORECASE | re.MULTILINE)

@@ -194,9 +194,10 @@ def _comma_list(words: Iterable[object]) -> str:
 
 def proof_of(raw: Mapping[str, Any], where: Spot) -> Proof:
     """An entry of ``proof``; raises `RuleError`."""
-    refuse_unknown_keys(raw, "when says finding confidence", where)
+    refuse_unknown_keys(raw, "when says finding confidence once", where)
     confidence = _one_of(raw, "confidence", ("", *CONFIDENCES), "", where)
-    return Proof(_conditions(raw, where), raw.get("finding", ""), confidence)
+    once = _one_of(raw, "once", (False, True), False, where)
+    return Proof(_conditions(raw, where), raw.get("finding", ""), confidence, once)
 
 
 def details_of(raw: Mapping[str, Any], page: Spot) -> tuple[Detail, ...]:
