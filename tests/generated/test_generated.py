@@ -129,7 +129,7 @@ MEASURED = ("measured.", "rung.", "rate.", "live.peers_wrong", "live.wrong_every
 """What kernels measure: these machines were not, as tests/rates.py has others that were."""
 LOGGED = (
     *("nccl.ranks_behind", "nccl.differing_calls", "kubernetes", "slurm_node.", "write_error.", "request."),
-    *("request.", "jax.gpus"),
+    *("jax.gpus", "nccl.wrong_values", "nccl.ranks_missing"),
 )
 """What only a job, a cluster or a program prints, which no machine has by itself."""
 
