@@ -18,6 +18,9 @@ _NODE = Pattern(r"c([rwxsStT-]{9})\S?\s.*?(/dev/nvidia[\w/-]*)\s*$")
 _OPENED = Pattern(r"/dev/nvidia(?:\d+|ctl|-uvm)")
 """What every CUDA program opens for reading and writing."""
 _NO_NODE = Pattern(r"cannot access '?(/dev/nvidia[\w*/-]*)'?: No such file")
+_GRES = Pattern(r"\bfatal: can't stat gres\.conf file (/dev/nvidia\d{1,3}): No such file or directory\s*$")
+"""Why slurmd ends; it writes that it has started where the file came in time."""
+_STARTED = "slurmd started on "
 _PCI = Pattern(
     r"\s*(?:lspci[^:]*:\s*)?(?:\d+:\s*)?((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+"
     r"(VGA compatible controller|3D controller|Display controller)(?: \[\w+\])?: (.+)",
@@ -155,6 +158,9 @@ def _device_nodes(paste: Paste) -> Iterator[tuple[str, Fact | Rows]]:
                 row["usable"] = Known(False, source)
                 closed.append(path)
             rows.append(row)
+        elif (gres := _GRES.search(line)) and not any(_STARTED in later for later in paste.bare[index:]):
+            source = paste.use(index)
+            missing_nodes.append(gres.group(1))
         elif not_found := _NO_NODE.search(line):
             source = paste.use(index)
             missing_nodes.extend(

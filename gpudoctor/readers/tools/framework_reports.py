@@ -11,7 +11,10 @@ from gpudoctor.readers._pattern import Pattern
 from gpudoctor.readers._values import size_mib
 
 EXACT = 8
-FACTS = (fact("jax.gpus", "int", "GPUs of this machine that JAX lists; 0 where it lists its processors"),)
+FACTS = (
+    fact("jax.gpus", "int", "GPUs of this machine that JAX lists; 0 where it lists its processors"),
+    fact("bitsandbytes.library_missing", "text", "native library that bitsandbytes asks for and has not"),
+)
 
 Answers = Iterator[tuple[str, "Fact | Rows"]]
 
@@ -27,7 +30,9 @@ _FEATURE = Pattern(
 _DEVICES = Pattern(r"\s*jax\.devices \(\d{1,5} total, (?P<count>\d{1,5}) local\): \[(?P<kind>\w+)\(id=\d")
 _INFO = Pattern(r"\s*device info: (?P<kind>.{1,80})-\d{1,5}, (?P<count>\d{1,5}) local devices\"?\s*$")
 _VIRTUAL = Pattern(r"\s*(?:virtual packages : )?__cuda=(?P<cuda>\d+\.\d+)=\w+\s*$")
-_NO_LIBRARY = Pattern(r"\s*Library not found: \S{0,300}\blibbitsandbytes_(?:cuda|rocm)\d{2,4}\w{0,20}\.(?:so|dll)\b")
+_NO_LIBRARY = Pattern(
+    r"\s*Library not found: \S{0,300}\b(?P<name>libbitsandbytes_(?:cuda|rocm)\d{2,4}\w{0,20}\.(?:so|dll))\b"
+)
 _NO_GPU = ("cpu", "tpu")
 """Kinds of JAX's devices that are no GPU, in lower case, as they begin."""
 
@@ -45,8 +50,10 @@ def read(paste: Paste) -> Answers:
             gpus = 0 if match["kind"].lower().startswith(_NO_GPU) else int(match["count"])
             yield "jax.gpus", Known(gpus, paste.use(index))
     for index, line in paste.having("library not found: "):
-        if _NO_LIBRARY.match(line):
-            yield "bitsandbytes.has_build", Known(False, paste.use(index))
+        if (match := _NO_LIBRARY.match(line)) and "SUCCESS!" not in paste.bare[index:]:
+            source = paste.use(index)
+            yield "bitsandbytes.has_build", Known(False, source)
+            yield "bitsandbytes.library_missing", Known(match["name"], source)
     for index, line in paste.having("__cuda="):
         if match := _VIRTUAL.match(line):
             source = paste.use(index)
