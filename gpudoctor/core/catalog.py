@@ -149,7 +149,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         *("fleet", "machine", "silence", "outlier", "split", "job", "rank", "barrier", "suspect"),
         *("link", "flow", "collective"),
     ),
-    "run": ("run", "run_process", "run_gpu", "worker_end", "crash"),
+    "run": ("run", "failure", "run_process", "run_gpu", "worker_end", "crash"),
     "host": ("host", "package_change", "mce", "oom", "fitness", "space", "write_error", "slurm_node"),
 }
 """Where a fact is shown, by the first part of its name; the most telling first."""

@@ -21,11 +21,17 @@ def render(diagnosis: Diagnosis, style: Style | None = None) -> str:
     snapshot = diagnosis.snapshot
     failed = snapshot.value("run.exit_code") != 0
     colour = "red" if failed or diagnosis.findings else "green"
-    head = f"gpudoctor: {_end(snapshot)}; {_found(diagnosis, failed)}"
+    head = f"gpudoctor: {_rank(snapshot)}{_end(snapshot)}; {_found(diagnosis, failed)}"
     first, *rest = wrapped(head, hang=2)
     lines = [style.paint(first, "bold", colour), *rest, *_used(snapshot)]
     blocks = ["\n".join(lines), *text.findings(diagnosis.findings, style)]
     return "\n\n".join([*blocks, *("\n".join(wrapped(note.text, hang=2)) for note in diagnosis.notes)])
+
+
+def _rank(snapshot: Snapshot) -> str:
+    """``rank 2 of 8 on node1: ``; empty outside of a job."""
+    rank, ranks = snapshot.number("run.rank"), snapshot.number("run.world_size")
+    return f"rank {rank:.0f} of {ranks:.0f} on {snapshot.text('run.host')}: " if rank is not None and ranks else ""
 
 
 def _end(snapshot: Snapshot) -> str:
@@ -35,7 +41,9 @@ def _end(snapshot: Snapshot) -> str:
         end = f"killed by {name}{' (core dumped)' if snapshot.value('run.core') else ''}"
     elif name := snapshot.text("run.died_of"):
         end = f"{end} (a process of it was killed by {name})"
-    return f"{end} after {_duration(snapshot.number('run.seconds') or 0.0)}"
+    first = snapshot.number("run.first_rank")
+    of_host = ", the first of its host to fail" if first is not None and first == snapshot.number("run.rank") else ""
+    return f"{end} after {_duration(snapshot.number('run.seconds') or 0.0)}{of_host}"
 
 
 def _found(diagnosis: Diagnosis, failed: bool) -> str:

@@ -70,7 +70,10 @@ class _Use:
 class GPUUse:
     """Collects samples; `add` is called by the thread that takes them."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_own: Callable[[int], bool] = lambda _: False) -> None:
+        """`is_own` is asked once of each process that is seen, while it is there."""
+        self._is_own = is_own
+        self._asked: dict[int, bool] = {}
         self._uses: dict[int, _Use] = {}
         self._last_seconds: float | None = None
         self.trouble = ""
@@ -83,6 +86,9 @@ class GPUUse:
         seconds = sample.seconds - self._last_seconds if self._last_seconds is not None else 0.0
         self._last_seconds = sample.seconds
         for gpu in sample.gpus:
+            for process in gpu.processes or ():
+                if process.pid not in self._asked:
+                    self._asked[process.pid] = self._is_own(process.pid)
             self._uses.setdefault(gpu.index, _Use(gpu)).add(gpu, max(0.0, seconds))
 
     @property
@@ -94,7 +100,7 @@ class GPUUse:
         """A row for each GPU; `own` are the process ids of the command."""
         if not self._uses:
             return Unread(self.trouble) if self.trouble else Absent("no GPU was seen while it ran")
-        pids = frozenset(own)
+        pids = frozenset(own) | {pid for pid, is_own in self._asked.items() if is_own}
         return tuple(_row(use, pids) for _, use in sorted(self._uses.items()))
 
 

@@ -48,22 +48,22 @@ def judge(
     argv: Sequence[str],
     facts: Mapping[str, Fact],
     groups: Mapping[str, Rows],
-    output: str,
+    printed: Snapshot | None,
     alarming: bool,
     rules: Sequence[Path] = (),
+    by_another: bool = False,
 ) -> Diagnosis:
     """The diagnosis of a command that has ended: findings that only it, its output or the time of its run explain.
 
-    A command that exits with 0 where nothing is `alarming` costs little: its output is not read, and of the machine
-    only the kernel's log is asked. So does one that was asked to end, by whoever waits for that. Raises `DoctorError`
-    for a broken page.
+    `printed` is what was read of its output. A command that exits with 0 where nothing is `alarming` costs little: of
+    the machine only the kernel's log is asked. So does one that was asked to end, by whoever waits for that, and a
+    rank that failed `by_another`. Raises `DoctorError` for a broken page.
     """
     failed = ended.code != 0
-    hurried = any(received.number in _ASKED_TO_END for received in ended.received)
+    hurried = by_another or was_asked(ended)
     python = argv[0] if os.path.basename(argv[0]).startswith("python") else None  # noqa: PTH119
     machine = _machine(python if failed else None, whole=(failed or alarming) and not hurried)
     earlier, now = _kernel_events(machine, ended)
-    printed = read_report(output, "its output") if failed and output.strip() else None
     own: dict[str, Rows] = dict(groups)
     seen = {**facts_of_end(ended, argv), **facts}
     book = rulebook.load(rules)
@@ -77,6 +77,22 @@ def judge(
     if failed and errors:
         notes += (Note((), _STANDING.format(ids=", ".join(dict.fromkeys(one.id for one in errors)))),)
     return replace(whole, findings=findings, verdict=verdict_of(findings, known=not failed), notes=notes)
+
+
+def was_asked(ended: Ended) -> bool:
+    """Whether a signal came meanwhile that asks for the end."""
+    return any(received.number in _ASKED_TO_END for received in ended.received)
+
+
+def read_output(kept: bytes) -> Snapshot | None:
+    """What the kept end of the output says; None where it is empty."""
+    text = readable(kept)
+    return read_report(text, "its output") if text.strip() else None
+
+
+def end_text(ended: Ended) -> str:
+    """``exit code 1``, or the signal's name."""
+    return signal_name(ended.signal) if ended.signal else f"exit code {ended.code}"
 
 
 def keep(diagnosis: Diagnosis) -> None:

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpudoctor.core.fact import Fact, Known, Rows
+from gpudoctor.core.fact import Absent, Fact, Known, Rows
+from gpudoctor.target.beside.command import is_within
 
 if TYPE_CHECKING:
     from gpudoctor.app.beside.gpus import GPUUse
+    from gpudoctor.app.beside.ranks import Ranks
     from gpudoctor.probes._job.around import Around
     from gpudoctor.probes._job.processes import Tree
 
@@ -31,8 +33,9 @@ _GPU_MARKS = ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg")
 class Watch:
     """Watches one command from its start to `stop`; nothing here may raise into whoever waits for the command."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, ranks: Ranks | None = None) -> None:
         self._pid = pid
+        self._ranks = ranks
         self._stop = threading.Event()
         self._tree: Tree | None = None
         self._around: Around | None = None
@@ -69,7 +72,9 @@ class Watch:
         groups: dict[str, Rows] = {}
         if self._tree:
             groups["run_process"] = self._tree.rows()
-        if self._gpus:
+        if self._ranks and not self._ranks.samples_gpus:
+            groups["run_gpu"] = Absent("another rank of this host watches the GPUs")
+        elif self._gpus:
             groups["run_gpu"] = self._gpus.rows(self._tree.pids if self._tree else ())
         return groups
 
@@ -109,8 +114,9 @@ class Watch:
         """Have NVML sampled by a child, where there is a GPU."""
         from gpudoctor.app.beside.gpus import GPUUse
 
-        self._gpus = GPUUse()
-        if any(Path(mark).exists() for mark in _GPU_MARKS):
+        ranks = self._ranks
+        self._gpus = GPUUse(lambda pid: is_within(pid, ranks.pids())) if ranks else GPUUse()
+        if (not ranks or ranks.samples_gpus) and any(Path(mark).exists() for mark in _GPU_MARKS):
             from gpudoctor.app import live
 
             self._end_gpus = live.watch(self._gpus.add, interval=_GPU_PAUSE)

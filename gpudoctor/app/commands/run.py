@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpudoctor.app import output
@@ -12,6 +13,7 @@ from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Known
 
 if sys.platform != "win32":
+    from gpudoctor.app.beside.ranks import FIRST, End, Ranks, alone
     from gpudoctor.app.beside.watching import Watch
     from gpudoctor.target.beside.command import Command, CommandError, end_as, given_environment, let_go_of_streams
     from gpudoctor.target.beside.outputs import Outputs
@@ -40,18 +42,25 @@ def run(options: argparse.Namespace) -> int:
         return error.code
     outputs.started()
     let_go_of_streams()
-    watch = Watch(command.pid)
+    ranks = Ranks.here()
+    watch = Watch(command.pid, ranks)
     watch.start()
+    if ranks:
+        ranks.begin(command.pid)
     ended = command.wait()
+    own = _word_of_end(ranks, ended)
     try:
         watch.stop()
         kept = outputs.end()
         command.release_signals()
-        _report(options, ended, watch, outputs, kept)
+        _report(options, ended, watch, outputs.kept_from, kept, ranks, own)
     except (KeyboardInterrupt, SystemExit):
-        _tell("gpudoctor: the command has ended; its diagnosis was cut off")
+        if not ranks or not ranks.first(own, echo=False):
+            _tell("gpudoctor: the command has ended; its diagnosis was cut off")
     except BaseException as error:  # what befalls us is no matter of the command
         _tell(f"gpudoctor: the command has ended, and could not be judged: {type(error).__name__}: {error}"[:300])
+    if ranks:
+        ranks.leave()
     return _end(ended)
 
 
@@ -68,15 +77,57 @@ def _check(options: argparse.Namespace) -> None:
         rulebook.load(options.rules)
 
 
-def _report(options: argparse.Namespace, ended: Ended, watch: Watch, outputs: Outputs, kept: bytes) -> None:
-    """Judge, and write what was found; nothing where the command was cut off so that we shall end at once."""
+def _word_of_end(ranks: Ranks | None, ended: Ended) -> End:
+    """How this rank ended, of which the others hear at once: some of them end by it."""
+    from gpudoctor.app.beside import judging
+
+    rank = ranks.place.rank if ranks else 0
+    own = End(rank, judging.end_text(ended), ended.began + ended.seconds, ended.code != 0, None)
+    if ranks:
+        ranks.end(own)
+    return own
+
+
+def _report(
+    options: argparse.Namespace,
+    ended: Ended,
+    watch: Watch,
+    kept_from: frozenset[str],
+    kept: bytes,
+    ranks: Ranks | None,
+    own: End,
+) -> None:
+    """Judge, and write what was found; nothing where another rank has said it."""
+    from gpudoctor.app.beside import judging
+
+    printed = judging.read_output(kept) if own.failed else None
+    echo = printed.text("failure.echo") if printed else ""
+    own = replace(own, of_itself=not echo and not judging.was_asked(ended))
+    facts = {**watch.facts, "run.output_from": Known(tuple(sorted(kept_from)), "gpudoctor run")}
+    if not ranks:
+        facts.update(alone())
+        judged = judging.judge(ended, options.command, facts, watch.groups, printed, watch.alarming, options.rules)
+        _write(options, judged)
+        return
+    ranks.end(own)
+    first = ranks.first(own, bool(echo))
+    facts.update(ranks.facts(first, own))
+    judged = judging.judge(
+        *(ended, options.command, facts, watch.groups, printed, watch.alarming, options.rules),
+        by_another=not own.of_itself,
+    )
+    if ranks.speaks(own, first, bool(echo), judged):
+        _write(options, judged)
+    if first == own:
+        ranks.claim(FIRST)
+
+
+def _write(options: argparse.Namespace, judged: Diagnosis) -> None:
+    """Keep what was found, and write it."""
     from gpudoctor.app.beside import judging  # all that judges comes after the command, which shall start at once
     from gpudoctor.app.commands.reports import shared
     from gpudoctor.views import _terminal, account, document
 
-    facts = {**watch.facts, "run.output_from": Known(tuple(sorted(outputs.kept_from)), "gpudoctor run")}
-    text = judging.readable(kept)
-    judged = judging.judge(ended, options.command, facts, watch.groups, text, watch.alarming, options.rules)
     judging.keep(judged)
     found: Diagnosis = shared(judged, options)
     if options.out:

@@ -88,6 +88,16 @@ def place_from_environment(environ: Mapping[str, str], hostnames: Hostnames) -> 
     return Place(host=_host_name(environ), node=environ.get("SLURMD_NODENAME", ""))
 
 
+def own_rank(environ: Mapping[str, str]) -> Place | None:
+    """This rank's place, wherever the ranks meet; None in a job of one rank, and if the environment is inconsistent."""
+    try:
+        found = (known(environ, lambda _: []) for known in (_torchrun, _mpirun, _srun, _plain))
+        place = next((place for place in found if place), None)
+    except UsageError:
+        return None
+    return place if place and 0 <= place.rank < place.world and not place.alone else None
+
+
 def _torchrun(environ: Mapping[str, str], _: Hostnames) -> Place | None:
     """Place by torchrun's variables; None if they are not set. Its agent holds a store on MASTER_PORT already."""
     if "TORCHELASTIC_RUN_ID" not in environ or "RANK" not in environ:

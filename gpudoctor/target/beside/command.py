@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -199,7 +199,7 @@ class Command:
             missed = moment - self._reached.pop(number, -_TOGETHER) >= _TOGETHER
         if number == signal.SIGWINCH:
             missed = missed or self.resizes
-        if missed and not (sender and _is_within(sender, self.pid)):
+        if missed and not (sender and is_within(sender, {self.pid})):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, number)
 
@@ -306,10 +306,10 @@ def _parent(pid: int) -> int:
         return 0
 
 
-def _is_within(pid: int, ancestor: int) -> bool:
-    """Whether that process is `ancestor` or descends from it."""
+def is_within(pid: int, ancestors: Collection[int]) -> bool:
+    """Whether that process is one of `ancestors` or descends from one."""
     for _ in range(64):
-        if pid == ancestor:
+        if pid in ancestors:
             return True
         if pid <= 1:
             return False

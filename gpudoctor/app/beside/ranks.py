@@ -1,0 +1,251 @@
+"""The ranks of a job on one host: each leaves word of its end in a folder, so that the one that failed first is known.
+
+No network, no daemon: a folder of this user's below TMPDIR, which is the same for the ranks that one launcher starts on
+a host, and gone when the last of them is. Whatever fails here leaves a rank by itself, and it says what it has to say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import stat
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpudoctor.cluster.job.launcher import Place, own_rank
+from gpudoctor.core.fact import Absent, Fact, Known, Unread
+
+if TYPE_CHECKING:
+    from gpudoctor.core.diagnosis import Diagnosis
+
+_SOURCE = "the launcher's environment"
+_HERE = "the ranks of this host"
+_EARLIER = 60.0
+"""Seconds before our begin from which on another rank's end is of the same job: ranks do not begin at once."""
+_PATIENCE, _TICK = 3.0, 0.05
+"""Seconds for which a rank that fails by another's end waits for word of that end, and between two looks."""
+
+
+_TOLD = 15.0
+"""Seconds for which the others wait until the first has given its account."""
+FIRST = "the first"
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a rank ended, and when by the Unix clock; `of_itself`: neither asked to end nor by another rank's end."""
+
+    rank: int
+    end: str
+    ended: float
+    failed: bool
+    of_itself: bool | None
+    """None until its output is read."""
+
+
+class Ranks:
+    """This rank among those of its host."""
+
+    def __init__(self, place: Place, environ: Mapping[str, str]) -> None:
+        self.place = place
+        self._began = time.time()
+        self._folder = _own_folder(place, environ)
+        self._count = _ranks_here(environ)
+        own_gpus = "gpu" in environ.get("SLURM_TRES_PER_TASK", "") or "SLURM_GPUS_PER_TASK" in environ
+        self.samples_gpus = place.local_rank == 0 or own_gpus
+        """Whether this rank watches the GPUs: one of a host does, or each where Slurm shows each its own alone."""
+
+    @classmethod
+    def here(cls, environ: Mapping[str, str] = os.environ) -> Ranks | None:
+        """The ranks that this process is one of; None outside of a job of several."""
+        place = own_rank(environ)
+        return cls(place, environ) if place else None
+
+    def begin(self, pid: int) -> None:
+        """Leave word that the command of that process id has begun."""
+        for kind in ("end", "left"):  # of a job before this one
+            with contextlib.suppress(OSError):
+                self._path(f"{self.place.rank}.{kind}").unlink()
+        self._write("begun", {"pid": pid, "beside": os.getpid()})
+
+    def pids(self) -> frozenset[int]:
+        """The process ids of the commands of all ranks here."""
+        return frozenset(pid for entry in self._entries("begun") if isinstance(pid := entry.get("pid"), int))
+
+    def end(self, end: End) -> None:
+        """Leave word of this rank's end; again, once its output was read."""
+        self._write("end", asdict(end))
+
+    def first(self, own: End, echo: bool) -> End | None:
+        """The rank that failed first and of itself, this one or another; None where none did.
+
+        A rank that fails by another's end (`echo`) waits a moment for word of that.
+        """
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            others = [end for end in self._ends() if end.failed and end.rank != own.rank]
+            pending = [end for end in others if end.of_itself is None and not (own.of_itself and end.ended > own.ended)]
+            failed = [end for end in (*others, own) if end.failed and end.of_itself]
+            if (not pending and (failed or not echo)) or time.monotonic() > deadline:
+                return min(failed, key=lambda end: (end.ended, end.rank), default=None)
+            time.sleep(_TICK)
+
+    def speaks(self, own: End, first: End | None, echo: bool, judged: Diagnosis) -> bool:
+        """Whether this rank has an account to give that no other rank of its host gives.
+
+        Of a sound job rank 0 gives one. Of ranks that failed the first does, and one for each other cause; of those
+        that it took along one does only where the first has said nothing.
+        """
+        if not own.failed:
+            grave = [finding.id for finding in judged.findings if finding.severity != "info"]
+            return own.rank == 0 or any(self.claim(one) for one in grave)
+        if first == own:
+            self.claim(_cause(judged))
+            return True
+        if first and self.said(FIRST, _TOLD):
+            return bool(own.of_itself) and self.claim(_cause(judged))
+        return self.claim("echo") if first or echo else own.rank == 0
+
+    def claim(self, what: str) -> bool:
+        """Whether this rank is the first of its host to say so; True where that cannot be known."""
+        path = self._said(what)
+        for _ in range(2):
+            try:
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            except FileExistsError:
+                if self.said(what):
+                    return False
+                with contextlib.suppress(OSError):  # of a job before this one
+                    path.unlink()
+            except OSError:
+                return True
+            else:
+                return True
+        return True
+
+    def said(self, what: str, patience: float = 0.0) -> bool:
+        """Whether a rank of this host has said so, or does before so many seconds are over."""
+        deadline = time.monotonic() + patience
+        while True:
+            with contextlib.suppress(OSError):
+                if self._said(what).stat().st_mtime >= self._began - _EARLIER:
+                    return True
+            if time.monotonic() > deadline or not self._folder:
+                return False
+            time.sleep(_TICK)
+
+    def _said(self, what: str) -> Path:
+        """The file that is there once somebody has said so."""
+        return self._path(f"said-{zlib.crc32(what.encode()):08x}")
+
+    def _path(self, name: str) -> Path:
+        """The file of that name in the folder; one that cannot be there without a folder."""
+        return (self._folder or Path(os.devnull)) / name
+
+    def leave(self) -> None:
+        """Take the folder away where this was the last rank in it."""
+        self._write("left", {})
+        if not self._folder:
+            return
+        with contextlib.suppress(OSError):
+            begun, left = len(self._entries("begun")), len(self._entries("left"))
+            others = {entry.get("beside") for entry in self._entries("begun")} - {os.getpid()}
+            if begun >= self._count and (left >= begun or not any(map(_is_there, others))):
+                for path in self._folder.iterdir():
+                    path.unlink()
+                self._folder.rmdir()
+
+    def facts(self, first: End | None, own: End) -> dict[str, Fact]:
+        """The facts ``run.*`` about this rank, and about the one that failed first."""
+        facts: dict[str, Fact] = {
+            "run.host": Known(self.place.host, _SOURCE),
+            "run.rank": Known(self.place.rank, _SOURCE),
+            "run.local_rank": Known(self.place.local_rank, _SOURCE),
+            "run.world_size": Known(self.place.world, _SOURCE),
+        }
+        if first and own.failed:
+            facts["run.first_rank"] = Known(first.rank, _HERE)
+            facts["run.first_end"] = Known(first.end, _HERE)
+            facts["run.first_seconds"] = Known(round(max(0.0, own.ended - first.ended), 2), _HERE)
+            return facts
+        nobody = "no rank of this host failed of itself" if own.failed else "it did not fail"
+        why = Absent(nobody) if self._folder else Unread("each rank is by itself")
+        return {**facts, **dict.fromkeys(("run.first_rank", "run.first_end", "run.first_seconds"), why)}
+
+    # ---- The folder ----
+
+    def _ends(self) -> list[End]:
+        """The ends of which word was left, of this job alone."""
+        ends = []
+        for entry in self._entries("end"):
+            with contextlib.suppress(TypeError, ValueError):
+                end = End(**entry)  # type: ignore[arg-type] # what is none raises
+                if end.ended >= self._began - _EARLIER:
+                    ends.append(end)
+        return ends
+
+    def _entries(self, kind: str) -> list[dict[str, object]]:
+        """What all ranks have written of that kind."""
+        entries = []
+        with contextlib.suppress(OSError):
+            for path in self._folder.glob(f"*.{kind}") if self._folder else ():
+                with contextlib.suppress(OSError, ValueError):
+                    entry = json.loads(path.read_text("utf-8"))
+                    entries.append(entry if isinstance(entry, dict) else {})
+        return entries
+
+    def _write(self, kind: str, entry: Mapping[str, object]) -> None:
+        """Write this rank's file of that kind, whole or not at all."""
+        if not self._folder:
+            return
+        path = self._path(f"{self.place.rank}.{kind}")
+        draft = path.with_suffix(f".{kind}-draft")
+        with contextlib.suppress(OSError):
+            draft.write_text(json.dumps(entry), "utf-8")
+            draft.replace(path)
+
+
+def _cause(judged: Diagnosis) -> str:
+    """What an account is about, once for each host."""
+    return judged.findings[0].id if judged.findings else "failed"
+
+
+def _is_there(pid: object) -> bool:
+    """Whether there is a process of that id."""
+    return isinstance(pid, int) and Path(f"/proc/{pid}").exists()
+
+
+def alone() -> dict[str, Fact]:
+    """The facts ``run.*`` of a command that no launcher has started as one of several ranks."""
+    names = ("rank", "local_rank", "world_size", "first_rank", "first_end", "first_seconds")
+    nobody = Absent("no launcher has started it as one of several ranks")
+    host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    return {"run.host": Known(host, "the host's name"), **dict.fromkeys((f"run.{name}" for name in names), nobody)}
+
+
+def _own_folder(place: Place, environ: Mapping[str, str]) -> Path | None:
+    """The folder where the ranks of this host meet, made if need be; None where it cannot be this user's alone."""
+    key = zlib.crc32(f"{place.job} {place.host} {place.world}".encode())
+    folder = Path(environ.get("TMPDIR") or "/tmp") / f"gpudoctor-{os.geteuid()}-{key:08x}"
+    try:
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(0o700)
+        found = folder.lstat()
+    except OSError:
+        return None
+    own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return folder if own else None
+
+
+def _ranks_here(environ: Mapping[str, str]) -> int:
+    """Ranks of the job on this host; 0 where the launcher does not tell."""
+    for name in ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"):
+        if environ.get(name, "").isdecimal():
+            return int(environ[name])
+    return len(environ["SLURM_GTIDS"].split(",")) if environ.get("SLURM_GTIDS") else 0
