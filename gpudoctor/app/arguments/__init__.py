@@ -170,6 +170,7 @@ torchrun --nproc-per-node 8 --no-python gpudoctor preflight --network
 gpudoctor run -- python train.py             and why it died, if it does
 gpudoctor run --quiet -o why.json -- ./job   a word if something is found
 srun gpudoctor run -- python train.py        once per rank
+srun gpudoctor run --gate -- ./train.sh      and only on a go of all
 """,
     "fleet": """
 gpudoctor fleet --hosts "node[01-16]"  over ssh

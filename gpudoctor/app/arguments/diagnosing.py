@@ -132,9 +132,15 @@ def add_run(commands: Any) -> None:
         " At its end a short account goes to standard error; where it died of something that is known, the cause and"
         " what to do.",
         epilog="Exit code: COMMAND's; killed by a signal, gpudoctor dies of the same. 126 it cannot be run, 127 there"
-        " is no such command, 2 misuse. What is found changes no exit code.",
+        " is no such command, 2 misuse. What is found changes no exit code. With --gate, where COMMAND did not run: 1"
+        " no-go, 3 could not judge.",
     )
     run.add_argument("--quiet", action="store_true", help="say nothing unless something is found")
+    run.add_argument(
+        "--gate",
+        action="store_true",
+        help="gpudoctor preflight first, with all ranks of the job: COMMAND runs on go alone",
+    )
     run.add_argument("--json", action="store_true", help="the diagnosis as one JSON document, on standard error")
     add_out(run, "write the JSON document there, beside the account: the file is whole or not there")
     run.add_argument(

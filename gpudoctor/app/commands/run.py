@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from gpudoctor.app import output
 from gpudoctor.core.errors import UsageError
 from gpudoctor.core.fact import Known
+from gpudoctor.core.shipped import own_command
 
 if sys.platform != "win32":
     from gpudoctor.app.beside.ranks import FIRST, End, Ranks, alone
@@ -30,6 +32,8 @@ def run(options: argparse.Namespace) -> int:
     if sys.platform == "win32":
         raise UsageError("run needs a POSIX system: start the command itself, and give its log to gpudoctor read")
     _check(options)
+    if options.gate and (code := _gate(options)):
+        return code
     command = Command(options.command, given_environment())
     command.hold_signals()
     outputs = Outputs.prepare(("file",) if options.untouched else ("file", "pipe", "terminal"))
@@ -75,6 +79,26 @@ def _check(options: argparse.Namespace) -> None:
         from gpudoctor.diagnosis import rulebook
 
         rulebook.load(options.rules)
+
+
+def _gate(options: argparse.Namespace) -> int:
+    """The exit code of ``gpudoctor preflight``, whose report goes to standard error: on a go only if not `quiet`.
+
+    It is a process of its own, so that nothing of it is left beside the command.
+    """
+    rules = [word for folder in options.rules for word in ("--rules", str(folder))]
+    share = ["--share"] if options.share else []
+    lang = ["--lang", options.lang] if options.lang else []
+    argv = [*own_command(), "preflight", *rules, *share, *lang]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE if options.quiet else sys.stderr) as preflight:
+        try:
+            report, _ = preflight.communicate()
+        except BaseException:  # we are to end: so is it
+            preflight.terminate()
+            raise
+    if report and preflight.returncode:
+        _tell(report.decode("utf-8", "replace").rstrip())
+    return preflight.returncode if preflight.returncode >= 0 else 128 - preflight.returncode
 
 
 def _word_of_end(ranks: Ranks | None, ended: Ended) -> End:
